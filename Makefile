@@ -1,0 +1,68 @@
+# The commands of the project; `make help` lists them. CMake does the building, in build/<preset>/.
+
+JOBS ?= $(shell nproc)
+# Given to `tally train linear` and `tally bench allreduce`; a peer that is named may not be missing.
+TRAIN_ARGS ?=
+BENCH_ARGS ?= --against gloo,openmpi,mpich
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test train bench lint lint-all format asan tsan fuzz clean
+
+help: ## show this list
+	@echo "make TARGET, where TARGET is one of:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@echo "Missing Debian 12 packages are installed first if you are root, and named if you are not."
+
+# The groups of tools/packages.txt that a target needs.
+PACKAGES = build test
+lint lint-all: PACKAGES = build lint
+format: PACKAGES = lint
+fuzz: PACKAGES = build fuzz
+bench: PACKAGES = build bench
+
+setup: ## install the packages that building and testing need
+	@tools/setup.sh $(PACKAGES)
+
+# Depends on the list of packages because CMake may find more when it has grown.
+build/%/build.ninja: CMakePresets.json tools/packages.txt | setup
+	@cmake --preset $*
+	@touch $@
+
+build: build/release/build.ninja ## build everything as release, in build/release/
+	@cmake --build build/release --parallel $(JOBS)
+
+test: build ## build and run all tests
+	@tools/run_ctest.sh release
+
+train: build/release/build.ninja ## train the linear model: the shortest whole run
+	@cmake --build build/release --parallel $(JOBS) --target tally
+	build/release/tally train linear $(TRAIN_ARGS)
+
+# Configured again so that the results name the present commit.
+bench: setup ## measure all-reduce against other libraries
+	@cmake --preset release
+	@cmake --build build/release --parallel $(JOBS) --target tally
+	build/release/tally bench allreduce $(BENCH_ARGS)
+
+lint: build/release/build.ninja ## check format and run clang-tidy on what changed since main
+	@tools/lint.sh changed
+
+lint-all: build/release/build.ninja ## check format and run clang-tidy on everything
+	@tools/lint.sh all
+
+format: setup ## format all sources in place
+	@tools/lint.sh format
+
+asan: ## run the tests under the address and undefined-behaviour sanitizers
+tsan: ## run the tests under the thread sanitizer
+# Discovering the tests runs their programs, so building too goes through in_preset.sh.
+asan tsan: %: build/%/build.ninja
+	@tools/in_preset.sh $@ cmake --build build/$@ --parallel $(JOBS)
+	@tools/run_ctest.sh $@ -L '^(unit|sim|process)$$'
+
+fuzz: build/fuzz/build.ninja ## build with clang and fuzz for a minute, or FUZZ_SECONDS for each target
+	@tools/in_preset.sh fuzz cmake --build build/fuzz --parallel $(JOBS)
+	@tools/fuzz.sh
+
+clean: ## remove build/
+	rm -rf build

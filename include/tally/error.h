@@ -1,0 +1,100 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace tally {
+
+// A member's number in a group, from 0.
+using Rank = int;
+inline constexpr Rank kNoRank = -1;
+
+// What a caller may want to do differently; the values are in the message.
+enum class ErrorCode {
+  kPeerLost,   // a rank's process or connection ended
+  kTimeout,    // the deadline passed; `peer` is who was waited for
+  kCorrupt,    // bytes that cannot have been sent by a healthy peer
+  kMismatch,   // ranks called different operations, counts, types or sizes
+  kRefused,    // not let in: wrong secret, duplicate rank, other protocol version
+  kInvalid,    // the caller's arguments make no sense
+  kStale,      // belongs to an older version or generation
+  kClosed,     // used after close()
+  kExhausted,  // out of memory, descriptors or another bounded resource
+  kSystem,     // the operating system said no
+};
+
+std::string_view to_string(ErrorCode code);
+
+struct Error {
+  ErrorCode code = ErrorCode::kSystem;
+  Rank peer = kNoRank;  // the rank that caused it, where one did
+  std::string message;
+};
+
+// "kPeerLost (rank 2): connection closed".
+std::string to_string(const Error& error);
+
+// A value or the Error that prevented it. Threads: as its T.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): `return value;` is the point.
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): `return Error{...};` likewise.
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  bool has_value() const { return state_.index() == 0; }
+  explicit operator bool() const { return has_value(); }
+
+  T& value() & { return std::get<0>(state_); }
+  const T& value() const& { return std::get<0>(state_); }
+  T&& value() && { return std::get<0>(std::move(state_)); }
+  Error& error() & { return std::get<1>(state_); }
+  const Error& error() const& { return std::get<1>(state_); }
+  Error&& error() && { return std::get<1>(std::move(state_)); }
+
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Result(Error error) : error_(std::move(error)) {}
+
+  bool has_value() const { return !error_.has_value(); }
+  explicit operator bool() const { return has_value(); }
+  Error& error() & { return *error_; }
+  const Error& error() const& { return *error_; }
+  Error&& error() && { return *std::move(error_); }
+
+ private:
+  std::optional<Error> error_;
+};
+
+}  // namespace tally
+
+#define TALLY_CONCAT_INNER(a, b) a##b
+#define TALLY_CONCAT(a, b) TALLY_CONCAT_INNER(a, b)
+#define TALLY_TRY_2(declaration, expression)                      \
+  auto TALLY_CONCAT(tally_try_, __LINE__) = (expression);         \
+  if (!TALLY_CONCAT(tally_try_, __LINE__).has_value())            \
+    return std::move(TALLY_CONCAT(tally_try_, __LINE__)).error(); \
+  declaration = std::move(TALLY_CONCAT(tally_try_, __LINE__)).value()
+#define TALLY_TRY_1(expression) \
+  if (auto tally_try = (expression); !tally_try.has_value()) return std::move(tally_try).error()
+#define TALLY_TRY_PICK(_1, _2, name, ...) name
+
+// TALLY_TRY(expression) or TALLY_TRY(declaration, expression): passes an Error on to the caller,
+// otherwise takes the value. The expression may contain commas only inside parentheses.
+#define TALLY_TRY(...) TALLY_TRY_PICK(__VA_ARGS__, TALLY_TRY_2, TALLY_TRY_1, )(__VA_ARGS__)

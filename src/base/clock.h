@@ -1,0 +1,22 @@
+#pragma once
+#include "tally/deadline.h"
+
+namespace tally {
+
+// Where time comes from: the steady clock, or a simulation. Threads: safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimePoint now() const = 0;
+  Deadline after(Duration timeout) const;
+};
+
+class SteadyClock final : public Clock {
+ public:
+  TimePoint now() const override;
+};
+
+// `timeout` after `now`, without overflow.
+Deadline deadline_after(TimePoint now, Duration timeout);
+
+}  // namespace tally

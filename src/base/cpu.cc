@@ -1,0 +1,36 @@
+#include "base/cpu.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace tally {
+namespace {
+
+int cores_by_affinity() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+// cgroup v2: "max 100000" or "<quota> <period>" in microseconds.
+int cores_by_quota() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
+  char* end = nullptr;
+  const double allowed = std::strtod(quota.c_str(), &end);
+  if (end == quota.c_str()) return 1 << 20;
+  return static_cast<int>(std::ceil(allowed / period));
+}
+
+}  // namespace
+
+int usable_cores() { return std::max(1, std::min(cores_by_affinity(), cores_by_quota())); }
+
+}  // namespace tally

@@ -1,0 +1,17 @@
+#pragma once
+
+namespace tally {
+
+// Processors that this process may use: affinity mask and container quota considered. At least 1.
+int usable_cores();
+
+// Tells the processor that this is a spin loop.
+inline void spin_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace tally

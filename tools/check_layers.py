@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""tools/check_layers.py [ROOT]: reads the #include lines of the tree and prints each that breaks a rule.
+
+A folder includes only what stands in its own row of ROWS or below; a library is included only where
+LIBRARIES says; include/tally includes only itself and the standard library. Exit code 1 if a rule is
+broken.
+"""
+import os
+import re
+import sys
+from fnmatch import fnmatch
+
+# Top to bottom. bench stands beside apps because `tally bench` runs it. PURE is the row without clock,
+# thread or socket.
+PURE = ["plan", "wire", "codec", "policy", "schedule", "data", "kernel"]
+ROWS = [
+    ["apps", "recipes", "adapters", "bench"],
+    ["train", "sim"],
+    ["collective", "server", "checkpoint"],
+    ["group", "net"],
+    PURE,
+    ["metrics", "base"],
+]
+ROW_OF = {folder: row for row, folders in enumerate(ROWS) for folder in folders}
+
+# These stand above all rows: they may include anything of ours.
+ABOVE = ["tests", "examples"]
+
+TESTS = ["tests/*", "*_test.cc", "*_test.h", "*_test_support.h", "*_conformance.h", "*/test_*.h"]
+
+# Which included paths belong to a library, and which files may include it.
+LIBRARIES = {
+    "fmt": (["fmt/*"], ["src/*", "apps/*", "adapters/*", "recipes/*", "tests/*", "bench/*", "examples/*"]),
+    "spdlog": (["spdlog/*"], ["src/base/log.cc"]),
+    "OpenSSL": (["openssl/*"], ["src/net/tls*.cc", "src/group/*.cc"]),
+    "nlohmann-json": (["nlohmann/*"], ["apps/*", "src/metrics/*.cc", "bench/*"]),
+    "CLI11": (["CLI/*"], ["apps/tally/*"]),
+    "httplib": (["httplib.h"], ["apps/dashboard/*"]),
+    "zstd": (["zstd.h"], ["src/codec/zstd.cc"]),
+    "torch": (["torch/*", "ATen/*", "c10/*"], ["adapters/torch/*", "recipes/*"]),
+    "MPI": (["mpi.h"], ["adapters/mpi/*", "bench/*"]),
+    "NCCL": (["nccl.h", "cuda*.h"], ["adapters/nccl/*", "bench/*"]),
+    "Python": (["Python.h", "pybind11/*"], ["adapters/python/*"]),
+    "gtest": (["gtest/*", "gmock/*"], TESTS),
+    "benchmark": (["benchmark/*"], ["bench/*", "*_bench.cc"]),
+}
+
+STANDARD = set("""
+algorithm any array atomic barrier bit bitset cassert ccomplex cctype cerrno cfenv cfloat charconv chrono
+cinttypes climits clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp csignal
+cstdarg cstdbool cstddef cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype deque exception execution
+filesystem forward_list fstream functional future initializer_list iomanip ios iosfwd iostream istream iterator
+latch limits list locale map memory memory_resource mutex new numbers numeric optional ostream queue random
+ranges ratio regex scoped_allocator semaphore set shared_mutex source_location span sstream stack stdexcept
+stop_token streambuf string string_view strstream syncstream system_error thread tuple type_traits typeindex
+typeinfo unordered_map unordered_set utility valarray variant vector version
+""".split())
+
+# The C library, the kernel and the processor.
+SYSTEM = ["sys/*", "linux/*", "asm/*", "arpa/*", "netinet/*", "net/*", "sanitizer/*"] + """
+aio.h assert.h byteswap.h cpuid.h cxxabi.h dirent.h dlfcn.h elf.h endian.h errno.h execinfo.h fcntl.h fenv.h
+float.h ftw.h getopt.h glob.h grp.h ifaddrs.h immintrin.h inttypes.h langinfo.h libgen.h limits.h link.h locale.h
+malloc.h math.h mqueue.h netdb.h nmmintrin.h paths.h poll.h pthread.h pty.h pwd.h regex.h sched.h semaphore.h
+setjmp.h signal.h spawn.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h
+strings.h syscall.h syslog.h termios.h time.h ucontext.h unistd.h utime.h wchar.h x86intrin.h arm_neon.h
+""".split()
+
+# What a pure folder has no use for; its tests may.
+IMPURE = ["thread", "mutex", "shared_mutex", "condition_variable", "future", "semaphore", "latch", "barrier",
+          "stop_token", "sys/socket.h", "sys/epoll.h", "sys/un.h", "netinet/*", "arpa/*", "netdb.h", "poll.h",
+          "pthread.h", "semaphore.h", "linux/futex.h", "time.h", "sys/time.h"]
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+def matches(path, patterns):
+    return any(fnmatch(path, pattern) for pattern in patterns)
+
+
+def sources(root):
+    for top in ["include", "src", *ROWS[0], *ABOVE]:
+        for folder, folders, names in os.walk(os.path.join(root, top)):
+            folders.sort()
+            for name in sorted(names):
+                if name.endswith((".h", ".hpp", ".c", ".cc", ".cpp", ".cu", ".cuh")):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def includes(root, path):
+    """Line number, < or ", and included path, for each #include of a file."""
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    text = BLOCK_COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), text)
+    for found in INCLUDE.finditer(text):
+        yield text.count("\n", 0, found.start(2)) + 1, found.group(1), found.group(2)
+
+
+def resolve(root, path, included):
+    """The file of ours that is meant, or that CMake makes from its .in, relative to the root; or None."""
+    folder = os.path.dirname(path)
+    starts = []
+    while folder:  # beside the file first, then the folders around it
+        starts.append(folder)
+        folder = os.path.dirname(folder)
+    for start in [starts[0], "src", "include", "tests", *starts[1:], ""]:
+        candidate = os.path.normpath(os.path.join(start, included))
+        if not candidate.startswith(".."):
+            file = os.path.join(root, candidate)
+            if os.path.isfile(file) or os.path.isfile(file + ".in"):
+                return candidate
+    return None
+
+
+def folder_of(path):
+    """The name under which ROWS and ABOVE know the folder of a file."""
+    parts = path.split(os.sep)
+    return parts[1] if parts[0] == "src" else parts[0]
+
+
+def broken_rule(root, path, quote, included):
+    """Why this #include is wrong; None if it is right."""
+    folder = folder_of(path)
+    target = resolve(root, path, included)
+    if quote == "<" and target is not None and not included.startswith("tally/"):
+        target = None  # <thread> is not our file of that name
+    if target is not None:
+        return broken_layer(path, folder, target)
+
+    standard = quote == "<" and included in STANDARD
+    library = next((name for name, (paths, _) in LIBRARIES.items() if matches(included, paths)), None)
+    if folder == "include" and not standard:
+        return f"include/tally includes no {library or 'other library'}: only the standard library and itself"
+    if library is not None:
+        allowed = LIBRARIES[library][1]
+        return None if matches(path, allowed) else f"{library} belongs in {', '.join(allowed)}"
+    if standard or (quote == "<" and matches(included, SYSTEM)):
+        if folder in PURE and matches(included, IMPURE) and not matches(path, TESTS):
+            return f"{folder} is pure: no clock, thread or socket"
+        return None
+    if quote == '"':
+        return "no such file"
+    return "unknown library: it needs a line in tools/check_layers.py and its reason in docs/dependencies.md"
+
+
+def broken_layer(path, folder, target):
+    target_folder = folder_of(target)
+    if target_folder == "include" or folder == target_folder:
+        return None
+    if folder == "include":
+        return f"include/tally may not include {target_folder}"
+    if folder in ABOVE:
+        return None
+    if target_folder in ABOVE:
+        return None if matches(path, TESTS) else f"{folder} may not include {target_folder}"
+    if folder not in ROW_OF or target_folder not in ROW_OF:
+        unknown = folder if folder not in ROW_OF else target_folder
+        return f"folder {unknown} has no row in tools/check_layers.py"
+    if ROW_OF[target_folder] >= ROW_OF[folder]:
+        return None
+    if target_folder == "sim" and matches(path, TESTS):
+        return None
+    return f"{folder} may not include {target_folder}, which stands above it"
+
+
+def check(root):
+    found = []
+    count = 0
+    for path in sources(root):
+        count += 1
+        for line, quote, included in includes(root, path):
+            reason = broken_rule(root, path, quote, included)
+            if reason:
+                found.append(f"{path}:{line}: {included}: {reason}")
+    return count, found
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    count, found = check(os.path.normpath(root))
+    for line in found:
+        print(line)
+    if count == 0:
+        found.append("")
+        print(f"check_layers: no sources in {root}")
+    elif not found:
+        print(f"check_layers: {count} files keep the layers")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

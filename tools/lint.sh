@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# tools/lint.sh changed|all|format
+#   changed  checks format and runs clang-tidy on what differs from main: commits, edits and new files
+#   all      the same for every source
+#   format   formats every source in place
+# clang-tidy leaves tests alone: macros of gtest trip it and headers of gtest take most of its time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+list_all() {
+  local folder
+  for folder in include src apps adapters recipes bench tests examples; do
+    [ ! -d "$folder" ] || find "$folder" -type f \( -name '*.h' -o -name '*.cc' \)
+  done | sort
+}
+
+list_changed() {
+  local base=HEAD main
+  for main in main origin/main; do
+    if git rev-parse -q --verify "$main^{commit}" >/dev/null; then
+      base=$(git merge-base HEAD "$main")
+      break
+    fi
+  done
+  comm -12 <(list_all) <({
+    git diff --name-only --diff-filter=d "$base"
+    git ls-files --others --exclude-standard
+  } | sort -u)
+}
+
+# The .cc files, and those that belong to a header, as far as the build knows them.
+list_tidy() {
+  local file
+  for file in "$@"; do
+    case $file in
+      tests/* | *_test.cc) ;;
+      *.cc) echo "$file" ;;
+      *.h) [ ! -f "${file%.h}.cc" ] || echo "${file%.h}.cc" ;;
+    esac
+  done | sort -u | while read -r file; do
+    if grep -qF "\"file\": \"$PWD/$file\"" build/release/compile_commands.json; then
+      echo "$file"
+    fi
+  done
+}
+
+case ${1:-} in
+  changed) mapfile -t files < <(list_changed) ;;
+  all | format) mapfile -t files < <(list_all) ;;
+  *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
+esac
+if [ ${#files[@]} -eq 0 ]; then
+  echo "lint: nothing to check"
+  exit 0
+fi
+if [ "$1" = format ]; then
+  clang-format -i "${files[@]}"
+  exit 0
+fi
+
+bad=0
+if ! clang-format --dry-run --Werror "${files[@]}" 2>&1 |
+  sed -nE 's/^([^: ]+:[0-9]+):[0-9]+: error: .*/\1: not as clang-format has it/p; /^(Error reading|error:)/p' | uniq; then
+  echo "lint: 'make format' mends the format"
+  bad=1
+fi
+mapfile -t units < <(list_tidy "${files[@]}")
+if [ ${#units[@]} -gt 0 ]; then
+  # One file a call, so that the processors stay busy to the end.
+  printf '%s\0' "${units[@]}" |
+    xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p build/release \
+      2> >(grep -vE '^[0-9]+ (warnings?|errors?).* generated|^Suppressed' >&2) || bad=1
+fi
+[ "$bad" = 0 ] && echo "lint: ${#files[@]} files formatted, ${#units[@]} through clang-tidy"
+exit "$bad"
