@@ -1,0 +1,18 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tally::kernel {
+
+// CRC32C (Castagnoli) of `bytes`, continuing from `crc`: crc32c(b, crc32c(a)) == crc32c(a + b).
+// Uses the processor's instruction where it has one.
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0);
+
+// One byte at a time from a table: what crc32c() is compared with.
+std::uint32_t crc32c_reference(std::span<const std::byte> bytes, std::uint32_t crc = 0);
+
+// Whether crc32c() uses an instruction on this processor, or is as slow as the reference.
+bool crc32c_is_accelerated();
+
+}  // namespace tally::kernel

@@ -1,0 +1,56 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tally/types.h"
+
+namespace tally::kernel {
+
+// Instruction sets that the hot loops are built for.
+enum class Level { kBaseline, kAvx2, kAvx512 };
+
+std::string_view to_string(Level level);
+
+// The levels that this processor can run, lowest first; never empty.
+std::vector<Level> available_levels();
+
+// All functions take unaligned pointers. kAverage adds like kSum: dividing is a step of its own.
+// Half types are combined in float32 and rounded to nearest even; integers wrap on overflow.
+//
+// Every level gives the same bits as reference_kernels(), with one exception: where a result is
+// NaN, it is NaN everywhere, but its sign and payload are not defined.
+//   min(a, b) is b < a ? b : a and max(a, b) is a < b ? b : a, where a is what was combined so far:
+//   a NaN in a later source is passed over, one in the first source stays, and so does the first
+//   of 0 and -0. Floats are divided by float(divisor), correctly rounded.
+struct Kernels {
+  // into[i] = op(into[i], from[i]). `into` and `from` are equal or do not overlap.
+  void (*combine)(DataType type, ReduceOp op, void* into, const void* from, std::size_t count);
+
+  // For each i: op over sources[0][i], sources[1][i], … in this order, divided by `divisor` when
+  // that is not 1, then stored to every destination. A destination may be one of the sources;
+  // otherwise nothing overlaps. Half types are rounded once, at the end. At least one source;
+  // divisor >= 1.
+  void (*combine_many)(DataType type, ReduceOp op, std::span<const void* const> sources,
+                       std::span<void* const> destinations, std::size_t count, int divisor);
+
+  // data[i] /= divisor; integers truncate towards zero. divisor >= 1.
+  void (*divide)(DataType type, void* data, std::size_t count, int divisor);
+
+  // The float32 values of `halves`, and back to nearest even; a NaN keeps its sign and the head of
+  // its payload, and becomes quiet when narrowed. `type` is kFloat16 or kBFloat16; nothing
+  // overlaps.
+  void (*widen)(DataType type, const void* halves, float* values, std::size_t count);
+  void (*narrow)(DataType type, const float* values, void* halves, std::size_t count);
+};
+
+// The best level of this processor, chosen once.
+const Kernels& kernels();
+// A level from available_levels(), for tests and measurements.
+const Kernels& kernels(Level level);
+
+// Plain loops, one element at a time: what the kernels are compared with.
+const Kernels& reference_kernels();
+
+}  // namespace tally::kernel
