@@ -1,0 +1,70 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tally/error.h"
+
+namespace tally::wire {
+
+// Writes the body of a message: integers little-endian, strings as a u32 length and their bytes.
+class Writer final {
+ public:
+  void u8(std::uint8_t value) { put(value, 1); }
+  void u16(std::uint16_t value) { put(value, 2); }
+  void u32(std::uint32_t value) { put(value, 4); }
+  void u64(std::uint64_t value) { put(value, 8); }
+  void i32(std::int32_t value) { u32(static_cast<std::uint32_t>(value)); }
+  void string(std::string_view text) {
+    u32(static_cast<std::uint32_t>(text.size()));
+    bytes(std::as_bytes(std::span(text)));
+  }
+  // The bytes alone: both sides know how many.
+  void bytes(std::span<const std::byte> raw) { out_.insert(out_.end(), raw.begin(), raw.end()); }
+
+  std::span<const std::byte> view() const { return out_; }
+  std::vector<std::byte> take() { return std::move(out_); }
+
+ private:
+  void put(std::uint64_t value, int width) {
+    for (int i = 0; i < width; ++i) out_.push_back(static_cast<std::byte>(value >> (8 * i)));
+  }
+  std::vector<std::byte> out_;
+};
+
+// Reads what Writer wrote. Every call is kCorrupt, with nothing consumed, if the bytes left do not
+// hold what is asked for; nothing is allocated before its length is known to be there. Borrows the
+// bytes.
+class Reader final {
+ public:
+  explicit Reader(std::span<const std::byte> body) : rest_(body) {}
+
+  Result<std::uint8_t> u8() { return integer<std::uint8_t>(); }
+  Result<std::uint16_t> u16() { return integer<std::uint16_t>(); }
+  Result<std::uint32_t> u32() { return integer<std::uint32_t>(); }
+  Result<std::uint64_t> u64() { return integer<std::uint64_t>(); }
+  Result<std::int32_t> i32();
+  // kCorrupt also if the string is longer than `max_bytes`.
+  Result<std::string> string(std::size_t max_bytes);
+  // The next `count` bytes, in place.
+  Result<std::span<const std::byte>> bytes(std::size_t count);
+  // kCorrupt unless everything has been read.
+  Result<void> end() const;
+
+  std::size_t remaining_bytes() const { return rest_.size(); }
+
+ private:
+  template <typename T>
+  Result<T> integer() {
+    TALLY_TRY(const std::uint64_t value, little_endian(sizeof(T)));
+    return static_cast<T>(value);
+  }
+  Result<std::uint64_t> little_endian(std::size_t width);
+
+  std::span<const std::byte> rest_;
+};
+
+}  // namespace tally::wire

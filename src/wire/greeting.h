@@ -1,0 +1,63 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tally/error.h"
+#include "wire/frame.h"
+
+namespace tally::wire {
+
+// What every member of a job learned at the rendezvous and nobody else: tells the connections of
+// two jobs apart. No secret: on plain TCP it crosses the network in the clear.
+using JobToken = std::array<std::byte, 16>;
+
+// What the connecting side of a connection says first.
+struct Greeting {
+  std::uint16_t version = kProtocolVersion;
+  Rank from = 0;
+  Rank to = 0;
+  std::uint32_t generation = 0;
+  JobToken token{};
+
+  friend bool operator==(const Greeting&, const Greeting&) = default;
+};
+
+enum class Verdict : std::uint8_t {
+  kWelcome = 0,
+  kOtherVersion = 1,
+  kOtherToken = 2,
+  kOtherGeneration = 3,
+  kOtherRank = 4,  // not the rank that was meant, or not one that should call
+  kDuplicate = 5,  // that rank is connected already
+};
+
+// "its generation is another one", to follow the peer's name.
+std::string_view to_string(Verdict verdict);
+
+// What the accepting side says back.
+struct GreetingAnswer {
+  std::uint16_t version = kProtocolVersion;
+  Verdict verdict = Verdict::kWelcome;
+  Rank rank = 0;
+  std::uint32_t generation = 0;
+
+  friend bool operator==(const GreetingAnswer&, const GreetingAnswer&) = default;
+};
+
+inline constexpr std::size_t kGreetingBytes = 40;
+inline constexpr std::size_t kAnswerBytes = 20;
+using EncodedGreeting = std::array<std::byte, kGreetingBytes>;
+using EncodedAnswer = std::array<std::byte, kAnswerBytes>;
+
+// These two layouts are the same in every version, so that versions can tell each other apart.
+EncodedGreeting encode(const Greeting& greeting);
+EncodedAnswer encode(const GreetingAnswer& answer);
+// kCorrupt unless magic and checksum are right; a version other than ours is for the caller to
+// judge.
+Result<Greeting> decode_greeting(std::span<const std::byte, kGreetingBytes> bytes);
+Result<GreetingAnswer> decode_answer(std::span<const std::byte, kAnswerBytes> bytes);
+
+}  // namespace tally::wire
