@@ -1,0 +1,82 @@
+#pragma once
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tally/communicator.h"
+#include "tally/error.h"
+
+namespace tally {
+
+// 32 random bytes that every process of a job knows and nobody else.
+struct Secret {
+  std::array<std::byte, 32> bytes{};
+};
+
+// Which way messages go. kAuto: shared memory inside a host; between hosts TLS if there is a secret,
+// and plain TCP only on loopback.
+enum class TransportKind : std::uint8_t { kAuto, kShm, kTcp, kTls };
+
+struct JobOptions {
+  Rank rank = 0;
+  int size = 1;
+  std::optional<int> local_rank;  // unset: counted among the ranks that share a host
+  // Where rank 0 hosts the rendezvous: IPv4, IPv6 or a name.
+  std::string master_address = "127.0.0.1";
+  std::uint16_t master_port = 29400;
+  std::optional<Secret> secret;
+  TransportKind transport = TransportKind::kAuto;
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
+  // For operations that give no deadline of their own.
+  std::chrono::milliseconds operation_timeout = std::chrono::minutes(5);
+  // Log the recent operations of the world communicator on SIGQUIT, instead of dying from it. Not where
+  // the program handles the signal itself, or was started with it ignored.
+  bool dump_on_sigquit = true;
+  // Ranks count as one host only if this text is the same as well; for tests of several hosts.
+  std::string host_label;
+};
+
+// Options from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TALLY_SECRET_FILE, TALLY_TRANSPORT,
+// TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), as `variable` gives them (nullptr: not set). None of them set: a
+// job of one. kInvalid names the variable that is missing or wrong.
+Result<JobOptions> options_from(const std::function<const char*(const char*)>& variable);
+
+// This process as a member of a job. Threads: as Communicator.
+class Job {
+ public:
+  // Meets the other ranks; returns when all are connected. All who meet get the same verdict: a rank that
+  // never came, came twice, or disagrees about size, secret or protocol version fails all of them. One
+  // with a wrong secret meets nobody, and has a verdict of its own.
+  static Result<std::unique_ptr<Job>> join(const JobOptions& options);
+  // The same with options_from() the process's environment.
+  static Result<std::unique_ptr<Job>> join();
+  // A job of `size` ranks inside this process, for one thread each.
+  static Result<std::vector<std::unique_ptr<Job>>> in_process(int size);
+
+  virtual ~Job() = default;
+
+  virtual Rank rank() const = 0;
+  virtual int size() const = 0;
+  virtual int local_rank() const = 0;
+  virtual int local_size() const = 0;
+  virtual std::uint32_t generation() const = 0;
+  // All ranks. Lives until close() or reform(); not to be asked for after close() or a failed reform().
+  virtual Communicator& world() = 0;
+
+  // After an error: leaves the old group and forms a new one of those who come, with the next generation
+  // and ranks closed up in the old order. Every survivor calls it, and all meet at the lowest rank that is
+  // not in `lost`, the ranks known to be gone. Others that do not come by the deadline fail the attempt,
+  // which may be repeated. Communicators from split() must be closed. kInvalid for ranks inside one process.
+  virtual Result<void> reform(const std::vector<Rank>& lost, Deadline by) = 0;
+
+  // Leaves in good order; the others are not disturbed unless they still need this rank.
+  virtual void close() = 0;
+};
+
+}  // namespace tally

@@ -1,0 +1,93 @@
+#include "net/mailroom.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tally::net {
+namespace {
+
+constexpr std::size_t kMaxEarlyBytes = std::size_t{16} << 20;
+// A thread that leaves the driving to another looks for itself this often.
+constexpr Duration kFollowerPeriod = std::chrono::milliseconds(5);
+
+}  // namespace
+
+void Mailroom::open(std::uint32_t id, Channel& channel) {
+  TALLY_CHECK(id >= unused_id_);
+  unused_id_ = id + 1;
+  channels_[id] = &channel;
+  for (const auto& [peer, why] : lost_) channel.lost(peer, why);
+  for (const Rank peer : departed_) channel.departed(peer);
+  std::vector<Early> kept;
+  for (Early& early : early_) {
+    if (early.header.channel != id) {
+      kept.push_back(std::move(early));
+      continue;
+    }
+    early_bytes_ -= early.payload.size();
+    // A new channel has room for what fitted here.
+    TALLY_CHECK(channel.deliver(early.from, early.header, early.payload) == Acceptance::kTaken);
+  }
+  early_ = std::move(kept);
+}
+
+void Mailroom::close(std::uint32_t id) { channels_.erase(id); }
+
+void Mailroom::skip_id(std::uint32_t id) { unused_id_ = std::max(unused_id_, id + 1); }
+
+bool Mailroom::progress() {
+  const bool moved = transport_.progress(*this);
+  if (moved) changed_.notify_all();
+  return moved;
+}
+
+void Mailroom::wait(Deadline by, const std::function<bool()>& ready) {
+  if (asleep_) {
+    const Duration left = by.remaining(clock_.now());
+    changed_.wait_for(mutex, left < kFollowerPeriod ? left : kFollowerPeriod);
+    return;
+  }
+  transport_.prepare_wait();
+  if (progress() || ready()) {
+    transport_.cancel_wait();
+    return;
+  }
+  asleep_ = true;
+  mutex.unlock();
+  transport_.wait(by);
+  mutex.lock();
+  asleep_ = false;
+  changed_.notify_all();
+}
+
+// The three below run inside transport_.progress(), which is called with the mutex held.
+
+std::span<std::byte> Mailroom::place(Rank from, const wire::FrameHeader& header)
+    TALLY_NO_THREAD_SAFETY_ANALYSIS {
+  const auto found = channels_.find(header.channel);
+  return found == channels_.end() ? std::span<std::byte>() : found->second->place(from, header);
+}
+
+Acceptance Mailroom::deliver(Rank from, const wire::FrameHeader& header,
+                             std::span<const std::byte> payload) TALLY_NO_THREAD_SAFETY_ANALYSIS {
+  if (header.kind == wire::FrameKind::kGoodbye) {
+    departed_.insert(from);
+    for (const auto& [id, channel] : channels_) channel->departed(from);
+    return Acceptance::kTaken;
+  }
+  const auto found = channels_.find(header.channel);
+  if (found != channels_.end()) return found->second->deliver(from, header, payload);
+  if (header.channel < unused_id_) return Acceptance::kTaken;  // closed here: nobody wants it
+  if (early_bytes_ + payload.size() > kMaxEarlyBytes) return Acceptance::kHold;
+  early_bytes_ += payload.size();
+  early_.push_back({from, header, {payload.begin(), payload.end()}});
+  return Acceptance::kTaken;
+}
+
+void Mailroom::lost(Rank peer, const Error& why) TALLY_NO_THREAD_SAFETY_ANALYSIS {
+  lost_.emplace(peer, why);
+  for (const auto& [id, channel] : channels_) channel->lost(peer, why);
+}
+
+}  // namespace tally::net

@@ -1,0 +1,43 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "net/shm_transport.h"
+#include "net/tcp_transport.h"
+#include "net/transport.h"
+
+namespace tally::net {
+
+// Shared memory to the ranks of this host and a network to all others, as one transport.
+class RoutedTransport final : public Transport {
+ public:
+  // `inside[r]`: rank r is reached through `shm`.
+  RoutedTransport(std::unique_ptr<Transport> shm, std::unique_ptr<Transport> network,
+                  std::vector<bool> inside, const Clock& clock);
+
+  Rank rank() const override { return shm_->rank(); }
+  int size() const override { return static_cast<int>(inside_.size()); }
+  void post(Rank to, Outgoing& message) override { way_to(to).post(to, message); }
+  void withdraw(Rank to, Outgoing& message) override { way_to(to).withdraw(to, message); }
+  bool progress(Receiver& receiver) override;
+  void prepare_wait() override { shm_->prepare_wait(); }
+  void cancel_wait() override { shm_->cancel_wait(); }
+  void wait(Deadline by) override;
+  void wake() override;
+  void close() override;
+  const Counters& counters() const override;
+
+ private:
+  Transport& way_to(Rank rank) const {
+    return inside_[static_cast<std::size_t>(rank)] ? *shm_ : *network_;
+  }
+
+  const std::unique_ptr<Transport> shm_;
+  const std::unique_ptr<Transport> network_;
+  const std::vector<bool> inside_;
+  const Clock& clock_;
+  mutable Counters sum_;
+};
+
+}  // namespace tally::net

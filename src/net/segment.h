@@ -1,0 +1,97 @@
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "base/mutex.h"
+#include "tally/deadline.h"
+#include "tally/error.h"
+
+namespace tally::net {
+
+enum class MemberState : std::uint32_t { kAbsent = 0, kAlive = 1, kDeparted = 2, kDead = 3 };
+
+// What the members of a host know of each other, in the segment. One cache line pair each.
+struct alignas(128) MemberLine {
+  std::atomic<MemberState> state{MemberState::kAbsent};
+  std::atomic<std::uint32_t> sleeping{0};
+  std::atomic<std::uint32_t> doorbell{0};  // futex word
+};
+
+// One anonymous piece of memory that all ranks of a host have mapped: a line and a row of message
+// rings per member, and an arena per member for buffers. Pages cost memory only once touched.
+// Members are numbered 0..members()-1 on the host. Nothing of it has a name in any folder.
+// Threads: safe, except that one thread at a time sleeps for a member.
+class Segment {
+ public:
+  struct Layout {
+    int members = 1;
+    std::size_t ring_bytes = std::size_t{256} << 10;  // power of two
+    std::size_t arena_bytes = std::size_t{64} << 30;  // address space, not memory
+  };
+
+  // A segment whose descriptor can be passed to other processes.
+  static Result<std::shared_ptr<Segment>> create(const Layout& layout);
+  // The segment that another process created with this layout.
+  static Result<std::shared_ptr<Segment>> open(Descriptor memory, const Layout& layout);
+  // A segment for threads of this process.
+  static Result<std::shared_ptr<Segment>> in_process(const Layout& layout);
+
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  int members() const { return layout_.members; }
+  const Layout& layout() const { return layout_; }
+  int descriptor() const { return memory_.descriptor(); }
+  MemberLine& line(int member) const;
+  // The ring that carries frames from one member to another.
+  std::byte* ring(int from, int to) const;
+
+  // Takes `bytes` of this member's arena, zeroed, aligned to a page. kExhausted if the machine has not
+  // as much memory.
+  Result<std::byte*> allocate(int member, std::size_t bytes);
+  void release(std::byte* memory);
+  // After a failure a slow peer may still write to memory it was shown: from now on memory that is
+  // released is not handed out again.
+  void stop_reuse();
+
+  // A number that names memory of [data, data + bytes) to the other members; 0 if they cannot see it.
+  std::uint64_t name_of(const void* data, std::size_t bytes) const;
+  // The memory so named in this process; nullptr if that is not wholly visible memory.
+  std::byte* find(std::uint64_t name, std::size_t bytes) const;
+
+  // After publishing something: wakes `member` if it sleeps.
+  void notify(int member);
+  // The same for everybody but `from`.
+  void notify_others(int from);
+
+  // Sleeping is announced first; then the caller looks once more; then it sleeps or calls it off.
+  void announce_sleep(int member);
+  void cancel_sleep(int member);
+  // Until notified or `by`. Ends the announcement.
+  void sleep(int member, Deadline by, TimePoint now);
+
+ private:
+  Segment(const Layout& layout, Descriptor memory, std::byte* base);
+  static std::size_t total_bytes(const Layout& layout);
+  std::byte* arena(int member) const;
+  void wake(MemberLine& line) const;
+
+  const Layout layout_;
+  const Descriptor memory_;
+  std::byte* const base_;
+  std::atomic<std::uint32_t>& sleepers_;  // in the segment: how many members announced sleep
+  std::vector<std::uint32_t> tickets_;    // doorbell values at announce_sleep()
+
+  Mutex mutex_;
+  // Allocated ranges of the arenas, by address: this process's own bookkeeping.
+  std::map<std::byte*, std::size_t> taken_ TALLY_GUARDED_BY(mutex_);
+  bool reuse_ TALLY_GUARDED_BY(mutex_) = true;
+};
+
+}  // namespace tally::net

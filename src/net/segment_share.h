@@ -1,0 +1,39 @@
+#pragma once
+#include <sys/types.h>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "tally/deadline.h"
+#include "tally/error.h"
+
+namespace tally::net {
+
+// Passing a segment's descriptor between processes of one host. The sockets have abstract names: they are
+// in no folder and vanish with their owner. Both sides check the other's user and process.
+
+// A listening local socket under `name`.
+Result<Descriptor> listen_locally(const std::string& name);
+
+struct LocalPeer {
+  Rank rank = 0;
+  pid_t pid = 0;
+};
+
+// Gives `memory` and `note` to each of `peers`, who come to `listener`. Others are turned away.
+// kTimeout names who did not come.
+Result<void> give_segment(const Descriptor& listener, int memory, std::uint64_t note,
+                          const std::vector<LocalPeer>& peers, Deadline by);
+
+struct GivenSegment {
+  Descriptor memory;
+  std::uint64_t note = 0;
+};
+// Takes them from `owner`, who listens under `name`.
+Result<GivenSegment> take_segment(const std::string& name, const LocalPeer& owner, Deadline by);
+
+// A descriptor that becomes readable when the process ends. kPeerLost if it has already.
+Result<Descriptor> watch_process(const LocalPeer& peer);
+
+}  // namespace tally::net

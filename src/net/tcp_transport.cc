@@ -1,0 +1,328 @@
+#include "net/tcp_transport.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace tally::net {
+namespace {
+
+// With so few peers, asking each one directly costs less than asking epoll which one is ready.
+constexpr int kFewPeers = 4;
+constexpr Duration kQuietTime = std::chrono::milliseconds(50);
+constexpr int kEventsAtOnce = 64;
+// What epoll reports for the descriptor of wake().
+constexpr std::uint64_t kWakeMark = ~std::uint64_t{0};
+
+Error closed_by(Rank peer) {
+  return Error{.code = ErrorCode::kPeerLost, .peer = peer, .message = "connection closed"};
+}
+
+}  // namespace
+
+// One peer and what is under way from and to it.
+struct TcpTransport::Link {
+  Link(Rank peer_rank, std::unique_ptr<Stream> connected, std::uint32_t generation,
+       Counters& counters)
+      : peer(peer_rank),
+        stream(std::move(connected)),
+        sender({.generation = generation, .checksummed = !stream->encrypted()}, counters),
+        receiver({.peer = peer_rank, .generation = generation, .checksummed = !stream->encrypted()},
+                 counters) {}
+
+  bool live() const { return stream != nullptr; }
+  bool writable() const { return live() && !write_end; }
+  bool has_output() const { return writable() && (!sender.idle() || stream->wants_write()); }
+
+  const Rank peer;
+  std::unique_ptr<Stream> stream;  // nullptr: lost, or gone in good order
+  FrameSender sender;
+  FrameReceiver receiver;
+  // Why nothing can be written any more. What the peer sent before that is still read: it may be
+  // its goodbye, or its own account of what went wrong.
+  std::optional<Error> write_end;
+  std::uint32_t interest = 0;  // what epoll watches this link for
+  bool ready = false;          // look at it in the next progress() without being told
+  bool held = false;           // the receiver refused a frame the last time
+};
+
+TcpTransport::TcpTransport(const Config& config, Socket epoll, Socket event)
+    : config_(config), epoll_(std::move(epoll)), event_(std::move(event)) {}
+
+TcpTransport::~TcpTransport() = default;
+
+Result<std::unique_ptr<TcpTransport>> TcpTransport::make(
+    const Config& config, std::vector<std::unique_ptr<Stream>> streams) {
+  TALLY_CHECK(config.rank >= 0 && static_cast<std::size_t>(config.rank) < streams.size());
+  TALLY_CHECK(streams[static_cast<std::size_t>(config.rank)] == nullptr);
+  Socket epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.open()) return socket_error("epoll_create1", errno);
+  Socket event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.open()) return socket_error("eventfd", errno);
+  epoll_event wake{.events = EPOLLIN, .data = {.u64 = kWakeMark}};
+  if (::epoll_ctl(epoll.descriptor(), EPOLL_CTL_ADD, event.descriptor(), &wake) != 0) {
+    return socket_error("epoll_ctl", errno);
+  }
+  std::unique_ptr<TcpTransport> transport(
+      new TcpTransport(config, std::move(epoll), std::move(event)));
+  transport->links_.resize(streams.size());
+  for (std::size_t peer = 0; peer < streams.size(); ++peer) {
+    if (streams[peer] == nullptr) continue;
+    TALLY_TRY(transport->add_link(static_cast<Rank>(peer), std::move(streams[peer])));
+  }
+  return transport;
+}
+
+Result<void> TcpTransport::add_link(Rank peer, std::unique_ptr<Stream> stream) {
+  const int descriptor = stream->descriptor();
+  const auto limit = static_cast<unsigned>(config_.options.unacknowledged_limit.count());
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof(limit));
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = static_cast<std::uint64_t>(peer)}};
+  if (::epoll_ctl(epoll_.descriptor(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+    return socket_error("epoll_ctl", errno);
+  }
+  auto link = std::make_unique<Link>(peer, std::move(stream), config_.generation, counters_);
+  link->interest = EPOLLIN;
+  // A stream may have read ahead while it was set up.
+  look_again(*link);
+  links_[static_cast<std::size_t>(peer)] = std::move(link);
+  ++live_count_;
+  return {};
+}
+
+void TcpTransport::post(Rank to, Outgoing& message) {
+  TALLY_CHECK(to >= 0 && to < size() && links_[static_cast<std::size_t>(to)] != nullptr);
+  Link& link = *links_[static_cast<std::size_t>(to)];
+  if (!link.writable()) {
+    message.sent_ = true;
+    return;
+  }
+  const bool others_wait = link.has_output();
+  link.sender.queue(message);
+  if (others_wait) return;
+  send(link);
+  update_interest(link);
+}
+
+void TcpTransport::withdraw(Rank to, Outgoing& message) {
+  TALLY_CHECK(to >= 0 && to < size() && links_[static_cast<std::size_t>(to)] != nullptr);
+  Link& link = *links_[static_cast<std::size_t>(to)];
+  link.sender.withdraw(message);
+}
+
+bool TcpTransport::progress(Receiver& receiver) {
+  look_again_.store(false, std::memory_order_relaxed);
+  bool moved = false;
+  if (live_count_ <= kFewPeers) {
+    for (const auto& link : links_) {
+      if (link != nullptr && link->live()) moved |= serve(*link, Touch::kBoth, receiver);
+    }
+  } else {
+    moved = serve_ready(receiver);
+  }
+  return moved;
+}
+
+bool TcpTransport::serve_ready(Receiver& receiver) {
+  bool moved = false;
+  for (const auto& link : links_) {
+    if (link != nullptr && link->live() && (link->ready || link->held)) {
+      moved |= serve(*link, Touch::kBoth, receiver);
+    }
+  }
+  std::array<epoll_event, kEventsAtOnce> events;
+  const int count = ::epoll_wait(epoll_.descriptor(), events.data(), kEventsAtOnce, 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u64 == kWakeMark) continue;
+    Link& link = *links_[event.data.u64];
+    if (!link.live()) continue;
+    const bool read = (event.events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0;
+    const bool write = (event.events & EPOLLOUT) != 0;
+    moved |=
+        serve(link, read && write ? Touch::kBoth : (read ? Touch::kRead : Touch::kWrite), receiver);
+  }
+  return moved;
+}
+
+bool TcpTransport::serve(Link& link, Touch touch, Receiver& receiver) {
+  if (touch != Touch::kWrite) link.ready = false;
+  bool moved = false;
+  if (touch != Touch::kRead && link.has_output()) moved |= send(link);
+  if (touch != Touch::kWrite) moved |= receive(link, receiver);
+  if (link.live()) update_interest(link);
+  return moved;
+}
+
+bool TcpTransport::send(Link& link) {
+  const auto pumped = link.sender.pump(*link.stream, config_.options.budget_bytes);
+  if (pumped.end == Io::State::kClosed || pumped.end == Io::State::kFailed) {
+    link.write_end =
+        pumped.end == Io::State::kClosed ? closed_by(link.peer) : link.stream->failure();
+    link.write_end->peer = link.peer;
+    link.sender.abandon();
+    look_again(link);
+  }
+  return pumped.moved;
+}
+
+bool TcpTransport::receive(Link& link, Receiver& receiver) {
+  const auto pumped = link.receiver.pump(*link.stream, receiver, config_.options.budget_bytes);
+  const bool was_held = std::exchange(link.held, pumped.end == FrameReceiver::End::kHeld);
+  // The first refusal is often over by the next call: epoll is told at the second.
+  if (link.held && !was_held) link.ready = true;
+  switch (pumped.end) {
+    case FrameReceiver::End::kHeld:
+      break;
+    case FrameReceiver::End::kMore:
+      look_again(link);
+      break;
+    case FrameReceiver::End::kDrained:
+      if (link.write_end) {
+        lose(link, *link.write_end, receiver);
+        return true;
+      }
+      break;
+    case FrameReceiver::End::kGoodbye:
+      finish(link);
+      break;
+    case FrameReceiver::End::kFailed:
+      lose(link, link.receiver.failure(), receiver);
+      break;
+  }
+  return pumped.moved || !link.live();
+}
+
+void TcpTransport::finish(Link& link) {
+  link.sender.abandon();
+  link.stream.reset();  // closing the descriptor also ends epoll's interest in it
+  link.held = false;
+  --live_count_;
+}
+
+void TcpTransport::lose(Link& link, const Error& why, Receiver& receiver) {
+  const Error reason = why;  // may be a part of the link
+  finish(link);
+  receiver.lost(link.peer, reason);
+}
+
+void TcpTransport::look_again(Link& link) {
+  link.ready = true;
+  look_again_.store(true, std::memory_order_relaxed);
+}
+
+// Level-triggered: wait() returns at once while something watched for is there. So output is watched
+// only while some is pending, and of a link whose frame the receiver holds off nothing but a hang-up,
+// once.
+void TcpTransport::update_interest(Link& link) {
+  const bool reading = !link.held || link.ready;
+  std::uint32_t wanted = reading ? EPOLLIN : 0U;
+  if (link.has_output()) wanted |= EPOLLOUT;
+  if (wanted == 0) wanted = EPOLLET;
+  if (wanted == link.interest) return;
+  epoll_event event{.events = wanted, .data = {.u64 = static_cast<std::uint64_t>(link.peer)}};
+  TALLY_CHECK(::epoll_ctl(epoll_.descriptor(), EPOLL_CTL_MOD, link.stream->descriptor(), &event) ==
+              0);
+  link.interest = wanted;
+}
+
+void TcpTransport::wait(Deadline by) {
+  if (look_again_.load(std::memory_order_relaxed)) return;
+  std::array<epoll_event, kEventsAtOnce> events;
+  const int count =
+      ::epoll_wait(epoll_.descriptor(), events.data(), kEventsAtOnce, poll_timeout(by));
+  for (int i = 0; i < count; ++i) {
+    if (events[static_cast<std::size_t>(i)].data.u64 != kWakeMark) continue;
+    std::uint64_t calls = 0;
+    static_cast<void>(::read(event_.descriptor(), &calls, sizeof(calls)) == sizeof(calls));
+  }
+}
+
+void TcpTransport::wake() {
+  const std::uint64_t once = 1;
+  static_cast<void>(::write(event_.descriptor(), &once, sizeof(once)) == sizeof(once));
+}
+
+void TcpTransport::close() {
+  say_goodbye();
+  for (const auto& link : links_)
+    if (link != nullptr && link->live()) link->stream->shutdown();
+  linger();
+  for (const auto& link : links_)
+    if (link != nullptr && link->live()) finish(*link);
+  wake();
+}
+
+// Bytes that arrive after the end would turn it into a reset, which can overtake the goodbye: reads on until
+// the peers have ended too, or nothing has come for a moment.
+void TcpTransport::linger() {
+  const Deadline by = Deadline::after(config_.options.close_limit);
+  std::vector<Link*> open;
+  for (const auto& link : links_)
+    if (link != nullptr && link->live()) open.push_back(link.get());
+  while (!open.empty() && !by.passed(SteadyClock().now())) {
+    std::vector<pollfd> polled;
+    for (const Link* link : open)
+      polled.push_back({.fd = link->stream->descriptor(), .events = POLLIN});
+    if (::poll(polled.data(), polled.size(),
+               poll_timeout(earlier(by, Deadline::after(kQuietTime)))) <= 0)
+      return;
+    std::erase_if(open, [this](Link* link) { return !discard_input(*link); });
+  }
+}
+
+// Reads meanwhile: two ranks that leave at once, each with much to send, would otherwise wait for
+// each other.
+void TcpTransport::say_goodbye() {
+  std::vector<Outgoing> goodbyes(links_.size());
+  const Deadline by = Deadline::after(config_.options.close_limit);
+  for (std::size_t peer = 0; peer < links_.size(); ++peer) {
+    goodbyes[peer].header.kind = wire::FrameKind::kGoodbye;
+    if (links_[peer] != nullptr) post(static_cast<Rank>(peer), goodbyes[peer]);
+  }
+  while (!by.passed(SteadyClock().now())) {
+    std::vector<pollfd> pending;
+    for (const auto& link : links_) {
+      if (link == nullptr || !link->has_output()) continue;
+      send(*link);
+      if (!discard_input(*link)) link->write_end = closed_by(link->peer);
+      if (link->has_output()) {
+        pending.push_back({.fd = link->stream->descriptor(), .events = POLLIN | POLLOUT});
+      }
+    }
+    if (pending.empty()) break;
+    ::poll(pending.data(), pending.size(), poll_timeout(by));
+  }
+  for (const auto& link : links_) {
+    if (link != nullptr) link->sender.abandon();
+  }
+}
+
+// False when the peer has ended the connection.
+bool TcpTransport::discard_input(Link& link) {
+  std::vector<std::byte> scratch(std::size_t{64} << 10);
+  for (std::size_t bytes = 0; bytes < config_.options.budget_bytes;) {
+    const iovec part{scratch.data(), scratch.size()};
+    const Io io = link.stream->read({&part, 1});
+    if (io.state == Io::State::kBlocked) return true;
+    if (io.state != Io::State::kMoved) return false;
+    bytes += io.bytes;
+  }
+  return true;
+}
+
+}  // namespace tally::net

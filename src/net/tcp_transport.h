@@ -1,0 +1,85 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "net/frame_receiver.h"
+#include "net/frame_sender.h"
+#include "net/socket.h"
+#include "net/stream.h"
+#include "net/transport.h"
+
+namespace tally::net {
+
+struct TcpOptions {
+  // What one progress() moves from and to one peer at most, about: so that no peer starves the
+  // others.
+  std::size_t budget_bytes = std::size_t{4} << 20;
+  // A connection ends when sent bytes stay unacknowledged for so long (TCP_USER_TIMEOUT). A rank
+  // that computes and does not read counts as silent to this timer, so it must be longer than any
+  // such pause. A host that vanishes is noticed by it or by an operation's deadline.
+  std::chrono::milliseconds unacknowledged_limit = std::chrono::minutes(15);
+  // How long close() may take to get rid of what is queued.
+  std::chrono::milliseconds close_limit = std::chrono::seconds(1);
+};
+
+// Transport over one connected Stream per peer; see docs/wire_format.md for what goes over it.
+// Threads: as Transport. A Receiver may call post() and withdraw() from inside its calls.
+class TcpTransport final : public Transport {
+ public:
+  struct Config {
+    Rank rank = 0;
+    std::uint32_t generation = 0;
+    TcpOptions options;
+  };
+  // `streams` by rank, handshakes done; nullptr for this rank and for peers that are reached by
+  // other ways, to whom nothing may be posted here. Its length is the number of ranks.
+  static Result<std::unique_ptr<TcpTransport>> make(const Config& config,
+                                                    std::vector<std::unique_ptr<Stream>> streams);
+  // Without close() the peers see a lost connection.
+  ~TcpTransport() override;
+
+  Rank rank() const override { return config_.rank; }
+  int size() const override { return static_cast<int>(links_.size()); }
+  void post(Rank to, Outgoing& message) override;
+  void withdraw(Rank to, Outgoing& message) override;
+  bool progress(Receiver& receiver) override;
+  void wait(Deadline by) override;
+  void wake() override;
+  void close() override;
+  const Counters& counters() const override { return counters_; }
+
+ private:
+  struct Link;
+  enum class Touch { kWrite, kRead, kBoth };
+
+  TcpTransport(const Config& config, Socket epoll, Socket event);
+
+  Result<void> add_link(Rank peer, std::unique_ptr<Stream> stream);
+  bool serve_ready(Receiver& receiver);
+  bool serve(Link& link, Touch touch, Receiver& receiver);
+  bool send(Link& link);
+  bool receive(Link& link, Receiver& receiver);
+  void finish(Link& link);
+  void lose(Link& link, const Error& why, Receiver& receiver);
+  void look_again(Link& link);
+  void update_interest(Link& link);
+  bool discard_input(Link& link);
+  void say_goodbye();
+  void linger();
+
+  const Config config_;
+  Counters counters_;
+  const Socket epoll_;  // open for as long as the object lives: wait() may be inside
+  const Socket event_;
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; nullptr where there never was a stream
+  int live_count_ = 0;
+  // Something is to be done that the descriptors do not tell of; wait() must not sleep.
+  std::atomic<bool> look_again_{false};
+};
+
+}  // namespace tally::net

@@ -1,0 +1,145 @@
+#include "net/tls_bio.h"
+
+#include <openssl/bio.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace tally::net {
+namespace {
+
+// A record of 16 KiB and what TLS adds to it, with some to spare.
+constexpr std::size_t kLargestRecordBytes = (std::size_t{16} << 10) + 512;
+constexpr std::size_t kSendBufferBytes = 8 * kLargestRecordBytes;
+// Handshake messages are taken even when no record would be.
+constexpr std::size_t kOutBytes = kSendBufferBytes + 2 * kLargestRecordBytes;
+constexpr std::size_t kInBytes = std::size_t{128} << 10;
+
+TlsPipe* pipe_of(BIO* bio) { return static_cast<TlsPipe*>(BIO_get_data(bio)); }
+
+int bio_write(BIO* bio, const char* data, std::size_t bytes, std::size_t* taken) {
+  BIO_clear_retry_flags(bio);
+  *taken = 0;
+  if (!pipe_of(bio)->take(std::as_bytes(std::span(data, bytes)))) {
+    BIO_set_retry_write(bio);
+    return 0;
+  }
+  *taken = bytes;
+  return 1;
+}
+
+int bio_read(BIO* bio, char* data, std::size_t bytes, std::size_t* given) {
+  BIO_clear_retry_flags(bio);
+  *given = pipe_of(bio)->give(std::as_writable_bytes(std::span(data, bytes)));
+  if (*given > 0) return 1;
+  if (pipe_of(bio)->end() == Io::State::kBlocked) BIO_set_retry_read(bio);
+  return 0;
+}
+
+long bio_control(BIO* bio, int command, long /*number*/, void* /*pointer*/) {
+  if (command == BIO_CTRL_FLUSH) return 1;
+  if (command == BIO_CTRL_EOF) return pipe_of(bio)->end() == Io::State::kClosed ? 1 : 0;
+  return 0;
+}
+
+int bio_create(BIO* bio) {
+  BIO_set_init(bio, 1);
+  return 1;
+}
+
+// Made once and never changed.
+const BIO_METHOD* bio_method() {
+  static const BIO_METHOD* const method = [] {
+    BIO_METHOD* made = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "tally");
+    if (made == nullptr) return made;
+    BIO_meth_set_write_ex(made, &bio_write);
+    BIO_meth_set_read_ex(made, &bio_read);
+    BIO_meth_set_ctrl(made, &bio_control);
+    BIO_meth_set_create(made, &bio_create);
+    return made;
+  }();
+  return method;
+}
+
+}  // namespace
+
+TlsPipe::TlsPipe(Socket socket)
+    : socket_(std::move(socket)),
+      out_(std::make_unique_for_overwrite<std::byte[]>(kOutBytes)),
+      in_(std::make_unique_for_overwrite<std::byte[]>(kInBytes)) {}
+
+bio_st* TlsPipe::make_bio() {
+  if (bio_method() == nullptr) return nullptr;
+  BIO* bio = BIO_new(bio_method());
+  if (bio != nullptr) BIO_set_data(bio, this);
+  return bio;
+}
+
+bool TlsPipe::has_room() const { return pending_bytes() + kLargestRecordBytes <= kSendBufferBytes; }
+
+bool TlsPipe::take(std::span<const std::byte> record) {
+  if (record.size() > kOutBytes - pending_bytes()) return false;
+  if (record.size() > kOutBytes - out_end_) {
+    std::memmove(out_.get(), out_.get() + out_begin_, pending_bytes());
+    out_end_ = pending_bytes();
+    out_begin_ = 0;
+  }
+  std::memcpy(out_.get() + out_end_, record.data(), record.size());
+  out_end_ += record.size();
+  return true;
+}
+
+Io TlsPipe::flush() {
+  while (pending_bytes() > 0) {
+    const ssize_t count =
+        ::send(descriptor(), out_.get() + out_begin_, pending_bytes(), MSG_NOSIGNAL);
+    if (count >= 0) {
+      out_begin_ += static_cast<std::size_t>(count);
+    } else if (errno != EINTR) {
+      return ended(errno);
+    }
+  }
+  out_begin_ = out_end_ = 0;
+  return {Io::State::kMoved};
+}
+
+std::size_t TlsPipe::give(std::span<std::byte> into) {
+  if (in_begin_ == in_end_ && !refill()) return 0;
+  const std::size_t count = std::min(into.size(), in_end_ - in_begin_);
+  std::memcpy(into.data(), in_.get() + in_begin_, count);
+  in_begin_ += count;
+  return count;
+}
+
+bool TlsPipe::refill() {
+  in_begin_ = in_end_ = 0;
+  while (true) {
+    const ssize_t count = ::recv(descriptor(), in_.get(), kInBytes, 0);
+    if (count > 0) {
+      in_end_ = static_cast<std::size_t>(count);
+      return true;
+    }
+    if (count == 0) {
+      end_ = Io::State::kClosed;
+      return false;
+    }
+    if (errno != EINTR) {
+      end_ = ended(errno).state;
+      return false;
+    }
+  }
+}
+
+Io TlsPipe::ended(int error_number) {
+  if (error_number == EAGAIN || error_number == EWOULDBLOCK) return {Io::State::kBlocked};
+  if (means_lost(error_number)) return {Io::State::kClosed};
+  error_number_ = error_number;
+  return {Io::State::kFailed};
+}
+
+void TlsPipe::shutdown() { ::shutdown(descriptor(), SHUT_WR); }
+
+}  // namespace tally::net

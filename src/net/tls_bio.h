@@ -1,0 +1,53 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "net/socket.h"
+#include "net/stream.h"
+
+struct bio_st;
+
+namespace tally::net {
+
+// The encrypted side of a TLS connection: OpenSSL writes records into a buffer that one send()
+// carries away together, and reads records from a buffer that one recv() filled.
+class TlsPipe final {
+ public:
+  explicit TlsPipe(Socket socket);
+
+  // A BIO for SSL_set_bio(), which takes it over; the pipe must outlive it. nullptr: out of memory.
+  bio_st* make_bio();
+
+  int descriptor() const { return socket_.descriptor(); }
+  // Records that wait to be sent.
+  std::size_t pending_bytes() const { return out_end_ - out_begin_; }
+  // Room for at least one more record of the largest size.
+  bool has_room() const;
+  // kMoved when nothing is pending any more.
+  Io flush();
+  // How receiving ended, if it did: kClosed, or kFailed with the system's error number.
+  Io::State end() const { return end_; }
+  int error_number() const { return error_number_; }
+  void shutdown();
+
+  // For the BIO. take() accepts all or nothing; give() returns 0 when it would block or has ended.
+  bool take(std::span<const std::byte> record);
+  std::size_t give(std::span<std::byte> into);
+
+ private:
+  bool refill();
+  Io ended(int error_number);
+
+  Socket socket_;
+  std::unique_ptr<std::byte[]> out_;
+  std::size_t out_begin_ = 0;
+  std::size_t out_end_ = 0;
+  std::unique_ptr<std::byte[]> in_;
+  std::size_t in_begin_ = 0;
+  std::size_t in_end_ = 0;
+  Io::State end_ = Io::State::kBlocked;
+  int error_number_ = 0;
+};
+
+}  // namespace tally::net

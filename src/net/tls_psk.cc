@@ -1,0 +1,72 @@
+#include "net/tls_psk.h"
+
+#include <openssl/crypto.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+namespace tally::net {
+namespace {
+
+// TLS_AES_128_GCM_SHA256: its hash is the one that a 32-byte key goes with, and its cipher the
+// fastest of those where the processor has AES instructions.
+constexpr std::array<unsigned char, 2> kCipherId = {0x13, 0x01};
+
+using Session = std::unique_ptr<SSL_SESSION, decltype(&SSL_SESSION_free)>;
+
+// The secret in the form in which OpenSSL takes an external key; nullptr if out of memory.
+SSL_SESSION* session_from(SSL* connection, const Secret& secret) {
+  Session session(SSL_SESSION_new(), &SSL_SESSION_free);
+  const SSL_CIPHER* cipher = SSL_CIPHER_find(connection, kCipherId.data());
+  if (session == nullptr || cipher == nullptr) return nullptr;
+  const auto* key = reinterpret_cast<const unsigned char*>(secret.bytes.data());
+  if (SSL_SESSION_set1_master_key(session.get(), key, secret.bytes.size()) != 1 ||
+      SSL_SESSION_set_cipher(session.get(), cipher) != 1 ||
+      SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) != 1) {
+    return nullptr;
+  }
+  return session.release();
+}
+
+PskExchange* exchange_of(SSL* connection) {
+  return static_cast<PskExchange*>(SSL_get_app_data(connection));
+}
+
+int offer_psk(SSL* connection, const EVP_MD* /*hash*/, const unsigned char** identity,
+              std::size_t* identity_bytes, SSL_SESSION** session) {
+  PskExchange* exchange = exchange_of(connection);
+  *session = session_from(connection, exchange->secret);
+  if (*session == nullptr) return 0;
+  *identity = reinterpret_cast<const unsigned char*>(exchange->identity.data());
+  *identity_bytes = exchange->identity.size();
+  return 1;
+}
+
+// The identity is a claim, of use in messages only; whether the peer knows the secret is decided by
+// the binder that OpenSSL checks next.
+int accept_psk(SSL* connection, const unsigned char* identity, std::size_t identity_bytes,
+               SSL_SESSION** session) {
+  PskExchange* exchange = exchange_of(connection);
+  exchange->claimed.assign(reinterpret_cast<const char*>(identity),
+                           std::min(identity_bytes, kMaxIdentityBytes));
+  std::replace_if(
+      exchange->claimed.begin(), exchange->claimed.end(),
+      [](char c) { return c < 0x20 || c > 0x7E; }, '?');
+  *session = session_from(connection, exchange->secret);
+  return *session == nullptr ? 0 : 1;
+}
+
+}  // namespace
+
+PskExchange::~PskExchange() { OPENSSL_cleanse(secret.bytes.data(), secret.bytes.size()); }
+
+void use_psk(ssl_ctx_st* context) {
+  SSL_CTX_set_psk_use_session_callback(context, &offer_psk);
+  SSL_CTX_set_psk_find_session_callback(context, &accept_psk);
+}
+
+void attach(ssl_st* connection, PskExchange* exchange) { SSL_set_app_data(connection, exchange); }
+
+}  // namespace tally::net
