@@ -1,0 +1,17 @@
+#pragma once
+#include <string>
+
+#include "tally/error.h"
+
+namespace tally::group {
+
+// The same text in all processes that can share memory and find each other's processes: same boot, same
+// namespaces, same user, same `label`.
+Result<std::string> host_identity(const std::string& label);
+
+std::string host_name();
+
+// A name for a local socket that nobody else has.
+Result<std::string> random_name();
+
+}  // namespace tally::group
