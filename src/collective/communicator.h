@@ -1,0 +1,88 @@
+#pragma once
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "collective/board.h"
+#include "collective/choose.h"
+#include "collective/context.h"
+#include "collective/driver.h"
+#include "collective/hierarchical.h"
+#include "collective/mailbox.h"
+#include "metrics/recorder.h"
+#include "tally/communicator.h"
+
+namespace tally::collective {
+
+class OperationQueue;
+
+// The Communicator over Tally's own transports.
+class GroupCommunicator final : public Communicator {
+ public:
+  struct Options {
+    std::string name = "world";
+    std::uint32_t channel = 0;
+    std::vector<Rank> members;  // the job's rank of each rank here
+    Rank rank = 0;
+    std::byte* board_memory = nullptr;  // of this host's members; null if this rank is alone there
+    bool owns_board = false;            // this rank allocated it
+  };
+
+  // `context` is shared by all communicators of the job, so that each can outlive the others.
+  GroupCommunicator(std::shared_ptr<Context> context, Options options);
+  ~GroupCommunicator() override;
+
+  Rank rank() const override { return options_.rank; }
+  int size() const override { return static_cast<int>(options_.members.size()); }
+  Result<void> run(const Request& request) override;
+  Handle start(const Request& request) override;
+  Result<SharedBuffer> allocate(std::size_t bytes) override;
+  Result<std::unique_ptr<Communicator>> split(int colour, int key, Deadline by) override;
+  void close() override;
+  Traffic traffic() const override;
+  std::string recent_operations() const override;
+
+  // The rest is for OperationQueue.
+
+  // An operation under way.
+  struct Active {
+    std::unique_ptr<Task> task;
+    Drive drive;
+    std::uint64_t record;
+  };
+  // Checks, numbers and records an operation and makes its task.
+  Result<std::unique_ptr<Active>> prepare(const Request& request, Deadline by);
+  void conclude(Active& active, const Result<void>& outcome);
+  Deadline deadline_of(const Request& request) const;
+  // Ends the sleep of whoever drives the transport.
+  void wake();
+  Context& context() { return *context_; }
+  Driver& driver() { return *driver_; }
+  Mailbox& mailbox() { return *mailbox_; }
+
+ private:
+  Result<void> admit(const Request& request);
+  bool fits_slot(const Request& request, Algorithm algorithm) const;
+  Result<void> run_by_slot(const Request& request, TimePoint now);
+  Result<void> run_here(const Request& request);
+  Result<std::byte*> share_board(const std::vector<Rank>& members, Rank rank, Deadline by);
+  void release_old_boards();
+
+  const std::shared_ptr<Context> context_;
+  const Options options_;
+  Hosts hosts_;
+  Placement placement_;
+  std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<Board> board_;
+  metrics::Recorder recorder_;
+  std::unique_ptr<Driver> driver_;
+  Traffic traffic_;  // but for `operations`; guarded by the mailroom's mutex
+  std::atomic<std::uint64_t> operations_{0};
+  std::uint32_t sequence_ = 0;
+  std::atomic<bool> closed_{false};
+  std::unique_ptr<OperationQueue> queue_;  // made by the first start()
+};
+
+}  // namespace tally::collective

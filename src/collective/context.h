@@ -1,0 +1,41 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "net/mailroom.h"
+#include "net/segment.h"
+#include "net/transport.h"
+
+namespace tally::collective {
+
+// What all communicators of one rank in a job share. Outlives them all.
+struct Context {
+  std::unique_ptr<Clock> clock;
+  std::unique_ptr<net::Transport> transport;
+  std::unique_ptr<net::Mailroom> room;
+  // Null where no memory is shared; shared with SharedBuffers.
+  std::shared_ptr<net::Segment> segment;
+
+  Rank rank = 0;
+  // By rank of the job; ranks that share no segment have hosts of their own.
+  std::vector<int> host_of;
+  std::vector<int> in_host;  // number within the host's segment, by rank of the job
+
+  Duration operation_timeout = std::chrono::minutes(5);
+  // How often to look again before sleeping; 0 where ranks outnumber cores.
+  int spins = 0;
+  // Boards whose owner has left, to be released when everybody has.
+  struct OldBoard {
+    std::byte* memory;
+    int members;
+  };
+  std::vector<OldBoard> old_boards;  // guarded by room->mutex
+
+  // False where time is simulated: no thread may run beside the ranks' own.
+  bool threads = true;
+};
+
+}  // namespace tally::collective

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/signal_dump.h"
+#include "collective/job_member.h"
+#include "group/membership.h"
+
+namespace tally::collective {
+namespace {
+
+// How often to look again before sleeping, where every rank has a core of its own.
+constexpr int kSpins = 4000;
+
+// A rank that is a process.
+class GroupJob final : public Job {
+ public:
+  explicit GroupJob(const JobOptions& options) : options_(options) {}
+  ~GroupJob() override { close(); }
+
+  Result<void> join() {
+    return form(
+        {.rank = options_.rank,
+         .size = options_.size,
+         .generation = 1,
+         .meet_at = 0,
+         .meet_address = {.host = options_.master_address,
+                          // A job of one meets nobody: any port will do.
+                          .port = options_.size == 1 ? std::uint16_t{0} : options_.master_port}},
+        Deadline::after(options_.join_timeout));
+  }
+
+  Rank rank() const override { return formed_.context->rank; }
+  int size() const override { return formed_.size; }
+  int local_rank() const override {
+    // What a launcher said holds for the ranks that it started.
+    if (options_.local_rank && generation() == 1) return *options_.local_rank;
+    return formed_.context->in_host[static_cast<std::size_t>(rank())];
+  }
+  int local_size() const override {
+    const auto& hosts = formed_.context->host_of;
+    return static_cast<int>(
+        std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(rank())]));
+  }
+  std::uint32_t generation() const override { return formed_.generation; }
+  Communicator& world() override { return *world_; }
+
+  Result<void> reform(const std::vector<Rank>& lost, Deadline by) override {
+    std::vector<Rank> gone = lost;
+    Rank meet_at = 0;
+    while (std::find(gone.begin(), gone.end(), meet_at) != gone.end()) ++meet_at;
+    if (meet_at >= size() || std::find(gone.begin(), gone.end(), rank()) != gone.end())
+      return Error{.code = ErrorCode::kInvalid, .message = "this rank itself is among the lost"};
+    const group::MembershipOptions next{
+        .rank = rank(),
+        .size = size(),
+        .generation = generation() + 1,
+        .token = members_.token,
+        .lost = std::move(gone),
+        .meet_at = meet_at,
+        .meet_address = members_.members[static_cast<std::size_t>(meet_at)].listens};
+    close();
+    return form(next, by);
+  }
+
+  void close() override {
+    dump_.reset();
+    if (!world_) return;
+    if (closed_) return;
+    closed_ = true;
+    world_->close();
+    MutexLock lock(formed_.context->room->mutex);
+    formed_.context->transport->close();
+  }
+
+ private:
+  Result<void> form(group::MembershipOptions options, Deadline by) {
+    options.transport = options_.transport;
+    options.secret = options_.secret;
+    options.host_label = options_.host_label;
+    options.shared_bytes = [](int members) { return Board::bytes_for(members); };
+    auto context = std::make_shared<Context>();
+    context->clock = std::make_unique<SteadyClock>();
+    TALLY_TRY(group::Membership membership, group::form(options, listener_, *context->clock, by));
+    context->transport = std::move(membership.transport);
+    context->room = std::make_unique<net::Mailroom>(*context->transport, *context->clock);
+    context->segment = membership.segment;
+    context->rank = membership.rank;
+    context->host_of = membership.host_of;
+    context->in_host = membership.in_host;
+    context->operation_timeout = options_.operation_timeout;
+    const int size = membership.size();
+    formed_ = {.context = std::move(context),
+               .size = size,
+               .board_memory = membership.shared_note,
+               .generation = membership.welcome.generation};
+    members_ = std::move(membership.welcome);
+    formed_.context->spins = ranks_on_this_machine() <= usable_cores() ? kSpins : 0;
+    world_ = make_world(formed_);
+    closed_ = false;
+    if (options_.dump_on_sigquit)
+      dump_ = std::make_unique<SignalDump>(
+          [world = world_.get()] { return world->recent_operations(); });
+    return {};
+  }
+
+  // Also those that are reached through a network although they run here.
+  int ranks_on_this_machine() const {
+    const std::string& host = members_.members[static_cast<std::size_t>(rank())].host_name;
+    return static_cast<int>(
+        std::count_if(members_.members.begin(), members_.members.end(),
+                      [&host](const group::Hello& member) { return member.host_name == host; }));
+  }
+
+  const JobOptions options_;
+  std::optional<net::Listener> listener_;
+  Formed formed_;
+  group::Welcome members_;
+  std::unique_ptr<GroupCommunicator> world_;
+  std::unique_ptr<SignalDump> dump_;
+  bool closed_ = false;
+};
+
+}  // namespace
+}  // namespace tally::collective
+
+namespace tally {
+
+Result<std::unique_ptr<Job>> Job::join(const JobOptions& options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return Error{
+        .code = ErrorCode::kInvalid,
+        .message = fmt::format("rank {} of {} ranks does not exist", options.rank, options.size)};
+  }
+  auto job = std::make_unique<collective::GroupJob>(options);
+  TALLY_TRY(job->join());
+  return std::unique_ptr<Job>(std::move(job));
+}
+
+}  // namespace tally

@@ -1,0 +1,138 @@
+#include "collective/hierarchical.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "collective/choose.h"
+#include "collective/direct.h"
+#include "collective/halving_doubling.h"
+#include "collective/message_task.h"
+#include "collective/places.h"
+#include "collective/ring.h"
+
+namespace tally::collective {
+
+Result<Progress> ChainTask::advance() {
+  Progress progress = Progress::kBlocked;
+  for (;;) {
+    if (current_ == nullptr) {
+      if (next_ == stages_.size()) return Progress::kComplete;
+      current_ = stages_[next_++]();
+      progress = Progress::kMoved;
+      if (current_ == nullptr) continue;
+    }
+    TALLY_TRY(const Progress now, current_->advance());
+    if (now != Progress::kComplete) return now == Progress::kMoved ? now : progress;
+    current_ = nullptr;
+  }
+}
+
+std::vector<Rank> ChainTask::awaited() const {
+  return current_ == nullptr ? std::vector<Rank>() : current_->awaited();
+}
+
+void ChainTask::cancel() {
+  next_ = stages_.size();
+  if (current_ != nullptr) current_->cancel();
+}
+
+namespace {
+
+// This rank's role in a hierarchical all-reduce.
+struct Role {
+  std::vector<Part> slices;  // by member of this host
+  std::vector<Rank>
+      lane_group;  // the rank of this lane on each host; empty if this rank has no lane
+  int host = 0;
+  int local = 0;
+};
+
+Role role_of(const Hosts& hosts, Rank rank, std::size_t count) {
+  Role role;
+  std::size_t lanes = hosts.front().size();
+  for (const auto& host : hosts) lanes = std::min(lanes, host.size());
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    const auto found = std::find(hosts[h].begin(), hosts[h].end(), rank);
+    if (found == hosts[h].end()) continue;
+    role.host = static_cast<int>(h);
+    role.local = static_cast<int>(found - hosts[h].begin());
+  }
+  for (std::size_t member = 0; member < hosts[static_cast<std::size_t>(role.host)].size();
+       ++member) {
+    role.slices.push_back(member < lanes
+                              ? part_of(count, static_cast<int>(lanes), static_cast<int>(member))
+                              : Part{count, count});
+  }
+  if (static_cast<std::size_t>(role.local) < lanes) {
+    for (const auto& host : hosts)
+      role.lane_group.push_back(host[static_cast<std::size_t>(role.local)]);
+  }
+  return role;
+}
+
+}  // namespace
+
+std::unique_ptr<Task> hierarchical_allreduce(Board* board, Mailbox& mailbox, const Hosts& hosts,
+                                             Rank rank, const Request& request,
+                                             std::uint32_t sequence,
+                                             const wire::Signature& signature, Traffic& traffic) {
+  const Role role = role_of(hosts, rank, request.count);
+  const std::size_t element = size_of(request.type);
+  const auto* input = static_cast<const std::byte*>(request.input);
+  auto* output = static_cast<std::byte*>(request.output);
+  const Part own = role.slices[static_cast<std::size_t>(role.local)];
+  std::byte* const own_slice = output == nullptr ? nullptr : output + own.begin * element;
+
+  const auto reduce_inside = [=, &mailbox]() -> std::unique_ptr<Task> {
+    if (board == nullptr) return nullptr;
+    const Notice notice{.sequence = 2 * sequence,
+                        .signature = signature,
+                        .input = place_of(board->segment(), input, request.count * element)};
+    board->announce(notice);
+    return std::make_unique<DirectTask>(*board, mailbox, notice,
+                                        DirectPlan{.combine = true,
+                                                   .type = request.type,
+                                                   .op = request.reduce_op,
+                                                   .input = input,
+                                                   .own_slice = own_slice,
+                                                   .slices = role.slices});
+  };
+  const auto reduce_across = [=, &mailbox, &traffic]() -> std::unique_ptr<Task> {
+    if (role.lane_group.empty()) return nullptr;
+    const Vector slice{.count = own.size(), .element_bytes = element};
+    const int size = static_cast<int>(role.lane_group.size());
+    return std::make_unique<MessageTask>(
+        mailbox,
+        slice.bytes() <= kHalvingDoublingBytes ? halving_doubling_allreduce(slice, role.host, size)
+                                               : ring_allreduce(slice, role.host, size),
+        MessageTask::Options{
+            // A rank alone on its host has combined nothing yet: its input is where the sum starts.
+            .input = board == nullptr ? input + own.begin * element : own_slice,
+            .output = own_slice,
+            .sequence = sequence,
+            .signature = signature,
+            .type = request.type,
+            .op = request.reduce_op,
+            .divisor = request.reduce_op == ReduceOp::kAverage ? mailbox.size() : 1,
+            .group = role.lane_group},
+        traffic);
+  };
+  const auto spread_inside = [=, &mailbox]() -> std::unique_ptr<Task> {
+    if (board == nullptr) return nullptr;
+    const Notice notice{.sequence = 2 * sequence + 1,
+                        .signature = signature,
+                        .input = place_of(board->segment(), own_slice, own.size() * element),
+                        .output = place_of(board->segment(), output, request.count * element)};
+    board->announce(notice);
+    return std::make_unique<DirectTask>(*board, mailbox, notice,
+                                        DirectPlan{.combine = false,
+                                                   .type = request.type,
+                                                   .input = own_slice,
+                                                   .output = output,
+                                                   .slices = role.slices});
+  };
+  return std::make_unique<ChainTask>(
+      std::vector<ChainTask::Stage>{reduce_inside, reduce_across, spread_inside});
+}
+
+}  // namespace tally::collective

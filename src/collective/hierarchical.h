@@ -1,0 +1,41 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "collective/board.h"
+#include "collective/mailbox.h"
+#include "collective/task.h"
+
+namespace tally::collective {
+
+// Tasks one after the other: each is made when the one before is complete; a null one is skipped.
+class ChainTask final : public Task {
+ public:
+  using Stage = std::function<std::unique_ptr<Task>()>;
+  explicit ChainTask(std::vector<Stage> stages) : stages_(std::move(stages)) {}
+
+  Result<Progress> advance() override;
+  bool ready() const override { return current_ == nullptr || current_->ready(); }
+  std::vector<Rank> awaited() const override;
+  void cancel() override;
+
+ private:
+  std::vector<Stage> stages_;
+  std::size_t next_ = 0;
+  std::unique_ptr<Task> current_;
+};
+
+// Where the ranks of a communicator are: the ranks of each host in order.
+using Hosts = std::vector<std::vector<Rank>>;
+
+// All-reduce over several hosts that have several ranks each: inside a host every lane's rank reduces its
+// slice directly, the same lanes of all hosts all-reduce their slice by messages, and inside the host the
+// slices are spread again. There are as many lanes as the smallest host has ranks. `board` is this
+// host's, or null if it has one rank. A slice crosses between hosts once per host and direction.
+std::unique_ptr<Task> hierarchical_allreduce(Board* board, Mailbox& mailbox, const Hosts& hosts,
+                                             Rank rank, const Request& request,
+                                             std::uint32_t sequence,
+                                             const wire::Signature& signature, Traffic& traffic);
+
+}  // namespace tally::collective

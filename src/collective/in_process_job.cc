@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <numeric>
+
+#include "collective/job_member.h"
+#include "net/shm_transport.h"
+
+namespace tally::collective {
+namespace {
+
+// A rank that is a thread of a process which holds all ranks.
+class InProcessJob final : public Job {
+ public:
+  explicit InProcessJob(Formed formed) : formed_(std::move(formed)), world_(make_world(formed_)) {}
+  ~InProcessJob() override { close(); }
+
+  Rank rank() const override { return formed_.context->rank; }
+  int size() const override { return formed_.size; }
+  int local_rank() const override { return rank(); }
+  int local_size() const override { return size(); }
+  std::uint32_t generation() const override { return formed_.generation; }
+  Communicator& world() override { return *world_; }
+
+  Result<void> reform(const std::vector<Rank>&, Deadline) override {
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = "ranks inside one process live and die together: make a new job"};
+  }
+
+  void close() override {
+    if (closed_) return;
+    closed_ = true;
+    world_->close();
+    MutexLock lock(formed_.context->room->mutex);
+    formed_.context->transport->close();
+  }
+
+ private:
+  const Formed formed_;
+  const std::unique_ptr<GroupCommunicator> world_;
+  bool closed_ = false;
+};
+
+constexpr int kSpins = 4000;
+
+}  // namespace
+
+std::unique_ptr<GroupCommunicator> make_world(const Formed& formed) {
+  GroupCommunicator::Options options{.rank = formed.context->rank,
+                                     .board_memory = formed.board_memory};
+  options.members.resize(static_cast<std::size_t>(formed.size));
+  std::iota(options.members.begin(), options.members.end(), 0);
+  return std::make_unique<GroupCommunicator>(formed.context, std::move(options));
+}
+
+}  // namespace tally::collective
+
+namespace tally {
+
+Result<std::vector<std::unique_ptr<Job>>> Job::in_process(int size) {
+  using namespace collective;
+  if (size < 1) return Error{.code = ErrorCode::kInvalid, .message = "a job has at least one rank"};
+  TALLY_TRY(auto segment, net::Segment::in_process({.members = size}));
+  TALLY_TRY(std::byte* const board, segment->allocate(0, Board::bytes_for(size)));
+  std::vector<Rank> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (Rank rank = 0; rank < size; ++rank) {
+    auto context = std::make_shared<Context>();
+    context->clock = std::make_unique<SteadyClock>();
+    context->transport = std::make_unique<net::ShmTransport>(
+        segment,
+        net::ShmTransport::Options{
+            .rank = rank, .size = size, .members = ranks, .generation = 1, .processes = {}},
+        *context->clock);
+    context->room = std::make_unique<net::Mailroom>(*context->transport, *context->clock);
+    context->segment = segment;
+    context->rank = rank;
+    context->host_of.assign(static_cast<std::size_t>(size), 0);
+    context->in_host = ranks;
+    context->spins = usable_cores() >= size ? kSpins : 0;
+    jobs.push_back(std::make_unique<InProcessJob>(Formed{
+        .context = std::move(context), .size = size, .board_memory = board, .generation = 1}));
+  }
+  return jobs;
+}
+
+}  // namespace tally

@@ -1,0 +1,153 @@
+#include "collective/request.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace tally::collective {
+namespace {
+
+Error invalid(const Request& request, std::string_view what) {
+  return {.code = ErrorCode::kInvalid,
+          .message = fmt::format("{}: {}", to_string(request.operation), what)};
+}
+
+bool has_root(Operation operation) {
+  return operation == Operation::kBroadcast || operation == Operation::kReduce ||
+         operation == Operation::kGather || operation == Operation::kScatter ||
+         operation == Operation::kSend || operation == Operation::kReceive;
+}
+
+bool reduces(Operation operation) {
+  return operation == Operation::kAllreduce || operation == Operation::kReduceScatter ||
+         operation == Operation::kReduce;
+}
+
+bool takes_counts(Operation operation) {
+  return operation == Operation::kReduceScatter || operation == Operation::kAllgather ||
+         operation == Operation::kGather || operation == Operation::kScatter ||
+         operation == Operation::kAllToAll;
+}
+
+std::size_t sum(std::span<const std::size_t> counts) {
+  std::size_t total = 0;
+  for (const std::size_t count : counts) total += count;
+  return total;
+}
+
+struct Sizes {
+  std::size_t input = 0;
+  std::size_t output = 0;
+};
+
+// Elements that this rank's input and output must have.
+Sizes sizes_of(const Request& request, Rank rank, int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  const std::size_t all = request.counts.empty() ? request.count * n : sum(request.counts);
+  const std::size_t own =
+      request.counts.empty() ? request.count : request.counts[static_cast<std::size_t>(rank)];
+  const bool at_root = rank == request.root;
+  switch (request.operation) {
+    case Operation::kBarrier:
+      return {};
+    case Operation::kAllreduce:
+      return {request.count, request.count};
+    case Operation::kReduceScatter:
+      return {all, own};
+    case Operation::kAllgather:
+      return {own, all};
+    case Operation::kBroadcast:
+      return {at_root ? request.count : 0, request.count};
+    case Operation::kReduce:
+      return {request.count, at_root ? request.count : 0};
+    case Operation::kGather:
+      return {own, at_root ? all : 0};
+    case Operation::kScatter:
+      return {at_root ? all : 0, own};
+    case Operation::kAllToAll:
+      return {all,
+              request.receive_counts.empty() ? request.count * n : sum(request.receive_counts)};
+    case Operation::kSend:
+      return {request.count, 0};
+    case Operation::kReceive:
+      return {0, request.count};
+  }
+  return {};
+}
+
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto* first = static_cast<const std::byte*>(a);
+  const auto* second = static_cast<const std::byte*>(b);
+  return first < second + b_bytes && second < first + a_bytes;
+}
+
+Result<void> check_memory(const Request& request, Rank rank, int ranks) {
+  const Sizes sizes = sizes_of(request, rank, ranks);
+  const std::size_t element = size_of(request.type);
+  if (sizes.input > 0 && request.input == nullptr) return invalid(request, "input is null");
+  if (sizes.output > 0 && request.output == nullptr) return invalid(request, "output is null");
+  if (sizes.input == 0 || sizes.output == 0) return {};
+  const bool may_be_same = request.operation == Operation::kAllreduce ||
+                           request.operation == Operation::kReduce ||
+                           request.operation == Operation::kBroadcast;
+  if (may_be_same && request.input == request.output) return {};
+  if (overlap(request.input, sizes.input * element, request.output, sizes.output * element))
+    return invalid(request, "input and output overlap");
+  return {};
+}
+
+}  // namespace
+
+Result<void> check(const Request& request, Rank rank, int ranks) {
+  if (static_cast<int>(request.type) >= kDataTypeCount)
+    return invalid(request, "unknown data type");
+  if (static_cast<int>(request.reduce_op) >= kReduceOpCount)
+    return invalid(request, "unknown reduce operation");
+  const auto n = static_cast<std::size_t>(ranks);
+  if (request.count > std::numeric_limits<std::size_t>::max() / 16 / n)
+    return invalid(request, "count is too large");
+  if (has_root(request.operation) && (request.root < 0 || request.root >= ranks))
+    return invalid(request, fmt::format("rank {} of {} does not exist", request.root, ranks));
+  if ((request.operation == Operation::kSend || request.operation == Operation::kReceive) &&
+      request.root == rank)
+    return invalid(request, "a rank cannot send to itself");
+  if (!request.counts.empty()) {
+    if (!takes_counts(request.operation)) return invalid(request, "takes no counts");
+    if (request.counts.size() != n)
+      return invalid(request, fmt::format("{} counts for {} ranks", request.counts.size(), ranks));
+  }
+  const bool all_to_all = request.operation == Operation::kAllToAll;
+  if (all_to_all && request.counts.size() != request.receive_counts.size())
+    return invalid(request, "needs both counts and receive_counts, or neither");
+  return check_memory(request, rank, ranks);
+}
+
+wire::Signature signature_of(const Request& request, Algorithm algorithm) {
+  wire::Signature signature{.count = request.count,
+                            .operation = static_cast<std::uint8_t>(request.operation),
+                            .type = static_cast<std::uint8_t>(request.type),
+                            .algorithm = static_cast<std::uint8_t>(algorithm)};
+  if (reduces(request.operation))
+    signature.reduce_op = static_cast<std::uint8_t>(request.reduce_op);
+  if (has_root(request.operation)) signature.root = request.root;
+  if (request.operation == Operation::kSend || request.operation == Operation::kReceive) {
+    signature.operation = static_cast<std::uint8_t>(Operation::kSend);
+    signature.root = 0;
+  }
+  if (request.operation == Operation::kAllToAll && !request.counts.empty()) {
+    signature.count = 0;  // each pair has its own counts, checked by the size of its message
+  } else if (!request.counts.empty()) {
+    std::uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a over the counts
+    for (const std::size_t count : request.counts) hash = (hash ^ count) * 0x100000001B3ULL;
+    signature.count = hash;
+  }
+  return signature;
+}
+
+Parts parts_of(const Request& request, int ranks) {
+  const std::size_t element = size_of(request.type);
+  if (!request.counts.empty()) return Parts::of(request.counts, element);
+  return Parts::equal({.count = request.count, .element_bytes = element}, ranks);
+}
+
+}  // namespace tally::collective

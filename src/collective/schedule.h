@@ -1,0 +1,77 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tally/error.h"
+
+namespace tally::collective {
+
+// A collective operation as data: what one rank copies, sends and receives, step by step. Algorithms
+// are pure functions that return a Schedule; one executor runs them over any Transport, and the
+// simulator over a modelled network.
+
+enum class Buffer : std::uint8_t { kInput, kOutput, kScratch };
+
+// Bytes [offset_bytes, offset_bytes + bytes) of one of the operation's buffers.
+struct Block {
+  Buffer buffer = Buffer::kOutput;
+  std::size_t offset_bytes = 0;
+  std::size_t bytes = 0;
+
+  friend bool operator==(const Block&, const Block&) = default;
+};
+
+enum class ActionKind : std::uint8_t {
+  kCopy,     // block = source, at once
+  kDivide,   // block /= number of ranks, at once (ReduceOp::kAverage only, else skipped)
+  kSend,     // block goes to peer
+  kReceive,  // block is overwritten by what peer sends
+  kCombine,  // block = op(block, what peer sends)
+};
+
+struct Action {
+  ActionKind kind = ActionKind::kCopy;
+  Rank peer = kNoRank;
+  std::uint32_t message = 0;  // names the message between two ranks; the same on both sides
+  Block block;
+  Block source;  // kCopy only
+};
+
+// Steps run one after the other. A step does its copies and divisions in order, starts all its
+// sends and receives, and ends when they are done. Within a step no received block overlaps another
+// block of the step except as the source of nothing; at most one kCombine touches a byte.
+class Schedule {
+ public:
+  void begin_step() { step_ends_.push_back(actions_.size()); }
+  void copy(Block source, Block block);
+  void divide(Block block);
+  void send(Rank to, std::uint32_t message, Block block);
+  void receive(Rank from, std::uint32_t message, Block block);
+  void combine(Rank from, std::uint32_t message, Block block);
+  void need_scratch(std::size_t bytes) { scratch_bytes_ = bytes; }
+
+  std::size_t step_count() const { return step_ends_.size(); }
+  std::span<const Action> step(std::size_t index) const;
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
+
+  // Exact cost on this rank.
+  std::size_t messages_sent() const;
+  std::size_t bytes_sent() const;
+
+ private:
+  std::vector<Action> actions_;
+  std::vector<std::size_t> step_ends_;  // index of each step's first action
+  std::size_t scratch_bytes_ = 0;
+};
+
+// `total` elements in `parts` parts that differ by at most one; the first ones are larger.
+struct Part {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::size_t size() const { return end - begin; }
+};
+Part part_of(std::size_t total, int parts, int index);
+
+}  // namespace tally::collective

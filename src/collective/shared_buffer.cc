@@ -1,0 +1,45 @@
+#include "collective/shared_buffer.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace tally {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+SharedBuffer::SharedBuffer(std::byte* data, std::size_t bytes, std::shared_ptr<Owner> owner)
+    : data_(data), bytes_(bytes), owner_(std::move(owner)) {}
+SharedBuffer::~SharedBuffer() = default;
+SharedBuffer::SharedBuffer(SharedBuffer&& other) noexcept = default;
+SharedBuffer& SharedBuffer::operator=(SharedBuffer&& other) noexcept = default;
+
+SharedBuffer::Owner::~Owner() {
+  if (segment_) {
+    segment_->release(data_);
+  } else {
+    std::free(data_);
+  }
+}
+
+Result<SharedBuffer> SharedBuffer::Owner::from_segment(std::shared_ptr<net::Segment> segment,
+                                                       int member, std::size_t bytes) {
+  TALLY_TRY(std::byte* const data, segment->allocate(member, bytes));
+  return SharedBuffer(data, bytes, std::make_shared<Owner>(std::move(segment), data));
+}
+
+Result<SharedBuffer> SharedBuffer::Owner::from_heap(std::size_t bytes) {
+  const std::size_t rounded = (bytes / kPage + 1) * kPage;
+  auto* const data = static_cast<std::byte*>(std::aligned_alloc(kPage, rounded));
+  if (data == nullptr)
+    return Error{.code = ErrorCode::kExhausted,
+                 .message = fmt::format("{} bytes of memory", bytes)};
+  std::memset(data, 0, rounded);
+  return SharedBuffer(data, bytes, std::make_shared<Owner>(nullptr, data));
+}
+
+}  // namespace tally

@@ -1,0 +1,81 @@
+#pragma once
+// For tests: jobs whose ranks are threads of the test, over any transport.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "net/socket.h"
+#include "tally/job.h"
+
+namespace tally::collective {
+
+enum class Network { kInProcess, kShm, kTcp, kTls, kTwoHosts, kUnevenHosts };
+
+inline std::string name_of(Network network) {
+  switch (network) {
+    case Network::kInProcess:
+      return "in_process";
+    case Network::kShm:
+      return "shm";
+    case Network::kTcp:
+      return "tcp";
+    case Network::kTls:
+      return "tls";
+    case Network::kTwoHosts:
+      return "two_hosts";
+    case Network::kUnevenHosts:
+      return "uneven_hosts";
+  }
+  return "unknown";
+}
+
+inline std::uint16_t free_port() {
+  return net::Listener::bind({.host = "127.0.0.1", .port = 0})->address().port;
+}
+
+inline Secret test_secret(int seed) {
+  Secret secret;
+  secret.bytes.fill(static_cast<std::byte>(seed));
+  return secret;
+}
+
+inline JobOptions options_for(Network network, Rank rank, int size, std::uint16_t port) {
+  JobOptions options{.rank = rank, .size = size, .master_port = port};
+  options.join_timeout = std::chrono::seconds(30);
+  options.operation_timeout = std::chrono::seconds(60);
+  options.dump_on_sigquit = false;
+  if (network == Network::kShm) options.transport = TransportKind::kShm;
+  if (network == Network::kTcp) options.transport = TransportKind::kTcp;
+  if (network == Network::kTls) options.transport = TransportKind::kTls;
+  if (network == Network::kTls) options.secret = test_secret(7);
+  // Even and odd ranks, or all but the last and the last.
+  if (network == Network::kTwoHosts) options.host_label = rank % 2 == 0 ? "a" : "b";
+  if (network == Network::kUnevenHosts) options.host_label = rank + 1 < size ? "a" : "b";
+  return options;
+}
+
+// Runs `body` on every rank in a thread of its own, and returns when all have ended.
+inline void run_ranks(Network network, int size, const std::function<void(Job&)>& body) {
+  std::vector<std::thread> threads;
+  if (network == Network::kInProcess) {
+    auto jobs = Job::in_process(size);
+    ASSERT_TRUE(jobs.has_value()) << to_string(jobs.error());
+    for (auto& job : *jobs) threads.emplace_back([&job, &body] { body(*job); });
+    for (auto& thread : threads) thread.join();
+    return;
+  }
+  const std::uint16_t port = free_port();
+  for (Rank rank = 0; rank < size; ++rank) {
+    threads.emplace_back([=, &body] {
+      auto job = Job::join(options_for(network, rank, size, port));
+      ASSERT_TRUE(job.has_value()) << "rank " << rank << ": " << to_string(job.error());
+      body(**job);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace tally::collective
