@@ -1,0 +1,90 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "sim/faults.h"
+#include "sim/network.h"
+#include "sim/sim_transport.h"
+#include "tally/communicator.h"
+#include "tally/error.h"
+
+namespace tally::collective {
+struct Context;
+}
+
+namespace tally::sim {
+
+struct ClusterOptions {
+  int ranks = 2;
+  std::uint64_t seed = 1;
+  Conditions conditions = {};
+  Duration timeout = std::chrono::seconds(30);  // of Member::deadline(), virtual
+};
+
+// What a rank's body is given. It uses either the transport or the communicator over it.
+class Member {
+ public:
+  Member(Network& network, Rank rank, Duration timeout);
+  ~Member();
+
+  Rank rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+  const Clock& clock() const { return network_.clock(); }
+  // The cluster's timeout from now.
+  Deadline deadline() const { return clock().after(timeout_); }
+
+  SimTransport& transport() { return *transport_; }
+  // All ranks, each on a host of its own; starts no thread, so that start() returns when the
+  // operation is complete. Made when it is first asked for.
+  Communicator& communicator();
+
+  // Lets virtual time pass, as work of this rank would.
+  void sleep(Duration duration);
+
+  // Says goodbye.
+  void leave();
+
+ private:
+  Network& network_;
+  const Duration timeout_;
+  SimTransport* transport_;                       // the context's
+  std::shared_ptr<collective::Context> context_;  // shared with the communicators
+  std::unique_ptr<Communicator> world_;
+};
+
+// What became of a run: one result for each rank.
+struct Outcome {
+  std::vector<Result<void>> results;
+  TimePoint ended{};         // virtual time at the end of the last rank
+  std::uint64_t digest = 0;  // of all traffic: the same script and seed give the same
+
+  const Result<void>& operator[](Rank rank) const {
+    return results[static_cast<std::size_t>(rank)];
+  }
+};
+
+// A whole job in this process, in virtual time: the same seed and script give the same run.
+class Cluster {
+ public:
+  explicit Cluster(const ClusterOptions& options);
+
+  // The script of faults, before run().
+  void kill(const Kill& fault) { network_.kill(fault); }
+  void cut(const Cut& fault) { network_.cut(fault); }
+  void stop(const Stop& fault) { network_.stop(fault); }
+  void corrupt(const Corrupt& fault) { network_.corrupt(fault); }
+  void delay(const Delay& fault) { network_.delay(fault); }
+
+  // Runs `body` on every rank, once. A rank whose body has returned says goodbye, unless it was
+  // killed. Returns when all bodies have; those of killed ranks, and of ranks that nothing can
+  // happen to any more, are brought to their end by a transport that has lost everyone.
+  Outcome run(const std::function<Result<void>(Member&)>& body);
+
+ private:
+  const ClusterOptions options_;
+  Network network_;
+};
+
+}  // namespace tally::sim

@@ -1,0 +1,57 @@
+#include "collective/communicator.h"
+#include "collective/context.h"
+#include "collective/job_member.h"
+#include "sim/cluster.h"
+
+namespace tally::sim {
+namespace {
+
+// The network's clock, for an owner of its own.
+class BorrowedClock final : public Clock {
+ public:
+  explicit BorrowedClock(const Clock& clock) : clock_(clock) {}
+  TimePoint now() const override { return clock_.now(); }
+
+ private:
+  const Clock& clock_;
+};
+
+}  // namespace
+
+Member::Member(Network& network, Rank rank, Duration timeout)
+    : network_(network), timeout_(timeout), context_(std::make_shared<collective::Context>()) {
+  auto transport = std::make_unique<SimTransport>(network, rank);
+  transport_ = transport.get();
+  context_->clock = std::make_unique<BorrowedClock>(network.clock());
+  context_->transport = std::move(transport);
+  context_->room = std::make_unique<net::Mailroom>(*context_->transport, *context_->clock);
+  context_->rank = rank;
+  for (int host = 0; host < network.size(); ++host) {
+    context_->host_of.push_back(host);
+    context_->in_host.push_back(0);
+  }
+  context_->operation_timeout = timeout;
+  context_->spins = 0;
+  context_->threads = false;
+}
+
+Member::~Member() = default;
+
+Communicator& Member::communicator() {
+  if (!world_) world_ = collective::make_world({.context = context_, .size = size()});
+  return *world_;
+}
+
+void Member::sleep(Duration duration) {
+  const Deadline by = clock().after(duration);
+  // What arrives meanwhile does not shorten the sleep.
+  while (!by.passed(clock().now())) network_.pause(rank(), by);
+}
+
+void Member::leave() {
+  if (world_) world_->close();
+  const MutexLock lock(context_->room->mutex);
+  transport_->close();
+}
+
+}  // namespace tally::sim

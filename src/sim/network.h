@@ -1,0 +1,118 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/rng.h"
+#include "sim/faults.h"
+#include "sim/model.h"
+#include "sim/turns.h"
+#include "wire/frame.h"
+
+namespace tally::sim {
+
+// The same for every pair of ranks; each direction of a pair is a link of its own.
+struct Conditions {
+  Link link{.latency = std::chrono::microseconds(10), .bytes_per_second = 10e9};
+  Duration jitter{};  // each frame takes up to this much longer; frames of a link stay in order
+  Duration detection_delay = std::chrono::milliseconds(1);  // until a rank's end is noticed
+  std::size_t window_bytes = std::size_t{1} << 20;          // sent and not yet taken, per link
+  // Largest payload of a kData or kPoint frame; other messages are short and are not cut below the
+  // wire's own limit.
+  std::size_t frame_bytes = wire::kMaxPayloadBytes;
+};
+
+// What travels on a link.
+struct Frame {
+  wire::FrameHeader header;
+  // Empty where the sender gave no memory: header.payload_bytes then still takes its time.
+  std::vector<std::byte> payload;
+  bool damaged = false;
+  std::optional<Error> loss = std::nullopt;  // instead of a frame: nothing more will come
+};
+
+// The links between the ranks of a simulation, in virtual time. Threads: safe.
+class Network {
+ public:
+  Network(int ranks, std::uint64_t seed, const Conditions& conditions);
+
+  // The script; before the ranks begin.
+  void kill(const Kill& fault);
+  void cut(const Cut& fault);
+  void stop(const Stop& fault);
+  void corrupt(const Corrupt& fault);
+  void delay(const Delay& fault);
+
+  int size() const { return ranks_; }
+  const Clock& clock() const { return turns_.clock(); }
+  const Conditions& conditions() const { return conditions_; }
+  Turns& turns() { return turns_; }
+
+  // Whether a frame of `bytes` may be sent now; one always may when nothing else is under way.
+  bool has_room(Rank from, Rank to, std::size_t bytes);
+  // Numbers the frame and sends it. False: `from` is dead, and nothing was sent.
+  bool send(Rank from, Rank to, Frame frame);
+  // The next frame that has arrived; its bytes count against the window until give_back().
+  std::optional<Frame> take(Rank at, Rank from);
+  void give_back(Rank at, Rank from, std::size_t bytes);
+
+  // `at` ends its connection to `peer`, which hears of it as a loss.
+  void hang_up(Rank at, Rank peer);
+  // `rank` takes nothing more, so that nobody waits for room on the way to it.
+  void depart(Rank rank);
+  // The process of `rank` ends: every peer hears of it.
+  void die(Rank rank, std::string_view why);
+  std::optional<Error> death(Rank rank);
+
+  // What happened since the last call is about to be looked at; wait() returns at once on anything
+  // newer.
+  void look(Rank rank);
+  void wait(Rank rank, Deadline by);
+  // As wait(), whatever happened.
+  void pause(Rank rank, Deadline by);
+  void wake(Rank rank);
+
+  // Of all frames taken so far, when and where: equal runs have equal digests.
+  std::uint64_t digest();
+
+ private:
+  struct OneWay {
+    Rng jitter{0};
+    TimePoint free_at{};       // when the next frame may start
+    TimePoint last_arrival{};  // of those sent
+    std::uint32_t frames_sent = 0;
+    std::size_t window_used = 0;
+    std::deque<Frame> travelling;
+    std::deque<Frame> arrived;
+    bool closed = false;  // nobody reads at the other end
+    std::vector<Cut> cuts;
+    std::vector<Delay> delays;
+    std::set<std::uint32_t> damaged;
+  };
+  struct Process {
+    std::uint64_t frames_sent = 0;
+    std::optional<std::uint64_t> dies_before_frame;
+    std::optional<Error> death;
+    bool news = false;
+  };
+
+  OneWay& way(Rank from, Rank to) TALLY_REQUIRES(turns_.mutex);
+  Process& process(Rank rank) TALLY_REQUIRES(turns_.mutex);
+  void launch(Rank from, Rank to, Frame frame, TimePoint arrival) TALLY_REQUIRES(turns_.mutex);
+  void notify(Rank rank) TALLY_REQUIRES(turns_.mutex);
+  void end_process(Rank rank, std::string_view why) TALLY_REQUIRES(turns_.mutex);
+  void lose(Rank from, Rank to, std::string_view why, Duration after) TALLY_REQUIRES(turns_.mutex);
+  void digest_in(std::uint64_t value) TALLY_REQUIRES(turns_.mutex);
+
+  const int ranks_;
+  const Conditions conditions_;
+  Turns turns_;
+  std::vector<OneWay> ways_ TALLY_GUARDED_BY(turns_.mutex);
+  std::vector<Process> processes_ TALLY_GUARDED_BY(turns_.mutex);
+  std::uint64_t digest_ TALLY_GUARDED_BY(turns_.mutex) = 0;
+};
+
+}  // namespace tally::sim
