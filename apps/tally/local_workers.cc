@@ -1,0 +1,127 @@
+#include "apps/tally/local_workers.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "apps/tally/interrupt.h"
+#include "base/clock.h"
+
+namespace tally::app {
+namespace {
+
+constexpr auto kPollInterval = std::chrono::milliseconds(20);
+
+Error system_error(const std::string& what) {
+  return Error{.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, strerror(errno))};
+}
+
+// A port that was free a moment ago. Somebody may take it before rank 0 does; the job then fails to
+// join and says so.
+Result<std::uint16_t> free_loopback_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return system_error("cannot open a socket");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  const bool found = ::bind(fd, generic, length) == 0 && ::getsockname(fd, generic, &length) == 0;
+  Error error = system_error("no free port on the loopback interface");
+  ::close(fd);
+  if (!found) return error;
+  return ntohs(address.sin_port);
+}
+
+// 32 random bytes, as options_from() wants them.
+Result<void> write_secret(const std::string& path) {
+  std::array<unsigned char, 32> bytes{};
+  const auto size = static_cast<ssize_t>(bytes.size());
+  if (::getrandom(bytes.data(), bytes.size(), 0) != size) {
+    return system_error("no random bytes for the secret");
+  }
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return system_error("cannot make the secret's file");
+  const bool written = ::write(fd, bytes.data(), bytes.size()) == size;
+  Error error = system_error("cannot write the secret's file");
+  ::close(fd);
+  if (!written) return error;
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalJob>> LocalJob::make(int size) {
+  TALLY_TRY(const std::uint16_t port, free_loopback_port());
+  TALLY_TRY(std::unique_ptr<TempDir> folder, TempDir::make());
+  std::unique_ptr<LocalJob> job(new LocalJob(size, port, std::move(folder)));
+  TALLY_TRY(write_secret(job->secret_file()));
+  return job;
+}
+
+std::vector<std::pair<std::string, std::string>> LocalJob::variables(Rank rank) const {
+  const std::string rank_text = std::to_string(rank);
+  const std::string size_text = std::to_string(size_);
+  return {{"RANK", rank_text},
+          {"WORLD_SIZE", size_text},
+          {"LOCAL_RANK", rank_text},
+          {"LOCAL_WORLD_SIZE", size_text},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port_)},
+          {"TALLY_SECRET_FILE", secret_file()}};
+}
+
+Result<std::unique_ptr<LocalWorkers>> LocalWorkers::start(const std::vector<std::string>& command,
+                                                          int size) {
+  std::unique_ptr<LocalWorkers> workers(new LocalWorkers);
+  TALLY_TRY(workers->job_, LocalJob::make(size));
+  for (Rank rank = 0; rank < size; ++rank) {
+    TALLY_TRY(
+        std::unique_ptr<ChildProcess> process,
+        ChildProcess::start({.command = command, .variables = workers->job_->variables(rank)}));
+    workers->processes_.push_back(std::move(process));
+  }
+  return workers;
+}
+
+std::vector<ExitStatus> LocalWorkers::wait(Duration grace) {
+  const SteadyClock clock;
+  Deadline patience = Deadline::never();
+  bool hurried = false;
+  for (bool running = true; running;) {
+    running = false;
+    const bool first_look = first_failed_ == kNoRank;
+    for (Rank rank = 0; rank < static_cast<int>(processes_.size()); ++rank) {
+      const auto status = processes_[rank]->poll();
+      running = running || !status;
+      if (!status || status->ok() || !first_look) continue;
+      // Survivors may have noticed within one look: whoever was killed is the cause.
+      if (first_failed_ == kNoRank || status->signal != 0) first_failed_ = rank;
+    }
+    if (!hurried && (first_failed_ != kNoRank || interrupted() != 0)) {
+      patience = clock.after(interrupted() != 0 ? Duration::zero() : grace);
+      hurried = true;
+    }
+    if (patience.passed(clock.now())) {
+      for (auto& process : processes_) process->signal(SIGKILL);
+    }
+    if (running) std::this_thread::sleep_for(kPollInterval);
+  }
+  std::vector<ExitStatus> ends;
+  for (auto& process : processes_) ends.push_back(*process->poll());
+  return ends;
+}
+
+}  // namespace tally::app

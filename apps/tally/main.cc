@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "apps/tally/bench_allreduce_command.h"
+#include "apps/tally/bench_worker_command.h"
+#include "apps/tally/build_info.h"
+#include "apps/tally/simulate_command.h"
+#include "apps/tally/train_linear_command.h"
+
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+constexpr const char* kFooter = R"(
+Examples:
+  tally train linear --workers 3
+  tally bench allreduce --ranks 2 --bytes 4KiB,1MiB --against gloo,openmpi
+  tally bench simulate --ranks 64 --bytes 100MiB
+
+Exit codes: 0 all went well; 1 something failed, and was reported; 2 wrong usage; 130 interrupted.)";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Tally: the gradients of many workers become one model.", "tally");
+  app.footer(kFooter);
+  app.set_version_flag("--version",
+                       fmt::format("tally {} ({})", tally::app::kVersion, tally::app::kCommit));
+  app.require_subcommand(1);
+  int exit_code = 0;
+
+  CLI::App& train = *app.add_subcommand("train", "Train a model with several workers");
+  train.require_subcommand(1);
+  tally::app::add_train_linear_command(train, exit_code);
+
+  CLI::App& bench = *app.add_subcommand("bench", "Measure, with results checked first");
+  bench.require_subcommand(1);
+  tally::app::add_bench_allreduce_command(bench, exit_code);
+  tally::app::add_simulate_command(bench, exit_code);
+
+  tally::app::add_bench_worker_command(app, exit_code);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kWrongUsage;
+  }
+  return exit_code;
+}

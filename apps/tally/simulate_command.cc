@@ -1,0 +1,168 @@
+#include "simulate_command.h"
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "sim/formula.h"
+#include "sim/predict.h"
+
+namespace tally::app {
+namespace {
+
+struct Options {
+  int ranks = 8;
+  std::string bytes = "100MiB";
+  std::string bandwidth = "12.5GB/s";
+  std::string latency = "5us";
+  int local_ranks = 1;
+  std::string local_bandwidth = "100GB/s";
+  std::string local_latency = "1us";
+  std::string reduce_bandwidth;
+  std::string json;
+};
+
+struct Question {
+  std::size_t bytes = 0;
+  sim::Model model;
+};
+
+struct Row {
+  Algorithm algorithm;
+  sim::Prediction simulated;
+  sim::Formula calculated;
+};
+
+Result<Question> read(const Options& options) {
+  Question question;
+  sim::Model& model = question.model;
+  TALLY_TRY(question.bytes, parse_bytes(options.bytes));
+  TALLY_TRY(model.network.bytes_per_second, parse_bytes_per_second(options.bandwidth));
+  TALLY_TRY(model.network.latency, parse_duration(options.latency));
+  TALLY_TRY(model.local.bytes_per_second, parse_bytes_per_second(options.local_bandwidth));
+  TALLY_TRY(model.local.latency, parse_duration(options.local_latency));
+  model.local_ranks = options.local_ranks;
+  if (!options.reduce_bandwidth.empty()) {
+    TALLY_TRY(const double rate, parse_bytes_per_second(options.reduce_bandwidth));
+    model.reduce_seconds_per_byte = 1 / rate;
+  }
+  return question;
+}
+
+Result<std::vector<Row>> answer(int ranks, const Question& question) {
+  std::vector<Algorithm> algorithms{Algorithm::kRing, Algorithm::kHalvingDoubling,
+                                    Algorithm::kTree};
+  if (question.model.local_ranks > 1) algorithms.push_back(Algorithm::kHierarchical);
+  std::vector<Row> rows;
+  for (const Algorithm algorithm : algorithms) {
+    TALLY_TRY(const sim::Prediction simulated,
+              sim::predict(algorithm, ranks, question.bytes, question.model));
+    TALLY_TRY(sim::Formula calculated,
+              sim::formula(algorithm, ranks, question.bytes, question.model));
+    rows.push_back({algorithm, simulated, std::move(calculated)});
+  }
+  return rows;
+}
+
+void print_table(const Options& options, const Question& question, const std::vector<Row>& rows) {
+  fmt::print("all-reduce of {} on {} ranks, {} and {} between hosts", format_bytes(question.bytes),
+             options.ranks, format_bytes_per_second(question.model.network.bytes_per_second),
+             format_duration(question.model.network.latency));
+  if (options.local_ranks > 1) {
+    fmt::print(", {} ranks to a host with {} and {} inside", options.local_ranks,
+               format_bytes_per_second(question.model.local.bytes_per_second),
+               format_duration(question.model.local.latency));
+  }
+  fmt::print("\n\n{:<18}{:>12}{:>12}{:>8}{:>14}  {}\n", "algorithm", "simulated", "formula",
+             "steps", "bytes/rank", "formula");
+  for (const Row& row : rows) {
+    fmt::print("{:<18}{:>12}{:>12}{:>8}{:>14}  {}\n", to_string(row.algorithm),
+               format_duration(row.simulated.time), format_duration(row.calculated.time),
+               row.simulated.steps, format_bytes(row.simulated.bytes_per_rank),
+               row.calculated.text);
+  }
+  fmt::print(
+      "\nN ranks, M bytes, a latency, B bandwidth, g seconds to add a byte, P the largest power of "
+      "two\nup to N, h = ceil(log2 N); K hosts of L ranks with a' and B' inside. Except for "
+      "hierarchical the\nformulas take every link for one between hosts.\n");
+}
+
+Result<void> write_json(const std::string& path, const Options& options, const Question& question,
+                        const std::vector<Row>& rows) {
+  nlohmann::json results = nlohmann::json::array();
+  for (const Row& row : rows) {
+    results.push_back({{"algorithm", to_string(row.algorithm)},
+                       {"simulated_ns", row.simulated.time.count()},
+                       {"formula_ns", row.calculated.time.count()},
+                       {"formula", row.calculated.text},
+                       {"steps", row.simulated.steps},
+                       {"messages", row.simulated.messages},
+                       {"bytes_per_rank", row.simulated.bytes_per_rank}});
+  }
+  const sim::Model& model = question.model;
+  const nlohmann::json document{{"ranks", options.ranks},
+                                {"bytes", question.bytes},
+                                {"bytes_per_second", model.network.bytes_per_second},
+                                {"latency_ns", model.network.latency.count()},
+                                {"local_ranks", model.local_ranks},
+                                {"local_bytes_per_second", model.local.bytes_per_second},
+                                {"local_latency_ns", model.local.latency.count()},
+                                {"reduce_seconds_per_byte", model.reduce_seconds_per_byte},
+                                {"results", std::move(results)}};
+  std::ofstream file(path);
+  file << document.dump(2) << '\n';
+  if (!file.flush()) {
+    return Error{.code = ErrorCode::kSystem, .message = fmt::format("cannot write {}", path)};
+  }
+  return {};
+}
+
+Result<void> simulate(const Options& options) {
+  TALLY_TRY(const Question question, read(options));
+  TALLY_TRY(const std::vector<Row> rows, answer(options.ranks, question));
+  print_table(options, question, rows);
+  if (options.json.empty()) return {};
+  return write_json(options.json, options, question, rows);
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& bench, int& exit_code) {
+  CLI::App* command =
+      bench.add_subcommand("simulate", "Predict an all-reduce on a cluster that is not at hand");
+  // Shared by the callback, which CLI11 keeps and copies.
+  const auto options = std::make_shared<Options>();
+  command->add_option("--ranks", options->ranks, "Ranks of the job")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("--bytes", options->bytes, "Size of the vector, as 100MiB")
+      ->capture_default_str();
+  command->add_option("--bandwidth", options->bandwidth, "Of each rank between hosts, each way")
+      ->capture_default_str();
+  command->add_option("--latency", options->latency, "Of one message between hosts")
+      ->capture_default_str();
+  command->add_option("--local-ranks", options->local_ranks, "Ranks on each host")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("--local-bandwidth", options->local_bandwidth, "Inside a host")
+      ->capture_default_str();
+  command->add_option("--local-latency", options->local_latency, "Inside a host")
+      ->capture_default_str();
+  command->add_option("--reduce-bandwidth", options->reduce_bandwidth,
+                      "How fast a rank adds arriving bytes; unset: at once");
+  command->add_option("--json", options->json, "Write the answer to this file as well");
+  command->callback([options, &exit_code] {
+    const Result<void> outcome = simulate(*options);
+    if (!outcome.has_value()) fmt::print(stderr, "tally: {}\n", to_string(outcome.error()));
+    exit_code = outcome.has_value() ? 0 : 1;
+  });
+}
+
+}  // namespace tally::app

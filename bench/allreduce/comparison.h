@@ -1,0 +1,43 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/tally/progress.h"
+#include "bench/allreduce/contender.h"
+#include "tally/deadline.h"
+
+namespace tally::bench {
+
+struct ComparisonOptions {
+  std::vector<std::size_t> sizes_bytes;
+  int rounds = 5;
+  Duration slice = std::chrono::milliseconds(150);  // per contender and size in each round
+  Duration budget = Duration::max();                // no round starts after this
+};
+
+// All samples of one contender at one size.
+struct Measurement {
+  std::string contender;
+  std::string transport;
+  std::string version;
+  std::size_t bytes = 0;
+  std::vector<double> samples_us;
+  long calls = 0;
+  double bytes_sent = -1;  // per call, by rank 0; negative: not known
+};
+
+struct Comparison {
+  std::vector<Measurement> measurements;  // by contender in the given order, then by size
+  std::vector<std::string> failures;      // one text each
+  int rounds = 0;
+};
+
+// Checks every contender at every size; then measures in rounds, in each of which every contender
+// has a slice of time at every size, so that noise of the machine hits all alike. One that fails is
+// ended and reported, the rest go on. Stops early when the process is interrupted.
+Comparison compare(std::vector<std::unique_ptr<Contender>> contenders,
+                   const ComparisonOptions& options, app::Progress& progress);
+
+}  // namespace tally::bench

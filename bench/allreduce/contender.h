@@ -1,0 +1,40 @@
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/allreduce/worker_group.h"
+#include "tally/deadline.h"
+#include "tally/error.h"
+
+namespace tally::bench {
+
+// What one slice of time gave: one sample per timed batch of calls.
+struct Slice {
+  std::vector<double> samples_us;
+  int calls = 0;
+  double bytes_sent = -1;  // per call, by rank 0; negative: not known
+};
+
+// Somebody who can be timed at doing an all-reduce of float32 in place.
+// Threads: one at a time, and only one contender of the process at a time.
+class Contender {
+ public:
+  virtual ~Contender() = default;
+  virtual const std::string& name() const = 0;
+  virtual const std::string& transport() const = 0;
+  virtual const std::string& version() const = 0;
+
+  // Reduces known values of this size and compares all of them with their sum.
+  virtual Result<void> check(std::size_t bytes) = 0;
+  // Measures for about `time`, three calls at least.
+  virtual Result<Slice> measure(std::size_t bytes, Duration time) = 0;
+};
+
+// A contender in processes of its own. Every command must be answered within `command_timeout`.
+std::unique_ptr<Contender> make_contender(std::unique_ptr<WorkerGroup> group,
+                                          Duration command_timeout);
+
+}  // namespace tally::bench

@@ -1,0 +1,140 @@
+#include "bench/allreduce/launches.h"
+
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "bench/allreduce/worker_sources.h"
+
+namespace tally::bench {
+namespace {
+
+constexpr auto kToolTimeout = std::chrono::seconds(60);
+
+Deadline tool_deadline() { return SteadyClock().after(kToolTimeout); }
+
+Error missing(const std::string& what) { return {.code = ErrorCode::kInvalid, .message = what}; }
+
+Result<Launch> new_launch(const std::string& contender, const std::string& transport, int ranks) {
+  Launch launch{.contender = contender, .transport = transport, .ranks = ranks};
+  TALLY_TRY(launch.folder, app::TempDir::make());
+  return launch;
+}
+
+std::string log_of(const Launch& launch) { return launch.folder->path() + "/log"; }
+
+Result<std::string> write_source(const Launch& launch, const char* name, const char* text) {
+  const std::string path = launch.folder->path() + "/" + name;
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (file) return path;
+  return Error{.code = ErrorCode::kSystem, .message = "cannot write " + path};
+}
+
+struct MpiTools {
+  std::string run;
+  std::string compile;
+};
+
+// Does this launcher belong to the MPI called `name`?
+bool is_mpi(const std::string& name, const std::string& mpirun) {
+  const auto version = app::output_of({mpirun, "--version"}, tool_deadline());
+  if (!version) return false;
+  const bool open_mpi = version->find("Open MPI") != std::string::npos;
+  const bool mpich = version->find("HYDRA") != std::string::npos;
+  return name == "openmpi" ? open_mpi : mpich;
+}
+
+// "DIR/mpirun.openmpi" has "DIR/mpicc.openmpi" beside it.
+std::optional<MpiTools> tools_beside(const std::string& mpirun) {
+  const auto run = app::find_program(mpirun);
+  if (!run) return std::nullopt;
+  const std::size_t slash = run->rfind('/');
+  const std::size_t dot = run->find('.', slash);
+  const std::string suffix = dot == std::string::npos ? "" : run->substr(dot);
+  const auto compile = app::find_program(run->substr(0, slash) + "/mpicc" + suffix);
+  if (!compile) return std::nullopt;
+  return MpiTools{.run = *run, .compile = *compile};
+}
+
+Result<MpiTools> find_mpi(const std::string& name, const std::string& mpirun) {
+  std::vector<std::string> candidates = {"mpirun." + name, "mpirun", "mpiexec"};
+  if (!mpirun.empty()) candidates.insert(candidates.begin(), mpirun);
+  for (const std::string& candidate : candidates) {
+    const auto tools = tools_beside(candidate);
+    if (tools && is_mpi(name, tools->run)) return *tools;
+  }
+  return missing(name == "openmpi"
+                     ? "Open MPI is not installed: packages openmpi-bin and libopenmpi-dev"
+                     : "MPICH is not installed: packages mpich and libmpich-dev");
+}
+
+// Bound to cores where there are enough: README.md says what was tried.
+std::vector<std::string> mpi_flags(const std::string& name, bool oversubscribed) {
+  if (name == "mpich")
+    return oversubscribed ? std::vector<std::string>{}
+                          : std::vector<std::string>{"-bind-to", "core"};
+  std::vector<std::string> flags = {"--allow-run-as-root", "--bind-to",
+                                    oversubscribed ? "none" : "core"};
+  if (oversubscribed) flags.push_back("--oversubscribe");
+  return flags;
+}
+
+}  // namespace
+
+Result<Launch> launch_tally(int ranks, const std::string& transport, const std::string& algorithm) {
+  TALLY_TRY(Launch launch, new_launch("tally", transport, ranks));
+  TALLY_TRY(launch.job, app::LocalJob::make(ranks));
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    launch.processes.push_back(
+        {.command = {app::own_program(), "bench-worker", "--folder", launch.folder->path(),
+                     "--transport", transport, "--algorithm", algorithm},
+         .variables = launch.job->variables(rank),
+         .log_file = log_of(launch)});
+  }
+  return launch;
+}
+
+Result<Launch> launch_gloo(int ranks, const std::string& python) {
+  constexpr const char* kHasTorch =
+      "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
+  if (!app::find_program(python) || !app::output_of({python, "-c", kHasTorch}, tool_deadline())) {
+    return missing(
+        fmt::format("{} has no torch: package python3-torch, or another --python", python));
+  }
+  TALLY_TRY(Launch launch, new_launch("gloo", "tcp", ranks));
+  TALLY_TRY(const std::string script, write_source(launch, "gloo_worker.py", kGlooWorkerSource));
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    launch.processes.push_back({.command = {python, script, launch.folder->path()},
+                                .variables = {{"RANK", std::to_string(rank)},
+                                              {"WORLD_SIZE", std::to_string(ranks)},
+                                              {"OMP_NUM_THREADS", "1"},
+                                              {"GLOO_SOCKET_IFNAME", "lo"}},
+                                .log_file = log_of(launch)});
+  }
+  return launch;
+}
+
+Result<Launch> launch_mpi(int ranks, const std::string& name, const std::string& mpirun) {
+  TALLY_TRY(const MpiTools tools, find_mpi(name, mpirun));
+  TALLY_TRY(Launch launch, new_launch(name, "shm", ranks));
+  TALLY_TRY(const std::string source, write_source(launch, "mpi_worker.c", kMpiWorkerSource));
+  const std::string worker = launch.folder->path() + "/mpi_worker";
+  const auto built = app::output_of({tools.compile, "-O2", "-o", worker, source}, tool_deadline());
+  if (!built) return missing(fmt::format("{}: {}", name, built.error().message));
+
+  const bool oversubscribed = ranks > static_cast<int>(std::thread::hardware_concurrency());
+  std::vector<std::string> command = {tools.run, "-n", std::to_string(ranks)};
+  for (const std::string& flag : mpi_flags(name, oversubscribed)) command.push_back(flag);
+  command.push_back(worker);
+  command.push_back(launch.folder->path());
+  launch.processes.push_back({.command = command, .log_file = log_of(launch)});
+  return launch;
+}
+
+}  // namespace tally::bench
