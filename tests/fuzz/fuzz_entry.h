@@ -1,0 +1,11 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+// libFuzzer's entry point; the input is arbitrary.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+// Inputs that get past the first checks, for replay_main.cc to begin with; and inputs that once
+// failed.
+std::vector<std::vector<std::uint8_t>> fuzz_seeds();

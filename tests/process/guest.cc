@@ -1,0 +1,98 @@
+#include "process/guest.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "group/control.h"
+#include "kernel/crc32c.h"
+#include "process/child.h"
+#include "wire/greeting.h"
+
+namespace tally::process {
+namespace {
+
+Deadline patience() { return Deadline::after(kPatience); }
+
+Error unexpected(const char* what) { return {.code = ErrorCode::kInvalid, .message = what}; }
+
+}  // namespace
+
+Guest::Guest(std::uint16_t rendezvous_port, Rank rank, int size)
+    : port_(rendezvous_port), rank_(rank), size_(size) {}
+
+Result<void> Guest::join() {
+  TALLY_TRY(meet());
+  TALLY_TRY(connect());
+  TALLY_TRY(group::send_control(*rendezvous_, {group::ControlKind::kReady, {}}, patience()));
+  TALLY_TRY(const group::Control go, group::receive_control(*rendezvous_, patience()));
+  if (go.kind != group::ControlKind::kGo) return unexpected("no go from the rendezvous");
+  return {};
+}
+
+Result<void> Guest::meet() {
+  TALLY_TRY(net::Socket socket, net::connect_retrying({"127.0.0.1", port_}, patience()));
+  rendezvous_ = net::plain_stream(std::move(socket));
+  TALLY_TRY(
+      net::write_all(*rendezvous_, wire::encode({.from = rank_, .generation = 1}), patience()));
+  wire::Writer writer;
+  group::Hello hello;
+  hello.rank = rank_;
+  hello.size = size_;
+  hello.transport = TransportKind::kTcp;
+  hello.host = "a host of its own";
+  hello.host_name = "guest";
+  hello.pid = getpid();
+  hello.listens = {"127.0.0.1", 1};
+  hello.local_socket = "none";
+  write(writer, hello);
+  TALLY_TRY(
+      group::send_control(*rendezvous_, {group::ControlKind::kHello, writer.take()}, patience()));
+  TALLY_TRY(const group::Control welcome, group::receive_control(*rendezvous_, patience()));
+  if (welcome.kind != group::ControlKind::kWelcome) return unexpected("not welcome");
+  wire::Reader reader(welcome.body);
+  TALLY_TRY(welcome_, group::read_welcome(reader));
+  return {};
+}
+
+Result<void> Guest::connect() {
+  TALLY_TRY(net::Socket socket, net::connect(welcome_.members[0].listens, patience()));
+  mesh_ = net::plain_stream(std::move(socket));
+  const wire::Greeting greeting{
+      .from = rank_, .to = 0, .generation = welcome_.generation, .token = welcome_.token};
+  TALLY_TRY(net::write_all(*mesh_, wire::encode(greeting), patience()));
+  wire::EncodedAnswer encoded;
+  TALLY_TRY(net::read_all(*mesh_, encoded, patience()));
+  TALLY_TRY(const wire::GreetingAnswer answer, wire::decode_answer(encoded));
+  if (answer.verdict != wire::Verdict::kWelcome)
+    return unexpected("rank 0 does not want the connection");
+  return {};
+}
+
+Result<void> Guest::send(const std::vector<std::byte>& bytes) {
+  return net::write_all(*mesh_, bytes, patience());
+}
+
+Result<Guest::Frame> Guest::receive() {
+  for (;;) {
+    wire::EncodedHeader encoded;
+    TALLY_TRY(net::read_all(*mesh_, encoded, patience()));
+    TALLY_TRY(const wire::FrameHeader header, wire::decode(encoded));
+    Frame frame{header, std::vector<std::byte>(header.payload_bytes)};
+    TALLY_TRY(net::read_all(*mesh_, frame.payload, patience()));
+    if (header.kind == wire::FrameKind::kData) return frame;
+  }
+}
+
+std::vector<std::byte> frame_bytes(wire::FrameHeader header,
+                                   const std::vector<std::byte>& payload) {
+  header.payload_bytes = static_cast<std::uint32_t>(payload.size());
+  header.payload_checksum = kernel::crc32c(payload);
+  const wire::EncodedHeader encoded = wire::encode(header);
+  std::vector<std::byte> bytes(encoded.size() + payload.size());
+  std::copy(encoded.begin(), encoded.end(), bytes.begin());
+  std::copy(payload.begin(), payload.end(), bytes.begin() + encoded.size());
+  return bytes;
+}
+
+}  // namespace tally::process

@@ -1,0 +1,92 @@
+// Connections to the rendezvous that are no rank of this version of Tally.
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "group/control.h"
+#include "net/stream.h"
+#include "net/tls_stream.h"
+#include "process/crew.h"
+#include "wire/greeting.h"
+
+namespace tally::process {
+namespace {
+
+// A connection to the rendezvous; `secret`: one that has proven to know the job's secret.
+std::unique_ptr<net::Stream> visit(std::uint16_t port, bool secret = false) {
+  auto socket = net::connect_retrying({"127.0.0.1", port}, Deadline::after(kPatience));
+  if (!socket.has_value()) {
+    ADD_FAILURE() << to_string(socket.error());
+    return nullptr;
+  }
+  if (!secret) return net::plain_stream(*std::move(socket));
+  net::TlsOptions options{.identity = "tally rank 2"};
+  options.secret.bytes.fill(std::byte{kSecretSeed});
+  auto stream = (*net::TlsContext::make(options))->client(*std::move(socket));
+  const auto shaken = net::complete_handshake(**stream, Deadline::after(kPatience));
+  EXPECT_TRUE(shaken.has_value()) << to_string(shaken.error());
+  return *std::move(stream);
+}
+
+class Strangers : public testing::TestWithParam<std::string> {};
+
+TEST_P(Strangers, OtherProtocolVersionIsNamedToAll) {
+  Crew crew({.transport = GetParam(), .join_timeout_s = 5});
+  crew.start(0, {"sums", "1"});
+  crew.start(1, {"sums", "1"});
+  std::this_thread::sleep_for(milliseconds(500));
+  const auto stream = visit(crew.port(), GetParam() == "tls");
+  ASSERT_NE(stream, nullptr);
+  const auto greeting = wire::encode(
+      wire::Greeting{.version = wire::kProtocolVersion + 1, .from = 2, .generation = 1});
+  const Deadline by = Deadline::after(kPatience);
+  ASSERT_TRUE(net::write_all(*stream, greeting, by).has_value());
+  const std::string because = "rank 2 speaks protocol version 2, rank 0 speaks 1";
+  for (const int i : {0, 1}) expect_outcome(crew[i], "kRefused", 2, because);
+  const auto refusal = group::receive_control(*stream, by);
+  ASSERT_TRUE(refusal.has_value()) << to_string(refusal.error());
+  ASSERT_EQ(refusal->kind, group::ControlKind::kRefusal);
+  EXPECT_EQ(group::error_in(*refusal).message, because);
+}
+
+TEST_P(Strangers, GarbageDuringJoiningDisturbsNobody) {
+  Crew crew({.transport = GetParam()});
+  crew.start(0, {"sums", "3"});
+  std::vector<std::unique_ptr<net::Stream>> visitors;
+  for (int i = 0; i < 3; ++i) {
+    visitors.push_back(visit(crew.port()));
+    ASSERT_NE(visitors.back(), nullptr);
+    const std::vector<std::byte> garbage(100 + 1000 * i, std::byte{0xA5});
+    ASSERT_TRUE(net::write_all(*visitors.back(), garbage, Deadline::after(kPatience)).has_value());
+  }
+  crew.start(1, {"sums", "3"});
+  crew.start(2, {"sums", "3"});
+  EXPECT_TRUE(crew.all_say("sums 3 right"));
+}
+
+// They stay for as long as the job joins: longer than a rank that is let in.
+TEST_P(Strangers, SilentConnectionsDuringJoiningDisturbNobody) {
+  Crew crew({.transport = GetParam()});
+  crew.start(0, {"sums", "3"});
+  std::vector<std::unique_ptr<net::Stream>> visitors;
+  for (int i = 0; i < 5; ++i) visitors.push_back(visit(crew.port()));
+  const std::int64_t started_ms = now_ms();
+  crew.start(1, {"sums", "3"});
+  crew.start(2, {"sums", "3"});
+  EXPECT_TRUE(crew.all_say("sums 3 right"));
+  EXPECT_LE(now_ms() - started_ms, 1000 + kSlack.count());
+}
+
+TEST_P(Strangers, ConnectionThatEndsAtOnceDisturbsNobody) {
+  Crew crew({.transport = GetParam()});
+  crew.start(0, {"sums", "3"});
+  for (int i = 0; i < 5; ++i) visit(crew.port());
+  crew.start(1, {"sums", "3"});
+  crew.start(2, {"sums", "3"});
+  EXPECT_TRUE(crew.all_say("sums 3 right"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Process, Strangers, testing::Values("shm", "tcp", "tls"), name_of);
+
+}  // namespace
+}  // namespace tally::process

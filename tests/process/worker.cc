@@ -1,0 +1,171 @@
+// One rank of a test, told by the environment which. Its arguments say what to do:
+//
+//   call OPERATION COUNT TYPE   one operation
+//   loop OPERATION COUNT        operations until one fails
+//   sums COUNT                  as many all-reduces, each result checked
+//   reform COUNT SECONDS        all-reduces until a rank is lost; those left meet within that time for `sums`
+//   part                        the last rank leaves; the others work on among themselves, then miss it
+//   wait                        an all-reduce that the last rank comes to only when told
+//
+// It says on stdout how far it is, one line each: joined, ready, sums, reformed, done; and, of an error,
+// "outcome CODE PEER MILLISECONDS MESSAGE", with the time on the clock that the machine's processes share.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tally/job.h"
+
+namespace tally::process {
+namespace {
+
+template <typename... Values>
+void say(fmt::format_string<Values...> format, Values&&... values) {
+  fmt::print(format, std::forward<Values>(values)...);
+  std::fputc('\n', stdout);
+  std::fflush(stdout);
+}
+
+void await_line() {
+  std::string line;
+  std::getline(std::cin, line);
+}
+
+Result<Operation> operation_named(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(Operation::kReceive); ++i)
+    if (to_string(static_cast<Operation>(i)) == name) return static_cast<Operation>(i);
+  return Error{.code = ErrorCode::kInvalid, .message = "no operation " + name};
+}
+
+Result<DataType> type_named(const std::string& name) {
+  for (int i = 0; i < kDataTypeCount; ++i)
+    if (to_string(static_cast<DataType>(i)) == name) return static_cast<DataType>(i);
+  return Error{.code = ErrorCode::kInvalid, .message = "no type " + name};
+}
+
+// One operation, and memory that is large enough for any.
+class Call {
+ public:
+  Call(Communicator& group, Operation operation, std::size_t count, DataType type)
+      : group_(group),
+        input_(count * static_cast<std::size_t>(group.size()) * size_of(type)),
+        output_(input_.size()),
+        request_{.operation = operation,
+                 .input = input_.data(),
+                 .output = output_.data(),
+                 .count = count,
+                 .type = type} {}
+
+  Result<void> run() { return group_.run(request_); }
+
+ private:
+  Communicator& group_;
+  std::vector<std::byte> input_;
+  std::vector<std::byte> output_;
+  Request request_;
+};
+
+// All-reduces whose results only the right members of the group, each once, can give.
+Result<void> checked_sums(Communicator& group, int count) {
+  std::vector<float> data(5000);
+  for (int round = 0; round < count; ++round) {
+    float expected = 0;
+    for (Rank rank = 0; rank < group.size(); ++rank)
+      expected += static_cast<float>((rank + 1) * (round + 1));
+    for (float& value : data) value = static_cast<float>((group.rank() + 1) * (round + 1));
+    TALLY_TRY(group.allreduce(std::span(data)));
+    for (const float value : data) {
+      if (value == expected) continue;
+      return Error{
+          .code = ErrorCode::kInvalid,
+          .message = fmt::format("sum {} in round {} where {} is right", value, round, expected)};
+    }
+  }
+  say("sums {} right", count);
+  return {};
+}
+
+Result<void> loop(Communicator& group, Operation operation, std::size_t count) {
+  Call call(group, operation, count, DataType::kFloat32);
+  TALLY_TRY(call.run());
+  say("ready");
+  for (;;) TALLY_TRY(call.run());
+}
+
+Result<void> reform(Job& job, int count, int seconds) {
+  const Result<void> outcome = loop(job.world(), Operation::kAllreduce, 5000);
+  if (outcome.error().code != ErrorCode::kPeerLost) return outcome;
+  TALLY_TRY(job.reform({outcome.error().peer}, Deadline::after(std::chrono::seconds(seconds))));
+  say("reformed {} {} {}", job.rank(), job.size(), job.generation());
+  return checked_sums(job.world(), count);
+}
+
+Result<void> part(Job& job) {
+  const bool leaves = job.rank() == job.size() - 1;
+  const Deadline by = Deadline::after(std::chrono::seconds(20));
+  TALLY_TRY(const auto rest, job.world().split(leaves ? -1 : 0, 0, by));
+  say("ready");
+  if (leaves) return {};
+  await_line();
+  TALLY_TRY(checked_sums(*rest, 100));
+  await_line();
+  return job.world().barrier();
+}
+
+Result<void> wait_for_last(Job& job) {
+  TALLY_TRY(job.world().barrier());
+  say("ready");
+  if (job.rank() == job.size() - 1) await_line();
+  return checked_sums(job.world(), 1);
+}
+
+Result<void> obey(Job& job, const std::vector<std::string>& words) {
+  const auto number = [&words](std::size_t index) { return std::atoi(words.at(index).c_str()); };
+  if (words[0] == "call") {
+    TALLY_TRY(const Operation operation, operation_named(words.at(1)));
+    TALLY_TRY(const DataType type, type_named(words.at(3)));
+    return Call(job.world(), operation, static_cast<std::size_t>(number(2)), type).run();
+  }
+  if (words[0] == "loop") {
+    TALLY_TRY(const Operation operation, operation_named(words.at(1)));
+    return loop(job.world(), operation, static_cast<std::size_t>(number(2)));
+  }
+  if (words[0] == "sums") return checked_sums(job.world(), number(1));
+  if (words[0] == "reform") return reform(job, number(1), number(2));
+  if (words[0] == "part") return part(job);
+  if (words[0] == "wait") return wait_for_last(job);
+  return Error{.code = ErrorCode::kInvalid, .message = "no command " + words[0]};
+}
+
+Result<void> work(const std::vector<std::string>& words) {
+  TALLY_TRY(const std::unique_ptr<Job> job, Job::join());
+  say("joined {} {} {}", job->rank(), job->size(), job->generation());
+  const Result<void> outcome = obey(*job, words);
+  if (!outcome.has_value()) return outcome;
+  job->close();
+  say("done");
+  return outcome;
+}
+
+}  // namespace
+}  // namespace tally::process
+
+// Not one that sanitizers use.
+constexpr int kErrorExitCode = 3;
+
+int main(int argc, char** argv) {
+  using namespace tally::process;
+  const auto outcome = work({argv + 1, argv + argc});
+  if (outcome.has_value()) return 0;
+  const tally::Error& error = outcome.error();
+  say("outcome {} {} {} {}", to_string(error.code), error.peer,
+      std::chrono::duration_cast<std::chrono::milliseconds>(
+          std::chrono::steady_clock::now().time_since_epoch())
+          .count(),
+      error.message);
+  return kErrorExitCode;
+}
