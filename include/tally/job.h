@@ -36,7 +36,7 @@ struct JobOptions {
   // For operations that give no deadline of their own.
   std::chrono::milliseconds operation_timeout = std::chrono::minutes(5);
   // Log the recent operations of the world communicator on SIGQUIT, instead of dying from it. Not where
-  // the program handles the signal itself, or was started with it ignored.
+  // the program handles the signal itself.
   bool dump_on_sigquit = true;
   // Ranks count as one host only if this text is the same as well; for tests of several hosts.
   std::string host_label;
