@@ -61,7 +61,7 @@ asan tsan: %: build/%/build.ninja
 	@tools/run_ctest.sh $@ -L '^(unit|sim|process)$$'
 
 fuzz: build/fuzz/build.ninja ## build with clang and fuzz for a minute, or FUZZ_SECONDS for each target
-	@tools/in_preset.sh fuzz cmake --build build/fuzz --parallel $(JOBS)
+	@tools/in_preset.sh fuzz cmake --build build/fuzz --target fuzzers --parallel $(JOBS)
 	@tools/fuzz.sh
 
 clean: ## remove build/
