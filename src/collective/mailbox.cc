@@ -78,7 +78,7 @@ void Mailbox::expect(Incoming& incoming) {
       continue;
     }
     const auto taken = take(incoming, stashed->from, stashed->header, stashed->payload);
-    stashed_bytes_ -= stashed->payload.size();
+    stashed_bytes_ -= sizeof(Stashed) + stashed->payload.size();
     stashed = stash_.erase(stashed);
     if (!taken.has_value()) fail(taken.error());
   }
@@ -207,8 +207,10 @@ Acceptance Mailbox::deliver_message(Rank from, const FrameHeader& header,
     fail(mismatch(from, signature_, header.signature));
     return Acceptance::kTaken;
   }
-  if (stashed_bytes_ + payload.size() > kMaxStashedBytes) return Acceptance::kHold;
-  stashed_bytes_ += payload.size();
+  // Empty frames take room as well.
+  const std::size_t bytes = sizeof(Stashed) + payload.size();
+  if (stashed_bytes_ + bytes > kMaxStashedBytes) return Acceptance::kHold;
+  stashed_bytes_ += bytes;
   stash_.push_back({from, header, {payload.begin(), payload.end()}});
   return Acceptance::kTaken;
 }

@@ -25,7 +25,7 @@ void Mailroom::open(std::uint32_t id, Channel& channel) {
       kept.push_back(std::move(early));
       continue;
     }
-    early_bytes_ -= early.payload.size();
+    early_bytes_ -= sizeof(Early) + early.payload.size();
     // A new channel has room for what fitted here.
     TALLY_CHECK(channel.deliver(early.from, early.header, early.payload) == Acceptance::kTaken);
   }
@@ -79,8 +79,10 @@ Acceptance Mailroom::deliver(Rank from, const wire::FrameHeader& header,
   const auto found = channels_.find(header.channel);
   if (found != channels_.end()) return found->second->deliver(from, header, payload);
   if (header.channel < unused_id_) return Acceptance::kTaken;  // closed here: nobody wants it
-  if (early_bytes_ + payload.size() > kMaxEarlyBytes) return Acceptance::kHold;
-  early_bytes_ += payload.size();
+  // Empty frames take room as well.
+  const std::size_t bytes = sizeof(Early) + payload.size();
+  if (early_bytes_ + bytes > kMaxEarlyBytes) return Acceptance::kHold;
+  early_bytes_ += bytes;
   early_.push_back({from, header, {payload.begin(), payload.end()}});
   return Acceptance::kTaken;
 }
