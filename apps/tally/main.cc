@@ -4,6 +4,7 @@
 #include "apps/tally/bench_allreduce_command.h"
 #include "apps/tally/bench_worker_command.h"
 #include "apps/tally/build_info.h"
+#include "apps/tally/doctor_command.h"
 #include "apps/tally/simulate_command.h"
 #include "apps/tally/train_linear_command.h"
 
@@ -16,6 +17,7 @@ Examples:
   tally train linear --workers 3
   tally bench allreduce --ranks 2 --bytes 4KiB,1MiB --against gloo,openmpi
   tally bench simulate --ranks 64 --bytes 100MiB
+  tally doctor
 
 Exit codes: 0 all went well; 1 something failed, and was reported; 2 wrong usage; 130 interrupted.)";
 
@@ -38,6 +40,7 @@ int main(int argc, char** argv) {
   tally::app::add_bench_allreduce_command(bench, exit_code);
   tally::app::add_simulate_command(bench, exit_code);
 
+  tally::app::add_doctor_command(app, exit_code);
   tally::app::add_bench_worker_command(app, exit_code);
 
   try {

@@ -1,0 +1,133 @@
+#include "apps/tally/doctor/hosts_check.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "apps/tally/child_process.h"
+#include "apps/tally/doctor/probe.h"
+#include "apps/tally/temp_dir.h"
+#include "base/clock.h"
+
+namespace tally::app::doctor {
+namespace {
+
+constexpr auto kStartTime = std::chrono::seconds(10);
+constexpr auto kCallTime = std::chrono::seconds(5);
+constexpr auto kPollInterval = std::chrono::milliseconds(20);
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string last_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+class HostsCheck final {
+ public:
+  HostsCheck(const HostsCheckOptions& options, std::string folder)
+      : options_(options), folder_(std::move(folder)) {}
+
+  std::vector<PeerFacts> run() {
+    std::vector<PeerFacts> all;
+    for (const std::string& host : options_.hosts) all.push_back(check(host));
+    return all;
+  }
+
+ private:
+  std::vector<std::string> command_on(const std::string& host,
+                                      const std::vector<std::string>& words) const {
+    std::vector<std::string> command = options_.remote_shell;
+    command.push_back(host);
+    command.push_back(options_.remote_tally);
+    command.insert(command.end(), words.begin(), words.end());
+    return command;
+  }
+
+  // One listener at a time: it outlives all calls to it, and ends by itself should we be killed.
+  PeerFacts check(const std::string& host) {
+    PeerFacts facts{.host = host};
+    const auto callers = static_cast<int>(options_.hosts.size());
+    const auto lifetime = kStartTime + callers * kCallTime;
+    const std::string log_file = fmt::format("{}/listener", folder_);
+    auto listener = ChildProcess::start(
+        {.command = command_on(
+             host, {"doctor-probe", "listen", std::to_string(lifetime / std::chrono::seconds(1))}),
+         .log_file = log_file});
+    const auto port = listener.has_value() ? port_of(**listener, log_file)
+                                           : Result<std::uint16_t>(listener.error());
+    std::error_code ignored;
+    std::filesystem::remove(log_file, ignored);
+    if (!port.has_value()) {
+      facts.trouble = port.error().message;
+      return facts;
+    }
+    call_from_here({.host = host, .port = *port}, facts);
+    for (const std::string& from : options_.hosts)
+      if (from != host) call_from(from, {.host = host, .port = *port}, facts);
+    return facts;
+  }
+
+  static Result<std::uint16_t> port_of(ChildProcess& process, const std::string& log_file) {
+    const SteadyClock clock;
+    const Deadline by = clock.after(kStartTime);
+    for (;;) {
+      const bool ended = process.poll().has_value();
+      const std::string text = contents(log_file);
+      if (const std::size_t place = text.find("listening "); place != std::string::npos)
+        return static_cast<std::uint16_t>(std::atoi(text.c_str() + place + 10));
+      if (ended || by.passed(clock.now())) {
+        return Error{.code = ErrorCode::kSystem,
+                     .message = ended ? fmt::format("the remote shell {}: {}",
+                                                    to_string(*process.poll()), last_line(text))
+                                      : "the remote shell gave no answer in 10 s"};
+      }
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+
+  static void call_from_here(const net::Address& to, PeerFacts& facts) {
+    const auto answer = call_probe(to, SteadyClock().after(kCallTime));
+    add_path("here", answer, facts);
+    if (!answer.has_value()) return;
+    facts.clock = {.ahead_ms = answer->clock_ahead_ms, .uncertainty_ms = answer->round_trip_ms / 2};
+  }
+
+  void call_from(const std::string& from, const net::Address& to, PeerFacts& facts) {
+    const auto output =
+        output_of(command_on(from, {"doctor-probe", "call", to.host, std::to_string(to.port)}),
+                  SteadyClock().after(kStartTime + kCallTime));
+    add_path(from, output.has_value() ? parse_probe_answer(*output) : output.error(), facts);
+  }
+
+  static void add_path(const std::string& from, const Result<ProbeAnswer>& answer,
+                       PeerFacts& facts) {
+    facts.paths.push_back({.from = from,
+                           .trouble = answer.has_value() ? "" : last_line(answer.error().message),
+                           .round_trip_ms = answer.has_value() ? answer->round_trip_ms : 0});
+  }
+
+  const HostsCheckOptions& options_;
+  const std::string folder_;
+};
+
+}  // namespace
+
+std::vector<PeerFacts> check_hosts(const HostsCheckOptions& options) {
+  const auto folder = TempDir::make();
+  if (folder.has_value()) return HostsCheck(options, (*folder)->path()).run();
+  std::vector<PeerFacts> none;
+  for (const std::string& host : options.hosts)
+    none.push_back({.host = host, .trouble = folder.error().message});
+  return none;
+}
+
+}  // namespace tally::app::doctor

@@ -1,0 +1,20 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/tally/doctor/findings.h"
+
+namespace tally::app::doctor {
+
+struct HostsCheckOptions {
+  std::vector<std::string> hosts;
+  // Called as WORDS... HOST COMMAND...
+  std::vector<std::string> remote_shell = {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"};
+  std::string remote_tally;  // path of this program there
+};
+
+// Lets every host listen for a while and all others, this one included, call it: what a job would
+// run into. Takes some seconds, and leaves nothing running.
+std::vector<PeerFacts> check_hosts(const HostsCheckOptions& options);
+
+}  // namespace tally::app::doctor
