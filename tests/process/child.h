@@ -20,9 +20,11 @@ std::int64_t now_ms();
 
 // Sanitizers slow everything down, so what is claimed about time is claimed without them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
 inline constexpr milliseconds kLossTime = seconds(8);
 inline constexpr milliseconds kSlack = seconds(8);
 #else
+inline constexpr bool kSanitized = false;
 inline constexpr milliseconds kLossTime = seconds(1);
 inline constexpr milliseconds kSlack = seconds(2);
 #endif

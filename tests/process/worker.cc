@@ -3,17 +3,21 @@
 //   call OPERATION COUNT TYPE   one operation
 //   loop OPERATION COUNT        operations until one fails
 //   sums COUNT                  as many all-reduces, each result checked
+//   paced COUNT MILLISECONDS    the same with a pause before each
 //   reform COUNT SECONDS        all-reduces until a rank is lost; those left meet within that time for `sums`
 //   part                        the last rank leaves; the others work on among themselves, then miss it
+//   time COUNT ROUNDS           the best time of an all-reduce of as many float32: "took MICROSECONDS"
 //   wait                        an all-reduce that the last rank comes to only when told
 //
 // It says on stdout how far it is, one line each: joined, ready, sums, reformed, done; and, of an error,
 // "outcome CODE PEER MILLISECONDS MESSAGE", with the time on the clock that the machine's processes share.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -70,9 +74,11 @@ class Call {
 };
 
 // All-reduces whose results only the right members of the group, each once, can give.
-Result<void> checked_sums(Communicator& group, int count) {
+Result<void> checked_sums(Communicator& group, int count,
+                          std::chrono::milliseconds pause = std::chrono::milliseconds(0)) {
   std::vector<float> data(5000);
   for (int round = 0; round < count; ++round) {
+    std::this_thread::sleep_for(pause);
     float expected = 0;
     for (Rank rank = 0; rank < group.size(); ++rank)
       expected += static_cast<float>((rank + 1) * (round + 1));
@@ -123,6 +129,26 @@ Result<void> wait_for_last(Job& job) {
   return checked_sums(job.world(), 1);
 }
 
+// One round more is for warming up.
+Result<void> time_allreduce(Communicator& group, std::size_t count, int rounds) {
+  TALLY_TRY(const SharedBuffer memory, group.allocate(count * sizeof(float)));
+  std::vector<double> took;
+  for (int round = 0; round <= rounds; ++round) {
+    for (float& value : memory.as<float>()) value = 1;
+    TALLY_TRY(group.barrier());
+    const auto begin = std::chrono::steady_clock::now();
+    TALLY_TRY(group.allreduce(memory.as<float>()));
+    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
+    if (round > 0) took.push_back(time.count());
+    for (const float value : memory.as<float>()) {
+      if (value != static_cast<float>(group.size()))
+        return Error{.code = ErrorCode::kInvalid, .message = "a wrong sum"};
+    }
+  }
+  say("took {}", *std::min_element(took.begin(), took.end()));
+  return {};
+}
+
 Result<void> obey(Job& job, const std::vector<std::string>& words) {
   const auto number = [&words](std::size_t index) { return std::atoi(words.at(index).c_str()); };
   if (words[0] == "call") {
@@ -135,6 +161,12 @@ Result<void> obey(Job& job, const std::vector<std::string>& words) {
     return loop(job.world(), operation, static_cast<std::size_t>(number(2)));
   }
   if (words[0] == "sums") return checked_sums(job.world(), number(1));
+  if (words[0] == "paced") {
+    say("ready");
+    return checked_sums(job.world(), number(1), std::chrono::milliseconds(number(2)));
+  }
+  if (words[0] == "time")
+    return time_allreduce(job.world(), static_cast<std::size_t>(number(1)), number(2));
   if (words[0] == "reform") return reform(job, number(1), number(2));
   if (words[0] == "part") return part(job);
   if (words[0] == "wait") return wait_for_last(job);

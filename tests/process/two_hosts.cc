@@ -1,0 +1,97 @@
+#include "process/two_hosts.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include "process/child.h"
+
+namespace tally::process {
+namespace {
+
+constexpr const char* kIp = "/usr/sbin/ip";
+constexpr const char* kTc = "/usr/sbin/tc";
+constexpr const char* kCable = "cable";  // the interface's name on both hosts
+// Belongs to nobody: what is sent there is thrown away by the other side.
+constexpr const char* kNowhere = "02:00:00:00:00:01";
+
+bool runs(const std::vector<std::string>& command) {
+  Child child({.command = command});
+  return child.exits(0);
+}
+
+void must_run(const std::vector<std::string>& command) {
+  Child child({.command = command});
+  ASSERT_TRUE(child.exits(0)) << fmt::format("{}: ", fmt::join(command, " ")) << child.transcript();
+}
+
+std::string output_of(const std::vector<std::string>& command) {
+  Child child({.command = command});
+  return child.line("").value_or("");
+}
+
+}  // namespace
+
+std::string TwoHosts::missing() {
+  for (const char* const tool : {kIp, kTc})
+    if (access(tool, X_OK) != 0) return fmt::format("{} is missing: package iproute2", tool);
+  if (geteuid() != 0) return "network namespaces need root";
+  const std::string probe = fmt::format("tally-probe-{}", getpid());
+  if (!runs({kIp, "netns", "add", probe})) return "network namespaces are not allowed here";
+  const bool shaped = runs({kIp, "netns", "exec", probe, kTc, "qdisc", "add", "dev", "lo", "root",
+                            "tbf", "rate", "1gbit", "burst", "256kb", "latency", "50ms"});
+  must_run({kIp, "netns", "del", probe});
+  return shaped ? "" : "the kernel has no token bucket filter (sch_tbf)";
+}
+
+TwoHosts::TwoHosts(const Options& options)
+    : names_{fmt::format("tally-a-{}", getpid()), fmt::format("tally-b-{}", getpid())} {
+  for (const std::string& name : names_) must_run({kIp, "netns", "add", name});
+  must_run({kIp, "link", "add", kCable, "netns", names_[0], "type", "veth", "peer", "name", kCable,
+            "netns", names_[1]});
+  for (int host = 0; host < 2; ++host) {
+    must_run({kIp, "-n", name(host), "addr", "add", address(host) + "/24", "dev", kCable});
+    must_run({kIp, "-n", name(host), "link", "set", "lo", "up"});
+    must_run({kIp, "-n", name(host), "link", "set", kCable, "up"});
+    // Segments of up to 64 KiB leave the stack as one: the bucket must hold some of them.
+    must_run(on(host, {kTc, "qdisc", "add", "dev", kCable, "root", "tbf", "rate", options.rate,
+                       "burst", "256kb", "latency", "50ms"}));
+    hardware_addresses_[static_cast<std::size_t>(host)] =
+        output_of(on(host, {"/usr/bin/cat", fmt::format("/sys/class/net/{}/address", kCable)}));
+  }
+  heal();
+}
+
+TwoHosts::~TwoHosts() {
+  for (const std::string& name : names_) runs({kIp, "netns", "del", name});
+}
+
+std::string TwoHosts::address(int host) { return fmt::format("10.77.0.{}", host + 1); }
+
+std::vector<std::string> TwoHosts::on(int host, const std::vector<std::string>& command) const {
+  std::vector<std::string> there = {kIp, "netns", "exec", name(host)};
+  there.insert(there.end(), command.begin(), command.end());
+  return there;
+}
+
+std::uint64_t TwoHosts::sent_bytes(int host) const {
+  return std::stoull(output_of(
+      on(host, {"/usr/bin/cat", fmt::format("/sys/class/net/{}/statistics/tx_bytes", kCable)})));
+}
+
+void TwoHosts::direct_to(const std::array<std::string, 2>& hardware_addresses) const {
+  for (int host = 0; host < 2; ++host) {
+    const int other = 1 - host;
+    must_run({kIp, "-n", name(host), "neigh", "replace", address(other), "lladdr",
+              hardware_addresses[static_cast<std::size_t>(other)], "dev", kCable, "nud",
+              "permanent"});
+  }
+}
+
+void TwoHosts::cut() { direct_to({kNowhere, kNowhere}); }
+void TwoHosts::heal() { direct_to(hardware_addresses_); }
+
+}  // namespace tally::process
