@@ -34,7 +34,7 @@ Examples:
 Levels: ok; note, good to know; slow, a job runs slower than it could; PROBLEM, a job will fail.
 Exit codes: 0 no problem was found; 1 there is one.)";
 
-constexpr auto kCallTime = std::chrono::seconds(5);
+constexpr auto kCallTime = std::chrono::seconds(3);
 
 struct Options {
   std::vector<std::string> hosts;

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -63,6 +65,12 @@ TwoHosts::TwoHosts(const Options& options)
         output_of(on(host, {"/usr/bin/cat", fmt::format("/sys/class/net/{}/address", kCable)}));
   }
   heal();
+  std::ofstream(remote_shell()) << "#!/bin/sh\ncase $1 in\n"
+                                << address(0) << ") host=" << names_[0] << ";;\n"
+                                << address(1) << ") host=" << names_[1] << ";;\n"
+                                << "*) echo \"no host $1\" >&2; exit 255;;\nesac\nshift\nexec "
+                                << kIp << " netns exec $host \"$@\"\n";
+  chmod(remote_shell().c_str(), 0700);
 }
 
 TwoHosts::~TwoHosts() {

@@ -1,9 +1,10 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
+
+#include "process/crew.h"
 
 namespace tally::process {
 
@@ -27,6 +28,8 @@ class TwoHosts final {
   static std::string address(int host);
   // The command, to be run on that host.
   std::vector<std::string> on(int host, const std::vector<std::string>& command) const;
+  // A program that is called as PROGRAM ADDRESS COMMAND... and runs the command there, as ssh would.
+  std::string remote_shell() const { return folder_.path() + "/shell"; }
   // Bytes that have left the host over the cable, headers included.
   std::uint64_t sent_bytes(int host) const;
 
@@ -37,6 +40,7 @@ class TwoHosts final {
  private:
   void direct_to(const std::array<std::string, 2>& hardware_addresses) const;
 
+  const Folder folder_;
   std::array<std::string, 2> names_;
   std::array<std::string, 2> hardware_addresses_;
 };

@@ -3,6 +3,7 @@
 #include <optional>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "process/crew.h"
@@ -90,6 +91,18 @@ TEST_F(TwoHostsJob, ALinkThatHealsInTimeLosesNothing) {
     EXPECT_TRUE(rank->line("sums 40 right")) << rank->transcript();
     EXPECT_TRUE(rank->exits(0)) << rank->transcript();
   }
+}
+
+TEST_F(TwoHostsJob, TheDoctorFindsAWallBetweenTheHosts) {
+  const std::vector<std::string> doctor = hosts_->on(
+      0, {TALLY_PROGRAM, "doctor", "--hosts", TwoHosts::address(0) + "," + TwoHosts::address(1),
+          "--remote-shell", hosts_->remote_shell()});
+  Child open({.command = doctor});
+  EXPECT_TRUE(open.exits(0)) << open.transcript();
+  hosts_->cut();
+  Child walled({.command = doctor});
+  EXPECT_TRUE(walled.exits(1)) << walled.transcript();
+  EXPECT_THAT(walled.transcript(), testing::HasSubstr("firewall"));
 }
 
 }  // namespace

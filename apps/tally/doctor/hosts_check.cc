@@ -18,7 +18,7 @@ namespace tally::app::doctor {
 namespace {
 
 constexpr auto kStartTime = std::chrono::seconds(10);
-constexpr auto kCallTime = std::chrono::seconds(5);
+constexpr auto kCallTime = std::chrono::seconds(3);
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
 std::string contents(const std::string& path) {
