@@ -51,7 +51,7 @@ class Connector {
       std::vector<bool> inside;
       for (const int host : membership_.host_of) inside.push_back(host == own_host());
       membership_.transport = std::make_unique<net::RoutedTransport>(
-          std::move(shm), std::move(network), std::move(inside), clock_);
+          std::move(shm), std::move(network), std::move(inside));
     } else {
       membership_.transport = shm ? std::move(shm) : std::move(network);
     }

@@ -1,20 +1,15 @@
 #include "net/routed_transport.h"
 
 namespace tally::net {
-namespace {
-
-// No single call sleeps on memory and on sockets at once: naps on the memory side, and what the network
-// brings is looked for between them.
-constexpr Duration kNap = std::chrono::microseconds(500);
-
-}  // namespace
 
 RoutedTransport::RoutedTransport(std::unique_ptr<Transport> shm, std::unique_ptr<Transport> network,
-                                 std::vector<bool> inside, const Clock& clock)
+                                 std::vector<bool> inside)
     : shm_(std::move(shm)),
       network_(std::move(network)),
       inside_(std::move(inside)),
-      clock_(clock) {}
+      watcher_([this] { watch(); }) {}
+
+RoutedTransport::~RoutedTransport() { stop_watching(); }
 
 bool RoutedTransport::progress(Receiver& receiver) {
   const bool inside = shm_->progress(receiver);
@@ -22,15 +17,45 @@ bool RoutedTransport::progress(Receiver& receiver) {
 }
 
 void RoutedTransport::wait(Deadline by) {
-  shm_->wait(earlier(by, Deadline::at(clock_.now() + kNap)));
+  {
+    MutexLock lock(mutex_);
+    if (!watching_) changed_.notify_one();
+    watching_ = true;
+  }
+  shm_->wait(by);
 }
 
-void RoutedTransport::wake() {
-  shm_->wake();
-  network_->wake();
+// Once something has come it is left to progress(), and not looked for again before the next wait().
+void RoutedTransport::watch() {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      while (!watching_ && !stopping_) changed_.wait(mutex_);
+      if (stopping_) return;
+    }
+    network_->wait(Deadline::never());
+    {
+      MutexLock lock(mutex_);
+      watching_ = false;
+    }
+    shm_->wake();
+  }
 }
+
+void RoutedTransport::stop_watching() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  network_->wake();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+void RoutedTransport::wake() { shm_->wake(); }
 
 void RoutedTransport::close() {
+  stop_watching();
   network_->close();
   shm_->close();
 }

@@ -1,20 +1,23 @@
 #pragma once
 #include <memory>
+#include <thread>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/mutex.h"
 #include "net/shm_transport.h"
 #include "net/tcp_transport.h"
 #include "net/transport.h"
 
 namespace tally::net {
 
-// Shared memory to the ranks of this host and a network to all others, as one transport.
+// Shared memory to the ranks of this host and a network to all others, as one transport. No single call
+// sleeps on memory and on sockets at once: while somebody sleeps on memory, a thread watches the sockets.
 class RoutedTransport final : public Transport {
  public:
   // `inside[r]`: rank r is reached through `shm`.
   RoutedTransport(std::unique_ptr<Transport> shm, std::unique_ptr<Transport> network,
-                  std::vector<bool> inside, const Clock& clock);
+                  std::vector<bool> inside);
+  ~RoutedTransport() override;
 
   Rank rank() const override { return shm_->rank(); }
   int size() const override { return static_cast<int>(inside_.size()); }
@@ -29,6 +32,8 @@ class RoutedTransport final : public Transport {
   const Counters& counters() const override;
 
  private:
+  void watch();
+  void stop_watching();
   Transport& way_to(Rank rank) const {
     return inside_[static_cast<std::size_t>(rank)] ? *shm_ : *network_;
   }
@@ -36,8 +41,14 @@ class RoutedTransport final : public Transport {
   const std::unique_ptr<Transport> shm_;
   const std::unique_ptr<Transport> network_;
   const std::vector<bool> inside_;
-  const Clock& clock_;
   mutable Counters sum_;
+
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool watching_ TALLY_GUARDED_BY(mutex_) =
+      false;  // the watcher sleeps on the sockets, or is about to
+  bool stopping_ TALLY_GUARDED_BY(mutex_) = false;
+  std::jthread watcher_;
 };
 
 }  // namespace tally::net
