@@ -30,6 +30,8 @@ struct JobOptions {
   // Where rank 0 hosts the rendezvous: IPv4, IPv6 or a name.
   std::string master_address = "127.0.0.1";
   std::uint16_t master_port = 29400;
+  // Of the first membership; ranks of another one are refused. A job that is started again has a higher one.
+  std::uint32_t generation = 1;
   std::optional<Secret> secret;
   TransportKind transport = TransportKind::kAuto;
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
@@ -42,8 +44,8 @@ struct JobOptions {
   std::string host_label;
 };
 
-// Options from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TALLY_SECRET_FILE, TALLY_TRANSPORT,
-// TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), as `variable` gives them (nullptr: not set). None of them set: a
+// Options from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TALLY_GENERATION, TALLY_SECRET_FILE,
+// TALLY_TRANSPORT, TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), as `variable` gives them (nullptr: not set). None of them set: a
 // job of one. kInvalid names the variable that is missing or wrong.
 Result<JobOptions> options_from(const std::function<const char*(const char*)>& variable);
 

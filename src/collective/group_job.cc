@@ -23,7 +23,7 @@ class GroupJob final : public Job {
     return form(
         {.rank = options_.rank,
          .size = options_.size,
-         .generation = 1,
+         .generation = options_.generation,
          .meet_at = 0,
          .meet_address = {.host = options_.master_address,
                           // A job of one meets nobody: any port will do.
@@ -35,7 +35,7 @@ class GroupJob final : public Job {
   int size() const override { return formed_.size; }
   int local_rank() const override {
     // What a launcher said holds for the ranks that it started.
-    if (options_.local_rank && generation() == 1) return *options_.local_rank;
+    if (options_.local_rank && generation() == options_.generation) return *options_.local_rank;
     return formed_.context->in_host[static_cast<std::size_t>(rank())];
   }
   int local_size() const override {

@@ -96,6 +96,9 @@ Result<JobOptions> options_from(const Variables& variable) {
             number(variable, "MASTER_PORT", 0, std::numeric_limits<std::uint16_t>::max(),
                    options.size == 1 ? 0 : options.master_port));
   options.master_port = static_cast<std::uint16_t>(port);
+  TALLY_TRY(const int generation,
+            number(variable, "TALLY_GENERATION", 1, std::numeric_limits<int>::max(), 1));
+  options.generation = static_cast<std::uint32_t>(generation);
   if (const char* const path = variable("TALLY_SECRET_FILE")) {
     TALLY_TRY(options.secret, read_secret(path));
   }

@@ -32,6 +32,7 @@ TEST(JobEnvironment, TheUsualVariablesAreRead) {
                              {"LOCAL_RANK", "1"},
                              {"MASTER_ADDR", "::1"},
                              {"MASTER_PORT", "1234"},
+                             {"TALLY_GENERATION", "2001"},
                              {"TALLY_TRANSPORT", "tls"},
                              {"TALLY_TIMEOUT", "7"}});
   ASSERT_TRUE(options.has_value());
@@ -40,6 +41,7 @@ TEST(JobEnvironment, TheUsualVariablesAreRead) {
   EXPECT_EQ(options->local_rank, 1);
   EXPECT_EQ(options->master_address, "::1");
   EXPECT_EQ(options->master_port, 1234);
+  EXPECT_EQ(options->generation, 2001U);
   EXPECT_EQ(options->transport, TransportKind::kTls);
   EXPECT_EQ(options->operation_timeout, std::chrono::seconds(7));
 }
@@ -50,6 +52,7 @@ TEST(JobEnvironment, WrongVariablesAreNamed) {
       {{{"RANK", "4"}, {"WORLD_SIZE", "4"}}, "RANK=4"},
       {{{"RANK", "0"}, {"WORLD_SIZE", "two"}}, "WORLD_SIZE=two"},
       {{{"MASTER_PORT", "70000"}}, "MASTER_PORT=70000"},
+      {{{"TALLY_GENERATION", "0"}}, "TALLY_GENERATION=0"},
       {{{"TALLY_TRANSPORT", "pigeon"}}, "TALLY_TRANSPORT=pigeon"},
       {{{"TALLY_SECRET_FILE", "/nowhere"}}, "TALLY_SECRET_FILE=/nowhere"}};
   for (const auto& [variables, name] : cases) {
