@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -5,6 +10,7 @@
 #include "apps/tally/bench_worker_command.h"
 #include "apps/tally/build_info.h"
 #include "apps/tally/doctor_command.h"
+#include "apps/tally/run_command.h"
 #include "apps/tally/simulate_command.h"
 #include "apps/tally/train_linear_command.h"
 
@@ -14,22 +20,34 @@ constexpr int kWrongUsage = 2;
 
 constexpr const char* kFooter = R"(
 Examples:
+  tally run -n 4 -- ./my_program --its --arguments
   tally train linear --workers 3
   tally bench allreduce --ranks 2 --bytes 4KiB,1MiB --against gloo,openmpi
   tally bench simulate --ranks 64 --bytes 100MiB
   tally doctor
 
-Exit codes: 0 all went well; 1 something failed, and was reported; 2 wrong usage; 130 interrupted.)";
+Exit codes: 0 all went well; 1 something failed, and was reported; 2 wrong usage; 130 interrupted.
+`tally run` has more: see its help.)";
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What stands after "--" is somebody else's command line, and not looked at.
+  char** const end = argv + argc;
+  const bool runs = argc > 1 && std::string_view(argv[1]) == "run";
+  char** const dashes =
+      runs ? std::find_if(argv, end, [](std::string_view word) { return word == "--"; }) : end;
+  const std::vector<std::string> program(std::min(dashes + 1, end), end);
+  argc = static_cast<int>(dashes - argv);
+
   CLI::App app("Tally: the gradients of many workers become one model.", "tally");
   app.footer(kFooter);
   app.set_version_flag("--version",
                        fmt::format("tally {} ({})", tally::app::kVersion, tally::app::kCommit));
   app.require_subcommand(1);
   int exit_code = 0;
+
+  tally::app::add_run_command(app, program, exit_code);
 
   CLI::App& train = *app.add_subcommand("train", "Train a model with several workers");
   train.require_subcommand(1);

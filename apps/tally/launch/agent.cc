@@ -1,0 +1,201 @@
+#include "apps/tally/launch/agent.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/tally/launch/agent_resources.h"
+#include "apps/tally/launch/descendants.h"
+#include "apps/tally/launch/local_ranks.h"
+#include "apps/tally/launch/messages.h"
+#include "base/clock.h"
+#include "group/host.h"
+#include "net/socket.h"
+
+namespace tally::launch {
+namespace {
+
+// More is not taken from the ranks while so much waits for the launcher: their pipes fill, and they wait.
+constexpr std::size_t kMaxWaitingBytes = std::size_t{256} << 10;
+// Until the launcher says another.
+constexpr auto kFirstLease = std::chrono::seconds(60);
+// After SIGTERM to us.
+constexpr auto kGrace = std::chrono::seconds(5);
+// Between kills while something that was killed is not gone.
+constexpr auto kKillAgain = std::chrono::milliseconds(20);
+// For what is killed to be gone.
+constexpr auto kKillTime = std::chrono::seconds(10);
+
+class Agent {
+ public:
+  Agent()
+      : ranks_([this](const Message& message) { send(message); },
+               [this] { return waiting_.size() - written_ < kMaxWaitingBytes; }) {}
+
+  int run() {
+    ::setsid();
+    adopt_orphans();
+    take_signals();
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO}) ::fcntl(stream, F_SETFL, O_NONBLOCK);
+    const auto preamble = std::as_bytes(std::span(kPreamble));
+    waiting_.assign(preamble.begin(), preamble.end());
+    send(Hello{.version = kVersion, .pid = ::getpid(), .host = group::host_name()});
+    lease_ = kFirstLease;
+    heard_ = clock_.now();
+    while (step()) {
+    }
+    return kill_descendants(clock_.after(kKillTime)) ? 0 : 1;
+  }
+
+ private:
+  void take_signals() {
+    for (const int number : {SIGINT, SIGHUP, SIGPIPE, SIGQUIT, SIGTSTP}) ::signal(number, SIG_IGN);
+    sigset_t taken;
+    sigemptyset(&taken);
+    sigaddset(&taken, SIGCHLD);
+    sigaddset(&taken, SIGTERM);
+    ::sigprocmask(SIG_SETMASK, &taken, nullptr);
+    signals_ = Descriptor(::signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC));
+  }
+
+  // Sleeps until something happens and deals with it; false when the launcher is gone.
+  bool step() {
+    std::vector<pollfd> entries = {{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
+                                   {.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
+    // With nothing to write it is still watched: poll() tells of a reader that is gone.
+    const bool writes = written_ < waiting_.size();
+    entries.push_back(
+        {.fd = STDOUT_FILENO, .events = static_cast<short>(writes ? POLLOUT : 0), .revents = 0});
+    ranks_.add_to(entries);
+    ::poll(entries.data(), entries.size(), net::poll_timeout(earlier(lease_end(), kill_at_)));
+    if (entries[0].revents != 0 && !hear()) return false;
+    if ((entries[2].revents & (POLLERR | POLLHUP)) != 0) return false;
+    if (entries[1].revents != 0) take_signal();
+    if (kill_at_.passed(clock_.now())) kill_all();
+    ranks_.advance();
+    return write() && !lease_end().passed(clock_.now());
+  }
+
+  Deadline lease_end() const {
+    if (lease_ == Duration::zero() || paused_) return Deadline::never();
+    return deadline_after(heard_, lease_);
+  }
+
+  void send(const Message& message) {
+    // What is written is dropped before it outgrows what waits.
+    if (written_ == waiting_.size() || written_ > kMaxWaitingBytes) {
+      waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(written_));
+      written_ = 0;
+    }
+    const std::vector<std::byte> bytes = encode(message);
+    waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+  }
+
+  bool write() {
+    while (written_ < waiting_.size()) {
+      const ssize_t count =
+          ::write(STDOUT_FILENO, waiting_.data() + written_, waiting_.size() - written_);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return errno == EAGAIN;
+      written_ += static_cast<std::size_t>(count);
+    }
+    return true;
+  }
+
+  // Reads and obeys; false when there is nobody any more, or nobody who makes sense.
+  bool hear() {
+    std::array<std::byte, 65536> bytes;
+    for (;;) {
+      const ssize_t count = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) return true;
+      if (count <= 0) return false;
+      heard_ = clock_.now();
+      incoming_.add(std::span(bytes).first(static_cast<std::size_t>(count)));
+      Message message;
+      auto there = incoming_.next(message);
+      for (; there.has_value() && *there; there = incoming_.next(message))
+        std::visit([this](const auto& each) { obey(each); }, message);
+      if (!there.has_value()) return false;
+    }
+  }
+
+  void obey(const Reserve& /*wish*/) {
+    auto held = HeldPort::hold();
+    if (!held) return send(Trouble{.text = held.error().message});
+    port_.emplace(*std::move(held));
+    send(Reserved{.port = port_->port()});
+  }
+
+  void obey(const Launch& launch) {
+    lease_ = std::chrono::milliseconds(launch.lease_ms);
+    const auto started = ranks_.start(launch);
+    if (!started) send(Trouble{.text = started.error().message});
+  }
+
+  void obey(const Signal& signal) {
+    if (signal.number == SIGKILL) return kill_all();
+    paused_ = signal.number == SIGSTOP;
+    ranks_.signal(signal.number);
+    // One that is stopped hears of it only when it goes on.
+    if (!paused_) ranks_.signal(SIGCONT);
+  }
+
+  void obey(const Ping& ping) { send(ping); }
+
+  // What only an agent says.
+  template <typename Other>
+  void obey(const Other& /*message*/) {}
+
+  void take_signal() {
+    signalfd_siginfo info{};
+    while (::read(signals_.descriptor(), &info, sizeof(info)) == sizeof(info)) {
+      if (info.ssi_signo != SIGTERM) continue;  // children are reaped at every step
+      obey(Signal{.number = SIGTERM});
+      kill_at_ = earlier(kill_at_, clock_.after(kGrace));
+    }
+  }
+
+  // Again and again until nobody is left: whoever is killed may have had children.
+  void kill_all() {
+    const bool some = signal_descendants() > 0;
+    kill_at_ = some ? clock_.after(kKillAgain) : Deadline::never();
+  }
+
+  const SteadyClock clock_;
+  Descriptor signals_;
+  MessageBuffer incoming_;
+  std::vector<std::byte> waiting_;  // for the launcher
+  std::size_t written_ = 0;         // of waiting_
+  LocalRanks ranks_;
+  std::optional<HeldPort> port_;
+  Duration lease_{};
+  TimePoint heard_{};
+  bool paused_ = false;
+  Deadline kill_at_ = Deadline::never();
+};
+
+}  // namespace
+
+int run_agent() {
+  if (::isatty(STDIN_FILENO) == 1) {
+    fmt::print(stderr,
+               "tally host-agent is started by `tally run`; there is nothing to type here\n");
+    return 2;
+  }
+  return Agent().run();
+}
+
+}  // namespace tally::launch

@@ -1,0 +1,94 @@
+#include "apps/tally/launch/agent_resources.h"
+
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tally::launch {
+namespace {
+
+constexpr int kTries = 16;
+
+Error system_error(const char* what) {
+  return {.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, strerror(errno))};
+}
+
+// A socket bound to `port` of every address, or to any port if it is 0.
+template <typename SocketAddress>
+Descriptor bound(int family, SocketAddress address) {
+  Descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (family == AF_INET6)
+    ::setsockopt(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  const auto* const generic = reinterpret_cast<const sockaddr*>(&address);
+  if (::bind(socket.descriptor(), generic, sizeof(address)) != 0) return {};
+  return socket;
+}
+
+Descriptor bound_v4(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  return bound(AF_INET, address);
+}
+
+Descriptor bound_v6(std::uint16_t port) {
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(port);
+  return bound(AF_INET6, address);
+}
+
+std::optional<std::uint16_t> port_of(const Descriptor& socket) {
+  sockaddr_in address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return std::nullopt;
+  return ntohs(address.sin_port);
+}
+
+}  // namespace
+
+Result<HeldPort> HeldPort::hold() {
+  for (int tries = 0; tries < kTries; ++tries) {
+    Descriptor v4 = bound_v4(0);
+    if (!v4.open()) return system_error("no free port");
+    const auto port = port_of(v4);
+    if (!port) return system_error("no free port");
+    Descriptor v6 = bound_v6(*port);
+    // Somebody may have it for IPv6 only: then another one. Any other reason: there is no IPv6.
+    if (v6.open() || errno != EADDRINUSE) return HeldPort(std::move(v4), std::move(v6), *port);
+  }
+  return Error{.code = ErrorCode::kExhausted, .message = "no port is free for IPv4 and IPv6"};
+}
+
+Result<Descriptor> secret_in_memory(const Secret& secret) {
+  Descriptor memory(::memfd_create("tally-secret", MFD_CLOEXEC));
+  if (!memory.open()) return system_error("no memory for the secret");
+  const auto size = static_cast<ssize_t>(secret.bytes.size());
+  if (::fchmod(memory.descriptor(), S_IRUSR | S_IWUSR) != 0 ||
+      ::write(memory.descriptor(), secret.bytes.data(), secret.bytes.size()) != size)
+    return system_error("cannot keep the secret");
+  return memory;
+}
+
+Result<Secret> new_secret() {
+  Secret secret;
+  const auto size = static_cast<ssize_t>(secret.bytes.size());
+  if (::getrandom(secret.bytes.data(), secret.bytes.size(), 0) != size)
+    return system_error("no random bytes for the secret");
+  return secret;
+}
+
+}  // namespace tally::launch

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+
+#include "base/descriptor.h"
+#include "tally/error.h"
+#include "tally/job.h"
+
+namespace tally::launch {
+
+// A port that nobody else is given while this lives. Whoever also sets SO_REUSEADDR, as rank 0 does, can
+// bind and listen on it, because nobody listens here.
+class HeldPort final {
+ public:
+  static Result<HeldPort> hold();
+  std::uint16_t port() const { return port_; }
+
+ private:
+  HeldPort(Descriptor v4, Descriptor v6, std::uint16_t port)
+      : v4_(std::move(v4)), v6_(std::move(v6)), port_(port) {}
+  Descriptor v4_;
+  Descriptor v6_;  // closed where there is no IPv6
+  std::uint16_t port_;
+};
+
+// A file in memory, without a name, that only this user can read: "/proc/PID/fd/N" leads there while this
+// process lives and holds the descriptor. Nothing is left of it afterwards, however we die.
+Result<Descriptor> secret_in_memory(const Secret& secret);
+
+// 32 random bytes.
+Result<Secret> new_secret();
+
+}  // namespace tally::launch

@@ -1,0 +1,119 @@
+#pragma once
+#include <poll.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/tally/launch/agent_link.h"
+#include "apps/tally/launch/console.h"
+#include "apps/tally/launch/failure_summary.h"
+#include "apps/tally/launch/launch_options.h"
+#include "apps/tally/launch/launch_signals.h"
+#include "apps/tally/launch/rank_output.h"
+#include "base/clock.h"
+
+namespace tally::launch {
+
+// How one start of a job ended.
+struct AttemptEnd {
+  enum class Kind {
+    kDone,         // every rank exited with 0
+    kRankFailed,   // `failed` has the cause first
+    kHostLost,     // an agent is gone that had started its ranks; `reason`
+    kNotStarted,   // the ranks could not be started; `reason`
+    kTimedOut,     // `by` passed
+    kInterrupted,  // by `signal`
+  };
+  Kind kind = Kind::kDone;
+  std::vector<RankEnd> failed;
+  std::string reason;
+  int signal = 0;
+};
+
+// One start of a job: an agent on each host, the ranks that they start, until all have ended. Nobody is left when
+// run() returns. Threads: one.
+class Attempt final {
+ public:
+  struct Surroundings {
+    Console& console;
+    LaunchSignals& signals;
+    RankOutput& output;
+  };
+
+  Attempt(const LaunchOptions& options, const JobStart& start, const Surroundings& with,
+          Deadline by);
+
+  AttemptEnd run();
+
+ private:
+  struct RankState {
+    std::size_t host = 0;  // index of its agent
+    int pid = 0;
+    bool ended = false;
+  };
+
+  // Starting.
+  Result<void> start_agents();
+  void launch_ranks();
+  Variables common_variables() const;
+
+  // The loop.
+  bool running() const;
+  void step();
+  Deadline next_moment() const;
+  void keep_time();
+  void take_signals();
+  void pause();
+  void end_agents();
+
+  // What an agent says.
+  void take(std::size_t host, const Message& message);
+  void on(std::size_t host, const Hello& hello);
+  void on(std::size_t host, const Reserved& reserved);
+  void on(std::size_t host, const Started& started);
+  void on(std::size_t host, const Output& output);
+  void on(std::size_t host, const Ended& ended);
+  void on(std::size_t host, const Trouble& trouble);
+  template <typename Other>
+  void on(std::size_t /*host*/, const Other& /*message*/) {}
+  void lose(std::size_t host, const std::string& why);
+  bool belongs(Rank rank, std::size_t host) const;
+
+  // Ending.
+  void note_end(RankEnd end);
+  void stop(AttemptEnd::Kind kind, int signal);
+  void stop_now();
+  void tell_all(const Message& message);
+  RankState& of(Rank rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  std::string host_of(Rank rank) const;
+
+  const LaunchOptions& options_;
+  const JobStart start_;
+  const Surroundings with_;
+  const Deadline by_;
+  const SteadyClock clock_;
+  const std::string own_name_;
+
+  std::vector<std::unique_ptr<AgentLink>> agents_;
+  std::vector<std::string> host_names_;  // for people
+  std::size_t greeted_ = 0;              // agents that said hello
+  std::string master_address_;
+  std::uint16_t master_port_ = 0;
+  Variables hook_variables_;
+  bool launched_ = false;
+  std::vector<RankState> ranks_;
+  int ended_ = 0;  // ranks
+
+  std::vector<RankEnd> failed_;  // by themselves, in the order of their news
+  std::optional<AttemptEnd> verdict_;
+  Deadline start_by_ = Deadline::never();
+  Deadline look_end_ = Deadline::never();  // after the first failure: who else failed in this look
+  Deadline kill_at_ = Deadline::never();
+  Deadline give_up_at_ = Deadline::never();
+  Deadline ping_at_ = Deadline::never();
+};
+
+}  // namespace tally::launch

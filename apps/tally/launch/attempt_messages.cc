@@ -1,0 +1,108 @@
+// What the agents say to an Attempt.
+#include <chrono>
+#include <csignal>
+
+#include <fmt/format.h>
+
+#include "apps/tally/launch/attempt.h"
+
+namespace tally::launch {
+namespace {
+
+using Kind = AttemptEnd::Kind;
+
+// Ranks that fail so soon after the first are looked at together: who lost a peer says so within some
+// 20 ms. They also have this time to say it before they are asked to stop.
+constexpr auto kLook = std::chrono::milliseconds(200);
+
+}  // namespace
+
+void Attempt::take(std::size_t host, const Message& message) {
+  std::visit([this, host](const auto& each) { on(host, each); }, message);
+}
+
+bool Attempt::belongs(Rank rank, std::size_t host) const {
+  return rank >= 0 && rank < options_.size() && ranks_[static_cast<std::size_t>(rank)].host == host;
+}
+
+void Attempt::on(std::size_t host, const Hello& hello) {
+  if (hello.version != kVersion) {
+    verdict_ = {
+        .kind = Kind::kNotStarted,
+        .reason = fmt::format("tally on {} speaks version {} and this one {}: install the same",
+                              host_names_[host], hello.version, kVersion)};
+    return;
+  }
+  ++greeted_;
+  launch_ranks();
+}
+
+void Attempt::on(std::size_t /*host*/, const Reserved& reserved) {
+  master_port_ = reserved.port;
+  launch_ranks();
+}
+
+void Attempt::on(std::size_t host, const Started& started) {
+  if (!belongs(started.rank, host)) return;
+  of(started.rank).pid = started.pid;
+  if (options_.verbose)
+    with_.console.say(
+        fmt::format("rank {} is pid {} on {}", started.rank, started.pid, host_names_[host]));
+}
+
+void Attempt::on(std::size_t host, const Output& output) {
+  if (belongs(output.rank, host)) with_.output.add(output);
+}
+
+void Attempt::on(std::size_t host, const Ended& ended) {
+  if (!belongs(ended.rank, host) || of(ended.rank).ended) return;
+  note_end({.rank = ended.rank,
+            .host = host_names_[host],
+            .pid = of(ended.rank).pid,
+            .code = ended.code,
+            .signal = ended.signal,
+            .note = ended.note});
+}
+
+void Attempt::note_end(RankEnd end) {
+  of(end.rank).ended = true;
+  ++ended_;
+  with_.output.finish(end.rank);
+  if (options_.hooks.rank_ended) options_.hooks.rank_ended(end.rank, describe(end));
+  if (end.code == 0 && end.signal == 0) return;
+  // After the others were asked to stop, an end says nothing about the cause.
+  if (verdict_) return;
+  if (failed_.empty()) look_end_ = clock_.after(kLook);
+  failed_.push_back(std::move(end));
+}
+
+void Attempt::on(std::size_t host, const Trouble& trouble) {
+  if (verdict_) return;
+  const std::string reason = fmt::format("host {}: {}", host_names_[host], trouble.text);
+  if (launched_) stop(Kind::kNotStarted, SIGTERM);
+  verdict_ = {.kind = Kind::kNotStarted, .reason = reason};
+  // This one has no ranks that could end.
+  for (Rank rank = 0; rank < options_.size(); ++rank) {
+    if (of(rank).host != host || of(rank).ended) continue;
+    of(rank).ended = true;
+    ++ended_;
+  }
+}
+
+void Attempt::lose(std::size_t host, const std::string& why) {
+  const std::string reason = fmt::format(
+      "{} {}: {}", launched_ ? "lost host" : "cannot start the agent on", host_names_[host], why);
+  agents_[host]->close();
+  for (Rank rank = 0; rank < options_.size(); ++rank) {
+    if (of(rank).host != host || of(rank).ended) continue;
+    of(rank).ended = true;
+    ++ended_;
+    with_.output.finish(rank);
+    if (options_.hooks.rank_ended) options_.hooks.rank_ended(rank, "is on a host that was lost");
+  }
+  if (verdict_) return;
+  if (launched_) stop(Kind::kHostLost, SIGTERM);
+  verdict_ = {.kind = launched_ ? Kind::kHostLost : Kind::kNotStarted, .reason = reason};
+}
+
+}  // namespace tally::launch

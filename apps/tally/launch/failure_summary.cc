@@ -1,0 +1,108 @@
+#include "apps/tally/launch/failure_summary.h"
+
+#include <csignal>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace tally::launch {
+namespace {
+
+// What a shell and we ourselves add to the number of a signal.
+constexpr int kSignalCode = 128;
+constexpr int kNotRunnable = 126;
+constexpr int kNotFound = 127;
+constexpr std::size_t kMaxOthers = 8;
+
+std::string name_of_signal(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+// The signal that killed the rank, or a command of the script that it is; 0 if none did.
+int fatal_signal(const RankEnd& end) {
+  if (end.signal != 0) return end.signal;
+  if (end.code <= kSignalCode) return 0;
+  const int signal = end.code - kSignalCode;
+  const bool known = signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS ||
+                     signal == SIGFPE || signal == SIGILL || signal == SIGABRT;
+  return known ? signal : 0;
+}
+
+std::string signal_hint(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return "if nobody killed it, memory ran out: look at `dmesg | grep -i 'killed process'` "
+             "there";
+    case SIGSEGV:
+      return "it used memory that is not there; `ulimit -c unlimited` before the run keeps a core "
+             "file";
+    case SIGBUS:
+      return "memory that it had mapped is gone: a full /dev/shm (`df -h /dev/shm`) or a shortened "
+             "file";
+    case SIGABRT:
+      return "it gave up: a failed check, or an exception that nobody caught";
+    case SIGILL:
+      return "an instruction that this processor does not have: built for another one?";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::size_t choose_cause(const std::vector<RankEnd>& failed) {
+  TALLY_CHECK(!failed.empty());
+  for (std::size_t i = 0; i < failed.size(); ++i) {
+    const int signal = fatal_signal(failed[i]);
+    if (signal != 0 && signal != SIGABRT) return i;
+  }
+  return 0;
+}
+
+std::string describe(const RankEnd& end) {
+  if (!end.note.empty()) return fmt::format("did not start: {}", end.note);
+  if (end.signal != 0)
+    return fmt::format("was killed by signal {} ({})", end.signal, name_of_signal(end.signal));
+  const int inner = fatal_signal(end);
+  if (inner == 0) return fmt::format("exited with code {}", end.code);
+  return fmt::format("exited with code {} (128 and {}: a command of it was killed)", end.code,
+                     name_of_signal(inner));
+}
+
+std::string hint(const RankEnd& end) {
+  if (!end.note.empty())
+    return "the program must be on every host, under the same path seen from --workdir";
+  if (const int signal = fatal_signal(end); signal != 0) return signal_hint(signal);
+  if (end.code == kNotFound)
+    return "127 usually means that a program or library was not found; is it on every host, under "
+           "the "
+           "same path?";
+  if (end.code == kNotRunnable) return "126 usually means that a file may not be executed";
+  return "";
+}
+
+int exit_code(const RankEnd& end) { return end.signal != 0 ? kSignalCode + end.signal : end.code; }
+
+std::string failure_summary(const FailureReport& report) {
+  const RankEnd& cause = report.cause;
+  std::string text = fmt::format("tally run: rank {} on {}", cause.rank, cause.host);
+  if (cause.pid != 0) text += fmt::format(" (pid {})", cause.pid);
+  text += fmt::format(" {}\n", describe(cause));
+  if (const std::string advice = hint(cause); !advice.empty())
+    text += fmt::format("  hint: {}\n", advice);
+  if (!report.last_lines.empty()) {
+    text += fmt::format("  its last lines{}:\n", report.lines_were_shown ? ", again" : "");
+    for (const std::string& line : report.last_lines) text += fmt::format("  | {}\n", line);
+  }
+  for (std::size_t i = 0; i < report.others.size() && i < kMaxOthers; ++i)
+    text += fmt::format("  after that, rank {} {}\n", report.others[i].rank,
+                        describe(report.others[i]));
+  if (report.others.size() > kMaxOthers)
+    text += fmt::format("  and {} more ranks\n", report.others.size() - kMaxOthers);
+  return text;
+}
+
+}  // namespace tally::launch

@@ -1,0 +1,69 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "apps/tally/launch/hosts.h"
+#include "apps/tally/launch/messages.h"
+#include "tally/deadline.h"
+#include "tally/error.h"
+#include "tally/job.h"
+
+namespace tally::launch {
+
+class Console;
+
+// What one start of a job is, for those who prepare something for it.
+struct JobStart {
+  std::string job;
+  int size = 1;
+  std::uint32_t generation = 1;
+  int restart = 0;
+  Secret secret;
+  bool several_hosts = false;
+};
+
+// What accompanies a job inside the launcher. Called on its thread; the console may be used from any.
+struct LaunchHooks {
+  // Before the ranks of a start or restart are started; gives variables for all of them.
+  std::function<Result<Variables>(const JobStart& start, Console& console)> before_start;
+  // As soon as it is known; `how` as in "was killed by signal 9 (SIGKILL)".
+  std::function<void(Rank rank, const std::string& how)> rank_ended;
+};
+
+struct LaunchOptions {
+  std::vector<std::string> command;
+  std::vector<HostRanks> places;
+  std::string job;
+  // Empty: hosts other than this one are reached by ssh, and this one directly.
+  std::vector<std::string> remote_shell;
+  std::string remote_tally;    // the program on other hosts; empty: where it is here
+  std::string folder;          // working directory of the ranks
+  std::string master_address;  // empty: by the hosts
+  Variables variables;         // for all ranks
+  Binding binding = Binding::kAuto;
+  std::string log_folder;  // empty: none
+  bool quiet_ranks = false;
+  bool verbose = false;
+  int max_restarts = 0;
+  Duration timeout = Duration::max();  // of the whole job
+  Duration grace = std::chrono::seconds(5);
+  Duration start_timeout = std::chrono::seconds(30);  // for the hosts to answer
+  Duration lease = std::chrono::seconds(30);          // without a word between hosts
+  LaunchHooks hooks;
+
+  int size() const { return places.back().first + places.back().count; }
+  bool several_hosts() const { return places.size() > 1; }
+};
+
+// A generation is counted up with every reform; a restart leaves room for that.
+inline constexpr std::uint32_t kGenerationsPerStart = 1000;
+
+// Exit codes of the launcher that are no rank's.
+inline constexpr int kTroubleExitCode = 125;
+inline constexpr int kTimeoutExitCode = 124;
+inline constexpr int kSignalExitBase = 128;
+
+}  // namespace tally::launch

@@ -1,0 +1,115 @@
+#include "apps/tally/launch/launcher.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "apps/tally/launch/agent_resources.h"
+#include "apps/tally/launch/attempt.h"
+#include "apps/tally/launch/console.h"
+#include "apps/tally/launch/descendants.h"
+#include "apps/tally/launch/failure_summary.h"
+#include "apps/tally/launch/launch_signals.h"
+#include "apps/tally/launch/rank_output.h"
+
+namespace tally::launch {
+namespace {
+
+using Kind = AttemptEnd::Kind;
+
+// Lines of a failed rank in the summary: few if they were shown before.
+constexpr std::size_t kLinesAgain = 10;
+constexpr std::size_t kLinesOfQuietRank = 50;
+
+class Launcher {
+ public:
+  Launcher(const LaunchOptions& options, Console& console, LaunchSignals& signals)
+      : options_(options), console_(console), signals_(signals) {}
+
+  int run() {
+    auto output = RankOutput::open(options_, console_);
+    auto secret = new_secret();
+    if (!output || !secret) {
+      console_.say((output ? secret.error() : output.error()).message);
+      return kTroubleExitCode;
+    }
+    output_ = *std::move(output);
+    const Deadline by =
+        options_.timeout == Duration::max() ? Deadline::never() : Deadline::after(options_.timeout);
+    for (int restart = 0;; ++restart) {
+      const JobStart start{.job = options_.job,
+                           .size = options_.size(),
+                           .generation = 1 + kGenerationsPerStart * static_cast<unsigned>(restart),
+                           .restart = restart,
+                           .secret = *secret,
+                           .several_hosts = options_.several_hosts()};
+      const AttemptEnd end = Attempt(options_, start, {console_, signals_, *output_}, by).run();
+      const int code = report(end);
+      if (!worth_another_try(end) || restart >= options_.max_restarts) return code;
+      console_.say(fmt::format("restart {} of {}", restart + 1, options_.max_restarts));
+    }
+  }
+
+ private:
+  // What could not be started at all will not be the next time either.
+  static bool worth_another_try(const AttemptEnd& end) {
+    if (end.kind == Kind::kHostLost) return true;
+    return end.kind == Kind::kRankFailed && end.failed.front().note.empty();
+  }
+
+  // Says what happened; returns the exit code for it.
+  int report(const AttemptEnd& end) {
+    switch (end.kind) {
+      case Kind::kDone:
+        return 0;
+      case Kind::kRankFailed:
+        return report_rank(end);
+      case Kind::kTimedOut:
+        console_.say(fmt::format("the job did not end within {:.6g} s and was ended",
+                                 std::chrono::duration<double>(options_.timeout).count()));
+        return kTimeoutExitCode;
+      case Kind::kInterrupted:
+        return kSignalExitBase + end.signal;
+      case Kind::kHostLost:
+      case Kind::kNotStarted:
+        break;
+    }
+    console_.say(end.reason);
+    return kTroubleExitCode;
+  }
+
+  int report_rank(const AttemptEnd& end) {
+    const RankEnd& cause = end.failed.front();
+    const bool shown = output_->shown(cause.rank);
+    console_.write(failure_summary(
+        {.cause = cause,
+         .others = {end.failed.begin() + 1, end.failed.end()},
+         .last_lines = output_->last_lines(cause.rank, shown ? kLinesAgain : kLinesOfQuietRank),
+         .lines_were_shown = shown}));
+    return exit_code(cause);
+  }
+
+  const LaunchOptions& options_;
+  Console& console_;
+  LaunchSignals& signals_;
+  std::unique_ptr<RankOutput> output_;
+};
+
+}  // namespace
+
+int run_job(const LaunchOptions& options) {
+  // Of a job that this launcher may be a part of; the others are replaced.
+  ::unsetenv("TALLY_COORDINATOR");
+  adopt_orphans();
+  auto signals = std::make_unique<LaunchSignals>();
+  Console console;
+  const int code = Launcher(options, console, *signals).run();
+  // Nothing runs any more: while the rest of the output waits for its reader, Ctrl-C ends us as usual.
+  signals.reset();
+  return code;
+}
+
+}  // namespace tally::launch

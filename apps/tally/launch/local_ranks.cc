@@ -1,0 +1,139 @@
+#include "apps/tally/launch/local_ranks.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "apps/tally/launch/agent_resources.h"
+#include "apps/tally/launch/cpu_shares.h"
+#include "base/cpu.h"
+
+namespace tally::launch {
+namespace {
+
+constexpr const char* kThreads = "OMP_NUM_THREADS";
+
+bool has(const Variables& variables, const std::string& name) {
+  return std::any_of(variables.begin(), variables.end(),
+                     [&name](const auto& variable) { return variable.first == name; });
+}
+
+// By local rank; empty: not bound.
+std::vector<std::vector<int>> shares_for(const Launch& launch) {
+  const std::vector<Cpu> cpus = usable_cpus();
+  const bool enough = usable_cores() >= launch.ranks;
+  const bool bound = launch.binding == Binding::kCores ||
+                     (launch.binding == Binding::kAuto && enough && launch.ranks > 1);
+  if (!bound || cpus.empty()) return std::vector<std::vector<int>>(launch.ranks);
+  return share_cpus(cpus, launch.ranks);
+}
+
+}  // namespace
+
+Variables LocalRanks::variables_of(const Launch& launch, int local_rank) const {
+  Variables variables = launch.variables;
+  const auto set = [&variables](const char* name, std::string value) {
+    set_variable(variables, name, std::move(value));
+  };
+  set("RANK", std::to_string(launch.first_rank + local_rank));
+  set("LOCAL_RANK", std::to_string(local_rank));
+  set("LOCAL_WORLD_SIZE", std::to_string(launch.ranks));
+  set("TALLY_SECRET_FILE", fmt::format("/proc/{}/fd/{}", ::getpid(), secret_.descriptor()));
+  if (!has(variables, kThreads) && std::getenv(kThreads) == nullptr)
+    set(kThreads, std::to_string(std::max(1, usable_cores() / launch.ranks)));
+  return variables;
+}
+
+Result<void> LocalRanks::start(const Launch& launch) {
+  if (::chdir(launch.folder.c_str()) != 0)
+    return Error{.code = ErrorCode::kSystem,
+                 .message = fmt::format("cannot work in {}: {}", launch.folder, strerror(errno))};
+  TALLY_TRY(secret_, secret_in_memory(launch.secret));
+  const auto shares = shares_for(launch);
+  for (int local = 0; local < launch.ranks; ++local) {
+    const Rank rank = launch.first_rank + local;
+    auto started = start_rank({.command = launch.command,
+                               .environment = environment_with(variables_of(launch, local)),
+                               .cpus = shares[static_cast<std::size_t>(local)]});
+    if (const auto* const failure = std::get_if<StartFailure>(&started)) {
+      send_(Ended{.rank = rank, .code = failure->code, .note = failure->note});
+      continue;
+    }
+    auto& process = std::get<RankProcess>(started);
+    send_(Started{.rank = rank, .pid = process.pid});
+    members_.push_back({.rank = rank,
+                        .pid = process.pid,
+                        .output = std::move(process.output),
+                        .errors = std::move(process.errors)});
+  }
+  return {};
+}
+
+void LocalRanks::add_to(std::vector<pollfd>& entries) const {
+  if (!has_room_()) return;
+  for (const Member& member : members_)
+    for (const Descriptor* pipe : {&member.output, &member.errors})
+      if (pipe->open())
+        entries.push_back({.fd = pipe->descriptor(), .events = POLLIN, .revents = 0});
+}
+
+void LocalRanks::reap() {
+  int status = 0;
+  for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    // Others are orphans that their ranks left to us.
+    for (Member& member : members_)
+      if (member.pid == pid && !member.status) member.status = status;
+  }
+}
+
+bool LocalRanks::pass_on(Member& member, Stream stream) {
+  Descriptor& pipe = stream == Stream::kOutput ? member.output : member.errors;
+  while (pipe.open()) {
+    if (!has_room_()) return false;
+    std::string bytes(kMaxOutputBytes, '\0');
+    const ssize_t count = ::read(pipe.descriptor(), bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return true;
+    if (count <= 0) {
+      pipe.reset();
+      return true;
+    }
+    bytes.resize(static_cast<std::size_t>(count));
+    send_(Output{.rank = member.rank, .stream = stream, .bytes = std::move(bytes)});
+  }
+  return true;
+}
+
+void LocalRanks::advance() {
+  // First who has ended, then the pipes: what an ended rank wrote is then all there.
+  reap();
+  for (Member& member : members_) {
+    const bool no_output = pass_on(member, Stream::kOutput);
+    const bool no_errors = pass_on(member, Stream::kErrors);
+    if (!member.status || member.reported || !no_output || !no_errors) continue;
+    member.reported = true;
+    const int status = *member.status;
+    send_(Ended{.rank = member.rank,
+                .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+                .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0});
+  }
+}
+
+void LocalRanks::signal(int number) {
+  for (const Member& member : members_)
+    if (!member.status) ::kill(-member.pid, number);
+}
+
+bool LocalRanks::running() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const Member& member) { return !member.status; });
+}
+
+}  // namespace tally::launch

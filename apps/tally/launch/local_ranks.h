@@ -1,0 +1,56 @@
+#pragma once
+#include <poll.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/tally/launch/messages.h"
+#include "apps/tally/launch/rank_process.h"
+#include "tally/error.h"
+
+namespace tally::launch {
+
+// The ranks that an agent has started, their pipes and their ends. Threads: one.
+class LocalRanks final {
+ public:
+  using Send = std::function<void(const Message&)>;
+
+  // `send` passes messages to the launcher. `has_room` says whether more output may be passed on.
+  LocalRanks(Send send, std::function<bool()> has_room)
+      : send_(std::move(send)), has_room_(std::move(has_room)) {}
+
+  // Starts all, and reports each as started or ended. kSystem if nothing was started.
+  Result<void> start(const Launch& launch);
+
+  // Adds the pipes that have not ended, while there is room.
+  void add_to(std::vector<pollfd>& entries) const;
+  // Reads what is there, reaps who has ended, and reports both.
+  void advance();
+  // To the process groups of those that run.
+  void signal(int number);
+  bool running() const;
+
+ private:
+  struct Member {
+    Rank rank = 0;
+    pid_t pid = -1;
+    Descriptor output;
+    Descriptor errors;
+    std::optional<int> status;  // as waitpid() gives it
+    bool reported = false;
+  };
+
+  Variables variables_of(const Launch& launch, int local_rank) const;
+  void reap();
+  // Passes on what a pipe has; true once there is nothing more for now.
+  bool pass_on(Member& member, Stream stream);
+
+  Send send_;
+  std::function<bool()> has_room_;
+  std::vector<Member> members_;
+  Descriptor secret_;
+};
+
+}  // namespace tally::launch

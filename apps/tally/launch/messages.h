@@ -1,0 +1,123 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tally/error.h"
+#include "tally/job.h"
+
+namespace tally::launch {
+
+// What the launcher and the agent of a host say to each other through the agent's stdin and stdout. Each
+// message is a u32 with the bytes that follow, a u8 with its kind, and a body as wire::Writer has it.
+// Nothing here has to be quoted and nothing secret becomes an argument.
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+enum class Binding : std::uint8_t { kAuto, kCores, kNone };
+enum class Stream : std::uint8_t { kOutput, kErrors };
+
+// Launcher to agent: hold a port for the ranks to meet at.
+struct Reserve {
+  friend bool operator==(const Reserve&, const Reserve&) = default;
+};
+// Launcher to agent, once: start these ranks.
+struct Launch {
+  std::vector<std::string> command;
+  Variables variables;  // for every rank, on top of the agent's own environment
+  std::string folder;   // working directory
+  Rank first_rank = 0;
+  int ranks = 1;  // on this host
+  Binding binding = Binding::kAuto;
+  Secret secret;
+  std::uint32_t lease_ms = 0;  // without a word from the launcher for so long all ends; 0: for ever
+
+  friend bool operator==(const Launch& a, const Launch& b) {
+    return a.command == b.command && a.variables == b.variables && a.folder == b.folder &&
+           a.first_rank == b.first_rank && a.ranks == b.ranks && a.binding == b.binding &&
+           a.secret.bytes == b.secret.bytes && a.lease_ms == b.lease_ms;
+  }
+};
+// Launcher to agent: to every rank that runs. SIGKILL: also to whatever they started.
+struct Signal {
+  int number = 0;
+  friend bool operator==(const Signal&, const Signal&) = default;
+};
+// Launcher to agent: still here. The agent answers with the same.
+struct Ping {
+  friend bool operator==(const Ping&, const Ping&) = default;
+};
+
+// Agent to launcher, first.
+struct Hello {
+  std::uint32_t version = 0;
+  int pid = 0;
+  std::string host;  // as the machine calls itself
+  friend bool operator==(const Hello&, const Hello&) = default;
+};
+// Agent to launcher: answers Reserve.
+struct Reserved {
+  std::uint16_t port = 0;
+  friend bool operator==(const Reserved&, const Reserved&) = default;
+};
+struct Started {
+  Rank rank = 0;
+  int pid = 0;
+  friend bool operator==(const Started&, const Started&) = default;
+};
+// Agent to launcher: what a rank wrote, as it came.
+struct Output {
+  Rank rank = 0;
+  Stream stream = Stream::kOutput;
+  std::string bytes;
+  friend bool operator==(const Output&, const Output&) = default;
+};
+// Agent to launcher, after all that the rank wrote. `note` says why where no program ran.
+struct Ended {
+  Rank rank = 0;
+  int code = 0;
+  int signal = 0;
+  std::string note;
+  friend bool operator==(const Ended&, const Ended&) = default;
+};
+// Agent to launcher: it cannot do what it is here for.
+struct Trouble {
+  std::string text;
+  friend bool operator==(const Trouble&, const Trouble&) = default;
+};
+
+using Message =
+    std::variant<Reserve, Launch, Signal, Ping, Hello, Reserved, Started, Output, Ended, Trouble>;
+
+inline constexpr std::uint32_t kVersion = 1;
+// Longest message, and longest piece of output in one.
+inline constexpr std::size_t kMaxMessageBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxOutputBytes = std::size_t{64} << 10;
+
+// What an agent writes before its first message, so that words of a login shell before it can be told apart.
+inline constexpr std::string_view kPreamble = "\x01tally-agent\x02";
+
+// With length and kind, ready to be written.
+std::vector<std::byte> encode(const Message& message);
+// From kind and body. kCorrupt for what encode() cannot have written; `message` is then anything.
+Result<void> decode(std::span<const std::byte> kind_and_body, Message& message);
+
+// Bytes as they arrive, messages as they are complete. Holds one message and one read at most.
+class MessageBuffer final {
+ public:
+  void add(std::span<const std::byte> bytes);
+  // Whether the next message was there, and is now in `message`. kCorrupt once the bytes make no sense, and
+  // from then on.
+  Result<bool> next(Message& message);
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::size_t read_bytes_ = 0;
+};
+
+}  // namespace tally::launch

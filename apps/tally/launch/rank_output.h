@@ -1,0 +1,48 @@
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/tally/launch/console.h"
+#include "apps/tally/launch/launch_options.h"
+#include "apps/tally/launch/lines.h"
+#include "base/descriptor.h"
+#include "tally/error.h"
+
+namespace tally::launch {
+
+// Where the output of all ranks goes: line by line to the console, byte by byte into a file each, and the
+// last lines into memory. Threads: one.
+class RankOutput final {
+ public:
+  // Makes the folder and the files. kSystem with the name of what could not be made.
+  static Result<std::unique_ptr<RankOutput>> open(const LaunchOptions& options, Console& console);
+
+  void add(const Output& output);
+  // Completes the rank's last lines.
+  void finish(Rank rank);
+  // At most `count`, oldest first.
+  std::vector<std::string> last_lines(Rank rank, std::size_t count) const;
+  bool shown(Rank rank) const { return !quiet_ || rank == 0; }
+
+ private:
+  struct RankStreams {
+    std::array<LineSplitter, 2> lines;
+    std::array<std::string, 2> prefixes;
+    Tail tail{50, std::size_t{32} << 10};
+    Descriptor log;
+  };
+
+  RankOutput(const LaunchOptions& options, Console& console);
+  void take(Rank rank, Stream stream, std::string_view piece);
+  RankStreams& of(Rank rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  Console& console_;
+  const bool quiet_;
+  bool log_failed_ = false;
+  std::vector<RankStreams> ranks_;
+};
+
+}  // namespace tally::launch

@@ -1,0 +1,167 @@
+#include "apps/tally/launch/rank_process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tally::launch {
+namespace {
+
+constexpr int kNotRunnable = 126;
+constexpr int kNotFound = 127;
+
+// Where execve() shall look: `name` itself if it has a slash, else in each folder of PATH.
+std::vector<std::string> candidates(const std::string& name,
+                                    const std::vector<std::string>& environment) {
+  if (name.find('/') != std::string::npos) return {name};
+  std::string path = "/usr/local/bin:/usr/bin:/bin";
+  for (const std::string& entry : environment)
+    if (entry.rfind("PATH=", 0) == 0) path = entry.substr(5);
+  std::vector<std::string> found;
+  for (std::size_t start = 0; start <= path.size();) {
+    const std::size_t stop = std::min(path.find(':', start), path.size());
+    const std::string folder = path.substr(start, stop - start);
+    found.push_back(fmt::format("{}/{}", folder.empty() ? "." : folder, name));
+    start = stop + 1;
+  }
+  return found;
+}
+
+// Everything between fork() and exec: only calls that are safe there. Returns why it failed.
+int become(const std::vector<char*>& programs, char* const* arguments, char* const* environment,
+           const cpu_set_t* cpus, const std::array<int, 3>& streams, pid_t parent) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kNotFound);  // the parent died before the line above
+  restore_signals();
+  for (int i = 0; i < 3; ++i) ::dup2(streams[static_cast<std::size_t>(i)], i);
+  if (cpus != nullptr) ::sched_setaffinity(0, sizeof(*cpus), cpus);
+  int reason = ENOENT;
+  for (const char* const program : programs) {
+    if (program == nullptr) break;
+    ::execve(program, arguments, environment);
+    // As the shell does: a file that may not be executed is passed over, but told of.
+    if (errno != ENOENT && errno != ENOTDIR) reason = errno;
+    if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) break;
+  }
+  return reason;
+}
+
+StartFailure failure(const std::string& what, int reason) {
+  return {.code = reason == ENOENT || reason == ENOTDIR ? kNotFound : kNotRunnable,
+          .note = fmt::format("{}: {}", what, strerror(reason))};
+}
+
+}  // namespace
+
+void restore_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGQUIT, SIGTSTP})
+    ::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    return Error{.code = ErrorCode::kExhausted,
+                 .message = fmt::format("cannot make a pipe: {}", strerror(errno))};
+  return Pipe{.read = Descriptor(ends[0]), .write = Descriptor(ends[1])};
+}
+
+void make_non_blocking(const Descriptor& descriptor) {
+  ::fcntl(descriptor.descriptor(), F_SETFL, O_NONBLOCK);
+}
+
+void set_variable(Variables& variables, const std::string& name, std::string value) {
+  for (auto& variable : variables) {
+    if (variable.first != name) continue;
+    variable.second = std::move(value);
+    return;
+  }
+  variables.emplace_back(name, std::move(value));
+}
+
+std::vector<std::string> environment_with(const Variables& variables) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('='));
+    const bool replaced =
+        std::any_of(variables.begin(), variables.end(),
+                    [&name](const auto& variable) { return variable.first == name; });
+    if (!replaced) result.push_back(text);
+  }
+  for (const auto& [name, value] : variables) result.push_back(fmt::format("{}={}", name, value));
+  return result;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  result.reserve(texts.size() + 1);
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+std::variant<RankProcess, StartFailure> start_rank(const RankOptions& options) {
+  const std::string& name = options.command.front();
+  auto output = make_pipe();
+  auto errors = make_pipe();
+  auto verdict = make_pipe();
+  const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!output || !errors || !verdict || !nothing.open()) return failure(name, errno);
+
+  std::vector<std::string> command = options.command;
+  std::vector<std::string> environment = options.environment;
+  std::vector<std::string> paths = candidates(name, environment);
+  const std::vector<char*> programs = pointers_to(paths);
+  const std::vector<char*> arguments = pointers_to(command);
+  const std::vector<char*> variables = pointers_to(environment);
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (const int cpu : options.cpus) CPU_SET(cpu, &cpus);
+  const std::array streams = {nothing.descriptor(), output->write.descriptor(),
+                              errors->write.descriptor()};
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const int reason = become(programs, arguments.data(), variables.data(),
+                              options.cpus.empty() ? nullptr : &cpus, streams, parent);
+    [[maybe_unused]] const auto told =
+        ::write(verdict->write.descriptor(), &reason, sizeof(reason));
+    ::_exit(kNotFound);
+  }
+  if (pid < 0) return failure("fork", errno);
+  ::setpgid(pid, pid);  // in both processes: whoever comes second finds it done
+  verdict->write.reset();
+  int reason = 0;
+  ssize_t told = -1;
+  do {
+    told = ::read(verdict->read.descriptor(), &reason, sizeof(reason));
+  } while (told < 0 && errno == EINTR);
+  if (told == sizeof(reason)) {
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return failure(name, reason);
+  }
+  make_non_blocking(output->read);
+  make_non_blocking(errors->read);
+  return RankProcess{
+      .pid = pid, .output = std::move(output->read), .errors = std::move(errors->read)};
+}
+
+}  // namespace tally::launch

@@ -1,0 +1,102 @@
+#include "apps/tally/launch/remote.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "net/socket.h"
+
+namespace tally::launch {
+namespace {
+
+// Never asks anything, for nobody could answer; gives up a connection that has been silent for 15 s.
+const std::vector<std::string> kSsh = {"ssh",
+                                       "-T",
+                                       "-x",
+                                       "-o",
+                                       "BatchMode=yes",
+                                       "-o",
+                                       "ConnectTimeout=15",
+                                       "-o",
+                                       "ServerAliveInterval=5",
+                                       "-o",
+                                       "ServerAliveCountMax=3"};
+
+// The address that packets to `host` leave from. Nothing is sent.
+Result<std::string> own_address_towards(const std::string& host) {
+  TALLY_TRY(const auto endpoints, net::resolve({.host = host, .port = 9}));
+  for (const net::Endpoint& endpoint : endpoints) {
+    const net::Socket socket(::socket(endpoint.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (::connect(socket.descriptor(), static_cast<const sockaddr*>(endpoint.data()),
+                  static_cast<socklen_t>(endpoint.size())) != 0)
+      continue;
+    TALLY_TRY(const net::Address address, net::local_address(socket));
+    return address.host;
+  }
+  return Error{.code = ErrorCode::kSystem, .message = fmt::format("no way to {}", host)};
+}
+
+bool starts_directly(const LaunchOptions& options, const std::string& host,
+                     const std::string& own_name) {
+  return options.remote_shell.empty() && means_this_machine(host, own_name);
+}
+
+}  // namespace
+
+bool means_this_machine(const std::string& host, const std::string& own_name) {
+  return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == own_name;
+}
+
+std::string quoted(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("/._-+,:@%=").find(c) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::vector<std::string> agent_command(const LaunchOptions& options, const std::string& host,
+                                       const std::string& own_name,
+                                       const std::string& own_program) {
+  if (starts_directly(options, host, own_name)) return {};
+  const std::string& program = options.remote_tally.empty() ? own_program : options.remote_tally;
+  const bool by_ssh = options.remote_shell.empty();
+  std::vector<std::string> command = by_ssh ? kSsh : options.remote_shell;
+  command.push_back(host);
+  // ssh hands all words to a shell over there; another program is called with the words themselves.
+  command.push_back(by_ssh ? quoted(program) : program);
+  command.emplace_back("host-agent");
+  return command;
+}
+
+Variables variables_to_pass_on(const std::vector<std::string>& environment) {
+  Variables passed;
+  for (const std::string& entry : environment) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string name = entry.substr(0, equals);
+    const bool wanted = name == "PATH" || name == "LD_LIBRARY_PATH" ||
+                        name.rfind("TALLY_", 0) == 0 || name.rfind("OMP_", 0) == 0;
+    if (wanted) passed.emplace_back(name, entry.substr(equals + 1));
+  }
+  return passed;
+}
+
+Result<std::string> master_address(const LaunchOptions& options, const std::string& own_name) {
+  if (!options.master_address.empty()) return options.master_address;
+  const std::string& first = options.places.front().host;
+  const auto other = std::find_if(
+      options.places.begin(), options.places.end(),
+      [&](const HostRanks& place) { return !starts_directly(options, place.host, own_name); });
+  if (other == options.places.end()) return std::string("127.0.0.1");
+  if (!starts_directly(options, first, own_name)) return address_of(first);
+  // Our own name may mean the loopback interface here, which the others cannot reach.
+  return own_address_towards(address_of(other->host));
+}
+
+}  // namespace tally::launch

@@ -1,0 +1,260 @@
+#include "apps/tally/run_command.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "apps/tally/launch/agent.h"
+#include "apps/tally/launch/hosts.h"
+#include "apps/tally/launch/launcher.h"
+#include "base/units.h"
+
+namespace tally::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  tally run -n 4 -- ./train --rate 0.1
+  tally run -n 2 -- tally train linear
+  tally run --hosts a:2,b:2 -- ./train
+  tally run --hostfile hosts.txt --log-dir logs --quiet-ranks -- ./train
+  tally run --hosts a:8,b:8 --remote-shell "ssh -p 2222 -i key" --env DATA=/data -- ./train
+  tally run -n 4 --max-restarts 3 --timeout 2h -- ./train
+
+A host file has one line for each host, "a", "a:2" or "a slots=2"; # begins a comment.
+
+What each rank gets:
+  RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE   its number and how many there are, in all and on its host
+  MASTER_ADDR, MASTER_PORT                         where rank 0 may listen for the others
+  OMP_NUM_THREADS                                  usable cores of the host / its ranks, unless you set it
+  TALLY_SECRET_FILE                                the job's secret, which only you can read; gone with the job
+  TALLY_JOB, TALLY_GENERATION, TALLY_RESTART       name; generation (1, 1001, ...); restarts so far
+  and on this host the whole environment, on others PATH, LD_LIBRARY_PATH, TALLY_*, OMP_* and what --env
+  names, on top of what the remote shell gives. Its stdin is empty.
+
+Hosts are reached by `ssh HOST PATH/tally host-agent`, without a password (ssh-agent or keys); this host is not reached
+but started on directly. --remote-shell takes any other program that is called as PROGRAM HOST COMMAND..., for all hosts.
+The program and tally must be on every host, under the same path or as --remote-tally says.
+
+When a rank fails, the others get SIGTERM, after the grace time SIGKILL. Ctrl-C once: they get SIGINT and the grace
+time; twice: SIGKILL. However this program ends, by kill -9 too, nothing it started stays behind on any host.
+
+Exit codes:
+  0        every rank exited with 0
+  1-255    that of the rank that failed first; 128+N if signal N killed it
+  124      --timeout passed
+  125      something else than a rank failed: a host, a file
+  126,127  the program could not be run, was not found
+  130      Ctrl-C (143 SIGTERM, 129 SIGHUP)
+  2        wrong usage)";
+
+struct Options {
+  int ranks = 0;
+  std::string hosts;
+  std::string host_file;
+  std::string remote_shell;
+  std::vector<std::string> variables;
+  std::string binding = "auto";
+  std::string timeout;
+  std::string grace = "5";
+  std::string lease = "30";
+  std::string start_timeout = "30";
+  std::vector<std::string> program;
+  launch::LaunchOptions launch;
+};
+
+// "90", "90s", "5m", "2h", and what parse_duration() knows.
+Result<Duration> seconds_in(const std::string& text) {
+  const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
+  const bool minutes = text.size() > 1 && text.back() == 'm';
+  return parse_duration(bare ? text + "s" : minutes ? text + "in" : text);
+}
+
+Result<std::vector<launch::Host>> hosts_of(const Options& options) {
+  if (!options.hosts.empty()) return launch::parse_hosts(options.hosts);
+  if (options.host_file.empty())
+    return std::vector<launch::Host>{{.name = "localhost", .slots = options.ranks}};
+  std::ifstream file(options.host_file);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file)
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("cannot read {}", options.host_file)};
+  auto hosts = launch::parse_host_file(text);
+  if (!hosts) hosts.error().message = options.host_file + ": " + hosts.error().message;
+  return hosts;
+}
+
+// NAME=VALUE, or NAME with the value that it has here.
+Result<launch::Variables> variables_of(const Options& options) {
+  launch::Variables variables;
+  for (const std::string& text : options.variables) {
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const char* const own = std::getenv(name.c_str());
+    if (name.empty() || (equals == std::string::npos && own == nullptr))
+      return Error{.code = ErrorCode::kInvalid,
+                   .message = fmt::format("--env {}: there is no such variable here", text)};
+    variables.emplace_back(name, equals == std::string::npos ? own : text.substr(equals + 1));
+  }
+  return variables;
+}
+
+std::string default_job_name(const std::string& program) {
+  return fmt::format("{}-{}", std::filesystem::path(program).filename().string(), ::getpid());
+}
+
+Result<launch::LaunchOptions> launch_options(const Options& options) {
+  launch::LaunchOptions launch = options.launch;
+  launch.command = options.program;
+  if (launch.command.empty() || launch.command.front().empty())
+    return Error{
+        .code = ErrorCode::kInvalid,
+        .message = "no program to run: it stands after --, as in tally run -n 2 -- ./prog"};
+  if (options.ranks == 0 && options.hosts.empty() && options.host_file.empty())
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = "how many ranks? Give -n, --hosts or --hostfile"};
+  TALLY_TRY(const std::vector<launch::Host> hosts, hosts_of(options));
+  TALLY_TRY(launch.places, launch::place_ranks(hosts, options.ranks));
+  TALLY_TRY(launch.variables, variables_of(options));
+  std::istringstream words(options.remote_shell);
+  launch.remote_shell = {std::istream_iterator<std::string>(words), {}};
+  launch.binding = options.binding == "cores"  ? launch::Binding::kCores
+                   : options.binding == "none" ? launch::Binding::kNone
+                                               : launch::Binding::kAuto;
+  if (!options.timeout.empty()) {
+    TALLY_TRY(launch.timeout, seconds_in(options.timeout));
+  }
+  TALLY_TRY(launch.grace, seconds_in(options.grace));
+  TALLY_TRY(launch.lease, seconds_in(options.lease));
+  TALLY_TRY(launch.start_timeout, seconds_in(options.start_timeout));
+  if (launch.lease < std::chrono::seconds(1) || launch.lease > std::chrono::hours(24))
+    return Error{.code = ErrorCode::kInvalid, .message = "--lease is from 1 second to 24 hours"};
+  std::error_code failed;
+  const std::string here = std::filesystem::current_path(failed).string();
+  launch.folder =
+      launch.folder.empty() ? here : (std::filesystem::path(here) / launch.folder).string();
+  if (launch.job.empty()) launch.job = default_job_name(launch.command.front());
+  return launch;
+}
+
+int run(const Options& options) {
+  const auto launch = launch_options(options);
+  if (launch) return launch::run_job(*launch);
+  fmt::print(stderr, "tally run: {}\n", launch.error().message);
+  return 2;
+}
+
+void add_where(CLI::App& command, Options& o) {
+  command
+      .add_option("-n,--ranks", o.ranks,
+                  "Ranks to start; with hosts: not more than these have slots")
+      ->check(CLI::Range(1, launch::kMaxRanks));
+  auto* const hosts =
+      command.add_option("--hosts", o.hosts, "Hosts and how many ranks each takes: a:2,b:2")
+          ->type_name("LIST");
+  command.add_option("--hostfile", o.host_file, "The same from a file, one host a line")
+      ->type_name("FILE")
+      ->excludes(hosts);
+  command
+      .add_option("--remote-shell", o.remote_shell,
+                  "Reach all hosts by this program instead of ssh, this host too; words are "
+                  "separated by spaces")
+      ->type_name("PROGRAM");
+  command
+      .add_option("--remote-tally", o.launch.remote_tally,
+                  "Where tally is on the hosts; default: where it is here")
+      ->type_name("PATH");
+  command
+      .add_option(
+          "--master-addr", o.launch.master_address,
+          "Address of rank 0's host for the others; default: 127.0.0.1, or the first host as named")
+      ->type_name("ADDRESS");
+}
+
+void add_what(CLI::App& command, Options& o) {
+  command
+      .add_option(
+          "--env", o.variables,
+          "Variable for all ranks, with the value it has here if none is given; may be repeated")
+      ->type_name("NAME[=VALUE]")
+      ->take_all()
+      ->allow_extra_args(false);
+  command
+      .add_option("--workdir", o.launch.folder, "Working directory of the ranks; default: this one")
+      ->type_name("DIR");
+  command
+      .add_option("--bind", o.binding,
+                  "cores: each rank runs on cores of its own, within a NUMA node where possible; "
+                  "none: anywhere; "
+                  "auto: cores if there is one for each rank")
+      ->check(CLI::IsMember({"auto", "cores", "none"}))
+      ->capture_default_str();
+  command
+      .add_option("--job,--tag", o.launch.job,
+                  "Name of the job, for people; default: program and pid")
+      ->type_name("NAME");
+}
+
+void add_output(CLI::App& command, Options& o) {
+  command
+      .add_option("--log-dir", o.launch.log_folder,
+                  "Also write what rank N writes to DIR/rank-N.log, byte by byte")
+      ->type_name("DIR");
+  command.add_flag("--quiet-ranks", o.launch.quiet_ranks,
+                   "Show rank 0 only, and the last 50 lines of a rank that failed");
+  command.add_flag("--verbose", o.launch.verbose, "Say what is started where");
+}
+
+void add_end(CLI::App& command, Options& o) {
+  command
+      .add_option("--timeout", o.timeout,
+                  "End the job after so long, restarts included: 90, 90s, 5m, 2h")
+      ->type_name("TIME");
+  command.add_option("--grace", o.grace, "Seconds between asking ranks to stop and killing them")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command
+      .add_option("--max-restarts", o.launch.max_restarts,
+                  "When a rank fails, end all and start the whole job again, so often at most")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  command.add_option("--start-timeout", o.start_timeout, "Seconds for all hosts to answer")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command.add_option("--lease", o.lease, "Seconds of silence after which hosts give each other up")
+      ->type_name("TIME")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& parent, const std::vector<std::string>& program, int& exit_code) {
+  CLI::App& command =
+      *parent.add_subcommand("run",
+                             "Start a program as the ranks of a job, here or on several hosts:\n"
+                             "tally run [OPTIONS] -- PROGRAM [ARGUMENTS]");
+  command.footer(kFooter);
+  const auto o = std::make_shared<Options>();
+  add_where(command, *o);
+  add_what(command, *o);
+  add_output(command, *o);
+  add_end(command, *o);
+  command.callback([o, &program, &exit_code] {
+    o->program = program;
+    exit_code = run(*o);
+  });
+
+  CLI::App& agent = *parent.add_subcommand("host-agent");
+  agent.group("");  // not listed in the help
+  agent.callback([&exit_code] { exit_code = launch::run_agent(); });
+}
+
+}  // namespace tally::app
