@@ -221,7 +221,11 @@ void Attempt::stop_now() {
 // Agents end when their stdin does, and leave nobody behind; whoever they could not end is looked for
 // once more here, where it is possible.
 void Attempt::end_agents() {
-  for (const auto& agent : agents_) agent->close();
+  for (const auto& agent : agents_) {
+    agent->close();
+    // One that never answered has nothing to end.
+    if (!agent->introduced()) agent->kill();
+  }
   const Deadline by = clock_.after(kKillTime);
   for (const auto& agent : agents_)
     if (!agent->ended_by(by))

@@ -1,0 +1,117 @@
+// What ranks of `tally run` write: prefixes, long and strange output, log files, silence.
+#include <algorithm>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "process/launched.h"
+
+namespace tally::process {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+
+TEST(RunOutput, LinesOfRanksAreNeverMixed) {
+  Launched job({"-n", "4", "--", "sh", "-c",
+                "i=0; while [ $i -lt 200 ]; do printf '%s' \"$RANK \"; echo \"$RANK line $i\"; "
+                "i=$((i+1)); done"});
+  int lines = 0;
+  for (auto line = job.tally().line(""); line; line = job.tally().line("")) {
+    ASSERT_GE(line->size(), 12U) << *line;
+    const char rank = (*line)[1];
+    EXPECT_EQ(line->substr(0, 12), fmt::format("[{0}] {0} {0} line", rank)) << *line;
+    ++lines;
+  }
+  EXPECT_EQ(lines, 800);
+  EXPECT_TRUE(job.tally().exits(0));
+}
+
+TEST(RunOutput, EachStreamGoesToItsOwn) {
+  Launched job({"-n", "1", "--", "sh", "-c", "echo out; echo err >&2; printf unended"});
+  EXPECT_EQ(job.tally().line("[0] out"), "[0] out");
+  EXPECT_EQ(job.tally().line(""), "[0] unended");
+  EXPECT_TRUE(job.tally().exits(0));
+  EXPECT_EQ(job.tally().errors(), "[0] err\n");
+}
+
+TEST(RunOutput, ALineOfAMebibyteComesWholeAndIsLoggedByteForByte) {
+  const Folder folder;
+  Launched job(
+      {"-n", "2", "--log-dir", folder.path() + "/logs", "--", "sh", "-c",
+       "[ $RANK = 1 ] || exit 0; head -c 1048576 /dev/zero | tr '\\0' x; echo; echo after"});
+  const auto line = job.tally().line("[1] xxx");
+  ASSERT_TRUE(line);
+  EXPECT_EQ(*line, "[1] " + std::string(kMebibyte, 'x'));
+  EXPECT_EQ(job.tally().line("[1]"), "[1] after");
+  EXPECT_TRUE(job.tally().exits(0));
+  EXPECT_EQ(contents_of(folder.path() + "/logs/rank-1.log"),
+            std::string(kMebibyte, 'x') + "\nafter\n");
+  EXPECT_EQ(contents_of(folder.path() + "/logs/rank-0.log"), "");
+}
+
+TEST(RunOutput, BinaryOutputIsLoggedByteForByte) {
+  const Folder folder;
+  std::string bytes;
+  for (std::size_t i = 0; i < 300000; ++i) bytes += static_cast<char>(i * 7919 / 13);
+  std::ofstream(folder.path() + "/bytes", std::ios::binary) << bytes;
+  Launched job({"-n", "3", "--log-dir", folder.path(), "--", "cat", folder.path() + "/bytes"});
+  EXPECT_TRUE(job.tally().exits(0));
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_TRUE(contents_of(fmt::format("{}/rank-{}.log", folder.path(), rank)) == bytes) << rank;
+}
+
+TEST(RunOutput, ARankThatClosesItsOutputGoesOn) {
+  Launched job({"-n", "2", "--", "sh", "-c",
+                fmt::format("exec >&- 2>&-; exec {} sums 3 >/dev/null", TALLY_WORKER_PROGRAM)});
+  EXPECT_TRUE(job.tally().exits(0)) << job.tally().transcript();
+}
+
+// Whoever ran `tally run ... | head -1` has seen enough; the job has not.
+TEST(RunOutput, AReaderThatGoesDoesNotEndTheJob) {
+  const Folder folder;
+  const std::string command =
+      fmt::format("{{ {} run -n 1 -- sh -c 'seq 20000; echo done > {}/done'; }} | head -1",
+                  TALLY_PROGRAM, folder.path());
+  Child shell({.command = {"/bin/sh", "-c", command}});
+  EXPECT_TRUE(shell.exits(0)) << shell.transcript();
+  EXPECT_EQ(contents_of(folder.path() + "/done"), "done\n");
+}
+
+// Nobody reads for a while: nothing is lost, and the launcher hears what happens meanwhile.
+TEST(RunOutput, AReaderThatWaitsGetsEverything) {
+  const Folder folder;
+  const std::string command = fmt::format(
+      "{0} run --hosts a,b --remote-shell {1} --lease 1 -- sh -c 'seq 400000' | (sleep 2.5; cat > "
+      "{2}/out)",
+      TALLY_PROGRAM, pretending_shell(folder), folder.path());
+  Child shell({.command = {"/bin/sh", "-c", command}});
+  EXPECT_TRUE(shell.exits(0)) << shell.transcript();
+  const std::string text = contents_of(folder.path() + "/out");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 800000);
+  EXPECT_EQ(shell.errors(), "");
+}
+
+TEST(RunOutput, QuietRanksAreShownOnlyWhenTheyFail) {
+  Launched job(
+      {"-n", "3", "--quiet-ranks", "--", "sh", "-c",
+       "seq -f \"line %g of $RANK\" 100; sleep 0.2; [ $RANK = 2 ] && exit 4; exec sleep 100"});
+  EXPECT_TRUE(job.tally().exits(4)) << job.tally().transcript();
+  const std::string text = job.tally().transcript();
+  EXPECT_THAT(text, HasSubstr("[0] line 1 of 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("of 1\n")));
+  EXPECT_THAT(text, HasSubstr("its last lines:\n  | line 51 of 2\n"));
+  EXPECT_THAT(text, HasSubstr("  | line 100 of 2\n"));
+}
+
+TEST(RunOutput, AFolderForLogsThatCannotBeMadeIsSaid) {
+  Launched job({"-n", "1", "--log-dir", "/proc/nothing/logs", "--", "true"});
+  EXPECT_TRUE(job.tally().exits(125)) << job.tally().transcript();
+  EXPECT_THAT(job.tally().transcript(), HasSubstr("cannot make /proc/nothing/logs"));
+}
+
+}  // namespace
+}  // namespace tally::process
