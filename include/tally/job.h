@@ -23,6 +23,17 @@ struct Secret {
 // and plain TCP only on loopback.
 enum class TransportKind : std::uint8_t { kAuto, kShm, kTcp, kTls };
 
+// What carries the operations. kTally: our own transports. kMpi: an MPI library, for fabrics that are better
+// than TCP; the ranks are those that mpirun (or srun) started. MPI has limits of its own: a lost rank ends the
+// whole job, nobody is named when a deadline passes, and an operation that missed its deadline ends all
+// communicators of the process, because MPI cannot withdraw it: its memory must stay where it is until
+// the process ends.
+enum class Engine : std::uint8_t { kTally, kMpi };
+
+// With Engine::kMpi: what carries operations between ranks of one host. kAuto takes what was measured to be
+// better, which is our shared memory.
+enum class MpiInside : std::uint8_t { kAuto, kShm, kMpi };
+
 struct JobOptions {
   Rank rank = 0;
   int size = 1;
@@ -42,11 +53,14 @@ struct JobOptions {
   bool dump_on_sigquit = true;
   // Ranks count as one host only if this text is the same as well; for tests of several hosts.
   std::string host_label;
+  Engine engine = Engine::kTally;
+  MpiInside mpi_inside = MpiInside::kAuto;
 };
 
 // Options from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TALLY_GENERATION, TALLY_SECRET_FILE,
-// TALLY_TRANSPORT, TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), as `variable` gives them (nullptr: not set). None of them set: a
-// job of one. kInvalid names the variable that is missing or wrong.
+// TALLY_TRANSPORT, TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), TALLY_ENGINE (tally, mpi), TALLY_MPI_INSIDE (auto,
+// shm, mpi) and TALLY_HOST_LABEL, as `variable` gives them (nullptr: not set). None of them set: a job of one.
+// kInvalid names the variable that is missing or wrong.
 Result<JobOptions> options_from(const std::function<const char*(const char*)>& variable);
 
 // This process as a member of a job. Threads: as Communicator.
@@ -55,6 +69,13 @@ class Job {
   // Meets the other ranks; returns when all are connected. All who meet get the same verdict: a rank that
   // never came, came twice, or disagrees about size, secret or protocol version fails all of them. One
   // with a wrong secret meets nobody, and has a verdict of its own.
+  //
+  // With Engine::kMpi all ranks of MPI_COMM_WORLD call it; rank and size are MPI's. The library that knows MPI
+  // is loaded at run time: libtally_mpi_openmpi.so or libtally_mpi_mpich.so, by what the program itself uses,
+  // else by what started it, else what is there; TALLY_MPI=openmpi or mpich forces one, TALLY_PLUGIN_DIR says
+  // where it lies. MPI is initialised unless the program did so, which is then also the one to finalise it;
+  // otherwise it is finalised when the process exits, except after an operation that could not be withdrawn.
+  // kInvalid says what to install. MPI_Init itself has no deadline.
   static Result<std::unique_ptr<Job>> join(const JobOptions& options);
   // The same with options_from() the process's environment.
   static Result<std::unique_ptr<Job>> join();
@@ -74,7 +95,8 @@ class Job {
   // After an error: leaves the old group and forms a new one of those who come, with the next generation
   // and ranks closed up in the old order. Every survivor calls it, and all meet at the lowest rank that is
   // not in `lost`, the ranks known to be gone. Others that do not come by the deadline fail the attempt,
-  // which may be repeated. Communicators from split() must be closed. kInvalid for ranks inside one process.
+  // which may be repeated. Communicators from split() must be closed. kInvalid for ranks inside one process
+  // and with Engine::kMpi: a lost rank ends an MPI job.
   virtual Result<void> reform(const std::vector<Rank>& lost, Deadline by) = 0;
 
   // Leaves in good order; the others are not disturbed unless they still need this rank.

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "base/signal_dump.h"
+#include "collective/engine_plugin.h"
 #include "collective/job_member.h"
 #include "group/membership.h"
 
@@ -132,6 +134,9 @@ Result<std::unique_ptr<Job>> Job::join(const JobOptions& options) {
     return Error{
         .code = ErrorCode::kInvalid,
         .message = fmt::format("rank {} of {} ranks does not exist", options.rank, options.size)};
+  }
+  if (options.engine == Engine::kMpi) {
+    return collective::join_by_plugin(options, [](const char* name) { return std::getenv(name); });
   }
   auto job = std::make_unique<collective::GroupJob>(options);
   TALLY_TRY(job->join());

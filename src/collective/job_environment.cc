@@ -43,6 +43,19 @@ Result<TransportKind> transport_named(std::string_view name) {
   return invalid(fmt::format("TALLY_TRANSPORT={} is none of auto, shm, tcp, tls", name));
 }
 
+Result<Engine> engine_named(std::string_view name) {
+  if (name == "tally") return Engine::kTally;
+  if (name == "mpi") return Engine::kMpi;
+  return invalid(fmt::format("TALLY_ENGINE={} is none of tally, mpi", name));
+}
+
+Result<MpiInside> inside_named(std::string_view name) {
+  if (name == "auto") return MpiInside::kAuto;
+  if (name == "shm") return MpiInside::kShm;
+  if (name == "mpi") return MpiInside::kMpi;
+  return invalid(fmt::format("TALLY_MPI_INSIDE={} is none of auto, shm, mpi", name));
+}
+
 // 64 hexadecimal digits as bytes.
 Result<Secret> secret_from_hex(std::string_view digits) {
   Secret secret;
@@ -105,6 +118,13 @@ Result<JobOptions> options_from(const Variables& variable) {
   if (const char* const name = variable("TALLY_TRANSPORT")) {
     TALLY_TRY(options.transport, transport_named(name));
   }
+  if (const char* const name = variable("TALLY_ENGINE")) {
+    TALLY_TRY(options.engine, engine_named(name));
+  }
+  if (const char* const name = variable("TALLY_MPI_INSIDE")) {
+    TALLY_TRY(options.mpi_inside, inside_named(name));
+  }
+  if (const char* const label = variable("TALLY_HOST_LABEL")) options.host_label = label;
   TALLY_TRY(const int seconds, number(variable, "TALLY_TIMEOUT", 1, kMany, 300));
   options.operation_timeout = std::chrono::seconds(seconds);
   TALLY_TRY(const int join_seconds, number(variable, "TALLY_JOIN_TIMEOUT", 1, kMany, 60));

@@ -34,6 +34,9 @@ TEST(JobEnvironment, TheUsualVariablesAreRead) {
                              {"MASTER_PORT", "1234"},
                              {"TALLY_GENERATION", "2001"},
                              {"TALLY_TRANSPORT", "tls"},
+                             {"TALLY_ENGINE", "mpi"},
+                             {"TALLY_MPI_INSIDE", "shm"},
+                             {"TALLY_HOST_LABEL", "left"},
                              {"TALLY_TIMEOUT", "7"}});
   ASSERT_TRUE(options.has_value());
   EXPECT_EQ(options->rank, 3);
@@ -43,6 +46,9 @@ TEST(JobEnvironment, TheUsualVariablesAreRead) {
   EXPECT_EQ(options->master_port, 1234);
   EXPECT_EQ(options->generation, 2001U);
   EXPECT_EQ(options->transport, TransportKind::kTls);
+  EXPECT_EQ(options->engine, Engine::kMpi);
+  EXPECT_EQ(options->mpi_inside, MpiInside::kShm);
+  EXPECT_EQ(options->host_label, "left");
   EXPECT_EQ(options->operation_timeout, std::chrono::seconds(7));
 }
 
@@ -54,6 +60,8 @@ TEST(JobEnvironment, WrongVariablesAreNamed) {
       {{{"MASTER_PORT", "70000"}}, "MASTER_PORT=70000"},
       {{{"TALLY_GENERATION", "0"}}, "TALLY_GENERATION=0"},
       {{{"TALLY_TRANSPORT", "pigeon"}}, "TALLY_TRANSPORT=pigeon"},
+      {{{"TALLY_ENGINE", "steam"}}, "TALLY_ENGINE=steam"},
+      {{{"TALLY_MPI_INSIDE", "out"}}, "TALLY_MPI_INSIDE=out"},
       {{{"TALLY_SECRET_FILE", "/nowhere"}}, "TALLY_SECRET_FILE=/nowhere"}};
   for (const auto& [variables, name] : cases) {
     const auto options = with(variables);

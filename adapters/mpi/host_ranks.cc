@@ -1,0 +1,124 @@
+#include "adapters/mpi/host_ranks.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/clock.h"
+#include "group/host.h"
+#include "net/socket.h"
+
+namespace tally::mpi {
+namespace {
+
+std::int64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return static_cast<std::int64_t>(hash);
+}
+
+// What the first rank of a host tells the others, as bytes. Port 0: it could not find one.
+struct Meeting {
+  std::uint16_t port = 0;
+  Secret secret;
+};
+constexpr std::size_t kMeetingBytes = sizeof(std::uint16_t) + sizeof(Secret::bytes);
+using MeetingBytes = std::array<std::uint8_t, kMeetingBytes>;
+
+Meeting make_meeting() {
+  Meeting meeting;
+  const auto listener = net::Listener::bind({.host = "127.0.0.1", .port = 0});
+  const auto bytes = static_cast<ssize_t>(meeting.secret.bytes.size());
+  if (!listener.has_value() ||
+      getrandom(meeting.secret.bytes.data(), meeting.secret.bytes.size(), 0) != bytes)
+    return {};
+  meeting.port = listener->address().port;
+  return meeting;
+}
+
+Result<Meeting> agree(Communicator& host, Deadline by) {
+  MeetingBytes bytes{};
+  if (host.rank() == 0) {
+    const Meeting meeting = make_meeting();
+    std::memcpy(bytes.data(), &meeting.port, sizeof(meeting.port));
+    std::memcpy(bytes.data() + sizeof(meeting.port), meeting.secret.bytes.data(),
+                meeting.secret.bytes.size());
+  }
+  TALLY_TRY(host.broadcast(std::span<std::uint8_t>(bytes), 0, {.by = by}));
+  Meeting meeting;
+  std::memcpy(&meeting.port, bytes.data(), sizeof(meeting.port));
+  std::memcpy(meeting.secret.bytes.data(), bytes.data() + sizeof(meeting.port),
+              meeting.secret.bytes.size());
+  if (meeting.port == 0)
+    return Error{.code = ErrorCode::kSystem,
+                 .message = "the first rank of this host found no port or no random numbers"};
+  return meeting;
+}
+
+}  // namespace
+
+int Hosts::size_at(Rank rank) const {
+  return static_cast<int>(
+      std::count(first_of.begin(), first_of.end(), first_of[static_cast<std::size_t>(rank)]));
+}
+
+int Hosts::index_at(Rank rank) const {
+  return static_cast<int>(std::count(first_of.begin(), first_of.begin() + rank,
+                                     first_of[static_cast<std::size_t>(rank)]));
+}
+
+bool Hosts::one_host() const {
+  return std::all_of(first_of.begin(), first_of.end(), [](Rank first) { return first == 0; });
+}
+
+bool Hosts::all_alone() const {
+  for (std::size_t rank = 0; rank < first_of.size(); ++rank)
+    if (first_of[rank] != static_cast<Rank>(rank)) return false;
+  return true;
+}
+
+Result<Hosts> find_hosts(Communicator& all, const std::string& host_label, Deadline by) {
+  TALLY_TRY(const std::string host, group::host_identity(host_label));
+  const std::array<std::int64_t, 2> mine = {hash_of(host), hash_of(group::host_name())};
+  std::vector<std::int64_t> told(2 * static_cast<std::size_t>(all.size()));
+  TALLY_TRY(all.allgather(std::span<const std::int64_t>(mine), std::span(told), {.by = by}));
+  Hosts hosts{.on_this_machine = 0};
+  for (std::size_t rank = 0; rank < told.size() / 2; ++rank) {
+    std::size_t first = 0;
+    while (told[2 * first] != told[2 * rank]) ++first;
+    hosts.first_of.push_back(static_cast<Rank>(first));
+    if (told[2 * rank + 1] == mine[1]) ++hosts.on_this_machine;
+  }
+  return hosts;
+}
+
+Result<std::unique_ptr<Job>> join_inside(Communicator& host, const JobOptions& options,
+                                         Deadline by) {
+  // Somebody else may take the port before the first rank listens on it again: then another is tried.
+  constexpr int kAttempts = 3;
+  const SteadyClock clock;
+  JobOptions inner = options;
+  inner.engine = Engine::kTally;
+  inner.transport = TransportKind::kShm;
+  inner.rank = host.rank();
+  inner.size = host.size();
+  inner.master_address = "127.0.0.1";
+  Error last;
+  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
+    TALLY_TRY(const Meeting meeting, agree(host, by));
+    inner.master_port = meeting.port;
+    inner.secret = meeting.secret;
+    inner.join_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
+        by.remaining(clock.now()) / (kAttempts + 1 - attempt));
+    auto job = Job::join(inner);
+    std::int32_t joined = job.has_value() ? 1 : 0;
+    TALLY_TRY(host.allreduce(std::span<std::int32_t>(&joined, 1), ReduceOp::kMin, {.by = by}));
+    if (joined == 1) return job;
+    if (!job.has_value()) last = job.error();
+  }
+  return last;
+}
+
+}  // namespace tally::mpi

@@ -1,0 +1,40 @@
+#include "adapters/mpi/polling.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/cpu.h"
+
+namespace tally::mpi {
+namespace {
+
+constexpr int kSpins = 2000;
+constexpr int kYields = 200;
+constexpr Duration kShortest = std::chrono::microseconds(20);
+constexpr Duration kLongest = std::chrono::milliseconds(1);
+
+}  // namespace
+
+Rest rest_after(int looks, int spins, Duration waited) {
+  if (looks < spins) return {.pause = Pause::kSpin};
+  if (looks < spins + kYields) return {.pause = Pause::kYield};
+  return {.pause = Pause::kSleep, .sleep = std::clamp(waited / 16, kShortest, kLongest)};
+}
+
+int spins_for(int ranks, int cores) { return ranks <= cores ? kSpins : 0; }
+
+void take(const Rest& rest) {
+  switch (rest.pause) {
+    case Pause::kSpin:
+      spin_pause();
+      break;
+    case Pause::kYield:
+      std::this_thread::yield();
+      break;
+    case Pause::kSleep:
+      std::this_thread::sleep_for(rest.sleep);
+      break;
+  }
+}
+
+}  // namespace tally::mpi
