@@ -13,7 +13,7 @@ namespace tally::collective {
 namespace {
 
 TEST_P(CommunicatorConformance, NobodyLeavesABarrierBeforeAllHaveEntered) {
-  std::atomic<int> entered{0};
+  std::atomic<int>& entered = counter();
   run([&entered](Communicator& world) {
     for (int round = 1; round <= 50; ++round) {
       entered.fetch_add(1);
@@ -178,17 +178,17 @@ TEST_P(CommunicatorConformance, DifferentOperationsAreAMismatch) {
 // One rank stays away: the others give up at the deadline and name it.
 TEST_P(CommunicatorConformance, ARankThatStaysAwayIsNamedAtTheDeadline) {
   if (ranks() == 1) return;
-  std::atomic<int> waiting{ranks() - 1};
-  run([&waiting](Communicator& world) {
+  std::atomic<int>& given_up = counter();
+  run([&given_up](Communicator& world) {
     const Rank absent = world.size() - 1;
     if (world.rank() == absent) {
-      while (waiting > 0) std::this_thread::yield();
+      while (given_up < absent) std::this_thread::yield();
       return;
     }
     std::vector<float> data(100000);
     const auto outcome = world.allreduce(std::span<float>(data), ReduceOp::kSum,
                                          {.by = Deadline::after(std::chrono::milliseconds(300))});
-    --waiting;
+    ++given_up;
     ASSERT_FALSE(outcome.has_value());
     EXPECT_EQ(outcome.error().code, ErrorCode::kTimeout) << to_string(outcome.error());
     EXPECT_EQ(outcome.error().peer, absent) << to_string(outcome.error());
@@ -198,8 +198,8 @@ TEST_P(CommunicatorConformance, ARankThatStaysAwayIsNamedAtTheDeadline) {
 }
 
 TEST_P(CommunicatorConformance, CloseEndsWhatIsUnderWay) {
-  std::atomic<int> here{ranks()};
-  run([&here](Communicator& world) {
+  std::atomic<int>& done = counter();
+  run([&done](Communicator& world) {
     if (world.size() == 1) return;
     std::vector<float> data(10);
     Handle handle = world.start({.operation = Operation::kReceive,
@@ -210,8 +210,8 @@ TEST_P(CommunicatorConformance, CloseEndsWhatIsUnderWay) {
     world.close();
     EXPECT_EQ(handle.wait().error().code, ErrorCode::kClosed);
     EXPECT_EQ(world.barrier().error().code, ErrorCode::kClosed);
-    --here;  // nobody leaves the job while another's receive may still notice it
-    while (here > 0) std::this_thread::yield();
+    ++done;  // nobody leaves the job while another's receive may still notice it
+    while (done < world.size()) std::this_thread::yield();
   });
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 // The conformance suite of communicators: every test runs over every transport and number of ranks. What the
-// operations give is in communicator_test.cc, how they behave in communicator_conduct_test.cc.
+// operations give is in communicator_test.cc, how they behave in communicator_conduct_test.cc; over what they run is in
+// communicator_settings_test.cc and, for engine=mpi, in tests/process/mpi/.
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -28,14 +30,27 @@ class CommunicatorConformance : public testing::TestWithParam<Setting> {
   void run(const std::function<void(Communicator&)>& body) const {
     run_ranks(GetParam().network, ranks(), [&body](Job& job) { body(job.world()); });
   }
+  // A counter that all ranks see, zero at first. One test asks for one.
+  std::atomic<int>& counter() {
+    if (!ranks_are_processes(GetParam().network)) return counter_;
+    ThisProcess& process = this_process();
+    return process.counters[process.counters_used++];
+  }
+  bool one_host() const {
+    const Network network = GetParam().network;
+    return network == Network::kInProcess || network == Network::kShm ||
+           network == Network::kMpiShm;
+  }
   // All-reduce algorithms that this placement has.
   std::vector<Algorithm> algorithms() const {
     std::vector<Algorithm> all = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kHalvingDoubling,
                                   Algorithm::kTree};
     const Network network = GetParam().network;
-    const bool one_host = network == Network::kInProcess || network == Network::kShm;
-    const bool hosts = network == Network::kTwoHosts || network == Network::kUnevenHosts;
-    if (one_host) all.push_back(Algorithm::kDirect);
+    // An MPI library chooses by itself.
+    if (network == Network::kMpi || network == Network::kMpiTwoHosts) all = {Algorithm::kAuto};
+    const bool hosts = network == Network::kTwoHosts || network == Network::kUnevenHosts ||
+                       network == Network::kMpiTwoHosts;
+    if (one_host()) all.push_back(Algorithm::kDirect);
     if (hosts && ranks() > 2) all.push_back(Algorithm::kHierarchical);
     return all;
   }
@@ -43,6 +58,9 @@ class CommunicatorConformance : public testing::TestWithParam<Setting> {
     const auto n = static_cast<std::size_t>(ranks());
     return {0, 1, n - 1, n, n + 1, 1000, 70001};
   }
+
+ private:
+  std::atomic<int> counter_{0};
 };
 
 // What rank `rank` puts into element `i`: small integers, so that every order of addition is exact.

@@ -1,8 +1,11 @@
 #pragma once
-// For tests: jobs whose ranks are threads of the test, over any transport.
+// For tests: jobs over any transport, whose ranks are threads of the test; with engine=mpi each is a process of its
+// own, which mpirun started.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,7 +15,22 @@
 
 namespace tally::collective {
 
-enum class Network { kInProcess, kShm, kTcp, kTls, kTwoHosts, kUnevenHosts };
+enum class Network {
+  kInProcess,
+  kShm,
+  kTcp,
+  kTls,
+  kTwoHosts,
+  kUnevenHosts,
+  kMpi,          // engine=mpi, also inside hosts
+  kMpiShm,       // engine=mpi on one host: shared memory
+  kMpiTwoHosts,  // engine=mpi: shared memory inside two hosts, MPI across them
+};
+
+inline bool ranks_are_processes(Network network) {
+  return network == Network::kMpi || network == Network::kMpiShm ||
+         network == Network::kMpiTwoHosts;
+}
 
 inline std::string name_of(Network network) {
   switch (network) {
@@ -28,6 +46,12 @@ inline std::string name_of(Network network) {
       return "two_hosts";
     case Network::kUnevenHosts:
       return "uneven_hosts";
+    case Network::kMpi:
+      return "mpi";
+    case Network::kMpiShm:
+      return "mpi_shm";
+    case Network::kMpiTwoHosts:
+      return "mpi_two_hosts";
   }
   return "unknown";
 }
@@ -51,14 +75,39 @@ inline JobOptions options_for(Network network, Rank rank, int size, std::uint16_
   if (network == Network::kTcp) options.transport = TransportKind::kTcp;
   if (network == Network::kTls) options.transport = TransportKind::kTls;
   if (network == Network::kTls) options.secret = test_secret(7);
+  if (ranks_are_processes(network)) {
+    options.engine = Engine::kMpi;
+    options.mpi_inside = network == Network::kMpi ? MpiInside::kMpi : MpiInside::kShm;
+  }
   // Even and odd ranks, or all but the last and the last.
-  if (network == Network::kTwoHosts) options.host_label = rank % 2 == 0 ? "a" : "b";
+  if (network == Network::kTwoHosts || network == Network::kMpiTwoHosts)
+    options.host_label = rank % 2 == 0 ? "a" : "b";
   if (network == Network::kUnevenHosts) options.host_label = rank + 1 < size ? "a" : "b";
   return options;
 }
 
-// Runs `body` on every rank in a thread of its own, and returns when all have ended.
+// What ranks that are processes know before they join; set before the tests run.
+struct ThisProcess {
+  Rank rank = 0;
+  int ranks = 1;
+  // Memory that all of them share, zero at first, and how much of it the tests have used.
+  std::span<std::atomic<int>> counters;
+  std::size_t counters_used = 0;
+};
+inline ThisProcess& this_process() {
+  static ThisProcess process;
+  return process;
+}
+
+// Runs `body` on every rank in a thread of its own, and returns when all have ended; where ranks are
+// processes, on this one.
 inline void run_ranks(Network network, int size, const std::function<void(Job&)>& body) {
+  if (ranks_are_processes(network)) {
+    auto job = Job::join(options_for(network, this_process().rank, size, 0));
+    ASSERT_TRUE(job.has_value()) << to_string(job.error());
+    body(**job);
+    return;
+  }
   std::vector<std::thread> threads;
   if (network == Network::kInProcess) {
     auto jobs = Job::in_process(size);
