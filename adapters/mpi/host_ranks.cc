@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "group/host.h"
 #include "net/socket.h"
 
@@ -17,6 +19,16 @@ std::int64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
   return static_cast<std::int64_t>(hash);
+}
+
+// What each rank tells all others: its host, its machine, its processors.
+constexpr std::size_t kToldWords = 2 + std::tuple_size_v<CpuSet>;
+using Told = std::array<std::int64_t, kToldWords>;
+
+int count(const CpuSet& cpus) {
+  int sum = 0;
+  for (const std::uint64_t word : cpus) sum += std::popcount(word);
+  return sum;
 }
 
 // What the first rank of a host tells the others, as bytes. Port 0: it could not find one.
@@ -81,16 +93,26 @@ bool Hosts::all_alone() const {
 
 Result<Hosts> find_hosts(Communicator& all, const std::string& host_label, Deadline by) {
   TALLY_TRY(const std::string host, group::host_identity(host_label));
-  const std::array<std::int64_t, 2> mine = {hash_of(host), hash_of(group::host_name())};
-  std::vector<std::int64_t> told(2 * static_cast<std::size_t>(all.size()));
+  Told mine{hash_of(host), hash_of(group::host_name())};
+  const CpuSet cpus = cpus_of_process();
+  std::memcpy(mine.data() + 2, cpus.data(), sizeof(cpus));
+  std::vector<std::int64_t> told(mine.size() * static_cast<std::size_t>(all.size()));
   TALLY_TRY(all.allgather(std::span<const std::int64_t>(mine), std::span(told), {.by = by}));
   Hosts hosts{.on_this_machine = 0};
-  for (std::size_t rank = 0; rank < told.size() / 2; ++rank) {
+  CpuSet together{};
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(all.size()); ++rank) {
+    const auto of = [&told](std::size_t which) { return told.data() + which * kToldWords; };
     std::size_t first = 0;
-    while (told[2 * first] != told[2 * rank]) ++first;
+    while (of(first)[0] != of(rank)[0]) ++first;
     hosts.first_of.push_back(static_cast<Rank>(first));
-    if (told[2 * rank + 1] == mine[1]) ++hosts.on_this_machine;
+    if (of(rank)[1] != mine[1]) continue;
+    ++hosts.on_this_machine;
+    for (std::size_t word = 0; word < together.size(); ++word)
+      together[word] |= static_cast<std::uint64_t>(of(rank)[2 + word]);
   }
+  // Fewer usable cores than the mask has: the container has a quota, which holds for all of its ranks.
+  const bool quota = usable_cores() < count(cpus);
+  hosts.cores = quota ? usable_cores() : std::max(1, count(together));
   return hosts;
 }
 

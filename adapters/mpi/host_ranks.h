@@ -11,7 +11,10 @@ namespace tally::mpi {
 struct Hosts {
   // The lowest rank that shares a host, and with it memory, with each rank.
   std::vector<Rank> first_of;
-  int on_this_machine = 1;  // also those that host_label keeps apart
+  // Ranks of this machine, also those that host_label keeps apart, and the cores that they have together:
+  // a launcher may bind each to its own.
+  int on_this_machine = 1;
+  int cores = 1;
 
   // Ranks of `rank`'s host, and how many of them come before it.
   int size_at(Rank rank) const;

@@ -75,7 +75,7 @@ Result<std::unique_ptr<MpiCommunicator>> MpiCommunicator::world(std::shared_ptr<
       operation.abandon(late);
       return late;
     }
-    take(rest_after(looks, context->spins, now - since));
+    take(rest_after(looks, context->spins, now - since, patience_for(0)));
   }
   const auto entry = process.enter();
   MPI_Comm comm = MPI_COMM_NULL;
@@ -160,7 +160,8 @@ Result<void> MpiCommunicator::drive(MpiOperation& operation, Deadline by, const 
     if (looks < spins()) continue;  // a look is pause enough
     const TimePoint now = context_->clock.now();
     if (looks == spins()) since = now;
-    const Rest rest = rest_after(looks, spins(), now - since);
+    const Rest rest = rest_after(looks, spins(), now - since,
+                                 patience_for(request.count * size_of(request.type)));
     if (rest.pause == Pause::kSleep) note_waiting();
     take(rest);
   }

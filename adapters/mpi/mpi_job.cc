@@ -8,7 +8,6 @@
 #include "adapters/mpi/mpi_communicator.h"
 #include "adapters/mpi/polling.h"
 #include "adapters/mpi/tiered_communicator.h"
-#include "base/cpu.h"
 #include "base/log.h"
 #include "base/signal_dump.h"
 
@@ -85,7 +84,7 @@ Result<void> MpiJob::join() {
   context_->most_elements = INT_MAX;
   TALLY_TRY(all_, MpiCommunicator::world(context_, by));
   TALLY_TRY(hosts_, find_hosts(*all_, options_.host_label, by));
-  context_->spins = spins_for(hosts_.on_this_machine, usable_cores());
+  context_->spins = spins_for(hosts_.on_this_machine, hosts_.cores);
   TALLY_TRY(choose_world(by));
   if (options_.dump_on_sigquit)
     dump_ =
@@ -118,6 +117,7 @@ Result<void> MpiJob::share_memory(Deadline by) {
   TALLY_TRY(const auto host, all_->split(first, rank_, by));
   JobOptions options = options_;
   options.dump_on_sigquit = false;
+  options.host_cores = hosts_.on_this_machine <= hosts_.cores ? hosts_.cores : 1;
   auto inside = join_inside(*host, options, by);
   std::int32_t joined = inside.has_value() ? 1 : 0;
   TALLY_TRY(all_->allreduce(std::span<std::int32_t>(&joined, 1), ReduceOp::kMin, {.by = by}));

@@ -124,7 +124,10 @@ void MpiQueue::work(const std::stop_token& stop) {
       continue;
     }
     if (looks == 0) since = clock.now();
-    rest(rest_after(looks, communicator_.spins(), clock.now() - since));
+    std::size_t bytes = 0;
+    for (const auto& item : running_)
+      bytes = std::max(bytes, item->request.count * size_of(item->request.type));
+    rest(rest_after(looks, communicator_.spins(), clock.now() - since, patience_for(bytes)));
     ++looks;
   }
   const Error closed{.code = ErrorCode::kClosed, .message = "the communicator was closed"};

@@ -9,16 +9,21 @@ namespace tally::mpi {
 namespace {
 
 constexpr int kSpins = 2000;
-constexpr int kYields = 200;
-constexpr Duration kShortest = std::chrono::microseconds(20);
+constexpr Duration kShortest = std::chrono::microseconds(50);
 constexpr Duration kLongest = std::chrono::milliseconds(1);
+constexpr Duration kLeastPatience = std::chrono::milliseconds(20);
+constexpr std::size_t kSlowBytesPerMillisecond = 100'000;
 
 }  // namespace
 
-Rest rest_after(int looks, int spins, Duration waited) {
+Rest rest_after(int looks, int spins, Duration waited, Duration patience) {
   if (looks < spins) return {.pause = Pause::kSpin};
-  if (looks < spins + kYields) return {.pause = Pause::kYield};
-  return {.pause = Pause::kSleep, .sleep = std::clamp(waited / 16, kShortest, kLongest)};
+  if (waited < patience) return {.pause = Pause::kYield};
+  return {.pause = Pause::kSleep, .sleep = std::clamp(waited / 1000, kShortest, kLongest)};
+}
+
+Duration patience_for(std::size_t bytes) {
+  return kLeastPatience + std::chrono::milliseconds(bytes / kSlowBytesPerMillisecond);
 }
 
 int spins_for(int ranks, int cores) { return ranks <= cores ? kSpins : 0; }

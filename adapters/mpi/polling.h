@@ -1,4 +1,6 @@
 #pragma once
+#include <cstddef>
+
 #include "tally/deadline.h"
 
 namespace tally::mpi {
@@ -13,9 +15,12 @@ struct Rest {
 };
 
 // The rest after `looks` vain looks that took `waited` in all: `spins` looks without any, then yielding the
-// processor for as long as a message takes, then sleeps of a sixteenth of what was waited, between 20 us
-// and 1 ms, so that sleeping late costs at most about a sixteenth.
-Rest rest_after(int looks, int spins, Duration waited);
+// processor, and when `patience` has passed sleeps of a thousandth of what was waited, between 50 us and 1 ms.
+// A rank that sleeps moves nothing: MPI works only while it is called.
+Rest rest_after(int looks, int spins, Duration waited, Duration patience);
+
+// How long an operation of `bytes` may well take where nobody is late.
+Duration patience_for(std::size_t bytes);
 
 // Looks without rest for a rank that has a processor of its own, or not: `ranks` on this machine, `cores` usable.
 int spins_for(int ranks, int cores);

@@ -9,21 +9,28 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 TEST(Polling, SpinsThenYieldsThenSleepsEverLongerUpToALimit) {
-  EXPECT_EQ(rest_after(0, 100, microseconds(1)), (Rest{.pause = Pause::kSpin}));
-  EXPECT_EQ(rest_after(99, 100, microseconds(50)), (Rest{.pause = Pause::kSpin}));
-  EXPECT_EQ(rest_after(100, 100, microseconds(51)), (Rest{.pause = Pause::kYield}));
-  EXPECT_EQ(rest_after(299, 100, microseconds(90)), (Rest{.pause = Pause::kYield}));
-  const auto sleep_after = [](Duration waited) { return rest_after(5000, 100, waited).sleep; };
-  EXPECT_EQ(sleep_after(microseconds(100)), microseconds(20));
-  EXPECT_EQ(sleep_after(microseconds(1600)), microseconds(100));
-  EXPECT_EQ(sleep_after(milliseconds(16)), milliseconds(1));
-  EXPECT_EQ(sleep_after(std::chrono::minutes(5)), milliseconds(1));
+  const Duration patience = milliseconds(20);
+  const auto rest = [patience](int looks, Duration waited) {
+    return rest_after(looks, 100, waited, patience);
+  };
+  EXPECT_EQ(rest(0, microseconds(1)), (Rest{.pause = Pause::kSpin}));
+  EXPECT_EQ(rest(99, milliseconds(50)), (Rest{.pause = Pause::kSpin}));
+  EXPECT_EQ(rest(100, microseconds(51)), (Rest{.pause = Pause::kYield}));
+  EXPECT_EQ(rest(5000, microseconds(19'999)), (Rest{.pause = Pause::kYield}));
+  EXPECT_EQ(rest(5000, milliseconds(20)), (Rest{Pause::kSleep, microseconds(50)}));
+  EXPECT_EQ(rest(5000, milliseconds(100)), (Rest{Pause::kSleep, microseconds(100)}));
+  EXPECT_EQ(rest(5000, std::chrono::minutes(5)), (Rest{Pause::kSleep, milliseconds(1)}));
+}
+
+TEST(Polling, LargeOperationsAreNotSleptThrough) {
+  EXPECT_EQ(patience_for(0), milliseconds(20));
+  EXPECT_EQ(patience_for(100'000'000), milliseconds(1020));
 }
 
 TEST(Polling, NobodySpinsWhereRanksShareProcessors) {
   EXPECT_GT(spins_for(2, 2), 0);
   EXPECT_EQ(spins_for(3, 2), 0);
-  EXPECT_EQ(rest_after(0, 0, microseconds(0)).pause, Pause::kYield);
+  EXPECT_EQ(rest_after(0, 0, microseconds(0), milliseconds(1)).pause, Pause::kYield);
 }
 
 }  // namespace

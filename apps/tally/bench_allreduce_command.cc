@@ -32,6 +32,7 @@ namespace {
 constexpr const char* kFooter = R"(
 Example:
   tally bench allreduce --ranks 2 --bytes 4KiB,64KiB,1MiB,16MiB,64MiB --json allreduce.jsonl
+  tally bench allreduce --transport shm,mpi-openmpi,mpi-mpich,mpi+shm --against openmpi,mpich
 
 Every contender's result is compared with the known sum before it is timed. A peer that is not
 installed is left out; that counts as a failure (exit code 1) only if --against names it.)";
@@ -66,7 +67,10 @@ class FieldBuilder final {
   Field build() {
     for (const std::string& transport : options_.transports) {
       if (transport == "none") continue;
-      add("tally " + transport, bench::launch_tally(options_.ranks, transport, options_.algorithm),
+      add("tally " + transport,
+          transport.starts_with("mpi")
+              ? bench::launch_tally_mpi(options_.ranks, transport, options_.mpirun)
+              : bench::launch_tally(options_.ranks, transport, options_.algorithm),
           true);
     }
     for (const std::string& peer : options_.peers) {
@@ -154,6 +158,12 @@ int run(const Options& options) {
   return saved && comparison.failures.empty() ? 0 : 1;
 }
 
+std::vector<std::string> transport_names() {
+  std::vector<std::string> names = {"shm", "shm-plain", "tcp", "tls", "none"};
+  for (const std::string& name : bench::mpi_transports()) names.push_back(name);
+  return names;
+}
+
 std::string size_problem(const std::string& text) {
   const auto bytes = parse_bytes(text);
   if (!bytes) return bytes.error().message;
@@ -176,11 +186,13 @@ void add_bench_allreduce_command(CLI::App& parent, int& exit_code) {
       ->check(CLI::Validator(size_problem, "SIZE"))
       ->capture_default_str();
   command
-      .add_option("--transport", o->transports,
-                  "Ours: shm (buffers in shared memory), shm-plain "
-                  "(ordinary memory), tcp, tls, none")
+      .add_option(
+          "--transport", o->transports,
+          "Ours: shm (buffers in shared memory), shm-plain (ordinary memory), tcp, tls, "
+          "none; with engine=mpi: mpi, mpi-openmpi or mpi-mpich, alone, with +shm (shared "
+          "memory on one host) or with +hosts (as two hosts: shared memory inside, MPI across)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"shm", "shm-plain", "tcp", "tls", "none"}))
+      ->check(CLI::IsMember(transport_names()))
       ->capture_default_str();
   CLI::Option* against =
       command.add_option("--against", o->peers, "Peers: gloo, openmpi, mpich, none")

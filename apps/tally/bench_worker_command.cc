@@ -20,8 +20,24 @@ struct Options {
   std::string algorithm = "auto";
 };
 
+// "mpi...", as launch_tally_mpi() has it. Two hosts: the lower half of the ranks, and the upper.
+void use_mpi(JobOptions& job, const std::string& transport) {
+  job.engine = Engine::kMpi;
+  job.mpi_inside = transport.find('+') == std::string::npos ? MpiInside::kMpi : MpiInside::kShm;
+  if (transport.find("+hosts") == std::string::npos) return;
+  const auto number = [](const char* open_mpi, const char* mpich) {
+    const char* text = std::getenv(open_mpi);
+    if (text == nullptr) text = std::getenv(mpich);
+    return text == nullptr ? 0 : std::atoi(text);
+  };
+  const int rank = number("OMPI_COMM_WORLD_RANK", "PMI_RANK");
+  const int ranks = number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
+  job.host_label = 2 * rank < ranks ? "lower" : "upper";
+}
+
 Result<void> run(const Options& options) {
   TALLY_TRY(JobOptions job, options_from([](const char* name) { return std::getenv(name); }));
+  if (options.transport.starts_with("mpi")) use_mpi(job, options.transport);
   job.transport = options.transport == "tcp"   ? TransportKind::kTcp
                   : options.transport == "tls" ? TransportKind::kTls
                                                : TransportKind::kShm;

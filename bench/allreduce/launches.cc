@@ -74,6 +74,24 @@ Result<MpiTools> find_mpi(const std::string& name, const std::string& mpirun) {
                      : "MPICH is not installed: packages mpich and libmpich-dev");
 }
 
+struct FoundMpi {
+  std::string name;
+  MpiTools tools;
+};
+
+// By the name of a transport: the MPI that it names, or the first that is installed.
+Result<FoundMpi> find_mpi_of(const std::string& transport, const std::string& mpirun) {
+  for (const char* const name : {"openmpi", "mpich"}) {
+    if (transport.find(name) == std::string::npos) continue;
+    TALLY_TRY(const MpiTools tools, find_mpi(name, mpirun));
+    return FoundMpi{.name = name, .tools = tools};
+  }
+  if (const auto tools = find_mpi("openmpi", mpirun))
+    return FoundMpi{.name = "openmpi", .tools = *tools};
+  TALLY_TRY(const MpiTools tools, find_mpi("mpich", mpirun));
+  return FoundMpi{.name = "mpich", .tools = tools};
+}
+
 // Bound to cores where there are enough: README.md says what was tried.
 std::vector<std::string> mpi_flags(const std::string& name, bool oversubscribed) {
   if (name == "mpich")
@@ -85,7 +103,35 @@ std::vector<std::string> mpi_flags(const std::string& name, bool oversubscribed)
   return flags;
 }
 
+std::vector<std::string> mpi_command(const std::string& name, const MpiTools& tools, int ranks) {
+  const bool oversubscribed = ranks > static_cast<int>(std::thread::hardware_concurrency());
+  std::vector<std::string> command = {tools.run, "-n", std::to_string(ranks)};
+  for (const std::string& flag : mpi_flags(name, oversubscribed)) command.push_back(flag);
+  return command;
+}
+
 }  // namespace
+
+std::vector<std::string> mpi_transports() {
+  std::vector<std::string> names;
+  for (const char* const library : {"mpi", "mpi-openmpi", "mpi-mpich"})
+    for (const char* const inside : {"", "+shm", "+hosts"})
+      names.push_back(std::string(library) + inside);
+  return names;
+}
+
+Result<Launch> launch_tally_mpi(int ranks, const std::string& transport,
+                                const std::string& mpirun) {
+  TALLY_TRY(const FoundMpi mpi, find_mpi_of(transport, mpirun));
+  TALLY_TRY(Launch launch, new_launch("tally", transport, ranks));
+  std::vector<std::string> command = mpi_command(mpi.name, mpi.tools, ranks);
+  for (const std::string& word :
+       {app::own_program(), std::string("bench-worker"), std::string("--folder"),
+        launch.folder->path(), std::string("--transport"), transport})
+    command.push_back(word);
+  launch.processes.push_back({.command = command, .log_file = log_of(launch)});
+  return launch;
+}
 
 Result<Launch> launch_tally(int ranks, const std::string& transport, const std::string& algorithm) {
   TALLY_TRY(Launch launch, new_launch("tally", transport, ranks));
@@ -128,9 +174,7 @@ Result<Launch> launch_mpi(int ranks, const std::string& name, const std::string&
   const auto built = app::output_of({tools.compile, "-O2", "-o", worker, source}, tool_deadline());
   if (!built) return missing(fmt::format("{}: {}", name, built.error().message));
 
-  const bool oversubscribed = ranks > static_cast<int>(std::thread::hardware_concurrency());
-  std::vector<std::string> command = {tools.run, "-n", std::to_string(ranks)};
-  for (const std::string& flag : mpi_flags(name, oversubscribed)) command.push_back(flag);
+  std::vector<std::string> command = mpi_command(name, tools, ranks);
   command.push_back(worker);
   command.push_back(launch.folder->path());
   launch.processes.push_back({.command = command, .log_file = log_of(launch)});

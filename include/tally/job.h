@@ -53,14 +53,17 @@ struct JobOptions {
   bool dump_on_sigquit = true;
   // Ranks count as one host only if this text is the same as well; for tests of several hosts.
   std::string host_label;
+  // Cores that the ranks of this machine have together, for a launcher that binds each to some of them. 0: as many as
+  // this process may use. Ranks that have no core each do not wait busily.
+  int host_cores = 0;
   Engine engine = Engine::kTally;
   MpiInside mpi_inside = MpiInside::kAuto;
 };
 
 // Options from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TALLY_GENERATION, TALLY_SECRET_FILE,
 // TALLY_TRANSPORT, TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), TALLY_ENGINE (tally, mpi), TALLY_MPI_INSIDE (auto,
-// shm, mpi) and TALLY_HOST_LABEL, as `variable` gives them (nullptr: not set). None of them set: a job of one.
-// kInvalid names the variable that is missing or wrong.
+// shm, mpi), TALLY_HOST_LABEL and TALLY_HOST_CORES, as `variable` gives them (nullptr: not set). None of them set:
+// a job of one. kInvalid names the variable that is missing or wrong.
 Result<JobOptions> options_from(const std::function<const char*(const char*)>& variable);
 
 // This process as a member of a job. Threads: as Communicator.

@@ -31,6 +31,15 @@ int cores_by_quota() {
 
 }  // namespace
 
+CpuSet cpus_of_process() {
+  CpuSet cpus{};
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (std::size_t cpu = 0; cpu < cpus.size() * 64; ++cpu)
+    if (CPU_ISSET(cpu, &set)) cpus[cpu / 64] |= std::uint64_t{1} << (cpu % 64);
+  return cpus;
+}
+
 int usable_cores() { return std::max(1, std::min(cores_by_affinity(), cores_by_quota())); }
 
 }  // namespace tally

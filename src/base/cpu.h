@@ -1,9 +1,15 @@
 #pragma once
+#include <array>
+#include <cstdint>
 
 namespace tally {
 
 // Processors that this process may use: affinity mask and container quota considered. At least 1.
 int usable_cores();
+
+// The processors in this process's affinity mask, by bit.
+using CpuSet = std::array<std::uint64_t, 16>;
+CpuSet cpus_of_process();
 
 // Tells the processor that this is a spin loop.
 inline void spin_pause() {

@@ -98,7 +98,8 @@ class GroupJob final : public Job {
                .board_memory = membership.shared_note,
                .generation = membership.welcome.generation};
     members_ = std::move(membership.welcome);
-    formed_.context->spins = ranks_on_this_machine() <= usable_cores() ? kSpins : 0;
+    const int cores = options_.host_cores > 0 ? options_.host_cores : usable_cores();
+    formed_.context->spins = ranks_on_this_machine() <= cores ? kSpins : 0;
     world_ = make_world(formed_);
     closed_ = false;
     if (options_.dump_on_sigquit)
