@@ -75,7 +75,7 @@ Result<std::unique_ptr<MpiCommunicator>> MpiCommunicator::world(std::shared_ptr<
       operation.abandon(late);
       return late;
     }
-    take(rest_after(looks, context->spins, now - since, patience_for(0)));
+    take(rest_after(looks, context->spins, now - since, patience_for(0, context->spins)));
   }
   const auto entry = process.enter();
   MPI_Comm comm = MPI_COMM_NULL;
@@ -161,7 +161,7 @@ Result<void> MpiCommunicator::drive(MpiOperation& operation, Deadline by, const 
     const TimePoint now = context_->clock.now();
     if (looks == spins()) since = now;
     const Rest rest = rest_after(looks, spins(), now - since,
-                                 patience_for(request.count * size_of(request.type)));
+                                 patience_for(request.count * size_of(request.type), spins()));
     if (rest.pause == Pause::kSleep) note_waiting();
     take(rest);
   }

@@ -15,7 +15,7 @@ namespace tally::mpi {
 namespace {
 
 // Smaller all-reduces over several hosts go by MPI alone: bench/allreduce/README.md has the measurement.
-constexpr std::size_t kTieredBytes = std::size_t{16} << 10;
+constexpr std::size_t kTieredBytes = std::size_t{64} << 10;
 
 class MpiJob final : public Job {
  public:

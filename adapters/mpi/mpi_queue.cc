@@ -127,7 +127,8 @@ void MpiQueue::work(const std::stop_token& stop) {
     std::size_t bytes = 0;
     for (const auto& item : running_)
       bytes = std::max(bytes, item->request.count * size_of(item->request.type));
-    rest(rest_after(looks, communicator_.spins(), clock.now() - since, patience_for(bytes)));
+    rest(rest_after(looks, communicator_.spins(), clock.now() - since,
+                    patience_for(bytes, communicator_.spins())));
     ++looks;
   }
   const Error closed{.code = ErrorCode::kClosed, .message = "the communicator was closed"};

@@ -12,6 +12,7 @@ constexpr int kSpins = 2000;
 constexpr Duration kShortest = std::chrono::microseconds(50);
 constexpr Duration kLongest = std::chrono::milliseconds(1);
 constexpr Duration kLeastPatience = std::chrono::milliseconds(20);
+constexpr Duration kLeastPatienceWhereShared = std::chrono::microseconds(100);
 constexpr std::size_t kSlowBytesPerMillisecond = 100'000;
 
 }  // namespace
@@ -22,8 +23,9 @@ Rest rest_after(int looks, int spins, Duration waited, Duration patience) {
   return {.pause = Pause::kSleep, .sleep = std::clamp(waited / 1000, kShortest, kLongest)};
 }
 
-Duration patience_for(std::size_t bytes) {
-  return kLeastPatience + std::chrono::milliseconds(bytes / kSlowBytesPerMillisecond);
+Duration patience_for(std::size_t bytes, int spins) {
+  const Duration least = spins > 0 ? kLeastPatience : kLeastPatienceWhereShared;
+  return least + std::chrono::milliseconds(bytes / kSlowBytesPerMillisecond);
 }
 
 int spins_for(int ranks, int cores) { return ranks <= cores ? kSpins : 0; }

@@ -19,8 +19,9 @@ struct Rest {
 // A rank that sleeps moves nothing: MPI works only while it is called.
 Rest rest_after(int looks, int spins, Duration waited, Duration patience);
 
-// How long an operation of `bytes` may well take where nobody is late.
-Duration patience_for(std::size_t bytes);
+// How long an operation of `bytes` may well take where nobody is late. Without `spins` ranks share processors: whoever
+// is waited for may be waiting for this one's.
+Duration patience_for(std::size_t bytes, int spins);
 
 // Looks without rest for a rank that has a processor of its own, or not: `ranks` on this machine, `cores` usable.
 int spins_for(int ranks, int cores);

@@ -23,8 +23,10 @@ TEST(Polling, SpinsThenYieldsThenSleepsEverLongerUpToALimit) {
 }
 
 TEST(Polling, LargeOperationsAreNotSleptThrough) {
-  EXPECT_EQ(patience_for(0), milliseconds(20));
-  EXPECT_EQ(patience_for(100'000'000), milliseconds(1020));
+  EXPECT_EQ(patience_for(0, 100), milliseconds(20));
+  EXPECT_EQ(patience_for(100'000'000, 100), milliseconds(1020));
+  EXPECT_EQ(patience_for(0, 0), microseconds(100));
+  EXPECT_EQ(patience_for(100'000'000, 0), microseconds(1'000'100));
 }
 
 TEST(Polling, NobodySpinsWhereRanksShareProcessors) {
