@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/tally/bench_allreduce_command.h"
+#include "apps/tally/bench_startup_command.h"
 #include "apps/tally/bench_worker_command.h"
 #include "apps/tally/build_info.h"
 #include "apps/tally/doctor_command.h"
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
   bench.require_subcommand(1);
   tally::app::add_bench_allreduce_command(bench, exit_code);
   tally::app::add_simulate_command(bench, exit_code);
+  tally::app::add_bench_startup_command(bench, app, exit_code);
 
   tally::app::add_doctor_command(app, exit_code);
   tally::app::add_bench_worker_command(app, exit_code);

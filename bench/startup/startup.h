@@ -1,0 +1,30 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tally/deadline.h"
+#include "tally/error.h"
+
+namespace tally::bench {
+
+// Seconds, one for each run.
+struct StartupTimes {
+  std::vector<double>
+      first_sum;                // from the start of `tally run` to the last rank's first all-reduce
+  std::vector<double> program;  // from the start of the program to its first line
+};
+
+struct StartupOptions {
+  std::string tally;  // the program
+  int ranks = 4;
+  int runs = 20;
+  Duration run_timeout = std::chrono::seconds(60);
+};
+
+// kSystem, with what was printed, if a run fails or a rank says nothing.
+Result<StartupTimes> measure_startup(const StartupOptions& options);
+
+// One rank: joins, reduces, and says when it was where. kMismatch if the sum is wrong.
+Result<void> run_startup_worker();
+
+}  // namespace tally::bench
