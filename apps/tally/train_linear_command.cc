@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,10 +16,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/interrupt.h"
+#include "apps/tally/child_process.h"
+#include "apps/tally/launch/launcher.h"
 #include "apps/tally/linear_problem.h"
 #include "apps/tally/linear_training.h"
-#include "apps/tally/local_workers.h"
 
 namespace tally::app {
 namespace {
@@ -27,10 +29,10 @@ Examples:
   tally train linear
   tally train linear --workers 3 --samples 20000 --features 16 --json linear.jsonl
 
-Starts its workers itself; where RANK and WORLD_SIZE are set it joins that job instead.)";
+Starts its workers itself; where RANK and WORLD_SIZE are set, as under `tally run`, it joins that job instead.
+Exit codes of its workers are as `tally run` has them.)";
 
 constexpr double kTolerance = 1e-5;
-constexpr auto kGrace = std::chrono::seconds(5);
 
 struct Options {
   int workers = 2;
@@ -154,18 +156,15 @@ std::vector<std::string> worker_command(const Options& options) {
 }
 
 int run_workers(const Options& options) {
-  const InterruptGuard guard;
-  auto workers = LocalWorkers::start(worker_command(options), options.workers);
-  if (!workers) {
-    fmt::print(stderr, "cannot start the workers: {}\n", to_string(workers.error()));
-    return 1;
-  }
-  const std::vector<ExitStatus> ends = (*workers)->wait(kGrace);
-  if (interrupted() != 0) return kInterruptedExitCode;
-  const Rank failed = (*workers)->first_failed();
-  if (failed == kNoRank) return 0;
-  fmt::print(stderr, "worker {} {}\n", failed, to_string(ends[failed]));
-  return 1;
+  std::error_code failed;
+  return launch::run_job({.command = worker_command(options),
+                          .places = {{.host = "localhost", .first = 0, .count = options.workers}},
+                          .job = "train-linear",
+                          .speaker = "tally train linear",
+                          .folder = std::filesystem::current_path(failed).string(),
+                          // The workers share this machine with whatever else runs here.
+                          .binding = launch::Binding::kNone,
+                          .prefixes = false});
 }
 
 int run(const Options& options) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "apps/tally/child_process.h"
-#include "apps/tally/local_workers.h"
+#include "apps/tally/local_job.h"
 #include "apps/tally/temp_dir.h"
 #include "tally/deadline.h"
 #include "tally/error.h"

@@ -53,8 +53,9 @@ std::string prefix_of(Rank rank, const std::string& host, bool coloured) {
   return fmt::format("\x1b[{}m{}\x1b[0m ", colour, label);
 }
 
-Console::Console()
-    : coloured_{may_be_coloured(kDescriptors[0]), may_be_coloured(kDescriptors[1])},
+Console::Console(std::string speaker)
+    : speaker_(std::move(speaker)),
+      coloured_{may_be_coloured(kDescriptors[0]), may_be_coloured(kDescriptors[1])},
       room_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       writer_([this] { write_all(); }) {}
 
@@ -69,11 +70,10 @@ void Console::show(Stream stream, int source, std::string_view prefix, std::stri
   push(stream, screens_[index(stream)].show(source, prefix, piece));
 }
 
-void Console::say(std::string_view text) { write(fmt::format("tally run: {}\n", text)); }
-
-void Console::write(std::string_view lines) {
+void Console::say(std::string_view text) {
+  const std::string line = fmt::format("{}: {}\n", speaker_, text);
   MutexLock lock(mutex_);
-  push(Stream::kErrors, screens_[index(Stream::kErrors)].show(kOwnSource, "", lines));
+  push(Stream::kErrors, screens_[index(Stream::kErrors)].show(kOwnSource, "", line));
 }
 
 void Console::push(Stream stream, std::string text) {

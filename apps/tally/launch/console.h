@@ -18,7 +18,8 @@ namespace tally::launch {
 // looks at full(). A stream that nobody reads any more swallows what comes. Threads: safe.
 class Console final {
  public:
-  Console();
+  // `speaker` is who says what say() says.
+  explicit Console(std::string speaker);
   // Waits until everything is written.
   ~Console();
   Console(const Console&) = delete;
@@ -29,10 +30,8 @@ class Console final {
 
   // A piece as Screen::show() takes it.
   void show(Stream stream, int source, std::string_view prefix, std::string_view piece);
-  // "tally run: TEXT" as a line of its own on stderr.
+  // "SPEAKER: TEXT" as a line, or several, of its own on stderr.
   void say(std::string_view text);
-  // Lines of our own on stderr, as they are.
-  void write(std::string_view lines);
 
   // Whether so much waits that no more output of ranks should be fetched.
   bool full() const;
@@ -51,7 +50,8 @@ class Console final {
     std::string text;
   };
 
-  std::array<bool, 2> coloured_{};
+  const std::string speaker_;
+  const std::array<bool, 2> coloured_;
   Descriptor room_;
   mutable Mutex mutex_;
   ConditionVariable changed_;

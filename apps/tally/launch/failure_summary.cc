@@ -88,7 +88,7 @@ int exit_code(const RankEnd& end) { return end.signal != 0 ? kSignalCode + end.s
 
 std::string failure_summary(const FailureReport& report) {
   const RankEnd& cause = report.cause;
-  std::string text = fmt::format("tally run: rank {} on {}", cause.rank, cause.host);
+  std::string text = fmt::format("rank {} on {}", cause.rank, cause.host);
   if (cause.pid != 0) text += fmt::format(" (pid {})", cause.pid);
   text += fmt::format(" {}\n", describe(cause));
   if (const std::string advice = hint(cause); !advice.empty())
@@ -102,6 +102,7 @@ std::string failure_summary(const FailureReport& report) {
                         describe(report.others[i]));
   if (report.others.size() > kMaxOthers)
     text += fmt::format("  and {} more ranks\n", report.others.size() - kMaxOthers);
+  text.pop_back();
   return text;
 }
 

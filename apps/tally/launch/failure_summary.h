@@ -34,7 +34,7 @@ struct FailureReport {
   bool lines_were_shown = true;  // already, as they came
 };
 
-// Several lines for a person, each with its newline.
+// Several lines for a person, without the last newline.
 std::string failure_summary(const FailureReport& report);
 
 }  // namespace tally::launch

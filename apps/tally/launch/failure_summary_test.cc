@@ -62,12 +62,12 @@ TEST(FailureSummary, NamesRankHostPidAndLastLines) {
                        .last_lines = {"step 7", "step 8"}});
   EXPECT_THAT(text, HasSubstr("rank 2 on b (pid 77) was killed by signal 9 (SIGKILL)\n"));
   EXPECT_THAT(text, HasSubstr("its last lines, again:\n  | step 7\n  | step 8\n"));
-  EXPECT_THAT(text, HasSubstr("after that, rank 0 exited with code 1\n"));
+  EXPECT_THAT(text, HasSubstr("after that, rank 0 exited with code 1"));
 }
 
 TEST(FailureSummary, ManyOthersAreCounted) {
   const std::string text = failure_summary({.cause = {}, .others = std::vector<RankEnd>(60)});
-  EXPECT_THAT(text, HasSubstr("and 52 more ranks\n"));
+  EXPECT_THAT(text, HasSubstr("and 52 more ranks"));
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ struct LaunchOptions {
   std::vector<std::string> command;
   std::vector<HostRanks> places;
   std::string job;
+  std::string speaker = "tally run";  // whose messages these are
   // Empty: hosts other than this one are reached by ssh, and this one directly.
   std::vector<std::string> remote_shell;
   std::string remote_tally;    // the program on other hosts; empty: where it is here
@@ -46,6 +47,7 @@ struct LaunchOptions {
   Binding binding = Binding::kAuto;
   std::string log_folder;  // empty: none
   bool quiet_ranks = false;
+  bool prefixes = true;  // before the lines of ranks
   bool verbose = false;
   int max_restarts = 0;
   Duration timeout = Duration::max();  // of the whole job

@@ -84,7 +84,7 @@ class Launcher {
   int report_rank(const AttemptEnd& end) {
     const RankEnd& cause = end.failed.front();
     const bool shown = output_->shown(cause.rank);
-    console_.write(failure_summary(
+    console_.say(failure_summary(
         {.cause = cause,
          .others = {end.failed.begin() + 1, end.failed.end()},
          .last_lines = output_->last_lines(cause.rank, shown ? kLinesAgain : kLinesOfQuietRank),
@@ -105,7 +105,7 @@ int run_job(const LaunchOptions& options) {
   ::unsetenv("TALLY_COORDINATOR");
   adopt_orphans();
   auto signals = std::make_unique<LaunchSignals>();
-  Console console;
+  Console console(options.speaker);
   const int code = Launcher(options, console, *signals).run();
   // Nothing runs any more: while the rest of the output waits for its reader, Ctrl-C ends us as usual.
   signals.reset();

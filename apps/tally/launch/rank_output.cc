@@ -19,8 +19,9 @@ RankOutput::RankOutput(const LaunchOptions& options, Console& console)
   for (const HostRanks& place : options.places)
     for (Rank rank = place.first; rank < place.first + place.count; ++rank)
       for (const Stream stream : {Stream::kOutput, Stream::kErrors})
-        of(rank).prefixes[static_cast<std::size_t>(stream)] =
-            prefix_of(rank, options.several_hosts() ? place.host : "", console.coloured(stream));
+        if (options.prefixes)
+          of(rank).prefixes[static_cast<std::size_t>(stream)] =
+              prefix_of(rank, options.several_hosts() ? place.host : "", console.coloured(stream));
 }
 
 Result<std::unique_ptr<RankOutput>> RankOutput::open(const LaunchOptions& options,

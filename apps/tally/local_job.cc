@@ -1,4 +1,4 @@
-#include "apps/tally/local_workers.h"
+#include "apps/tally/local_job.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -9,20 +9,12 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <csignal>
 #include <cstring>
-#include <thread>
 
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
-#include "base/clock.h"
-
 namespace tally::app {
 namespace {
-
-constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
 Error system_error(const std::string& what) {
   return Error{.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, strerror(errno))};
@@ -81,47 +73,6 @@ std::vector<std::pair<std::string, std::string>> LocalJob::variables(Rank rank) 
           {"MASTER_ADDR", "127.0.0.1"},
           {"MASTER_PORT", std::to_string(port_)},
           {"TALLY_SECRET_FILE", secret_file()}};
-}
-
-Result<std::unique_ptr<LocalWorkers>> LocalWorkers::start(const std::vector<std::string>& command,
-                                                          int size) {
-  std::unique_ptr<LocalWorkers> workers(new LocalWorkers);
-  TALLY_TRY(workers->job_, LocalJob::make(size));
-  for (Rank rank = 0; rank < size; ++rank) {
-    TALLY_TRY(
-        std::unique_ptr<ChildProcess> process,
-        ChildProcess::start({.command = command, .variables = workers->job_->variables(rank)}));
-    workers->processes_.push_back(std::move(process));
-  }
-  return workers;
-}
-
-std::vector<ExitStatus> LocalWorkers::wait(Duration grace) {
-  const SteadyClock clock;
-  Deadline patience = Deadline::never();
-  bool hurried = false;
-  for (bool running = true; running;) {
-    running = false;
-    const bool first_look = first_failed_ == kNoRank;
-    for (Rank rank = 0; rank < static_cast<int>(processes_.size()); ++rank) {
-      const auto status = processes_[rank]->poll();
-      running = running || !status;
-      if (!status || status->ok() || !first_look) continue;
-      // Survivors may have noticed within one look: whoever was killed is the cause.
-      if (first_failed_ == kNoRank || status->signal != 0) first_failed_ = rank;
-    }
-    if (!hurried && (first_failed_ != kNoRank || interrupted() != 0)) {
-      patience = clock.after(interrupted() != 0 ? Duration::zero() : grace);
-      hurried = true;
-    }
-    if (patience.passed(clock.now())) {
-      for (auto& process : processes_) process->signal(SIGKILL);
-    }
-    if (running) std::this_thread::sleep_for(kPollInterval);
-  }
-  std::vector<ExitStatus> ends;
-  for (auto& process : processes_) ends.push_back(*process->poll());
-  return ends;
 }
 
 }  // namespace tally::app

@@ -1,12 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/temp_dir.h"
 #include "tally/error.h"
 
@@ -30,26 +28,6 @@ class LocalJob final {
   int size_;
   std::uint16_t port_;
   std::unique_ptr<TempDir> folder_;
-};
-
-// The same command `size` times, as the ranks of one job. All are killed when the object goes.
-class LocalWorkers final {
- public:
-  static Result<std::unique_ptr<LocalWorkers>> start(const std::vector<std::string>& command,
-                                                     int size);
-
-  // Waits until all have ended. When one fails the others get `grace` to say what they noticed and
-  // are then killed; all are killed at once when we are interrupted. Returns how each ended, by
-  // rank.
-  std::vector<ExitStatus> wait(Duration grace);
-  // The rank that failed first, or kNoRank.
-  Rank first_failed() const { return first_failed_; }
-
- private:
-  LocalWorkers() = default;
-  std::unique_ptr<LocalJob> job_;
-  std::vector<std::unique_ptr<ChildProcess>> processes_;
-  Rank first_failed_ = kNoRank;
 };
 
 }  // namespace tally::app
