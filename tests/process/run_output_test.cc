@@ -1,6 +1,8 @@
 // What ranks of `tally run` write: prefixes, long and strange output, log files, silence.
 #include <algorithm>
+#include <csignal>
 #include <fstream>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -93,6 +95,29 @@ TEST(RunOutput, AReaderThatWaitsGetsEverything) {
   const std::string text = contents_of(folder.path() + "/out");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 800000);
   EXPECT_EQ(shell.errors(), "");
+}
+
+TEST(RunOutput, ARankThatNeverStopsWritingHidesNoOther) {
+  Launched job({"-n", "3", "--grace", "0.2", "--", "sh", "-c",
+                "[ $RANK = 1 ] && { sleep 0.3; echo over; exit 6; }; exec yes"});
+  EXPECT_TRUE(job.tally().exits(6)) << job.tally().errors();
+  EXPECT_TRUE(job.tally().line("[1] over"));
+  EXPECT_THAT(job.tally().errors(), HasSubstr("rank 1 on "));
+}
+
+TEST(RunOutput, ARankWhoseChildNeverStopsWritingHasEnded) {
+  Launched job({"-n", "1", "--", "sh", "-c", "yes & sleep 0.3; exit 6"});
+  EXPECT_TRUE(job.tally().exits(6)) << job.tally().errors();
+}
+
+// Nobody reads at all, and the job is interrupted.
+TEST(RunOutput, AReaderThatWaitsDoesNotKeepTheJobFromEnding) {
+  Launched job({"-n", "2", "--grace", "0.2", "--", "yes"});
+  ASSERT_TRUE(job.await("yes", 2));
+  std::this_thread::sleep_for(milliseconds(500));
+  job.tally().signal(SIGINT);
+  EXPECT_TRUE(job.nobody_left(seconds(5)));
+  EXPECT_TRUE(job.tally().exits(130));
 }
 
 TEST(RunOutput, QuietRanksAreShownOnlyWhenTheyFail) {

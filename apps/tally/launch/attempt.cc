@@ -124,7 +124,11 @@ Deadline Attempt::next_moment() const {
 }
 
 void Attempt::step() {
-  const bool read = !with_.console.full();
+  // While the job runs, a reader who waits makes the ranks wait. Once it ends they are listened to, but no longer
+  // shown to somebody who does not look.
+  const bool full = with_.console.full();
+  const bool read = !full || verdict_;
+  with_.output.hide(full);
   std::vector<pollfd> entries = {
       {.fd = with_.signals.descriptor(), .events = POLLIN, .revents = 0},
       {.fd = with_.console.room_descriptor(), .events = POLLIN, .revents = 0}};

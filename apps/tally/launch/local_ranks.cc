@@ -18,6 +18,9 @@
 namespace tally::launch {
 namespace {
 
+// 1 MiB, the most that a pipe can be made to hold.
+constexpr int kMaxReadsAfterEnd = 16;
+
 constexpr const char* kThreads = "OMP_NUM_THREADS";
 
 bool has(const Variables& variables, const std::string& name) {
@@ -95,35 +98,46 @@ void LocalRanks::reap() {
 
 bool LocalRanks::pass_on(Member& member, Stream stream) {
   Descriptor& pipe = stream == Stream::kOutput ? member.output : member.errors;
-  while (pipe.open()) {
-    if (!has_room_()) return false;
-    std::string bytes(kMaxOutputBytes, '\0');
-    const ssize_t count = ::read(pipe.descriptor(), bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return true;
-    if (count <= 0) {
-      pipe.reset();
-      return true;
-    }
-    bytes.resize(static_cast<std::size_t>(count));
-    send_(Output{.rank = member.rank, .stream = stream, .bytes = std::move(bytes)});
+  if (!pipe.open()) return true;
+  if (!has_room_()) return false;
+  const ssize_t count = ::read(pipe.descriptor(), buffer_.data(), buffer_.size());
+  if (count < 0 && errno == EINTR) return false;
+  if (count < 0 && errno == EAGAIN) return true;
+  if (count <= 0) {
+    pipe.reset();
+    return true;
   }
-  return true;
+  if (member.status) ++member.reads_after_end;
+  send_(Output{.rank = member.rank,
+               .stream = stream,
+               .bytes = std::string(buffer_.data(), static_cast<std::size_t>(count))});
+  return false;
+}
+
+// One read of each pipe while the rank runs. Once it has ended all that it wrote comes before the report of its
+// end; somebody whom it left behind may write for ever, so not more than a pipe can hold is waited for.
+void LocalRanks::advance(Member& member) {
+  bool quiet = false;
+  do {
+    const bool no_output = pass_on(member, Stream::kOutput);
+    const bool no_errors = pass_on(member, Stream::kErrors);
+    quiet = (no_output && no_errors) || member.reads_after_end > kMaxReadsAfterEnd;
+  } while (!quiet && member.status && !member.reported && has_room_());
+  if (!quiet || !member.status || member.reported) return;
+  member.reported = true;
+  const int status = *member.status;
+  send_(Ended{.rank = member.rank,
+              .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+              .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0});
 }
 
 void LocalRanks::advance() {
-  // First who has ended, then the pipes: what an ended rank wrote is then all there.
+  // First who has ended, then the pipes: what an ended rank wrote is then all there. Each time another one
+  // begins, so that one who never stops writing leaves room for the others.
   reap();
-  for (Member& member : members_) {
-    const bool no_output = pass_on(member, Stream::kOutput);
-    const bool no_errors = pass_on(member, Stream::kErrors);
-    if (!member.status || member.reported || !no_output || !no_errors) continue;
-    member.reported = true;
-    const int status = *member.status;
-    send_(Ended{.rank = member.rank,
-                .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-                .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0});
-  }
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    advance(members_[(first_ + i) % members_.size()]);
+  ++first_;
 }
 
 void LocalRanks::signal(int number) {

@@ -39,17 +39,21 @@ class LocalRanks final {
     Descriptor output;
     Descriptor errors;
     std::optional<int> status;  // as waitpid() gives it
+    int reads_after_end = 0;
     bool reported = false;
   };
 
   Variables variables_of(const Launch& launch, int local_rank) const;
   void reap();
-  // Passes on what a pipe has; true once there is nothing more for now.
+  void advance(Member& member);
+  // Passes on one read of a pipe; true if there is nothing more for now.
   bool pass_on(Member& member, Stream stream);
 
   Send send_;
   std::function<bool()> has_room_;
   std::vector<Member> members_;
+  std::size_t first_ = 0;  // whose turn it is to be first
+  std::vector<char> buffer_ = std::vector<char>(kMaxOutputBytes);
   Descriptor secret_;
 };
 

@@ -69,7 +69,7 @@ void RankOutput::add(const Output& output) {
 
 void RankOutput::take(Rank rank, Stream stream, std::string_view piece) {
   of(rank).tail.add(piece);
-  if (!shown(rank)) return;
+  if (!shown(rank) || hidden_) return;
   console_.show(stream, rank, of(rank).prefixes[static_cast<std::size_t>(stream)], piece);
 }
 

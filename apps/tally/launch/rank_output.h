@@ -25,6 +25,8 @@ class RankOutput final {
   void finish(Rank rank);
   // At most `count`, oldest first.
   std::vector<std::string> last_lines(Rank rank, std::size_t count) const;
+  // While hidden, nothing is added to the console.
+  void hide(bool hidden) { hidden_ = hidden; }
   bool shown(Rank rank) const { return !quiet_ || rank == 0; }
 
  private:
@@ -41,6 +43,7 @@ class RankOutput final {
 
   Console& console_;
   const bool quiet_;
+  bool hidden_ = false;
   bool log_failed_ = false;
   std::vector<RankStreams> ranks_;
 };
