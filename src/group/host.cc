@@ -32,6 +32,12 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "?";
 }
 
+std::string machine_identity() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  return file >> boot ? boot : "?";
+}
+
 Result<std::string> random_name() {
   std::array<std::uint64_t, 2> bits{};
   if (getrandom(bits.data(), sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits)))

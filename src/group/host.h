@@ -11,6 +11,9 @@ Result<std::string> host_identity(const std::string& label);
 
 std::string host_name();
 
+// The same text in all processes that read the same steady clock: those of one boot of one machine.
+std::string machine_identity();
+
 // A name for a local socket that nobody else has.
 Result<std::string> random_name();
 

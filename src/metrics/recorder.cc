@@ -51,6 +51,12 @@ std::string describe(Operation operation, std::uint64_t count, DataType type, Re
   return text;
 }
 
+std::string describe(const OperationRecord& record) {
+  return fmt::format("#{} {}", record.sequence,
+                     describe(record.operation, record.count, record.type, record.reduce_op,
+                              Algorithm::kAuto, record.root));
+}
+
 Recorder::Recorder(std::string name, Rank rank, int ranks)
     : name_(std::move(name)),
       rank_(rank),
@@ -66,6 +72,8 @@ std::uint64_t Recorder::begin(std::uint32_t sequence, const Request& request, Al
   entry.count.store(request.count, std::memory_order_relaxed);
   entry.started.store(now.count(), std::memory_order_relaxed);
   entry.stage.store(Stage::kRunning, std::memory_order_relaxed);
+  if (request.operation != Operation::kSend && request.operation != Operation::kReceive)
+    next_collective_.store(sequence + 1, std::memory_order_relaxed);
   begun_.store(index + 1, std::memory_order_release);
   if (waited_) awaiting({});
   waited_ = false;
@@ -85,27 +93,43 @@ void Recorder::awaiting(std::span<const Rank> ranks) {
     awaited_[static_cast<std::size_t>(rank)].store(true, std::memory_order_relaxed);
 }
 
-std::string Recorder::describe(const Entry& entry, TimePoint now) const {
+OperationRecord Recorder::read(const Entry& entry) {
+  const Stage stage = entry.stage.load(std::memory_order_acquire);
   const std::uint64_t what = entry.what.load(std::memory_order_relaxed);
   const auto byte = [what](int position) {
     return static_cast<std::uint8_t>(what >> (8 * position));
   };
-  const std::int64_t started = entry.started.load(std::memory_order_relaxed);
-  std::string line = fmt::format(
-      "  #{} {}: ", entry.sequence.load(std::memory_order_relaxed),
-      metrics::describe(static_cast<Operation>(byte(0)),
-                        entry.count.load(std::memory_order_relaxed), static_cast<DataType>(byte(1)),
-                        static_cast<ReduceOp>(byte(2)), static_cast<Algorithm>(byte(3)),
-                        static_cast<Rank>(static_cast<std::uint32_t>(what >> 32))));
-  const std::int64_t ended = entry.ended.load(std::memory_order_relaxed);
-  switch (entry.stage.load(std::memory_order_acquire)) {
-    case Stage::kDone:
+  OperationRecord record{.sequence = entry.sequence.load(std::memory_order_relaxed),
+                         .operation = static_cast<Operation>(byte(0)),
+                         .type = static_cast<DataType>(byte(1)),
+                         .reduce_op = static_cast<ReduceOp>(byte(2)),
+                         .algorithm = static_cast<Algorithm>(byte(3)),
+                         .root = static_cast<Rank>(static_cast<std::uint32_t>(what >> 32)),
+                         .count = entry.count.load(std::memory_order_relaxed),
+                         .started = TimePoint(entry.started.load(std::memory_order_relaxed))};
+  if (stage == Stage::kRunning || stage == Stage::kEmpty) return record;
+  record.stage =
+      stage == Stage::kDone ? OperationRecord::Stage::kDone : OperationRecord::Stage::kFailed;
+  record.ended = TimePoint(entry.ended.load(std::memory_order_relaxed));
+  return record;
+}
+
+std::string Recorder::describe(const Entry& entry, TimePoint now) const {
+  const OperationRecord record = read(entry);
+  std::string line =
+      fmt::format("  #{} {}: ", record.sequence,
+                  metrics::describe(record.operation, record.count, record.type, record.reduce_op,
+                                    record.algorithm, record.root));
+  const std::int64_t started = record.started.count();
+  const std::int64_t ended = record.ended.count();
+  switch (record.stage) {
+    case OperationRecord::Stage::kDone:
       return line + fmt::format("done in {:.3f} ms, {:.3f} s ago", milliseconds(ended - started),
                                 milliseconds(now.count() - ended) / 1e3);
-    case Stage::kFailed:
+    case OperationRecord::Stage::kFailed:
       line += fmt::format("failed after {:.3f} ms", milliseconds(ended - started));
       break;
-    default:
+    case OperationRecord::Stage::kRunning:
       line += fmt::format("running for {:.3f} ms", milliseconds(now.count() - started));
   }
   std::string arrived;
@@ -117,6 +141,32 @@ std::string Recorder::describe(const Entry& entry, TimePoint now) const {
   }
   return line +
          fmt::format("; arrived: {}; not arrived: {}", arrived, missing.empty() ? "-" : missing);
+}
+
+RecorderSnapshot Recorder::snapshot(std::size_t most) const {
+  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
+  RecorderSnapshot snapshot{.name = name_,
+                            .rank = rank_,
+                            .ranks = ranks_,
+                            .begun = begun,
+                            .next_collective = next_collective_.load(std::memory_order_relaxed)};
+  const std::uint64_t count = std::min<std::uint64_t>({begun, kCapacity, most});
+  for (std::uint64_t index = begun - count; index < begun; ++index)
+    snapshot.operations.push_back(read(entries_[index % kCapacity]));
+  // Operations that began meanwhile have taken the place of the oldest.
+  const std::uint64_t overwritten = begun_.load(std::memory_order_acquire) + 1 > kCapacity
+                                        ? begun_.load(std::memory_order_acquire) + 1 - kCapacity
+                                        : 0;
+  const std::uint64_t first = begun - count;
+  if (overwritten > first) {
+    const std::uint64_t gone = std::min(overwritten - first, count);
+    snapshot.operations.erase(snapshot.operations.begin(),
+                              snapshot.operations.begin() + static_cast<std::ptrdiff_t>(gone));
+  }
+  for (Rank rank = 0; rank < ranks_; ++rank)
+    if (awaited_[static_cast<std::size_t>(rank)].load(std::memory_order_relaxed))
+      snapshot.awaited.push_back(rank);
+  return snapshot;
 }
 
 std::string Recorder::text(TimePoint now) const {

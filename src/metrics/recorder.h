@@ -10,6 +10,38 @@
 
 namespace tally::metrics {
 
+// One operation as a Recorder kept it.
+struct OperationRecord {
+  enum class Stage : std::uint8_t { kRunning, kDone, kFailed };
+
+  std::uint32_t sequence = 0;  // kSend, kReceive: the tag
+  Operation operation = Operation::kBarrier;
+  DataType type = DataType::kUInt8;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  Algorithm algorithm = Algorithm::kAuto;
+  Rank root = 0;
+  std::uint64_t count = 0;
+  Stage stage = Stage::kRunning;
+  TimePoint started{};
+  TimePoint ended{};  // zero while it runs
+
+  bool point() const { return operation == Operation::kSend || operation == Operation::kReceive; }
+  friend bool operator==(const OperationRecord&, const OperationRecord&) = default;
+};
+
+// What a Recorder holds at one moment.
+struct RecorderSnapshot {
+  std::string name;  // of the communicator
+  Rank rank = 0;     // in the communicator
+  int ranks = 1;
+  std::uint64_t begun = 0;                  // operations so far
+  std::uint32_t next_collective = 0;        // one more than the number of the latest collective
+  std::vector<OperationRecord> operations;  // oldest first
+  std::vector<Rank> awaited;                // in the communicator; by the latest operation
+
+  friend bool operator==(const RecorderSnapshot&, const RecorderSnapshot&) = default;
+};
+
 // The last operations of one rank on one communicator, for a person to read when something hangs.
 // Threads: one writes; any may read meanwhile and sees each operation either old or new in its parts.
 class Recorder {
@@ -27,6 +59,8 @@ class Recorder {
 
   // One line per operation, oldest first; the last one tells who has arrived and who has not.
   std::string text(TimePoint now) const;
+  // The same as values: the last `most` operations.
+  RecorderSnapshot snapshot(std::size_t most = kCapacity) const;
 
  private:
   enum class Stage : std::uint32_t { kEmpty, kRunning, kDone, kFailed };
@@ -39,6 +73,7 @@ class Recorder {
     std::atomic<std::int64_t> started{0};
     std::atomic<std::int64_t> ended{0};
   };
+  static OperationRecord read(const Entry& entry);
   std::string describe(const Entry& entry, TimePoint now) const;
 
   const std::string name_;
@@ -46,6 +81,7 @@ class Recorder {
   const int ranks_;
   std::array<Entry, kCapacity> entries_;
   std::atomic<std::uint64_t> begun_{0};
+  std::atomic<std::uint32_t> next_collective_{0};
   std::vector<std::atomic<bool>> awaited_;
   bool waited_ = false;  // awaiting() was called since begin()
 };
@@ -53,5 +89,7 @@ class Recorder {
 // "allreduce sum of 1000 float32 by ring".
 std::string describe(Operation operation, std::uint64_t count, DataType type, ReduceOp op,
                      Algorithm algorithm, Rank root);
+// "#17 allreduce sum of 1000 float32": what a caller would recognise.
+std::string describe(const OperationRecord& record);
 
 }  // namespace tally::metrics

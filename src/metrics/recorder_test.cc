@@ -49,5 +49,36 @@ TEST(Recorder, AFailureStaysVisible) {
   EXPECT_THAT(recorder.text(TimePoint(0)), HasSubstr("failed after 1.000 ms"));
 }
 
+TEST(Recorder, GivesItsOperationsAsValues) {
+  Recorder recorder("world", 1, 3);
+  const auto first =
+      recorder.begin(7, {.operation = Operation::kBarrier}, Algorithm::kDirect, TimePoint(10));
+  recorder.end(first, TimePoint(20), {});
+  recorder.begin(99, {.operation = Operation::kSend, .count = 5, .root = 2}, Algorithm::kAuto,
+                 TimePoint(30));
+  recorder.awaiting(std::vector<Rank>{2});
+  const RecorderSnapshot snapshot = recorder.snapshot();
+  EXPECT_EQ(snapshot.begun, 2U);
+  EXPECT_EQ(snapshot.next_collective, 8U);
+  EXPECT_EQ(snapshot.awaited, std::vector<Rank>{2});
+  ASSERT_EQ(snapshot.operations.size(), 2U);
+  EXPECT_EQ(snapshot.operations[0].stage, OperationRecord::Stage::kDone);
+  EXPECT_EQ(snapshot.operations[0].ended, TimePoint(20));
+  EXPECT_EQ(snapshot.operations[1].stage, OperationRecord::Stage::kRunning);
+  EXPECT_EQ(snapshot.operations[1].root, 2);
+  EXPECT_EQ(recorder.snapshot(1).operations.front().sequence, 99U);
+  EXPECT_EQ(describe(snapshot.operations[0]), "#7 barrier");
+}
+
+// An entry that may be overwritten while it is read is left out: 255 of 256 stay.
+TEST(Recorder, ValuesLeaveOutThePlaceThatIsWrittenNext) {
+  Recorder recorder("world", 0, 1);
+  for (std::uint32_t i = 0; i < 1000; ++i)
+    recorder.begin(i, {.operation = Operation::kBarrier}, Algorithm::kTree, TimePoint(i));
+  const RecorderSnapshot snapshot = recorder.snapshot();
+  EXPECT_EQ(snapshot.operations.size(), Recorder::kCapacity - 1);
+  EXPECT_EQ(snapshot.operations.front().sequence, 745U);
+}
+
 }  // namespace
 }  // namespace tally::metrics

@@ -247,6 +247,23 @@ Result<Address> local_address(const Socket& socket) {
   return Endpoint(&storage, bytes).address();
 }
 
+Result<Address> peer_address(const Socket& socket) {
+  sockaddr_storage storage{};
+  socklen_t bytes = sizeof(storage);
+  if (::getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&storage), &bytes) != 0)
+    return socket_error("the peer's address", errno);
+  return Endpoint(&storage, bytes).address();
+}
+
+bool on_loopback(const Address& address) {
+  const auto endpoints = resolve(address);
+  if (!endpoints.has_value()) return false;
+  return std::all_of(endpoints->begin(), endpoints->end(), [](const Endpoint& endpoint) {
+    const std::string host = endpoint.address().host;
+    return host == "::1" || host.rfind("127.", 0) == 0;
+  });
+}
+
 bool means_lost(int error_number) {
   switch (error_number) {
     case EPIPE:

@@ -79,6 +79,10 @@ Result<void> finish_connect(const Socket& socket, const Endpoint& to);
 
 // The address of this side of a connection.
 Result<Address> local_address(const Socket& socket);
+// Of the other side.
+Result<Address> peer_address(const Socket& socket);
+// Whether all that `address` stands for is on this machine's loopback interface.
+bool on_loopback(const Address& address);
 
 enum class Readiness { kRead, kWrite };
 // Sleeps until the descriptor is ready (or broken: the next call tells) or `by` passes: false then.

@@ -1,0 +1,219 @@
+#include "group/coordinator.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "group/bodies.h"
+#include "group/coordinator_desk.h"
+#include "group/local_access.h"
+#include "net/tls_stream.h"
+
+namespace tally::group {
+namespace {
+
+struct NewGeneration {
+  std::uint32_t generation;
+  int size;
+};
+struct EndedProcess {
+  Rank rank;
+  std::string how;
+};
+using Command = std::variant<NewGeneration, EndedProcess>;
+
+Error invalid(std::string message) {
+  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+Result<void> check(const CoordinatorOptions& options) {
+  if (!is_job_name(options.job))
+    return invalid(fmt::format(
+        "'{}' is no name for a job: 1 to 64 letters, digits, dots, underscores and dashes",
+        options.job));
+  if (options.size < 1 || options.size > kMaxRanks)
+    return invalid(fmt::format("a job of {} ranks, 1 to {} are possible", options.size, kMaxRanks));
+  if (options.heartbeat <= Duration::zero() || options.missed_heartbeats < 1)
+    return invalid("heartbeats need a time between them");
+  if (!options.secret && !net::on_loopback(options.listen))
+    return invalid(fmt::format("a coordinator at {} needs a secret: others can reach it",
+                               to_string(options.listen)));
+  return {};
+}
+
+}  // namespace
+
+class Coordinator::Impl final {
+ public:
+  Impl(const CoordinatorOptions& options, net::Listener listener, LocalAccess local,
+       std::unique_ptr<net::TlsContext> tls, Descriptor wake, CoordinatorDesk::OnEvent on_event)
+      : options_(options),
+        listener_(std::move(listener)),
+        local_(std::move(local)),
+        tls_(std::move(tls)),
+        wake_(std::move(wake)),
+        desk_(options, to_string(listener_.address()), std::move(on_event), SteadyClock().now()) {}
+
+  ~Impl() {
+    thread_.request_stop();
+    wake();
+  }
+
+  void resume(const SavedState& state) { desk_.resume(state, SteadyClock().now()); }
+  void run() {
+    thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+  }
+
+  const net::Address& address() const { return listener_.address(); }
+  const std::string& local_name() const { return local_.name; }
+
+  void post(Command command) {
+    {
+      MutexLock lock(mutex_);
+      commands_.push_back(std::move(command));
+    }
+    wake();
+  }
+
+ private:
+  void wake() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(wake_.descriptor(), &one, sizeof(one));
+  }
+
+  void work(const std::stop_token& stop) {
+    const Duration pause = std::clamp<Duration>(
+        options_.heartbeat / 4, std::chrono::milliseconds(10), std::chrono::milliseconds(250));
+    TimePoint next_tick = SteadyClock().now() + pause;
+    while (!stop.stop_requested()) {
+      wait(next_tick);
+      const TimePoint now = SteadyClock().now();
+      obey(now);
+      accept(now);
+      for (const auto& session : desk_.sessions()) desk_.serve(*session, now);
+      // After reading: what came while this thread was kept from running counts.
+      if (now >= next_tick) {
+        desk_.tick(now);
+        next_tick = now + pause;
+      }
+      desk_.tidy(now);
+    }
+  }
+
+  void wait(TimePoint until) {
+    entries_.clear();
+    entries_.push_back({wake_.descriptor(), POLLIN, 0});
+    entries_.push_back({listener_.descriptor(), POLLIN, 0});
+    entries_.push_back({local_.listener.descriptor(), POLLIN, 0});
+    bool impatient = false;
+    for (const auto& session : desk_.sessions()) {
+      entries_.push_back({session->connection.descriptor(), session->connection.events(), 0});
+      impatient = impatient || session->connection.impatient();
+    }
+    const int timeout = impatient ? 0 : net::poll_timeout(Deadline::at(until));
+    if (::poll(entries_.data(), entries_.size(), timeout) < 1) return;
+    std::uint64_t count = 0;
+    if (entries_[0].revents != 0) {
+      [[maybe_unused]] const auto got = ::read(wake_.descriptor(), &count, sizeof(count));
+    }
+  }
+
+  void obey(TimePoint now) {
+    std::vector<Command> commands;
+    {
+      MutexLock lock(mutex_);
+      commands.swap(commands_);
+    }
+    for (const Command& command : commands) {
+      if (const auto* next = std::get_if<NewGeneration>(&command)) {
+        desk_.begin_generation(next->generation, next->size, now);
+      } else {
+        const auto& ended = std::get<EndedProcess>(command);
+        desk_.process_ended(ended.rank, ended.how, now);
+      }
+    }
+  }
+
+  void accept(TimePoint now) {
+    // A process out of descriptors tries again when the next connection has ended.
+    for (;;) {
+      auto socket = listener_.accept_now();
+      if (!socket.has_value() || !socket->has_value()) break;
+      const auto peer = net::peer_address(**socket);
+      const std::string from = peer.has_value() ? to_string(*peer) : "an unknown address";
+      if (!tls_) {
+        add(net::plain_stream(**std::move(socket)), from, false, now);
+      } else if (auto stream = tls_->server(**std::move(socket)); stream.has_value()) {
+        add(*std::move(stream), from, false, now);
+      }
+    }
+    while (auto caller = accept_local(local_.listener))
+      add(net::plain_stream(*std::move(caller)), "this machine", true, now);
+  }
+
+  void add(std::unique_ptr<net::Stream> stream, std::string from, bool local, TimePoint now) {
+    desk_.sessions().push_back(
+        std::make_unique<CoordinatorSession>(std::move(stream), std::move(from), local, now));
+  }
+
+  const CoordinatorOptions options_;
+  net::Listener listener_;
+  const LocalAccess local_;
+  const std::unique_ptr<net::TlsContext> tls_;
+  const Descriptor wake_;
+  CoordinatorDesk desk_;  // the thread's own, once it runs
+  std::vector<pollfd> entries_;
+  Mutex mutex_;
+  std::vector<Command> commands_ TALLY_GUARDED_BY(mutex_);
+  std::jthread thread_;
+};
+
+Result<std::unique_ptr<Coordinator>> Coordinator::start(
+    const CoordinatorOptions& options, std::function<void(const CoordinatorEvent&)> on_event) {
+  TALLY_TRY(check(options));
+  std::optional<SavedState> state;
+  if (!options.state_file.empty()) {
+    TALLY_TRY(state, load_state(options.state_file));
+    if (state && state->job != options.job)
+      return invalid(fmt::format("{} is the state of job {}, this is {}", options.state_file,
+                                 state->job, options.job));
+  }
+  TALLY_TRY(net::Listener listener, net::Listener::bind(options.listen));
+  TALLY_TRY(LocalAccess local, open_local_access(options.job));
+  std::unique_ptr<net::TlsContext> tls;
+  if (options.secret) {
+    TALLY_TRY(tls,
+              net::TlsContext::make({.secret = *options.secret, .identity = "tally coordinator"}));
+  }
+  Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.open()) return net::socket_error("eventfd", errno);
+  auto impl = std::make_unique<Impl>(options, std::move(listener), std::move(local), std::move(tls),
+                                     std::move(wake), std::move(on_event));
+  if (state && !state->over() && state->generation >= options.generation) impl->resume(*state);
+  impl->run();
+  return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
+}
+
+Coordinator::Coordinator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Coordinator::~Coordinator() = default;
+
+const net::Address& Coordinator::address() const { return impl_->address(); }
+const std::string& Coordinator::local_name() const { return impl_->local_name(); }
+
+void Coordinator::begin_generation(std::uint32_t generation, int size) {
+  impl_->post(NewGeneration{generation, size});
+}
+
+void Coordinator::process_ended(Rank rank, const std::string& how) {
+  impl_->post(EndedProcess{rank, how});
+}
+
+}  // namespace tally::group

@@ -1,0 +1,348 @@
+#include "group/coordinator_desk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "group/bodies.h"
+#include "group/host.h"
+
+namespace tally::group {
+namespace {
+
+using Role = CoordinatorSession::Role;
+
+// A connection that has not said by then who it is.
+constexpr Duration kIntroductionTime = std::chrono::seconds(3);
+// For the last words to somebody who is turned away.
+constexpr Duration kFarewellTime = std::chrono::seconds(1);
+constexpr Duration kTraceTime = std::chrono::seconds(2);
+// Connections that have not said yet who they are; the oldest goes if there are more.
+constexpr std::ptrdiff_t kMaxUnknown = 64;
+// Ranks that knew an earlier coordinator find this one within their longest pause between two attempts.
+constexpr Duration kReturnTime = std::chrono::seconds(5);
+constexpr std::size_t kMaxStackBytes = 4096;
+
+Result<std::string> read_stack(wire::Reader& reader) { return reader.string(kMaxStackBytes); }
+
+Error refusal(std::string why) { return {.code = ErrorCode::kRefused, .message = std::move(why)}; }
+
+Roster::Options roster_options(const CoordinatorOptions& options, std::uint32_t generation,
+                               int size) {
+  return {.size = size,
+          .generation = generation,
+          .heartbeat = options.heartbeat,
+          .missed_heartbeats = options.missed_heartbeats,
+          .lost_after = options.lost_after};
+}
+
+}  // namespace
+
+CoordinatorDesk::CoordinatorDesk(const CoordinatorOptions& options, std::string address,
+                                 OnEvent on_event, TimePoint now)
+    : options_(options),
+      address_(std::move(address)),
+      on_event_(std::move(on_event)),
+      started_(now),
+      machine_(machine_identity()),
+      roster_(std::make_unique<Roster>(roster_options(options, options.generation, options.size))) {
+}
+
+void CoordinatorDesk::resume(const SavedState& state, TimePoint now) {
+  roster_ = std::make_unique<Roster>(roster_options(options_, state.generation, state.size));
+  roster_->expect(state.members, now, kReturnTime);
+}
+
+void CoordinatorDesk::begin_generation(std::uint32_t generation, int size, TimePoint) {
+  roster_ = std::make_unique<Roster>(roster_options(options_, generation, size));
+  stalls_.forget();
+  changed_ = true;
+}
+
+void CoordinatorDesk::process_ended(Rank rank, const std::string& how, TimePoint now) {
+  tell(roster_->process_ended(rank, how, now));
+}
+
+void CoordinatorDesk::serve(CoordinatorSession& session, TimePoint now) {
+  if (session.dead) return;
+  auto messages = session.connection.advance();
+  if (!messages.has_value()) return ended(session, messages.error(), now);
+  for (const WatchMessage& message : *messages) {
+    if (session.over || session.dead) return;
+    const auto handled = handle(session, message, now);
+    if (handled.has_value()) continue;
+    refused(session, handled.error().message, now);
+    session.refuse(handled.error(), now);
+  }
+}
+
+Result<void> CoordinatorDesk::handle(CoordinatorSession& session, const WatchMessage& message,
+                                     TimePoint now) {
+  switch (session.role) {
+    case Role::kUnknown:
+      return handle_unknown(session, message, now);
+    case Role::kRank:
+      return handle_rank(session, message, now);
+    case Role::kObserver:
+      break;
+  }
+  if (message.kind == WatchKind::kAskStatus) {
+    answer_status(session, now);
+  } else if (message.kind == WatchKind::kAskTrace) {
+    ask_traces(session, now);
+  } else {
+    return refusal("an observer only asks");
+  }
+  return {};
+}
+
+Result<void> CoordinatorDesk::handle_unknown(CoordinatorSession& session,
+                                             const WatchMessage& message, TimePoint now) {
+  if (message.kind == WatchKind::kAskStatus || message.kind == WatchKind::kAskTrace) {
+    session.role = Role::kObserver;
+    return handle(session, message, now);
+  }
+  if (message.kind != WatchKind::kRegister || session.local)
+    return refusal("it did not say who it is");
+  TALLY_TRY(const Registration who, body_of(message, &read_registration));
+  return take_registration(session, who, now);
+}
+
+Result<void> CoordinatorDesk::take_registration(CoordinatorSession& session,
+                                                const Registration& who, TimePoint now) {
+  if (!who.job.empty() && !options_.job.empty() && who.job != options_.job)
+    return refusal(
+        fmt::format("rank {} belongs to job {}, this is {}", who.rank, who.job, options_.job));
+  if (who.generation < roster_->options().generation)
+    return refusal(fmt::format("rank {} is of generation {}, the job is at {}", who.rank,
+                               who.generation, roster_->options().generation));
+  // Survivors that formed anew among themselves bring the news.
+  if (who.generation > roster_->options().generation) {
+    begin_generation(who.generation, who.size, now);
+    on_event_({EventKind::kJoined,
+               {},
+               fmt::format("generation {} begins, with {} ranks", who.generation, who.size)});
+  }
+  if (who.size != roster_->options().size)
+    return refusal(fmt::format("rank {} counts {} ranks, the job has {}", who.rank, who.size,
+                               roster_->options().size));
+  auto events = roster_->registered(who.rank, who.host, who.pid, now);
+  if (!events.has_value()) {
+    const Member& known = roster_->members()[static_cast<std::size_t>(who.rank)];
+    if (known.presence == Presence::kLost && known.pid == who.pid) {
+      session.connection.send(message_of(
+          WatchKind::kLost,
+          LostRanks{.generation = who.generation, .ranks = {who.rank}, .why = known.fate}));
+    }
+    return events.error();
+  }
+  // A connection made anew takes the place of the old one, whose end means nothing any more.
+  for (const auto& other : sessions_)
+    if (other->rank == who.rank && other->is_rank_of(who.generation)) other->dead = true;
+  session.role = Role::kRank;
+  session.rank = who.rank;
+  session.generation = who.generation;
+  session.pid = who.pid;
+  session.host = who.host;
+  session.connection.send(
+      message_of(WatchKind::kPulse, Pulse{.echo = {}, .now = now, .machine = machine_}));
+  for (const Member& member : roster_->members()) {
+    if (member.presence != Presence::kLost) continue;
+    session.connection.send(message_of(
+        WatchKind::kLost,
+        LostRanks{.generation = who.generation, .ranks = {member.rank}, .why = member.fate}));
+  }
+  tell(*events);
+  return {};
+}
+
+Result<void> CoordinatorDesk::handle_rank(CoordinatorSession& session, const WatchMessage& message,
+                                          TimePoint now) {
+  switch (message.kind) {
+    case WatchKind::kReport:
+      return take_report(session, message, now);
+    case WatchKind::kGoodbye: {
+      TALLY_TRY(take_report(session, message, now));
+      if (session.generation == roster_->options().generation) {
+        look_for_stalls(now);  // its last report may tell of a disagreement
+        tell(roster_->left(session.rank, now));
+      }
+      session.over = true;
+      session.over_since = now;
+      return {};
+    }
+    case WatchKind::kStack: {
+      TALLY_TRY(const std::string stack, body_of(message, &read_stack));
+      if (session.generation == roster_->options().generation)
+        stalls_.stack_arrived(session.rank, stack);
+      return {};
+    }
+    case WatchKind::kTrace: {
+      TALLY_TRY(const Trace trace, body_of(message, &read_trace));
+      if (trace.rank == session.rank) take_trace(message, trace);
+      return {};
+    }
+    case WatchKind::kRegister: {
+      // After a new membership, over the same connection.
+      TALLY_TRY(const Registration who, body_of(message, &read_registration));
+      session.role = Role::kUnknown;
+      return take_registration(session, who, now);
+    }
+    default:
+      return refusal("a rank has no reason to say that");
+  }
+}
+
+Result<void> CoordinatorDesk::take_report(CoordinatorSession& session, const WatchMessage& message,
+                                          TimePoint now) {
+  TALLY_TRY(Report report, body_of(message, &read_report));
+  if (report.rank != session.rank || report.generation != session.generation)
+    return refusal("a rank that reports for another");
+  report.pid = session.pid;
+  report.host = session.host;
+  tell(roster_->reported(report, now));
+  if (message.kind == WatchKind::kReport) {
+    session.connection.send(
+        message_of(WatchKind::kPulse, Pulse{.echo = report.at, .now = now, .machine = machine_}));
+  }
+  return {};
+}
+
+void CoordinatorDesk::take_trace(const WatchMessage& message, const Trace& trace) {
+  for (const auto& session : sessions_) {
+    if (session->role != Role::kObserver || session->awaited.erase(trace.rank) == 0) continue;
+    session->connection.send(message);
+    if (session->awaited.empty()) session->connection.send({WatchKind::kEnd, {}});
+  }
+}
+
+void CoordinatorDesk::ended(CoordinatorSession& session, const Error& why, TimePoint now) {
+  session.dead = true;
+  if (session.over || session.role == Role::kObserver) return;
+  if (session.role == Role::kRank) {
+    // Whoever speaks nonsense after it was let in has lost its mind; the connection is over either way.
+    if (why.code != ErrorCode::kPeerLost) refused(session, why.message, now);
+    if (session.generation == roster_->options().generation)
+      tell(roster_->connection_closed(session.rank, now));
+    return;
+  }
+  if (session.local) return;
+  refused(session,
+          why.code == ErrorCode::kPeerLost ? "it ended before it said who it is" : why.message,
+          now);
+}
+
+void CoordinatorDesk::answer_status(CoordinatorSession& session, TimePoint now) {
+  session.connection.send(
+      message_of(WatchKind::kJob, JobStatus{.job = options_.job,
+                                            .generation = roster_->options().generation,
+                                            .size = roster_->options().size,
+                                            .address = address_,
+                                            .uptime = now - started_,
+                                            .stall = stalls_.current(),
+                                            .members = {}}));
+  for (const Member& member : roster_->members()) {
+    MemberStatus status{.rank = member.rank,
+                        .presence = member.presence,
+                        .host = member.host,
+                        .pid = member.pid,
+                        .fate = member.fate,
+                        .silence = {},
+                        .samples_per_second = roster_->samples_per_second(member.rank),
+                        .report = {}};
+    if (member.heard != TimePoint{}) status.silence = std::max(Duration{}, now - member.heard);
+    if (member.reported) status.report = member.report;
+    session.connection.send(message_of(WatchKind::kMember, status));
+  }
+  session.connection.send({WatchKind::kEnd, {}});
+}
+
+void CoordinatorDesk::ask_traces(CoordinatorSession& session, TimePoint now) {
+  session.traces_by = now + kTraceTime;
+  for (const auto& other : sessions_) {
+    if (!other->is_rank_of(roster_->options().generation)) continue;
+    session.awaited.insert(other->rank);
+    other->connection.send({WatchKind::kWantTrace, {}});
+  }
+  if (session.awaited.empty()) session.connection.send({WatchKind::kEnd, {}});
+}
+
+void CoordinatorDesk::look_for_stalls(TimePoint now) {
+  const auto found = diagnose_stall(roster_->members(), now, options_.stall_warning);
+  const StallWatch::Decision decision = stalls_.observe(found, roster_->members(), now);
+  if (decision.event) tell({*decision.event});
+  if (decision.ask == kNoRank) return;
+  for (const auto& session : sessions_)
+    if (session->rank == decision.ask && session->is_rank_of(roster_->options().generation))
+      session->connection.send({WatchKind::kWantStack, {}});
+}
+
+void CoordinatorDesk::refused(const CoordinatorSession& session, const std::string& why,
+                              TimePoint now) {
+  if (const auto sentence = refusals_.add(session.from, why, now))
+    on_event_({EventKind::kRefused, {}, *sentence});
+}
+
+void CoordinatorDesk::tidy(TimePoint now) {
+  std::ptrdiff_t unknown = std::count_if(sessions_.begin(), sessions_.end(), [](const auto& each) {
+    return each->role == Role::kUnknown && !each->over && !each->dead;
+  });
+  for (const auto& session : sessions_) {  // oldest first
+    if (session->over &&
+        (!session->connection.unsent() || now - session->over_since > kFarewellTime))
+      session->dead = true;
+    if (session->dead || session->over) continue;
+    if (!session->awaited.empty() && now >= session->traces_by) {
+      session->awaited.clear();
+      session->connection.send({WatchKind::kEnd, {}});
+    }
+    if (session->role != Role::kUnknown) continue;
+    const bool late = now - session->opened > kIntroductionTime;
+    if (!late && unknown <= kMaxUnknown) continue;
+    --unknown;
+    session->dead = true;
+    refused(*session, late ? "it did not say who it is" : "too many say nothing", now);
+  }
+  sessions_.remove_if([](const auto& session) { return session->dead; });
+  if (changed_) save();
+}
+
+void CoordinatorDesk::tick(TimePoint now) {
+  tell(roster_->tick(now));
+  look_for_stalls(now);
+  if (const auto sentence = refusals_.tick(now)) on_event_({EventKind::kRefused, {}, *sentence});
+}
+
+void CoordinatorDesk::tell(const Events& events) {
+  for (const CoordinatorEvent& event : events) {
+    changed_ = true;
+    if (event.kind == EventKind::kLost) {
+      tell_ranks({.generation = roster_->options().generation,
+                  .ranks = event.ranks,
+                  .why = event.sentence});
+    }
+    on_event_(event);
+  }
+}
+
+void CoordinatorDesk::tell_ranks(const LostRanks& lost) {
+  for (const auto& session : sessions_)
+    if (session->is_rank_of(lost.generation))
+      session->connection.send(message_of(WatchKind::kLost, lost));
+}
+
+void CoordinatorDesk::save() {
+  changed_ = false;
+  if (options_.state_file.empty()) return;
+  SavedState state{.job = options_.job,
+                   .generation = roster_->options().generation,
+                   .size = roster_->options().size,
+                   .members = {}};
+  for (const Member& member : roster_->members())
+    if (!member.host.empty()) state.members.push_back(member);
+  if (const auto saved = save_state(options_.state_file, state); !saved.has_value())
+    log_warning(fmt::format("the coordinator's state is not saved: {}", saved.error().message));
+}
+
+}  // namespace tally::group

@@ -1,0 +1,70 @@
+#pragma once
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "group/coordinator.h"
+#include "group/coordinator_session.h"
+#include "group/refusals.h"
+#include "group/roster.h"
+#include "group/stall_watch.h"
+#include "group/state_file.h"
+
+namespace tally::group {
+
+// What a coordinator does with what its connections bring: keeps the roster, tells the ranks who is lost, finds
+// out who keeps the others waiting, answers observers. Threads: one.
+class CoordinatorDesk final {
+ public:
+  using OnEvent = std::function<void(const CoordinatorEvent&)>;
+  using Sessions = std::list<std::unique_ptr<CoordinatorSession>>;
+
+  CoordinatorDesk(const CoordinatorOptions& options, std::string address, OnEvent on_event,
+                  TimePoint now);
+  // Goes on where a coordinator before this one was.
+  void resume(const SavedState& state, TimePoint now);
+
+  Sessions& sessions() { return sessions_; }
+  // Reads, answers and writes on one connection; drops it if it must.
+  void serve(CoordinatorSession& session, TimePoint now);
+  void begin_generation(std::uint32_t generation, int size, TimePoint now);
+  void process_ended(Rank rank, const std::string& how, TimePoint now);
+  // What time brings; to be called a few times in each heartbeat.
+  void tick(TimePoint now);
+  // Lets go of sessions that are over; also saves what has changed.
+  void tidy(TimePoint now);
+
+ private:
+  using Events = Roster::Events;
+
+  Result<void> handle(CoordinatorSession& session, const WatchMessage& message, TimePoint now);
+  Result<void> handle_unknown(CoordinatorSession& session, const WatchMessage& message,
+                              TimePoint now);
+  Result<void> handle_rank(CoordinatorSession& session, const WatchMessage& message, TimePoint now);
+  Result<void> take_registration(CoordinatorSession& session, const Registration& who,
+                                 TimePoint now);
+  Result<void> take_report(CoordinatorSession& session, const WatchMessage& message, TimePoint now);
+  void take_trace(const WatchMessage& message, const Trace& trace);
+  void ended(CoordinatorSession& session, const Error& why, TimePoint now);
+  void answer_status(CoordinatorSession& session, TimePoint now);
+  void ask_traces(CoordinatorSession& session, TimePoint now);
+  void look_for_stalls(TimePoint now);
+  void refused(const CoordinatorSession& session, const std::string& why, TimePoint now);
+  void tell(const Events& events);
+  void tell_ranks(const LostRanks& lost);
+  void save();
+
+  const CoordinatorOptions options_;
+  const std::string address_;
+  const OnEvent on_event_;
+  const TimePoint started_;
+  const std::string machine_;
+  std::unique_ptr<Roster> roster_;
+  StallWatch stalls_;
+  Refusals refusals_;
+  Sessions sessions_;
+  bool changed_ = false;  // since the state was saved
+};
+
+}  // namespace tally::group

@@ -1,0 +1,113 @@
+#include "group/local_access.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "net/segment_share.h"
+
+namespace tally::group {
+namespace {
+
+constexpr std::size_t kMaxName = 64;
+// Jobs of one name that one user may run at a time on a machine.
+constexpr int kMostOfOneName = 99;
+
+std::string prefix(unsigned user) { return fmt::format("tally-job-{}-", user); }
+
+bool of_this_user(int socket) {
+  ucred credentials{};
+  socklen_t bytes = sizeof(credentials);
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 &&
+         credentials.uid == geteuid();
+}
+
+}  // namespace
+
+bool is_job_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxName &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                  c == '.' || c == '_' || c == '-';
+         });
+}
+
+Result<LocalAccess> open_local_access(const std::string& job) {
+  for (int i = 1; i <= kMostOfOneName; ++i) {
+    const std::string name = i == 1 ? job : fmt::format("{}.{}", job, i);
+    auto listener = net::listen_locally(prefix(geteuid()) + name);
+    if (listener.has_value()) return LocalAccess{*std::move(listener), name};
+    if (errno != EADDRINUSE) return listener.error();
+  }
+  return Error{.code = ErrorCode::kExhausted,
+               .message = fmt::format("{} jobs are called {}", kMostOfOneName, job)};
+}
+
+std::optional<Descriptor> accept_local(const Descriptor& listener) {
+  for (;;) {
+    Descriptor caller(
+        accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!caller.open()) return std::nullopt;
+    if (of_this_user(caller.descriptor())) return caller;
+  }
+}
+
+// Lines: Num RefCount Protocol Flags Type St Inode Path; an abstract path begins with @, and flag 0x10000
+// is a socket that listens.
+std::vector<std::string> jobs_in(const std::string& table, unsigned user) {
+  const std::string start = "@" + prefix(user);
+  std::set<std::string> names;
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string skipped;
+    std::string flags;
+    std::string path;
+    words >> skipped >> skipped >> skipped >> flags >> skipped >> skipped >> skipped >> path;
+    if (flags != "00010000" || path.rfind(start, 0) != 0) continue;
+    const std::string name = path.substr(start.size());
+    if (is_job_name(name)) names.insert(name);
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> local_jobs() {
+  std::ifstream file("/proc/net/unix");
+  const std::string table(std::istreambuf_iterator<char>(file), {});
+  return jobs_in(table, geteuid());
+}
+
+Result<Descriptor> connect_local(const std::string& name) {
+  const auto failed = [&name](const char* why) {
+    return Error{.code = ErrorCode::kSystem,
+                 .message = fmt::format("no coordinator of a job {} here: {}", name, why)};
+  };
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = prefix(geteuid()) + name;
+  if (path.size() + 1 > sizeof(address.sun_path)) return failed("the name is too long");
+  std::memcpy(address.sun_path + 1, path.data(), path.size());
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // Local sockets connect at once or not at all.
+  if (!socket.open() ||
+      connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0)
+    return failed(std::strerror(errno));
+  if (!of_this_user(socket.descriptor())) {
+    return Error{.code = ErrorCode::kRefused,
+                 .message = fmt::format("somebody else listens under the name of job {}", name)};
+  }
+  fcntl(socket.descriptor(), F_SETFL, O_NONBLOCK);
+  return socket;
+}
+
+}  // namespace tally::group

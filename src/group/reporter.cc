@@ -1,0 +1,191 @@
+#include "group/reporter.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "group/reporter_line.h"
+
+namespace tally::group {
+namespace {
+
+// For the goodbye to be heard.
+constexpr Duration kGoodbyeTime = std::chrono::milliseconds(250);
+
+}  // namespace
+
+class Reporter::Impl final {
+ public:
+  Impl(const Options& options, const Registration& identity, std::shared_ptr<Watched> watched)
+      : line_(options),
+        heartbeat_(options.heartbeat),
+        identity_(identity),
+        watched_(std::move(watched)),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        thread_([this](const std::stop_token& stop) { work(stop); }) {}
+
+  ~Impl() { close(); }
+
+  void move_to(const Registration& identity, std::shared_ptr<Watched> watched) {
+    {
+      MutexLock lock(mutex_);
+      identity_ = identity;
+      watched_ = std::move(watched);
+      moved_ = true;
+    }
+    wake();
+  }
+
+  void close() {
+    if (!thread_.joinable()) return;
+    thread_.request_stop();
+    wake();
+    thread_.join();
+  }
+
+ private:
+  struct Self {
+    Registration identity;
+    std::shared_ptr<Watched> watched;
+    bool moved;
+  };
+
+  void wake() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(wake_.descriptor(), &one, sizeof(one));
+  }
+
+  Self self() {
+    MutexLock lock(mutex_);
+    return {identity_, watched_, std::exchange(moved_, false)};
+  }
+
+  void work(const std::stop_token& stop) {
+    TimePoint next_report{};
+    while (!stop.stop_requested()) {
+      const Self me = self();
+      const TimePoint now = SteadyClock().now();
+      if (me.moved) line_.register_again(me.identity);
+      if (line_.open() && now >= next_report) {
+        line_.send(message_of(WatchKind::kReport, completed(me)));
+        next_report = now + heartbeat_;
+      }
+      for (const WatchMessage& message : line_.advance(me.identity, now)) obey(me, message);
+      wait(line_.open() ? next_report : line_.next_look(now));
+    }
+    say_goodbye();
+  }
+
+  void wait(TimePoint until) const {
+    std::vector<pollfd> entries{{wake_.descriptor(), POLLIN, 0}};
+    line_.add_to(entries);
+    const int timeout = line_.impatient() ? 0 : net::poll_timeout(Deadline::at(until));
+    if (::poll(entries.data(), entries.size(), timeout) < 1) return;
+    std::uint64_t count = 0;
+    if (entries[0].revents != 0) {
+      [[maybe_unused]] const auto got = ::read(wake_.descriptor(), &count, sizeof(count));
+    }
+  }
+
+  Report completed(const Self& me) const {
+    Report report = me.watched->report();
+    report.rank = me.identity.rank;
+    report.generation = me.identity.generation;
+    report.pid = me.identity.pid;
+    report.host = me.identity.host;
+    report.clock_offset = line_.clock_offset();
+    report.at = SteadyClock().now();
+    return report;
+  }
+
+  void obey(const Self& me, const WatchMessage& message) {
+    switch (message.kind) {
+      case WatchKind::kLost: {
+        const auto lost = body_of(message, &read_lost_ranks);
+        if (lost.has_value() && lost->generation == me.identity.generation) me.watched->lost(*lost);
+        break;
+      }
+      case WatchKind::kWantStack: {
+        wire::Writer writer;
+        writer.string(me.watched->stack());
+        line_.send({WatchKind::kStack, writer.take()});
+        break;
+      }
+      case WatchKind::kWantTrace: {
+        Trace trace = me.watched->trace();
+        trace.rank = me.identity.rank;
+        trace.clock_offset = line_.clock_offset();
+        line_.send(message_of(WatchKind::kTrace, trace));
+        break;
+      }
+      default:
+        break;  // a newer coordinator may say more
+    }
+  }
+
+  // Waits for the coordinator to end the connection: then it has heard everything.
+  void say_goodbye() {
+    const Self me = self();
+    const TimePoint end = SteadyClock().now() + kGoodbyeTime;
+    bool said = false;
+    while (line_.alive() && SteadyClock().now() < end) {
+      if (line_.open() && !said) {
+        line_.send(message_of(WatchKind::kGoodbye, completed(me)));
+        said = true;
+      }
+      line_.last_words(me.identity, SteadyClock().now());
+      if (!line_.alive()) return;
+      wait(end);
+    }
+  }
+
+  ReporterLine line_;  // the thread's own
+  const Duration heartbeat_;
+  Mutex mutex_;
+  Registration identity_ TALLY_GUARDED_BY(mutex_);
+  std::shared_ptr<Watched> watched_ TALLY_GUARDED_BY(mutex_);
+  bool moved_ TALLY_GUARDED_BY(mutex_) = false;
+  const Descriptor wake_;
+  std::jthread thread_;
+};
+
+Reporter::Reporter(const Options& options, const Registration& identity,
+                   std::shared_ptr<Watched> watched)
+    : impl_(std::make_unique<Impl>(options, identity, std::move(watched))) {}
+Reporter::~Reporter() = default;
+
+void Reporter::move_to(const Registration& identity, std::shared_ptr<Watched> watched) {
+  impl_->move_to(identity, std::move(watched));
+}
+
+void Reporter::close() { impl_->close(); }
+
+Result<net::Address> address_from(const std::string& text) {
+  const auto invalid = [&text] {
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("'{}' is not HOST:PORT or [V6]:PORT", text)};
+  };
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return invalid();
+  std::string host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string::npos) {
+    return invalid();
+  }
+  std::uint16_t port = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data() + colon + 1, end, port);
+  if (host.empty() || problem != std::errc() || stop != end) return invalid();
+  return net::Address{.host = host, .port = port};
+}
+
+}  // namespace tally::group

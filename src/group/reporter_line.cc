@@ -1,0 +1,189 @@
+#include "group/reporter_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "group/host.h"
+#include "wire/error_body.h"
+
+namespace tally::group {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::milliseconds(100);
+constexpr Duration kLongestPause = std::chrono::seconds(2);
+// For connecting, and for shaking hands.
+constexpr Duration kPatience = std::chrono::seconds(5);
+// A coordinator that leaves so many reports without an answer is gone.
+constexpr int kUnanswered = 3;
+constexpr std::size_t kMaxUnsentBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+std::vector<WatchMessage> ReporterLine::advance(const Registration& identity, TimePoint now) {
+  // Silence while this process itself was stopped says nothing of the coordinator.
+  if (advanced_ != TimePoint{} && now - advanced_ > 2 * options_.heartbeat) heard_ = now;
+  advanced_ = now;
+  std::vector<WatchMessage> messages;
+  listen(now, messages);
+  if (current_ && !silent_ && now - heard_ > kUnanswered * options_.heartbeat) {
+    silent_ = true;
+    gone(now);
+  }
+  const bool wanted = !current_ || (silent_ && !retiring_);
+  if (wanted && !attempt_ && !fresh_ && !hopeless_ && now >= next_try_) begin(identity, now);
+  finish(identity, now);
+  shake(identity, now);
+  return messages;
+}
+
+void ReporterLine::last_words(const Registration& identity, TimePoint now) {
+  hopeless_ = true;
+  std::vector<WatchMessage> unheard;
+  // The end of the connection is what is waited for.
+  complained_ = true;
+  listen(now, unheard);
+  finish(identity, now);
+  shake(identity, now);
+}
+
+void ReporterLine::listen(TimePoint now, std::vector<WatchMessage>& into) {
+  if (!current_) return;
+  auto messages = current_->advance();
+  if (!messages.has_value()) {
+    current_.reset();
+    retiring_.reset();
+    silent_ = false;
+    return gone(now);
+  }
+  for (WatchMessage& message : *messages) {
+    if (message.kind == WatchKind::kPulse) {
+      take_pulse(message, now);
+    } else if (message.kind == WatchKind::kRefusal) {
+      Error error;
+      if (wire::decode_error(message.body, &error).has_value() && !complained_)
+        log_warning(fmt::format("the coordinator at {} does not watch this rank: {}",
+                                to_string(options_.coordinator), error.message));
+      complained_ = true;
+      pause_ = kLongestPause;
+    } else {
+      into.push_back(std::move(message));
+    }
+  }
+}
+
+void ReporterLine::take_pulse(const WatchMessage& message, TimePoint now) {
+  const auto pulse = body_of(message, &read_pulse);
+  if (!pulse.has_value()) return;
+  heard_ = now;
+  silent_ = false;
+  retiring_.reset();
+  pause_ = Duration{};
+  if (complained_)
+    log_info(fmt::format("the coordinator at {} is back", to_string(options_.coordinator)));
+  complained_ = false;
+  if (pulse->machine == machine_identity()) {
+    clock_offset_ = Duration{};
+    return;
+  }
+  // The shortest round trip says most about the middle of it.
+  const Duration round_trip = now - pulse->echo;
+  if (pulse->echo == TimePoint{} || round_trip > best_round_trip_) return;
+  best_round_trip_ = round_trip;
+  clock_offset_ = pulse->now - (pulse->echo + round_trip / 2);
+}
+
+void ReporterLine::gone(TimePoint now) {
+  next_try_ = now + kFirstPause;
+  if (!complained_)
+    log_warning(fmt::format("the coordinator at {} is gone: running operations go on",
+                            to_string(options_.coordinator)));
+  complained_ = true;
+}
+
+void ReporterLine::attempt_failed(const std::string& why, TimePoint now) {
+  attempt_.reset();
+  fresh_.reset();
+  pause_ = std::clamp<Duration>(2 * pause_, kFirstPause, kLongestPause);
+  next_try_ = now + pause_;
+  if (!complained_)
+    log_warning(fmt::format("no coordinator at {}, going on without: {}",
+                            to_string(options_.coordinator), why));
+  complained_ = true;
+}
+
+void ReporterLine::begin(const Registration& identity, TimePoint now) {
+  if (!options_.secret && !net::on_loopback(options_.coordinator)) {
+    hopeless_ = true;
+    return attempt_failed("without a secret it is reached on this machine only", now);
+  }
+  if (options_.secret && !tls_) {
+    auto tls = net::TlsContext::make(
+        {.secret = *options_.secret, .identity = fmt::format("tally rank {}", identity.rank)});
+    if (!tls.has_value()) return attempt_failed(tls.error().message, now);
+    tls_ = *std::move(tls);
+  }
+  const auto endpoints = net::resolve(options_.coordinator);
+  if (!endpoints.has_value()) return attempt_failed(endpoints.error().message, now);
+  auto socket = net::start_connect(endpoints->front());
+  if (!socket.has_value()) return attempt_failed(socket.error().message, now);
+  attempt_.emplace(Attempt{*std::move(socket), endpoints->front(), now});
+}
+
+void ReporterLine::finish(const Registration&, TimePoint now) {
+  if (!attempt_) return;
+  if (!net::wait_ready(attempt_->socket.descriptor(), net::Readiness::kWrite, Deadline::at(now))) {
+    if (now - attempt_->began > kPatience) attempt_failed("no answer", now);
+    return;
+  }
+  if (const auto made = net::finish_connect(attempt_->socket, attempt_->to); !made.has_value())
+    return attempt_failed(made.error().message, now);
+  std::unique_ptr<net::Stream> stream;
+  if (tls_) {
+    auto made = tls_->client(std::move(attempt_->socket));
+    if (!made.has_value()) return attempt_failed(made.error().message, now);
+    stream = *std::move(made);
+  } else {
+    stream = net::plain_stream(std::move(attempt_->socket));
+  }
+  attempt_.reset();
+  fresh_ = std::make_unique<WatchConnection>(std::move(stream), kMaxUnsentBytes);
+  fresh_since_ = now;
+}
+
+void ReporterLine::shake(const Registration& identity, TimePoint now) {
+  if (!fresh_) return;
+  const auto nothing = fresh_->advance();
+  if (!nothing.has_value()) return attempt_failed(nothing.error().message, now);
+  if (!fresh_->established()) {
+    if (now - fresh_since_ > kPatience) attempt_failed("no handshake", now);
+    return;
+  }
+  retiring_ = std::move(current_);
+  current_ = std::move(fresh_);
+  heard_ = now;
+  register_again(identity);
+}
+
+void ReporterLine::register_again(const Registration& identity) {
+  if (current_) current_->send(message_of(WatchKind::kRegister, identity));
+}
+
+void ReporterLine::send(const WatchMessage& message) {
+  const bool heartbeat = message.kind == WatchKind::kReport;
+  if (current_ && !(heartbeat && current_->unsent())) current_->send(message);
+}
+
+void ReporterLine::add_to(std::vector<pollfd>& entries) const {
+  if (current_) entries.push_back({current_->descriptor(), current_->events(), 0});
+  if (fresh_) entries.push_back({fresh_->descriptor(), fresh_->events(), 0});
+  if (attempt_) entries.push_back({attempt_->socket.descriptor(), POLLOUT, 0});
+}
+
+TimePoint ReporterLine::next_look(TimePoint now) const {
+  if (attempt_ || fresh_) return now + kPatience;
+  return hopeless_ ? now + kLongestPause : std::max(next_try_, now);
+}
+
+}  // namespace tally::group

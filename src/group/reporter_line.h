@@ -1,0 +1,78 @@
+#pragma once
+#include <poll.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "group/reporter.h"
+#include "group/watch_connection.h"
+#include "net/tls_stream.h"
+
+namespace tally::group {
+
+// The connection of a Reporter, made again and again while it fails. Says in the log when the coordinator goes
+// and when it is back. Never blocks, but for the lookup of a name. Threads: one.
+class ReporterLine final {
+ public:
+  explicit ReporterLine(const Reporter::Options& options) : options_(options) {}
+
+  // Connects, shakes hands, registers, reads and writes as far as that goes now. Returns what the coordinator
+  // said, but for pulses, which only this class needs.
+  std::vector<WatchMessage> advance(const Registration& identity, TimePoint now);
+  // The same, but what ends is not begun again.
+  void last_words(const Registration& identity, TimePoint now);
+
+  // Dropped if nobody is there, and while earlier ones still wait to be sent.
+  void send(const WatchMessage& message);
+  void register_again(const Registration& identity);
+
+  // Registered; the coordinator may not have answered yet.
+  bool open() const { return current_ != nullptr; }
+  // Open, or on the way there.
+  bool alive() const { return open() || fresh_ != nullptr || attempt_.has_value(); }
+  // What poll() is to wait for.
+  void add_to(std::vector<pollfd>& entries) const;
+  bool impatient() const {
+    return (current_ && current_->impatient()) || (fresh_ && fresh_->impatient());
+  }
+  TimePoint next_look(TimePoint now) const;
+  // Coordinator's clock minus ours.
+  Duration clock_offset() const { return clock_offset_; }
+
+ private:
+  struct Attempt {
+    net::Socket socket;
+    net::Endpoint to;
+    TimePoint began;
+  };
+
+  void listen(TimePoint now, std::vector<WatchMessage>& into);
+  void take_pulse(const WatchMessage& message, TimePoint now);
+  void begin(const Registration& identity, TimePoint now);
+  void finish(const Registration& identity, TimePoint now);
+  void shake(const Registration& identity, TimePoint now);
+  void attempt_failed(const std::string& why, TimePoint now);
+  void gone(TimePoint now);
+
+  const Reporter::Options options_;
+  std::unique_ptr<net::TlsContext> tls_;
+  std::optional<Attempt> attempt_;
+  std::unique_ptr<WatchConnection> fresh_;    // shaking hands
+  std::unique_ptr<WatchConnection> current_;  // registered
+  // The one before, if it only fell silent: ended when the new one is answered, since its end before would
+  // look like that of this process.
+  std::unique_ptr<WatchConnection> retiring_;
+  TimePoint fresh_since_{};
+  TimePoint heard_{};
+  TimePoint advanced_{};
+  TimePoint next_try_{};
+  Duration pause_{};
+  bool silent_ = false;
+  bool complained_ = false;  // that it is gone, or cannot be reached
+  bool hopeless_ = false;
+  Duration clock_offset_{};
+  Duration best_round_trip_ = Duration::max();
+};
+
+}  // namespace tally::group

@@ -1,0 +1,208 @@
+#include "group/roster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tally::group {
+namespace {
+
+// Reports that throughput is taken over.
+constexpr std::size_t kCounts = 6;
+// Of heartbeats between two ticks: the coordinator itself was not running.
+constexpr int kOwnGap = 2;
+
+bool gone(Presence presence) { return presence == Presence::kLost || presence == Presence::kLeft; }
+
+}  // namespace
+
+std::string_view to_string(Presence presence) {
+  switch (presence) {
+    case Presence::kExpected:
+      return "expected";
+    case Presence::kPresent:
+      return "present";
+    case Presence::kUnreachable:
+      return "unreachable";
+    case Presence::kLost:
+      return "lost";
+    case Presence::kLeft:
+      return "left";
+  }
+  return "unknown";
+}
+
+std::string Member::text() const {
+  if (host.empty()) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} (host {}, pid {})", rank, host, pid);
+}
+
+Roster::Roster(const Options& options)
+    : options_(options),
+      members_(static_cast<std::size_t>(options.size)),
+      counts_(members_.size()) {
+  for (Rank rank = 0; rank < options_.size; ++rank) member(rank).rank = rank;
+}
+
+void Roster::expect(const std::vector<Member>& members, TimePoint now, Duration grace) {
+  for (const Member& known : members) {
+    if (!knows(known.rank)) continue;
+    Member& mine = member(known.rank);
+    mine.presence = known.presence;
+    mine.host = known.host;
+    mine.pid = known.pid;
+    mine.fate = known.fate;
+    // As if heard of so much later: silence begins to count then.
+    mine.heard = now + grace;
+    if (!gone(mine.presence)) mine.presence = Presence::kExpected;
+  }
+}
+
+Result<Roster::Events> Roster::registered(Rank rank, const std::string& host, std::int64_t pid,
+                                          TimePoint now) {
+  const auto refused = [rank](std::string why) {
+    return Error{.code = ErrorCode::kRefused, .peer = rank, .message = std::move(why)};
+  };
+  if (!knows(rank))
+    return refused(fmt::format("there is no rank {} in a job of {}", rank, options_.size));
+  Member& who = member(rank);
+  const bool same = who.pid == pid && who.host == host;
+  if (!same && (who.presence == Presence::kPresent || who.presence == Presence::kUnreachable))
+    return refused(fmt::format("{} is there already", who.text()));
+  if (same && who.presence == Presence::kLost)
+    return refused(fmt::format("rank {} counts as lost: {}", rank, who.fate));
+  const Presence before = who.presence;
+  // Somebody of an earlier coordinator who comes back, or a connection that was made anew.
+  const bool known = same && !gone(before);
+  who.presence = Presence::kPresent;
+  who.host = host;
+  who.pid = pid;
+  who.heard = now;
+  who.fate.clear();
+  if (before == Presence::kUnreachable) {
+    return Events{{EventKind::kRecovered, {rank}, fmt::format("{} is heard of again", who.text())}};
+  }
+  if (before == Presence::kPresent) return Events{};
+  who.reported = false;
+  counts_[static_cast<std::size_t>(rank)].clear();
+  return Events{{EventKind::kJoined,
+                 {rank},
+                 fmt::format("{} {}", who.text(), known ? "is back" : "has joined")}};
+}
+
+Roster::Events Roster::reported(const Report& report, TimePoint now) {
+  if (!knows(report.rank) || report.generation != options_.generation) return {};
+  Member& who = member(report.rank);
+  if (gone(who.presence) || who.presence == Presence::kExpected) return {};
+  const Duration silence = now - who.heard;
+  who.heard = now;
+  who.report = report;
+  who.reported = true;
+  auto& counts = counts_[static_cast<std::size_t>(report.rank)];
+  counts.push_back({report.at, report.samples});
+  if (counts.size() > kCounts) counts.pop_front();
+  if (who.presence == Presence::kPresent) return {};
+  who.presence = Presence::kPresent;
+  return {{EventKind::kRecovered,
+           {who.rank},
+           fmt::format("{} is heard of again after {}", who.text(), seconds_text(silence))}};
+}
+
+Roster::Events Roster::lose(const std::vector<Rank>& ranks, const std::string& why) {
+  for (const Rank rank : ranks) {
+    member(rank).presence = Presence::kLost;
+    member(rank).fate = why;
+  }
+  const std::string who = ranks.size() == 1 ? member(ranks.front()).text() : ranks_text(ranks);
+  return {{EventKind::kLost, ranks,
+           fmt::format("{} {} lost: {}", who, ranks.size() == 1 ? "is" : "are", why)}};
+}
+
+Roster::Events Roster::connection_closed(Rank rank, TimePoint) {
+  if (!knows(rank) || gone(member(rank).presence)) return {};
+  return lose({rank}, "its connection ended without a goodbye");
+}
+
+Roster::Events Roster::process_ended(Rank rank, const std::string& how, TimePoint) {
+  if (!knows(rank) || gone(member(rank).presence)) return {};
+  return lose({rank}, fmt::format("its process {}", how));
+}
+
+Roster::Events Roster::left(Rank rank, TimePoint now) {
+  if (!knows(rank) || gone(member(rank).presence)) return {};
+  Member& who = member(rank);
+  who.presence = Presence::kLeft;
+  who.heard = now;
+  return {{EventKind::kLeft, {rank}, fmt::format("{} has left", who.text())}};
+}
+
+Duration Roster::patience() const { return options_.missed_heartbeats * options_.heartbeat; }
+
+std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, EventKind kind,
+                                              TimePoint now) const {
+  std::map<std::string, std::vector<Rank>> hosts;
+  for (const Rank rank : silent)
+    hosts[members_[static_cast<std::size_t>(rank)].host].push_back(rank);
+  std::vector<CoordinatorEvent> events;
+  for (const auto& [host, ranks] : hosts) {
+    TimePoint heard = members_[static_cast<std::size_t>(ranks.front())].heard;
+    for (const Rank rank : ranks)
+      heard = std::max(heard, members_[static_cast<std::size_t>(rank)].heard);
+    // A host whose ranks are all silent is more likely cut off than full of hanging processes.
+    const bool whole_host =
+        ranks.size() > 1 && std::none_of(members_.begin(), members_.end(), [&](const Member& each) {
+          return each.host == host && each.presence == Presence::kPresent &&
+                 std::find(ranks.begin(), ranks.end(), each.rank) == ranks.end();
+        });
+    events.push_back(
+        {kind, ranks,
+         fmt::format("{} on host {} {} not been heard of for {}{}", ranks_text(ranks), host,
+                     ranks.size() == 1 ? "has" : "have", seconds_text(now - heard),
+                     whole_host ? fmt::format(": the link to host {} may be cut", host) : "")});
+  }
+  return events;
+}
+
+Roster::Events Roster::tick(TimePoint now) {
+  const Duration gap = last_tick_ == TimePoint{} ? Duration{} : now - last_tick_;
+  last_tick_ = now;
+  if (gap > kOwnGap * options_.heartbeat) {
+    for (Member& each : members_) each.heard = std::min(now, each.heard + gap);
+  }
+  const Duration lost_after = std::max(patience(), options_.lost_after);
+  std::vector<Rank> silent;
+  std::vector<Rank> lost;
+  for (const Member& each : members_) {
+    // Whoever has never been heard of may still be on its way.
+    if (gone(each.presence) || each.heard == TimePoint{}) continue;
+    const Duration silence = now - each.heard;
+    if (silence >= lost_after) {
+      lost.push_back(each.rank);
+    } else if (silence >= patience() && each.presence != Presence::kUnreachable) {
+      silent.push_back(each.rank);
+    }
+  }
+  Events events = by_host(silent, EventKind::kUnreachable, now);
+  for (const Rank rank : silent) member(rank).presence = Presence::kUnreachable;
+  for (CoordinatorEvent& event : by_host(lost, EventKind::kLost, now)) {
+    for (const Rank rank : event.ranks)
+      member(rank).fate =
+          fmt::format("not heard of for {}", seconds_text(now - member(rank).heard));
+    event.sentence += event.ranks.size() == 1 ? "; it is lost" : "; they are lost";
+    events.push_back(std::move(event));
+  }
+  for (const Rank rank : lost) member(rank).presence = Presence::kLost;
+  return events;
+}
+
+double Roster::samples_per_second(Rank rank) const {
+  const auto& counts = counts_[static_cast<std::size_t>(rank)];
+  if (counts.size() < 2 || counts.back().at <= counts.front().at ||
+      counts.back().samples < counts.front().samples)
+    return 0;
+  const double seconds =
+      std::chrono::duration<double>(counts.back().at - counts.front().at).count();
+  return static_cast<double>(counts.back().samples - counts.front().samples) / seconds;
+}
+
+}  // namespace tally::group

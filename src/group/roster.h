@@ -1,0 +1,90 @@
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "group/event.h"
+#include "group/report.h"
+
+namespace tally::group {
+
+enum class Presence : std::uint8_t {
+  kExpected,  // has not come yet, or not come back yet
+  kPresent,
+  kUnreachable,  // too many heartbeats are missing
+  kLost,         // for good, in this generation
+  kLeft,         // in good order
+};
+
+std::string_view to_string(Presence presence);
+
+// What is known of one rank.
+struct Member {
+  Rank rank = 0;
+  Presence presence = Presence::kExpected;
+  std::string host;
+  std::int64_t pid = 0;
+  TimePoint heard{};  // when last, on the roster's clock
+  bool reported = false;
+  Report report;     // the last one, if `reported`
+  std::string fate;  // why it is lost
+
+  // "rank 2 (host b, pid 4711)", or less if less is known.
+  std::string text() const;
+};
+
+// Who is in a generation of a job and whether they still live. Decides only: hears of everything and is told
+// the time; knows no socket. Calls return what became of it, for people and for the other ranks.
+class Roster {
+ public:
+  struct Options {
+    int size = 1;
+    std::uint32_t generation = 1;
+    Duration heartbeat = std::chrono::seconds(1);
+    int missed_heartbeats = 3;
+    Duration lost_after{};  // of silence; never less than the missed heartbeats
+  };
+  using Events = std::vector<CoordinatorEvent>;
+
+  explicit Roster(const Options& options);
+
+  // Who is who, from a coordinator before this one. Whoever was present is expected back within `grace`.
+  void expect(const std::vector<Member>& members, TimePoint now, Duration grace);
+
+  // kRefused: no such rank, or somebody else is it already.
+  Result<Events> registered(Rank rank, const std::string& host, std::int64_t pid, TimePoint now);
+  Events reported(const Report& report, TimePoint now);
+  Events connection_closed(Rank rank, TimePoint now);
+  Events process_ended(Rank rank, const std::string& how, TimePoint now);
+  Events left(Rank rank, TimePoint now);
+  // To be called a few times in each heartbeat. A gap of several heartbeats between two calls means that the
+  // caller itself was stopped: silence meanwhile counts for nobody.
+  Events tick(TimePoint now);
+
+  const Options& options() const { return options_; }
+  const std::vector<Member>& members() const { return members_; }
+  bool knows(Rank rank) const { return rank >= 0 && rank < options_.size; }
+  // Over the last few heartbeats.
+  double samples_per_second(Rank rank) const;
+
+ private:
+  struct Count {
+    TimePoint at;
+    std::uint64_t samples;
+  };
+  Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
+  Events lose(const std::vector<Rank>& ranks, const std::string& why);
+  // "ranks 2, 3 on host b have not been heard of for 3.0 s: ...", one sentence for each host.
+  std::vector<CoordinatorEvent> by_host(const std::vector<Rank>& silent, EventKind kind,
+                                        TimePoint now) const;
+  Duration patience() const;
+
+  const Options options_;
+  std::vector<Member> members_;
+  std::vector<std::deque<Count>> counts_;
+  TimePoint last_tick_{};
+};
+
+}  // namespace tally::group

@@ -1,0 +1,279 @@
+#include "group/stall.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace tally::group {
+namespace {
+
+using metrics::OperationRecord;
+
+// Of several culprits, so many are described.
+constexpr std::size_t kDescribed = 3;
+
+std::string operation_text(const ReportedOperation& operation) {
+  const std::string text = metrics::describe(operation.record);
+  return operation.channel == 0 ? text : fmt::format("{} on {}", text, operation.communicator);
+}
+
+// The operation with everything in which ranks can differ.
+std::string signature_text(const OperationRecord& record) {
+  return metrics::describe(record.operation, record.count, record.type, record.reduce_op,
+                           record.algorithm, record.root);
+}
+
+class Diagnosis {
+ public:
+  Diagnosis(std::span<const Member> members, TimePoint now, Duration threshold)
+      : members_(members), now_(now), threshold_(threshold) {}
+
+  std::optional<Stall> find() const {
+    if (auto mismatch = find_mismatch()) return mismatch;
+    Rank at = longest_waiter();
+    if (at == kNoRank) return std::nullopt;
+    // Whoever is missing may itself wait for somebody: the last of the chain is to blame.
+    std::vector<Rank> chain;
+    while (std::find(chain.begin(), chain.end(), at) == chain.end()) {
+      chain.push_back(at);
+      const ReportedOperation& operation = *member(at).report.current;
+      const std::vector<Rank> missing = missing_in(operation, at);
+      if (missing.empty()) return nobody_missing(operation);
+      std::vector<Rank> free;
+      for (const Rank rank : missing)
+        if (!operating(rank)) free.push_back(rank);
+      if (!free.empty()) return missing_from(operation, free);
+      at = missing.front();
+    }
+    chain.erase(chain.begin(), std::find(chain.begin(), chain.end(), at));
+    return circle(chain);
+  }
+
+ private:
+  const Member& member(Rank rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  bool exists(Rank rank) const {
+    return rank >= 0 && static_cast<std::size_t>(rank) < members_.size();
+  }
+
+  // How long ago something was on that rank's own clock, given when its report came.
+  Duration ago(const Member& who, TimePoint then) const {
+    return (now_ - who.heard) + (who.report.at - then);
+  }
+
+  bool operating(Rank rank) const {
+    const Member& who = member(rank);
+    return who.presence == Presence::kPresent && who.reported && who.report.current.has_value();
+  }
+
+  Duration waited(Rank rank) const { return ago(member(rank), member(rank).report.since()); }
+
+  Rank longest_waiter() const {
+    Rank found = kNoRank;
+    for (const Member& who : members_) {
+      if (!operating(who.rank) || waited(who.rank) < threshold_) continue;
+      if (found == kNoRank || waited(who.rank) > waited(found)) found = who.rank;
+    }
+    return found;
+  }
+
+  static bool same_operation(const ReportedOperation& a, const ReportedOperation& b) {
+    return a.channel == b.channel && a.communicator == b.communicator &&
+           a.record.sequence == b.record.sequence && a.record.point() == b.record.point();
+  }
+
+  bool has_come(const Member& who, const ReportedOperation& operation) const {
+    for (const Position& position : who.report.positions) {
+      if (position.channel == operation.channel && position.communicator == operation.communicator)
+        return position.next_collective > operation.record.sequence;
+    }
+    return false;
+  }
+
+  std::vector<Rank> missing_in(const ReportedOperation& operation, Rank self) const {
+    std::vector<Rank> missing;
+    if (operation.record.point()) {
+      for (const Rank rank : operation.waits_for)
+        if (exists(rank) && rank != self) missing.push_back(rank);
+      return missing;
+    }
+    for (const Member& who : members_) {
+      const bool belongs =
+          operation.members.empty() || std::find(operation.members.begin(), operation.members.end(),
+                                                 who.rank) != operation.members.end();
+      if (!belongs || who.rank == self) continue;
+      if (who.presence != Presence::kPresent || !who.reported || !has_come(who, operation))
+        missing.push_back(who.rank);
+    }
+    return missing;
+  }
+
+  std::vector<Rank> waiters_in(const ReportedOperation& operation) const {
+    std::vector<Rank> ranks;
+    for (const Member& who : members_)
+      if (operating(who.rank) && same_operation(*who.report.current, operation))
+        ranks.push_back(who.rank);
+    return ranks;
+  }
+
+  Duration longest_wait(const std::vector<Rank>& ranks) const {
+    Duration longest{};
+    for (const Rank rank : ranks) longest = std::max(longest, waited(rank));
+    return longest;
+  }
+
+  // "rank 2 has been computing for 11.0 s, its last operation was #16 barrier".
+  std::string conduct(const Member& who) const {
+    const std::string name = fmt::format("rank {}", who.rank);
+    switch (who.presence) {
+      case Presence::kLost:
+        return fmt::format("{} is lost: {}", name, who.fate);
+      case Presence::kLeft:
+        return fmt::format("{} has left the job {} ago", name, seconds_text(now_ - who.heard));
+      case Presence::kExpected:
+        return fmt::format("{} has not come", name);
+      case Presence::kUnreachable:
+        return fmt::format("{} has not been heard of for {}{}", name,
+                           seconds_text(now_ - who.heard), last_of(who));
+      case Presence::kPresent:
+        break;
+    }
+    if (!who.reported) return fmt::format("{} has only just come", name);
+    if (who.report.failure)
+      return fmt::format("{} has failed: {}", name, to_string(*who.report.failure));
+    if (who.report.current)
+      return fmt::format("{} has been in {} for {}", name, operation_text(*who.report.current),
+                         seconds_text(waited(who.rank)));
+    return fmt::format("{} has been computing for {}{}", name, seconds_text(waited(who.rank)),
+                       last_of(who));
+  }
+
+  static std::string last_of(const Member& who) {
+    if (!who.report.last) return ", and has not called any operation";
+    return fmt::format(", its last operation was {}", operation_text(*who.report.last));
+  }
+
+  Stall missing_from(const ReportedOperation& operation, const std::vector<Rank>& culprits) const {
+    Stall stall{.culprits = culprits,
+                .waiters = waiters_in(operation),
+                .operation = operation_text(operation)};
+    stall.key =
+        fmt::format("{}/{}: {}", operation.channel, stall.operation, fmt::join(culprits, ","));
+    const std::string who =
+        culprits.size() == 1 ? member(culprits.front()).text() : ranks_text(culprits);
+    stall.sentence = fmt::format(
+        "{} {} missing in {}: {} {} waited for {}", who, culprits.size() == 1 ? "is" : "are",
+        stall.operation, ranks_text(stall.waiters), stall.waiters.size() == 1 ? "has" : "have",
+        seconds_text(longest_wait(stall.waiters)));
+    for (std::size_t i = 0; i < std::min(culprits.size(), kDescribed); ++i)
+      stall.sentence += "; " + conduct(member(culprits[i]));
+    if (culprits.size() > kDescribed)
+      stall.sentence += fmt::format("; and {} more", culprits.size() - kDescribed);
+    for (const Rank rank : culprits) {
+      if (member(rank).presence != Presence::kPresent) continue;
+      stall.ask = rank;
+      break;
+    }
+    return stall;
+  }
+
+  Stall nobody_missing(const ReportedOperation& operation) const {
+    Stall stall{.waiters = waiters_in(operation), .operation = operation_text(operation)};
+    stall.key = fmt::format("{}/{}: all", operation.channel, stall.operation);
+    stall.sentence = fmt::format("{} have been in {} for {} and nobody is missing: it is slow",
+                                 ranks_text(stall.waiters), stall.operation,
+                                 seconds_text(longest_wait(stall.waiters)));
+    return stall;
+  }
+
+  Stall circle(const std::vector<Rank>& chain) const {
+    Stall stall{.culprits = chain, .waiters = chain};
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+      const ReportedOperation& operation = *member(chain[i]).report.current;
+      parts.push_back(fmt::format("rank {} has been in {} for {} and waits for rank {}", chain[i],
+                                  operation_text(operation), seconds_text(waited(chain[i])),
+                                  chain[(i + 1) % chain.size()]));
+      stall.key += fmt::format("{} {};", chain[i], operation_text(operation));
+    }
+    stall.operation = operation_text(*member(chain.front()).report.current);
+    stall.sentence = fmt::format("{} wait for each other in a circle: {}", ranks_text(chain),
+                                 fmt::join(parts, "; "));
+    return stall;
+  }
+
+  // Parts of unequal size are no disagreement: only what the ranks found out themselves is.
+  static bool agree(const OperationRecord& a, const OperationRecord& b) {
+    const bool by_parts = a.operation == Operation::kReduceScatter ||
+                          a.operation == Operation::kAllgather ||
+                          a.operation == Operation::kGather || a.operation == Operation::kScatter ||
+                          a.operation == Operation::kAllToAll;
+    OperationRecord mine = a;
+    if (by_parts && a.operation == b.operation) mine.count = b.count;
+    return signature_text(mine) == signature_text(b);
+  }
+
+  std::optional<Stall> find_mismatch() const {
+    std::map<std::tuple<std::uint32_t, std::string, std::uint32_t>, const Member*> first;
+    const auto open = [](const Member& who) -> const ReportedOperation* {
+      if (!who.reported) return nullptr;
+      if (who.report.current) return &*who.report.current;
+      const auto& last = who.report.last;
+      return last && last->record.stage == OperationRecord::Stage::kFailed ? &*last : nullptr;
+    };
+    for (const Member& who : members_) {
+      const ReportedOperation* operation = open(who);
+      if (operation == nullptr || operation->record.point()) continue;
+      const auto [found, is_new] = first.emplace(
+          std::tuple(operation->channel, operation->communicator, operation->record.sequence),
+          &who);
+      const ReportedOperation& theirs = *open(*found->second);
+      if (!is_new && !agree(theirs.record, operation->record))
+        return disagreement(*found->second, theirs, who, *operation);
+    }
+    for (const Member& who : members_) {
+      if (!who.reported || !who.report.failure || !who.report.last ||
+          who.report.failure->code != ErrorCode::kMismatch)
+        continue;
+      return Stall{
+          .kind = EventKind::kMismatch,
+          .culprits = {who.rank},
+          .waiters = {},
+          .key = fmt::format("mismatch {}", who.report.failure->message),
+          .operation = operation_text(*who.report.last),
+          .sentence = fmt::format("ranks disagree in #{}: {}", who.report.last->record.sequence,
+                                  who.report.failure->message)};
+    }
+    return std::nullopt;
+  }
+
+  Stall disagreement(const Member& one, const ReportedOperation& hers, const Member& other,
+                     const ReportedOperation& his) const {
+    const std::string place = hers.channel == 0 ? "" : fmt::format(" on {}", hers.communicator);
+    return {
+        .kind = EventKind::kMismatch,
+        .culprits = {one.rank, other.rank},
+        .waiters = {},
+        .key = fmt::format("mismatch {}/{}", hers.channel, hers.record.sequence),
+        .operation = operation_text(hers),
+        .sentence = fmt::format("ranks disagree in #{}{}: rank {} called {}, rank {} called {}",
+                                hers.record.sequence, place, one.rank, signature_text(hers.record),
+                                other.rank, signature_text(his.record))};
+  }
+
+  const std::span<const Member> members_;
+  const TimePoint now_;
+  const Duration threshold_;
+};
+
+}  // namespace
+
+std::optional<Stall> diagnose_stall(std::span<const Member> members, TimePoint now,
+                                    Duration threshold) {
+  return Diagnosis(members, now, threshold).find();
+}
+
+}  // namespace tally::group

@@ -1,0 +1,143 @@
+#include "group/state_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "base/descriptor.h"
+#include "group/bodies.h"
+
+namespace tally::group {
+namespace {
+
+constexpr const char* kFormat = "tally coordinator state 1";
+constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
+
+Error corrupt(std::size_t line, std::string_view what) {
+  return {.code = ErrorCode::kCorrupt,
+          .message = fmt::format("line {} of the state file: {}", line, what)};
+}
+
+// Newlines would end an entry.
+std::string on_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::optional<Presence> presence_named(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(Presence::kLeft); ++i)
+    if (to_string(static_cast<Presence>(i)) == name) return static_cast<Presence>(i);
+  return std::nullopt;
+}
+
+// "member RANK PID PRESENCE HOST", and then why it is lost.
+Result<Member> member_from(std::istringstream& words, std::size_t line) {
+  Member member;
+  std::string presence;
+  if (!(words >> member.rank >> member.pid >> presence >> member.host))
+    return corrupt(line, "not a member");
+  const auto named = presence_named(presence);
+  if (!named || member.rank < 0 || member.rank >= kMaxRanks) return corrupt(line, "not a member");
+  member.presence = *named;
+  std::getline(words >> std::ws, member.fate);
+  return member;
+}
+
+Error system_error(const std::string& what) {
+  return {.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, std::strerror(errno))};
+}
+
+}  // namespace
+
+bool SavedState::over() const {
+  if (static_cast<int>(members.size()) < size) return false;
+  return std::all_of(members.begin(), members.end(), [](const Member& member) {
+    return member.presence == Presence::kLost || member.presence == Presence::kLeft;
+  });
+}
+
+std::string to_text(const SavedState& state) {
+  std::string text = fmt::format("{}\njob {}\ngeneration {}\nsize {}\n", kFormat,
+                                 on_one_line(state.job), state.generation, state.size);
+  for (const Member& member : state.members) {
+    std::string host = on_one_line(member.host);
+    std::replace(host.begin(), host.end(), ' ', '_');
+    text += fmt::format("member {} {} {} {} {}\n", member.rank, member.pid,
+                        to_string(member.presence), host, on_one_line(member.fate));
+  }
+  return text + "end\n";
+}
+
+Result<SavedState> state_from_text(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line;
+  std::size_t number = 1;
+  if (!std::getline(lines, line) || line != kFormat) return corrupt(1, "not a state of ours");
+  SavedState state;
+  while (std::getline(lines, line)) {
+    ++number;
+    std::istringstream words(line);
+    std::string kind;
+    words >> kind;
+    if (kind == "end") return state;
+    if (kind == "job") {
+      std::getline(words >> std::ws, state.job);
+    } else if (kind == "generation") {
+      if (!(words >> state.generation)) return corrupt(number, "no generation");
+    } else if (kind == "size") {
+      if (!(words >> state.size) || state.size < 1 || state.size > kMaxRanks)
+        return corrupt(number, "no size");
+    } else if (kind == "member") {
+      TALLY_TRY(Member member, member_from(words, number));
+      if (member.rank >= state.size) return corrupt(number, "a rank beyond the size");
+      state.members.push_back(std::move(member));
+    } else {
+      return corrupt(number, "neither job, generation, size, member nor end");
+    }
+  }
+  return corrupt(number, "the end is missing");
+}
+
+Result<void> save_state(const std::string& path, const SavedState& state) {
+  const std::string text = to_text(state);
+  const std::string draft = path + ".new";
+  {
+    const Descriptor file(
+        open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file.open()) return system_error(draft);
+    // A file of that name may have been there with another mode.
+    if (fchmod(file.descriptor(), 0600) != 0) return system_error(draft);
+    if (::write(file.descriptor(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+      return system_error(draft);
+  }
+  if (rename(draft.c_str(), path.c_str()) != 0) return system_error(path);
+  return {};
+}
+
+Result<std::optional<SavedState>> load_state(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return std::optional<SavedState>();
+    return system_error(path);
+  }
+  if (info.st_uid != geteuid() || info.st_size > static_cast<off_t>(kMaxBytes))
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("{} is not a state file of this user", path)};
+  std::ifstream file(path);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  auto state = state_from_text(text);
+  if (!state.has_value())
+    return Error{.code = state.error().code,
+                 .message = fmt::format("{}: {}", path, state.error().message)};
+  return std::optional(*std::move(state));
+}
+
+}  // namespace tally::group
