@@ -50,6 +50,7 @@ Result<LinearOutcome> train_linear(Job& job, const LinearTraining& training,
           .message = fmt::format("the weights ran away by step {}: a rate of {} is too high",
                                  outcome.steps, training.rate)};
     }
+    job.count_step(data.samples());
     told(outcome);
     if (outcome.largest_gradient < training.enough) break;
   }

@@ -12,7 +12,10 @@
 #include "apps/tally/build_info.h"
 #include "apps/tally/doctor_command.h"
 #include "apps/tally/run_command.h"
+#include "apps/tally/inspect_trace_command.h"
+#include "apps/tally/serve_command.h"
 #include "apps/tally/simulate_command.h"
+#include "apps/tally/status_command.h"
 #include "apps/tally/train_linear_command.h"
 
 namespace {
@@ -26,6 +29,8 @@ Examples:
   tally bench allreduce --ranks 2 --bytes 4KiB,1MiB --against gloo,openmpi
   tally bench simulate --ranks 64 --bytes 100MiB
   tally doctor
+  tally status --watch
+  tally inspect trace --output trace.json
 
 Exit codes: 0 all went well; 1 something failed, and was reported; 2 wrong usage; 130 interrupted.
 `tally run` has more: see its help.)";
@@ -61,6 +66,12 @@ int main(int argc, char** argv) {
   tally::app::add_bench_startup_command(bench, app, exit_code);
 
   tally::app::add_doctor_command(app, exit_code);
+  tally::app::add_status_command(app, exit_code);
+  CLI::App& inspect = *app.add_subcommand("inspect", "Look into a running job");
+  inspect.require_subcommand(1);
+  tally::app::add_inspect_trace_command(inspect, exit_code);
+  tally::app::add_serve_command(app, exit_code);
+
   tally::app::add_bench_worker_command(app, exit_code);
 
   try {

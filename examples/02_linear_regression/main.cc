@@ -74,6 +74,7 @@ tally::Result<void> train(tally::Job& job) {
     TALLY_TRY(accumulator->complete([&weights](std::span<const float> average) {
       for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= kRate * average[i];
     }));
+    job.count_step(samples.size());  // for `tally status`
   }
   if (job.rank() == 0) {
     std::printf("learned y = %.3f a - %.3f b + %.3f in %d steps on %d ranks\n", weights[0],

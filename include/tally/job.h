@@ -58,12 +58,20 @@ struct JobOptions {
   int host_cores = 0;
   Engine engine = Engine::kTally;
   MpiInside mpi_inside = MpiInside::kAuto;
+  // Of the job, for people.
+  std::string name;
+  // HOST:PORT or [V6]:PORT of the coordinator that watches the job; empty: none. One that cannot be reached is
+  // logged, and no reason to fail.
+  std::string coordinator;
+  // Between two reports to the coordinator.
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
 };
 
 // Options from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TALLY_GENERATION, TALLY_SECRET_FILE,
 // TALLY_TRANSPORT, TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), TALLY_ENGINE (tally, mpi), TALLY_MPI_INSIDE (auto,
-// shm, mpi), TALLY_HOST_LABEL and TALLY_HOST_CORES, as `variable` gives them (nullptr: not set). None of them set:
-// a job of one. kInvalid names the variable that is missing or wrong.
+// shm, mpi), TALLY_HOST_LABEL, TALLY_HOST_CORES, TALLY_JOB, TALLY_COORDINATOR and TALLY_HEARTBEAT (seconds), as
+// `variable` gives them (nullptr: not set). None of them set: a job of one. kInvalid names the variable that is
+// missing or wrong.
 Result<JobOptions> options_from(const std::function<const char*(const char*)>& variable);
 
 // This process as a member of a job. Threads: as Communicator.
@@ -101,6 +109,9 @@ class Job {
   // which may be repeated. Communicators from split() must be closed. kInvalid for ranks inside one process
   // and with Engine::kMpi: a lost rank ends an MPI job.
   virtual Result<void> reform(const std::vector<Rank>& lost, Deadline by) = 0;
+
+  // Tells whoever watches the job that one more step with this many samples is done. Cheap.
+  virtual void count_step(std::uint64_t samples) = 0;
 
   // Leaves in good order; the others are not disturbed unless they still need this rank.
   virtual void close() = 0;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/stack_capture.h"
 #include "collective/direct.h"
 #include "collective/handle.h"
 #include "collective/operation_queue.h"
@@ -66,11 +67,13 @@ GroupCommunicator::GroupCommunicator(std::shared_ptr<Context> context, Options o
         std::make_unique<Board>(context_->segment, options_.board_memory, std::move(members), self);
   }
   driver_ = std::make_unique<Driver>(*context_, *mailbox_, board_.get(), recorder_);
+  context_->registry.add(options_.channel, {&recorder_, mailbox_.get(), &options_.members});
 }
 
 GroupCommunicator::~GroupCommunicator() {
   close();
   queue_.reset();
+  context_->registry.remove(options_.channel);
   if (board_ == nullptr) return;
   board_->leave();
   if (!options_.owns_board) return;
@@ -103,6 +106,7 @@ bool GroupCommunicator::fits_slot(const Request& request, Algorithm algorithm) c
 }
 
 Result<void> GroupCommunicator::run(const Request& request) {
+  context_->issuer.store(this_thread_id(), std::memory_order_relaxed);
   if (queue_ && !queue_->idle()) return start(request).wait();
   return run_here(request);
 }
@@ -180,6 +184,7 @@ void GroupCommunicator::conclude(Active& active, const Result<void>& outcome) {
 }
 
 Handle GroupCommunicator::start(const Request& request) {
+  context_->issuer.store(this_thread_id(), std::memory_order_relaxed);
   if (!context_->threads) {
     auto state = std::make_shared<Handle::State>();
     state->complete(run_here(request));

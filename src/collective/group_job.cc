@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,6 +8,8 @@
 #include "base/signal_dump.h"
 #include "collective/engine_plugin.h"
 #include "collective/job_member.h"
+#include "collective/watched_rank.h"
+#include "group/host.h"
 #include "group/membership.h"
 
 namespace tally::collective {
@@ -62,21 +65,56 @@ class GroupJob final : public Job {
         .lost = std::move(gone),
         .meet_at = meet_at,
         .meet_address = members_.members[static_cast<std::size_t>(meet_at)].listens};
-    close();
+    leave();
     return form(next, by);
   }
 
+  void count_step(std::uint64_t samples) override {
+    formed_.context->steps.fetch_add(1, std::memory_order_relaxed);
+    formed_.context->samples.fetch_add(samples, std::memory_order_relaxed);
+  }
+
   void close() override {
+    // The last report tells how the communicators ended: before they are closed.
+    reporter_.reset();
+    leave();
+  }
+
+ private:
+  void leave() {
     dump_.reset();
     if (!world_) return;
     if (closed_) return;
     closed_ = true;
     world_->close();
     MutexLock lock(formed_.context->room->mutex);
+    formed_.context->left = true;
     formed_.context->transport->close();
   }
 
- private:
+  // Also after a new membership: the coordinator hears of it by the same line.
+  Result<void> watch() {
+    if (options_.coordinator.empty()) return {};
+    const group::Registration identity{.job = options_.name,
+                                       .rank = rank(),
+                                       .size = size(),
+                                       .generation = generation(),
+                                       .pid = getpid(),
+                                       .host = group::host_name(),
+                                       .machine = group::machine_identity()};
+    auto watched = std::make_shared<WatchedRank>(formed_.context);
+    if (reporter_) {
+      reporter_->move_to(identity, std::move(watched));
+      return {};
+    }
+    TALLY_TRY(const net::Address address, group::address_from(options_.coordinator));
+    reporter_ = std::make_unique<group::Reporter>(
+        group::Reporter::Options{
+            .coordinator = address, .secret = options_.secret, .heartbeat = options_.heartbeat},
+        identity, std::move(watched));
+    return {};
+  }
+
   Result<void> form(group::MembershipOptions options, Deadline by) {
     options.transport = options_.transport;
     options.secret = options_.secret;
@@ -92,6 +130,11 @@ class GroupJob final : public Job {
     context->host_of = membership.host_of;
     context->in_host = membership.in_host;
     context->operation_timeout = options_.operation_timeout;
+    context->issuer = this_thread_id();
+    if (formed_.context) {
+      context->steps = formed_.context->steps.load();
+      context->samples = formed_.context->samples.load();
+    }
     const int size = membership.size();
     formed_ = {.context = std::move(context),
                .size = size,
@@ -105,7 +148,7 @@ class GroupJob final : public Job {
     if (options_.dump_on_sigquit)
       dump_ = std::make_unique<SignalDump>(
           [world = world_.get()] { return world->recent_operations(); });
-    return {};
+    return watch();
   }
 
   // Also those that are reached through a network although they run here.
@@ -122,6 +165,7 @@ class GroupJob final : public Job {
   group::Welcome members_;
   std::unique_ptr<GroupCommunicator> world_;
   std::unique_ptr<SignalDump> dump_;
+  std::unique_ptr<group::Reporter> reporter_;
   bool closed_ = false;
 };
 

@@ -35,6 +35,22 @@ Result<int> number(const Variables& variable, const char* name, int lowest, int 
   return value;
 }
 
+// The variable as seconds, perhaps with a fraction, from a hundredth to a day.
+Result<std::chrono::milliseconds> seconds_in(const Variables& variable, const char* name,
+                                             std::chrono::milliseconds fallback) {
+  constexpr double kLeast = 0.01;
+  constexpr double kMost = 86400;
+  const char* const text = variable(name);
+  if (text == nullptr) return fallback;
+  double value = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stop, problem] = std::from_chars(text, end, value);
+  if (problem != std::errc() || stop != end || !(value >= kLeast && value <= kMost))
+    return invalid(
+        fmt::format("{}={} is not a number of seconds from {} to {}", name, text, kLeast, kMost));
+  return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
+}
+
 Result<TransportKind> transport_named(std::string_view name) {
   if (name == "auto") return TransportKind::kAuto;
   if (name == "shm") return TransportKind::kShm;
@@ -130,6 +146,9 @@ Result<JobOptions> options_from(const Variables& variable) {
   options.operation_timeout = std::chrono::seconds(seconds);
   TALLY_TRY(const int join_seconds, number(variable, "TALLY_JOIN_TIMEOUT", 1, kMany, 60));
   options.join_timeout = std::chrono::seconds(join_seconds);
+  if (const char* const name = variable("TALLY_JOB")) options.name = name;
+  if (const char* const address = variable("TALLY_COORDINATOR")) options.coordinator = address;
+  TALLY_TRY(options.heartbeat, seconds_in(variable, "TALLY_HEARTBEAT", options.heartbeat));
   return options;
 }
 

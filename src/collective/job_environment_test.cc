@@ -54,6 +54,17 @@ TEST(JobEnvironment, TheUsualVariablesAreRead) {
   EXPECT_EQ(options->operation_timeout, std::chrono::seconds(7));
 }
 
+TEST(JobEnvironment, KnowsTheCoordinator) {
+  EXPECT_EQ(with({})->coordinator, "");
+  EXPECT_EQ(with({})->heartbeat, std::chrono::seconds(1));
+  const auto options = with(
+      {{"TALLY_JOB", "digits"}, {"TALLY_COORDINATOR", "[::1]:99"}, {"TALLY_HEARTBEAT", "0.25"}});
+  ASSERT_TRUE(options.has_value());
+  EXPECT_EQ(options->name, "digits");
+  EXPECT_EQ(options->coordinator, "[::1]:99");
+  EXPECT_EQ(options->heartbeat, std::chrono::milliseconds(250));
+}
+
 TEST(JobEnvironment, WrongVariablesAreNamed) {
   const std::vector<std::pair<std::map<std::string, std::string>, std::string>> cases = {
       {{{"RANK", "1"}}, "WORLD_SIZE"},
@@ -64,6 +75,8 @@ TEST(JobEnvironment, WrongVariablesAreNamed) {
       {{{"TALLY_TRANSPORT", "pigeon"}}, "TALLY_TRANSPORT=pigeon"},
       {{{"TALLY_ENGINE", "steam"}}, "TALLY_ENGINE=steam"},
       {{{"TALLY_MPI_INSIDE", "out"}}, "TALLY_MPI_INSIDE=out"},
+      {{{"TALLY_HEARTBEAT", "0"}}, "TALLY_HEARTBEAT=0"},
+      {{{"TALLY_HEARTBEAT", "nan"}}, "TALLY_HEARTBEAT=nan"},
       {{{"TALLY_SECRET_FILE", "/nowhere"}}, "TALLY_SECRET_FILE=/nowhere"}};
   for (const auto& [variables, name] : cases) {
     const auto options = with(variables);

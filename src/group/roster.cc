@@ -133,7 +133,10 @@ Roster::Events Roster::left(Rank rank, TimePoint now) {
   Member& who = member(rank);
   who.presence = Presence::kLeft;
   who.heard = now;
-  return {{EventKind::kLeft, {rank}, fmt::format("{} has left", who.text())}};
+  std::string sentence = fmt::format("{} has left", who.text());
+  if (who.reported && who.report.failure)
+    sentence += fmt::format(" after {}", to_string(*who.report.failure));
+  return {{EventKind::kLeft, {rank}, std::move(sentence)}};
 }
 
 Duration Roster::patience() const { return options_.missed_heartbeats * options_.heartbeat; }

@@ -7,6 +7,8 @@
 //   reform COUNT SECONDS        all-reduces until a rank is lost; those left meet within that time for `sums`
 //   part                        the last rank leaves; the others work on among themselves, then miss it
 //   time COUNT ROUNDS           the best time of an all-reduce of as many float32: "took MICROSECONDS"
+//   compute MILLISECONDS        the last rank computes for so long before an all-reduce that the others wait in
+//   steps MILLISECONDS COUNT    counted steps of so much computing and an all-reduce
 //   wait                        an all-reduce that the last rank comes to only when told
 //
 // It says on stdout how far it is, one line each: joined, ready, sums, reformed, done; and, of an error,
@@ -146,6 +148,27 @@ Result<void> time_allreduce(Communicator& group, std::size_t count, int rounds) 
     }
   }
   say("took {}", *std::min_element(took.begin(), took.end()));
+// The function whose name a stack must show.
+[[gnu::noinline]] void compute_for(std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) asm volatile("" ::: "memory");
+}
+
+Result<void> compute(Job& job, std::chrono::milliseconds time) {
+  TALLY_TRY(job.world().barrier());
+  say("ready");
+  if (job.rank() == job.size() - 1) compute_for(time);
+  return checked_sums(job.world(), 1);
+}
+
+Result<void> steps(Job& job, std::chrono::milliseconds time, int count) {
+  std::vector<float> data(1000, 1.0F);
+  for (int step = 0; step < count; ++step) {
+    compute_for(time);
+    TALLY_TRY(job.world().allreduce(std::span(data)));
+    job.count_step(10);
+    if (step == 0) say("ready");
+  }
   return {};
 }
 
@@ -169,6 +192,8 @@ Result<void> obey(Job& job, const std::vector<std::string>& words) {
     return time_allreduce(job.world(), static_cast<std::size_t>(number(1)), number(2));
   if (words[0] == "reform") return reform(job, number(1), number(2));
   if (words[0] == "part") return part(job);
+  if (words[0] == "compute") return compute(job, std::chrono::milliseconds(number(1)));
+  if (words[0] == "steps") return steps(job, std::chrono::milliseconds(number(1)), number(2));
   if (words[0] == "wait") return wait_for_last(job);
   return Error{.code = ErrorCode::kInvalid, .message = "no command " + words[0]};
 }

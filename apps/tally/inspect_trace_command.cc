@@ -1,0 +1,78 @@
+#include "apps/tally/inspect_trace_command.h"
+
+#include <fstream>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "apps/tally/merged_trace.h"
+#include "apps/tally/watch_target.h"
+
+namespace tally::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  tally inspect trace                       the last operations of all ranks, merged
+  tally inspect trace digits --last 100
+  tally inspect trace --output trace.json   for ui.perfetto.dev or chrome://tracing
+
+Ranks keep their last 256 operations on each communicator. Times are on the coordinator's clock; those of other
+machines are off by at most half of the fastest round trip to them.)";
+
+constexpr auto kPatience = std::chrono::seconds(10);
+
+struct Options {
+  WatchTarget target;
+  std::string output;
+  std::size_t last = 20;
+};
+
+Result<std::vector<group::Trace>> ask(const Options& options) {
+  const Deadline by = Deadline::after(kPatience);
+  TALLY_TRY(group::Observer observer, observe(options.target, by));
+  return observer.traces(by);
+}
+
+int run(const Options& options) {
+  const auto traces = ask(options);
+  if (!traces.has_value()) {
+    fmt::print(stderr, "tally inspect trace: {}\n", traces.error().message);
+    return 1;
+  }
+  const auto merged = merge(*traces);
+  if (options.output.empty()) {
+    fmt::print("{}", trace_listing(merged, options.last));
+    return 0;
+  }
+  std::ofstream file(options.output);
+  file << chrome_trace(merged).dump() << "\n";
+  file.close();
+  if (!file) {
+    fmt::print(stderr, "tally inspect trace: cannot write {}\n", options.output);
+    return 1;
+  }
+  fmt::print("{} operations of {} ranks in {}: open it in ui.perfetto.dev\n", merged.size(),
+             traces->size(), options.output);
+  return 0;
+}
+
+}  // namespace
+
+void add_inspect_trace_command(CLI::App& parent, int& exit_code) {
+  CLI::App& command = *parent.add_subcommand(
+      "trace", "The last operations of all ranks of a running job on one time axis");
+  command.footer(kFooter);
+  const auto o = std::make_shared<Options>();
+  add_target_options(command, o->target);
+  command.add_option("--output", o->output, "Write Chrome/Perfetto trace JSON there")
+      ->type_name("FILE");
+  command.add_option("--last", o->last, "Operations of each rank to list")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.callback([o, &exit_code] { exit_code = run(*o); });
+}
+
+}  // namespace tally::app

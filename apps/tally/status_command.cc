@@ -1,0 +1,113 @@
+#include "apps/tally/status_command.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "apps/tally/interrupt.h"
+#include "apps/tally/status_table.h"
+#include "apps/tally/watch_target.h"
+#include "group/local_access.h"
+
+namespace tally::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  tally status                      the job that runs here, or the names of several
+  tally status digits --watch       again every second, in place
+  tally status digits --watch=5
+  tally status --json | jq '.ranks[] | select(.state == "waiting")'
+  tally status --coordinator node1:29401 --secret-file job.secret
+
+Exit codes: 0 it was told; 1 nobody could be asked.)";
+
+constexpr auto kPatience = std::chrono::seconds(5);
+
+struct Options {
+  WatchTarget target;
+  double watch = 0;
+  bool json = false;
+};
+
+int complain(const Error& error) {
+  fmt::print(stderr, "tally status: {}\n", error.message);
+  return 1;
+}
+
+void list(const std::vector<std::string>& jobs, bool json) {
+  if (json) {
+    fmt::print("{}\n", nlohmann::ordered_json{{"jobs", jobs}}.dump());
+    return;
+  }
+  fmt::print("jobs on this machine; name one to see its ranks:\n");
+  for (const std::string& job : jobs) fmt::print("  {}\n", job);
+}
+
+Result<group::JobStatus> ask(const Options& options) {
+  const Deadline by = Deadline::after(kPatience);
+  TALLY_TRY(group::Observer observer, observe(options.target, by));
+  return observer.status(by);
+}
+
+void show(const Options& options, const group::JobStatus& status, bool in_place) {
+  const std::string text = options.json ? status_json(status).dump() + "\n" : status_table(status);
+  // Home, the text with the rest of each old line cleared, then what was below.
+  std::string screen = in_place ? "\x1b[H" : "";
+  for (const char c : text) {
+    if (in_place && c == '\n') screen += "\x1b[K";
+    screen += c;
+  }
+  if (in_place) screen += "\x1b[J";
+  std::fputs(screen.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+int watch(const Options& options) {
+  const InterruptGuard guard;
+  const bool in_place = !options.json && isatty(STDOUT_FILENO) != 0;
+  if (in_place) std::fputs("\x1b[2J", stdout);
+  while (interrupted() == 0) {
+    const auto status = ask(options);
+    if (!status.has_value()) return complain(status.error());
+    show(options, *status, in_place);
+    poll(nullptr, 0, static_cast<int>(options.watch * 1000));
+  }
+  return 0;
+}
+
+int run(const Options& options) {
+  const bool unnamed = options.target.job.empty() && options.target.coordinator.empty();
+  if (const auto jobs = group::local_jobs(); unnamed && jobs.size() > 1) {
+    list(jobs, options.json);
+    return 0;
+  }
+  if (options.watch > 0) return watch(options);
+  const auto status = ask(options);
+  if (!status.has_value()) return complain(status.error());
+  show(options, *status, false);
+  return 0;
+}
+
+}  // namespace
+
+void add_status_command(CLI::App& parent, int& exit_code) {
+  CLI::App& command =
+      *parent.add_subcommand("status", "What the ranks of a running job do, as a table");
+  command.footer(kFooter);
+  const auto o = std::make_shared<Options>();
+  add_target_options(command, o->target);
+  command
+      .add_flag("--watch{1}", o->watch, "Show it again every second, or every so many: --watch=5")
+      ->check(CLI::Range(0.1, 3600.0));
+  command.add_flag("--json", o->json, "As one line of JSON");
+  command.callback([o, &exit_code] { exit_code = run(*o); });
+}
+
+}  // namespace tally::app

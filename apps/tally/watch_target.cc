@@ -1,0 +1,50 @@
+#include "apps/tally/watch_target.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <string_view>
+
+#include "group/local_access.h"
+#include "group/reporter.h"
+
+namespace tally::app {
+
+void add_target_options(CLI::App& command, WatchTarget& target) {
+  command.add_option("job", target.job, "Name of one of your jobs on this machine")
+      ->type_name("JOB");
+  CLI::Option* const coordinator =
+      command
+          .add_option("--coordinator", target.coordinator,
+                      "Ask the coordinator there instead: for jobs on other machines")
+          ->type_name("HOST:PORT");
+  command.add_option("--secret-file", target.secret_file, "With the job's secret")
+      ->type_name("FILE")
+      ->needs(coordinator);
+}
+
+Result<std::optional<Secret>> secret_in(const std::string& path) {
+  if (path.empty()) return std::optional<Secret>();
+  const auto only_this = [&path](const char* name) {
+    return std::string_view(name) == "TALLY_SECRET_FILE" ? path.c_str() : nullptr;
+  };
+  TALLY_TRY(const JobOptions options, options_from(only_this));
+  return options.secret;
+}
+
+Result<group::Observer> observe(const WatchTarget& target, Deadline by) {
+  if (!target.coordinator.empty()) {
+    TALLY_TRY(const net::Address address, group::address_from(target.coordinator));
+    TALLY_TRY(const auto secret, secret_in(target.secret_file));
+    return group::Observer::remote(address, secret, by);
+  }
+  if (!target.job.empty()) return group::Observer::local(target.job);
+  const std::vector<std::string> jobs = group::local_jobs();
+  if (jobs.size() == 1) return group::Observer::local(jobs.front());
+  return Error{.code = ErrorCode::kInvalid,
+               .message = jobs.empty() ? "no job of yours with a coordinator runs on this machine"
+                                       : fmt::format("several jobs run here, name one of: {}",
+                                                     fmt::join(jobs, " "))};
+}
+
+}  // namespace tally::app

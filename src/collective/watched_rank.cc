@@ -1,0 +1,128 @@
+#include "collective/watched_rank.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "collective/mailbox.h"
+
+namespace tally::collective {
+namespace {
+
+using group::Report;
+using group::ReportedOperation;
+using metrics::OperationRecord;
+using metrics::RecorderSnapshot;
+
+// A stack is waited for no longer; meanwhile no heartbeat is sent.
+constexpr Duration kStackTime = std::chrono::milliseconds(500);
+
+std::uint64_t resident_bytes() {
+  std::uint64_t total_pages = 0;
+  std::uint64_t resident_pages = 0;
+  std::ifstream("/proc/self/statm") >> total_pages >> resident_pages;
+  return resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// One communicator at the moment of a report.
+struct View {
+  std::uint32_t channel;
+  const std::vector<Rank>& members;
+  const RecorderSnapshot& snapshot;
+};
+
+std::vector<Rank> job_ranks(const View& view, const std::vector<Rank>& ranks) {
+  std::vector<Rank> result;
+  for (const Rank rank : ranks)
+    if (rank >= 0 && static_cast<std::size_t>(rank) < view.members.size())
+      result.push_back(view.members[static_cast<std::size_t>(rank)]);
+  return result;
+}
+
+ReportedOperation reported(const View& view, const OperationRecord& record) {
+  ReportedOperation operation{.communicator = view.snapshot.name,
+                              .channel = view.channel,
+                              .record = record,
+                              .members = {},
+                              .waits_for = {}};
+  // The world is everybody: its members need not be said.
+  if (view.channel != 0) operation.members = view.members;
+  if (record.stage != OperationRecord::Stage::kRunning) return operation;
+  operation.waits_for =
+      job_ranks(view, record.point() ? std::vector<Rank>{record.root} : view.snapshot.awaited);
+  return operation;
+}
+
+void add(Report& report, const View& view) {
+  report.operations += view.snapshot.begun;
+  report.positions.push_back({.communicator = view.snapshot.name,
+                              .channel = view.channel,
+                              .next_collective = view.snapshot.next_collective});
+  for (const OperationRecord& record : view.snapshot.operations) {
+    if (record.stage == OperationRecord::Stage::kRunning) {
+      if (!report.current || record.started < report.current->record.started)
+        report.current = reported(view, record);
+    } else if (!report.last || record.ended > report.last->record.ended) {
+      report.last = reported(view, record);
+    }
+  }
+}
+
+}  // namespace
+
+WatchedRank::WatchedRank(std::shared_ptr<Context> context)
+    : context_(std::move(context)), joined_(context_->clock->now()) {}
+
+Report WatchedRank::report() const {
+  Report report{.step = context_->steps.load(std::memory_order_relaxed),
+                .samples = context_->samples.load(std::memory_order_relaxed),
+                .memory_bytes = resident_bytes(),
+                .joined = joined_};
+  context_->registry.for_each([&](std::uint32_t channel, const Registry::Entry& entry) {
+    const RecorderSnapshot snapshot = entry.recorder->snapshot();
+    add(report, {channel, *entry.members, snapshot});
+    if (report.failure || !entry.mailbox->failed()) return;
+    MutexLock lock(context_->room->mutex);
+    const Error& failure = entry.mailbox->failure();
+    if (failure.code != ErrorCode::kClosed) report.failure = failure;
+  });
+  // The world and the latest are what others are likeliest to wait in.
+  if (report.positions.size() > group::kMaxPositions)
+    report.positions.erase(
+        report.positions.begin() + 1,
+        report.positions.end() - static_cast<std::ptrdiff_t>(group::kMaxPositions - 1));
+  return report;
+}
+
+group::Trace WatchedRank::trace() const {
+  group::Trace trace;
+  context_->registry.for_each([&trace](std::uint32_t, const Registry::Entry& entry) {
+    if (trace.communicators.size() < group::kMaxPositions)
+      trace.communicators.push_back(entry.recorder->snapshot());
+  });
+  return trace;
+}
+
+std::string WatchedRank::stack() const {
+  return stacks_.of_thread(context_->issuer.load(std::memory_order_relaxed), kStackTime);
+}
+
+void WatchedRank::lost(const group::LostRanks& ranks) {
+  MutexLock lock(context_->room->mutex);
+  if (context_->left) return;
+  for (const Rank rank : ranks.ranks) {
+    if (rank < 0 || rank >= context_->transport->size()) continue;
+    context_->room->lost(rank, {.code = ErrorCode::kPeerLost,
+                                .peer = rank,
+                                .message = fmt::format("the coordinator says: {}", ranks.why)});
+  }
+  context_->room->progress();
+  // Peers that have not heard of it yet may still write where this rank showed them memory.
+  if (context_->segment) context_->segment->stop_reuse();
+  // Whoever drives the transport sleeps without the mutex.
+  context_->transport->wake();
+}
+
+}  // namespace tally::collective
