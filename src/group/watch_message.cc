@@ -66,6 +66,10 @@ std::vector<std::byte> encode(const WatchMessage& message) {
   return bytes;
 }
 
+void MessageBuffer::add(std::span<const std::byte> bytes) {
+  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+}
+
 Result<std::optional<WatchMessage>> MessageBuffer::next() {
   if (bytes_.size() < wire::kHeaderBytes) return std::optional<WatchMessage>();
   TALLY_TRY(const wire::FrameHeader header,

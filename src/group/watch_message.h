@@ -41,9 +41,7 @@ std::vector<std::byte> encode(const WatchMessage& message);
 // Cuts arriving bytes into messages. Holds at most one message that is not complete.
 class MessageBuffer {
  public:
-  void add(std::span<const std::byte> bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
+  void add(std::span<const std::byte> bytes);
   // The next message, or none until more has come. kCorrupt: what came can be none.
   Result<std::optional<WatchMessage>> next();
 

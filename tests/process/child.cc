@@ -137,13 +137,23 @@ bool Child::pump(milliseconds wait) {
 }
 
 std::optional<std::string> Child::line(const std::string& start, milliseconds wait) {
+  return next_line([&start](const std::string& line) { return line.rfind(start, 0) == 0; }, wait);
+}
+
+std::optional<std::string> Child::line_with(const std::string& part, milliseconds wait) {
+  return next_line(
+      [&part](const std::string& line) { return line.find(part) != std::string::npos; }, wait);
+}
+
+std::optional<std::string> Child::next_line(const std::function<bool(const std::string&)>& wanted,
+                                            milliseconds wait) {
   const std::int64_t end = now_ms() + wait.count();
   for (;;) {
     for (std::size_t stop = output_.find('\n', read_bytes_); stop != std::string::npos;
          stop = output_.find('\n', read_bytes_)) {
       const std::string line = output_.substr(read_bytes_, stop - read_bytes_);
       read_bytes_ = stop + 1;
-      if (line.rfind(start, 0) == 0) return line;
+      if (wanted(line)) return line;
     }
     const std::int64_t left = end - now_ms();
     if (left <= 0 || !pump(milliseconds(left))) return std::nullopt;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -54,6 +55,8 @@ class Child final {
 
   // The next line of its stdout that starts with `start`; nothing if it ends or `wait` passes before.
   std::optional<std::string> line(const std::string& start, milliseconds wait = kPatience);
+  // The next line of its stdout that has `part` in it.
+  std::optional<std::string> line_with(const std::string& part, milliseconds wait = kPatience);
   // Whether its stderr has `text` by then.
   bool complains(const std::string& text, milliseconds wait = kPatience);
   // As waitpid() gives it, once it has ended.
@@ -62,11 +65,15 @@ class Child final {
   bool exits(int code, milliseconds wait = kPatience);
 
   const std::string& errors() const { return errors_; }
+  // All of its stdout so far.
+  const std::string& output() const { return output_; }
   // All that it wrote, for the message of a failed test.
   std::string transcript();
 
  private:
   bool pump(milliseconds wait);
+  std::optional<std::string> next_line(const std::function<bool(const std::string&)>& wanted,
+                                       milliseconds wait);
 
   pid_t pid_ = -1;
   std::optional<int> status_;

@@ -1,0 +1,112 @@
+// The coordinator itself dies, is stopped, comes back, or was never there.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "group/local_access.h"
+#include "net/socket.h"
+#include "process/watched_crew.h"
+
+namespace tally::process {
+namespace {
+
+class CoordinatorDeath : public testing::TestWithParam<std::string> {};
+
+TEST_P(CoordinatorDeath, OperationsGoOnAndTheNextOneGetsAllRanksBack) {
+  WatchedCrew crew({.crew = {.transport = GetParam()}});
+  ASSERT_TRUE(crew.start_all({"steps", "10", "400"}));
+  crew.coordinator().signal(SIGKILL);
+  for (const Rank rank : {0, 1, 2})
+    EXPECT_TRUE(crew[rank].complains("is gone: running operations go on"))
+        << crew[rank].transcript();
+  crew.start_coordinator();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(crew.says("is back"));
+  for (const Rank rank : {0, 1, 2})
+    EXPECT_TRUE(crew[rank].complains("is back")) << crew[rank].transcript();
+  EXPECT_TRUE(crew.crew().all_say("done"));
+  EXPECT_EQ(crew.coordinator().output().find("lost"), std::string::npos);
+}
+
+// Whoever dies while nobody watches is missed by the next one.
+TEST_P(CoordinatorDeath, RankThatDiedMeanwhileIsLost) {
+  WatchedCrew crew({.crew = {.transport = GetParam()}});
+  ASSERT_TRUE(crew.start_all({"wait"}));
+  crew.coordinator().signal(SIGKILL);
+  ASSERT_TRUE(crew.coordinator().wait_status().has_value());
+  crew[2].signal(SIGKILL);
+  ASSERT_TRUE(crew[2].wait_status().has_value());
+  crew.start_coordinator();
+  EXPECT_TRUE(crew.says("rank 2 on host"));
+}
+
+TEST_P(CoordinatorDeath, StoppedCoordinatorBlamesNobodyWhenItGoesOn) {
+  WatchedCrew crew({.crew = {.transport = GetParam()}});
+  ASSERT_TRUE(crew.start_all({"steps", "10", "400"}));
+  crew.coordinator().signal(SIGSTOP);
+  for (const Rank rank : {0, 1, 2})
+    EXPECT_TRUE(crew[rank].complains("is gone: running operations go on"))
+        << crew[rank].transcript();
+  crew.coordinator().signal(SIGCONT);
+  for (const Rank rank : {0, 1, 2})
+    EXPECT_TRUE(crew[rank].complains("is back")) << crew[rank].transcript();
+  EXPECT_TRUE(crew.crew().all_say("done"));
+  EXPECT_EQ(crew.coordinator().output().find("lost"), std::string::npos)
+      << crew.coordinator().transcript();
+}
+
+INSTANTIATE_TEST_SUITE_P(Process, CoordinatorDeath, testing::Values("shm", "tls"), name_of);
+
+TEST(CoordinatorAbsence, JobWorksWithoutAndSaysSo) {
+  Crew crew({.size = 2});
+  for (const Rank rank : {0, 1})
+    crew.start(rank, {"sums", "5"},
+               {{"TALLY_COORDINATOR", fmt::format("127.0.0.1:{}", unused_port())}});
+  ASSERT_TRUE(crew.all_say("done"));
+  for (const Rank rank : {0, 1}) {
+    EXPECT_TRUE(crew[rank].exits(0));
+    EXPECT_TRUE(crew[rank].complains("no coordinator at")) << crew[rank].transcript();
+  }
+}
+
+TEST(CoordinatorEnd, IsInOrderOnSigterm) {
+  WatchedCrew crew({.crew = {.size = 1}});
+  crew.coordinator().signal(SIGTERM);
+  EXPECT_TRUE(crew.says("ends; the ranks work on"));
+  EXPECT_TRUE(crew.coordinator().exits(0));
+}
+
+TEST(CoordinatorEnd, KilledItLeavesNothingButItsStateFile) {
+  WatchedCrew crew({.crew = {.size = 1}});
+  ASSERT_TRUE(crew.start_all({"steps", "5", "100000"}));
+  ASSERT_TRUE(crew.status_has(R"("rank":0)"));
+  const auto named = [&crew] {
+    const auto jobs = group::local_jobs();
+    return std::find(jobs.begin(), jobs.end(), crew.job()) != jobs.end();
+  };
+  EXPECT_TRUE(named());
+  crew.coordinator().signal(SIGKILL);
+  ASSERT_TRUE(crew.coordinator().wait_status().has_value());
+  EXPECT_FALSE(named());
+  EXPECT_TRUE(std::filesystem::is_empty(crew.crew().temp_folder()));
+  EXPECT_TRUE(std::filesystem::exists(crew.state_file()));
+  EXPECT_FALSE(std::filesystem::exists(crew.state_file() + ".new"));
+  EXPECT_TRUE(net::Listener::bind({"127.0.0.1", crew.port()}).has_value());
+}
+
+TEST(CoordinatorEnd, StateFileOfAnotherJobIsNotTouched) {
+  WatchedCrew crew({.crew = {.size = 1}});
+  ASSERT_TRUE(crew.start_all({"steps", "5", "100000"}));
+  ASSERT_TRUE(crew.status_has(R"("rank":0)"));
+  Child other({{TALLY_PROGRAM, "serve", "--coordinator", "--job", "another", "--size", "1",
+                "--state-file", crew.state_file()},
+               {}});
+  EXPECT_TRUE(other.exits(1));
+  EXPECT_TRUE(other.complains("is the state of job"));
+}
+
+}  // namespace
+}  // namespace tally::process

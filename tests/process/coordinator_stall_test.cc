@@ -1,0 +1,41 @@
+// Ranks that keep the others waiting, and what the coordinator says about them.
+#include <gtest/gtest.h>
+
+#include "process/watched_crew.h"
+
+namespace tally::process {
+namespace {
+
+class WatchedStall : public testing::TestWithParam<std::string> {};
+
+TEST_P(WatchedStall, CulpritIsNamedWithItsLastOperationAndItsStack) {
+  WatchedCrew crew({.crew = {.transport = GetParam()}, .stall_warning_s = 0.5});
+  ASSERT_TRUE(crew.start_all({"compute", "4000"}));
+  const auto line = crew.coordinator().line_with("is missing in");
+  ASSERT_TRUE(line.has_value()) << crew.coordinator().transcript();
+  for (const char* part : {"rank 2 (host ", "is missing in #1 allreduce sum of 5000 float32",
+                           "ranks 0, 1 have waited for", "rank 2 has been computing for",
+                           "its last operation was #0 barrier", "its stack: ", "compute_for"})
+    EXPECT_NE(line->find(part), std::string::npos) << part << " is not in: " << *line;
+  EXPECT_TRUE(crew.status_has(R"("stall":"rank 2 (host)"));
+  EXPECT_TRUE(crew.says("the stall is over"));
+  EXPECT_TRUE(crew.crew().all_say("done"));
+  // Once is enough.
+  EXPECT_FALSE(crew.coordinator().line_with("is missing in", milliseconds(0)).has_value());
+}
+
+TEST_P(WatchedStall, MismatchedOperationsAreNamed) {
+  WatchedCrew crew({.crew = {.transport = GetParam(), .size = 2}});
+  crew.start(0, {"call", "allreduce", "10", "float32"});
+  crew.start(1, {"call", "allreduce", "20", "float32"});
+  const auto line = crew.coordinator().line_with("ranks disagree in #0");
+  ASSERT_TRUE(line.has_value()) << crew.coordinator().transcript();
+  for (const char* part :
+       {"rank 0 called allreduce sum of 10 float32", "rank 1 called allreduce sum of 20 float32"})
+    EXPECT_NE(line->find(part), std::string::npos) << part << " is not in: " << *line;
+}
+
+INSTANTIATE_TEST_SUITE_P(Process, WatchedStall, testing::Values("shm", "tcp", "tls"), name_of);
+
+}  // namespace
+}  // namespace tally::process

@@ -1,0 +1,155 @@
+// Whoever else finds the coordinator's port: wrong secrets, scanners, garbage.
+#include <algorithm>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "group/observer.h"
+#include "group/watch_message.h"
+#include "net/stream.h"
+#include "process/watched_crew.h"
+#include "wire/frame.h"
+
+namespace tally::process {
+namespace {
+
+class CoordinatorStrangers : public testing::TestWithParam<std::string> {
+ protected:
+  CoordinatorStrangers() : crew_({.crew = {.transport = GetParam()}}) {}
+
+  void SetUp() override { ASSERT_TRUE(crew_.start_all({"steps", "10", "300"})); }
+
+  std::unique_ptr<net::Stream> connect() {
+    auto socket =
+        net::connect({"127.0.0.1", crew_.port()}, Deadline::after(std::chrono::seconds(5)));
+    EXPECT_TRUE(socket.has_value());
+    return net::plain_stream(*std::move(socket));
+  }
+  void send(net::Stream& stream, std::span<const std::byte> bytes) {
+    // The coordinator may have hung up before everything is written.
+    (void)net::write_all(stream, bytes, Deadline::after(std::chrono::seconds(1)));
+  }
+  // Whether the coordinator hangs up.
+  static bool ends(net::Stream& stream) {
+    std::array<std::byte, 4096> bytes;
+    const Deadline by = Deadline::after(kPatience);
+    for (;;) {
+      const iovec part{bytes.data(), bytes.size()};
+      const net::Io io = stream.read({&part, 1});
+      if (io.state == net::Io::State::kClosed || io.state == net::Io::State::kFailed) return true;
+      if (io.state == net::Io::State::kBlocked &&
+          !net::wait_ready(stream.descriptor(), net::Readiness::kRead, by))
+        return false;
+    }
+  }
+  void expect_nobody_is_disturbed() {
+    EXPECT_TRUE(crew_.status_has(R"("rank":2)"));
+    EXPECT_TRUE(crew_.crew().all_say("done"));
+    EXPECT_EQ(crew_.coordinator().output().find("lost"), std::string::npos)
+        << crew_.coordinator().transcript();
+  }
+
+  WatchedCrew crew_;
+};
+
+TEST_P(CoordinatorStrangers, GarbageIsRefusedAndLogged) {
+  const auto stream = connect();
+  const std::string text(500, 'x');
+  send(*stream, std::as_bytes(std::span(text)));
+  EXPECT_TRUE(ends(*stream));
+  EXPECT_TRUE(crew_.says("a connection from 127.0.0.1:"));
+  expect_nobody_is_disturbed();
+}
+
+TEST_P(CoordinatorStrangers, OversizeLengthIsRefusedAndLogged) {
+  const auto stream = connect();
+  const auto header = wire::encode({.kind = wire::FrameKind::kControl,
+                                    .message_bytes = std::uint64_t{1} << 40,
+                                    .payload_bytes = 0xFFFFFFFF});
+  send(*stream, header);
+  EXPECT_TRUE(ends(*stream));
+  EXPECT_TRUE(crew_.says("was refused"));
+  expect_nobody_is_disturbed();
+}
+
+TEST_P(CoordinatorStrangers, SilentOneIsDroppedAfterAMoment) {
+  const auto stream = connect();
+  EXPECT_TRUE(ends(*stream));
+  EXPECT_TRUE(crew_.says("it did not say who it is"));
+  expect_nobody_is_disturbed();
+}
+
+TEST_P(CoordinatorStrangers, PortScanDoesNotFloodTheLog) {
+  for (int i = 0; i < 300; ++i) connect();
+  std::this_thread::sleep_for(milliseconds(500));
+  EXPECT_TRUE(crew_.says("it ended before it said who it is"));
+  const std::string& output = crew_.coordinator().output();
+  int said = 0;
+  for (std::size_t at = output.find("was refused"); at != std::string::npos;
+       at = output.find("was refused", at + 1))
+    ++said;
+  EXPECT_LE(said, 5) << crew_.coordinator().transcript();
+  expect_nobody_is_disturbed();
+}
+
+TEST_P(CoordinatorStrangers, ManySilentOnesKeepNobodyOut) {
+  std::vector<std::unique_ptr<net::Stream>> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect());
+  expect_nobody_is_disturbed();
+}
+
+INSTANTIATE_TEST_SUITE_P(Process, CoordinatorStrangers, testing::Values("shm", "tls"), name_of);
+
+TEST(StrangerWithAnotherSecret, IsRefusedAndLogged) {
+  WatchedCrew crew({.crew = {.transport = "tls", .size = 2}});
+  ASSERT_TRUE(crew.start_all({"wait"}));
+  Secret wrong;
+  wrong.bytes.fill(std::byte{9});
+  const Deadline by = Deadline::after(kPatience);
+  auto observer = group::Observer::remote({"127.0.0.1", crew.port()}, wrong, by);
+  EXPECT_FALSE(observer.has_value() && observer->status(by).has_value());
+  EXPECT_TRUE(crew.says("has another secret"));
+  crew[1].tell("go on");
+  EXPECT_TRUE(crew.crew().all_say("done"));
+}
+
+// Somebody who knows the way in, and says that it is a rank which is there already, or one that cannot be.
+TEST(StrangerWithoutSecret, CannotTakeThePlaceOfARank) {
+  WatchedCrew crew({.crew = {.size = 2}});
+  ASSERT_TRUE(crew.start_all({"wait"}));
+  struct Case {
+    group::Registration who;
+    const char* why;
+  };
+  const group::Registration good{.job = crew.job(),
+                                 .rank = 1,
+                                 .size = 2,
+                                 .generation = 1,
+                                 .pid = 1,
+                                 .host = "x",
+                                 .machine = ""};
+  group::Registration other_job = good;
+  other_job.job = "another";
+  group::Registration older = good;
+  older.generation = 0;
+  group::Registration larger = good;
+  larger.size = 3;
+  for (const Case& each :
+       {Case{good, "is there already"}, Case{other_job, "belongs to job another"},
+        Case{older, "is of generation 0"}, Case{larger, "counts 3 ranks"}}) {
+    auto socket =
+        net::connect({"127.0.0.1", crew.port()}, Deadline::after(std::chrono::seconds(5)));
+    ASSERT_TRUE(socket.has_value());
+    const auto stream = net::plain_stream(*std::move(socket));
+    const auto bytes = group::encode(group::message_of(group::WatchKind::kRegister, each.who));
+    ASSERT_TRUE(
+        net::write_all(*stream, bytes, Deadline::after(std::chrono::seconds(5))).has_value());
+    EXPECT_TRUE(crew.says(each.why));
+  }
+  crew[1].tell("go on");
+  EXPECT_TRUE(crew.crew().all_say("done"));
+}
+
+}  // namespace
+}  // namespace tally::process

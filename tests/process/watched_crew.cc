@@ -1,0 +1,86 @@
+#include "process/watched_crew.h"
+
+#include <unistd.h>
+
+#include <thread>
+
+#include <fmt/format.h>
+
+namespace tally::process {
+
+WatchedCrew::WatchedCrew(const WatchOptions& options)
+    : options_(options),
+      crew_(options.crew),
+      port_(unused_port()),
+      job_(fmt::format("process-test-{}-{}", getpid(), port_)),
+      state_file_(crew_.secret_file(0) + ".state") {
+  start_coordinator();
+}
+
+void WatchedCrew::start_coordinator() {
+  std::vector<std::string> command{TALLY_PROGRAM,
+                                   "serve",
+                                   "--coordinator",
+                                   "--job",
+                                   job_,
+                                   "--size",
+                                   std::to_string(options_.crew.size),
+                                   "--listen",
+                                   fmt::format("127.0.0.1:{}", port_),
+                                   "--state-file",
+                                   state_file_,
+                                   "--heartbeat",
+                                   fmt::format("{}", options_.heartbeat_s),
+                                   "--lost-after",
+                                   fmt::format("{}", options_.lost_after_s),
+                                   "--stall-warning",
+                                   fmt::format("{}", options_.stall_warning_s)};
+  if (options_.crew.transport == "tls") {
+    command.emplace_back("--secret-file");
+    command.push_back(crew_.secret_file(kSecretSeed));
+  }
+  coordinator_ = std::make_unique<Child>(Child::Options{command, {}});
+  EXPECT_TRUE(says("watching job"));
+}
+
+Child& WatchedCrew::start(Rank rank, const std::vector<std::string>& words) {
+  return crew_.start(rank, words,
+                     {{"TALLY_COORDINATOR", fmt::format("127.0.0.1:{}", port_)},
+                      {"TALLY_JOB", job_},
+                      {"TALLY_HEARTBEAT", fmt::format("{}", options_.heartbeat_s)}});
+}
+
+testing::AssertionResult WatchedCrew::start_all(const std::vector<std::string>& words) {
+  for (Rank rank = 0; rank < options_.crew.size; ++rank) start(rank, words);
+  for (Rank rank = 0; rank < options_.crew.size; ++rank)
+    if (auto joined = says("has joined"); !joined) return joined;
+  return crew_.all_say("ready");
+}
+
+std::string WatchedCrew::tally(const std::vector<std::string>& words) {
+  std::vector<std::string> command{TALLY_PROGRAM};
+  command.insert(command.end(), words.begin(), words.end());
+  Child child({command, {}});
+  EXPECT_TRUE(child.exits(0)) << child.transcript();
+  (void)child.transcript();
+  return child.output();
+}
+
+testing::AssertionResult WatchedCrew::status_has(const std::string& part, milliseconds wait) {
+  const std::int64_t end = now_ms() + wait.count();
+  std::string status;
+  do {
+    status = tally({"status", job_, "--json"});
+    if (status.find(part) != std::string::npos) return testing::AssertionSuccess();
+    std::this_thread::sleep_for(milliseconds(50));
+  } while (now_ms() < end);
+  return testing::AssertionFailure() << "no " << part << " in " << status;
+}
+
+testing::AssertionResult WatchedCrew::says(const std::string& part, milliseconds wait) {
+  if (coordinator_->line_with(part, wait)) return testing::AssertionSuccess();
+  return testing::AssertionFailure()
+         << "no line with \"" << part << "\"; " << coordinator_->transcript();
+}
+
+}  // namespace tally::process
