@@ -34,7 +34,9 @@ struct MpiContext {
 // that disagree about an operation are found out only where a message is longer than what waits for it; and a
 // collective cannot be withdrawn, so that one that is given up ends all communicators of the process.
 // traffic() counts operations only: MPI does not tell what it sends. Algorithms are the library's choice:
-// any but kAuto is kInvalid. Minimum and maximum of NaN are as the library has them.
+// any but kAuto is kInvalid. Minimum and maximum of NaN are as the library has them. Where the program
+// initialised MPI below MPI_THREAD_SERIALIZED no thread of ours may call it: start() then completes the
+// operation before it returns.
 class MpiCommunicator final : public Communicator {
  public:
   // Two duplicates of MPI_COMM_WORLD, made when all ranks are known to be here. Called by all of them.

@@ -57,6 +57,10 @@ Result<void> MpiProcess::initialise() {
   } else {
     TALLY_TRY(outcome_of(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_),
                          "MPI_Init_thread"));
+    // Errors of MPI_Test go by these, whatever communicator the operation was on. A program that initialised
+    // MPI itself decides about its own.
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     std::atexit(&MpiProcess::finalise_at_exit);
   }
   void* value = nullptr;
@@ -66,20 +70,20 @@ Result<void> MpiProcess::initialise() {
 }
 
 void MpiProcess::finalise_at_exit() {
-  if (finalised()) return;
-  if (process != nullptr && process->spoiled()) {
-    log_warning(
-        "MPI is not finalised, since an operation could be neither completed nor withdrawn; the "
-        "launcher may report that this rank ended early");
-    return;
-  }
-  MPI_Finalize();
+  if (!finalised() && process != nullptr && !process->spoiled()) MPI_Finalize();
 }
 
 void MpiProcess::spoil(const Error& error) {
-  const MutexLock lock(mutex_);
-  if (!first_error_) first_error_ = error;
-  spoiled_.store(true, std::memory_order_release);
+  {
+    const MutexLock lock(mutex_);
+    if (first_error_) return;
+    first_error_ = error;
+    spoiled_.store(true, std::memory_order_release);
+  }
+  // Said now: at exit there may be nobody left to say it.
+  log_warning(
+      "an MPI operation can be neither completed nor withdrawn: MPI is called no more, and not "
+      "finalised, so that the launcher may report that this rank ended early");
 }
 
 Error MpiProcess::why_spoiled() const {
