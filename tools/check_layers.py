@@ -38,7 +38,7 @@ LIBRARIES = {
     "httplib": (["httplib.h"], ["apps/dashboard/*"]),
     "zstd": (["zstd.h"], ["src/codec/zstd.cc"]),
     "torch": (["torch/*", "ATen/*", "c10/*"], ["adapters/torch/*", "recipes/*"]),
-    "MPI": (["mpi.h"], ["adapters/mpi/*", "bench/*"]),
+    "MPI": (["mpi.h"], ["adapters/mpi/*", "bench/*", "tests/process/mpi/*"]),
     "NCCL": (["nccl.h", "cuda*.h"], ["adapters/nccl/*", "bench/*"]),
     "Python": (["Python.h", "pybind11/*"], ["adapters/python/*"]),
     "gtest": (["gtest/*", "gmock/*"], TESTS),
