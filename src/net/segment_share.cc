@@ -1,10 +1,8 @@
 #include "net/segment_share.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,34 +16,6 @@ namespace {
 
 Error system_error(const char* what) {
   return {.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, std::strerror(errno))};
-}
-
-struct LocalAddress {
-  sockaddr_un address{};
-  socklen_t bytes = 0;
-};
-
-LocalAddress abstract_address(const std::string& name) {
-  LocalAddress local;
-  local.address.sun_family = AF_UNIX;
-  const std::size_t length = std::min(name.size(), sizeof(local.address.sun_path) - 1);
-  // A leading zero byte puts the name into the abstract namespace.
-  std::memcpy(local.address.sun_path + 1, name.data(), length);
-  local.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  return local;
-}
-
-Result<pid_t> checked_peer(int socket) {
-  ucred credentials{};
-  socklen_t bytes = sizeof(credentials);
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
-    return system_error("credentials of a local peer");
-  if (credentials.uid != geteuid()) {
-    return Error{.code = ErrorCode::kRefused,
-                 .message = fmt::format("a local peer belongs to user {}, this process to {}",
-                                        credentials.uid, geteuid())};
-  }
-  return credentials.pid;
 }
 
 // One message of eight bytes, with a descriptor beside it.
@@ -84,17 +54,6 @@ Error missing(const std::vector<LocalPeer>& waiting) {
 
 }  // namespace
 
-Result<Descriptor> listen_locally(const std::string& name) {
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const LocalAddress local = abstract_address(name);
-  if (!socket.open() ||
-      bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&local.address), local.bytes) !=
-          0 ||
-      listen(socket.descriptor(), SOMAXCONN) != 0)
-    return system_error("local socket");
-  return socket;
-}
-
 Result<void> give_segment(const Descriptor& listener, int memory, std::uint64_t note,
                           const std::vector<LocalPeer>& peers, Deadline by) {
   std::vector<LocalPeer> waiting = peers;
@@ -102,7 +61,7 @@ Result<void> give_segment(const Descriptor& listener, int memory, std::uint64_t 
     if (!wait_ready(listener.descriptor(), Readiness::kRead, by)) return missing(waiting);
     const Descriptor visitor(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!visitor.open()) continue;
-    const auto pid = checked_peer(visitor.descriptor());
+    const auto pid = peer_of_same_user(visitor.descriptor());
     if (!pid.has_value()) continue;
     const auto who = std::find_if(waiting.begin(), waiting.end(),
                                   [&pid](const LocalPeer& peer) { return peer.pid == *pid; });
@@ -114,18 +73,16 @@ Result<void> give_segment(const Descriptor& listener, int memory, std::uint64_t 
 }
 
 Result<GivenSegment> take_segment(const std::string& name, const LocalPeer& owner, Deadline by) {
-  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const LocalAddress local = abstract_address(name);
-  if (!socket.open() ||
-      connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&local.address),
-              local.bytes) != 0) {
+  auto connected = connect_locally(name);
+  if (!connected.has_value()) {
     return Error{
         .code = ErrorCode::kPeerLost,
         .peer = owner.rank,
         .message = fmt::format("rank {} holds the shared segment and cannot be reached: {}",
-                               owner.rank, std::strerror(errno))};
+                               owner.rank, connected.error().message)};
   }
-  TALLY_TRY(const pid_t pid, checked_peer(socket.descriptor()));
+  const Descriptor socket = *std::move(connected);
+  TALLY_TRY(const pid_t pid, peer_of_same_user(socket.descriptor()));
   if (pid != owner.pid) {
     return Error{.code = ErrorCode::kRefused,
                  .peer = owner.rank,

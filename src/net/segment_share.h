@@ -5,16 +5,14 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "net/local_socket.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::net {
 
-// Passing a segment's descriptor between processes of one host. The sockets have abstract names: they are
-// in no folder and vanish with their owner. Both sides check the other's user and process.
-
-// A listening local socket under `name`.
-Result<Descriptor> listen_locally(const std::string& name);
+// Passing a segment's descriptor between processes of one host over local sockets. Both sides check the
+// other's user and process.
 
 struct LocalPeer {
   Rank rank = 0;
