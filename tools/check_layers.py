@@ -38,6 +38,7 @@ LIBRARIES = {
     "httplib": (["httplib.h"], ["apps/dashboard/*"]),
     "zstd": (["zstd.h"], ["src/codec/zstd.cc"]),
     "torch": (["torch/*", "ATen/*", "c10/*"], ["adapters/torch/*", "recipes/*"]),
+    "PMIx": (["pmix.h"], ["src/group/pmix*.cc"]),
     "MPI": (["mpi.h"], ["adapters/mpi/*", "bench/*", "tests/process/mpi/*"]),
     "NCCL": (["nccl.h", "cuda*.h"], ["adapters/nccl/*", "bench/*"]),
     "Python": (["Python.h", "pybind11/*"], ["adapters/python/*"]),

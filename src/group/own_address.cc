@@ -1,0 +1,91 @@
+#include "group/own_address.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "net/socket.h"
+
+namespace tally::group {
+namespace {
+
+// Other hosts have networks of the same numbers behind these.
+bool is_for_containers(const std::string& interface) {
+  for (const char* start : {"docker", "br-", "virbr", "veth", "cni", "lxc", "podman"})
+    if (interface.rfind(start, 0) == 0) return true;
+  return false;
+}
+
+const InterfaceAddress* best_of(const std::vector<InterfaceAddress>& addresses,
+                                const std::string& interface) {
+  for (const bool ipv6 : {false, true}) {
+    const auto found =
+        std::find_if(addresses.begin(), addresses.end(), [&](const InterfaceAddress& candidate) {
+          if (candidate.is_ipv6 != ipv6 || candidate.is_link_local) return false;
+          if (!interface.empty()) return candidate.interface == interface;
+          return !candidate.is_loopback && !is_for_containers(candidate.interface);
+        });
+    if (found != addresses.end()) return &*found;
+  }
+  return nullptr;
+}
+
+InterfaceAddress described(const ifaddrs& entry) {
+  InterfaceAddress result{.interface = entry.ifa_name,
+                          .address = {},
+                          .is_ipv6 = entry.ifa_addr->sa_family == AF_INET6,
+                          .is_loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0};
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (result.is_ipv6) {
+    sockaddr_in6 address{};
+    std::memcpy(&address, entry.ifa_addr, sizeof(address));
+    result.is_link_local = IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
+    inet_ntop(AF_INET6, &address.sin6_addr, text.data(), text.size());
+  } else {
+    sockaddr_in address{};
+    std::memcpy(&address, entry.ifa_addr, sizeof(address));
+    result.is_link_local = (ntohl(address.sin_addr.s_addr) >> 16) == 0xA9FE;
+    inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size());
+  }
+  result.address = text.data();
+  return result;
+}
+
+}  // namespace
+
+Result<std::vector<InterfaceAddress>> interface_addresses() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return net::socket_error("addresses of this host", errno);
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(first, freeifaddrs);
+  std::vector<InterfaceAddress> addresses;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family == AF_INET || family == AF_INET6) addresses.push_back(described(*entry));
+  }
+  return addresses;
+}
+
+Result<std::string> choose_address(const std::vector<InterfaceAddress>& addresses,
+                                   const std::string& wanted) {
+  if (const InterfaceAddress* const best = best_of(addresses, wanted)) return best->address;
+  if (wanted.empty()) return std::string("127.0.0.1");
+  // A name of a host has a dot, an address a dot or a colon.
+  if (wanted.find_first_of(".:") != std::string::npos || wanted == "localhost") return wanted;
+  std::string known;
+  for (const InterfaceAddress& each : addresses)
+    if (known.find(each.interface) == std::string::npos) known += " " + each.interface;
+  return Error{.code = ErrorCode::kInvalid,
+               .message = fmt::format("no network interface {} with an address; there are:{}",
+                                      wanted, known)};
+}
+
+}  // namespace tally::group

@@ -1,0 +1,244 @@
+#include "group/pmix_client.h"
+
+#include <fmt/format.h>
+
+#if TALLY_HAVE_PMIX
+
+#include <dlfcn.h>
+#include <pmix.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "group/meeting_place.h"
+
+namespace tally::group {
+namespace {
+
+constexpr const char* kLibrary = "libpmix.so.2";
+
+struct FreeValue {
+  void operator()(pmix_value_t* value) const {
+    // NOLINTBEGIN(cppcoreguidelines-no-malloc): libpmix allocates with malloc.
+    if (value->type == PMIX_STRING) std::free(value->data.string);
+    std::free(value);
+    // NOLINTEND(cppcoreguidelines-no-malloc)
+  }
+};
+using Value = std::unique_ptr<pmix_value_t, FreeValue>;
+
+// What a fence in the background has come to; shared with its callback, which may come after the deadline.
+struct Fence {
+  Mutex mutex;
+  std::condition_variable_any ended;
+  bool done TALLY_GUARDED_BY(mutex) = false;
+  pmix_status_t status TALLY_GUARDED_BY(mutex) = PMIX_SUCCESS;
+};
+
+// The functions in use, as libpmix exports them.
+struct Functions {
+  decltype(&PMIx_Init) init = nullptr;
+  decltype(&PMIx_Finalize) finalize = nullptr;
+  decltype(&PMIx_Get) get = nullptr;
+  decltype(&PMIx_Put) put = nullptr;
+  decltype(&PMIx_Commit) commit = nullptr;
+  decltype(&PMIx_Fence_nb) fence = nullptr;
+  decltype(&PMIx_Error_string) error_string = nullptr;
+};
+
+template <typename Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+Result<Functions> load() {
+  // Global, as an MPI would load it: its plugins look for its symbols there. Never unloaded: it has threads.
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
+  Functions functions;
+  const bool whole = library != nullptr && find(library, "PMIx_Init", functions.init) &&
+                     find(library, "PMIx_Finalize", functions.finalize) &&
+                     find(library, "PMIx_Get", functions.get) &&
+                     find(library, "PMIx_Put", functions.put) &&
+                     find(library, "PMIx_Commit", functions.commit) &&
+                     find(library, "PMIx_Fence_nb", functions.fence) &&
+                     find(library, "PMIx_Error_string", functions.error_string);
+  if (whole) return functions;
+  return Error{.code = ErrorCode::kInvalid,
+               .message = fmt::format("meeting by PMIx needs {} (package libpmix2): {}", kLibrary,
+                                      library == nullptr ? dlerror() : "it is not as expected")};
+}
+
+// This process's registration with its PMIx server.
+class Registration {
+ public:
+  static Result<std::unique_ptr<Registration>> make() {
+    TALLY_TRY(const Functions functions, load());
+    pmix_proc_t self{};
+    const pmix_status_t status = functions.init(&self, nullptr, 0);
+    if (status != PMIX_SUCCESS)
+      return Error{.code = ErrorCode::kSystem,
+                   .message = fmt::format("no PMIx server: {}", functions.error_string(status))};
+    return std::unique_ptr<Registration>(new Registration(functions, self));
+  }
+  ~Registration() {
+    // Not from a fork of the process.
+    if (getpid() == owner_) functions_.finalize(nullptr, 0);
+  }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+
+  Result<PmixFacts> facts() const {
+    PmixFacts facts{.rank = static_cast<Rank>(self_.rank)};
+    const auto size = number(everybody(), PMIX_JOB_SIZE);
+    if (!size)
+      return Error{.code = ErrorCode::kSystem, .message = "the PMIx server knows no job size"};
+    facts.size = *size;
+    facts.local_rank = number(self_, PMIX_LOCAL_RANK);
+    facts.local_size = number(everybody(), PMIX_LOCAL_SIZE);
+    return facts;
+  }
+
+  Result<std::string> pass(const std::string& note, Deadline by) {
+    const std::string key = fmt::format("tally-meet-{}", passes_++);
+    if (self_.rank == 0) {
+      std::string text = note;
+      pmix_value_t value{};
+      value.type = PMIX_STRING;
+      value.data.string = text.data();
+      TALLY_TRY(check("PMIx_Put", functions_.put(PMIX_GLOBAL, key.c_str(), &value)));
+    }
+    TALLY_TRY(check("PMIx_Commit", functions_.commit()));
+    TALLY_TRY(fence(by));
+    pmix_proc_t first = self_;
+    first.rank = 0;
+    const Value value = get(first, key.c_str());
+    if (!value || value->type != PMIX_STRING || value->data.string == nullptr)
+      return Error{.code = ErrorCode::kCorrupt, .message = "the PMIx server lost rank 0's note"};
+    return std::string(value->data.string, strnlen(value->data.string, kMaxNoteBytes + 1));
+  }
+
+ private:
+  Registration(const Functions& functions, const pmix_proc_t& self)
+      : functions_(functions), self_(self) {}
+
+  pmix_proc_t everybody() const {
+    pmix_proc_t all = self_;
+    all.rank = PMIX_RANK_WILDCARD;
+    return all;
+  }
+
+  // What the server has by now; null if that is nothing.
+  Value get(const pmix_proc_t& of, const char* key) const {
+    pmix_info_t at_once{};
+    std::strncpy(at_once.key, PMIX_IMMEDIATE, PMIX_MAX_KEYLEN);
+    at_once.value.type = PMIX_BOOL;
+    at_once.value.data.flag = true;
+    pmix_value_t* value = nullptr;
+    if (functions_.get(&of, key, &at_once, 1, &value) != PMIX_SUCCESS) return nullptr;
+    return Value(value);
+  }
+
+  std::optional<int> number(const pmix_proc_t& of, const char* key) const {
+    const Value value = get(of, key);
+    if (value && value->type == PMIX_UINT32) return static_cast<int>(value->data.uint32);
+    if (value && value->type == PMIX_UINT16) return static_cast<int>(value->data.uint16);
+    return std::nullopt;
+  }
+
+  Result<void> check(const char* what, pmix_status_t status) const {
+    if (status == PMIX_SUCCESS) return {};
+    return Error{.code = ErrorCode::kSystem,
+                 .message = fmt::format("{}: {}", what, functions_.error_string(status))};
+  }
+
+  // Waits for all ranks, and brings what they put.
+  Result<void> fence(Deadline by) const {
+    pmix_info_t collect{};
+    std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
+    collect.value.type = PMIX_BOOL;
+    collect.value.data.flag = true;
+    const pmix_proc_t all = everybody();
+    const auto state = std::make_shared<Fence>();
+    auto for_callback = std::make_unique<std::shared_ptr<Fence>>(state);
+    const auto ended = [](pmix_status_t status, void* context) {
+      const std::unique_ptr<std::shared_ptr<Fence>> fence(
+          static_cast<std::shared_ptr<Fence>*>(context));
+      MutexLock lock((*fence)->mutex);
+      (*fence)->done = true;
+      (*fence)->status = status;
+      (*fence)->ended.notify_all();
+    };
+    const pmix_status_t begun = functions_.fence(&all, 1, &collect, 1, ended, for_callback.get());
+    if (begun == PMIX_OPERATION_SUCCEEDED) return {};
+    TALLY_TRY(check("PMIx_Fence_nb", begun));
+    (void)for_callback.release();  // the callback's now
+    return wait(*state, by);
+  }
+
+  Result<void> wait(Fence& state, Deadline by) const {
+    MutexLock lock(state.mutex);
+    while (!state.done) {
+      const Duration left = by.remaining(SteadyClock().now());
+      if (left <= Duration::zero())
+        return Error{.code = ErrorCode::kTimeout,
+                     .message = "not all ranks came to the fence of the PMIx server"};
+      state.ended.wait_for(state.mutex, std::min<Duration>(left, std::chrono::seconds(1)));
+    }
+    return check("PMIx_Fence_nb", state.status);
+  }
+
+  const Functions functions_;
+  const pmix_proc_t self_;
+  const pid_t owner_ = getpid();
+  int passes_ = 0;
+};
+
+// The process's own, ended when it exits.
+Result<Registration*> registration() {
+  static std::unique_ptr<Registration> ours;
+  if (!ours) {
+    TALLY_TRY(ours, Registration::make());
+  }
+  return ours.get();
+}
+
+}  // namespace
+
+Result<PmixFacts> ask_pmix() {
+  TALLY_TRY(const Registration* const ours, registration());
+  return ours->facts();
+}
+
+Result<std::string> pass_note_by_pmix(const std::string& note, Deadline by) {
+  TALLY_TRY(Registration* const ours, registration());
+  return ours->pass(note, by);
+}
+
+}  // namespace tally::group
+
+#else
+
+namespace tally::group {
+namespace {
+
+Error missing() {
+  return {
+      .code = ErrorCode::kInvalid,
+      .message = "meeting by PMIx needs a Tally that was built with the headers of libpmix-dev"};
+}
+
+}  // namespace
+
+Result<PmixFacts> ask_pmix() { return missing(); }
+
+Result<std::string> pass_note_by_pmix(const std::string&, Deadline) { return missing(); }
+
+}  // namespace tally::group
+
+#endif
