@@ -34,10 +34,31 @@ enum class Engine : std::uint8_t { kTally, kMpi };
 // better, which is our shared memory.
 enum class MpiInside : std::uint8_t { kAuto, kShm, kMpi };
 
+// How the ranks learn where to meet. In all but the first way rank 0 listens on any free port (where master_port
+// is 0) and makes a fresh secret if it has none; the others are told both.
+enum class Meeting : std::uint8_t {
+  kAddress,  // they know it: master_address, master_port and `secret`
+  kBoard,    // all are on one host: over a local socket that is named by user and `job_id`
+  kPmix,     // by the launcher's PMIx server
+  kPmi,      // by the launcher's PMI-1 server, over `pmi_descriptor`
+};
+
 struct JobOptions {
   Rank rank = 0;
-  int size = 1;
+  int size = 1;                   // 0: as many as the PMIx server says (kPmix only)
   std::optional<int> local_rank;  // unset: counted among the ranks that share a host
+  std::optional<int>
+      local_size;  // how many ranks the launcher started on this host, where it said so
+  std::string launcher = "none";  // who started the ranks, for people
+  Meeting meeting = Meeting::kAddress;
+  // kBoard: the same on all ranks, and on no other job of this user on the host.
+  std::string job_id;
+  // kPmi: stays the caller's. kBoard: if set, the process at its other end belongs to the job's identity.
+  int pmi_descriptor = -1;
+  // Where rank 0 listens: an address, or a network interface by name. Empty: kAddress listens on
+  // master_address; the others on loopback if all ranks are on one host, else on the host's first address
+  // that is not loopback.
+  std::string listen_on;
   // Where rank 0 hosts the rendezvous: IPv4, IPv6 or a name.
   std::string master_address = "127.0.0.1";
   std::uint16_t master_port = 29400;
@@ -67,11 +88,23 @@ struct JobOptions {
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
 };
 
-// Options from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TALLY_GENERATION, TALLY_SECRET_FILE,
-// TALLY_TRANSPORT, TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), TALLY_ENGINE (tally, mpi), TALLY_MPI_INSIDE (auto,
-// shm, mpi), TALLY_HOST_LABEL, TALLY_HOST_CORES, TALLY_JOB, TALLY_COORDINATOR and TALLY_HEARTBEAT (seconds), as
-// `variable` gives them (nullptr: not set). None of them set: a job of one. kInvalid names the variable that is
+// Options from the environment, as `variable` gives it (nullptr: not set). kInvalid names the variable that is
 // missing or wrong.
+//
+// Who this process is comes from the first of these that is there: RANK and WORLD_SIZE (torchrun, tally run, by
+// hand; JOB_COMPLETION_INDEX of a Kubernetes Job stands in for RANK), a Slurm step, Open MPI, PMIx, Hydra (MPICH).
+// An mpirun inside a Slurm step goes before the step. None of them: a job of one.
+//
+// Where the ranks meet: with RANK at MASTER_ADDR and MASTER_PORT. torchrun's agent listens there itself, so under
+// it they meet by kBoard on one host, else at the next port. Under the others by kBoard on one host, else by the
+// launcher's store; under Slurm without PMIx at the step's first host, at a port from 21000 to 29191 that job and
+// step decide, with the secret of TALLY_SECRET_FILE.
+//
+// TALLY_MEET=address|board|pmix|pmi|slurm decides it otherwise (auto: as above); TALLY_MASTER_ADDR,
+// TALLY_MASTER_PORT and TALLY_INTERFACE go before what a launcher says of address and port.
+// The rest: TALLY_SECRET_FILE (32 bytes or 64 hexadecimal digits, private), TALLY_GENERATION, TALLY_TRANSPORT,
+// TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), TALLY_ENGINE (tally, mpi), TALLY_MPI_INSIDE (auto, shm, mpi),
+// TALLY_HOST_LABEL, TALLY_HOST_CORES, TALLY_JOB, TALLY_COORDINATOR and TALLY_HEARTBEAT (seconds).
 Result<JobOptions> options_from(const std::function<const char*(const char*)>& variable);
 
 // This process as a member of a job. Threads: as Communicator.

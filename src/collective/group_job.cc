@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "collective/job_member.h"
 #include "collective/watched_rank.h"
 #include "group/host.h"
+#include "group/meeting.h"
 #include "group/membership.h"
 
 namespace tally::collective {
@@ -21,19 +21,18 @@ constexpr int kSpins = 4000;
 // A rank that is a process.
 class GroupJob final : public Job {
  public:
-  explicit GroupJob(const JobOptions& options) : options_(options) {}
+  // `listener`: where this rank listens already, if it does.
+  GroupJob(const JobOptions& options, std::optional<net::Listener> listener)
+      : options_(options), listener_(std::move(listener)) {}
   ~GroupJob() override { close(); }
 
-  Result<void> join() {
-    return form(
-        {.rank = options_.rank,
-         .size = options_.size,
-         .generation = options_.generation,
-         .meet_at = 0,
-         .meet_address = {.host = options_.master_address,
-                          // A job of one meets nobody: any port will do.
-                          .port = options_.size == 1 ? std::uint16_t{0} : options_.master_port}},
-        Deadline::after(options_.join_timeout));
+  Result<void> join(Deadline by) {
+    return form({.rank = options_.rank,
+                 .size = options_.size,
+                 .generation = options_.generation,
+                 .meet_at = 0,
+                 .meet_address = {.host = options_.master_address, .port = options_.master_port}},
+                by);
   }
 
   Rank rank() const override { return formed_.context->rank; }
@@ -175,16 +174,14 @@ class GroupJob final : public Job {
 namespace tally {
 
 Result<std::unique_ptr<Job>> Job::join(const JobOptions& options) {
-  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = fmt::format("rank {} of {} ranks does not exist", options.rank, options.size)};
-  }
   if (options.engine == Engine::kMpi) {
     return collective::join_by_plugin(options, [](const char* name) { return std::getenv(name); });
   }
-  auto job = std::make_unique<collective::GroupJob>(options);
-  TALLY_TRY(job->join());
+  const Deadline by = Deadline::after(options.join_timeout);
+  TALLY_TRY(group::Appointment appointment, group::find_meeting_place(options, by));
+  auto job =
+      std::make_unique<collective::GroupJob>(appointment.options, std::move(appointment.listener));
+  TALLY_TRY(job->join(by));
   return std::unique_ptr<Job>(std::move(job));
 }
 

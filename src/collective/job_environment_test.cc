@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 
+#include "collective/secret_file.h"
 #include "tally/job.h"
 
 namespace tally {
@@ -111,6 +112,36 @@ TEST_F(SecretFile, IsRefusedIfOthersCanReadItOrItIsNotASecret) {
               testing::HasSubstr("chmod 600"));
   write("short", 0600);
   EXPECT_THAT(with({{"TALLY_SECRET_FILE", path_}}).error().message, testing::HasSubstr("neither"));
+}
+
+// Kubernetes mounts a secret as root's and lets the pod's group read it.
+TEST(SecretFileMode, IsPrivateIfOnlyTheUserCanReadItOrRootLentIt) {
+  EXPECT_TRUE(collective::is_private(0600, 1000, 1000));
+  EXPECT_TRUE(collective::is_private(0400, 0, 0));
+  EXPECT_TRUE(collective::is_private(0440, 0, 1000));
+  EXPECT_TRUE(collective::is_private(0640, 0, 1000));
+  EXPECT_FALSE(collective::is_private(0640, 1000, 1000));
+  EXPECT_FALSE(collective::is_private(0440, 0, 0));
+  EXPECT_FALSE(collective::is_private(0660, 0, 1000));
+  EXPECT_FALSE(collective::is_private(0444, 0, 1000));
+}
+
+TEST(JobEnvironment, LauncherAndItsWayToMeetAreInTheOptions) {
+  const auto options = with({{"OMPI_COMM_WORLD_RANK", "1"},
+                             {"OMPI_COMM_WORLD_SIZE", "2"},
+                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                             {"PMIX_RANK", "1"},
+                             {"PMIX_NAMESPACE", "77"}});
+  ASSERT_TRUE(options.has_value());
+  EXPECT_EQ(options->launcher, "Open MPI");
+  EXPECT_EQ(options->rank, 1);
+  EXPECT_EQ(options->size, 2);
+  EXPECT_EQ(options->local_rank, 1);
+  EXPECT_EQ(options->local_size, 2);
+  EXPECT_EQ(options->meeting, Meeting::kBoard);
+  EXPECT_THAT(options->job_id, testing::HasSubstr("77"));
+  EXPECT_EQ(with({})->launcher, "none");
 }
 
 }  // namespace
