@@ -34,7 +34,8 @@ Pipe make_pipe() {
 }
 
 bool speaks_of_a_job(const std::string& entry) {
-  for (const char* start : {"RANK=", "WORLD_SIZE=", "LOCAL_RANK=", "MASTER_", "TALLY_"})
+  for (const char* start : {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TALLY_", "TORCHELASTIC_",
+                            "SLURM_", "OMPI_", "PMIX_", "PMI_", "JOB_COMPLETION_INDEX="})
     if (entry.rfind(start, 0) == 0) return true;
   return false;
 }

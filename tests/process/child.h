@@ -38,8 +38,8 @@ class Child final {
  public:
   struct Options {
     std::vector<std::string> command;
-    std::map<std::string, std::string>
-        variables;  // in place of any RANK, MASTER_* and TALLY_* of ours
+    // In place of what our own environment says of a job.
+    std::map<std::string, std::string> variables;
   };
 
   explicit Child(const Options& options);

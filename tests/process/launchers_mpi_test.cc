@@ -1,0 +1,111 @@
+// The same program under the mpiruns of Open MPI and MPICH, and with a PMIx server alone.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "process/under_launcher.h"
+
+namespace tally::process {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+std::vector<std::string> open_mpi(int size, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> command{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-n",
+                                   std::to_string(size)};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+std::vector<std::string> mpich(int size, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> command{"mpirun.mpich", "-n", std::to_string(size)};
+  command.insert(command.begin() + 1, more.begin(), more.end());
+  return command;
+}
+
+// A remote shell that stays here: with it an mpirun believes that it uses several hosts.
+std::string local_remote_shell(const Folder& folder) {
+  const std::string path = folder.path() + "/remote_shell";
+  std::ofstream(path) << "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+class OpenMpi : public testing::Test {
+ protected:
+  void SetUp() override { TALLY_NEED_PROGRAM("mpirun.openmpi", "openmpi-bin"); }
+};
+
+TEST_F(OpenMpi, RanksOfOneHostAddUp) { EXPECT_TRUE(Launched(open_mpi(4)).adds_up(4, "Open MPI")); }
+
+TEST_F(OpenMpi, OneRankIsAJobOfOne) { EXPECT_TRUE(Launched(open_mpi(1)).adds_up(1, "Open MPI")); }
+
+TEST_F(OpenMpi, TwoJobsAtOnceDoNotMix) {
+  Launched first(open_mpi(3));
+  Launched second(open_mpi(2));
+  EXPECT_TRUE(first.adds_up(3, "Open MPI"));
+  EXPECT_TRUE(second.adds_up(2, "Open MPI"));
+}
+
+TEST_F(OpenMpi, RanksMeetThroughPmixIfAskedTo) {
+  EXPECT_TRUE(Launched(open_mpi(4), {{"TALLY_MEET", "pmix"}}).adds_up(4, "Open MPI"));
+}
+
+TEST_F(OpenMpi, RanksOfSeveralHostsMeetThroughPmix) {
+  const Folder folder;
+  EXPECT_TRUE(
+      Launched(open_mpi(4, {"--host", "hosta:2,hostb:2", "--mca", "plm_rsh_agent",
+                            local_remote_shell(folder), "--mca", "plm_rsh_no_tree_spawn", "1"}))
+          .adds_up(4, "Open MPI"));
+}
+
+TEST_F(OpenMpi, PmixServerAloneIsEnough) {
+  EXPECT_TRUE(Launched(open_mpi(4, {program_path("env"), "-u", "OMPI_COMM_WORLD_RANK", "-u",
+                                    "OMPI_COMM_WORLD_SIZE"}))
+                  .adds_up(4, "PMIx"));
+}
+
+TEST_F(OpenMpi, MpiOfTheProgramCanBeginAfterAJobThatMetThroughPmix) {
+  for (const char* way : {"pmix", "board"}) {
+    Launched ranks(open_mpi(2), {{"TALLY_MEET", way}}, {TALLY_MPI_BESIDE, "libmpi.so.40"});
+    EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
+    EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
+    EXPECT_TRUE(ranks.child().exits(0)) << ranks.child().transcript();
+  }
+}
+
+class Mpich : public testing::Test {
+ protected:
+  void SetUp() override { TALLY_NEED_PROGRAM("mpirun.mpich", "mpich"); }
+};
+
+TEST_F(Mpich, RanksOfOneHostAddUp) { EXPECT_TRUE(Launched(mpich(4)).adds_up(4, "Hydra")); }
+
+TEST_F(Mpich, TwoJobsAtOnceDoNotMix) {
+  Launched first(mpich(3));
+  Launched second(mpich(2));
+  EXPECT_TRUE(first.adds_up(3, "Hydra"));
+  EXPECT_TRUE(second.adds_up(2, "Hydra"));
+}
+
+TEST_F(Mpich, RanksMeetThroughPmiIfAskedTo) {
+  EXPECT_TRUE(Launched(mpich(4), {{"TALLY_MEET", "pmi"}}).adds_up(4, "Hydra"));
+}
+
+TEST_F(Mpich, RanksOfSeveralHostsMeetThroughPmi) {
+  EXPECT_TRUE(Launched(mpich(4, {"-launcher", "fork", "-hosts", "localhost,127.0.0.1"}))
+                  .adds_up(4, "Hydra"));
+}
+
+TEST_F(Mpich, MpiOfTheProgramCanBeginAfterAJobThatMetThroughPmi) {
+  for (const char* way : {"pmi", "board"}) {
+    Launched ranks(mpich(2), {{"TALLY_MEET", way}}, {TALLY_MPI_BESIDE, "libmpich.so.12"});
+    EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
+    EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
+    EXPECT_TRUE(ranks.child().exits(0)) << ranks.child().transcript();
+  }
+}
+
+}  // namespace
+}  // namespace tally::process

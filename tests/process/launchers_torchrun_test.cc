@@ -1,0 +1,68 @@
+// The same program under torchrun, with variables alone, and without any launcher.
+#include <gtest/gtest.h>
+
+#include "process/under_launcher.h"
+
+namespace tally::process {
+namespace {
+
+// The options about redirection make the torchrun of PyTorch 1.13 work with Python 3.11, where it fails over its own
+// default of them; for ranks below 9 they change nothing.
+std::vector<std::string> torchrun(int port, const std::vector<std::string>& more) {
+  std::vector<std::string> command{
+      "/usr/bin/torchrun", "--no_python",       "--redirects", "9:1", "--tee", "9:1",
+      "--master_port",     std::to_string(port)};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+class Torchrun : public testing::Test {
+ protected:
+  void SetUp() override { TALLY_NEED_PROGRAM("torchrun", "python3-torch"); }
+};
+
+TEST_F(Torchrun, RanksOfOneHostAddUp) {
+  EXPECT_TRUE(Launched(torchrun(unused_port(), {"--nproc_per_node", "4"})).adds_up(4, "torchrun"));
+}
+
+// Each agent tells its own ranks; only together they say all.
+TEST_F(Torchrun, RanksOfTwoAgentsMeetBesideTheAgentsPort) {
+  const int port = unused_port();
+  const auto agent = [port](const char* node) {
+    return torchrun(port, {"--master_addr", "127.0.0.1", "--nnodes", "2", "--node_rank", node,
+                           "--nproc_per_node", "2"});
+  };
+  Launched first(agent("0"));
+  Launched second(agent("1"));
+  EXPECT_TRUE(first.child().line("sum over 4 ranks: 10")) << first.child().transcript();
+  EXPECT_TRUE(first.child().exits(0)) << first.child().transcript();
+  EXPECT_TRUE(second.child().exits(0)) << second.child().transcript();
+}
+
+TEST(NoLauncher, ProgramAloneIsAJobOfOne) {
+  EXPECT_TRUE(Launched({TALLY_HELLO_PROGRAM}, {}, {}).adds_up(1, "none"));
+}
+
+// As the pods of deploy/kubernetes/job.yaml see it.
+TEST(NoLauncher, PodsOfAnIndexedJobAddUp) {
+  std::map<std::string, std::string> variables{{"WORLD_SIZE", "2"},
+                                               {"MASTER_ADDR", "localhost"},
+                                               {"MASTER_PORT", std::to_string(unused_port())}};
+  variables["JOB_COMPLETION_INDEX"] = "0";
+  Launched first({TALLY_HELLO_PROGRAM}, variables, {});
+  variables["JOB_COMPLETION_INDEX"] = "1";
+  Launched second({TALLY_HELLO_PROGRAM}, variables, {});
+  EXPECT_TRUE(first.child().line("rank 0 of 2")) << first.child().transcript();
+  EXPECT_TRUE(first.child().line("sum over 2 ranks: 3")) << first.child().transcript();
+  EXPECT_TRUE(second.child().line("rank 1 of 2")) << second.child().transcript();
+  EXPECT_TRUE(first.child().exits(0) && second.child().exits(0));
+}
+
+TEST(NoLauncher, HalfAnEnvironmentIsAnErrorThatNamesTheRest) {
+  Launched alone({TALLY_HELLO_PROGRAM}, {{"OMPI_COMM_WORLD_RANK", "0"}}, {});
+  EXPECT_TRUE(alone.child().complains("OMPI_COMM_WORLD_SIZE is not set"));
+  EXPECT_TRUE(alone.child().exits(1));
+}
+
+}  // namespace
+}  // namespace tally::process

@@ -1,0 +1,67 @@
+#include "process/under_launcher.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <sstream>
+
+#include <fmt/format.h>
+
+namespace tally::process {
+namespace {
+
+// How long a launcher may take to end its ranks.
+constexpr milliseconds kGrace = seconds(5);
+
+}  // namespace
+
+std::string program_path(const std::string& name) {
+  const char* const path = std::getenv("PATH");
+  // Daemons are where users often do not look.
+  std::istringstream folders(std::string(path == nullptr ? "" : path) + ":/usr/bin:/usr/sbin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = folder + "/" + name;
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+Launched::Launched(std::vector<std::string> command, std::map<std::string, std::string> variables,
+                   std::vector<std::string> program) {
+  if (command.front().find('/') == std::string::npos)
+    command.front() = program_path(command.front());
+  command.insert(command.end(), program.begin(), program.end());
+  variables.emplace("TALLY_JOIN_TIMEOUT", "20");
+  variables.emplace("TALLY_TIMEOUT", "20");
+  child_ = std::make_unique<Child>(Child::Options{command, variables});
+}
+
+Launched::~Launched() {
+  child_->signal(SIGTERM);
+  child_->wait_status(kGrace);
+}
+
+testing::AssertionResult Launched::adds_up(int size, const std::string& launcher) {
+  std::vector<std::string> lines;
+  while (const auto line = child_->line("")) lines.push_back(*line);
+  if (!child_->exits(0))
+    return testing::AssertionFailure() << "no exit with 0; " << child_->transcript();
+  const auto count = [&lines](const std::string& start, const std::string& end) {
+    return std::count_if(lines.begin(), lines.end(), [&](const std::string& line) {
+      return line.rfind(start, 0) == 0 && line.size() >= end.size() &&
+             line.compare(line.size() - end.size(), end.size(), end) == 0;
+    });
+  };
+  for (Rank rank = 0; rank < size; ++rank) {
+    if (count(fmt::format("rank {} of {} ", rank, size), "launcher: " + launcher) != 1)
+      return testing::AssertionFailure() << "not one rank " << rank << "; " << child_->transcript();
+  }
+  const std::string sum = fmt::format("sum over {} ranks: {}", size, size * (size + 1) / 2);
+  if (count(sum, sum) != 1 || count("sum ", "") != 1 || count("rank ", "") != size)
+    return testing::AssertionFailure() << "not once " << sum << "; " << child_->transcript();
+  return testing::AssertionSuccess();
+}
+
+}  // namespace tally::process

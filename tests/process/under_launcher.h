@@ -1,0 +1,41 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "process/child.h"
+#include "process/crew.h"
+
+namespace tally::process {
+
+// Where a program of this name is; empty if it is not installed.
+std::string program_path(const std::string& name);
+
+// Skips the test if `program` is missing; says which Debian package has it.
+#define TALLY_NEED_PROGRAM(program, package) \
+  if (tally::process::program_path(program).empty()) GTEST_SKIP() << "install " package
+
+// examples/03_hello_job, started by a launcher. Its end is waited for, so that the launcher can end its ranks.
+class Launched final {
+ public:
+  // `command` begins with the name or path of the launcher and ends before the program.
+  explicit Launched(std::vector<std::string> command,
+                    std::map<std::string, std::string> variables = {},
+                    std::vector<std::string> program = {TALLY_HELLO_PROGRAM});
+  ~Launched();
+  Launched(const Launched&) = delete;
+  Launched& operator=(const Launched&) = delete;
+
+  Child& child() { return *child_; }
+
+  // Whether it exits with 0, every rank of `size` has said who it is and that `launcher` started it, and
+  // rank 0 has said the sum over all.
+  testing::AssertionResult adds_up(int size, const std::string& launcher);
+
+ private:
+  std::unique_ptr<Child> child_;
+};
+
+}  // namespace tally::process
