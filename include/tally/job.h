@@ -45,7 +45,7 @@ enum class Meeting : std::uint8_t {
 
 struct JobOptions {
   Rank rank = 0;
-  int size = 1;                   // 0: as many as the PMIx server says (kPmix only)
+  int size = 1;                   // 0: as many as the PMIx server says (kPmix, kBoard)
   std::optional<int> local_rank;  // unset: counted among the ranks that share a host
   std::optional<int>
       local_size;  // how many ranks the launcher started on this host, where it said so

@@ -47,7 +47,10 @@ Result<Way> way_named(const std::string& name, const LaunchFacts& facts,
         fmt::format("TALLY_MEET={}: {} has no {}", name, to_string(facts.launcher), what));
   };
   if (name.empty() || name == "auto") return usual_way(facts, variable);
-  if (name == "address") return Way::kAddress;
+  if (name == "address") {
+    if (facts.size == 0) return lacks("size among its variables");
+    return Way::kAddress;
+  }
   if (name == "board") {
     if (facts.job_id.empty()) return lacks("name for its jobs");
     return Way::kBoard;

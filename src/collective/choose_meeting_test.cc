@@ -125,6 +125,10 @@ TEST(ChooseMeeting, WhatCannotBeIsNamed) {
     EXPECT_EQ(options.error().code, ErrorCode::kInvalid);
     EXPECT_THAT(options.error().message, testing::HasSubstr(text));
   }
+  LaunchFacts sizeless = facts_of(Launcher::kPmix, true);
+  sizeless.size = 0;
+  EXPECT_FALSE(chosen(sizeless, {{"TALLY_MEET", "address"}}).has_value());
+  EXPECT_TRUE(chosen(sizeless, {{"TALLY_MEET", "board"}}).has_value());
   LaunchFacts nameless = facts_of(Launcher::kVariables, true);
   nameless.job_id.clear();
   EXPECT_FALSE(chosen(nameless, {{"TALLY_MEET", "board"}}).has_value());

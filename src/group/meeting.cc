@@ -124,7 +124,8 @@ Result<void> meet_by_store(Appointment& appointment, Deadline by) {
 
 Result<Appointment> find_meeting_place(const JobOptions& options, Deadline by) {
   Appointment appointment{.options = options, .listener = {}, .board = nullptr};
-  if (options.meeting == Meeting::kPmix) {
+  const bool asks = options.size == 0 && options.meeting == Meeting::kBoard;
+  if (options.meeting == Meeting::kPmix || asks) {
     TALLY_TRY(ask_launcher(appointment.options));
   }
   const int size = appointment.options.size;

@@ -42,7 +42,8 @@ Result<MeetingPlace> read_note(std::string_view note) {
   if (note.size() > kMaxNoteBytes) return corrupt("too long");
   const std::vector<std::string_view> fields = fields_of(note);
   if (fields.size() != 4 || fields[0] != kFormat) return corrupt("not of this version");
-  MeetingPlace place{.address = {.host = std::string(fields[1])}, .secret = std::nullopt};
+  MeetingPlace place;
+  place.address.host = fields[1];
   if (place.address.host.empty()) return corrupt("no host");
   const char* const end = fields[2].data() + fields[2].size();
   const auto [stop, problem] = std::from_chars(fields[2].data(), end, place.address.port);
