@@ -11,7 +11,10 @@ TEST(MeetingPlace, NoteTellsItWhole) {
   const auto secret = fresh_secret();
   ASSERT_TRUE(secret.has_value());
   for (const char* host : {"127.0.0.1", "fd00::2", "node-1.example"}) {
-    const std::string note = to_note({.address = {host, 4711}, .secret = *secret});
+    MeetingPlace told;
+    told.address = {host, 4711};
+    told.secret = *secret;
+    const std::string note = to_note(told);
     EXPECT_EQ(note.find_first_of(" ="), std::string::npos);
     const auto place = read_note(note);
     ASSERT_TRUE(place.has_value()) << note;

@@ -45,13 +45,15 @@ TEST(NoLauncher, ProgramAloneIsAJobOfOne) {
 
 // As the pods of deploy/kubernetes/job.yaml see it.
 TEST(NoLauncher, PodsOfAnIndexedJobAddUp) {
-  std::map<std::string, std::string> variables{{"WORLD_SIZE", "2"},
-                                               {"MASTER_ADDR", "localhost"},
-                                               {"MASTER_PORT", std::to_string(unused_port())}};
-  variables["JOB_COMPLETION_INDEX"] = "0";
-  Launched first({TALLY_HELLO_PROGRAM}, variables, {});
-  variables["JOB_COMPLETION_INDEX"] = "1";
-  Launched second({TALLY_HELLO_PROGRAM}, variables, {});
+  const std::string port = std::to_string(unused_port());
+  const auto pod = [&port](int index) {
+    return std::map<std::string, std::string>{{"JOB_COMPLETION_INDEX", std::to_string(index)},
+                                              {"WORLD_SIZE", "2"},
+                                              {"MASTER_ADDR", "localhost"},
+                                              {"MASTER_PORT", port}};
+  };
+  Launched first({TALLY_HELLO_PROGRAM}, pod(0), {});
+  Launched second({TALLY_HELLO_PROGRAM}, pod(1), {});
   EXPECT_TRUE(first.child().line("rank 0 of 2")) << first.child().transcript();
   EXPECT_TRUE(first.child().line("sum over 2 ranks: 3")) << first.child().transcript();
   EXPECT_TRUE(second.child().line("rank 1 of 2")) << second.child().transcript();
