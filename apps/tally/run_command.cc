@@ -15,7 +15,9 @@
 #include "apps/tally/launch/agent.h"
 #include "apps/tally/launch/hosts.h"
 #include "apps/tally/launch/launcher.h"
+#include "apps/tally/launch/overseer.h"
 #include "base/units.h"
+#include "group/local_access.h"
 
 namespace tally::app {
 namespace {
@@ -37,12 +39,16 @@ What each rank gets:
   OMP_NUM_THREADS                                  usable cores of the host / its ranks, unless you set it
   TALLY_SECRET_FILE                                the job's secret, which only you can read; gone with the job
   TALLY_JOB, TALLY_GENERATION, TALLY_RESTART       name; generation (1, 1001, ...); restarts so far
+  TALLY_COORDINATOR, TALLY_HEARTBEAT               where to report to, and how often
   and on this host the whole environment, on others PATH, LD_LIBRARY_PATH, TALLY_*, OMP_* and what --env
   names, on top of what the remote shell gives. Its stdin is empty.
 
 Hosts are reached by `ssh HOST PATH/tally host-agent`, without a password (ssh-agent or keys); this host is not reached
 but started on directly. --remote-shell takes any other program that is called as PROGRAM HOST COMMAND..., for all hosts.
 The program and tally must be on every host, under the same path or as --remote-tally says.
+
+While it runs, `tally status` shows what each rank does, and `tally inspect trace` what it did. When some wait long for
+others, a line here names whom they wait for.
 
 When a rank fails, the others get SIGTERM, after the grace time SIGKILL. Ctrl-C once: they get SIGINT and the grace
 time; twice: SIGKILL. However this program ends, by kill -9 too, nothing it started stays behind on any host.
@@ -67,6 +73,10 @@ struct Options {
   std::string grace = "5";
   std::string lease = "30";
   std::string start_timeout = "30";
+  std::string heartbeat = "1";
+  std::string lost_after = "0";
+  std::string stall_warning = "10";
+  bool unwatched = false;
   std::vector<std::string> program;
   launch::LaunchOptions launch;
 };
@@ -108,7 +118,11 @@ Result<launch::Variables> variables_of(const Options& options) {
 }
 
 std::string default_job_name(const std::string& program) {
-  return fmt::format("{}-{}", std::filesystem::path(program).filename().string(), ::getpid());
+  constexpr std::size_t kMost = 40;
+  std::string name = std::filesystem::path(program).filename().string().substr(0, kMost);
+  for (char& letter : name)
+    if (!group::is_job_name(std::string(1, letter))) letter = '_';
+  return fmt::format("{}-{}", name, ::getpid());
 }
 
 Result<launch::LaunchOptions> launch_options(const Options& options) {
@@ -142,12 +156,27 @@ Result<launch::LaunchOptions> launch_options(const Options& options) {
   launch.folder =
       launch.folder.empty() ? here : (std::filesystem::path(here) / launch.folder).string();
   if (launch.job.empty()) launch.job = default_job_name(launch.command.front());
+  if (!group::is_job_name(launch.job))
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = "--job is 1 to 64 letters, digits, dots, underscores and dashes"};
+  TALLY_TRY(launch.watch.heartbeat, seconds_in(options.heartbeat));
+  TALLY_TRY(launch.watch.lost_after, seconds_in(options.lost_after));
+  TALLY_TRY(launch.watch.stall_warning, seconds_in(options.stall_warning));
+  if (launch.watch.heartbeat < std::chrono::milliseconds(10))
+    return Error{.code = ErrorCode::kInvalid, .message = "--heartbeat is at least 10ms"};
+  launch.watch.enabled = !options.unwatched;
   return launch;
+}
+
+int run_watched(launch::LaunchOptions launch) {
+  launch::Overseer overseer(launch.watch, launch.verbose);
+  if (launch.watch.enabled) launch.hooks = overseer.hooks();
+  return launch::run_job(launch);
 }
 
 int run(const Options& options) {
   const auto launch = launch_options(options);
-  if (launch) return launch::run_job(*launch);
+  if (launch) return run_watched(*launch);
   fmt::print(stderr, "tally run: {}\n", launch.error().message);
   return 2;
 }
@@ -179,6 +208,15 @@ void add_where(CLI::App& command, Options& o) {
       ->type_name("ADDRESS");
 }
 
+void add_own_address(CLI::App& command, Options& o) {
+  command
+      .add_option(
+          "--launcher-addr", o.launch.own_address,
+          "Address of this machine for the ranks on other hosts; default: that which packets "
+          "to them leave from")
+      ->type_name("ADDRESS");
+}
+
 void add_what(CLI::App& command, Options& o) {
   command
       .add_option(
@@ -199,7 +237,7 @@ void add_what(CLI::App& command, Options& o) {
       ->capture_default_str();
   command
       .add_option("--job,--tag", o.launch.job,
-                  "Name of the job, for people; default: program and pid")
+                  "Name of the job, for `tally status`; default: program and pid")
       ->type_name("NAME");
 }
 
@@ -234,6 +272,25 @@ void add_end(CLI::App& command, Options& o) {
       ->capture_default_str();
 }
 
+void add_watch(CLI::App& command, Options& o) {
+  command.add_option("--heartbeat", o.heartbeat, "Seconds between the ranks' reports")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command
+      .add_option("--lost-after", o.lost_after,
+                  "Silence after which a rank is lost; 0: with the third missed heartbeat. Give "
+                  "more where links are cut and heal")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command
+      .add_option("--stall-warning", o.stall_warning,
+                  "When ranks have waited so long for others, say for whom and why")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command.add_flag("--no-coordinator", o.unwatched,
+                   "No heartbeats, no `tally status`: losses are noticed by connections alone");
+}
+
 }  // namespace
 
 void add_run_command(CLI::App& parent, const std::vector<std::string>& program, int& exit_code) {
@@ -244,8 +301,10 @@ void add_run_command(CLI::App& parent, const std::vector<std::string>& program, 
   command.footer(kFooter);
   const auto o = std::make_shared<Options>();
   add_where(command, *o);
+  add_own_address(command, *o);
   add_what(command, *o);
   add_output(command, *o);
+  add_watch(command, *o);
   add_end(command, *o);
   command.callback([o, &program, &exit_code] {
     o->program = program;

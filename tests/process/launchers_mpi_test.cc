@@ -37,38 +37,38 @@ class OpenMpi : public testing::Test {
   void SetUp() override { TALLY_NEED_PROGRAM("mpirun.openmpi", "openmpi-bin"); }
 };
 
-TEST_F(OpenMpi, RanksOfOneHostAddUp) { EXPECT_TRUE(Launched(open_mpi(4)).adds_up(4, "Open MPI")); }
+TEST_F(OpenMpi, RanksOfOneHostAddUp) { EXPECT_TRUE(HelloJob(open_mpi(4)).adds_up(4, "Open MPI")); }
 
-TEST_F(OpenMpi, OneRankIsAJobOfOne) { EXPECT_TRUE(Launched(open_mpi(1)).adds_up(1, "Open MPI")); }
+TEST_F(OpenMpi, OneRankIsAJobOfOne) { EXPECT_TRUE(HelloJob(open_mpi(1)).adds_up(1, "Open MPI")); }
 
 TEST_F(OpenMpi, TwoJobsAtOnceDoNotMix) {
-  Launched first(open_mpi(3));
-  Launched second(open_mpi(2));
+  HelloJob first(open_mpi(3));
+  HelloJob second(open_mpi(2));
   EXPECT_TRUE(first.adds_up(3, "Open MPI"));
   EXPECT_TRUE(second.adds_up(2, "Open MPI"));
 }
 
 TEST_F(OpenMpi, RanksMeetThroughPmixIfAskedTo) {
-  EXPECT_TRUE(Launched(open_mpi(4), {{"TALLY_MEET", "pmix"}}).adds_up(4, "Open MPI"));
+  EXPECT_TRUE(HelloJob(open_mpi(4), {{"TALLY_MEET", "pmix"}}).adds_up(4, "Open MPI"));
 }
 
 TEST_F(OpenMpi, RanksOfSeveralHostsMeetThroughPmix) {
   const Folder folder;
   EXPECT_TRUE(
-      Launched(open_mpi(4, {"--host", "hosta:2,hostb:2", "--mca", "plm_rsh_agent",
+      HelloJob(open_mpi(4, {"--host", "hosta:2,hostb:2", "--mca", "plm_rsh_agent",
                             local_remote_shell(folder), "--mca", "plm_rsh_no_tree_spawn", "1"}))
           .adds_up(4, "Open MPI"));
 }
 
 TEST_F(OpenMpi, PmixServerAloneIsEnough) {
-  EXPECT_TRUE(Launched(open_mpi(4, {program_path("env"), "-u", "OMPI_COMM_WORLD_RANK", "-u",
+  EXPECT_TRUE(HelloJob(open_mpi(4, {program_path("env"), "-u", "OMPI_COMM_WORLD_RANK", "-u",
                                     "OMPI_COMM_WORLD_SIZE"}))
                   .adds_up(4, "PMIx"));
 }
 
 TEST_F(OpenMpi, MpiOfTheProgramCanBeginAfterAJobThatMetThroughPmix) {
   for (const char* way : {"pmix", "board"}) {
-    Launched ranks(open_mpi(2), {{"TALLY_MEET", way}}, {TALLY_MPI_BESIDE, "libmpi.so.40"});
+    HelloJob ranks(open_mpi(2), {{"TALLY_MEET", way}}, {TALLY_MPI_BESIDE, "libmpi.so.40"});
     EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
     EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
     EXPECT_TRUE(ranks.child().exits(0)) << ranks.child().transcript();
@@ -80,27 +80,27 @@ class Mpich : public testing::Test {
   void SetUp() override { TALLY_NEED_PROGRAM("mpirun.mpich", "mpich"); }
 };
 
-TEST_F(Mpich, RanksOfOneHostAddUp) { EXPECT_TRUE(Launched(mpich(4)).adds_up(4, "Hydra")); }
+TEST_F(Mpich, RanksOfOneHostAddUp) { EXPECT_TRUE(HelloJob(mpich(4)).adds_up(4, "Hydra")); }
 
 TEST_F(Mpich, TwoJobsAtOnceDoNotMix) {
-  Launched first(mpich(3));
-  Launched second(mpich(2));
+  HelloJob first(mpich(3));
+  HelloJob second(mpich(2));
   EXPECT_TRUE(first.adds_up(3, "Hydra"));
   EXPECT_TRUE(second.adds_up(2, "Hydra"));
 }
 
 TEST_F(Mpich, RanksMeetThroughPmiIfAskedTo) {
-  EXPECT_TRUE(Launched(mpich(4), {{"TALLY_MEET", "pmi"}}).adds_up(4, "Hydra"));
+  EXPECT_TRUE(HelloJob(mpich(4), {{"TALLY_MEET", "pmi"}}).adds_up(4, "Hydra"));
 }
 
 TEST_F(Mpich, RanksOfSeveralHostsMeetThroughPmi) {
-  EXPECT_TRUE(Launched(mpich(4, {"-launcher", "fork", "-hosts", "localhost,127.0.0.1"}))
+  EXPECT_TRUE(HelloJob(mpich(4, {"-launcher", "fork", "-hosts", "localhost,127.0.0.1"}))
                   .adds_up(4, "Hydra"));
 }
 
 TEST_F(Mpich, MpiOfTheProgramCanBeginAfterAJobThatMetThroughPmi) {
   for (const char* way : {"pmi", "board"}) {
-    Launched ranks(mpich(2), {{"TALLY_MEET", way}}, {TALLY_MPI_BESIDE, "libmpich.so.12"});
+    HelloJob ranks(mpich(2), {{"TALLY_MEET", way}}, {TALLY_MPI_BESIDE, "libmpich.so.12"});
     EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
     EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
     EXPECT_TRUE(ranks.child().exits(0)) << ranks.child().transcript();

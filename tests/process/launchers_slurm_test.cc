@@ -19,13 +19,13 @@ class Slurm : public testing::Test {
     if (HasFailure() && cluster_) ADD_FAILURE() << cluster_->transcript();
   }
 
-  std::unique_ptr<Launched> srun(const std::vector<std::string>& options,
+  std::unique_ptr<HelloJob> srun(const std::vector<std::string>& options,
                                  const std::map<std::string, std::string>& changes = {}) {
     std::vector<std::string> command{"srun"};
     command.insert(command.end(), options.begin(), options.end());
     auto variables = cluster_->variables();
     for (const auto& [name, value] : changes) variables[name] = value;
-    return std::make_unique<Launched>(command, variables);
+    return std::make_unique<HelloJob>(command, variables);
   }
 
   std::unique_ptr<SlurmCluster> cluster_;

@@ -22,7 +22,7 @@ class Torchrun : public testing::Test {
 };
 
 TEST_F(Torchrun, RanksOfOneHostAddUp) {
-  EXPECT_TRUE(Launched(torchrun(unused_port(), {"--nproc_per_node", "4"})).adds_up(4, "torchrun"));
+  EXPECT_TRUE(HelloJob(torchrun(unused_port(), {"--nproc_per_node", "4"})).adds_up(4, "torchrun"));
 }
 
 // Each agent tells its own ranks; only together they say all.
@@ -32,15 +32,15 @@ TEST_F(Torchrun, RanksOfTwoAgentsMeetBesideTheAgentsPort) {
     return torchrun(port, {"--master_addr", "127.0.0.1", "--nnodes", "2", "--node_rank", node,
                            "--nproc_per_node", "2"});
   };
-  Launched first(agent("0"));
-  Launched second(agent("1"));
+  HelloJob first(agent("0"));
+  HelloJob second(agent("1"));
   EXPECT_TRUE(first.child().line("sum over 4 ranks: 10")) << first.child().transcript();
   EXPECT_TRUE(first.child().exits(0)) << first.child().transcript();
   EXPECT_TRUE(second.child().exits(0)) << second.child().transcript();
 }
 
 TEST(NoLauncher, ProgramAloneIsAJobOfOne) {
-  EXPECT_TRUE(Launched({TALLY_HELLO_PROGRAM}, {}, {}).adds_up(1, "none"));
+  EXPECT_TRUE(HelloJob({TALLY_HELLO_PROGRAM}, {}, {}).adds_up(1, "none"));
 }
 
 // As the pods of deploy/kubernetes/job.yaml see it.
@@ -52,8 +52,8 @@ TEST(NoLauncher, PodsOfAnIndexedJobAddUp) {
                                               {"MASTER_ADDR", "localhost"},
                                               {"MASTER_PORT", port}};
   };
-  Launched first({TALLY_HELLO_PROGRAM}, pod(0), {});
-  Launched second({TALLY_HELLO_PROGRAM}, pod(1), {});
+  HelloJob first({TALLY_HELLO_PROGRAM}, pod(0), {});
+  HelloJob second({TALLY_HELLO_PROGRAM}, pod(1), {});
   EXPECT_TRUE(first.child().line("rank 0 of 2")) << first.child().transcript();
   EXPECT_TRUE(first.child().line("sum over 2 ranks: 3")) << first.child().transcript();
   EXPECT_TRUE(second.child().line("rank 1 of 2")) << second.child().transcript();
@@ -61,7 +61,7 @@ TEST(NoLauncher, PodsOfAnIndexedJobAddUp) {
 }
 
 TEST(NoLauncher, HalfAnEnvironmentIsAnErrorThatNamesTheRest) {
-  Launched alone({TALLY_HELLO_PROGRAM}, {{"OMPI_COMM_WORLD_RANK", "0"}}, {});
+  HelloJob alone({TALLY_HELLO_PROGRAM}, {{"OMPI_COMM_WORLD_RANK", "0"}}, {});
   EXPECT_TRUE(alone.child().complains("OMPI_COMM_WORLD_SIZE is not set"));
   EXPECT_TRUE(alone.child().exits(1));
 }

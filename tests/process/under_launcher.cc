@@ -28,7 +28,7 @@ std::string program_path(const std::string& name) {
   return "";
 }
 
-Launched::Launched(std::vector<std::string> command, std::map<std::string, std::string> variables,
+HelloJob::HelloJob(std::vector<std::string> command, std::map<std::string, std::string> variables,
                    std::vector<std::string> program) {
   if (command.front().find('/') == std::string::npos)
     command.front() = program_path(command.front());
@@ -38,12 +38,12 @@ Launched::Launched(std::vector<std::string> command, std::map<std::string, std::
   child_ = std::make_unique<Child>(Child::Options{command, variables});
 }
 
-Launched::~Launched() {
+HelloJob::~HelloJob() {
   child_->signal(SIGTERM);
   child_->wait_status(kGrace);
 }
 
-testing::AssertionResult Launched::adds_up(int size, const std::string& launcher) {
+testing::AssertionResult HelloJob::adds_up(int size, const std::string& launcher) {
   std::vector<std::string> lines;
   while (const auto line = child_->line("")) lines.push_back(*line);
   if (!child_->exits(0))

@@ -18,15 +18,15 @@ std::string program_path(const std::string& name);
   if (tally::process::program_path(program).empty()) GTEST_SKIP() << "install " package
 
 // examples/03_hello_job, started by a launcher. Its end is waited for, so that the launcher can end its ranks.
-class Launched final {
+class HelloJob final {
  public:
   // `command` begins with the name or path of the launcher and ends before the program.
-  explicit Launched(std::vector<std::string> command,
+  explicit HelloJob(std::vector<std::string> command,
                     std::map<std::string, std::string> variables = {},
                     std::vector<std::string> program = {TALLY_HELLO_PROGRAM});
-  ~Launched();
-  Launched(const Launched&) = delete;
-  Launched& operator=(const Launched&) = delete;
+  ~HelloJob();
+  HelloJob(const HelloJob&) = delete;
+  HelloJob& operator=(const HelloJob&) = delete;
 
   Child& child() { return *child_; }
 

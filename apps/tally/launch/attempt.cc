@@ -74,7 +74,9 @@ Result<void> Attempt::start_agents() {
   }
   agents_.front()->send(Reserve{});
   if (!options_.hooks.before_start) return {};
-  TALLY_TRY(hook_variables_, options_.hooks.before_start(start_, with_.console));
+  JobStart start = start_;
+  TALLY_TRY(start.own_address, own_address(options_, own_name_));
+  TALLY_TRY(hook_variables_, options_.hooks.before_start(start, with_.console));
   return {};
 }
 
@@ -211,6 +213,7 @@ void Attempt::tell_all(const Message& message) {
 // From here on it is known how this ends; the ranks are asked to stop.
 void Attempt::stop(Kind kind, int signal) {
   verdict_ = {.kind = kind};
+  if (options_.hooks.stopping) options_.hooks.stopping();
   look_end_ = Deadline::never();
   tell_all(Signal{.number = signal == SIGHUP ? SIGTERM : signal});
   kill_at_ = clock_.after(options_.grace);

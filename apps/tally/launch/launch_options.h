@@ -22,7 +22,7 @@ struct JobStart {
   std::uint32_t generation = 1;
   int restart = 0;
   Secret secret;
-  bool several_hosts = false;
+  std::string own_address;  // of this machine, as the hosts of the job can reach it
 };
 
 // What accompanies a job inside the launcher. Called on its thread; the console may be used from any.
@@ -31,6 +31,16 @@ struct LaunchHooks {
   std::function<Result<Variables>(const JobStart& start, Console& console)> before_start;
   // As soon as it is known; `how` as in "was killed by signal 9 (SIGKILL)".
   std::function<void(Rank rank, const std::string& how)> rank_ended;
+  // The ranks are about to be asked to stop.
+  std::function<void()> stopping;
+};
+
+// How the ranks are watched while they run.
+struct WatchOptions {
+  bool enabled = true;
+  Duration heartbeat = std::chrono::seconds(1);
+  Duration lost_after{};  // zero: with the third missed heartbeat
+  Duration stall_warning = std::chrono::seconds(10);
 };
 
 struct LaunchOptions {
@@ -43,6 +53,7 @@ struct LaunchOptions {
   std::string remote_tally;    // the program on other hosts; empty: where it is here
   std::string folder;          // working directory of the ranks
   std::string master_address;  // empty: by the hosts
+  std::string own_address;     // of this machine for the hosts; empty: as they are reached
   Variables variables;         // for all ranks
   Binding binding = Binding::kAuto;
   std::string log_folder;  // empty: none
@@ -54,6 +65,7 @@ struct LaunchOptions {
   Duration grace = std::chrono::seconds(5);
   Duration start_timeout = std::chrono::seconds(30);  // for the hosts to answer
   Duration lease = std::chrono::seconds(30);          // without a word between hosts
+  WatchOptions watch;
   LaunchHooks hooks;
 
   int size() const { return places.back().first + places.back().count; }

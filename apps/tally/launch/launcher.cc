@@ -45,7 +45,7 @@ class Launcher {
                            .generation = 1 + kGenerationsPerStart * static_cast<unsigned>(restart),
                            .restart = restart,
                            .secret = *secret,
-                           .several_hosts = options_.several_hosts()};
+                           .own_address = {}};
       const AttemptEnd end = Attempt(options_, start, {console_, signals_, *output_}, by).run();
       const int code = report(end);
       if (!worth_another_try(end) || restart >= options_.max_restarts) return code;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "group/own_address.h"
 #include "net/socket.h"
 
 namespace tally::launch {
@@ -97,6 +98,24 @@ Result<std::string> master_address(const LaunchOptions& options, const std::stri
   if (!starts_directly(options, first, own_name)) return address_of(first);
   // Our own name may mean the loopback interface here, which the others cannot reach.
   return own_address_towards(address_of(other->host));
+}
+
+Result<std::string> own_address(const LaunchOptions& options, const std::string& own_name) {
+  if (!options.own_address.empty()) return options.own_address;
+  std::string found = "127.0.0.1";
+  for (const HostRanks& place : options.places) {
+    if (starts_directly(options, place.host, own_name)) continue;
+    const auto towards = own_address_towards(address_of(place.host));
+    // A name that only the remote shell understands.
+    if (!towards.has_value()) {
+      TALLY_TRY(const auto addresses, group::interface_addresses());
+      return group::choose_address(addresses, "");
+    }
+    found = *towards;
+    // A host that is this machine under another name says nothing about the others.
+    if (found.rfind("127.", 0) != 0 && found != "::1") return found;
+  }
+  return found;
 }
 
 }  // namespace tally::launch

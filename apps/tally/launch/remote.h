@@ -26,4 +26,7 @@ Variables variables_to_pass_on(const std::vector<std::string>& environment);
 // Where the ranks meet: the first host as the others reach it. kSystem if that cannot be found out.
 Result<std::string> master_address(const LaunchOptions& options, const std::string& own_name);
 
+// This machine as the other hosts of the job reach it, as far as can be told; 127.0.0.1 if there are none.
+Result<std::string> own_address(const LaunchOptions& options, const std::string& own_name);
+
 }  // namespace tally::launch

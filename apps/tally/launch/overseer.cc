@@ -1,0 +1,80 @@
+#include "apps/tally/launch/overseer.h"
+
+#include <fmt/format.h>
+
+#include "apps/tally/launch/console.h"
+
+namespace tally::launch {
+
+using group::CoordinatorEvent;
+using group::EventKind;
+
+LaunchHooks Overseer::hooks() {
+  return {.before_start = [this](const JobStart& start,
+                                 Console& console) { return before_start(start, console); },
+          .rank_ended = [this](Rank rank, const std::string& how) { rank_ended(rank, how); },
+          .stopping = [this] { quiet(); }};
+}
+
+Result<Variables> Overseer::before_start(const JobStart& start, Console& console) {
+  {
+    MutexLock lock(mutex_);
+    ending_ = false;
+  }
+  if (coordinator_) {
+    coordinator_->begin_generation(start.generation, start.size);
+  } else {
+    const group::CoordinatorOptions options{
+        .job = start.job,
+        .size = start.size,
+        .generation = start.generation,
+        .listen = {.host = start.own_address, .port = 0},
+        .secret = start.secret,
+        .state_file = {},
+        .heartbeat = options_.heartbeat,
+        .lost_after = options_.lost_after,
+        .stall_warning = options_.stall_warning,
+    };
+    TALLY_TRY(coordinator_,
+              group::Coordinator::start(options, [this, &console](const CoordinatorEvent& event) {
+                if (worth_saying(event)) console.say(event.sentence);
+              }));
+    if (verbose_)
+      console.say(fmt::format("the coordinator listens at {}; tally status {}",
+                              to_string(coordinator_->address()), coordinator_->local_name()));
+  }
+  const double heartbeat = std::chrono::duration<double>(options_.heartbeat).count();
+  return Variables{{"TALLY_COORDINATOR", to_string(coordinator_->address())},
+                   {"TALLY_HEARTBEAT", fmt::format("{}", heartbeat)}};
+}
+
+void Overseer::rank_ended(Rank rank, const std::string& how) {
+  if (coordinator_) coordinator_->process_ended(rank, how);
+}
+
+void Overseer::quiet() {
+  MutexLock lock(mutex_);
+  ending_ = true;
+}
+
+// What became of a rank's process is the launcher's to tell.
+bool Overseer::worth_saying(const CoordinatorEvent& event) const {
+  if (verbose_) return true;
+  switch (event.kind) {
+    case EventKind::kJoined:
+    case EventKind::kLeft:
+      return false;
+    case EventKind::kRefused:
+    case EventKind::kMismatch:
+      return true;
+    case EventKind::kLost:
+    case EventKind::kUnreachable:
+    case EventKind::kRecovered:
+    case EventKind::kStalled:
+      break;
+  }
+  MutexLock lock(mutex_);
+  return !ending_;
+}
+
+}  // namespace tally::launch

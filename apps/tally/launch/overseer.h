@@ -1,0 +1,35 @@
+#pragma once
+#include <chrono>
+#include <memory>
+
+#include "apps/tally/launch/launch_options.h"
+#include "base/mutex.h"
+#include "group/coordinator.h"
+
+namespace tally::launch {
+
+// The coordinator inside the launcher: it hears the ranks' heartbeats, and what it finds is said on the console.
+// Threads: the hooks are called on the launcher's; what the coordinator tells comes from its own.
+class Overseer final {
+ public:
+  explicit Overseer(const WatchOptions& options, bool verbose)
+      : options_(options), verbose_(verbose) {}
+
+  // For a launch that ends before this object does.
+  LaunchHooks hooks();
+
+ private:
+  Result<Variables> before_start(const JobStart& start, Console& console);
+  void rank_ended(Rank rank, const std::string& how);
+  // Ranks that are being ended are no news.
+  void quiet();
+  bool worth_saying(const group::CoordinatorEvent& event) const;
+
+  const WatchOptions options_;
+  const bool verbose_;
+  mutable Mutex mutex_;
+  bool ending_ TALLY_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<group::Coordinator> coordinator_;  // last: its thread uses the above
+};
+
+}  // namespace tally::launch
