@@ -68,8 +68,8 @@ void Attempt::note_end(RankEnd end) {
   of(end.rank).ended = true;
   ++ended_;
   with_.output.finish(end.rank);
-  if (options_.hooks.rank_ended) options_.hooks.rank_ended(end.rank, describe(end));
   if (end.code == 0 && end.signal == 0) return;
+  if (options_.hooks.rank_failed) options_.hooks.rank_failed(end.rank, describe(end));
   // After the others were asked to stop, an end says nothing about the cause.
   if (verdict_) return;
   if (failed_.empty()) look_end_ = clock_.after(kLook);
@@ -98,7 +98,7 @@ void Attempt::lose(std::size_t host, const std::string& why) {
     of(rank).ended = true;
     ++ended_;
     with_.output.finish(rank);
-    if (options_.hooks.rank_ended) options_.hooks.rank_ended(rank, "is on a host that was lost");
+    if (options_.hooks.rank_failed) options_.hooks.rank_failed(rank, "is on a host that was lost");
   }
   if (verdict_) return;
   if (launched_) stop(Kind::kHostLost, SIGTERM);

@@ -30,7 +30,7 @@ struct LaunchHooks {
   // Before the ranks of a start or restart are started; gives variables for all of them.
   std::function<Result<Variables>(const JobStart& start, Console& console)> before_start;
   // As soon as it is known; `how` as in "was killed by signal 9 (SIGKILL)".
-  std::function<void(Rank rank, const std::string& how)> rank_ended;
+  std::function<void(Rank rank, const std::string& how)> rank_failed;
   // The ranks are about to be asked to stop.
   std::function<void()> stopping;
 };

@@ -12,7 +12,7 @@ using group::EventKind;
 LaunchHooks Overseer::hooks() {
   return {.before_start = [this](const JobStart& start,
                                  Console& console) { return before_start(start, console); },
-          .rank_ended = [this](Rank rank, const std::string& how) { rank_ended(rank, how); },
+          .rank_failed = [this](Rank rank, const std::string& how) { rank_failed(rank, how); },
           .stopping = [this] { quiet(); }};
 }
 
@@ -48,7 +48,7 @@ Result<Variables> Overseer::before_start(const JobStart& start, Console& console
                    {"TALLY_HEARTBEAT", fmt::format("{}", heartbeat)}};
 }
 
-void Overseer::rank_ended(Rank rank, const std::string& how) {
+void Overseer::rank_failed(Rank rank, const std::string& how) {
   if (coordinator_) coordinator_->process_ended(rank, how);
 }
 

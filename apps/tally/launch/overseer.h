@@ -20,7 +20,7 @@ class Overseer final {
 
  private:
   Result<Variables> before_start(const JobStart& start, Console& console);
-  void rank_ended(Rank rank, const std::string& how);
+  void rank_failed(Rank rank, const std::string& how);
   // Ranks that are being ended are no news.
   void quiet();
   bool worth_saying(const group::CoordinatorEvent& event) const;
