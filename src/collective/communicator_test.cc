@@ -162,6 +162,7 @@ TEST_P(CommunicatorConformance, AllRanksAndAllRunsGetTheSameBits) {
   }
   for (std::size_t slot = 0; slot < results[0].size(); ++slot) {
     ASSERT_EQ(results[0][slot].size(), results[1][slot].size());
+    if (results[0][slot].empty()) continue;
     ASSERT_EQ(std::memcmp(results[0][slot].data(), results[1][slot].data(),
                           results[0][slot].size() * sizeof(float)),
               0);

@@ -24,6 +24,8 @@ class MpiFailures : public testing::TestWithParam<std::string> {
     command.insert(command.end(), {"-n", std::to_string(ranks), TALLY_MPI_WORKER, scenario});
     variables.emplace("TALLY_ENGINE", "mpi");
     variables.emplace("TALLY_MPI_INSIDE", "mpi");
+    // MPI libraries keep memory to the end, which a sanitizer would call a leak of ours.
+    variables.emplace("ASAN_OPTIONS", "detect_leaks=0");
     return {.command = command, .variables = variables};
   }
 };
