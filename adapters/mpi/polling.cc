@@ -19,7 +19,7 @@ constexpr std::size_t kSlowBytesPerMillisecond = 100'000;
 
 Rest rest_after(int looks, int spins, Duration waited, Duration patience) {
   if (looks < spins) return {.pause = Pause::kSpin};
-  if (waited < patience) return {.pause = Pause::kYield};
+  if (waited < patience) return {.pause = spins > 0 ? Pause::kSpin : Pause::kYield};
   return {.pause = Pause::kSleep, .sleep = std::clamp(waited / 1000, kShortest, kLongest)};
 }
 

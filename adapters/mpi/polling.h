@@ -14,9 +14,10 @@ struct Rest {
   friend bool operator==(const Rest&, const Rest&) = default;
 };
 
-// The rest after `looks` vain looks that took `waited` in all: `spins` looks without any, then yielding the
-// processor, and when `patience` has passed sleeps of a thousandth of what was waited, between 50 us and 1 ms.
-// A rank that sleeps moves nothing: MPI works only while it is called.
+// The rest after `looks` vain looks that took `waited` in all: none for the first `spins` looks, nor before `patience`
+// has passed where `spins` says that the rank has a processor of its own; without, it is yielded. Then sleeps of a
+// thousandth of what was waited, between 50 us and 1 ms. A rank that sleeps, or that yielded to a stranger, moves
+// nothing: MPI works only while it is called.
 Rest rest_after(int looks, int spins, Duration waited, Duration patience);
 
 // How long an operation of `bytes` may well take where nobody is late. Without `spins` ranks share processors: whoever

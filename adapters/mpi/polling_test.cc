@@ -8,18 +8,20 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-TEST(Polling, SpinsThenYieldsThenSleepsEverLongerUpToALimit) {
-  const Duration patience = milliseconds(20);
-  const auto rest = [patience](int looks, Duration waited) {
-    return rest_after(looks, 100, waited, patience);
+TEST(Polling, SpinsOrYieldsAndThenSleepsEverLongerUpToALimit) {
+  const auto rest = [](int looks, int spins, Duration waited) {
+    return rest_after(looks, spins, waited, milliseconds(20));
   };
-  EXPECT_EQ(rest(0, microseconds(1)), (Rest{.pause = Pause::kSpin}));
-  EXPECT_EQ(rest(99, milliseconds(50)), (Rest{.pause = Pause::kSpin}));
-  EXPECT_EQ(rest(100, microseconds(51)), (Rest{.pause = Pause::kYield}));
-  EXPECT_EQ(rest(5000, microseconds(19'999)), (Rest{.pause = Pause::kYield}));
-  EXPECT_EQ(rest(5000, milliseconds(20)), (Rest{Pause::kSleep, microseconds(50)}));
-  EXPECT_EQ(rest(5000, milliseconds(100)), (Rest{Pause::kSleep, microseconds(100)}));
-  EXPECT_EQ(rest(5000, std::chrono::minutes(5)), (Rest{Pause::kSleep, milliseconds(1)}));
+  EXPECT_EQ(rest(0, 100, microseconds(1)), (Rest{.pause = Pause::kSpin}));
+  EXPECT_EQ(rest(99, 100, milliseconds(50)), (Rest{.pause = Pause::kSpin}));
+  EXPECT_EQ(rest(5000, 100, microseconds(19'999)), (Rest{.pause = Pause::kSpin}));
+  EXPECT_EQ(rest(0, 0, microseconds(1)), (Rest{.pause = Pause::kYield}));
+  EXPECT_EQ(rest(5000, 0, microseconds(19'999)), (Rest{.pause = Pause::kYield}));
+  for (const int spins : {0, 100}) {
+    EXPECT_EQ(rest(5000, spins, milliseconds(20)), (Rest{Pause::kSleep, microseconds(50)}));
+    EXPECT_EQ(rest(5000, spins, milliseconds(100)), (Rest{Pause::kSleep, microseconds(100)}));
+    EXPECT_EQ(rest(5000, spins, std::chrono::minutes(5)), (Rest{Pause::kSleep, milliseconds(1)}));
+  }
 }
 
 TEST(Polling, LargeOperationsAreNotSleptThrough) {
