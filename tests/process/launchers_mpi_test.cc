@@ -24,7 +24,8 @@ std::vector<std::string> mpich(int size, const std::vector<std::string>& more = 
   return command;
 }
 
-// A remote shell that stays here: with it an mpirun believes that it uses several hosts.
+// A remote shell that stays here: with it an mpirun believes that it uses several hosts. As with a real one, variables
+// go along only if they are named.
 std::string local_remote_shell(const Folder& folder) {
   const std::string path = folder.path() + "/remote_shell";
   std::ofstream(path) << "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
@@ -49,26 +50,30 @@ TEST_F(OpenMpi, TwoJobsAtOnceDoNotMix) {
 }
 
 TEST_F(OpenMpi, RanksMeetThroughPmixIfAskedTo) {
-  EXPECT_TRUE(HelloJob(open_mpi(4), {{"TALLY_MEET", "pmix"}}).adds_up(4, "Open MPI"));
+  EXPECT_TRUE(
+      HelloJob(open_mpi(4), with_foreign_library({{"TALLY_MEET", "pmix"}})).adds_up(4, "Open MPI"));
 }
 
 TEST_F(OpenMpi, RanksOfSeveralHostsMeetThroughPmix) {
   const Folder folder;
-  EXPECT_TRUE(
-      HelloJob(open_mpi(4, {"--host", "hosta:2,hostb:2", "--mca", "plm_rsh_agent",
-                            local_remote_shell(folder), "--mca", "plm_rsh_no_tree_spawn", "1"}))
-          .adds_up(4, "Open MPI"));
+  const auto command =
+      open_mpi(4, {"--host", "hosta:2,hostb:2", "--mca", "plm_rsh_agent",
+                   local_remote_shell(folder), "--mca", "plm_rsh_no_tree_spawn", "1", "-x",
+                   "ASAN_OPTIONS", "-x", "TSAN_OPTIONS", "-x", "TALLY_JOIN_TIMEOUT"});
+  EXPECT_TRUE(HelloJob(command, with_foreign_library()).adds_up(4, "Open MPI"));
 }
 
 TEST_F(OpenMpi, PmixServerAloneIsEnough) {
   EXPECT_TRUE(HelloJob(open_mpi(4, {program_path("env"), "-u", "OMPI_COMM_WORLD_RANK", "-u",
-                                    "OMPI_COMM_WORLD_SIZE"}))
+                                    "OMPI_COMM_WORLD_SIZE"}),
+                       with_foreign_library())
                   .adds_up(4, "PMIx"));
 }
 
 TEST_F(OpenMpi, MpiOfTheProgramCanBeginAfterAJobThatMetThroughPmix) {
   for (const char* way : {"pmix", "board"}) {
-    HelloJob ranks(open_mpi(2), {{"TALLY_MEET", way}}, {TALLY_MPI_BESIDE, "libmpi.so.40"});
+    HelloJob ranks(open_mpi(2), with_foreign_library({{"TALLY_MEET", way}}),
+                   {TALLY_MPI_BESIDE, "libmpi.so.40"});
     EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
     EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
     EXPECT_TRUE(ranks.child().exits(0)) << ranks.child().transcript();
@@ -100,7 +105,8 @@ TEST_F(Mpich, RanksOfSeveralHostsMeetThroughPmi) {
 
 TEST_F(Mpich, MpiOfTheProgramCanBeginAfterAJobThatMetThroughPmi) {
   for (const char* way : {"pmi", "board"}) {
-    HelloJob ranks(mpich(2), {{"TALLY_MEET", way}}, {TALLY_MPI_BESIDE, "libmpich.so.12"});
+    HelloJob ranks(mpich(2), with_foreign_library({{"TALLY_MEET", way}}),
+                   {TALLY_MPI_BESIDE, "libmpich.so.12"});
     EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
     EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
     EXPECT_TRUE(ranks.child().exits(0)) << ranks.child().transcript();

@@ -1,8 +1,8 @@
 // The same program under srun, with a Slurm that the test starts.
 #include <gtest/gtest.h>
 
-#include "process/under_launcher.h"
 #include "process/slurm_cluster.h"
+#include "process/under_launcher.h"
 
 namespace tally::process {
 namespace {
@@ -53,7 +53,8 @@ TEST_F(Slurm, FirstHostThatCannotBeLookedUpIsNamed) {
 }
 
 TEST_F(Slurm, PmixAndPmi2OfSlurmAreUnderstood) {
-  EXPECT_TRUE(srun({"--mpi=pmix", "-N1", "-n4"}, {{"TALLY_MEET", "pmix"}})->adds_up(4, "Slurm"));
+  EXPECT_TRUE(srun({"--mpi=pmix", "-N1", "-n4"}, with_foreign_library({{"TALLY_MEET", "pmix"}}))
+                  ->adds_up(4, "Slurm"));
   EXPECT_TRUE(srun({"--mpi=pmi2", "-N1", "-n4"})->adds_up(4, "Slurm"));
 }
 

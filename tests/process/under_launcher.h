@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,11 @@ std::string program_path(const std::string& name);
 // Skips the test if `program` is missing; says which Debian package has it.
 #define TALLY_NEED_PROGRAM(program, package) \
   if (tally::process::program_path(program).empty()) GTEST_SKIP() << "install " package
+
+// `variables`, and with them sanitizers that pass over what libpmix or an MPI inside the ranks do: these lose a few
+// bytes when they end, and their threads keep in step by means that a sanitizer does not see.
+std::map<std::string, std::string> with_foreign_library(
+    std::map<std::string, std::string> variables = {});
 
 // examples/03_hello_job, started by a launcher. Its end is waited for, so that the launcher can end its ranks.
 class HelloJob final {
