@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "group/bodies.h"
@@ -120,9 +121,10 @@ Result<void> CoordinatorDesk::take_registration(CoordinatorSession& session,
   // Survivors that formed anew among themselves bring the news.
   if (who.generation > roster_->options().generation) {
     begin_generation(who.generation, who.size, now);
-    on_event_({EventKind::kJoined,
-               {},
-               fmt::format("generation {} begins, with {} ranks", who.generation, who.size)});
+    pending_.push_back(
+        {EventKind::kJoined,
+         {},
+         fmt::format("generation {} begins, with {} ranks", who.generation, who.size)});
   }
   if (who.size != roster_->options().size)
     return refusal(fmt::format("rank {} counts {} ranks, the job has {}", who.rank, who.size,
@@ -281,7 +283,7 @@ void CoordinatorDesk::look_for_stalls(TimePoint now) {
 void CoordinatorDesk::refused(const CoordinatorSession& session, const std::string& why,
                               TimePoint now) {
   if (const auto sentence = refusals_.add(session.from, why, now))
-    on_event_({EventKind::kRefused, {}, *sentence});
+    pending_.push_back({EventKind::kRefused, {}, *sentence});
 }
 
 void CoordinatorDesk::tidy(TimePoint now) {
@@ -305,13 +307,16 @@ void CoordinatorDesk::tidy(TimePoint now) {
     refused(*session, late ? "it did not say who it is" : "too many say nothing", now);
   }
   sessions_.remove_if([](const auto& session) { return session->dead; });
+  // What has been said is known to the next one as well.
   if (changed_) save();
+  for (const CoordinatorEvent& event : std::exchange(pending_, {})) on_event_(event);
 }
 
 void CoordinatorDesk::tick(TimePoint now) {
   tell(roster_->tick(now));
   look_for_stalls(now);
-  if (const auto sentence = refusals_.tick(now)) on_event_({EventKind::kRefused, {}, *sentence});
+  if (const auto sentence = refusals_.tick(now))
+    pending_.push_back({EventKind::kRefused, {}, *sentence});
 }
 
 void CoordinatorDesk::tell(const Events& events) {
@@ -322,7 +327,7 @@ void CoordinatorDesk::tell(const Events& events) {
                   .ranks = event.ranks,
                   .why = event.sentence});
     }
-    on_event_(event);
+    pending_.push_back(event);
   }
 }
 

@@ -32,7 +32,7 @@ class CoordinatorDesk final {
   void process_ended(Rank rank, const std::string& how, TimePoint now);
   // What time brings; to be called a few times in each heartbeat.
   void tick(TimePoint now);
-  // Lets go of sessions that are over; also saves what has changed.
+  // Saves what has changed, tells of it, and lets go of sessions that are over: after each round of the above.
   void tidy(TimePoint now);
 
  private:
@@ -64,6 +64,7 @@ class CoordinatorDesk final {
   StallWatch stalls_;
   Refusals refusals_;
   Sessions sessions_;
+  Events pending_;        // to be told when the state is saved
   bool changed_ = false;  // since the state was saved
 };
 

@@ -43,6 +43,12 @@ Result<Rank> read_rank(wire::Reader& reader) {
   return rank;
 }
 
+Result<bool> read_flag(wire::Reader& reader) {
+  TALLY_TRY(const std::uint8_t value, reader.u8());
+  if (value > 1) return corrupt("a flag that is neither yes nor no");
+  return value == 1;
+}
+
 Result<int> read_size(wire::Reader& reader) {
   TALLY_TRY(const std::int32_t size, reader.i32());
   if (size < 1 || size > kMaxRanks) return corrupt("a size that cannot be");
@@ -164,15 +170,15 @@ Result<MemberStatus> read_member_status(wire::Reader& reader) {
   TALLY_TRY(const std::uint64_t pid, reader.u64());
   member.pid = static_cast<std::int64_t>(pid);
   TALLY_TRY(member.fate, reader.string(kMaxNameBytes));
-  TALLY_TRY(const std::uint8_t heard, reader.u8());
-  if (heard != 0) {
+  TALLY_TRY(const bool heard, read_flag(reader));
+  if (heard) {
     TALLY_TRY(member.silence, read_time(reader));
   }
   TALLY_TRY(const std::uint64_t bits, reader.u64());
   member.samples_per_second = std::bit_cast<double>(bits);
   if (!std::isfinite(member.samples_per_second)) return corrupt("a throughput that is no number");
-  TALLY_TRY(const std::uint8_t reported, reader.u8());
-  if (reported != 0) {
+  TALLY_TRY(const bool reported, read_flag(reader));
+  if (reported) {
     TALLY_TRY(member.report, read_report(reader));
   }
   return member;

@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Process, WatchedStatus, testing::Values("shm", "tcp", "
 
 TEST(StatusOfSteps, CountsStepsAndThroughput) {
   WatchedCrew crew({.crew = {.size = 2}});
-  ASSERT_TRUE(crew.start_all({"steps", "5", "100000"}));
+  ASSERT_TRUE(crew.start_all({"steps", "2"}));
   std::string status;
   const std::int64_t end = now_ms() + kPatience.count();
   double throughput = 0;
@@ -45,9 +45,9 @@ TEST(StatusOfSteps, CountsStepsAndThroughput) {
     const std::size_t at = status.find(key);
     if (at != std::string::npos) throughput = std::atof(status.c_str() + at + key.size());
   }
-  // Steps of 10 samples that compute for 5 ms.
+  // Steps of 10 samples that compute for 2 ms.
   EXPECT_GT(throughput, 10) << status;
-  EXPECT_LE(throughput, 2100) << status;
+  EXPECT_LE(throughput, 5500) << status;
   EXPECT_EQ(status.find("\"step\":0,"), std::string::npos) << status;
 }
 

@@ -18,7 +18,7 @@ class CoordinatorStrangers : public testing::TestWithParam<std::string> {
  protected:
   CoordinatorStrangers() : crew_({.crew = {.transport = GetParam()}}) {}
 
-  void SetUp() override { ASSERT_TRUE(crew_.start_all({"steps", "10", "300"})); }
+  void SetUp() override { ASSERT_TRUE(crew_.start_all({"steps", "2"})); }
 
   std::unique_ptr<net::Stream> connect() {
     auto socket =
@@ -45,6 +45,7 @@ class CoordinatorStrangers : public testing::TestWithParam<std::string> {
   }
   void expect_nobody_is_disturbed() {
     EXPECT_TRUE(crew_.status_has(R"("rank":2)"));
+    crew_[0].tell("stop");
     EXPECT_TRUE(crew_.crew().all_say("done"));
     EXPECT_EQ(crew_.coordinator().output().find("lost"), std::string::npos)
         << crew_.coordinator().transcript();

@@ -8,11 +8,14 @@
 //   part                        the last rank leaves; the others work on among themselves, then miss it
 //   time COUNT ROUNDS           the best time of an all-reduce of as many float32: "took MICROSECONDS"
 //   compute MILLISECONDS        the last rank computes for so long before an all-reduce that the others wait in
-//   steps MILLISECONDS COUNT    counted steps of so much computing and an all-reduce
+//   steps MILLISECONDS          counted steps of so much computing and an all-reduce, until rank 0 is told to stop
 //   wait                        an all-reduce that the last rank comes to only when told
 //
 // It says on stdout how far it is, one line each: joined, ready, sums, reformed, done; and, of an error,
 // "outcome CODE PEER MILLISECONDS MESSAGE", with the time on the clock that the machine's processes share.
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -164,15 +167,22 @@ Result<void> compute(Job& job, std::chrono::milliseconds time) {
   return checked_sums(job.world(), 1);
 }
 
-Result<void> steps(Job& job, std::chrono::milliseconds time, int count) {
-  std::vector<float> data(1000, 1.0F);
-  for (int step = 0; step < count; ++step) {
+bool told_something() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  return poll(&input, 1, 0) > 0;
+}
+
+Result<void> steps(Job& job, std::chrono::milliseconds time) {
+  std::vector<float> wishes(1000);
+  for (bool first = true;; first = false) {
     compute_for(time);
-    TALLY_TRY(job.world().allreduce(std::span(data)));
+    // All stop in the same step.
+    wishes.assign(wishes.size(), job.rank() == 0 && told_something() ? 1.0F : 0.0F);
+    TALLY_TRY(job.world().allreduce(std::span(wishes)));
     job.count_step(10);
-    if (step == 0) say("ready");
+    if (first) say("ready");
+    if (wishes.front() > 0) return {};
   }
-  return {};
 }
 
 Result<void> obey(Job& job, const std::vector<std::string>& words) {
@@ -196,7 +206,7 @@ Result<void> obey(Job& job, const std::vector<std::string>& words) {
   if (words[0] == "reform") return reform(job, number(1), number(2));
   if (words[0] == "part") return part(job);
   if (words[0] == "compute") return compute(job, std::chrono::milliseconds(number(1)));
-  if (words[0] == "steps") return steps(job, std::chrono::milliseconds(number(1)), number(2));
+  if (words[0] == "steps") return steps(job, std::chrono::milliseconds(number(1)));
   if (words[0] == "wait") return wait_for_last(job);
   return Error{.code = ErrorCode::kInvalid, .message = "no command " + words[0]};
 }

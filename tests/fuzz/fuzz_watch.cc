@@ -1,0 +1,75 @@
+// What reaches a coordinator or comes from one: bytes are cut into messages without reading beyond them, and a body
+// that decodes encodes to the same bytes again.
+#include <span>
+
+#include "base/check.h"
+#include "fuzz_entry.h"
+#include "group/watch_message.h"
+
+namespace tally::group {
+namespace {
+
+template <typename Body>
+void check_body(const WatchMessage& message, Result<Body> (*read)(wire::Reader&)) {
+  const auto body = body_of(message, read);
+  if (!body.has_value()) {
+    TALLY_CHECK(body.error().code == ErrorCode::kCorrupt);
+    return;
+  }
+  TALLY_CHECK(message_of(message.kind, *body).body == message.body);
+}
+
+void check_all(const WatchMessage& message) {
+  check_body(message, &read_registration);
+  check_body(message, &read_report);
+  check_body(message, &read_trace);
+  check_body(message, &read_pulse);
+  check_body(message, &read_lost_ranks);
+  check_body(message, &read_job_status);
+  check_body(message, &read_member_status);
+}
+
+void add(std::vector<std::vector<std::uint8_t>>& seeds, const std::vector<std::byte>& bytes) {
+  const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  seeds.emplace_back(begin, begin + bytes.size());
+}
+
+}  // namespace
+}  // namespace tally::group
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tally::group;
+  const std::span<const std::byte> input = std::as_bytes(std::span(data, size));
+  // As a stream of messages.
+  MessageBuffer buffer;
+  buffer.add(input);
+  for (auto next = buffer.next(); next.has_value() && next->has_value(); next = buffer.next())
+    check_all(**next);
+  // As a body: checksums keep most inputs from getting so far.
+  check_all({WatchKind::kReport, {input.begin(), input.end()}});
+  return 0;
+}
+
+std::vector<std::vector<std::uint8_t>> fuzz_seeds() {
+  using namespace tally;
+  using namespace tally::group;
+  Report report{.rank = 1, .host = "a", .step = 3};
+  report.current = ReportedOperation{"world", 0, {.sequence = 4}, {0, 1}, {1}};
+  report.positions = {{"world", 0, 5}};
+  report.failure = Error{.code = ErrorCode::kTimeout, .peer = 0, .message = "late"};
+  Trace trace{.rank = 1, .clock_offset = {}, .communicators = {}};
+  trace.communicators.push_back({.name = "world", .operations = {{.sequence = 1}}, .awaited = {0}});
+  std::vector<std::vector<std::uint8_t>> seeds{{}};
+  for (const WatchMessage& message :
+       {message_of(WatchKind::kReport, report), message_of(WatchKind::kTrace, trace),
+        message_of(WatchKind::kRegister, Registration{.job = "j", .host = "h", .machine = "m"}),
+        message_of(WatchKind::kPulse, Pulse{.echo = {}, .now = {}, .machine = "m"}),
+        message_of(WatchKind::kLost, LostRanks{.generation = 1, .ranks = {1}, .why = "w"}),
+        message_of(WatchKind::kMember, MemberStatus{.rank = 1, .report = report}),
+        message_of(WatchKind::kJob,
+                   JobStatus{.job = "j", .address = "a", .stall = "s", .members = {}})}) {
+    add(seeds, encode(message));
+    add(seeds, message.body);
+  }
+  return seeds;
+}
