@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -42,6 +43,14 @@ Result<std::string> own_address_towards(const std::string& host) {
 bool starts_directly(const LaunchOptions& options, const std::string& host,
                      const std::string& own_name) {
   return options.remote_shell.empty() && means_this_machine(host, own_name);
+}
+
+// The first host that is not started directly.
+std::optional<std::string> first_elsewhere(const LaunchOptions& options,
+                                           const std::string& own_name) {
+  for (const HostRanks& place : options.places)
+    if (!starts_directly(options, place.host, own_name)) return place.host;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -91,13 +100,11 @@ Variables variables_to_pass_on(const std::vector<std::string>& environment) {
 Result<std::string> master_address(const LaunchOptions& options, const std::string& own_name) {
   if (!options.master_address.empty()) return options.master_address;
   const std::string& first = options.places.front().host;
-  const auto other = std::find_if(
-      options.places.begin(), options.places.end(),
-      [&](const HostRanks& place) { return !starts_directly(options, place.host, own_name); });
-  if (other == options.places.end()) return std::string("127.0.0.1");
+  const auto other = first_elsewhere(options, own_name);
+  if (!other) return std::string("127.0.0.1");
   if (!starts_directly(options, first, own_name)) return address_of(first);
   // Our own name may mean the loopback interface here, which the others cannot reach.
-  return own_address_towards(address_of(other->host));
+  return own_address_towards(address_of(*other));
 }
 
 Result<std::string> own_address(const LaunchOptions& options, const std::string& own_name) {

@@ -59,5 +59,13 @@ TEST(Remote, RanksMeetAtTheFirstHostAsTheOthersReachIt) {
   EXPECT_EQ(*master_address(given, "me"), "10.1.1.1");
 }
 
+TEST(Remote, RanksReachTheLauncherTheWayThatLeadsToThem) {
+  EXPECT_EQ(*own_address(on({{"localhost", 0, 2}}), "me"), "127.0.0.1");
+  EXPECT_EQ(*own_address(on({{"127.0.0.2", 0, 2}}), "me"), "127.0.0.1");
+  LaunchOptions given = on({{"a", 0, 1}});
+  given.own_address = "10.1.1.1";
+  EXPECT_EQ(*own_address(given, "me"), "10.1.1.1");
+}
+
 }  // namespace
 }  // namespace tally::launch
