@@ -42,7 +42,7 @@ void ReporterLine::last_words(const Registration& identity, TimePoint now) {
   hopeless_ = true;
   std::vector<WatchMessage> unheard;
   // The end of the connection is what is waited for.
-  complained_ = true;
+  leaving_ = true;
   listen(now, unheard);
   finish(identity, now);
   shake(identity, now);
@@ -62,10 +62,9 @@ void ReporterLine::listen(TimePoint now, std::vector<WatchMessage>& into) {
       take_pulse(message, now);
     } else if (message.kind == WatchKind::kRefusal) {
       Error error;
-      if (wire::decode_error(message.body, &error).has_value() && !complained_)
-        log_warning(fmt::format("the coordinator at {} does not watch this rank: {}",
-                                to_string(options_.coordinator), error.message));
-      complained_ = true;
+      if (wire::decode_error(message.body, &error).has_value())
+        complain(fmt::format("the coordinator at {} does not watch this rank: {}",
+                             to_string(options_.coordinator), error.message));
       pause_ = kLongestPause;
     } else {
       into.push_back(std::move(message));
@@ -80,7 +79,7 @@ void ReporterLine::take_pulse(const WatchMessage& message, TimePoint now) {
   silent_ = false;
   retiring_.reset();
   pause_ = Duration{};
-  if (complained_)
+  if (complained_ && !leaving_)
     log_info(fmt::format("the coordinator at {} is back", to_string(options_.coordinator)));
   complained_ = false;
   if (pulse->machine == machine_identity()) {
@@ -94,12 +93,15 @@ void ReporterLine::take_pulse(const WatchMessage& message, TimePoint now) {
   clock_offset_ = pulse->now - (pulse->echo + round_trip / 2);
 }
 
+void ReporterLine::complain(const std::string& what) {
+  if (!complained_ && !leaving_) log_warning(what);
+  complained_ = true;
+}
+
 void ReporterLine::gone(TimePoint now) {
   next_try_ = now + kFirstPause;
-  if (!complained_)
-    log_warning(fmt::format("the coordinator at {} is gone: running operations go on",
-                            to_string(options_.coordinator)));
-  complained_ = true;
+  complain(fmt::format("the coordinator at {} is gone: running operations go on",
+                       to_string(options_.coordinator)));
 }
 
 void ReporterLine::attempt_failed(const std::string& why, TimePoint now) {
@@ -107,10 +109,8 @@ void ReporterLine::attempt_failed(const std::string& why, TimePoint now) {
   fresh_.reset();
   pause_ = std::clamp<Duration>(2 * pause_, kFirstPause, kLongestPause);
   next_try_ = now + pause_;
-  if (!complained_)
-    log_warning(fmt::format("no coordinator at {}, going on without: {}",
-                            to_string(options_.coordinator), why));
-  complained_ = true;
+  complain(fmt::format("no coordinator at {}, going on without: {}",
+                       to_string(options_.coordinator), why));
 }
 
 void ReporterLine::begin(const Registration& identity, TimePoint now) {

@@ -53,6 +53,8 @@ class ReporterLine final {
   void finish(const Registration& identity, TimePoint now);
   void shake(const Registration& identity, TimePoint now);
   void attempt_failed(const std::string& why, TimePoint now);
+  // Once, until it is heard again.
+  void complain(const std::string& what);
   void gone(TimePoint now);
 
   const Reporter::Options options_;
@@ -70,6 +72,7 @@ class ReporterLine final {
   Duration pause_{};
   bool silent_ = false;
   bool complained_ = false;  // that it is gone, or cannot be reached
+  bool leaving_ = false;     // whatever happens now is no news
   bool hopeless_ = false;
   Duration clock_offset_{};
   Duration best_round_trip_ = Duration::max();
