@@ -25,12 +25,6 @@ std::int64_t hash_of(const std::string& text) {
 constexpr std::size_t kToldWords = 2 + std::tuple_size_v<CpuSet>;
 using Told = std::array<std::int64_t, kToldWords>;
 
-int count(const CpuSet& cpus) {
-  int sum = 0;
-  for (const std::uint64_t word : cpus) sum += std::popcount(word);
-  return sum;
-}
-
 // What the first rank of a host tells the others, as bytes. Port 0: it could not find one.
 struct Meeting {
   std::uint16_t port = 0;
@@ -110,9 +104,7 @@ Result<Hosts> find_hosts(Communicator& all, const std::string& host_label, Deadl
     for (std::size_t word = 0; word < together.size(); ++word)
       together[word] |= static_cast<std::uint64_t>(of(rank)[2 + word]);
   }
-  // Fewer usable cores than the mask has: the container has a quota, which holds for all of its ranks.
-  const bool quota = usable_cores() < count(cpus);
-  hosts.cores = quota ? usable_cores() : std::max(1, count(together));
+  hosts.cores = usable_cores(together);
   return hosts;
 }
 

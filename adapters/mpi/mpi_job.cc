@@ -120,7 +120,6 @@ Result<void> MpiJob::share_memory(Deadline by) {
   TALLY_TRY(const auto host, all_->split(first, rank_, by));
   JobOptions options = options_;
   options.dump_on_sigquit = false;
-  options.host_cores = hosts_.on_this_machine <= hosts_.cores ? hosts_.cores : 1;
   auto inside = join_inside(*host, options, by);
   std::int32_t joined = inside.has_value() ? 1 : 0;
   TALLY_TRY(all_->allreduce(std::span<std::int32_t>(&joined, 1), ReduceOp::kMin, {.by = by}));

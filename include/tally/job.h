@@ -74,9 +74,6 @@ struct JobOptions {
   bool dump_on_sigquit = true;
   // Ranks count as one host only if this text is the same as well; for tests of several hosts.
   std::string host_label;
-  // Cores that the ranks of this machine have together, for a launcher that binds each to some of them. 0: as many as
-  // this process may use. Ranks that have no core each do not wait busily.
-  int host_cores = 0;
   Engine engine = Engine::kTally;
   MpiInside mpi_inside = MpiInside::kAuto;
   // Of the job, for people.
@@ -104,7 +101,7 @@ struct JobOptions {
 // TALLY_MASTER_PORT and TALLY_INTERFACE go before what a launcher says of address and port.
 // The rest: TALLY_SECRET_FILE (32 bytes or 64 hexadecimal digits, private), TALLY_GENERATION, TALLY_TRANSPORT,
 // TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), TALLY_ENGINE (tally, mpi), TALLY_MPI_INSIDE (auto, shm, mpi),
-// TALLY_HOST_LABEL, TALLY_HOST_CORES, TALLY_JOB, TALLY_COORDINATOR and TALLY_HEARTBEAT (seconds).
+// TALLY_HOST_LABEL, TALLY_JOB, TALLY_COORDINATOR and TALLY_HEARTBEAT (seconds).
 Result<JobOptions> options_from(const std::function<const char*(const char*)>& variable);
 
 // This process as a member of a job. Threads: as Communicator.

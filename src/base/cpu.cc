@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -40,6 +41,16 @@ CpuSet cpus_of_process() {
   return cpus;
 }
 
+int count(const CpuSet& cpus) {
+  int total = 0;
+  for (const std::uint64_t word : cpus) total += std::popcount(word);
+  return total;
+}
+
 int usable_cores() { return std::max(1, std::min(cores_by_affinity(), cores_by_quota())); }
+
+int usable_cores(const CpuSet& together) {
+  return std::max(1, std::min(count(together), cores_by_quota()));
+}
 
 }  // namespace tally

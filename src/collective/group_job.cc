@@ -140,8 +140,7 @@ class GroupJob final : public Job {
                .board_memory = membership.shared_note,
                .generation = membership.welcome.generation};
     members_ = std::move(membership.welcome);
-    const int cores = options_.host_cores > 0 ? options_.host_cores : usable_cores();
-    formed_.context->spins = ranks_on_this_machine() <= cores ? kSpins : 0;
+    formed_.context->spins = has_a_core_for_each_rank() ? kSpins : 0;
     world_ = make_world(formed_);
     closed_ = false;
     if (options_.dump_on_sigquit)
@@ -150,12 +149,18 @@ class GroupJob final : public Job {
     return watch();
   }
 
-  // Also those that are reached through a network although they run here.
-  int ranks_on_this_machine() const {
-    const std::string& host = members_.members[static_cast<std::size_t>(rank())].host_name;
-    return static_cast<int>(
-        std::count_if(members_.members.begin(), members_.members.end(),
-                      [&host](const group::Hello& member) { return member.host_name == host; }));
+  // Of this machine, those included that are reached through a network. A launcher may have bound each to its own.
+  bool has_a_core_for_each_rank() const {
+    const std::string& machine = members_.members[static_cast<std::size_t>(rank())].host_name;
+    int ranks = 0;
+    CpuSet together{};
+    for (const group::Hello& member : members_.members) {
+      if (member.host_name != machine) continue;
+      ++ranks;
+      for (std::size_t word = 0; word < together.size(); ++word)
+        together[word] |= member.cpus[word];
+    }
+    return ranks <= usable_cores(together);
   }
 
   const JobOptions options_;

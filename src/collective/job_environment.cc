@@ -83,7 +83,6 @@ Result<JobOptions> options_from(const Variables& variable) {
     TALLY_TRY(options.mpi_inside, inside_named(name));
   }
   if (const char* const label = variable("TALLY_HOST_LABEL")) options.host_label = label;
-  TALLY_TRY(options.host_cores, number(variable, "TALLY_HOST_CORES", 0, kMany, 0));
   TALLY_TRY(const int seconds, number(variable, "TALLY_TIMEOUT", 1, kMany, 300));
   options.operation_timeout = std::chrono::seconds(seconds);
   TALLY_TRY(const int join_seconds, number(variable, "TALLY_JOIN_TIMEOUT", 1, kMany, 60));

@@ -38,7 +38,6 @@ TEST(JobEnvironment, TheUsualVariablesAreRead) {
                              {"TALLY_ENGINE", "mpi"},
                              {"TALLY_MPI_INSIDE", "shm"},
                              {"TALLY_HOST_LABEL", "left"},
-                             {"TALLY_HOST_CORES", "8"},
                              {"TALLY_TIMEOUT", "7"}});
   ASSERT_TRUE(options.has_value());
   EXPECT_EQ(options->rank, 3);
@@ -51,7 +50,6 @@ TEST(JobEnvironment, TheUsualVariablesAreRead) {
   EXPECT_EQ(options->engine, Engine::kMpi);
   EXPECT_EQ(options->mpi_inside, MpiInside::kShm);
   EXPECT_EQ(options->host_label, "left");
-  EXPECT_EQ(options->host_cores, 8);
   EXPECT_EQ(options->operation_timeout, std::chrono::seconds(7));
 }
 

@@ -13,6 +13,24 @@ Error corrupt(std::string_view what) {
   return {.code = ErrorCode::kCorrupt, .message = fmt::format("a hello with {}", what)};
 }
 
+// Without the zeros at the end.
+void write(wire::Writer& writer, const CpuSet& cpus) {
+  std::size_t words = cpus.size();
+  while (words > 0 && cpus[words - 1] == 0) --words;
+  writer.u8(static_cast<std::uint8_t>(words));
+  for (std::size_t word = 0; word < words; ++word) writer.u64(cpus[word]);
+}
+
+Result<CpuSet> read_cpus(wire::Reader& reader) {
+  CpuSet cpus{};
+  TALLY_TRY(const std::uint8_t words, reader.u8());
+  if (words > cpus.size()) return corrupt("too many processors");
+  for (std::size_t word = 0; word < words; ++word) {
+    TALLY_TRY(cpus[word], reader.u64());
+  }
+  return cpus;
+}
+
 }  // namespace
 
 void write(wire::Writer& writer, const Hello& hello) {
@@ -26,6 +44,7 @@ void write(wire::Writer& writer, const Hello& hello) {
   writer.string(hello.listens.host);
   writer.u16(hello.listens.port);
   writer.string(hello.local_socket);
+  write(writer, hello.cpus);
   writer.u32(static_cast<std::uint32_t>(hello.lost.size()));
   for (const Rank rank : hello.lost) writer.i32(rank);
 }
@@ -46,6 +65,7 @@ Result<Hello> read_hello(wire::Reader& reader) {
   TALLY_TRY(hello.listens.host, reader.string(kMaxText));
   TALLY_TRY(hello.listens.port, reader.u16());
   TALLY_TRY(hello.local_socket, reader.string(kMaxText));
+  TALLY_TRY(hello.cpus, read_cpus(reader));
   TALLY_TRY(const std::uint32_t lost, reader.u32());
   if (lost > static_cast<std::uint32_t>(kMaxRanks)) return corrupt("too many lost ranks");
   for (std::uint32_t i = 0; i < lost; ++i) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu.h"
 #include "net/socket.h"
 #include "tally/error.h"
 #include "tally/job.h"
@@ -25,6 +26,7 @@ struct Hello {
   std::int64_t pid = 0;
   net::Address listens;
   std::string local_socket;  // abstract name where it can be reached from inside its host
+  CpuSet cpus{};             // that it may use
   std::vector<Rank> lost;    // ranks of the old membership that it knows to be gone
 
   friend bool operator==(const Hello&, const Hello&) = default;

@@ -205,6 +205,7 @@ Result<Membership> form(const MembershipOptions& options, std::optional<net::Lis
   hello.host_name = host_name();
   hello.pid = getpid();
   hello.local_socket = local_name;
+  hello.cpus = cpus_of_process();
   hello.lost = options.lost;
   TALLY_TRY(hello.host, host_identity(options.host_label));
 
