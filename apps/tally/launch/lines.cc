@@ -74,9 +74,11 @@ std::vector<std::string> Tail::last(std::size_t count) const {
   const std::size_t skipped = lines_.size() - std::min(count, lines_.size());
   std::vector<std::string> result(lines_.begin() + static_cast<std::ptrdiff_t>(skipped),
                                   lines_.end());
-  for (std::string& line : result)
+  for (std::string& line : result) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
     std::replace_if(
         line.begin(), line.end(), [](char c) { return !is_shown(c); }, '?');
+  }
   return result;
 }
 

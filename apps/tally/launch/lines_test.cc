@@ -91,7 +91,7 @@ TEST(Tail, KeepsTheLastLines) {
 TEST(Tail, IsBoundedInBytesAndShowsNothingStrange) {
   Tail tail(50, 5000);
   for (int i = 0; i < 100; ++i) tail.add(std::string(100000, 'x') + "\n");
-  tail.add(std::string("\x1b[2J\0b\tc", 8));
+  tail.add(std::string("\x1b[2J\0b\tc\r\n", 10));
   const auto lines = tail.last(50);
   ASSERT_LE(lines.size(), 4U);
   EXPECT_EQ(lines.front().size(), 2000U);
