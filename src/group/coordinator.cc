@@ -94,6 +94,7 @@ class Coordinator::Impl final {
         options_.heartbeat / 4, std::chrono::milliseconds(10), std::chrono::milliseconds(250));
     TimePoint next_tick = SteadyClock().now() + pause;
     while (!stop.stop_requested()) {
+      next_tick = std::min(next_tick, desk_.next_loss());
       wait(next_tick);
       const TimePoint now = SteadyClock().now();
       obey(now);

@@ -32,6 +32,7 @@ class CoordinatorDesk final {
   void process_ended(Rank rank, const std::string& how, TimePoint now);
   // What time brings; to be called a few times in each heartbeat.
   void tick(TimePoint now);
+  TimePoint next_loss() const { return roster_->next_loss(); }
   // Saves what has changed, tells of it, and lets go of sessions that are over: after each round of the above.
   void tidy(TimePoint now);
 

@@ -198,6 +198,17 @@ Roster::Events Roster::tick(TimePoint now) {
   return events;
 }
 
+TimePoint Roster::next_loss() const {
+  const Duration lost_after = std::max(patience(), options_.lost_after);
+  TimePoint next = TimePoint::max();
+  for (const Member& each : members_) {
+    if (gone(each.presence) || each.heard == TimePoint{}) continue;
+    const bool reported = each.presence == Presence::kUnreachable;
+    next = std::min(next, each.heard + (reported ? lost_after : patience()));
+  }
+  return next;
+}
+
 double Roster::samples_per_second(Rank rank) const {
   const auto& counts = counts_[static_cast<std::size_t>(rank)];
   if (counts.size() < 2 || counts.back().at <= counts.front().at ||

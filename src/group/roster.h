@@ -62,6 +62,8 @@ class Roster {
   // To be called a few times in each heartbeat. A gap of several heartbeats between two calls means that the
   // caller itself was stopped: silence meanwhile counts for nobody.
   Events tick(TimePoint now);
+  // When a tick() would find the next rank silent for too long, if nothing is heard until then.
+  TimePoint next_loss() const;
 
   const Options& options() const { return options_; }
   const std::vector<Member>& members() const { return members_; }

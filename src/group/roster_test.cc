@@ -55,6 +55,7 @@ TEST_F(RosterOfFour, RanksJoinOnce) {
 TEST_F(RosterOfFour, SilentRankIsLostWithTheThirdMissedHeartbeat) {
   for (const Rank rank : {0, 1, 3}) report(rank, 102s);
   EXPECT_TRUE(tick_until(102750ms).empty());
+  EXPECT_EQ(roster_.next_loss(), TimePoint(103s));
   const auto events = roster_.tick(103s);
   EXPECT_EQ(sentences(events),
             Sentences{"rank 2 on host b has not been heard of for 3.0 s; it is lost"});

@@ -15,6 +15,9 @@ namespace tally::process {
 namespace {
 
 constexpr const char* kIp = "/usr/sbin/ip";
+constexpr const char* kUnshare = "/usr/bin/unshare";
+// A host has a name of its own: $0.
+constexpr const char* kAsHost = "hostname \"$0\" && exec \"$@\"";
 constexpr const char* kTc = "/usr/sbin/tc";
 constexpr const char* kCable = "cable";  // the interface's name on both hosts
 // Belongs to nobody: what is sent there is thrown away by the other side.
@@ -69,7 +72,8 @@ TwoHosts::TwoHosts(const Options& options)
                                 << address(0) << ") host=" << names_[0] << ";;\n"
                                 << address(1) << ") host=" << names_[1] << ";;\n"
                                 << "*) echo \"no host $1\" >&2; exit 255;;\nesac\nshift\nexec "
-                                << kIp << " netns exec $host \"$@\"\n";
+                                << kIp << " netns exec $host " << kUnshare << " --uts /bin/sh -c '"
+                                << kAsHost << "' $host \"$@\"\n";
   chmod(remote_shell().c_str(), 0700);
 }
 
@@ -80,7 +84,8 @@ TwoHosts::~TwoHosts() {
 std::string TwoHosts::address(int host) { return fmt::format("10.77.0.{}", host + 1); }
 
 std::vector<std::string> TwoHosts::on(int host, const std::vector<std::string>& command) const {
-  std::vector<std::string> there = {kIp, "netns", "exec", name(host)};
+  std::vector<std::string> there = {kIp,     "netns",   "exec", name(host), kUnshare,
+                                    "--uts", "/bin/sh", "-c",   kAsHost,    name(host)};
   there.insert(there.end(), command.begin(), command.end());
   return there;
 }
