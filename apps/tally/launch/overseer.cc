@@ -1,5 +1,7 @@
 #include "apps/tally/launch/overseer.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "apps/tally/launch/console.h"
@@ -20,6 +22,7 @@ Result<Variables> Overseer::before_start(const JobStart& start, Console& console
   {
     MutexLock lock(mutex_);
     ending_ = false;
+    failed_.clear();
   }
   if (coordinator_) {
     coordinator_->begin_generation(start.generation, start.size);
@@ -49,6 +52,10 @@ Result<Variables> Overseer::before_start(const JobStart& start, Console& console
 }
 
 void Overseer::rank_failed(Rank rank, const std::string& how) {
+  {
+    MutexLock lock(mutex_);
+    failed_.insert(rank);
+  }
   if (coordinator_) coordinator_->process_ended(rank, how);
 }
 
@@ -74,7 +81,10 @@ bool Overseer::worth_saying(const CoordinatorEvent& event) const {
       break;
   }
   MutexLock lock(mutex_);
-  return !ending_;
+  const bool known = std::all_of(
+      event.ranks.begin(), event.ranks.end(),
+      [this](Rank rank) TALLY_NO_THREAD_SAFETY_ANALYSIS { return failed_.contains(rank); });
+  return !ending_ && !(event.kind == EventKind::kLost && known);
 }
 
 }  // namespace tally::launch

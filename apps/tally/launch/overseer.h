@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <memory>
+#include <set>
 
 #include "apps/tally/launch/launch_options.h"
 #include "base/mutex.h"
@@ -29,6 +30,7 @@ class Overseer final {
   const bool verbose_;
   mutable Mutex mutex_;
   bool ending_ TALLY_GUARDED_BY(mutex_) = false;
+  std::set<Rank> failed_ TALLY_GUARDED_BY(mutex_);   // the launcher tells of them
   std::unique_ptr<group::Coordinator> coordinator_;  // last: its thread uses the above
 };
 
