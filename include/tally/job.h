@@ -45,11 +45,30 @@ enum class Meeting : std::uint8_t {
 
 struct JobOptions {
   Rank rank = 0;
-  int size = 1;                   // 0: as many as the PMIx server says (kPmix, kBoard)
-  std::optional<int> local_rank;  // unset: counted among the ranks that share a host
-  std::optional<int>
-      local_size;  // how many ranks the launcher started on this host, where it said so
-  std::string launcher = "none";  // who started the ranks, for people
+  int size = 1;  // 0: as many as the PMIx server says (kPmix, kBoard)
+  // As the launcher said; unset: counted among the ranks that share a host.
+  std::optional<int> local_rank;
+  std::optional<int> local_size;
+  // Where rank 0 hosts the rendezvous: IPv4, IPv6 or a name.
+  std::string master_address = "127.0.0.1";
+  std::uint16_t master_port = 29400;
+  std::optional<Secret> secret;
+  TransportKind transport = TransportKind::kAuto;
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
+  // For operations that give no deadline of their own.
+  std::chrono::milliseconds operation_timeout = std::chrono::minutes(5);
+  Engine engine = Engine::kTally;
+  MpiInside mpi_inside = MpiInside::kAuto;
+
+  // For people: of the job, and who started the ranks.
+  std::string name;
+  std::string launcher = "none";
+  // HOST:PORT or [V6]:PORT of the coordinator that watches the job; empty: none. One that cannot be reached is
+  // logged, and no reason to fail.
+  std::string coordinator;
+  // Between two reports to the coordinator.
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
+
   Meeting meeting = Meeting::kAddress;
   // kBoard: the same on all ranks, and on no other job of this user on the host.
   std::string job_id;
@@ -59,30 +78,14 @@ struct JobOptions {
   // master_address; the others on loopback if all ranks are on one host, else on the host's first address
   // that is not loopback.
   std::string listen_on;
-  // Where rank 0 hosts the rendezvous: IPv4, IPv6 or a name.
-  std::string master_address = "127.0.0.1";
-  std::uint16_t master_port = 29400;
+
   // Of the first membership; ranks of another one are refused. A job that is started again has a higher one.
   std::uint32_t generation = 1;
-  std::optional<Secret> secret;
-  TransportKind transport = TransportKind::kAuto;
-  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
-  // For operations that give no deadline of their own.
-  std::chrono::milliseconds operation_timeout = std::chrono::minutes(5);
   // Log the recent operations of the world communicator on SIGQUIT, instead of dying from it. Not where
   // the program handles the signal itself.
   bool dump_on_sigquit = true;
   // Ranks count as one host only if this text is the same as well; for tests of several hosts.
   std::string host_label;
-  Engine engine = Engine::kTally;
-  MpiInside mpi_inside = MpiInside::kAuto;
-  // Of the job, for people.
-  std::string name;
-  // HOST:PORT or [V6]:PORT of the coordinator that watches the job; empty: none. One that cannot be reached is
-  // logged, and no reason to fail.
-  std::string coordinator;
-  // Between two reports to the coordinator.
-  std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
 };
 
 // Options from the environment, as `variable` gives it (nullptr: not set). kInvalid names the variable that is

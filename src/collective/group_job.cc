@@ -43,6 +43,7 @@ class GroupJob final : public Job {
     return formed_.context->in_host[static_cast<std::size_t>(rank())];
   }
   int local_size() const override {
+    if (options_.local_size && generation() == options_.generation) return *options_.local_size;
     const auto& hosts = formed_.context->host_of;
     return static_cast<int>(
         std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(rank())]));

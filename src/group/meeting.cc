@@ -27,24 +27,30 @@ Result<std::string> own_host(const JobOptions& options) {
   return choose_address(addresses, options.listen_on);
 }
 
-// Ranks that know the address only need rank 0 to listen where the others will look for it. A host's own name
-// often stands for loopback in its own table, where ranks on other hosts would not find it.
+// A host's own name often stands for loopback in its own table, where ranks on other hosts would not find rank 0.
+// All ranks of that host go to the address that the others know.
+Result<std::string> seen_from_others(const JobOptions& options) {
+  const std::string& host = options.master_address;
+  if (!options.local_size || on_one_host(options) || is_loopback(host)) return host;
+  const auto endpoints = net::resolve({host, options.master_port});
+  // Rank 0 has to know; for the others the name may yet appear.
+  if (!endpoints.has_value() && options.rank != 0) return host;
+  if (!endpoints.has_value()) {
+    return invalid(fmt::format("{}; TALLY_MASTER_ADDR says where rank 0 can be reached instead",
+                               endpoints.error().message));
+  }
+  return is_loopback(endpoints->front().address().host) ? own_host(options) : host;
+}
+
+// Ranks that know the address only need rank 0 to listen where the others will look for it.
 Result<void> listen_at_address(Appointment& appointment) {
   JobOptions& options = appointment.options;
-  if (options.rank != 0) return {};
-  std::string host = options.master_address;
-  if (!options.listen_on.empty()) {
-    TALLY_TRY(host, own_host(options));
-  } else if (options.local_size && !on_one_host(options) && !is_loopback(host)) {
-    const auto endpoints = net::resolve({host, options.master_port});
-    if (!endpoints.has_value()) {
-      return invalid(fmt::format("{}; TALLY_MASTER_ADDR says where rank 0 can be reached instead",
-                                 endpoints.error().message));
-    }
-    if (is_loopback(endpoints->front().address().host)) {
-      TALLY_TRY(host, own_host(options));
-    }
+  if (options.rank != 0) {
+    TALLY_TRY(options.master_address, seen_from_others(options));
+    return {};
   }
+  TALLY_TRY(const std::string host,
+            options.listen_on.empty() ? seen_from_others(options) : own_host(options));
   if (host == options.master_address) return {};
   TALLY_TRY(appointment.listener, net::Listener::bind({host, options.master_port}));
   return {};

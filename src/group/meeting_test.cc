@@ -92,6 +92,20 @@ TEST(Meeting, RankZeroListensWhereItIsTold) {
   EXPECT_FALSE(meet(options)->listener.has_value());
 }
 
+TEST(Meeting, RanksOfAHostWhoseNameIsLoopbackMeetWhereOtherHostsLook) {
+  JobOptions options{.rank = 0, .size = 2};
+  options.local_size = 1;
+  options.master_address = "localhost";
+  options.master_port = 0;
+  const auto host = meet(options);
+  ASSERT_TRUE(host.has_value()) << to_string(host.error());
+  options.rank = 1;
+  const auto guest = meet(options);
+  ASSERT_TRUE(guest.has_value()) << to_string(guest.error());
+  ASSERT_TRUE(host->listener.has_value());
+  EXPECT_EQ(host->listener->address().host, guest->options.master_address);
+}
+
 TEST(Meeting, JobOfOneMeetsNobody) {
   JobOptions options = at_board(0, "");
   options.size = 1;
