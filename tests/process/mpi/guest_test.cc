@@ -18,9 +18,9 @@ namespace {
 
 JobOptions options(MpiInside inside) {
   return {.operation_timeout = std::chrono::seconds(30),
-          .dump_on_sigquit = false,
           .engine = Engine::kMpi,
-          .mpi_inside = inside};
+          .mpi_inside = inside,
+          .dump_on_sigquit = false};
 }
 
 TEST(MpiGuest, JoinsBesideTheProgramsOwnUseOfMpi) {
