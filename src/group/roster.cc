@@ -153,10 +153,12 @@ std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, E
       heard = std::max(heard, members_[static_cast<std::size_t>(rank)].heard);
     // A host whose ranks are all silent is more likely cut off than full of hanging processes.
     const bool whole_host =
-        ranks.size() > 1 && std::none_of(members_.begin(), members_.end(), [&](const Member& each) {
-          return each.host == host && each.presence == Presence::kPresent &&
-                 std::find(ranks.begin(), ranks.end(), each.rank) == ranks.end();
-        });
+        ranks.size() > 1 &&
+        std::none_of(members_.begin(), members_.end(),
+                     [&host = host, &ranks = ranks](const Member& each) {
+                       return each.host == host && each.presence == Presence::kPresent &&
+                              std::find(ranks.begin(), ranks.end(), each.rank) == ranks.end();
+                     });
     events.push_back(
         {kind, ranks,
          fmt::format("{} on host {} {} not been heard of for {}{}", ranks_text(ranks), host,
