@@ -108,14 +108,15 @@ Result<Hosts> find_hosts(Communicator& all, const std::string& host_label, Deadl
   return hosts;
 }
 
-Result<std::unique_ptr<Job>> join_inside(Communicator& host, const JobOptions& options,
-                                         Deadline by) {
+Result<std::unique_ptr<collective::MemberJob>> join_inside(Communicator& host,
+                                                           const JobOptions& options, Deadline by) {
   // Somebody else may take the port before the first rank listens on it again: then another is tried.
   constexpr int kAttempts = 3;
   const SteadyClock clock;
   JobOptions inner = options;
   inner.engine = Engine::kTally;
   inner.transport = TransportKind::kShm;
+  inner.coordinator.clear();
   inner.rank = host.rank();
   inner.size = host.size();
   inner.master_address = "127.0.0.1";
@@ -126,7 +127,7 @@ Result<std::unique_ptr<Job>> join_inside(Communicator& host, const JobOptions& o
     inner.secret = meeting.secret;
     inner.join_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
         by.remaining(clock.now()) / (kAttempts + 1 - attempt));
-    auto job = Job::join(inner);
+    auto job = collective::join_group(inner);
     std::int32_t joined = job.has_value() ? 1 : 0;
     TALLY_TRY(host.allreduce(std::span<std::int32_t>(&joined, 1), ReduceOp::kMin, {.by = by}));
     if (joined == 1) return job;

@@ -2,6 +2,7 @@
 #include <memory>
 #include <vector>
 
+#include "collective/group_job.h"
 #include "tally/communicator.h"
 #include "tally/job.h"
 
@@ -28,8 +29,8 @@ Result<Hosts> find_hosts(Communicator& all, const std::string& host_label, Deadl
 
 // The ranks of this host as a job of ours over shared memory. `host` has the same ranks, and tells them the port of
 // the loopback interface and the secret that they meet by. Called by all ranks of `host`. An error on some
-// ranks only is possible: agree before using it.
-Result<std::unique_ptr<Job>> join_inside(Communicator& host, const JobOptions& options,
-                                         Deadline by);
+// ranks only is possible: agree before using it. Whoever calls it reports to the coordinator: it does not.
+Result<std::unique_ptr<collective::MemberJob>> join_inside(Communicator& host,
+                                                           const JobOptions& options, Deadline by);
 
 }  // namespace tally::mpi

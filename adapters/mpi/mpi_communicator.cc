@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <vector>
+#include <algorithm>
+#include <numeric>
 
 #include "adapters/mpi/mpi_queue.h"
 #include "adapters/mpi/polling.h"
 #include "base/log.h"
+#include "base/stack_capture.h"
 #include "collective/handle.h"
 #include "collective/request.h"
 #include "collective/shared_buffer.h"
@@ -23,6 +25,23 @@ bool is_point(const Request& request) {
   return request.operation == Operation::kSend || request.operation == Operation::kReceive;
 }
 
+// The job's rank of each rank of `comm`. Local.
+Result<std::vector<Rank>> members_of(MPI_Comm comm, int size) {
+  std::vector<Rank> own(static_cast<std::size_t>(size));
+  std::iota(own.begin(), own.end(), 0);
+  std::vector<Rank> members(own.size());
+  MPI_Group everybody = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  TALLY_TRY(outcome_of(MPI_Comm_group(MPI_COMM_WORLD, &everybody), "MPI_Comm_group"));
+  TALLY_TRY(outcome_of(MPI_Comm_group(comm, &group), "MPI_Comm_group"));
+  TALLY_TRY(
+      outcome_of(MPI_Group_translate_ranks(group, size, own.data(), everybody, members.data()),
+                 "MPI_Group_translate_ranks"));
+  MPI_Group_free(&group);
+  MPI_Group_free(&everybody);
+  return members;
+}
+
 Error closed_error() {
   return {.code = ErrorCode::kClosed, .message = "the communicator was closed"};
 }
@@ -30,15 +49,17 @@ Error closed_error() {
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiContext> context, const Scene& scene,
-                                 std::string name)
+                                 std::vector<Rank> members, std::string name)
     : context_(std::move(context)),
       scene_(scene),
+      members_(std::move(members)),
       name_(std::move(name)),
       recorder_(name_, scene_.site.rank, scene_.site.ranks) {}
 
 MpiCommunicator::~MpiCommunicator() {
   close();
   queue_.reset();
+  if (channel_) context_->registry.remove(*channel_);
   // Freed only where nothing can be under way. Collective by the standard, local in both libraries.
   if (failed_ || !context_->process->usable()) return;
   const auto entry = context_->process->enter();
@@ -53,8 +74,9 @@ Result<std::unique_ptr<MpiCommunicator>> MpiCommunicator::adopt(std::shared_ptr<
   MPI_Comm_set_errhandler(scene.points, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm, &scene.site.rank);
   MPI_Comm_size(comm, &scene.site.ranks);
+  TALLY_TRY(std::vector<Rank> members, members_of(comm, scene.site.ranks));
   return std::unique_ptr<MpiCommunicator>(
-      new MpiCommunicator(std::move(context), scene, std::move(name)));
+      new MpiCommunicator(std::move(context), scene, std::move(members), std::move(name)));
 }
 
 Result<std::unique_ptr<MpiCommunicator>> MpiCommunicator::world(std::shared_ptr<MpiContext> context,
@@ -83,17 +105,36 @@ Result<std::unique_ptr<MpiCommunicator>> MpiCommunicator::world(std::shared_ptr<
   return adopt(std::move(context), comm, "world");
 }
 
+void MpiCommunicator::be_watched(std::uint32_t channel) {
+  channel_ = channel;
+  context_->registry.add(channel, {.recorder = &recorder_, .members = &members_, .failure = [this] {
+                                     return failure();
+                                   }});
+}
+
+std::optional<Error> MpiCommunicator::failure() const {
+  if (!failed_.load(std::memory_order_acquire)) return std::nullopt;
+  const MutexLock lock(mutex_);
+  return failure_;
+}
+
+// A rank that the coordinator lost is known by its number in the job.
+Error MpiCommunicator::why_over() const {
+  Error error = context_->process->why_spoiled();
+  if (error.code != ErrorCode::kPeerLost) return error;
+  const auto found = std::find(members_.begin(), members_.end(), error.peer);
+  error.peer = found == members_.end() ? kNoRank : static_cast<Rank>(found - members_.begin());
+  return error;
+}
+
 Deadline MpiCommunicator::deadline_of(const Request& request) const {
   return request.by ? *request.by : context_->clock.after(context_->operation_timeout);
 }
 
 Result<void> MpiCommunicator::admit(const Request& request) const {
-  if (failed_.load(std::memory_order_acquire)) {
-    const MutexLock lock(mutex_);
-    return *failure_;
-  }
+  if (const auto over = failure()) return *over;
   if (closed_.load(std::memory_order_relaxed)) return closed_error();
-  if (context_->process->spoiled()) return context_->process->why_spoiled();
+  if (context_->process->spoiled()) return why_over();
   TALLY_TRY(collective::check(request, rank(), size()));
   if (request.algorithm != Algorithm::kAuto)
     return Error{
@@ -119,7 +160,7 @@ std::unique_ptr<MpiOperation> MpiCommunicator::prepare(const Request& request) {
 
 Result<bool> MpiCommunicator::look(MpiOperation& operation, Deadline by, const Request& request) {
   if (closed_.load(std::memory_order_relaxed)) return closed_error();
-  if (context_->process->spoiled()) return context_->process->why_spoiled();
+  if (context_->process->spoiled()) return why_over();
   TALLY_TRY(const bool complete, operation.advance());
   if (complete || !by.passed(context_->clock.now())) return complete;
   return Error{.code = ErrorCode::kTimeout,
@@ -168,6 +209,7 @@ Result<void> MpiCommunicator::drive(MpiOperation& operation, Deadline by, const 
 }
 
 Result<void> MpiCommunicator::run(const Request& request) {
+  context_->issuer.store(this_thread_id(), std::memory_order_relaxed);
   if (queue_ && !queue_->idle()) return start(request).wait();
   TALLY_TRY(admit(request));
   const std::uint64_t begun = record(request);
@@ -183,6 +225,7 @@ Handle MpiCommunicator::start(const Request& request) {
     state->complete(run(request));
     return Handle(state);
   }
+  context_->issuer.store(this_thread_id(), std::memory_order_relaxed);
   if (!queue_) queue_ = std::make_unique<MpiQueue>(*this);
   return queue_->push(request);
 }
@@ -191,15 +234,24 @@ Result<SharedBuffer> MpiCommunicator::allocate(std::size_t bytes) {
   return SharedBuffer::Owner::from_heap(bytes);
 }
 
+// The largest number that is new to everybody. What the ranks of one split are told apart by is their name.
+Result<std::int32_t> MpiCommunicator::agree_on_channel(Deadline by) {
+  std::int32_t channel = context_->next_channel.load();
+  TALLY_TRY(allreduce(std::span<std::int32_t>(&channel, 1), ReduceOp::kMax, {.by = by}));
+  context_->next_channel.store(channel + 1);
+  return channel;
+}
+
 Result<std::unique_ptr<Communicator>> MpiCommunicator::split(int colour, int key, Deadline by) {
   // MPI_Comm_split waits without a deadline: it is called when everybody is known to be here.
-  TALLY_TRY(run({.operation = Operation::kBarrier, .by = by}));
+  TALLY_TRY(const std::int32_t channel, agree_on_channel(by));
   const auto entry = context_->process->enter();
   MPI_Comm comm = MPI_COMM_NULL;
   TALLY_TRY(outcome_of(MPI_Comm_split(scene_.comm, colour < 0 ? MPI_UNDEFINED : colour, key, &comm),
                        "MPI_Comm_split"));
   if (comm == MPI_COMM_NULL) return std::unique_ptr<Communicator>();
   TALLY_TRY(auto made, adopt(context_, comm, fmt::format("{}/{}", name_, colour)));
+  made->be_watched(static_cast<std::uint32_t>(channel));
   return std::unique_ptr<Communicator>(std::move(made));
 }
 

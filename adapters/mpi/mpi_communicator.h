@@ -5,12 +5,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "adapters/mpi/mpi_operation.h"
 #include "adapters/mpi/mpi_process.h"
 #include "adapters/mpi/mpi_types.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "collective/watchable.h"
 #include "metrics/recorder.h"
 #include "tally/communicator.h"
 
@@ -19,7 +21,7 @@ namespace tally::mpi {
 class MpiQueue;
 
 // What all communicators of one job have in common.
-struct MpiContext {
+struct MpiContext : collective::Watchable {
   MpiProcess* process = nullptr;
   MpiOps ops;
   SteadyClock clock;
@@ -27,6 +29,8 @@ struct MpiContext {
   int spins = 0;
   // The most elements of one MPI call; less than INT_MAX only in tests of larger operations.
   std::size_t most_elements = 0;
+  // Of the next communicator that a split makes, so far as this rank knows.
+  std::atomic<std::int32_t> next_channel{1};
 };
 
 // The Communicator over MPI. Collectives are the library's own non-blocking ones, looked at until they are
@@ -54,6 +58,9 @@ class MpiCommunicator final : public Communicator {
   Traffic traffic() const override;
   std::string recent_operations() const override;
 
+  // Reports about this rank tell of this communicator from now on; 0 is the world. Once.
+  void be_watched(std::uint32_t channel);
+
   // The rest is for MpiQueue.
 
   // Whether `request` may become an operation.
@@ -72,14 +79,20 @@ class MpiCommunicator final : public Communicator {
   // Takes over `comm` and makes the second one. `comm` is the caller's again on an error.
   static Result<std::unique_ptr<MpiCommunicator>> adopt(std::shared_ptr<MpiContext> context,
                                                         MPI_Comm comm, std::string name);
-  MpiCommunicator(std::shared_ptr<MpiContext> context, const Scene& scene, std::string name);
+  MpiCommunicator(std::shared_ptr<MpiContext> context, const Scene& scene,
+                  std::vector<Rank> members, std::string name);
+  Result<std::int32_t> agree_on_channel(Deadline by);
+  std::optional<Error> failure() const;
+  Error why_over() const;
   Result<void> drive(MpiOperation& operation, Deadline by, const Request& request);
 
   const std::shared_ptr<MpiContext> context_;  // shared: each communicator may outlive the others
   const Scene scene_;
+  const std::vector<Rank> members_;  // the job's rank of each rank
   const std::string name_;
   metrics::Recorder recorder_;
   std::uint32_t sequence_ = 0;
+  std::optional<std::uint32_t> channel_;  // in the registry
   std::atomic<std::uint64_t> operations_{0};
   std::atomic<bool> closed_{false};
   std::atomic<bool> failed_{false};

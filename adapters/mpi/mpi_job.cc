@@ -1,6 +1,7 @@
 #include "adapters/mpi/mpi_job.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <climits>
 
@@ -10,12 +11,26 @@
 #include "adapters/mpi/tiered_communicator.h"
 #include "base/log.h"
 #include "base/signal_dump.h"
+#include "base/stack_capture.h"
+#include "collective/watched_rank.h"
+#include "group/host.h"
 
 namespace tally::mpi {
 namespace {
 
 // Smaller all-reduces over several hosts go by MPI alone: bench/allreduce/README.md has the measurement.
 constexpr std::size_t kTieredBytes = std::size_t{64} << 10;
+
+// A lost rank ends an MPI job: nothing that is under way can be completed or withdrawn for certain. Ranks of
+// this host may wait in memory that they share for one that has heard of it already: they are told to stop.
+void lose(MpiProcess& process, group::Watched* inside, const std::vector<Rank>& in_host,
+          const group::LostRanks& lost) {
+  if (lost.ranks.empty()) return;
+  process.spoil({.code = ErrorCode::kPeerLost,
+                 .peer = lost.ranks.front(),
+                 .message = fmt::format("the coordinator says: {}", lost.why)});
+  if (inside != nullptr) inside->lost({.ranks = in_host, .why = lost.why});
+}
 
 class MpiJob final : public Job {
  public:
@@ -28,7 +43,7 @@ class MpiJob final : public Job {
   int size() const override { return size_; }
   int local_rank() const override { return options_.local_rank.value_or(hosts_.index_at(rank_)); }
   int local_size() const override { return hosts_.size_at(rank_); }
-  std::uint32_t generation() const override { return 1; }
+  std::uint32_t generation() const override { return options_.generation; }
   Communicator& world() override { return *world_; }
 
   Result<void> reform(const std::vector<Rank>&, Deadline) override {
@@ -36,10 +51,14 @@ class MpiJob final : public Job {
                  .message = "engine=mpi cannot form a new group: a lost rank ends an MPI job"};
   }
 
-  // Nobody watches a job of MPI's.
-  void count_step(std::uint64_t /*samples*/) override {}
+  void count_step(std::uint64_t samples) override {
+    context_->count_step(samples);
+    if (inside_) inside_->count_step(samples);
+  }
 
   void close() override {
+    // The last report tells how the communicators ended: before they are closed.
+    reporter_.reset();
     dump_.reset();
     if (world_) world_->close();
     if (inside_) inside_->close();
@@ -50,16 +69,19 @@ class MpiJob final : public Job {
   Result<void> check_ranks() const;
   Result<void> share_memory(Deadline by);
   Result<void> choose_world(Deadline by);
+  Result<void> watch();
+  std::shared_ptr<group::Watched> watched() const;
 
   const JobOptions options_;
   Rank rank_ = 0;
   int size_ = 1;
   std::shared_ptr<MpiContext> context_;
   Hosts hosts_;
-  std::shared_ptr<Communicator> all_;    // every rank, by MPI alone
-  std::shared_ptr<Job> inside_;          // the ranks of this host; null: not used
-  std::shared_ptr<Communicator> world_;  // one of these, or made of both
+  std::shared_ptr<MpiCommunicator> all_;           // every rank, by MPI alone
+  std::shared_ptr<collective::MemberJob> inside_;  // the ranks of this host; null: not used
+  std::shared_ptr<Communicator> world_;            // one of these, or made of both
   std::unique_ptr<SignalDump> dump_;
+  std::unique_ptr<group::Reporter> reporter_;
 };
 
 // A launcher that is not MPI's starts ranks that MPI takes for jobs of one.
@@ -83,6 +105,7 @@ Result<void> MpiJob::join() {
     TALLY_TRY(check_ranks());
     TALLY_TRY(context_->ops.make());
   }
+  context_->issuer = this_thread_id();
   context_->operation_timeout = options_.operation_timeout;
   context_->most_elements = INT_MAX;
   TALLY_TRY(all_, MpiCommunicator::world(context_, by));
@@ -92,25 +115,65 @@ Result<void> MpiJob::join() {
   if (options_.dump_on_sigquit)
     dump_ =
         std::make_unique<SignalDump>([world = world_.get()] { return world->recent_operations(); });
+  return watch();
+}
+
+// On one host the world is a job of ours, which knows best what to tell and what a loss means.
+std::shared_ptr<group::Watched> MpiJob::watched() const {
+  if (inside_ && hosts_.one_host()) return inside_->watched();
+  const std::shared_ptr<group::Watched> inside = inside_ ? inside_->watched() : nullptr;
+  std::vector<Rank> in_host;
+  for (Rank other = 0; inside_ && other < inside_->size(); ++other)
+    if (other != inside_->rank()) in_host.push_back(other);
+  return std::make_shared<collective::WatchedRank>(
+      context_, [process = context_->process, inside, in_host](const group::LostRanks& lost) {
+        lose(*process, inside.get(), in_host, lost);
+      });
+}
+
+Result<void> MpiJob::watch() {
+  if (options_.coordinator.empty()) return {};
+  TALLY_TRY(const net::Address address, group::address_from(options_.coordinator));
+  reporter_ = std::make_unique<group::Reporter>(
+      group::Reporter::Options{
+          .coordinator = address, .secret = options_.secret, .heartbeat = options_.heartbeat},
+      group::Registration{.job = options_.name,
+                          .rank = rank_,
+                          .size = size_,
+                          .generation = generation(),
+                          .pid = getpid(),
+                          .host = group::host_name(),
+                          .machine = group::machine_identity()},
+      watched());
   return {};
 }
 
 Result<void> MpiJob::choose_world(Deadline by) {
-  world_ = all_;
-  if (options_.mpi_inside == MpiInside::kMpi || hosts_.all_alone()) return {};
-  TALLY_TRY(share_memory(by));
-  if (inside_ == nullptr) return {};
+  if (options_.mpi_inside != MpiInside::kMpi && !hosts_.all_alone()) TALLY_TRY(share_memory(by));
+  if (inside_ == nullptr) {
+    world_ = all_;
+    all_->be_watched(0);
+    return {};
+  }
   // The alias keeps the job for as long as somebody has its world.
   const std::shared_ptr<Communicator> inside(inside_, &inside_->world());
   if (hosts_.one_host()) {
     world_ = inside;
     return {};
   }
-  TALLY_TRY(world_, TieredCommunicator::make(all_, inside,
-                                             {.operation_timeout = options_.operation_timeout,
-                                              .least_bytes = kTieredBytes,
-                                              .threads = context_->process->threads()},
-                                             by));
+  const auto over = [process = context_->process]() -> std::optional<Error> {
+    if (!process->spoiled()) return std::nullopt;
+    return process->why_spoiled();
+  };
+  TALLY_TRY(std::shared_ptr<TieredCommunicator> tiered,
+            TieredCommunicator::make(all_, inside,
+                                     {.operation_timeout = options_.operation_timeout,
+                                      .least_bytes = kTieredBytes,
+                                      .threads = context_->process->threads(),
+                                      .over = over},
+                                     by));
+  tiered->be_watched(context_);
+  world_ = std::move(tiered);
   return {};
 }
 

@@ -82,8 +82,8 @@ void MpiProcess::spoil(const Error& error) {
   }
   // Said now: at exit there may be nobody left to say it.
   log_warning(
-      "an MPI operation can be neither completed nor withdrawn: MPI is called no more, and not "
-      "finalised, so that the launcher may report that this rank ended early");
+      "an MPI operation can be neither completed nor withdrawn, or a rank is lost: MPI is called "
+      "no more, and not finalised, so that the launcher may report that this rank ended early");
 }
 
 Error MpiProcess::why_spoiled() const {

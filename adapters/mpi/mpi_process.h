@@ -37,7 +37,7 @@ class MpiProcess {
   bool threads() const { return thread_level_ >= MPI_THREAD_SERIALIZED; }
   int largest_tag() const { return largest_tag_; }
 
-  // An operation is under way that can neither be completed nor withdrawn. MPI may write to its memory
+  // An operation is under way that can neither be completed nor withdrawn, or will be, since a rank is lost. MPI may write to its memory
   // whenever it is called, so it is called no more: every communicator refuses with the first `error`.
   void spoil(const Error& error);
   bool spoiled() const { return spoiled_.load(std::memory_order_acquire); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "collective/handle.h"
 #include "collective/request.h"
@@ -33,7 +34,20 @@ TieredCommunicator::TieredCommunicator(std::shared_ptr<Communicator> all,
       options_(options),
       recorder_("all hosts", all_->rank(), all_->size()) {}
 
-TieredCommunicator::~TieredCommunicator() { close(); }
+TieredCommunicator::~TieredCommunicator() {
+  if (watched_) watched_->registry.remove(0);
+  close();
+}
+
+void TieredCommunicator::be_watched(std::shared_ptr<collective::Watchable> rank) {
+  watched_ = std::move(rank);
+  members_.resize(static_cast<std::size_t>(size()));
+  std::iota(members_.begin(), members_.end(), 0);
+  watched_->registry.add(0, {.recorder = &recorder_, .members = &members_, .failure = [this] {
+                               const MutexLock lock(mutex_);
+                               return failure_;
+                             }});
+}
 
 Result<std::unique_ptr<TieredCommunicator>> TieredCommunicator::make(
     std::shared_ptr<Communicator> all, std::shared_ptr<Communicator> inside, const Options& options,
@@ -109,6 +123,8 @@ Result<void> TieredCommunicator::run_here(const Request& request) {
   const std::uint64_t record = recorder_.begin(
       sequence_++, request, lanes ? Algorithm::kHierarchical : Algorithm::kAuto, clock_.now());
   Result<void> outcome = lanes ? allreduce(request) : all_->run(request);
+  if (!outcome.has_value())
+    if (auto why = options_.over()) outcome = *why;
   operations_.fetch_add(1, std::memory_order_relaxed);
   recorder_.end(record, clock_.now(), outcome);
   if (!outcome.has_value() && ends_communicator(outcome.error())) {
@@ -173,7 +189,14 @@ Result<std::unique_ptr<Communicator>> TieredCommunicator::split(int colour, int 
   TALLY_TRY(auto inside, inside_->split(colour, key, by));
   if (all == nullptr) return std::unique_ptr<Communicator>();
   if (all->size() == inside->size()) return inside;  // one host
-  TALLY_TRY(auto made, make(std::move(all), std::move(inside), options_, by));
+  Options options = options_;
+  // The text names the rank; its number in the job is not the one here.
+  options.over = [over = options_.over] {
+    auto why = over();
+    if (why) why->peer = kNoRank;
+    return why;
+  };
+  TALLY_TRY(auto made, make(std::move(all), std::move(inside), options, by));
   return std::unique_ptr<Communicator>(std::move(made));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "adapters/mpi/serial_queue.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "collective/watchable.h"
 #include "metrics/recorder.h"
 #include "tally/communicator.h"
 
@@ -27,6 +29,8 @@ class TieredCommunicator final : public Communicator {
     std::size_t least_bytes = 0;
     // Whether a thread of ours may drive operations; otherwise start() completes them before it returns.
     bool threads = true;
+    // What ended all communicators of the job, if something did: said in place of what the parts say then.
+    std::function<std::optional<Error>()> over = [] { return std::nullopt; };
   };
 
   // Called by all ranks of `all`. `inside` has the ranks of this host, in the same order. Both are shared with
@@ -45,6 +49,9 @@ class TieredCommunicator final : public Communicator {
   void close() override;
   Traffic traffic() const override;
   std::string recent_operations() const override;
+
+  // Reports about this rank tell of this communicator as the world from now on. Once.
+  void be_watched(std::shared_ptr<collective::Watchable> rank);
 
  private:
   TieredCommunicator(std::shared_ptr<Communicator> all, std::shared_ptr<Communicator> inside,
@@ -72,7 +79,9 @@ class TieredCommunicator final : public Communicator {
   std::atomic<bool> closed_{false};
   mutable Mutex mutex_;
   std::optional<Error> failure_ TALLY_GUARDED_BY(mutex_);
-  std::unique_ptr<SerialQueue> queue_;  // made by the first start()
+  std::shared_ptr<collective::Watchable> watched_;  // shared with the job; null: nobody watches
+  std::vector<Rank> members_;                       // the job's rank of each rank
+  std::unique_ptr<SerialQueue> queue_;              // made by the first start()
 };
 
 }  // namespace tally::mpi

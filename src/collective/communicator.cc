@@ -67,7 +67,9 @@ GroupCommunicator::GroupCommunicator(std::shared_ptr<Context> context, Options o
         std::make_unique<Board>(context_->segment, options_.board_memory, std::move(members), self);
   }
   driver_ = std::make_unique<Driver>(*context_, *mailbox_, board_.get(), recorder_);
-  context_->registry.add(options_.channel, {&recorder_, mailbox_.get(), &options_.members});
+  context_->registry.add(options_.channel, {.recorder = &recorder_,
+                                            .members = &options_.members,
+                                            .failure = [this] { return failure(); }});
 }
 
 GroupCommunicator::~GroupCommunicator() {
@@ -81,15 +83,18 @@ GroupCommunicator::~GroupCommunicator() {
   context_->old_boards.push_back({options_.board_memory, board_->members()});
 }
 
+std::optional<Error> GroupCommunicator::failure() const {
+  if (!mailbox_->failed()) return std::nullopt;
+  MutexLock lock(context_->room->mutex);
+  return mailbox_->failure();
+}
+
 Deadline GroupCommunicator::deadline_of(const Request& request) const {
   return request.by ? *request.by : context_->clock->after(context_->operation_timeout);
 }
 
 Result<void> GroupCommunicator::admit(const Request& request) {
-  if (mailbox_->failed()) {
-    MutexLock lock(context_->room->mutex);
-    return mailbox_->failure();
-  }
+  if (const auto over = failure()) return *over;
   if (closed_.load(std::memory_order_relaxed))
     return Error{.code = ErrorCode::kClosed, .message = "the communicator was closed"};
   return check(request, rank(), size());

@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -63,6 +64,7 @@ class GroupCommunicator final : public Communicator {
   Mailbox& mailbox() { return *mailbox_; }
 
  private:
+  std::optional<Error> failure() const;
   Result<void> admit(const Request& request);
   bool fits_slot(const Request& request, Algorithm algorithm) const;
   Result<void> run_by_slot(const Request& request, TimePoint now);

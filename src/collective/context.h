@@ -1,12 +1,11 @@
 #pragma once
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "collective/registry.h"
+#include "collective/watchable.h"
 #include "net/mailroom.h"
 #include "net/segment.h"
 #include "net/transport.h"
@@ -14,7 +13,7 @@
 namespace tally::collective {
 
 // What all communicators of one rank in a job share. Outlives them all.
-struct Context {
+struct Context : Watchable {
   std::unique_ptr<Clock> clock;
   std::unique_ptr<net::Transport> transport;
   std::unique_ptr<net::Mailroom> room;
@@ -36,11 +35,6 @@ struct Context {
   };
   std::vector<OldBoard> old_boards;  // guarded by room->mutex
 
-  // For those who watch this rank from another thread.
-  Registry registry;
-  std::atomic<int> issuer{0};  // the thread that joined, or issued an operation last
-  std::atomic<std::uint64_t> steps{0};
-  std::atomic<std::uint64_t> samples{0};
   bool left = false;  // the transport is closed; guarded by room->mutex
 
   // False where time is simulated: no thread may run beside the ranks' own.

@@ -1,3 +1,6 @@
+#include "collective/group_job.h"
+
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,8 +21,25 @@ namespace {
 // How often to look again before sleeping, where every rank has a core of its own.
 constexpr int kSpins = 4000;
 
+// Operations with these ranks end now.
+void lose(Context& context, const group::LostRanks& lost) {
+  MutexLock lock(context.room->mutex);
+  if (context.left) return;
+  for (const Rank rank : lost.ranks) {
+    if (rank < 0 || rank >= context.transport->size()) continue;
+    context.room->lost(rank, {.code = ErrorCode::kPeerLost,
+                              .peer = rank,
+                              .message = fmt::format("the coordinator says: {}", lost.why)});
+  }
+  context.room->progress();
+  // Peers that have not heard of it yet may still write where this rank showed them memory.
+  if (context.segment) context.segment->stop_reuse();
+  // Whoever drives the transport sleeps without the mutex.
+  context.transport->wake();
+}
+
 // A rank that is a process.
-class GroupJob final : public Job {
+class GroupJob final : public MemberJob {
  public:
   // `listener`: where this rank listens already, if it does.
   GroupJob(const JobOptions& options, std::optional<net::Listener> listener)
@@ -69,9 +89,12 @@ class GroupJob final : public Job {
     return form(next, by);
   }
 
-  void count_step(std::uint64_t samples) override {
-    formed_.context->steps.fetch_add(1, std::memory_order_relaxed);
-    formed_.context->samples.fetch_add(samples, std::memory_order_relaxed);
+  void count_step(std::uint64_t samples) override { formed_.context->count_step(samples); }
+
+  std::shared_ptr<group::Watched> watched() const override {
+    return std::make_shared<WatchedRank>(
+        formed_.context,
+        [context = formed_.context](const group::LostRanks& lost) { lose(*context, lost); });
   }
 
   void close() override {
@@ -102,16 +125,15 @@ class GroupJob final : public Job {
                                        .pid = getpid(),
                                        .host = group::host_name(),
                                        .machine = group::machine_identity()};
-    auto watched = std::make_shared<WatchedRank>(formed_.context);
     if (reporter_) {
-      reporter_->move_to(identity, std::move(watched));
+      reporter_->move_to(identity, watched());
       return {};
     }
     TALLY_TRY(const net::Address address, group::address_from(options_.coordinator));
     reporter_ = std::make_unique<group::Reporter>(
         group::Reporter::Options{
             .coordinator = address, .secret = options_.secret, .heartbeat = options_.heartbeat},
-        identity, std::move(watched));
+        identity, watched());
     return {};
   }
 
@@ -175,6 +197,15 @@ class GroupJob final : public Job {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<MemberJob>> join_group(const JobOptions& options) {
+  const Deadline by = Deadline::after(options.join_timeout);
+  TALLY_TRY(group::Appointment appointment, group::find_meeting_place(options, by));
+  auto job = std::make_unique<GroupJob>(appointment.options, std::move(appointment.listener));
+  TALLY_TRY(job->join(by));
+  return std::unique_ptr<MemberJob>(std::move(job));
+}
+
 }  // namespace tally::collective
 
 namespace tally {
@@ -183,11 +214,7 @@ Result<std::unique_ptr<Job>> Job::join(const JobOptions& options) {
   if (options.engine == Engine::kMpi) {
     return collective::join_by_plugin(options, [](const char* name) { return std::getenv(name); });
   }
-  const Deadline by = Deadline::after(options.join_timeout);
-  TALLY_TRY(group::Appointment appointment, group::find_meeting_place(options, by));
-  auto job =
-      std::make_unique<collective::GroupJob>(appointment.options, std::move(appointment.listener));
-  TALLY_TRY(job->join(by));
+  TALLY_TRY(auto job, collective::join_group(options));
   return std::unique_ptr<Job>(std::move(job));
 }
 

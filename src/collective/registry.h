@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/mutex.h"
@@ -9,16 +10,16 @@
 
 namespace tally::collective {
 
-class Mailbox;
-
 // The communicators of one rank that live, for those who watch it. Threads: safe. Operations never wait for
 // it: only making and ending a communicator does.
 class Registry {
  public:
   struct Entry {
     const metrics::Recorder* recorder = nullptr;
-    const Mailbox* mailbox = nullptr;
-    const std::vector<Rank>* members = nullptr;  // the job's rank of each rank
+    // The job's rank of each rank.
+    const std::vector<Rank>* members = nullptr;
+    // Why the communicator is over, if it is.
+    std::function<std::optional<Error>()> failure;
   };
 
   void add(std::uint32_t channel, const Entry& entry) {

@@ -1,12 +1,11 @@
 #include "collective/watched_rank.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 
-#include "collective/mailbox.h"
+#include "base/clock.h"
 
 namespace tally::collective {
 namespace {
@@ -72,21 +71,20 @@ void add(Report& report, const View& view) {
 
 }  // namespace
 
-WatchedRank::WatchedRank(std::shared_ptr<Context> context)
-    : context_(std::move(context)), joined_(context_->clock->now()) {}
+WatchedRank::WatchedRank(std::shared_ptr<Watchable> rank, OnLost on_lost)
+    : rank_(std::move(rank)), on_lost_(std::move(on_lost)), joined_(SteadyClock().now()) {}
 
 Report WatchedRank::report() const {
-  Report report{.step = context_->steps.load(std::memory_order_relaxed),
-                .samples = context_->samples.load(std::memory_order_relaxed),
+  Report report{.step = rank_->steps.load(std::memory_order_relaxed),
+                .samples = rank_->samples.load(std::memory_order_relaxed),
                 .memory_bytes = resident_bytes(),
                 .joined = joined_};
-  context_->registry.for_each([&](std::uint32_t channel, const Registry::Entry& entry) {
+  rank_->registry.for_each([&](std::uint32_t channel, const Registry::Entry& entry) {
     const RecorderSnapshot snapshot = entry.recorder->snapshot();
     add(report, {channel, *entry.members, snapshot});
-    if (report.failure || !entry.mailbox->failed()) return;
-    MutexLock lock(context_->room->mutex);
-    const Error& failure = entry.mailbox->failure();
-    if (failure.code != ErrorCode::kClosed) report.failure = failure;
+    if (report.failure) return;
+    const auto failure = entry.failure();
+    if (failure && failure->code != ErrorCode::kClosed) report.failure = failure;
   });
   // The world and the latest are what others are likeliest to wait in.
   if (report.positions.size() > group::kMaxPositions)
@@ -98,7 +96,7 @@ Report WatchedRank::report() const {
 
 group::Trace WatchedRank::trace() const {
   group::Trace trace;
-  context_->registry.for_each([&trace](std::uint32_t, const Registry::Entry& entry) {
+  rank_->registry.for_each([&trace](std::uint32_t, const Registry::Entry& entry) {
     if (trace.communicators.size() < group::kMaxPositions)
       trace.communicators.push_back(entry.recorder->snapshot());
   });
@@ -106,23 +104,7 @@ group::Trace WatchedRank::trace() const {
 }
 
 std::string WatchedRank::stack() const {
-  return stacks_.of_thread(context_->issuer.load(std::memory_order_relaxed), kStackTime);
-}
-
-void WatchedRank::lost(const group::LostRanks& ranks) {
-  MutexLock lock(context_->room->mutex);
-  if (context_->left) return;
-  for (const Rank rank : ranks.ranks) {
-    if (rank < 0 || rank >= context_->transport->size()) continue;
-    context_->room->lost(rank, {.code = ErrorCode::kPeerLost,
-                                .peer = rank,
-                                .message = fmt::format("the coordinator says: {}", ranks.why)});
-  }
-  context_->room->progress();
-  // Peers that have not heard of it yet may still write where this rank showed them memory.
-  if (context_->segment) context_->segment->stop_reuse();
-  // Whoever drives the transport sleeps without the mutex.
-  context_->transport->wake();
+  return stacks_.of_thread(rank_->issuer.load(std::memory_order_relaxed), kStackTime);
 }
 
 }  // namespace tally::collective

@@ -43,11 +43,14 @@ void WatchedCrew::start_coordinator() {
   EXPECT_TRUE(says("watching job"));
 }
 
+std::map<std::string, std::string> WatchedCrew::variables() const {
+  return {{"TALLY_COORDINATOR", fmt::format("127.0.0.1:{}", port_)},
+          {"TALLY_JOB", job_},
+          {"TALLY_HEARTBEAT", fmt::format("{}", options_.heartbeat_s)}};
+}
+
 Child& WatchedCrew::start(Rank rank, const std::vector<std::string>& words) {
-  return crew_.start(rank, words,
-                     {{"TALLY_COORDINATOR", fmt::format("127.0.0.1:{}", port_)},
-                      {"TALLY_JOB", job_},
-                      {"TALLY_HEARTBEAT", fmt::format("{}", options_.heartbeat_s)}});
+  return crew_.start(rank, words, variables());
 }
 
 testing::AssertionResult WatchedCrew::start_all(const std::vector<std::string>& words) {

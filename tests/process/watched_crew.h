@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ class WatchedCrew final {
 
   // Starts it, again if it was there before: same address, same state file.
   void start_coordinator();
+  // By which a rank finds the coordinator.
+  std::map<std::string, std::string> variables() const;
   Child& start(Rank rank, const std::vector<std::string>& words);
   // All of them, and all are known to the coordinator.
   testing::AssertionResult start_all(const std::vector<std::string>& words);

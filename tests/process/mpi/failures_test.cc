@@ -1,13 +1,13 @@
 // What MPI cannot do, and what happens then: under the real launchers.
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "process/child.h"
+#include "process/mpi/installed.h"
 
 namespace tally::process {
 namespace {
@@ -100,20 +100,7 @@ TEST_P(MpiFailures, WithoutThePluginTheErrorNamesWhatIsMissing) {
   EXPECT_TRUE(run.wait_status().has_value());
 }
 
-std::vector<std::string> installed() {
-  std::vector<std::string> names;
-  std::string name;
-  for (const char c : std::string(TALLY_MPI_PLUGINS) + ",") {
-    if (c != ',') {
-      name += c;
-    } else {
-      names.push_back(std::exchange(name, {}));
-    }
-  }
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Process, MpiFailures, testing::ValuesIn(installed()), name_of);
+INSTANTIATE_TEST_SUITE_P(Process, MpiFailures, testing::ValuesIn(installed_mpis()), name_of);
 
 }  // namespace
 }  // namespace tally::process

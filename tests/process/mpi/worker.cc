@@ -69,6 +69,43 @@ Result<void> die(Communicator& world) {
   return world.barrier(within(seconds(60)));
 }
 
+// The function whose name a stack must show.
+[[gnu::noinline]] void compute_for(milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) asm volatile("" ::: "memory");
+}
+
+// The last rank of the job computes while the others wait for it in `where`.
+Result<void> compute(Job& job, Communicator& where) {
+  TALLY_TRY(where.barrier(within(seconds(20))));
+  job.count_step(10);
+  if (job.rank() + 1 == job.size()) compute_for(seconds(4));
+  std::vector<float> data(50000, 1.0F);
+  const Result<void> outcome =
+      where.allreduce(std::span<float>(data), ReduceOp::kSum, within(seconds(20)));
+  tell(job.world(), "sum", outcome);
+  return outcome;
+}
+
+// The last rank stands still for ever, once rank 0 has been told something.
+Result<void> freeze(Communicator& world) {
+  if (world.rank() == 0) (void)std::getchar();
+  TALLY_TRY(world.barrier(within(seconds(20))));
+  if (world.rank() + 1 == world.size()) std::raise(SIGSTOP);
+  std::vector<float> data(50000, 1.0F);
+  tell(world, "sum", world.allreduce(std::span<float>(data), ReduceOp::kSum, within(seconds(60))));
+  tell(world, "again", world.barrier(within(seconds(60))));
+  // So that the launcher ends nobody who has not spoken yet.
+  std::this_thread::sleep_for(seconds(1));
+  return {};
+}
+
+// Ranks of the communicator are not those of the job.
+Result<void> compute_in_split(Job& job) {
+  TALLY_TRY(const auto other, job.world().split(0, -job.rank(), Deadline::after(seconds(20))));
+  return compute(job, *other);
+}
+
 int run(const std::string& scenario) {
   auto job = Job::join();
   if (!job.has_value()) {
@@ -85,6 +122,9 @@ int run(const std::string& scenario) {
   if (scenario == "receive-in-vain") outcome = receive_in_vain(world);
   if (scenario == "other-counts") outcome = send_other_counts(world);
   if (scenario == "die") outcome = die(world);
+  if (scenario == "compute") outcome = compute(**job, world);
+  if (scenario == "compute-in-split") outcome = compute_in_split(**job);
+  if (scenario == "freeze") outcome = freeze(world);
   if (!outcome.has_value()) tell(world, "failed", outcome);
   return outcome.has_value() ? 0 : 1;
 }
