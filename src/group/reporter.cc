@@ -18,7 +18,7 @@ namespace tally::group {
 namespace {
 
 // For the goodbye to be heard.
-constexpr Duration kGoodbyeTime = std::chrono::milliseconds(250);
+constexpr Duration kGoodbyeTime = std::chrono::milliseconds(500);
 
 }  // namespace
 

@@ -62,6 +62,7 @@ TEST_P(WatchedLoss, KilledRankIsLostAtOnce) {
 TEST_P(WatchedLoss, RankThatLeavesIsNotLost) {
   WatchedCrew crew({.crew = {.transport = GetParam()}});
   ASSERT_TRUE(crew.start_all({"part"}));
+  crew[2].tell("leave");
   EXPECT_TRUE(crew.status_has(R"({"rank":2,"state":"left")"));
   EXPECT_TRUE(crew[2].exits(0));
   std::this_thread::sleep_for(seconds(1));

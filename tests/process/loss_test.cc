@@ -90,6 +90,7 @@ TEST_P(Loss, RankThatLeavesDisturbsOnlyThoseWhoStillNeedIt) {
   Crew crew({.transport = GetParam()});
   crew.start_all({"part"});
   ASSERT_TRUE(crew.all_say("ready"));
+  crew[kLeaves].tell("leave");
   EXPECT_TRUE(crew[kLeaves].exits(0)) << crew[kLeaves].transcript();
   for (const Rank rank : {0, 1}) crew[rank].tell("work among yourselves");
   for (const Rank rank : {0, 1})

@@ -5,7 +5,7 @@
 //   sums COUNT                  as many all-reduces, each result checked
 //   paced COUNT MILLISECONDS    the same with a pause before each
 //   reform COUNT SECONDS        all-reduces until a rank is lost; those left meet within that time for `sums`
-//   part                        the last rank leaves; the others work on among themselves, then miss it
+//   part                        told to, the last rank leaves; the others work on among themselves, then miss it
 //   time COUNT ROUNDS           the best time of an all-reduce of as many float32: "took MICROSECONDS"
 //   compute MILLISECONDS        the last rank computes for so long before an all-reduce that the others wait in
 //   steps MILLISECONDS          counted steps of so much computing and an all-reduce, until rank 0 is told to stop
@@ -120,8 +120,8 @@ Result<void> part(Job& job) {
   const Deadline by = Deadline::after(std::chrono::seconds(20));
   TALLY_TRY(const auto rest, job.world().split(leaves ? -1 : 0, 0, by));
   say("ready");
-  if (leaves) return {};
   await_line();
+  if (leaves) return {};
   TALLY_TRY(checked_sums(*rest, 100));
   await_line();
   return job.world().barrier();
