@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::group {
@@ -22,6 +23,7 @@ struct CoordinatorEvent {
   EventKind kind = EventKind::kJoined;
   std::vector<Rank> ranks;
   std::string sentence;  // one line for a person
+  Duration silence{};    // of ranks that were not heard of
 
   friend bool operator==(const CoordinatorEvent&, const CoordinatorEvent&) = default;
 };

@@ -163,7 +163,8 @@ std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, E
         {kind, ranks,
          fmt::format("{} on host {} {} not been heard of for {}{}", ranks_text(ranks), host,
                      ranks.size() == 1 ? "has" : "have", seconds_text(now - heard),
-                     whole_host ? fmt::format(": the link to host {} may be cut", host) : "")});
+                     whole_host ? fmt::format(": the link to host {} may be cut", host) : ""),
+         now - heard});
   }
   return events;
 }

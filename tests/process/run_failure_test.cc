@@ -58,6 +58,19 @@ TEST(RunFailure, AKilledRankIsTheCauseAndNotThoseWhoLostIt) {
   }
 }
 
+TEST(RunFailure, AStoppedRankIsTheCauseAndNotThoseWhoGaveItUp) {
+  Launched job(
+      {"-n", "3", "--heartbeat", "0.2", "--grace", "1", "--", "sh", "-c",
+       fmt::format("[ $RANK = 2 ] && (sleep 1; kill -STOP $$) & exec {} loop allreduce 1000",
+                   TALLY_WORKER_PROGRAM)});
+  EXPECT_TRUE(job.tally().wait_status()) << job.tally().transcript();
+  const std::string text = job.tally().transcript();
+  EXPECT_THAT(text,
+              testing::ContainsRegex("tally run: rank 2 on [^ ]+ \\(pid [0-9]+\\) was lost: "
+                                     "not heard of for [0-9.]+ s \\(the process is stopped\\)\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("after that, rank [01] exited with code"));
+}
+
 TEST(RunFailure, OthersAreAskedFirst) {
   Launched job({"-n", "2", "--grace", "60", "--", "sh", "-c",
                 "trap 'echo asked; exit 0' TERM; echo ready; [ $RANK = 0 ] && exit 3; "

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "apps/tally/child_process.h"
-#include "apps/tally/launch/descendants.h"
 #include "apps/tally/launch/rank_process.h"
 #include "apps/tally/launch/remote.h"
 #include "group/host.h"
@@ -171,7 +170,10 @@ void Attempt::keep_time() {
   }
   if (look_end_.passed(now)) {
     look_end_ = Deadline::never();
-    if (!verdict_) stop(Kind::kRankFailed, SIGTERM);
+    if (!verdict_) {
+      note_silent_ranks();
+      stop(Kind::kRankFailed, SIGTERM);
+    }
   }
   if (kill_at_.passed(now)) stop_now();
 }
@@ -238,7 +240,7 @@ void Attempt::end_agents() {
     if (!agent->ended_by(by))
       with_.console.say(fmt::format("the agent on {} does not end", agent->place().host));
   agents_.clear();
-  kill_descendants(by);
+  kill_descendants(by, with_.bystanders);
 }
 
 std::string Attempt::host_of(Rank rank) const {

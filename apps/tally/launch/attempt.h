@@ -9,6 +9,7 @@
 
 #include "apps/tally/launch/agent_link.h"
 #include "apps/tally/launch/console.h"
+#include "apps/tally/launch/descendants.h"
 #include "apps/tally/launch/failure_summary.h"
 #include "apps/tally/launch/launch_options.h"
 #include "apps/tally/launch/launch_signals.h"
@@ -41,6 +42,7 @@ class Attempt final {
     Console& console;
     LaunchSignals& signals;
     RankOutput& output;
+    const Bystanders& bystanders;  // whom nobody here may end
   };
 
   Attempt(const LaunchOptions& options, const JobStart& start, const Surroundings& with,
@@ -84,6 +86,7 @@ class Attempt final {
 
   // Ending.
   void note_end(RankEnd end);
+  void note_silent_ranks();
   void stop(AttemptEnd::Kind kind, int signal);
   void stop_now();
   void tell_all(const Message& message);

@@ -76,6 +76,23 @@ void Attempt::note_end(RankEnd end) {
   failed_.push_back(std::move(end));
 }
 
+// Before they are asked to stop, which makes one that is stopped go on. Those who ended have told more.
+void Attempt::note_silent_ranks() {
+  if (!options_.hooks.silent_ranks) return;
+  for (const SilentRank& silent : options_.hooks.silent_ranks()) {
+    const RankState& state = of(silent.rank);
+    if (state.ended) continue;
+    const bool here = !agents_[state.host]->remote();
+    failed_.push_back(
+        {.rank = silent.rank,
+         .host = host_names_[state.host],
+         .pid = state.pid,
+         .lost = fmt::format("not heard of for {:.1f} s{}",
+                             std::chrono::duration<double>(silent.silence).count(),
+                             here && is_stopped(state.pid) ? " (the process is stopped)" : "")});
+  }
+}
+
 void Attempt::on(std::size_t host, const Trouble& trouble) {
   if (verdict_) return;
   const std::string reason = fmt::format("host {}: {}", host_names_[host], trouble.text);

@@ -25,59 +25,78 @@ namespace {
 
 constexpr int kPauseMilliseconds = 2;
 
-// From "PID (NAME) STATE PARENT ...", where the name may have anything in it. 0: gone, or a zombie, which only
-// its parent can remove.
-pid_t parent_in_stat(const std::string& stat) {
+// From "PID (NAME) STATE PARENT GROUP SESSION ...", where the name may have anything in it. No parent: gone.
+Kin kin_of(pid_t pid, char* state_letter = nullptr) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string stat{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return 0;
+  if (name_end == std::string::npos) return {};
   std::istringstream words(stat.substr(name_end + 1));
   char state = 'Z';
-  pid_t parent = 0;
-  words >> state >> parent;
-  return parent;
+  pid_t group = 0;
+  Kin kin;
+  words >> state >> kin.parent >> group >> kin.session;
+  if (state_letter != nullptr) *state_letter = state;
+  return kin;
 }
 
-std::map<pid_t, pid_t> parents() {
-  std::map<pid_t, pid_t> parent_of;
+Processes all_processes() {
+  Processes all;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), ::closedir);
-  if (!folder) return parent_of;
+  if (!folder) return all;
   while (const dirent* entry = ::readdir(folder.get())) {
     pid_t pid = 0;
     const char* const end = entry->d_name + std::strlen(entry->d_name);
     if (std::from_chars(entry->d_name, end, pid).ptr != end) continue;
-    std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    const std::string stat{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (const pid_t parent = parent_in_stat(stat); parent > 0) parent_of[pid] = parent;
+    if (const Kin kin = kin_of(pid); kin.parent > 0) all[pid] = kin;
   }
-  return parent_of;
+  return all;
 }
 
 }  // namespace
 
-std::vector<pid_t> descendants_of(pid_t ancestor, const std::map<pid_t, pid_t>& parent_of) {
+std::vector<pid_t> descendants_of(pid_t ancestor, const Processes& all, const Bystanders& spared) {
   std::vector<pid_t> found{ancestor};
   for (std::size_t at = 0; at < found.size(); ++at)
-    for (const auto& [pid, parent] : parent_of)
-      if (parent == found[at] && pid != ancestor) found.push_back(pid);
+    for (const auto& [pid, kin] : all)
+      if (kin.parent == found[at] && pid != ancestor && !spared.processes.contains(pid) &&
+          !spared.sessions.contains(kin.session))
+        found.push_back(pid);
   found.erase(found.begin());
   return found;
 }
 
+Bystanders bystanders_of(pid_t own, const Processes& all) {
+  const std::vector<pid_t> below = descendants_of(own, all);
+  Bystanders result{.processes = {below.begin(), below.end()}, .sessions = {}};
+  if (all.contains(own)) result.sessions.insert(all.at(own).session);
+  for (const pid_t pid : below) result.sessions.insert(all.at(pid).session);
+  return result;
+}
+
+Bystanders bystanders() { return bystanders_of(::getpid(), all_processes()); }
+
+bool is_stopped(pid_t pid) {
+  char state = 'Z';
+  kin_of(pid, &state);
+  return state == 'T' || state == 't';
+}
+
 void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-std::size_t signal_descendants() {
-  const std::vector<pid_t> found = descendants_of(::getpid(), parents());
+std::size_t signal_descendants(const Bystanders& spared) {
+  const std::vector<pid_t> found = descendants_of(::getpid(), all_processes(), spared);
   for (const pid_t pid : found) ::kill(pid, SIGKILL);
   return found.size();
 }
 
-bool kill_descendants(Deadline by) {
+bool kill_descendants(Deadline by, const Bystanders& spared) {
   const SteadyClock clock;
   for (;;) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     // What is killed may have had children that become ours only now: look until nobody is found.
-    if (signal_descendants() == 0) return true;
+    if (signal_descendants(spared) == 0) return true;
     if (by.passed(clock.now())) return false;
     ::poll(nullptr, 0, kPauseMilliseconds);
   }

@@ -1,5 +1,6 @@
 #include "apps/tally/launch/failure_summary.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 
@@ -55,6 +56,8 @@ std::string signal_hint(int signal) {
 
 std::size_t choose_cause(const std::vector<RankEnd>& failed) {
   TALLY_CHECK(!failed.empty());
+  for (std::size_t i = 0; i < failed.size(); ++i)
+    if (!failed[i].lost.empty()) return i;
   for (std::size_t i = 0; i < failed.size(); ++i) {
     const int signal = fatal_signal(failed[i]);
     if (signal != 0 && signal != SIGABRT) return i;
@@ -63,6 +66,7 @@ std::size_t choose_cause(const std::vector<RankEnd>& failed) {
 }
 
 std::string describe(const RankEnd& end) {
+  if (!end.lost.empty()) return fmt::format("was lost: {}", end.lost);
   if (!end.note.empty()) return fmt::format("did not start: {}", end.note);
   if (end.signal != 0)
     return fmt::format("was killed by signal {} ({})", end.signal, name_of_signal(end.signal));
@@ -85,6 +89,13 @@ std::string hint(const RankEnd& end) {
 }
 
 int exit_code(const RankEnd& end) { return end.signal != 0 ? kSignalCode + end.signal : end.code; }
+
+int exit_code(const std::vector<RankEnd>& failed) {
+  TALLY_CHECK(!failed.empty());
+  const auto ended = std::find_if(failed.begin(), failed.end(),
+                                  [](const RankEnd& end) { return end.lost.empty(); });
+  return exit_code(ended != failed.end() ? *ended : failed.front());
+}
 
 std::string failure_summary(const FailureReport& report) {
   const RankEnd& cause = report.cause;

@@ -16,13 +16,18 @@ TEST(FailureSummary, TheCauseIsWhoWasKilledElseWhoWasFirst) {
   const RankEnd crashed{.rank = 2, .signal = SIGSEGV};
   const RankEnd aborted{.rank = 3, .signal = SIGABRT};
   const RankEnd script{.rank = 4, .code = 137};
+  const RankEnd lost{.rank = 5, .lost = "not heard of"};
   struct Case {
     std::vector<RankEnd> failed;
     Rank cause;
   };
-  const std::vector<Case> cases = {
-      {{code}, 0},          {{code, killed}, 1},  {{crashed, killed}, 2},
-      {{code, aborted}, 0}, {{aborted, code}, 3}, {{aborted, code, script}, 4}};
+  const std::vector<Case> cases = {{{code}, 0},
+                                   {{code, killed}, 1},
+                                   {{crashed, killed}, 2},
+                                   {{code, aborted}, 0},
+                                   {{aborted, code}, 3},
+                                   {{aborted, code, script}, 4},
+                                   {{killed, code, lost}, 5}};
   for (const Case& each : cases) EXPECT_EQ(each.failed[choose_cause(each.failed)].rank, each.cause);
 }
 
@@ -63,6 +68,14 @@ TEST(FailureSummary, NamesRankHostPidAndLastLines) {
   EXPECT_THAT(text, HasSubstr("rank 2 on b (pid 77) was killed by signal 9 (SIGKILL)\n"));
   EXPECT_THAT(text, HasSubstr("its last lines, again:\n  | step 7\n  | step 8\n"));
   EXPECT_THAT(text, HasSubstr("after that, rank 0 exited with code 1"));
+}
+
+TEST(FailureSummary, ALostRankIsNamedFirstAndTheCodeIsOfOneWhoLostIt) {
+  const RankEnd lost{.rank = 2, .host = "b", .pid = 7, .lost = "not heard of for 3.0 s"};
+  const RankEnd code{.rank = 0, .code = 3};
+  EXPECT_THAT(failure_summary({.cause = lost, .others = {code}}),
+              HasSubstr("rank 2 on b (pid 7) was lost: not heard of for 3.0 s\n"));
+  EXPECT_EQ(exit_code(std::vector{lost, code}), 3);
 }
 
 TEST(FailureSummary, ManyOthersAreCounted) {

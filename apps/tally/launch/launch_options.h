@@ -25,12 +25,20 @@ struct JobStart {
   std::string own_address;  // of this machine, as the hosts of the job can reach it
 };
 
+// A rank that has not been heard of for so long that it counts as lost, whatever its process does.
+struct SilentRank {
+  Rank rank = 0;
+  Duration silence{};
+};
+
 // What accompanies a job inside the launcher. Called on its thread; the console may be used from any.
 struct LaunchHooks {
   // Before the ranks of a start or restart are started; gives variables for all of them.
   std::function<Result<Variables>(const JobStart& start, Console& console)> before_start;
   // As soon as it is known; `how` as in "was killed by signal 9 (SIGKILL)".
   std::function<void(Rank rank, const std::string& how)> rank_failed;
+  // Those of this start that were lost by silence so far, in order.
+  std::function<std::vector<SilentRank>()> silent_ranks;
   // The ranks are about to be asked to stop.
   std::function<void()> stopping;
 };

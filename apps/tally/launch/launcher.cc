@@ -26,8 +26,9 @@ constexpr std::size_t kLinesOfQuietRank = 50;
 
 class Launcher {
  public:
-  Launcher(const LaunchOptions& options, Console& console, LaunchSignals& signals)
-      : options_(options), console_(console), signals_(signals) {}
+  Launcher(const LaunchOptions& options, Console& console, LaunchSignals& signals,
+           const Bystanders& bystanders)
+      : options_(options), console_(console), signals_(signals), bystanders_(bystanders) {}
 
   int run() {
     auto output = RankOutput::open(options_, console_);
@@ -46,7 +47,8 @@ class Launcher {
                            .restart = restart,
                            .secret = *secret,
                            .own_address = {}};
-      const AttemptEnd end = Attempt(options_, start, {console_, signals_, *output_}, by).run();
+      const AttemptEnd end =
+          Attempt(options_, start, {console_, signals_, *output_, bystanders_}, by).run();
       const int code = report(end);
       if (!worth_another_try(end) || restart >= options_.max_restarts) return code;
       console_.say(fmt::format("restart {} of {}", restart + 1, options_.max_restarts));
@@ -89,12 +91,13 @@ class Launcher {
          .others = {end.failed.begin() + 1, end.failed.end()},
          .last_lines = output_->last_lines(cause.rank, shown ? kLinesAgain : kLinesOfQuietRank),
          .lines_were_shown = shown}));
-    return exit_code(cause);
+    return exit_code(end.failed);
   }
 
   const LaunchOptions& options_;
   Console& console_;
   LaunchSignals& signals_;
+  const Bystanders& bystanders_;
   std::unique_ptr<RankOutput> output_;
 };
 
@@ -103,10 +106,11 @@ class Launcher {
 int run_job(const LaunchOptions& options) {
   // Of a job that this launcher may be a part of; the others are replaced.
   ::unsetenv("TALLY_COORDINATOR");
+  const Bystanders others = bystanders();
   adopt_orphans();
   auto signals = std::make_unique<LaunchSignals>();
   Console console(options.speaker);
-  const int code = Launcher(options, console, *signals).run();
+  const int code = Launcher(options, console, *signals, others).run();
   // Nothing runs any more: while the rest of the output waits for its reader, Ctrl-C ends us as usual.
   signals.reset();
   return code;

@@ -15,6 +15,7 @@ LaunchHooks Overseer::hooks() {
   return {.before_start = [this](const JobStart& start,
                                  Console& console) { return before_start(start, console); },
           .rank_failed = [this](Rank rank, const std::string& how) { rank_failed(rank, how); },
+          .silent_ranks = [this] { return silent_ranks(); },
           .stopping = [this] { quiet(); }};
 }
 
@@ -23,6 +24,7 @@ Result<Variables> Overseer::before_start(const JobStart& start, Console& console
     MutexLock lock(mutex_);
     ending_ = false;
     failed_.clear();
+    silent_.clear();
   }
   if (coordinator_) {
     coordinator_->begin_generation(start.generation, start.size);
@@ -40,6 +42,7 @@ Result<Variables> Overseer::before_start(const JobStart& start, Console& console
     };
     TALLY_TRY(coordinator_,
               group::Coordinator::start(options, [this, &console](const CoordinatorEvent& event) {
+                note_silence(event);
                 if (worth_saying(event)) console.say(event.sentence);
               }));
     if (verbose_)
@@ -57,6 +60,17 @@ void Overseer::rank_failed(Rank rank, const std::string& how) {
     failed_.insert(rank);
   }
   if (coordinator_) coordinator_->process_ended(rank, how);
+}
+
+void Overseer::note_silence(const CoordinatorEvent& event) {
+  if (event.kind != EventKind::kLost || event.silence == Duration::zero()) return;
+  MutexLock lock(mutex_);
+  for (const Rank rank : event.ranks) silent_.push_back({.rank = rank, .silence = event.silence});
+}
+
+std::vector<SilentRank> Overseer::silent_ranks() const {
+  MutexLock lock(mutex_);
+  return silent_;
 }
 
 void Overseer::quiet() {

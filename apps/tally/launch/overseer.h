@@ -2,6 +2,7 @@
 #include <chrono>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "apps/tally/launch/launch_options.h"
 #include "base/mutex.h"
@@ -22,6 +23,8 @@ class Overseer final {
  private:
   Result<Variables> before_start(const JobStart& start, Console& console);
   void rank_failed(Rank rank, const std::string& how);
+  std::vector<SilentRank> silent_ranks() const;
+  void note_silence(const group::CoordinatorEvent& event);
   // Ranks that are being ended are no news.
   void quiet();
   bool worth_saying(const group::CoordinatorEvent& event) const;
@@ -30,7 +33,8 @@ class Overseer final {
   const bool verbose_;
   mutable Mutex mutex_;
   bool ending_ TALLY_GUARDED_BY(mutex_) = false;
-  std::set<Rank> failed_ TALLY_GUARDED_BY(mutex_);   // the launcher tells of them
+  std::set<Rank> failed_ TALLY_GUARDED_BY(mutex_);  // the launcher tells of them
+  std::vector<SilentRank> silent_ TALLY_GUARDED_BY(mutex_);
   std::unique_ptr<group::Coordinator> coordinator_;  // last: its thread uses the above
 };
 

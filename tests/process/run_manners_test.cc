@@ -1,0 +1,45 @@
+// What `tally run` owes to those who started it: their processes, their files and streams.
+#include <unistd.h>
+
+#include <csignal>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "process/launched.h"
+
+namespace tally::process {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Child shell(const std::string& command) { return Child({.command = {"/bin/bash", "-c", command}}); }
+
+TEST(RunManners, ProcessesOfTheShellThatBecameTheLauncherAreLeftAlone) {
+  Child launcher = shell(fmt::format(
+      "exec 3>&1 >/dev/null 2>&1; sleep 60 3>&- & echo $! >&3; setsid sleep 60 3>&- & echo $! >&3; "
+      "exec {} run -n 2 -- true >&3",
+      TALLY_PROGRAM));
+  for (int i = 0; i < 2; ++i) {
+    const auto line = launcher.line("");
+    ASSERT_TRUE(line);
+    if (i == 0) EXPECT_TRUE(launcher.exits(0)) << launcher.transcript();
+    EXPECT_EQ(kill(std::stoi(*line), SIGKILL), 0) << *line;
+  }
+}
+
+TEST(RunManners, WhoReadsTheOutputGetsAllOfIt) {
+  const Folder folder;
+  Child launcher =
+      shell(fmt::format("exec {} run -n 1 -- seq 200000 > >(sleep 0.5; tail -1 > {}/last)",
+                        TALLY_PROGRAM, folder.path()));
+  EXPECT_TRUE(launcher.exits(0)) << launcher.transcript();
+  const std::int64_t end = now_ms() + kPatience.count();
+  const std::string path = folder.path() + "/last";
+  while (contents_of(path).empty() && now_ms() < end) usleep(10000);
+  EXPECT_EQ(contents_of(path), "[0] 200000\n");
+}
+
+}  // namespace
+}  // namespace tally::process
