@@ -1,4 +1,7 @@
+#include <fcntl.h>
+
 #include <algorithm>
+#include <csignal>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,9 +38,21 @@ Examples:
 Exit codes: 0 all went well; 1 something failed, and was reported; 2 wrong usage; 130 interrupted.
 `tally run` has more: see its help.)";
 
+// Whoever started us may have closed a standard stream: the next file to be opened would get its number, and what is
+// meant for people. A reader that goes is an error of write(), and ends nobody.
+void secure_streams() {
+  for (int stream = 0; stream <= 2; ++stream) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    // The lowest number that is free is this one.
+    [[maybe_unused]] const int opened = ::open("/dev/null", stream == 0 ? O_RDONLY : O_WRONLY);
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  secure_streams();
   // What stands after "--" is somebody else's command line, and not looked at.
   char** const end = argv + argc;
   const bool runs = argc > 1 && std::string_view(argv[1]) == "run";

@@ -93,8 +93,12 @@ Result<std::vector<launch::Host>> hosts_of(const Options& options) {
   if (options.host_file.empty())
     return std::vector<launch::Host>{{.name = "localhost", .slots = options.ranks}};
   std::ifstream file(options.host_file);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file)
+  std::error_code unknown;
+  const bool folder = std::filesystem::is_directory(options.host_file, unknown);
+  const std::string text =
+      folder ? ""
+             : std::string{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file || folder)
     return Error{.code = ErrorCode::kInvalid,
                  .message = fmt::format("cannot read {}", options.host_file)};
   auto hosts = launch::parse_host_file(text);

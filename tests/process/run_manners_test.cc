@@ -1,18 +1,16 @@
 // What `tally run` owes to those who started it: their processes, their files and streams.
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "process/launched.h"
 
 namespace tally::process {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 Child shell(const std::string& command) { return Child({.command = {"/bin/bash", "-c", command}}); }
 
@@ -39,6 +37,22 @@ TEST(RunManners, WhoReadsTheOutputGetsAllOfIt) {
   const std::string path = folder.path() + "/last";
   while (contents_of(path).empty() && now_ms() < end) usleep(10000);
   EXPECT_EQ(contents_of(path), "[0] 200000\n");
+}
+
+TEST(RunManners, ClosedStreamsAreNotTakenForFiles) {
+  const Folder folder;
+  Child launcher = shell(fmt::format("exec {} run -n 2 --log-dir {} -- echo mine <&- >&- 2>&-",
+                                     TALLY_PROGRAM, folder.path()));
+  EXPECT_TRUE(launcher.exits(0));
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(contents_of(fmt::format("{}/rank-{}.log", folder.path(), rank)), "mine\n");
+}
+
+TEST(RunManners, LongLinesOfTwoRanksComeWhole) {
+  Launched job({"-n", "2", "--", "sh", "-c", "head -c 1048576 /dev/zero | tr '\\0' x; echo"});
+  EXPECT_TRUE(job.tally().exits(0));
+  const std::string text = job.tally().output();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
 }
 
 }  // namespace

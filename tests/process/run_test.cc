@@ -136,6 +136,7 @@ TEST(Run, WrongUsageIsSaidAndStartsNothing) {
       {{"--hosts", "a:0", "--", "true"}, "0 is not a number"},
       {{"-n", "5", "--hosts", "a:2,b:2", "--", "true"}, "have 4 slots"},
       {{"--hostfile", "/nowhere", "--", "true"}, "cannot read /nowhere"},
+      {{"--hostfile", "/tmp", "--", "true"}, "cannot read /tmp"},
       {{"-n", "1", "--timeout", "soon", "--", "true"}, "soon"},
       {{"-n", "1", "--env", "NOT_SET_HERE", "--", "true"}, "NOT_SET_HERE"}};
   for (const auto& [words, reason] : cases) {
