@@ -92,7 +92,7 @@ Variables Attempt::common_variables() const {
 }
 
 void Attempt::launch_ranks() {
-  if (launched_ || verdict_ || greeted_ < agents_.size() || master_port_ == 0) return;
+  if (launched_ || verdict_ || greeted_.size() < agents_.size() || master_port_ == 0) return;
   launched_ = true;
   start_by_ = Deadline::never();
   const Variables common = common_variables();

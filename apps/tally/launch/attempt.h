@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -102,7 +103,7 @@ class Attempt final {
 
   std::vector<std::unique_ptr<AgentLink>> agents_;
   std::vector<std::string> host_names_;  // for people
-  std::size_t greeted_ = 0;              // agents that said hello
+  std::set<std::size_t> greeted_;        // hosts whose agents said hello
   std::string master_address_;
   std::uint16_t master_port_ = 0;
   Variables hook_variables_;

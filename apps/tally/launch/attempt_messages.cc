@@ -33,11 +33,13 @@ void Attempt::on(std::size_t host, const Hello& hello) {
                               host_names_[host], hello.version, kVersion)};
     return;
   }
-  ++greeted_;
+  greeted_.insert(host);
   launch_ranks();
 }
 
-void Attempt::on(std::size_t /*host*/, const Reserved& reserved) {
+void Attempt::on(std::size_t host, const Reserved& reserved) {
+  // Only the first was asked.
+  if (host != 0) return;
   master_port_ = reserved.port;
   launch_ranks();
 }
