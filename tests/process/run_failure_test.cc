@@ -125,6 +125,7 @@ TEST(RunFailure, RestartsEnd) {
   Launched job({"-n", "2", "--max-restarts", "2", "--", "sh", "-c", "echo try; exit 9"});
   EXPECT_TRUE(job.tally().exits(9)) << job.tally().transcript();
   EXPECT_THAT(job.tally().transcript(), HasSubstr("restart 2 of 2"));
+  EXPECT_THAT(job.tally().transcript(), Not(HasSubstr("  | try\n  | try\n")));
 }
 
 TEST(RunFailure, AJobThatTakesTooLongIsEnded) {

@@ -15,6 +15,8 @@ namespace tally::launch {
 namespace {
 
 constexpr std::size_t kMaxWaitingBytes = std::size_t{1} << 20;
+// Of what is written at once.
+constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 10;
 constexpr std::array<int, 2> kDescriptors = {STDOUT_FILENO, STDERR_FILENO};
 // The source of our own lines; ranks have numbers from 0.
 constexpr int kOwnSource = 1 << 30;
@@ -79,7 +81,13 @@ void Console::say(std::string_view text) {
 void Console::push(Stream stream, std::string text) {
   if (text.empty()) return;
   waiting_bytes_ += text.size();
-  waiting_.push_back({.descriptor = kDescriptors[index(stream)], .text = std::move(text)});
+  const int descriptor = kDescriptors[index(stream)];
+  const bool joins = !waiting_.empty() && waiting_.back().descriptor == descriptor &&
+                     waiting_.back().text.size() + text.size() <= kMaxChunkBytes;
+  if (joins)
+    waiting_.back().text += text;
+  else
+    waiting_.push_back({.descriptor = descriptor, .text = std::move(text)});
   changed_.notify_all();
 }
 

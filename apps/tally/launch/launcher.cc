@@ -47,6 +47,7 @@ class Launcher {
                            .restart = restart,
                            .secret = *secret,
                            .own_address = {}};
+      output_->begin();
       const AttemptEnd end =
           Attempt(options_, start, {console_, signals_, *output_, bystanders_}, by).run();
       const int code = report(end);

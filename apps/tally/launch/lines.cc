@@ -25,13 +25,13 @@ void LineSplitter::add(std::string_view bytes, const Take& take) {
     held_ += part;
     if (!ends && held_.size() <= kMaxHeldBytes) continue;
     take(held_);
-    held_.clear();
+    held_ = {};
   }
 }
 
 void LineSplitter::finish(const Take& take) {
   if (!held_.empty()) take(held_);
-  held_.clear();
+  held_ = {};
 }
 
 std::string Screen::show(int source, std::string_view prefix, std::string_view piece) {
@@ -68,6 +68,12 @@ void Tail::add(std::string_view piece) {
     bytes_ -= lines_.front().size();
     lines_.pop_front();
   }
+}
+
+void Tail::clear() {
+  lines_.clear();
+  bytes_ = 0;
+  open_ = false;
 }
 
 std::vector<std::string> Tail::last(std::size_t count) const {

@@ -8,8 +8,9 @@
 
 namespace tally::launch {
 
-// Longest part of a line that is waited for before it is passed on.
-inline constexpr std::size_t kMaxHeldBytes = std::size_t{64} << 10;
+// Longest part of a line that is waited for before it is passed on. Each stream of each rank may hold so much; what
+// a line has taken is given back with its end.
+inline constexpr std::size_t kMaxHeldBytes = std::size_t{2} << 20;
 
 // Cuts bytes as they come from one stream into lines. A line that grows beyond kMaxHeldBytes is passed on
 // in pieces; all pieces together are the bytes that came.
@@ -46,6 +47,7 @@ class Tail final {
   Tail(std::size_t lines, std::size_t bytes) : max_lines_(lines), max_bytes_(bytes) {}
 
   void add(std::string_view piece);
+  void clear();
   // Oldest first, without newlines; at most `count`. What cannot be shown is "?".
   std::vector<std::string> last(std::size_t count) const;
 

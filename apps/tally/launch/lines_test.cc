@@ -43,7 +43,7 @@ TEST(LineSplitter, FinishOfWholeLinesGivesNothing) {
 TEST(LineSplitter, ALongLineComesInPiecesWithNothingLost) {
   LineSplitter splitter;
   Pieces pieces;
-  std::string line(1 << 20, 'x');
+  std::string line(16 * kMaxHeldBytes, 'x');
   for (std::size_t i = 0; i < line.size(); ++i) line[i] = static_cast<char>('a' + i % 23);
   line += '\n';
   for (std::size_t i = 0; i < line.size(); i += 4096)

@@ -46,6 +46,10 @@ Result<std::unique_ptr<RankOutput>> RankOutput::open(const LaunchOptions& option
   return output;
 }
 
+void RankOutput::begin() {
+  for (RankStreams& streams : ranks_) streams.tail.clear();
+}
+
 void RankOutput::add(const Output& output) {
   RankStreams& streams = of(output.rank);
   std::string_view rest = output.bytes;

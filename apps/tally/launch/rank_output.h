@@ -20,6 +20,8 @@ class RankOutput final {
   // Makes the folder and the files. kSystem with the name of what could not be made.
   static Result<std::unique_ptr<RankOutput>> open(const LaunchOptions& options, Console& console);
 
+  // A start of the job begins: the last lines of the one before are forgotten.
+  void begin();
   void add(const Output& output);
   // Completes the rank's last lines.
   void finish(Rank rank);
