@@ -22,7 +22,9 @@ TEST(RunManners, ProcessesOfTheShellThatBecameTheLauncherAreLeftAlone) {
   for (int i = 0; i < 2; ++i) {
     const auto line = launcher.line("");
     ASSERT_TRUE(line);
-    if (i == 0) EXPECT_TRUE(launcher.exits(0)) << launcher.transcript();
+    if (i == 0) {
+      EXPECT_TRUE(launcher.exits(0)) << launcher.transcript();
+    }
     EXPECT_EQ(kill(std::stoi(*line), SIGKILL), 0) << *line;
   }
 }
