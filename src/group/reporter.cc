@@ -134,6 +134,7 @@ class Reporter::Impl final {
   // Waits for the coordinator to end the connection: then it has heard everything.
   void say_goodbye() {
     const Self me = self();
+    if (me.moved) line_.register_again(me.identity);
     const TimePoint end = SteadyClock().now() + kGoodbyeTime;
     bool said = false;
     while (line_.alive() && SteadyClock().now() < end) {
