@@ -40,6 +40,7 @@ std::vector<WatchMessage> ReporterLine::advance(const Registration& identity, Ti
 
 void ReporterLine::last_words(const Registration& identity, TimePoint now) {
   hopeless_ = true;
+  if (!tried_) begin(identity, now);
   std::vector<WatchMessage> unheard;
   // The end of the connection is what is waited for.
   leaving_ = true;
@@ -114,6 +115,7 @@ void ReporterLine::attempt_failed(const std::string& why, TimePoint now) {
 }
 
 void ReporterLine::begin(const Registration& identity, TimePoint now) {
+  tried_ = true;
   if (!options_.secret && !net::on_loopback(options_.coordinator)) {
     hopeless_ = true;
     return attempt_failed("without a secret it is reached on this machine only", now);

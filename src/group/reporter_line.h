@@ -20,7 +20,7 @@ class ReporterLine final {
   // Connects, shakes hands, registers, reads and writes as far as that goes now. Returns what the coordinator
   // said, but for pulses, which only this class needs.
   std::vector<WatchMessage> advance(const Registration& identity, TimePoint now);
-  // The same, but what ends is not begun again.
+  // The same, but what ends is not begun again. A first attempt is made, for ranks that are done before it.
   void last_words(const Registration& identity, TimePoint now);
 
   // Dropped if nobody is there, and while earlier ones still wait to be sent.
@@ -29,8 +29,8 @@ class ReporterLine final {
 
   // Registered; the coordinator may not have answered yet.
   bool open() const { return current_ != nullptr; }
-  // Open, or on the way there.
-  bool alive() const { return open() || fresh_ != nullptr || attempt_.has_value(); }
+  // Open, on the way there, or not even tried yet.
+  bool alive() const { return open() || fresh_ != nullptr || attempt_.has_value() || !tried_; }
   // What poll() is to wait for.
   void add_to(std::vector<pollfd>& entries) const;
   bool impatient() const {
@@ -74,6 +74,8 @@ class ReporterLine final {
   bool complained_ = false;  // that it is gone, or cannot be reached
   bool leaving_ = false;     // whatever happens now is no news
   bool hopeless_ = false;
+  bool tried_ = false;
+  bool leaving_ = false;  // the end of the connection is what is waited for
   Duration clock_offset_{};
   Duration best_round_trip_ = Duration::max();
 };
