@@ -71,10 +71,17 @@ class Diagnosis {
 
   Duration waited(Rank rank) const { return ago(member(rank), member(rank).report.since()); }
 
+  // The rank itself has said that it has been at the same thing for so long: what it does since its last report
+  // nobody knows, unless it has left.
+  bool long_at_it(const Member& who) const {
+    const Duration told = who.report.at - who.report.since();
+    return (who.presence == Presence::kLeft ? told + (now_ - who.heard) : told) >= threshold_;
+  }
+
   Rank longest_waiter() const {
     Rank found = kNoRank;
     for (const Member& who : members_) {
-      if (!operating(who.rank) || waited(who.rank) < threshold_) continue;
+      if (!operating(who.rank) || !long_at_it(who)) continue;
       if (found == kNoRank || waited(who.rank) > waited(found)) found = who.rank;
     }
     return found;
@@ -93,6 +100,11 @@ class Diagnosis {
     return false;
   }
 
+  static bool belongs(Rank rank, const ReportedOperation& operation) {
+    const std::vector<Rank>& members = operation.members;
+    return members.empty() || std::find(members.begin(), members.end(), rank) != members.end();
+  }
+
   std::vector<Rank> missing_in(const ReportedOperation& operation, Rank self) const {
     std::vector<Rank> missing;
     if (operation.record.point()) {
@@ -101,12 +113,10 @@ class Diagnosis {
       return missing;
     }
     for (const Member& who : members_) {
-      const bool belongs =
-          operation.members.empty() || std::find(operation.members.begin(), operation.members.end(),
-                                                 who.rank) != operation.members.end();
-      if (!belongs || who.rank == self) continue;
-      if (who.presence != Presence::kPresent || !who.reported || !has_come(who, operation))
-        missing.push_back(who.rank);
+      if (!belongs(who.rank, operation) || who.rank == self) continue;
+      // Whoever left in good order after it came has done its part.
+      const bool in_order = who.presence == Presence::kPresent || who.presence == Presence::kLeft;
+      if (!in_order || !who.reported || !has_come(who, operation)) missing.push_back(who.rank);
     }
     return missing;
   }
@@ -152,6 +162,7 @@ class Diagnosis {
   }
 
   static std::string last_of(const Member& who) {
+    if (!who.reported) return "";
     if (!who.report.last) return ", and has not called any operation";
     return fmt::format(", its last operation was {}", operation_text(*who.report.last));
   }
@@ -180,12 +191,18 @@ class Diagnosis {
     return stall;
   }
 
-  Stall nobody_missing(const ReportedOperation& operation) const {
+  // Slow it is only once all have been in it, or past it, for long: before, somebody has only just come.
+  std::optional<Stall> nobody_missing(const ReportedOperation& operation) const {
+    for (const Member& who : members_) {
+      if (operation.record.point() || !belongs(who.rank, operation)) continue;
+      if (!long_at_it(who)) return std::nullopt;
+    }
     Stall stall{.waiters = waiters_in(operation), .operation = operation_text(operation)};
     stall.key = fmt::format("{}/{}: all", operation.channel, stall.operation);
-    stall.sentence = fmt::format("{} have been in {} for {} and nobody is missing: it is slow",
-                                 ranks_text(stall.waiters), stall.operation,
-                                 seconds_text(longest_wait(stall.waiters)));
+    stall.sentence =
+        fmt::format("{} {} been in {} for {} and nobody is missing: it is slow",
+                    ranks_text(stall.waiters), stall.waiters.size() == 1 ? "has" : "have",
+                    stall.operation, seconds_text(longest_wait(stall.waiters)));
     return stall;
   }
 

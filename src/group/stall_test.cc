@@ -93,6 +93,8 @@ std::vector<Case> cases() {
   const Member waiting3 = in_operation(3, allreduce(17), 10s);
   Member lost = with(member(2), Presence::kLost, 20s);
   lost.fate = "its process was killed by signal 9";
+  Member never_reported = with(member(1), Presence::kUnreachable, 12s);
+  never_reported.reported = false;
   return {
       {"nobody_waits", {computing(0, barrier(16), 60s), computing(1, barrier(16), 60s)}, "", {}},
       {"not_long_enough",
@@ -149,8 +151,32 @@ std::vector<Case> cases() {
        "10.2 s; rank 1 has failed: kTimeout (rank 0): late",
        {1},
        1},
+      {"waiter_was_last_heard_of_before_it_had_waited_long",
+       {with(in_operation(0, allreduce(17), 9500ms), Presence::kPresent, 900ms),
+        computing(1, barrier(16), 11s)},
+       "",
+       {}},
+      {"came_and_left_while_the_others_still_count_as_waiting",
+       {waiting0, with(computing(1, allreduce(17), 0s), Presence::kLeft, 0s)},
+       "",
+       {}},
+      {"came_and_went_on_while_the_others_still_count_as_waiting",
+       {waiting0, computing(1, allreduce(17), 0s)},
+       "",
+       {}},
+      {"silent_since_it_registered",
+       {waiting0, never_reported},
+       "rank 1 (host a, pid 4710) is missing in #17 allreduce sum of 1000 float32: rank 0 has "
+       "waited for 10.2 s; rank 1 has not been heard of for 12.0 s",
+       {1}},
+      {"slow_for_one",
+       {waiting0, computing(1, allreduce(17), 12s)},
+       "rank 0 has been in #17 allreduce sum of 1000 float32 for 10.2 s and nobody is missing: it "
+       "is slow",
+       {}},
+      {"last_has_only_just_come", {waiting0, waiting1}, "", {}},
       {"all_are_in_it",
-       {waiting0, waiting1},
+       {waiting0, in_operation(1, allreduce(17), 10s)},
        "ranks 0, 1 have been in #17 allreduce sum of 1000 float32 for 10.2 s and nobody is "
        "missing: it is "
        "slow",

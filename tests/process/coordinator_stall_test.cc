@@ -1,6 +1,9 @@
 // Ranks that keep the others waiting, and what the coordinator says about them.
+#include <memory>
+
 #include <gtest/gtest.h>
 
+#include "process/launched.h"
 #include "process/watched_crew.h"
 
 namespace tally::process {
@@ -33,6 +36,22 @@ TEST_P(WatchedStall, MismatchedOperationsAreNamed) {
   for (const char* part :
        {"rank 0 called allreduce sum of 10 float32", "rank 1 called allreduce sum of 20 float32"})
     EXPECT_NE(line->find(part), std::string::npos) << part << " is not in: " << *line;
+}
+
+// The ranks leave as soon as the last has come, at another moment between two heartbeats each time.
+TEST(WatchedStallEnd, SaysNothingOfAnOperationThatHasEnded) {
+  std::vector<std::unique_ptr<Launched>> jobs;
+  for (const char* time : {"1100", "1400", "1700"}) {
+    jobs.push_back(std::make_unique<Launched>(
+        std::vector<std::string>{"-n", "3", "--stall-warning", "1", "--heartbeat", "0.5", "--",
+                                 TALLY_WORKER_PROGRAM, "compute", time}));
+  }
+  for (const auto& job : jobs) {
+    EXPECT_TRUE(job->tally().exits(0)) << job->tally().transcript();
+    for (const char* wrong : {"has left the job", "it is slow"})
+      EXPECT_EQ(job->tally().transcript().find(wrong), std::string::npos)
+          << job->tally().transcript();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Process, WatchedStall, testing::Values("shm", "tcp", "tls"), name_of);
