@@ -53,6 +53,7 @@ std::string state_word(const MemberStatus& member) {
   if (member.presence != Presence::kPresent) return std::string(to_string(member.presence));
   if (!member.report) return "expected";
   if (member.report->failure) return "failed";
+  if (member.report->joining) return "joining";
   if (!member.report->current) return "computing";
   return member.report->current->waits_for.empty() ? "operating" : "waiting";
 }
@@ -66,6 +67,7 @@ std::string state_text(const MemberStatus& member) {
   if (word == "unreachable")
     return fmt::format("unreachable for {}", seconds_text(member.silence.value_or(Duration{})));
   if (word == "failed") return fmt::format("failed: {}", to_string(*member.report->failure));
+  if (word == "joining") return fmt::format("joining for {}", seconds_text(since(member)));
   if (word == "computing") return fmt::format("computing for {}", seconds_text(since(member)));
   if (word == "left") return word;
   const auto& operation = *member.report->current;

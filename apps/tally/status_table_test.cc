@@ -90,6 +90,14 @@ TEST(StatusTable, ColumnsAreAligned) {
             "waiting for rank 0\n");
 }
 
+TEST(StatusTable, RankThatLooksForTheOthersIsJoining) {
+  MemberStatus member = operating(0, {});
+  member.report->current.reset();
+  member.report->joining = member.report->at - 3s;
+  EXPECT_EQ(state_word(member), "joining");
+  EXPECT_EQ(state_text(member), "joining for 3.5 s");
+}
+
 TEST(StatusTable, JsonCanBeParsedAndHasTheSame) {
   const group::JobStatus status{.job = "digits",
                                 .generation = 2,

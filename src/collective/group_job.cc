@@ -10,6 +10,7 @@
 #include "base/signal_dump.h"
 #include "collective/engine_plugin.h"
 #include "collective/job_member.h"
+#include "collective/joining_rank.h"
 #include "collective/watched_rank.h"
 #include "group/host.h"
 #include "group/meeting.h"
@@ -47,12 +48,17 @@ class GroupJob final : public MemberJob {
   ~GroupJob() override { close(); }
 
   Result<void> join(Deadline by) {
-    return form({.rank = options_.rank,
-                 .size = options_.size,
-                 .generation = options_.generation,
-                 .meet_at = 0,
-                 .meet_address = {.host = options_.master_address, .port = options_.master_port}},
-                by);
+    const auto joining = std::make_shared<JoiningRank>();
+    TALLY_TRY(watch(options_.rank, options_.size, options_.generation, joining));
+    const Result<void> formed =
+        form({.rank = options_.rank,
+              .size = options_.size,
+              .generation = options_.generation,
+              .meet_at = 0,
+              .meet_address = {.host = options_.master_address, .port = options_.master_port}},
+             by);
+    if (!formed.has_value()) joining->failed(formed.error());
+    return formed;
   }
 
   Rank rank() const override { return formed_.context->rank; }
@@ -115,25 +121,26 @@ class GroupJob final : public MemberJob {
     formed_.context->transport->close();
   }
 
-  // Also after a new membership: the coordinator hears of it by the same line.
-  Result<void> watch() {
+  // Before there is a membership, and with each new one: the coordinator hears of it by the same line.
+  Result<void> watch(Rank rank, int size, std::uint32_t generation,
+                     std::shared_ptr<group::Watched> speaker) {
     if (options_.coordinator.empty()) return {};
     const group::Registration identity{.job = options_.name,
-                                       .rank = rank(),
-                                       .size = size(),
-                                       .generation = generation(),
+                                       .rank = rank,
+                                       .size = size,
+                                       .generation = generation,
                                        .pid = getpid(),
                                        .host = group::host_name(),
                                        .machine = group::machine_identity()};
     if (reporter_) {
-      reporter_->move_to(identity, watched());
+      reporter_->move_to(identity, std::move(speaker));
       return {};
     }
     TALLY_TRY(const net::Address address, group::address_from(options_.coordinator));
     reporter_ = std::make_unique<group::Reporter>(
         group::Reporter::Options{
             .coordinator = address, .secret = options_.secret, .heartbeat = options_.heartbeat},
-        identity, watched());
+        identity, std::move(speaker));
     return {};
   }
 
@@ -169,7 +176,8 @@ class GroupJob final : public MemberJob {
     if (options_.dump_on_sigquit)
       dump_ = std::make_unique<SignalDump>(
           [world = world_.get()] { return world->recent_operations(); });
-    return watch();
+    if (options_.coordinator.empty()) return {};
+    return watch(rank(), this->size(), generation(), watched());
   }
 
   // Of this machine, those included that are reached through a network. A launcher may have bound each to its own.

@@ -148,6 +148,7 @@ Result<std::optional<Error>> read_failure(wire::Reader& reader) {
 }  // namespace
 
 TimePoint Report::since() const {
+  if (joining) return *joining;
   if (current) return current->record.started;
   return last ? last->record.ended : joined;
 }
@@ -182,6 +183,8 @@ void write(wire::Writer& writer, const Report& report) {
   writer.u64(report.memory_bytes);
   writer.u64(report.operations);
   write_time(writer, report.joined);
+  writer.u8(report.joining ? 1 : 0);
+  if (report.joining) write_time(writer, *report.joining);
   write(writer, report.current);
   write(writer, report.last);
   const std::size_t positions = std::min(report.positions.size(), kMaxPositions);
@@ -209,6 +212,10 @@ Result<Report> read_report(wire::Reader& reader) {
   TALLY_TRY(report.memory_bytes, reader.u64());
   TALLY_TRY(report.operations, reader.u64());
   TALLY_TRY(report.joined, read_time(reader));
+  TALLY_TRY(const bool joining, read_flag(reader));
+  if (joining) {
+    TALLY_TRY(report.joining, read_time(reader));
+  }
   TALLY_TRY(report.current, read_operation(reader));
   TALLY_TRY(report.last, read_operation(reader));
   TALLY_TRY(const std::uint8_t positions, reader.u8());

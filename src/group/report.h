@@ -49,6 +49,7 @@ struct Report {
   std::uint64_t memory_bytes = 0;
   std::uint64_t operations = 0;
   TimePoint joined{};
+  std::optional<TimePoint> joining;  // since when it looks for the others; none: it has found them
   // The operation that it has been in for longest; none: it computes.
   std::optional<ReportedOperation> current;
   // The operation that ended last, well or not.
@@ -56,7 +57,7 @@ struct Report {
   std::vector<Position> positions;
   std::optional<Error> failure;  // of a communicator: the first
 
-  // Since when it computes, or is in its current operation.
+  // Since when it joins, computes, or is in its current operation.
   TimePoint since() const;
 };
 

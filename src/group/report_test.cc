@@ -34,6 +34,7 @@ Report full_report() {
                                   .members = {},
                                   .waits_for = {}};
   report.positions = {{"world", 0, 17}, {"world/1", 4, 18}};
+  report.joining = TimePoint(77);
   report.failure = Error{.code = ErrorCode::kTimeout, .peer = 1, .message = "late"};
   return report;
 }
@@ -53,6 +54,7 @@ TEST(Report, ComesBackAsItWasWritten) {
   EXPECT_EQ(report->current, full_report().current);
   EXPECT_EQ(report->last, full_report().last);
   EXPECT_EQ(report->positions, full_report().positions);
+  EXPECT_EQ(report->joining, TimePoint(77));
   EXPECT_EQ(report->failure->message, "late");
   EXPECT_EQ(report->clock_offset, Duration(-5));
   EXPECT_EQ(bytes_of(*report), bytes);
@@ -80,6 +82,8 @@ TEST(Report, WithARankThatCannotBeIsCorrupt) {
 
 TEST(Report, TellsSinceWhen) {
   Report report = full_report();
+  EXPECT_EQ(report.since(), TimePoint(77));
+  report.joining.reset();
   report.current->record.started = TimePoint(900);
   EXPECT_EQ(report.since(), TimePoint(900));
   report.current.reset();

@@ -34,6 +34,7 @@ class Diagnosis {
 
   std::optional<Stall> find() const {
     if (auto mismatch = find_mismatch()) return mismatch;
+    if (auto joining = find_joining()) return joining;
     Rank at = longest_waiter();
     if (at == kNoRank) return std::nullopt;
     // Whoever is missing may itself wait for somebody: the last of the chain is to blame.
@@ -154,6 +155,8 @@ class Diagnosis {
     if (!who.reported) return fmt::format("{} has only just come", name);
     if (who.report.failure)
       return fmt::format("{} has failed: {}", name, to_string(*who.report.failure));
+    if (who.report.joining)
+      return fmt::format("{} has been joining for {}", name, seconds_text(waited(who.rank)));
     if (who.report.current)
       return fmt::format("{} has been in {} for {}", name, operation_text(*who.report.current),
                          seconds_text(waited(who.rank)));
@@ -165,6 +168,37 @@ class Diagnosis {
     if (!who.reported) return "";
     if (!who.report.last) return ", and has not called any operation";
     return fmt::format(", its last operation was {}", operation_text(*who.report.last));
+  }
+
+  // Ranks that look for the others. Whoever has joined has met them all, and one who gave up says why.
+  std::optional<Stall> find_joining() const {
+    Stall stall{.operation = "the job"};
+    std::vector<Rank> never_came;
+    bool long_enough = false;
+    for (const Member& who : members_) {
+      if (who.reported && (!who.report.joining || who.report.failure)) return std::nullopt;
+      if (who.presence != Presence::kPresent) {
+        stall.culprits.push_back(who.rank);
+        if (who.presence == Presence::kExpected) never_came.push_back(who.rank);
+      } else {
+        stall.waiters.push_back(who.rank);
+        long_enough = long_enough || (who.reported && long_at_it(who));
+      }
+    }
+    if (!long_enough) return std::nullopt;
+    std::vector<std::string> parts;
+    if (!never_came.empty())
+      parts.push_back(fmt::format("{} {} not come", ranks_text(never_came),
+                                  never_came.size() == 1 ? "has" : "have"));
+    for (const Rank rank : stall.culprits)
+      if (member(rank).presence != Presence::kExpected && parts.size() < kDescribed)
+        parts.push_back(conduct(member(rank)));
+    if (parts.empty()) parts.emplace_back("all have come, but they do not reach each other");
+    stall.key = fmt::format("joining: {}", fmt::join(stall.culprits, ","));
+    stall.sentence = fmt::format("{} {} been joining for {}: {}", ranks_text(stall.waiters),
+                                 stall.waiters.size() == 1 ? "has" : "have",
+                                 seconds_text(longest_wait(stall.waiters)), fmt::join(parts, "; "));
+    return stall;
   }
 
   Stall missing_from(const ReportedOperation& operation, const std::vector<Rank>& culprits) const {

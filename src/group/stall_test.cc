@@ -62,6 +62,12 @@ Member computing(Rank rank, OperationRecord last, Duration age) {
   return who;
 }
 
+Member joining(Rank rank, Duration age) {
+  Member who = member(rank);
+  who.report.joining = who.report.at - age;
+  return who;
+}
+
 Member with(Member who, Presence presence, Duration silence) {
   who.presence = presence;
   who.heard = kNow - silence;
@@ -92,6 +98,7 @@ std::vector<Case> cases() {
   const Member waiting1 = in_operation(1, allreduce(17), 9s);
   const Member waiting3 = in_operation(3, allreduce(17), 10s);
   Member lost = with(member(2), Presence::kLost, 20s);
+  lost.reported = false;
   lost.fate = "its process was killed by signal 9";
   Member never_reported = with(member(1), Presence::kUnreachable, 12s);
   never_reported.reported = false;
@@ -224,6 +231,24 @@ std::vector<Case> cases() {
        {0},
        kNoRank,
        EventKind::kMismatch},
+      {"not_yet_long_in_joining", {joining(0, 9s), Member{.rank = 1}}, "", {}},
+      {"one_never_came",
+       {joining(0, 10s), Member{.rank = 1}, joining(2, 9s)},
+       "ranks 0, 2 have been joining for 10.0 s: rank 1 has not come",
+       {1}},
+      {"one_came_no_further",
+       {joining(0, 11s), Member{.rank = 1}, lost, Member{.rank = 3}},
+       "rank 0 has been joining for 11.0 s: ranks 1, 3 have not come; rank 2 is lost: its process "
+       "was killed by signal 9",
+       {1, 2, 3}},
+      {"all_came_and_do_not_meet",
+       {joining(0, 10s), joining(1, 10s)},
+       "ranks 0, 1 have been joining for 10.0 s: all have come, but they do not reach each other",
+       {}},
+      {"one_has_joined_already_and_left",
+       {joining(0, 10s), with(computing(1, barrier(0), 0s), Presence::kLeft, 0s)},
+       "",
+       {}},
       {"other_communicators_may_differ",
        {in_operation(0, allreduce(17), 1s),
         in_operation(1, barrier(17), 1s, {}, "world/0", {1, 2})},

@@ -54,6 +54,32 @@ TEST(WatchedStallEnd, SaysNothingOfAnOperationThatHasEnded) {
   }
 }
 
+TEST(WatchedJoining, RanksThatHaveNotComeAreNamed) {
+  WatchedCrew crew({.stall_warning_s = 0.5});
+  crew.start(0, {"sums", "1"});
+  EXPECT_TRUE(crew.says("ranks 1, 2 have not come"));
+  EXPECT_TRUE(crew.status_has(R"({"rank":0,"state":"joining","text":"joining for )"));
+  EXPECT_TRUE(crew.status_has(R"("stall":"rank 0 has been joining for )"));
+  crew.start(2, {"sums", "1"});
+  const auto line = crew.coordinator().line_with("ranks 0, 2 have been joining for");
+  ASSERT_TRUE(line.has_value()) << crew.coordinator().transcript();
+  EXPECT_NE(line->find(": rank 1 has not come"), std::string::npos) << *line;
+  crew.start(1, {"sums", "1"});
+  EXPECT_TRUE(crew.says("the job goes on: the stall is over"));
+  EXPECT_TRUE(crew.crew().all_say("done"));
+}
+
+// Its process ended well, so that nothing else tells of it.
+TEST(WatchedJoining, RankThatEndsBeforeItJoinsIsNamed) {
+  Launched job({"-n", "3", "--stall-warning", "0.5", "--heartbeat", "0.2", "--env",
+                "TALLY_JOIN_TIMEOUT=4", "--", "sh", "-c",
+                "test $RANK = 1 || exec " TALLY_WORKER_PROGRAM " sums 1"});
+  EXPECT_TRUE(job.tally().complains(": rank 1 has not come")) << job.tally().transcript();
+  EXPECT_TRUE(job.tally().wait_status().has_value());
+  EXPECT_EQ(job.tally().transcript().find("the stall is over"), std::string::npos)
+      << job.tally().transcript();
+}
+
 INSTANTIATE_TEST_SUITE_P(Process, WatchedStall, testing::Values("shm", "tcp", "tls"), name_of);
 
 }  // namespace
