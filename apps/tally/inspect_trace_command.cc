@@ -39,7 +39,8 @@ Result<std::vector<group::Trace>> ask(const Options& options) {
 int run(const Options& options) {
   const auto traces = ask(options);
   if (!traces.has_value()) {
-    fmt::print(stderr, "tally inspect trace: {}\n", traces.error().message);
+    fmt::print(stderr, "tally inspect trace: {}\n",
+               explained(options.target, traces.error()).message);
     return 1;
   }
   const auto merged = merge(*traces);

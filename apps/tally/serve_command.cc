@@ -14,6 +14,7 @@
 #include "apps/tally/interrupt.h"
 #include "apps/tally/watch_target.h"
 #include "group/coordinator.h"
+#include "group/local_access.h"
 #include "group/reporter.h"
 
 namespace tally::app {
@@ -25,9 +26,14 @@ Examples:
   tally serve --coordinator --job digits --size 8 --listen 10.0.0.1:29401 --secret-file job.secret \
       --state-file digits.state --stall-warning 30
 
+A secret file is made by (umask 077; head -c 32 /dev/urandom > job.secret).
 The ranks find it by TALLY_COORDINATOR=HOST:PORT, with the same secret in TALLY_SECRET_FILE. `tally run` has
 one of its own. Started again with the same --listen and --state-file it gets its ranks back. Ends in order
-on SIGTERM, SIGINT and SIGHUP; the ranks work on.)";
+on SIGTERM, SIGINT and SIGHUP; the ranks work on.
+
+Exit codes: 0 it was asked to end; 1 it could not start; 2 wrong usage.)";
+
+constexpr int kWrongUsage = 2;
 
 // Signals end poll(); one that comes just before it is seen this much later.
 constexpr int kLookMilliseconds = 200;
@@ -53,7 +59,10 @@ void say(const std::string& sentence) {
 
 Result<std::unique_ptr<group::Coordinator>> start(const Options& options) {
   group::CoordinatorOptions watch = options.watch;
-  TALLY_TRY(watch.listen, group::address_from(options.listen));
+  const auto listen = group::address_from(options.listen);
+  if (!listen.has_value())
+    return Error{.code = ErrorCode::kInvalid, .message = "--listen " + listen.error().message};
+  watch.listen = *listen;
   TALLY_TRY(watch.secret, secret_in(options.secret_file));
   watch.heartbeat = seconds(options.heartbeat);
   watch.lost_after = seconds(options.lost_after);
@@ -67,7 +76,7 @@ int run(const Options& options) {
   const auto coordinator = start(options);
   if (!coordinator.has_value()) {
     fmt::print(stderr, "tally serve: {}\n", coordinator.error().message);
-    return 1;
+    return coordinator.error().code == ErrorCode::kInvalid ? kWrongUsage : 1;
   }
   say(fmt::format("watching job {} of {} ranks at {}", (*coordinator)->local_name(),
                   options.watch.size, to_string((*coordinator)->address())));
@@ -84,7 +93,14 @@ void add_serve_command(CLI::App& parent, int& exit_code) {
   const auto o = std::make_shared<Options>();
   group::CoordinatorOptions& watch = o->watch;
   command.add_flag("--coordinator", o->coordinator, "Be the coordinator of a job")->required();
-  command.add_option("--job", watch.job, "Its name")->required()->type_name("NAME");
+  command.add_option("--job", watch.job, "Its name")
+      ->required()
+      ->type_name("NAME")
+      ->check([](const std::string& name) -> std::string {
+        if (group::is_job_name(name)) return "";
+        return fmt::format("'{}' is not 1 to 64 letters, digits, dots, underscores and dashes",
+                           name);
+      });
   command.add_option("--size", watch.size, "How many ranks it has")
       ->required()
       ->check(CLI::Range(1, 4096));

@@ -36,8 +36,8 @@ struct Options {
   bool json = false;
 };
 
-int complain(const Error& error) {
-  fmt::print(stderr, "tally status: {}\n", error.message);
+int complain(const Options& options, const Error& error) {
+  fmt::print(stderr, "tally status: {}\n", explained(options.target, error).message);
   return 1;
 }
 
@@ -72,10 +72,13 @@ void show(const Options& options, const group::JobStatus& status, bool in_place)
 int watch(const Options& options) {
   const InterruptGuard guard;
   const bool in_place = !options.json && isatty(STDOUT_FILENO) != 0;
-  if (in_place) std::fputs("\x1b[2J", stdout);
+  bool cleared = false;
   while (interrupted() == 0) {
     const auto status = ask(options);
-    if (!status.has_value()) return complain(status.error());
+    if (!status.has_value()) return complain(options, status.error());
+    // What is on the screen stays there until there is something to show.
+    if (in_place && !cleared) std::fputs("\x1b[2J", stdout);
+    cleared = true;
     show(options, *status, in_place);
     poll(nullptr, 0, static_cast<int>(options.watch * 1000));
   }
@@ -90,7 +93,7 @@ int run(const Options& options) {
   }
   if (options.watch > 0) return watch(options);
   const auto status = ask(options);
-  if (!status.has_value()) return complain(status.error());
+  if (!status.has_value()) return complain(options, status.error());
   show(options, *status, false);
   return 0;
 }

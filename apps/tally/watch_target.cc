@@ -28,8 +28,21 @@ Result<std::optional<Secret>> secret_in(const std::string& path) {
   const auto only_this = [&path](const char* name) {
     return std::string_view(name) == "TALLY_SECRET_FILE" ? path.c_str() : nullptr;
   };
-  TALLY_TRY(const JobOptions options, options_from(only_this));
-  return options.secret;
+  const auto options = options_from(only_this);
+  if (options.has_value()) return options->secret;
+  // Said of the variable; here it is an option.
+  Error error = options.error();
+  constexpr std::string_view kVariable = "TALLY_SECRET_FILE=";
+  if (error.message.rfind(kVariable, 0) == 0)
+    error.message.replace(0, kVariable.size(), "--secret-file ");
+  return error;
+}
+
+Error explained(const WatchTarget& target, Error error) {
+  const bool hung_up = error.code == ErrorCode::kPeerLost || error.code == ErrorCode::kCorrupt;
+  if (hung_up && !target.coordinator.empty() && target.secret_file.empty())
+    error.message = "the coordinator closed the connection: it may want --secret-file";
+  return error;
 }
 
 Result<group::Observer> observe(const WatchTarget& target, Deadline by) {

@@ -24,6 +24,9 @@ void add_target_options(CLI::App& command, WatchTarget& target);
 // kInvalid, with the names of those that run, if no job is named and there is not just one.
 Result<group::Observer> observe(const WatchTarget& target, Deadline by);
 
+// Why asking failed, with what the user may have left out.
+Error explained(const WatchTarget& target, Error error);
+
 // 32 bytes, raw or in hexadecimal, in a file that nobody else may read; none if `path` is empty.
 Result<std::optional<Secret>> secret_in(const std::string& path);
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "group/bodies.h"
 #include "group/coordinator_desk.h"
@@ -19,6 +20,9 @@
 
 namespace tally::group {
 namespace {
+
+// A process that can take in nobody, for want of descriptors, tries again after that.
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
 struct NewGeneration {
   std::uint32_t generation;
@@ -67,6 +71,11 @@ class Coordinator::Impl final {
     wake();
   }
 
+  void tell_name() {
+    if (local_.name != options_.job)
+      desk_.say(fmt::format("another job here is called {}: this one is {} for tally status",
+                            options_.job, local_.name));
+  }
   void resume(const SavedState& state) { desk_.resume(state, SteadyClock().now()); }
   void run() {
     thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
@@ -112,8 +121,13 @@ class Coordinator::Impl final {
   void wait(TimePoint until) {
     entries_.clear();
     entries_.push_back({wake_.descriptor(), POLLIN, 0});
-    entries_.push_back({listener_.descriptor(), POLLIN, 0});
-    entries_.push_back({local_.listener.descriptor(), POLLIN, 0});
+    // Whoever calls meanwhile waits there, and would wake this thread again and again.
+    if (accept_from_ > SteadyClock().now()) {
+      until = std::min(until, accept_from_);
+    } else {
+      entries_.push_back({listener_.descriptor(), POLLIN, 0});
+      entries_.push_back({local_.listener.descriptor(), POLLIN, 0});
+    }
     bool impatient = false;
     for (const auto& session : desk_.sessions()) {
       entries_.push_back({session->connection.descriptor(), session->connection.events(), 0});
@@ -144,10 +158,11 @@ class Coordinator::Impl final {
   }
 
   void accept(TimePoint now) {
-    // A process out of descriptors tries again when the next connection has ended.
+    if (now < accept_from_) return;
     for (;;) {
       auto socket = listener_.accept_now();
-      if (!socket.has_value() || !socket->has_value()) break;
+      if (!socket.has_value()) return pause_accepting(socket.error(), now);
+      if (!socket->has_value()) break;
       const auto peer = net::peer_address(**socket);
       const std::string from = peer.has_value() ? to_string(*peer) : "an unknown address";
       if (!tls_) {
@@ -156,8 +171,19 @@ class Coordinator::Impl final {
         add(*std::move(stream), from, false, now);
       }
     }
-    while (auto caller = accept_local(local_.listener))
-      add(net::plain_stream(*std::move(caller)), "this machine", true, now);
+    for (;;) {
+      auto caller = accept_local(local_.listener);
+      if (!caller.has_value()) return pause_accepting(caller.error(), now);
+      if (!caller->has_value()) break;
+      add(net::plain_stream(**std::move(caller)), "this machine", true, now);
+    }
+  }
+
+  void pause_accepting(const Error& why, TimePoint now) {
+    accept_from_ = now + kAcceptPause;
+    if (!complained_)
+      log_warning(fmt::format("the coordinator cannot take in everybody: {}", why.message));
+    complained_ = true;
   }
 
   void add(std::unique_ptr<net::Stream> stream, std::string from, bool local, TimePoint now) {
@@ -172,6 +198,8 @@ class Coordinator::Impl final {
   const Descriptor wake_;
   CoordinatorDesk desk_;  // the thread's own, once it runs
   std::vector<pollfd> entries_;
+  TimePoint accept_from_{};
+  bool complained_ = false;  // of not being able to
   Mutex mutex_;
   std::vector<Command> commands_ TALLY_GUARDED_BY(mutex_);
   std::jthread thread_;
@@ -186,6 +214,13 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(
     if (state && state->job != options.job)
       return invalid(fmt::format("{} is the state of job {}, this is {}", options.state_file,
                                  state->job, options.job));
+    // Survivors that formed anew are fewer, in a later generation.
+    if (state && !state->over() &&
+        (state->size > options.size ||
+         (state->size != options.size && state->generation == options.generation)))
+      return invalid(fmt::format(
+          "{} is the state of a job of {} ranks, this one has {}: remove it if that job is over",
+          options.state_file, state->size, options.size));
   }
   TALLY_TRY(net::Listener listener, net::Listener::bind(options.listen));
   TALLY_TRY(LocalAccess local, open_local_access(options.job));
@@ -199,6 +234,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(
   auto impl = std::make_unique<Impl>(options, std::move(listener), std::move(local), std::move(tls),
                                      std::move(wake), std::move(on_event));
   if (state && !state->over() && state->generation >= options.generation) impl->resume(*state);
+  impl->tell_name();
   impl->run();
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
 }

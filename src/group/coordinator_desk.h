@@ -30,6 +30,10 @@ class CoordinatorDesk final {
   void serve(CoordinatorSession& session, TimePoint now);
   void begin_generation(std::uint32_t generation, int size, TimePoint now);
   void process_ended(Rank rank, const std::string& how, TimePoint now);
+  // Something that whoever started the coordinator should know.
+  void say(std::string sentence) {
+    pending_.push_back({EventKind::kRefused, {}, std::move(sentence)});
+  }
   // What time brings; to be called a few times in each heartbeat.
   void tick(TimePoint now);
   TimePoint next_loss() const { return roster_->next_loss(); }

@@ -13,7 +13,8 @@
 #include <set>
 #include <sstream>
 
-#include "net/segment_share.h"
+#include "net/local_socket.h"
+#include "net/socket.h"
 
 namespace tally::group {
 namespace {
@@ -23,13 +24,6 @@ constexpr std::size_t kMaxName = 64;
 constexpr int kMostOfOneName = 99;
 
 std::string prefix(unsigned user) { return fmt::format("tally-job-{}-", user); }
-
-bool of_this_user(int socket) {
-  ucred credentials{};
-  socklen_t bytes = sizeof(credentials);
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 &&
-         credentials.uid == geteuid();
-}
 
 }  // namespace
 
@@ -46,18 +40,23 @@ Result<LocalAccess> open_local_access(const std::string& job) {
     const std::string name = i == 1 ? job : fmt::format("{}.{}", job, i);
     auto listener = net::listen_locally(prefix(geteuid()) + name);
     if (listener.has_value()) return LocalAccess{*std::move(listener), name};
-    if (errno != EADDRINUSE) return listener.error();
+    if (listener.error().code != ErrorCode::kRefused) return listener.error();
   }
   return Error{.code = ErrorCode::kExhausted,
                .message = fmt::format("{} jobs are called {}", kMostOfOneName, job)};
 }
 
-std::optional<Descriptor> accept_local(const Descriptor& listener) {
+Result<std::optional<Descriptor>> accept_local(const Descriptor& listener) {
   for (;;) {
     Descriptor caller(
         accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!caller.open()) return std::nullopt;
-    if (of_this_user(caller.descriptor())) return caller;
+    if (!caller.open()) {
+      if (errno == EAGAIN) return std::optional<Descriptor>();
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      return net::socket_error("accept on a local socket", errno);
+    }
+    if (net::peer_of_same_user(caller.descriptor()).has_value())
+      return std::optional(std::move(caller));
   }
 }
 
@@ -102,7 +101,7 @@ Result<Descriptor> connect_local(const std::string& name) {
   if (!socket.open() ||
       connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0)
     return failed(std::strerror(errno));
-  if (!of_this_user(socket.descriptor())) {
+  if (!net::peer_of_same_user(socket.descriptor()).has_value()) {
     return Error{.code = ErrorCode::kRefused,
                  .message = fmt::format("somebody else listens under the name of job {}", name)};
   }

@@ -20,8 +20,9 @@ struct LocalAccess {
 };
 Result<LocalAccess> open_local_access(const std::string& job);
 
-// The next who calls there, if anybody does. Others than this user are turned away.
-std::optional<Descriptor> accept_local(const Descriptor& listener);
+// The next who calls there, if anybody does. Others than this user are turned away. An error: this
+// process can take in nobody now.
+Result<std::optional<Descriptor>> accept_local(const Descriptor& listener);
 
 // Names of this user's jobs on this machine, sorted.
 std::vector<std::string> local_jobs();

@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <set>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -22,6 +25,8 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(2);
 constexpr Duration kLongestPause = std::chrono::milliseconds(50);
+// For want of descriptors.
+constexpr int kAcceptPauseMilliseconds = 100;
 
 // What came before the other side closed; empty if nothing did.
 Result<std::string> read_to_end(const Descriptor& socket, Deadline by) {
@@ -77,6 +82,7 @@ LocalBoard::~LocalBoard() {
 
 void LocalBoard::serve() {
   std::set<pid_t> served;
+  bool complained = false;
   while (true) {
     std::array<pollfd, 2> events{pollfd{listener_.descriptor(), POLLIN, 0},
                                  pollfd{stop_.descriptor(), POLLIN, 0}};
@@ -84,7 +90,14 @@ void LocalBoard::serve() {
     if (events[1].revents != 0) return;
     const Descriptor visitor(
         ::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!visitor.open()) continue;
+    if (!visitor.open()) {
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
+      if (!std::exchange(complained, true))
+        log_warning(fmt::format("board: cannot take in visitors: {}", std::strerror(errno)));
+      // The visitor waits there, and would be looked at again and again.
+      ::poll(&events[1], 1, kAcceptPauseMilliseconds);
+      continue;
+    }
     const auto pid = net::peer_of_same_user(visitor.descriptor());
     if (!pid.has_value()) {
       log_warning("board: turned away a visitor: " + pid.error().message);

@@ -72,7 +72,6 @@ class ReporterLine final {
   Duration pause_{};
   bool silent_ = false;
   bool complained_ = false;  // that it is gone, or cannot be reached
-  bool leaving_ = false;     // whatever happens now is no news
   bool hopeless_ = false;
   bool tried_ = false;
   bool leaving_ = false;  // the end of the connection is what is waited for
