@@ -50,6 +50,17 @@ void secure_streams() {
   ::signal(SIGPIPE, SIG_IGN);
 }
 
+// What a newcomer may have meant.
+std::string hint_for(const CLI::App& app, const std::string& word, bool no_dashes) {
+  if (word == "run" && no_dashes)
+    return "The program and its arguments stand after --, as in: tally run -n 2 -- ./prog\n";
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const bool known = std::any_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
+    return command->get_name() == word;
+  });
+  return known || word.rfind('-', 0) == 0 ? "" : fmt::format("There is no command {}.\n", word);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -63,7 +74,6 @@ int main(int argc, char** argv) {
   argc = static_cast<int>(dashes - argv);
 
   CLI::App app("Tally: the gradients of many workers become one model.", "tally");
-  app.footer(kFooter);
   app.set_version_flag("--version",
                        fmt::format("tally {} ({})", tally::app::kVersion, tally::app::kCommit));
   app.require_subcommand(1);
@@ -90,10 +100,13 @@ int main(int argc, char** argv) {
 
   tally::app::add_bench_worker_command(app, exit_code);
 
+  app.footer(kFooter);  // not before: commands would inherit it
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kWrongUsage;
+    if (app.exit(error) == 0) return 0;
+    if (argc > 1) fmt::print(stderr, "{}", hint_for(app, argv[1], dashes == end));
+    return kWrongUsage;
   }
   // What stands in the buffer may find no place, as on a full disk.
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -85,7 +86,10 @@ struct Options {
 Result<Duration> seconds_in(const std::string& text) {
   const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
   const bool minutes = text.size() > 1 && text.back() == 'm';
-  return parse_duration(bare ? text + "s" : minutes ? text + "in" : text);
+  const auto time = parse_duration(bare ? text + "s" : minutes ? text + "in" : text);
+  if (time) return time;
+  return Error{.code = ErrorCode::kInvalid,
+               .message = fmt::format("'{}' is not a time such as 90, 90s, 5m or 2h", text)};
 }
 
 Result<std::vector<launch::Host>> hosts_of(const Options& options) {
@@ -113,7 +117,10 @@ Result<launch::Variables> variables_of(const Options& options) {
     const std::size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
     const char* const own = std::getenv(name.c_str());
-    if (name.empty() || (equals == std::string::npos && own == nullptr))
+    if (name.empty())
+      return Error{.code = ErrorCode::kInvalid,
+                   .message = fmt::format("--env {}: a variable has a name", text)};
+    if (equals == std::string::npos && own == nullptr)
       return Error{.code = ErrorCode::kInvalid,
                    .message = fmt::format("--env {}: there is no such variable here", text)};
     variables.emplace_back(name, equals == std::string::npos ? own : text.substr(equals + 1));
@@ -149,6 +156,8 @@ Result<launch::LaunchOptions> launch_options(const Options& options) {
                                                : launch::Binding::kAuto;
   if (!options.timeout.empty()) {
     TALLY_TRY(launch.timeout, seconds_in(options.timeout));
+    if (launch.timeout == Duration::zero())
+      return Error{.code = ErrorCode::kInvalid, .message = "--timeout 0 would end the job at once"};
   }
   TALLY_TRY(launch.grace, seconds_in(options.grace));
   TALLY_TRY(launch.lease, seconds_in(options.lease));
@@ -166,8 +175,9 @@ Result<launch::LaunchOptions> launch_options(const Options& options) {
   TALLY_TRY(launch.watch.heartbeat, seconds_in(options.heartbeat));
   TALLY_TRY(launch.watch.lost_after, seconds_in(options.lost_after));
   TALLY_TRY(launch.watch.stall_warning, seconds_in(options.stall_warning));
-  if (launch.watch.heartbeat < std::chrono::milliseconds(10))
-    return Error{.code = ErrorCode::kInvalid, .message = "--heartbeat is at least 10ms"};
+  if (std::min(launch.watch.heartbeat, launch.watch.stall_warning) < std::chrono::milliseconds(10))
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = "--heartbeat and --stall-warning are at least 10ms"};
   launch.watch.enabled = !options.unwatched;
   return launch;
 }

@@ -23,7 +23,9 @@ constexpr int kOwnSource = 1 << 30;
 
 bool may_be_coloured(int descriptor) {
   const char* const no_colour = std::getenv("NO_COLOR");
-  return ::isatty(descriptor) == 1 && (no_colour == nullptr || *no_colour == '\0');
+  const char* const terminal = std::getenv("TERM");
+  const bool dumb = terminal != nullptr && std::string_view(terminal) == "dumb";
+  return ::isatty(descriptor) == 1 && !dumb && (no_colour == nullptr || *no_colour == '\0');
 }
 
 // True if all of it is written; false if nobody reads it any more.
