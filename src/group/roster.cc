@@ -10,7 +10,7 @@ namespace {
 // Reports that throughput is taken over.
 constexpr std::size_t kCounts = 6;
 // Of heartbeats between two ticks: the coordinator itself was not running.
-constexpr int kOwnGap = 2;
+constexpr int kOwnGap = 1;
 
 bool gone(Presence presence) { return presence == Presence::kLost || presence == Presence::kLeft; }
 

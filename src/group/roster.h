@@ -59,7 +59,7 @@ class Roster {
   Events connection_closed(Rank rank, TimePoint now);
   Events process_ended(Rank rank, const std::string& how, TimePoint now);
   Events left(Rank rank, TimePoint now);
-  // To be called a few times in each heartbeat. A gap of several heartbeats between two calls means that the
+  // To be called a few times in each heartbeat. A gap of more than one heartbeat between two calls means that the
   // caller itself was stopped: silence meanwhile counts for nobody.
   Events tick(TimePoint now);
   // When a tick() would find the next rank silent for too long, if nothing is heard until then.

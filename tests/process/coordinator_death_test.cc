@@ -106,7 +106,7 @@ TEST(CoordinatorEnd, StateFileOfAnotherJobIsNotTouched) {
   Child other({{TALLY_PROGRAM, "serve", "--coordinator", "--job", "another", "--size", "1",
                 "--state-file", crew.state_file()},
                {}});
-  EXPECT_TRUE(other.exits(1));
+  EXPECT_TRUE(other.exits(2));
   EXPECT_TRUE(other.complains("is the state of job"));
 }
 

@@ -1,6 +1,7 @@
 // Connections to the rendezvous that are no rank of this version of Tally.
 #include <thread>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "group/control.h"
@@ -41,7 +42,8 @@ TEST_P(Strangers, OtherProtocolVersionIsNamedToAll) {
       wire::Greeting{.version = wire::kProtocolVersion + 1, .from = 2, .generation = 1});
   const Deadline by = Deadline::after(kPatience);
   ASSERT_TRUE(net::write_all(*stream, greeting, by).has_value());
-  const std::string because = "rank 2 speaks protocol version 2, rank 0 speaks 1";
+  const std::string because = fmt::format("rank 2 speaks protocol version {}, rank 0 speaks {}",
+                                          wire::kProtocolVersion + 1, wire::kProtocolVersion);
   for (const int i : {0, 1}) expect_outcome(crew[i], "kRefused", 2, because);
   const auto refusal = group::receive_control(*stream, by);
   ASSERT_TRUE(refusal.has_value()) << to_string(refusal.error());
