@@ -11,8 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -21,6 +19,7 @@
 #include "apps/tally/interrupt.h"
 #include "apps/tally/temp_dir.h"
 #include "base/clock.h"
+#include "base/file.h"
 
 namespace tally::app {
 namespace {
@@ -167,8 +166,7 @@ Result<std::string> output_of(const std::vector<std::string>& command, Deadline 
   while (!status && !by.passed(clock.now()) && interrupted() == 0) {
     status = child->wait(earlier(by, clock.after(kPatience)));
   }
-  std::ifstream log(log_file);
-  std::string output{std::istreambuf_iterator<char>(log), std::istreambuf_iterator<char>()};
+  std::string output = file_contents(log_file).value_or("");
   if (status && status->ok()) return output;
   return Error{.code = ErrorCode::kSystem,
                .message = fmt::format("{} {}: {}", command.front(),

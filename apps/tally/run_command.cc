@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <sstream>
@@ -17,6 +16,7 @@
 #include "apps/tally/launch/hosts.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/overseer.h"
+#include "base/file.h"
 #include "base/units.h"
 #include "group/local_access.h"
 
@@ -96,16 +96,11 @@ Result<std::vector<launch::Host>> hosts_of(const Options& options) {
   if (!options.hosts.empty()) return launch::parse_hosts(options.hosts);
   if (options.host_file.empty())
     return std::vector<launch::Host>{{.name = "localhost", .slots = options.ranks}};
-  std::ifstream file(options.host_file);
-  std::error_code unknown;
-  const bool folder = std::filesystem::is_directory(options.host_file, unknown);
-  const std::string text =
-      folder ? ""
-             : std::string{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file || folder)
+  const auto text = file_contents(options.host_file);
+  if (!text)
     return Error{.code = ErrorCode::kInvalid,
                  .message = fmt::format("cannot read {}", options.host_file)};
-  auto hosts = launch::parse_host_file(text);
+  auto hosts = launch::parse_host_file(*text);
   if (!hosts) hosts.error().message = options.host_file + ": " + hosts.error().message;
   return hosts;
 }

@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <set>
 #include <sstream>
 
+#include "base/file.h"
 #include "net/local_socket.h"
 #include "net/socket.h"
 
@@ -80,9 +80,7 @@ std::vector<std::string> jobs_in(const std::string& table, unsigned user) {
 }
 
 std::vector<std::string> local_jobs() {
-  std::ifstream file("/proc/net/unix");
-  const std::string table(std::istreambuf_iterator<char>(file), {});
-  return jobs_in(table, geteuid());
+  return jobs_in(file_contents("/proc/net/unix").value_or(""), geteuid());
 }
 
 Result<Descriptor> connect_local(const std::string& name) {

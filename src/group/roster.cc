@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace tally::group {
 namespace {
@@ -169,6 +170,26 @@ std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, E
   return events;
 }
 
+// Ranks of a host report at different moments. Where all of them have fallen silent, those that have a heartbeat
+// less on their count are behind the same cut as the first.
+void Roster::add_rest_of_host(std::vector<Rank>& ranks, Duration limit, TimePoint now) const {
+  std::set<std::string> hosts;
+  for (const Rank rank : ranks) hosts.insert(members_[static_cast<std::size_t>(rank)].host);
+  for (const std::string& host : hosts) {
+    std::vector<Rank> all;
+    bool silent = true;
+    for (const Member& each : members_) {
+      if (each.host != host || gone(each.presence) || each.heard == TimePoint{}) continue;
+      all.push_back(each.rank);
+      silent = silent && now - each.heard >= limit - options_.heartbeat;
+    }
+    if (!silent) continue;
+    for (const Rank rank : all)
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+}
+
 Roster::Events Roster::tick(TimePoint now) {
   const Duration gap = last_tick_ == TimePoint{} ? Duration{} : now - last_tick_;
   last_tick_ = now;
@@ -188,6 +209,12 @@ Roster::Events Roster::tick(TimePoint now) {
       silent.push_back(each.rank);
     }
   }
+  add_rest_of_host(silent, patience(), now);
+  add_rest_of_host(lost, lost_after, now);
+  std::erase_if(silent, [&](Rank rank) {
+    return member(rank).presence == Presence::kUnreachable ||
+           std::find(lost.begin(), lost.end(), rank) != lost.end();
+  });
   Events events = by_host(silent, EventKind::kUnreachable, now);
   for (const Rank rank : silent) member(rank).presence = Presence::kUnreachable;
   for (CoordinatorEvent& event : by_host(lost, EventKind::kLost, now)) {

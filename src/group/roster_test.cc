@@ -73,6 +73,24 @@ TEST_F(RosterOfFour, HostWhoseRanksAreAllSilentMayBeCutOff) {
                 "be cut; they are lost"});
 }
 
+TEST_F(RosterOfFour, RanksOfACutOffHostAreToldOfTogetherThoughTheyReportAtDifferentMoments) {
+  for (const Rank rank : {0, 1}) report(rank, 102s);
+  report(3, 100600ms);
+  tick_until(102750ms);
+  EXPECT_EQ(
+      sentences(roster_.tick(103s)),
+      Sentences{"ranks 2, 3 on host b have not been heard of for 2.4 s: the link to host b may "
+                "be cut; they are lost"});
+}
+
+TEST_F(RosterOfFour, ARankOfTheHostThatIsHeardOfIsNotTakenAlong) {
+  for (const Rank rank : {0, 1}) report(rank, 102s);
+  report(3, 101900ms);
+  tick_until(102750ms);
+  EXPECT_EQ(sentences(roster_.tick(103s)),
+            Sentences{"rank 2 on host b has not been heard of for 3.0 s; it is lost"});
+}
+
 TEST_F(RosterOfFour, EndedConnectionOrProcessIsALossAtOnce) {
   EXPECT_EQ(sentences(roster_.connection_closed(1, 101s)),
             Sentences{"rank 1 (host a, pid 101) is lost: its connection ended without a goodbye"});

@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include "base/descriptor.h"
+#include "base/file.h"
 #include "group/bodies.h"
 
 namespace tally::group {
@@ -131,9 +131,7 @@ Result<std::optional<SavedState>> load_state(const std::string& path) {
   if (info.st_uid != geteuid() || info.st_size > static_cast<off_t>(kMaxBytes))
     return Error{.code = ErrorCode::kInvalid,
                  .message = fmt::format("{} is not a state file of this user", path)};
-  std::ifstream file(path);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  auto state = state_from_text(text);
+  auto state = state_from_text(file_contents(path).value_or(""));
   if (!state.has_value())
     return Error{.code = state.error().code,
                  .message = fmt::format("{}: {}", path, state.error().message)};

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -13,6 +12,7 @@
 #include "apps/tally/doctor/probe.h"
 #include "apps/tally/temp_dir.h"
 #include "base/clock.h"
+#include "base/file.h"
 
 namespace tally::app::doctor {
 namespace {
@@ -21,10 +21,7 @@ constexpr auto kStartTime = std::chrono::seconds(10);
 constexpr auto kCallTime = std::chrono::seconds(3);
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
-std::string contents(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
+std::string contents(const std::string& path) { return file_contents(path).value_or(""); }
 
 std::string last_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();

@@ -10,8 +10,6 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -19,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 
 namespace tally::launch {
 namespace {
@@ -27,8 +26,7 @@ constexpr int kPauseMilliseconds = 2;
 
 // From "PID (NAME) STATE PARENT GROUP SESSION ...", where the name may have anything in it. No parent: gone.
 Kin kin_of(pid_t pid, char* state_letter = nullptr) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  const std::string stat{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string stat = file_contents(fmt::format("/proc/{}/stat", pid)).value_or("");
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return {};
   std::istringstream words(stat.substr(name_end + 1));
