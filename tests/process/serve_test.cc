@@ -77,6 +77,8 @@ TEST(Serve, SecondJobOfANameIsToldItsOwn) {
   EXPECT_TRUE(third.tally().exits(0));
 }
 
+// Without a descriptor to spare the sanitizers cannot look at memory, and take it for broken.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 std::int64_t processor_ticks(pid_t pid) {
   std::istringstream words(contents_of(fmt::format("/proc/{}/stat", pid)));
   std::string word;
@@ -87,8 +89,6 @@ std::int64_t processor_ticks(pid_t pid) {
   return user + system;
 }
 
-// Without a descriptor to spare the sanitizers cannot look at memory, and take it for broken.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(Serve, RestsWhenItCanTakeInNobody) {
   const std::uint16_t port = unused_port();
   Child child({{"/bin/sh", "-c",
