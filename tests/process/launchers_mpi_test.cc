@@ -28,7 +28,9 @@ std::vector<std::string> mpich(int size, const std::vector<std::string>& more = 
 // go along only if they are named.
 std::string local_remote_shell(const Folder& folder) {
   const std::string path = folder.path() + "/remote_shell";
-  std::ofstream(path) << "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
+  // Each host has its own folder for temporary files: daemons that share one clear away each other's.
+  std::ofstream(path) << "#!/bin/sh\nexport TMPDIR=" << folder.path()
+                      << "/$1\nmkdir -p $TMPDIR\nshift\nexec sh -c \"$*\"\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   return path;
 }
