@@ -111,9 +111,10 @@ TEST_F(Mpich, MpiOfTheProgramCanBeginAfterAJobThatMetThroughPmi) {
   for (const char* way : {"pmi", "board"}) {
     HelloJob ranks(mpich(2), with_foreign_library({{"TALLY_MEET", way}}),
                    {TALLY_MPI_BESIDE, "libmpich.so.12"});
-    EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
-    EXPECT_TRUE(ranks.child().line("both")) << ranks.child().transcript();
     EXPECT_TRUE(ranks.child().exits(0)) << ranks.child().transcript();
+    // Hydra may put the two words on one line.
+    const std::string said = ranks.child().transcript();
+    EXPECT_NE(said.find("both"), said.rfind("both")) << said;
   }
 }
 #endif
