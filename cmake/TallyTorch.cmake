@@ -1,0 +1,56 @@
+# Where libtorch is found: TALLY_HAS_TORCH, the target tally_libtorch to link, and tally_torch_pch(target).
+#
+# Debian's libtorch has a CMake package. That of the pip wheel with CUDA needs a whole CUDA toolkit, so a wheel
+# (TALLY_TORCH_WHEEL: the folder of its __init__.py) is linked by hand.
+
+set(TALLY_TORCH AUTO CACHE STRING "Build what needs libtorch: AUTO (where it is found), ON or OFF")
+set(TALLY_TORCH_WHEEL "" CACHE PATH "Folder of an installed torch wheel to use instead of the CMake package")
+set(TALLY_HAS_TORCH FALSE)
+
+# torch's code is not built with sanitizers: reports from inside it would hide ours.
+if(NOT TALLY_TORCH OR TALLY_SANITIZE)
+  return()
+endif()
+
+if(TALLY_TORCH_WHEEL)
+  add_library(tally_libtorch INTERFACE)
+  target_include_directories(tally_libtorch SYSTEM INTERFACE
+    ${TALLY_TORCH_WHEEL}/include ${TALLY_TORCH_WHEEL}/include/torch/csrc/api/include)
+  target_link_directories(tally_libtorch INTERFACE ${TALLY_TORCH_WHEEL}/lib)
+  # The CUDA half registers itself when it is loaded, which nothing in our code would cause.
+  set(cuda_libraries "")
+  if(EXISTS ${TALLY_TORCH_WHEEL}/lib/libtorch_cuda.so)
+    set(cuda_libraries -Wl,--no-as-needed torch_cuda c10_cuda -Wl,--as-needed)
+  endif()
+  target_link_libraries(tally_libtorch INTERFACE torch torch_cpu c10 ${cuda_libraries})
+  target_link_options(tally_libtorch INTERFACE -Wl,-rpath,${TALLY_TORCH_WHEEL}/lib)
+  set(TALLY_HAS_TORCH TRUE)
+else()
+  find_package(Torch QUIET)
+  if(TORCH_FOUND)
+    add_library(tally_libtorch INTERFACE)
+    target_include_directories(tally_libtorch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+    target_link_libraries(tally_libtorch INTERFACE ${TORCH_LIBRARIES})
+    set(TALLY_HAS_TORCH TRUE)
+  endif()
+endif()
+
+if(NOT TALLY_HAS_TORCH)
+  if(TALLY_TORCH STREQUAL "ON")
+    message(FATAL_ERROR "TALLY_TORCH is ON and libtorch was not found: install libtorch-dev")
+  endif()
+  message(STATUS "libtorch not found: the trainer, the recipes and `tally train` are not built")
+  return()
+endif()
+
+# One compiled <torch/torch.h> for all: made once, half a minute, and then a third of the time per file.
+function(tally_torch_pch target)
+  if(TARGET tally_torch_pch)
+    target_precompile_headers(${target} REUSE_FROM tally_torch_pch)
+  endif()
+endfunction()
+
+file(WRITE ${CMAKE_BINARY_DIR}/tally_torch_pch.cc "\n")
+add_library(tally_torch_pch OBJECT ${CMAKE_BINARY_DIR}/tally_torch_pch.cc)
+target_link_libraries(tally_torch_pch PRIVATE tally_libtorch tally_options fmt::fmt Threads::Threads)
+target_precompile_headers(tally_torch_pch PRIVATE <torch/torch.h>)
