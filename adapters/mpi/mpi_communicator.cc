@@ -234,6 +234,14 @@ Result<SharedBuffer> MpiCommunicator::allocate(std::size_t bytes) {
   return SharedBuffer::Owner::from_heap(bytes);
 }
 
+// Memory that MPI carries is nobody else's.
+Result<std::vector<std::span<std::byte>>> MpiCommunicator::share(const SharedBuffer& buffer,
+                                                                 Deadline) {
+  std::vector<std::span<std::byte>> views(static_cast<std::size_t>(size()));
+  views[static_cast<std::size_t>(rank())] = buffer.bytes();
+  return views;
+}
+
 // The largest number that is new to everybody. What the ranks of one split are told apart by is their name.
 Result<std::int32_t> MpiCommunicator::agree_on_channel(Deadline by) {
   std::int32_t channel = context_->next_channel.load();

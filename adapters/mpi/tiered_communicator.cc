@@ -74,6 +74,19 @@ Result<void> TieredCommunicator::connect(Deadline by) {
   return {};
 }
 
+Result<std::vector<std::span<std::byte>>> TieredCommunicator::share(const SharedBuffer& buffer,
+                                                                    Deadline by) {
+  const std::int32_t mine = rank();
+  std::vector<std::int32_t> ranks(static_cast<std::size_t>(inside_->size()));
+  TALLY_TRY(
+      inside_->allgather(std::span<const std::int32_t>(&mine, 1), std::span(ranks), {.by = by}));
+  TALLY_TRY(const auto neighbours, inside_->share(buffer, by));
+  std::vector<std::span<std::byte>> views(static_cast<std::size_t>(size()));
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    views[static_cast<std::size_t>(ranks[i])] = neighbours[i];
+  return views;
+}
+
 Request TieredCommunicator::with_deadline(const Request& request) const {
   Request complete = request;
   if (!complete.by) complete.by = clock_.after(options_.operation_timeout);

@@ -45,6 +45,7 @@ class TieredCommunicator final : public Communicator {
   Result<void> run(const Request& request) override;
   Handle start(const Request& request) override;
   Result<SharedBuffer> allocate(std::size_t bytes) override { return inside_->allocate(bytes); }
+  Result<std::vector<std::span<std::byte>>> share(const SharedBuffer& buffer, Deadline by) override;
   Result<std::unique_ptr<Communicator>> split(int colour, int key, Deadline by) override;
   void close() override;
   Traffic traffic() const override;

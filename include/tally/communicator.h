@@ -156,6 +156,12 @@ class Communicator {
   // shares none with others. kExhausted if there is not as much.
   virtual Result<SharedBuffer> allocate(std::size_t bytes) = 0;
 
+  // Everybody's memory: for each rank the buffer that it gave, as this process sees it; empty for ranks that
+  // share no memory with this one. Called by all ranks, each with a buffer of its own from allocate(). The memory
+  // is there as long as its rank keeps the buffer. Who may write when is for the callers to settle.
+  virtual Result<std::vector<std::span<std::byte>>> share(const SharedBuffer& buffer,
+                                                          Deadline by) = 0;
+
   // One communicator per colour, of the ranks that gave it, ordered by key and then by rank. Called by
   // all ranks. A negative colour takes part and gets nullptr.
   virtual Result<std::unique_ptr<Communicator>> split(int colour, int key, Deadline by) = 0;

@@ -208,6 +208,41 @@ Result<SharedBuffer> GroupCommunicator::allocate(std::size_t bytes) {
   return SharedBuffer::Owner::from_segment(context_->segment, member, bytes);
 }
 
+Result<std::vector<std::span<std::byte>>> GroupCommunicator::share(const SharedBuffer& buffer,
+                                                                   Deadline by) {
+  struct Name {
+    std::uint64_t name;
+    std::uint64_t bytes;
+  };
+  const std::span<std::byte> own = buffer.bytes();
+  const Name mine{context_->segment ? context_->segment->name_of(own.data(), own.size()) : 0,
+                  own.size()};
+  std::vector<Name> names(static_cast<std::size_t>(size()));
+  TALLY_TRY(run({.operation = Operation::kAllgather,
+                 .input = &mine,
+                 .output = names.data(),
+                 .count = 2,
+                 .type = DataType::kInt64,
+                 .by = by}));
+  std::vector<std::span<std::byte>> views(names.size());
+  views[static_cast<std::size_t>(rank())] = own;
+  if (!context_->segment) return views;
+  for (const Rank neighbour : host_with(hosts_, rank())) {
+    const auto index = static_cast<std::size_t>(neighbour);
+    const Name& name = names[index];
+    if (neighbour == rank() || name.name == 0) continue;
+    std::byte* const memory = context_->segment->find(name.name, name.bytes);
+    if (memory == nullptr) {
+      return Error{.code = ErrorCode::kCorrupt,
+                   .peer = neighbour,
+                   .message = fmt::format("{} bytes of memory that cannot be rank {}'s", name.bytes,
+                                          neighbour)};
+    }
+    views[index] = {memory, name.bytes};
+  }
+  return views;
+}
+
 void GroupCommunicator::release_old_boards() {
   MutexLock lock(context_->room->mutex);
   std::erase_if(context_->old_boards, [this](const Context::OldBoard& old) {

@@ -12,6 +12,28 @@
 namespace tally::collective {
 namespace {
 
+// Where memory is shared everybody sees what the others write; where it is not, only its own.
+TEST_P(CommunicatorConformance, SharedBuffersAreSeenByThoseWhoShareMemory) {
+  run([this](Communicator& communicator) {
+    const Rank self = communicator.rank();
+    const std::size_t count = 10 + static_cast<std::size_t>(self);
+    auto buffer = *communicator.allocate(count * sizeof(int));
+    std::fill_n(buffer.as<int>().begin(), count, 100 + self);
+    const auto views = communicator.share(buffer, Deadline::after(std::chrono::seconds(30)));
+    ASSERT_TRUE(views.has_value()) << to_string(views.error());
+    ASSERT_EQ(views->size(), static_cast<std::size_t>(ranks()));
+    ASSERT_TRUE(communicator.barrier().has_value());
+    for (Rank rank = 0; rank < ranks(); ++rank) {
+      const std::span<std::byte> view = (*views)[static_cast<std::size_t>(rank)];
+      ASSERT_TRUE(!view.empty() || (!one_host() && rank != self));
+      if (view.empty()) continue;
+      ASSERT_EQ(view.size(), (10 + static_cast<std::size_t>(rank)) * sizeof(int));
+      EXPECT_EQ(reinterpret_cast<const int*>(view.data())[9], 100 + rank);
+    }
+    ASSERT_TRUE(communicator.barrier().has_value());
+  });
+}
+
 TEST_P(CommunicatorConformance, NobodyLeavesABarrierBeforeAllHaveEntered) {
   std::atomic<int>& entered = counter();
   run([&entered](Communicator& world) {

@@ -9,7 +9,7 @@ namespace tally::collective {
 // What a program and an engine plugin must agree on before a C++ object may cross between them: both are
 // built from these headers, by compilers that lay them out alike.
 struct EngineAbi {
-  std::uint32_t version = 1;
+  std::uint32_t version = 2;
   std::uint32_t compiler = __GXX_ABI_VERSION;
   std::uint32_t options_bytes = sizeof(JobOptions);
   std::uint32_t request_bytes = sizeof(Request);
