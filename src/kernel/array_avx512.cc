@@ -1,0 +1,21 @@
+#include "kernel/array_level.h"
+
+#if defined(__x86_64__)
+#include <cstddef>
+#include <cstdint>
+
+namespace tally::kernel {
+namespace {
+
+constexpr int kVectorBytes = 64;
+
+#include "kernel/reduce_packs.inc"
+
+#include "kernel/array_loops.inc"
+
+}  // namespace
+
+constinit const ArrayLoops kAvx512ArrayLoops = kLoops;
+
+}  // namespace tally::kernel
+#endif

@@ -1,0 +1,108 @@
+#include <cmath>
+
+#include "kernel/update.h"
+
+// The rules as their definitions say them, one element at a time.
+namespace tally::kernel {
+namespace {
+
+template <typename T>
+T with_decay(T gradient, T decay, T parameter) {
+  return decay == 0 ? gradient : gradient + decay * parameter;
+}
+
+template <typename T>
+void sgd(const SgdFactors<T>& f, T* parameters, const T* gradient, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    parameters[i] -= f.rate * with_decay(gradient[i], f.weight_decay, parameters[i]);
+  }
+}
+
+template <typename T>
+void momentum(const SgdFactors<T>& f, T* parameters, const T* gradient, T* buffer,
+              std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    buffer[i] *= f.momentum;
+    buffer[i] += f.gain * with_decay(gradient[i], f.weight_decay, parameters[i]);
+    parameters[i] -= f.rate * buffer[i];
+  }
+}
+
+template <typename T>
+void nesterov(const SgdFactors<T>& f, T* parameters, const T* gradient, T* buffer,
+              std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T slope = with_decay(gradient[i], f.weight_decay, parameters[i]);
+    buffer[i] *= f.momentum;
+    buffer[i] += f.gain * slope;
+    parameters[i] -= f.rate * (slope + f.momentum * buffer[i]);
+  }
+}
+
+template <typename T>
+void adagrad(const AdagradFactors<T>& f, T* parameters, const T* gradient, T* sum,
+             std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T slope = with_decay(gradient[i], f.weight_decay, parameters[i]);
+    sum[i] += slope * slope;
+    parameters[i] -= f.rate * slope / (std::sqrt(sum[i]) + f.epsilon);
+  }
+}
+
+template <typename T>
+void add_to_averages(const AdamFactors<T>& f, T slope, T& average, T& square_average) {
+  average *= f.beta1;
+  average += f.gain1 * slope;
+  square_average *= f.beta2;
+  square_average += f.gain2 * slope * slope;
+}
+
+template <typename T>
+void adam(const AdamFactors<T>& f, T* parameters, const T* gradient, T* average, T* square_average,
+          std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T slope = with_decay(gradient[i], f.weight_decay, parameters[i]);
+    add_to_averages(f, slope, average[i], square_average[i]);
+    parameters[i] *= f.shrink;
+    parameters[i] -= f.rate * average[i] / (std::sqrt(square_average[i]) / f.root + f.epsilon);
+  }
+}
+
+template <typename T>
+void lamb_direction(const AdamFactors<T>& f, const T* parameters, T* gradient, T* average,
+                    T* square_average, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    add_to_averages(f, gradient[i], average[i], square_average[i]);
+    const T direction =
+        average[i] / f.correction / (std::sqrt(square_average[i]) / f.root + f.epsilon);
+    gradient[i] = with_decay(direction, f.weight_decay, parameters[i]);
+  }
+}
+
+template <typename T>
+void lars(const LarsFactors<T>& f, T* parameters, const T* gradient, T* buffer, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    buffer[i] *= f.momentum;
+    buffer[i] += f.rate * with_decay(gradient[i], f.weight_decay, parameters[i]);
+    parameters[i] -= buffer[i];
+  }
+}
+
+}  // namespace
+
+template <typename T>
+const UpdateKernels<T>& update_reference() {
+  static constexpr UpdateKernels<T> kReference = {.sgd = sgd<T>,
+                                                  .momentum = momentum<T>,
+                                                  .nesterov = nesterov<T>,
+                                                  .adagrad = adagrad<T>,
+                                                  .adam = adam<T>,
+                                                  .lamb_direction = lamb_direction<T>,
+                                                  .lars = lars<T>};
+  return kReference;
+}
+
+template const UpdateKernels<float>& update_reference();
+template const UpdateKernels<double>& update_reference();
+
+}  // namespace tally::kernel

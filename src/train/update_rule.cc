@@ -1,0 +1,160 @@
+#include "train/update_rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "kernel/update.h"
+
+namespace tally::train {
+namespace {
+
+bool is_adam_like(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW ||
+         kind == OptimizerKind::kLamb;
+}
+
+// The first gradient fills the momentum whole, whatever the dampening.
+template <typename T>
+kernel::SgdFactors<T> sgd_factors(const OptimizerSpec& spec, const StepFacts& facts) {
+  const bool first = facts.step == 1;
+  return {.rate = static_cast<T>(facts.rate),
+          .momentum = static_cast<T>(spec.momentum),
+          .gain = static_cast<T>(first ? 1.0 : 1.0 - spec.dampening),
+          .weight_decay = static_cast<T>(spec.weight_decay)};
+}
+
+template <typename T>
+kernel::AdagradFactors<T> adagrad_factors(const OptimizerSpec& spec, const StepFacts& facts) {
+  const auto steps_before = static_cast<double>(facts.step - 1);
+  return {.rate = static_cast<T>(facts.rate / (1 + steps_before * spec.rate_decay)),
+          .epsilon = static_cast<T>(spec.epsilon),
+          .weight_decay = static_cast<T>(spec.weight_decay)};
+}
+
+template <typename T>
+kernel::AdamFactors<T> adam_factors(const OptimizerSpec& spec, const StepFacts& facts) {
+  const auto step = static_cast<double>(facts.step);
+  const double correction1 = 1 - std::pow(spec.beta1, step);
+  const double correction2 = 1 - std::pow(spec.beta2, step);
+  const bool decoupled = spec.kind == OptimizerKind::kAdamW;
+  return {.rate = static_cast<T>(facts.rate / correction1),
+          .beta1 = static_cast<T>(spec.beta1),
+          .gain1 = static_cast<T>(1 - spec.beta1),
+          .beta2 = static_cast<T>(spec.beta2),
+          .gain2 = static_cast<T>(1 - spec.beta2),
+          .correction = static_cast<T>(correction1),
+          .root = static_cast<T>(std::sqrt(correction2)),
+          .epsilon = static_cast<T>(spec.epsilon),
+          .weight_decay = static_cast<T>(decoupled ? 0.0 : spec.weight_decay),
+          .shrink = static_cast<T>(decoupled ? 1 - facts.rate * spec.weight_decay : 1.0)};
+}
+
+template <typename T>
+void check_segment(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment) {
+  TALLY_CHECK(facts.step >= 1);
+  TALLY_CHECK(segment.gradient.size() == segment.parameters.size());
+  for (int s = 0; s < state_arrays(spec); ++s) {
+    TALLY_CHECK(segment.state[static_cast<std::size_t>(s)].size() == segment.parameters.size());
+  }
+}
+
+template <typename T>
+void update_sgd(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment) {
+  const auto& loops = kernel::update_kernels<T>();
+  const auto factors = sgd_factors<T>(spec, facts);
+  T* const parameters = segment.parameters.data();
+  const T* const gradient = segment.gradient.data();
+  const std::size_t count = segment.parameters.size();
+  if (spec.momentum == 0) return loops.sgd(factors, parameters, gradient, count);
+  // The buffer is empty in the first step: there is nothing to keep of it.
+  T* const momentum = segment.state[0].data();
+  if (facts.step == 1) std::fill_n(momentum, count, T(0));
+  (spec.nesterov ? loops.nesterov : loops.momentum)(factors, parameters, gradient, momentum, count);
+}
+
+}  // namespace
+
+int state_arrays(const OptimizerSpec& spec) {
+  if (is_adam_like(spec.kind)) return 2;
+  return spec.kind == OptimizerKind::kSgd && spec.momentum == 0 ? 0 : 1;
+}
+
+std::vector<std::string> state_names(const OptimizerSpec& spec) {
+  if (is_adam_like(spec.kind)) return {"exp_avg", "exp_avg_sq"};
+  if (spec.kind == OptimizerKind::kAdagrad) return {"sum"};
+  return state_arrays(spec) == 0 ? std::vector<std::string>()
+                                 : std::vector<std::string>{"momentum"};
+}
+
+double initial_state(const OptimizerSpec& spec) {
+  return spec.kind == OptimizerKind::kAdagrad ? spec.initial_accumulator : 0;
+}
+
+bool is_layerwise(const OptimizerSpec& spec) {
+  return spec.kind == OptimizerKind::kLamb || spec.kind == OptimizerKind::kLars;
+}
+
+template <typename T>
+void update(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment) {
+  TALLY_CHECK(!is_layerwise(spec));
+  check_segment(spec, facts, segment);
+  if (spec.kind == OptimizerKind::kSgd) return update_sgd(spec, facts, segment);
+  const auto& loops = kernel::update_kernels<T>();
+  T* const parameters = segment.parameters.data();
+  const T* const gradient = segment.gradient.data();
+  const std::size_t count = segment.parameters.size();
+  if (spec.kind == OptimizerKind::kAdagrad) {
+    return loops.adagrad(adagrad_factors<T>(spec, facts), parameters, gradient,
+                         segment.state[0].data(), count);
+  }
+  loops.adam(adam_factors<T>(spec, facts), parameters, gradient, segment.state[0].data(),
+             segment.state[1].data(), count);
+}
+
+template <typename T>
+void prepare(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment) {
+  TALLY_CHECK(is_layerwise(spec));
+  check_segment(spec, facts, segment);
+  if (spec.kind != OptimizerKind::kLamb) return;  // lars' norm is of the gradient itself
+  kernel::update_kernels<T>().lamb_direction(
+      adam_factors<T>(spec, facts), segment.parameters.data(), segment.gradient.data(),
+      segment.state[0].data(), segment.state[1].data(), segment.parameters.size());
+}
+
+double trust_ratio(const OptimizerSpec& spec, const Norms& norms) {
+  if (!(norms.parameters > 0) || !(norms.gradient > 0)) return 1;
+  if (spec.kind == OptimizerKind::kLamb) {
+    return std::clamp(norms.parameters / norms.gradient, spec.ratio_min, spec.ratio_max);
+  }
+  return spec.trust * norms.parameters /
+         (norms.gradient + spec.weight_decay * norms.parameters + spec.epsilon);
+}
+
+template <typename T>
+void finish(const OptimizerSpec& spec, const StepFacts& facts, const Norms& norms,
+            const Segment<T>& segment) {
+  TALLY_CHECK(is_layerwise(spec));
+  check_segment(spec, facts, segment);
+  const auto& loops = kernel::update_kernels<T>();
+  const auto rate = static_cast<T>(facts.rate * trust_ratio(spec, norms));
+  T* const parameters = segment.parameters.data();
+  const T* const gradient = segment.gradient.data();
+  const std::size_t count = segment.parameters.size();
+  if (spec.kind == OptimizerKind::kLamb) {
+    return loops.sgd({.rate = rate}, parameters, gradient, count);
+  }
+  loops.lars({.rate = rate,
+              .momentum = static_cast<T>(spec.momentum),
+              .weight_decay = static_cast<T>(spec.weight_decay)},
+             parameters, gradient, segment.state[0].data(), count);
+}
+
+template void update(const OptimizerSpec&, const StepFacts&, const Segment<float>&);
+template void update(const OptimizerSpec&, const StepFacts&, const Segment<double>&);
+template void prepare(const OptimizerSpec&, const StepFacts&, const Segment<float>&);
+template void prepare(const OptimizerSpec&, const StepFacts&, const Segment<double>&);
+template void finish(const OptimizerSpec&, const StepFacts&, const Norms&, const Segment<float>&);
+template void finish(const OptimizerSpec&, const StepFacts&, const Norms&, const Segment<double>&);
+
+}  // namespace tally::train
