@@ -1,0 +1,53 @@
+#include "base/nearest_word.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/check.h"
+
+namespace tally {
+namespace {
+
+// Words from outside are compared by their beginning only: the work stays small.
+constexpr std::size_t kMostLetters = 64;
+
+// Optimal string alignment: rows of a table of distances between beginnings of both words, of which
+// the last three are kept.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before = last;
+    last = row;
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({change, last[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known) {
+  TALLY_CHECK(!known.empty());
+  word = word.substr(0, kMostLetters);
+  return *std::min_element(known.begin(), known.end(), [word](auto a, auto b) {
+    return distance(word, a) < distance(word, b);
+  });
+}
+
+std::string unknown_word(std::string_view word, std::string_view what,
+                         std::span<const std::string_view> known) {
+  return fmt::format("'{}' is no {}; nearest: {} (known: {})", word, what,
+                     nearest_word(word, known), fmt::join(known, ", "));
+}
+
+}  // namespace tally

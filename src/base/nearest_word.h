@@ -1,0 +1,16 @@
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tally {
+
+// The word of `known` that needs the fewest letters changed, added, left out or swapped with a
+// neighbour to become `word`; the first of several. `known` is not empty.
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known);
+
+// "'adamm' is no optimizer; nearest: adam (known: sgd, adam)", where `what` is "optimizer".
+std::string unknown_word(std::string_view word, std::string_view what,
+                         std::span<const std::string_view> known);
+
+}  // namespace tally

@@ -1,0 +1,225 @@
+#include "tally/optimizer.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/nearest_word.h"
+#include "base/option_text.h"
+
+namespace tally {
+namespace {
+
+using Kind = OptimizerKind;
+
+// What an optimizer is called in text. Three words are kSgd.
+struct Word {
+  std::string_view name;
+  OptimizerSpec (*defaults)();
+};
+constexpr Word kWords[] = {
+    {"sgd", [] { return sgd(); }},
+    {"momentum", [] { return sgd({.momentum = 0.9}); }},
+    {"nesterov", [] { return sgd({.momentum = 0.9, .nesterov = true}); }},
+    {"adagrad", [] { return adagrad(); }},
+    {"adam", [] { return adam(); }},
+    {"adamw", [] { return adamw(); }},
+    {"lamb", [] { return lamb(); }},
+    {"lars", [] { return lars(); }},
+};
+
+constexpr unsigned bit(Kind kind) { return 1U << static_cast<unsigned>(kind); }
+constexpr unsigned kAdams = bit(Kind::kAdam) | bit(Kind::kAdamW) | bit(Kind::kLamb);
+constexpr unsigned kAll = kAdams | bit(Kind::kSgd) | bit(Kind::kAdagrad) | bit(Kind::kLars);
+
+// A setting, the kinds that have it, and its values: from 0 to `most`, which is allowed or not.
+struct Setting {
+  std::string_view name;
+  double OptimizerSpec::*field;
+  unsigned kinds;
+  double most = std::numeric_limits<double>::max();
+  bool most_allowed = true;
+};
+constexpr Setting kSettings[] = {
+    {"rate", &OptimizerSpec::rate, kAll},
+    {"momentum", &OptimizerSpec::momentum, bit(Kind::kSgd) | bit(Kind::kLars), 1, false},
+    {"dampening", &OptimizerSpec::dampening, bit(Kind::kSgd), 1},
+    {"beta1", &OptimizerSpec::beta1, kAdams, 1, false},
+    {"beta2", &OptimizerSpec::beta2, kAdams, 1, false},
+    {"epsilon", &OptimizerSpec::epsilon, kAll & ~bit(Kind::kSgd)},
+    {"decay", &OptimizerSpec::weight_decay, kAll},
+    {"rate_decay", &OptimizerSpec::rate_decay, bit(Kind::kAdagrad)},
+    {"initial", &OptimizerSpec::initial_accumulator, bit(Kind::kAdagrad)},
+    {"trust", &OptimizerSpec::trust, bit(Kind::kLars)},
+    {"ratio_min", &OptimizerSpec::ratio_min, bit(Kind::kLamb)},
+    {"ratio_max", &OptimizerSpec::ratio_max, bit(Kind::kLamb)},
+};
+
+bool has(Kind kind, const Setting& setting) { return (setting.kinds & bit(kind)) != 0; }
+
+std::string_view word_of(const OptimizerSpec& spec) {
+  switch (spec.kind) {
+    case Kind::kSgd:
+      return spec.nesterov ? "nesterov" : spec.momentum != 0 ? "momentum" : "sgd";
+    case Kind::kAdagrad:
+      return "adagrad";
+    case Kind::kAdam:
+      return "adam";
+    case Kind::kAdamW:
+      return "adamw";
+    case Kind::kLamb:
+      return "lamb";
+    case Kind::kLars:
+      return "lars";
+  }
+  return "unknown";
+}
+
+const Word* find_word(std::string_view name) {
+  for (const Word& word : kWords) {
+    if (word.name == name) return &word;
+  }
+  return nullptr;
+}
+
+Error invalid(std::string message) {
+  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+Result<void> set(OptimizerSpec& spec, std::string_view word, const OptionText::Option& option) {
+  std::vector<std::string_view> names;
+  for (const Setting& setting : kSettings) {
+    if (!has(spec.kind, setting)) continue;
+    names.push_back(setting.name);
+    if (setting.name != option.key) continue;
+    const auto number = parse_number(option.value);
+    if (!number) return invalid(fmt::format("{}: {}", option.key, number.error().message));
+    spec.*setting.field = *number;
+    return {};
+  }
+  return invalid(unknown_word(option.key, fmt::format("setting of {}", word), names));
+}
+
+Result<void> check_value(const OptimizerSpec& spec, const Setting& setting) {
+  const double value = spec.*setting.field;
+  if (!has(spec.kind, setting)) {
+    if (value == OptimizerSpec().*setting.field) return {};
+    return invalid(
+        fmt::format("{} has no {}, but it is set to {}", word_of(spec), setting.name, value));
+  }
+  const bool low_enough = setting.most_allowed ? value <= setting.most : value < setting.most;
+  if (value >= 0 && low_enough) return {};
+  const bool bounded = setting.most == 1;
+  const std::string_view range = !bounded               ? "a finite number from 0"
+                                 : setting.most_allowed ? "from 0 to 1"
+                                                        : "from 0 to below 1";
+  return invalid(
+      fmt::format("{} of {} is {}, must be {}", setting.name, word_of(spec), value, range));
+}
+
+}  // namespace
+
+OptimizerSpec sgd(const SgdOptions& options) {
+  return {.kind = Kind::kSgd,
+          .rate = options.rate,
+          .momentum = options.momentum,
+          .dampening = options.dampening,
+          .nesterov = options.nesterov,
+          .weight_decay = options.weight_decay};
+}
+
+OptimizerSpec adagrad(const AdagradOptions& options) {
+  return {.kind = Kind::kAdagrad,
+          .rate = options.rate,
+          .epsilon = options.epsilon,
+          .weight_decay = options.weight_decay,
+          .rate_decay = options.rate_decay,
+          .initial_accumulator = options.initial_accumulator};
+}
+
+OptimizerSpec adam(const AdamOptions& options) {
+  return {.kind = Kind::kAdam,
+          .rate = options.rate,
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .epsilon = options.epsilon,
+          .weight_decay = options.weight_decay};
+}
+
+OptimizerSpec adamw(const AdamWOptions& options) {
+  return {.kind = Kind::kAdamW,
+          .rate = options.rate,
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .epsilon = options.epsilon,
+          .weight_decay = options.weight_decay};
+}
+
+OptimizerSpec lamb(const LambOptions& options) {
+  return {.kind = Kind::kLamb,
+          .rate = options.rate,
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .epsilon = options.epsilon,
+          .weight_decay = options.weight_decay,
+          .ratio_min = options.ratio_min,
+          .ratio_max = options.ratio_max};
+}
+
+OptimizerSpec lars(const LarsOptions& options) {
+  return {.kind = Kind::kLars,
+          .rate = options.rate,
+          .momentum = options.momentum,
+          .epsilon = options.epsilon,
+          .weight_decay = options.weight_decay,
+          .trust = options.trust};
+}
+
+Result<OptimizerSpec> parse_optimizer(std::string_view text) {
+  TALLY_TRY(const OptionText parts, parse_option_text(text));
+  const Word* const word = find_word(parts.name);
+  if (word == nullptr) {
+    std::vector<std::string_view> names;
+    for (const Word& known : kWords) names.push_back(known.name);
+    return invalid(unknown_word(parts.name, "optimizer", names));
+  }
+  OptimizerSpec spec = word->defaults();
+  for (const auto& option : parts.options) TALLY_TRY(set(spec, word->name, option));
+  TALLY_TRY(check(spec));
+  return spec;
+}
+
+std::string to_string(const OptimizerSpec& spec) {
+  const std::string_view name = word_of(spec);
+  const Word* const word = find_word(name);
+  const OptimizerSpec defaults = word == nullptr ? OptimizerSpec() : word->defaults();
+  std::string text(name);
+  char separator = ':';
+  for (const Setting& setting : kSettings) {
+    if (!has(spec.kind, setting) || spec.*setting.field == defaults.*setting.field) continue;
+    text += fmt::format("{}{}={}", separator, setting.name, spec.*setting.field);
+    separator = ',';
+  }
+  return text;
+}
+
+Result<void> check(const OptimizerSpec& spec) {
+  if (find_word(word_of(spec)) == nullptr) return invalid("no such kind of optimizer");
+  for (const Setting& setting : kSettings) TALLY_TRY(check_value(spec, setting));
+  if (spec.nesterov) {
+    if (spec.kind != Kind::kSgd) {
+      return invalid(fmt::format("{} has no nesterov, but it is set", word_of(spec)));
+    }
+    if (spec.momentum == 0) return invalid("nesterov needs a momentum above 0");
+    if (spec.dampening != 0) return invalid("nesterov needs a dampening of 0");
+  }
+  if (spec.ratio_min > spec.ratio_max) {
+    return invalid(fmt::format("ratio_min of {} is {}, above ratio_max, which is {}", word_of(spec),
+                               spec.ratio_min, spec.ratio_max));
+  }
+  return {};
+}
+
+}  // namespace tally
