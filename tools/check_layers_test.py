@@ -69,6 +69,8 @@ CASES = [
     ("apps/tally/main.cc", "<nlohmann/json.hpp>", None),
     ("src/metrics/report.cc", "<nlohmann/json.hpp>", None),
     ("bench/allreduce/main.cc", "<nlohmann/json.hpp>", None),
+    ("src/checkpoint/manifest.cc", "<nlohmann/json.hpp>", None),
+    ("src/checkpoint/manifest.h", "<nlohmann/json.hpp>", "nlohmann-json belongs in"),
     ("src/metrics/report.h", "<nlohmann/json.hpp>", "nlohmann-json belongs in"),
     ("src/train/step.cc", "<nlohmann/json.hpp>", "nlohmann-json belongs in"),
     ("apps/tally/main.cc", "<CLI/CLI.hpp>", None),

@@ -80,5 +80,18 @@ TEST(Crc32c, ContinuesAcrossAnySplit) {
   }
 }
 
+TEST(Crc32c, PartsCombineToTheWholeAtAnySplit) {
+  const Bytes bytes = random_bytes(70'000, 5);
+  for (const std::size_t length : {0, 1, 200, 7000, 70'000}) {
+    const auto whole = std::span(bytes).first(length);
+    const std::uint32_t expected = crc32c_reference(whole);
+    for (std::size_t split = 0; split <= length; split += 1 + length / 300) {
+      const auto second = whole.subspan(split);
+      ASSERT_EQ(crc32c_combine(crc32c(whole.first(split)), crc32c(second), second.size()), expected)
+          << length << " split at " << split;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tally::kernel

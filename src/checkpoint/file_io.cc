@@ -1,0 +1,135 @@
+#include "checkpoint/file_io.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <vector>
+
+#include "kernel/crc32c.h"
+
+namespace tally::checkpoint {
+namespace {
+
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+Error system_error(const std::filesystem::path& path, const char* what, int number) {
+  return {.code = ErrorCode::kSystem,
+          .message = fmt::format("{}: {}: {}", path.string(), what,
+                                 std::generic_category().message(number))};
+}
+
+Error File::failed(const char* what) const { return system_error(path_, what, errno); }
+
+Result<File> File::create(const std::filesystem::path& path) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file.open()) return system_error(path, "cannot be made", errno);
+  return File(path, std::move(file));
+}
+
+Result<File> File::open_to_write(const std::filesystem::path& path) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.open()) return system_error(path, "cannot be opened", errno);
+  return File(path, std::move(file));
+}
+
+Result<File> File::open_to_read(const std::filesystem::path& path) {
+  // Not to wait for somebody at the other end of what turns out to be a pipe.
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.open()) return system_error(path, "cannot be opened", errno);
+  struct stat info {};
+  if (::fstat(file.descriptor(), &info) != 0)
+    return system_error(path, "cannot be looked at", errno);
+  if (!S_ISREG(info.st_mode))
+    return Error{.code = ErrorCode::kCorrupt,
+                 .message = fmt::format("{}: not a regular file", path.string())};
+  return File(path, std::move(file));
+}
+
+Result<void> File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::pwrite(descriptor_.descriptor(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failed("cannot be written");
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+  return {};
+}
+
+Result<void> File::read_at(std::uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::pread(descriptor_.descriptor(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failed("cannot be read");
+    if (count == 0)
+      return Error{.code = ErrorCode::kCorrupt,
+                   .message = fmt::format("{}: ends at {}", path_.string(), offset)};
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+  return {};
+}
+
+Result<void> File::resize(std::uint64_t bytes) const {
+  if (::ftruncate(descriptor_.descriptor(), static_cast<off_t>(bytes)) != 0)
+    return failed("cannot be made as large as it has to be");
+  return {};
+}
+
+Result<std::uint64_t> File::size() const {
+  struct stat info {};
+  if (::fstat(descriptor_.descriptor(), &info) != 0) return failed("cannot be looked at");
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+Result<void> File::sync() const {
+  if (::fsync(descriptor_.descriptor()) != 0) return failed("cannot be synced");
+  return {};
+}
+
+Result<std::uint32_t> File::checksum() const {
+  TALLY_TRY(const std::uint64_t bytes, size());
+  std::vector<std::byte> chunk(std::min<std::uint64_t>(kChunkBytes, bytes));
+  std::uint32_t crc32c = 0;
+  for (std::uint64_t offset = 0; offset < bytes; offset += chunk.size()) {
+    chunk.resize(std::min<std::uint64_t>(kChunkBytes, bytes - offset));
+    TALLY_TRY(read_at(offset, chunk));
+    crc32c = kernel::crc32c(chunk, crc32c);
+  }
+  return crc32c;
+}
+
+Result<void> write_text(const std::filesystem::path& path, const std::string& text) {
+  TALLY_TRY(const File file, File::create(path));
+  TALLY_TRY(file.write_at(0, std::as_bytes(std::span(text))));
+  return file.sync();
+}
+
+Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  TALLY_TRY(const File file, File::open_to_read(path));
+  TALLY_TRY(const std::uint64_t bytes, file.size());
+  if (bytes > max_bytes)
+    return Error{.code = ErrorCode::kCorrupt,
+                 .message = fmt::format("{}: {} bytes, limit {}", path.string(), bytes, max_bytes)};
+  std::string text(bytes, '\0');
+  TALLY_TRY(file.read_at(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+Result<void> sync_folder(const std::filesystem::path& folder) {
+  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.open()) return system_error(folder, "cannot be opened", errno);
+  if (::fsync(opened.descriptor()) != 0) return system_error(folder, "cannot be synced", errno);
+  return {};
+}
+
+}  // namespace tally::checkpoint

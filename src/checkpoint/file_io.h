@@ -1,0 +1,51 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "base/descriptor.h"
+#include "tally/error.h"
+
+namespace tally::checkpoint {
+
+// A regular file. Errors are kSystem with the path and the system's reason. Threads: safe.
+class File final {
+ public:
+  // Empty, and not there before.
+  static Result<File> create(const std::filesystem::path& path);
+  static Result<File> open_to_write(const std::filesystem::path& path);
+  static Result<File> open_to_read(const std::filesystem::path& path);
+
+  Result<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes) const;
+  // All of them: a file that ends before is kCorrupt.
+  Result<void> read_at(std::uint64_t offset, std::span<std::byte> bytes) const;
+  Result<void> resize(std::uint64_t bytes) const;
+  Result<std::uint64_t> size() const;
+  // What was written is on the disk when this returns.
+  Result<void> sync() const;
+  // CRC32C from the beginning to the end.
+  Result<std::uint32_t> checksum() const;
+
+ private:
+  File(std::filesystem::path path, Descriptor descriptor)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+  Error failed(const char* what) const;
+
+  std::filesystem::path path_;
+  Descriptor descriptor_;
+};
+
+// A new file with this text, synced.
+Result<void> write_text(const std::filesystem::path& path, const std::string& text);
+// All of a file. kCorrupt if it has more than `max_bytes`.
+Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
+
+// Names made, changed and removed in the folder are on the disk when this returns.
+Result<void> sync_folder(const std::filesystem::path& folder);
+
+// "PATH: WHAT: " and the system's reason for `number`.
+Error system_error(const std::filesystem::path& path, const char* what, int number);
+
+}  // namespace tally::checkpoint

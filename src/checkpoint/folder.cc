@@ -1,0 +1,132 @@
+#include "checkpoint/folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+
+#include "base/log.h"
+#include "checkpoint/file_io.h"
+
+namespace tally::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStepStart = "step-";
+constexpr std::string_view kPartEnd = ".part";
+constexpr std::string_view kOldEnd = ".old";
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator item(folder, error), end; !error && item != end;
+       item.increment(error))
+    names.push_back(item->path().filename().string());
+  return names;
+}
+
+Result<void> rename_folder(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    return system_error(from, "cannot be renamed", errno);
+  return {};
+}
+
+Result<void> remove_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error) return system_error(folder, "cannot be removed", error.value());
+  return {};
+}
+
+// A half removed checkpoint must not have the name of a whole one.
+Result<void> remove_checkpoint(const fs::path& folder, std::uint64_t step) {
+  const fs::path old = folder / fmt::format(".{}{}", name_of_step(step), kOldEnd);
+  TALLY_TRY(remove_folder(old));
+  TALLY_TRY(rename_folder(path_of(folder, step), old));
+  return remove_folder(old);
+}
+
+Result<void> set_aside(const fs::path& folder, std::uint64_t step) {
+  const fs::path aside = folder / ("old-" + name_of_step(step));
+  TALLY_TRY(remove_folder(aside));
+  TALLY_TRY(rename_folder(path_of(folder, step), aside));
+  log_warning(fmt::format("{} is of a run that went further than this one: now {}",
+                          path_of(folder, step).string(), aside.filename().string()));
+  return {};
+}
+
+}  // namespace
+
+std::string name_of_step(std::uint64_t step) { return fmt::format("{}{:010}", kStepStart, step); }
+
+std::optional<std::uint64_t> step_of_name(std::string_view name) {
+  if (!name.starts_with(kStepStart)) return std::nullopt;
+  const std::string_view digits = name.substr(kStepStart.size());
+  std::uint64_t step = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  // Only as we write it: two names would be one step otherwise.
+  if (parsed.ec != std::errc() || name_of_step(step) != name) return std::nullopt;
+  return step;
+}
+
+fs::path path_of(const fs::path& folder, std::uint64_t step) { return folder / name_of_step(step); }
+
+fs::path part_of(const fs::path& folder, std::uint64_t step) {
+  return folder / fmt::format(".{}{}", name_of_step(step), kPartEnd);
+}
+
+std::vector<std::uint64_t> list_steps(const fs::path& folder) {
+  std::vector<std::uint64_t> steps;
+  for (const std::string& name : names_in(folder))
+    if (const auto step = step_of_name(name)) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Retention decide_retention(const std::vector<std::uint64_t>& steps, std::uint64_t saved, int keep) {
+  Retention retention;
+  for (const std::uint64_t step : steps)
+    (step > saved ? retention.set_aside : retention.remove).push_back(step);
+  std::sort(retention.remove.begin(), retention.remove.end());
+  const std::size_t stay = std::min(retention.remove.size(), static_cast<std::size_t>(keep));
+  retention.remove.resize(retention.remove.size() - stay);
+  return retention;
+}
+
+Result<void> publish(const fs::path& folder, std::uint64_t step) {
+  const fs::path part = part_of(folder, step);
+  const fs::path name = path_of(folder, step);
+  if (::rename(part.c_str(), name.c_str()) != 0) {
+    if (errno != ENOTEMPTY && errno != EEXIST)
+      return system_error(part, "cannot be renamed", errno);
+    // In one go: at no moment is there none.
+    if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) != 0)
+      return system_error(name, "is there, and cannot be exchanged with the new one", errno);
+  }
+  return sync_folder(folder);
+}
+
+Result<void> retain(const fs::path& folder, const Retention& retention) {
+  for (const std::uint64_t step : retention.set_aside) TALLY_TRY(set_aside(folder, step));
+  for (const std::uint64_t step : retention.remove) TALLY_TRY(remove_checkpoint(folder, step));
+  return {};
+}
+
+Result<void> remove_leftovers(const fs::path& folder) {
+  for (const std::string& name : names_in(folder)) {
+    const std::string_view all = name;
+    if (!all.starts_with('.')) continue;
+    for (const std::string_view end : {kPartEnd, kOldEnd}) {
+      if (all.size() <= end.size() + 1 || !all.ends_with(end)) continue;
+      if (step_of_name(all.substr(1, all.size() - 1 - end.size())))
+        TALLY_TRY(remove_folder(folder / name));
+    }
+  }
+  return {};
+}
+
+}  // namespace tally::checkpoint

@@ -1,0 +1,106 @@
+#include "checkpoint/json.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <limits>
+#include <set>
+#include <vector>
+
+namespace tally::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+struct TypeName {
+  DataType type;
+  std::string_view name;
+};
+constexpr std::array<TypeName, kDataTypeCount> kTypeNames = {{
+    {DataType::kFloat32, "F32"},
+    {DataType::kFloat64, "F64"},
+    {DataType::kFloat16, "F16"},
+    {DataType::kBFloat16, "BF16"},
+    {DataType::kInt8, "I8"},
+    {DataType::kUInt8, "U8"},
+    {DataType::kInt32, "I32"},
+    {DataType::kInt64, "I64"},
+}};
+constexpr std::size_t kMaxDimensions = 64;
+// An object of ours is at most this deep inside others.
+constexpr int kMaxDepth = 64;
+
+Error corrupt(std::string message) {
+  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
+}
+
+}  // namespace
+
+std::optional<json> parse_json(std::string_view text) {
+  // The parser keeps the last of two members with one name, and says nothing.
+  std::vector<std::set<std::string>> keys;
+  bool sound = true;
+  const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMaxDepth) sound = false;
+    if (event == json::parse_event_t::object_start && sound) keys.emplace_back();
+    if (event == json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
+    if (event == json::parse_event_t::key && sound)
+      sound = keys.back().insert(parsed.get_ref<const std::string&>()).second;
+    return sound;
+  };
+  json value = json::parse(text.begin(), text.end(), look, /*allow_exceptions=*/false);
+  if (!sound || value.is_discarded()) return std::nullopt;
+  return value;
+}
+
+std::string quoted(std::string_view text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+const json* member(const json& object, const char* name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(name);
+  return found == object.end() ? nullptr : &*found;
+}
+
+std::optional<std::uint64_t> whole_number(const json* value) {
+  if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;
+  return value->get<std::uint64_t>();
+}
+
+std::optional<std::string> text_of(const json* value) {
+  if (value == nullptr || !value->is_string()) return std::nullopt;
+  return value->get<std::string>();
+}
+
+Result<TensorInfo> tensor_from(const std::string& name, const json& object) {
+  TensorInfo tensor{.name = name};
+  const auto type_name = text_of(member(object, "dtype"));
+  if (!type_name) return corrupt(fmt::format("{}: no dtype", quoted(name)));
+  const auto* const type =
+      std::find_if(kTypeNames.begin(), kTypeNames.end(),
+                   [&](const TypeName& known) { return known.name == *type_name; });
+  if (type == kTypeNames.end())
+    return corrupt(fmt::format("{}: dtype {} is not known", quoted(name), quoted(*type_name)));
+  tensor.type = type->type;
+  const json* const shape = member(object, "shape");
+  if (shape == nullptr || !shape->is_array() || shape->size() > kMaxDimensions)
+    return corrupt(fmt::format("{}: no shape", quoted(name)));
+  for (const json& dimension : *shape) {
+    const auto size = whole_number(&dimension);
+    if (!size || *size > std::numeric_limits<std::int64_t>::max())
+      return corrupt(fmt::format("{}: a dimension that is no whole number", quoted(name)));
+    tensor.shape.push_back(static_cast<std::int64_t>(*size));
+  }
+  return tensor;
+}
+
+std::string fields_of(const TensorInfo& tensor) {
+  const auto* const type =
+      std::find_if(kTypeNames.begin(), kTypeNames.end(),
+                   [&](const TypeName& known) { return known.type == tensor.type; });
+  return fmt::format(R"("dtype":"{}","shape":[{}])", type->name, fmt::join(tensor.shape, ","));
+}
+
+}  // namespace tally::checkpoint

@@ -1,0 +1,102 @@
+#include "checkpoint/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "checkpoint/json.h"
+
+namespace tally::checkpoint {
+namespace {
+
+Error invalid(std::string message) {
+  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+bool is_utf8(const std::string& text) {
+  const auto value = parse_json(quoted(text));
+  return value && value->get_ref<const std::string&>() == text;
+}
+
+// "element 7" or "elements 7 to 9"
+std::string elements(std::uint64_t first, std::uint64_t end) {
+  return end - first == 1 ? fmt::format("element {}", first)
+                          : fmt::format("elements {} to {}", first, end - 1);
+}
+
+}  // namespace
+
+Result<std::uint64_t> element_count(const TensorInfo& tensor) {
+  // A zero anywhere makes it empty, however large the rest is.
+  bool empty = false;
+  for (const std::int64_t dimension : tensor.shape) {
+    if (dimension < 0)
+      return invalid(fmt::format("tensor {}: a dimension of {}", tensor.name, dimension));
+    empty = empty || dimension == 0;
+  }
+  if (empty) return std::uint64_t{0};
+  std::uint64_t count = 1;
+  for (const std::int64_t dimension : tensor.shape) {
+    const auto size = static_cast<std::uint64_t>(dimension);
+    if (size > kMaxFileBytes / size_of(tensor.type) / count)
+      return invalid(fmt::format("tensor {}: more than {} bytes", tensor.name, kMaxFileBytes));
+    count *= size;
+  }
+  return count;
+}
+
+Result<void> check_tensors(std::span<const TensorInfo> tensors) {
+  std::unordered_set<std::string_view> names;
+  std::uint64_t bytes = 0;
+  for (const TensorInfo& tensor : tensors) {
+    if (tensor.name.empty() || tensor.name.starts_with("__") || !is_utf8(tensor.name))
+      return invalid(fmt::format("tensor {}: a name is UTF-8 and does not begin with \"__\"",
+                                 quoted(tensor.name)));
+    if (!names.insert(tensor.name).second)
+      return invalid(fmt::format("tensor {}: two have this name", tensor.name));
+    TALLY_TRY(const std::uint64_t count, element_count(tensor));
+    bytes += count * size_of(tensor.type);
+    if (bytes > kMaxFileBytes)
+      return invalid(fmt::format("tensors of more than {} bytes", kMaxFileBytes));
+  }
+  return {};
+}
+
+Result<void> check_cover(std::span<const TensorInfo> tensors, std::vector<Range> ranges) {
+  std::erase_if(ranges, [](const Range& range) { return range.count == 0; });
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+    return a.tensor != b.tensor ? a.tensor < b.tensor : a.first < b.first;
+  });
+  if (!ranges.empty() && ranges.back().tensor >= tensors.size())
+    return invalid(fmt::format("rank {}: a piece of tensor number {}, and there are {}",
+                               ranges.back().rank, ranges.back().tensor, tensors.size()));
+  auto next = ranges.begin();
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    const std::string& name = tensors[index].name;
+    TALLY_TRY(const std::uint64_t size, element_count(tensors[index]));
+    std::uint64_t covered = 0;
+    Rank last = kNoRank;
+    for (; next != ranges.end() && next->tensor == index; ++next) {
+      if (next->first > size || next->count > size - next->first)
+        return invalid(fmt::format("tensor {}: {} of rank {}, and it has {}", name,
+                                   elements(next->first, next->first + next->count), next->rank,
+                                   size));
+      if (next->first > covered)
+        return invalid(fmt::format("tensor {}: {} of {} are in no rank's piece", name,
+                                   elements(covered, next->first), size));
+      if (next->first < covered)
+        return invalid(fmt::format(
+            "tensor {}: {} are in a piece of rank {} and in one of rank {}", name,
+            elements(next->first, std::min(covered, next->first + next->count)), last, next->rank));
+      covered = next->first + next->count;
+      last = next->rank;
+    }
+    if (covered < size)
+      return invalid(fmt::format("tensor {}: {} of {} are in no rank's piece", name,
+                                 elements(covered, size), size));
+  }
+  return {};
+}
+
+}  // namespace tally::checkpoint

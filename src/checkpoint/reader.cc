@@ -1,0 +1,285 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "checkpoint/file_io.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/state_file.h"
+#include "tally/checkpoint.h"
+
+namespace tally::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error corrupt(const fs::path& path, std::string_view message) {
+  return {.code = ErrorCode::kCorrupt, .message = fmt::format("{}: {}", path.string(), message)};
+}
+
+// What is missing in a checkpoint is damage; the rest is as it was.
+Error damage(const fs::path& path, const Error& error) {
+  std::error_code ignored;
+  if (error.code == ErrorCode::kSystem && !fs::exists(path, ignored))
+    return corrupt(path, "is missing");
+  return error;
+}
+
+// Elements of a tensor in a file.
+struct Extent {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  std::size_t file = 0;  // index in the manifest
+  std::uint64_t offset = 0;
+};
+
+struct StoredTensor {
+  DataType type = DataType::kFloat32;
+  std::uint64_t count = 0;
+  std::vector<Extent> extents;  // by `first`, without gaps
+};
+using Index = std::map<std::string, StoredTensor, std::less<>>;
+
+struct OpenedHeader {
+  std::vector<Entry> entries;
+  std::uint64_t data_offset = 0;
+};
+
+Result<OpenedHeader> read_header(const fs::path& path) {
+  TALLY_TRY(const File file, File::open_to_read(path));
+  TALLY_TRY(const std::uint64_t bytes, file.size());
+  std::string first(std::min(bytes, kHeaderLengthBytes), '\0');
+  TALLY_TRY(file.read_at(0, std::as_writable_bytes(std::span(first))));
+  const auto length = header_length(first, bytes);
+  if (!length.has_value()) return corrupt(path, length.error().message);
+  std::string text(*length, '\0');
+  TALLY_TRY(file.read_at(kHeaderLengthBytes, std::as_writable_bytes(std::span(text))));
+  OpenedHeader header{.data_offset = kHeaderLengthBytes + *length};
+  auto entries = parse_header(text, bytes - header.data_offset);
+  if (!entries.has_value()) return corrupt(path, entries.error().message);
+  header.entries = *std::move(entries);
+  return header;
+}
+
+class FolderReader final : public Reader {
+ public:
+  explicit FolderReader(fs::path folder) : folder_(std::move(folder)) {}
+
+  Result<void> load() {
+    TALLY_TRY(load_manifest());
+    for (std::size_t i = 0; i < manifest_.files.size(); ++i) TALLY_TRY(check_size(i));
+    TALLY_TRY(load_model());
+    TALLY_TRY(load_optimizer());
+    auto text = read_text(path_of_file(kStateIndex), kMaxStateBytes);
+    if (!text.has_value()) return damage(path_of_file(kStateIndex), text.error());
+    state_ = *std::move(text);
+    return {};
+  }
+
+  std::uint64_t step() const override { return manifest_.step; }
+  int ranks() const override { return manifest_.ranks; }
+  const std::vector<TensorInfo>& tensors() const override { return manifest_.tensors; }
+  const std::vector<TensorInfo>& state_tensors() const override { return manifest_.state_tensors; }
+  const std::string& state() const override { return state_; }
+
+  Result<std::string> rank_state(Rank rank) const override {
+    if (rank < 0 || rank >= ranks())
+      return Error{.code = ErrorCode::kInvalid,
+                   .message = fmt::format("{}: no rank {}, it was written by {}", folder_.string(),
+                                          rank, ranks())};
+    const Extent& extent = rank_states_[static_cast<std::size_t>(rank)];
+    std::string text(extent.count, '\0');
+    TALLY_TRY(read_extent(extent, extent.offset, std::as_writable_bytes(std::span(text))));
+    return text;
+  }
+
+  Result<void> read(std::string_view tensor, std::uint64_t first,
+                    std::span<std::byte> out) const override {
+    return read_from(model_, tensor, first, out);
+  }
+  Result<void> read_state(std::string_view tensor, std::uint64_t first,
+                          std::span<std::byte> out) const override {
+    return read_from(optimizer_, tensor, first, out);
+  }
+
+  Result<void> verify() const override {
+    for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
+      TALLY_TRY(check_size(i));
+      TALLY_TRY(const File file, File::open_to_read(path_of_file(i)));
+      TALLY_TRY(const std::uint32_t found, file.checksum());
+      if (found != manifest_.files[i].crc32c)
+        return corrupt(path_of_file(i),
+                       fmt::format("checksum (CRC32C) expected {}, found {}",
+                                   checksum_text(manifest_.files[i].crc32c), checksum_text(found)));
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::size_t kModelIndex = 0;
+  static constexpr std::size_t kStateIndex = 1;
+  static constexpr std::size_t kFirstOptimizerIndex = 2;
+
+  fs::path path_of_file(std::size_t index) const { return folder_ / manifest_.files[index].name; }
+
+  Result<void> load_manifest() {
+    const fs::path path = folder_ / kManifestFile;
+    auto text = read_text(path, kMaxManifestBytes);
+    if (!text.has_value()) return damage(path, text.error());
+    auto manifest = manifest_from_text(*text);
+    if (!manifest.has_value()) return corrupt(path, manifest.error().message);
+    manifest_ = *std::move(manifest);
+    if (const auto step = step_of_name(folder_.filename().string()); step && *step != step_in())
+      return corrupt(path, fmt::format("is of step {}", step_in()));
+    return {};
+  }
+  std::uint64_t step_in() const { return manifest_.step; }
+
+  Result<void> check_size(std::size_t index) const {
+    const fs::path path = path_of_file(index);
+    const auto file = File::open_to_read(path);
+    if (!file.has_value()) return damage(path, file.error());
+    TALLY_TRY(const std::uint64_t bytes, file->size());
+    if (bytes != manifest_.files[index].bytes)
+      return corrupt(
+          path, fmt::format("expected {} bytes, found {}", manifest_.files[index].bytes, bytes));
+    return {};
+  }
+
+  // Entries for the tensors, all of them and empty, or the error that a tensor cannot be.
+  static Result<Index> empty_index(const std::vector<TensorInfo>& tensors) {
+    Index index;
+    for (const TensorInfo& tensor : tensors) {
+      TALLY_TRY(const std::uint64_t count, element_count(tensor));
+      index[tensor.name] = {.type = tensor.type, .count = count};
+    }
+    return index;
+  }
+
+  Result<void> load_model() {
+    const fs::path path = path_of_file(kModelIndex);
+    TALLY_TRY(model_, empty_index(manifest_.tensors));
+    TALLY_TRY(const OpenedHeader header, read_header(path));
+    if (header.entries.size() != manifest_.tensors.size())
+      return corrupt(path, fmt::format("{} tensors, the manifest has {}", header.entries.size(),
+                                       manifest_.tensors.size()));
+    std::map<std::string_view, const TensorInfo*> expected;
+    for (const TensorInfo& tensor : manifest_.tensors) expected[tensor.name] = &tensor;
+    for (const Entry& entry : header.entries) {
+      const auto known = expected.find(entry.tensor.name);
+      if (known == expected.end() || *known->second != entry.tensor)
+        return corrupt(path, fmt::format("tensor {} is not as in the manifest", entry.tensor.name));
+      StoredTensor& stored = model_.find(entry.tensor.name)->second;
+      stored.extents = {
+          {.count = stored.count, .file = kModelIndex, .offset = header.data_offset + entry.begin}};
+    }
+    return {};
+  }
+
+  Result<void> load_optimizer() {
+    TALLY_TRY(optimizer_, empty_index(manifest_.state_tensors));
+    rank_states_.resize(static_cast<std::size_t>(ranks()));
+    std::map<std::string_view, std::size_t> numbers;
+    for (std::size_t i = 0; i < manifest_.state_tensors.size(); ++i)
+      numbers[manifest_.state_tensors[i].name] = i;
+    std::vector<Range> ranges;
+    for (Rank rank = 0; rank < ranks(); ++rank) {
+      TALLY_TRY(const std::vector<Range> found, load_pieces(rank, numbers));
+      ranges.insert(ranges.end(), found.begin(), found.end());
+    }
+    if (const auto covered = check_cover(manifest_.state_tensors, std::move(ranges));
+        !covered.has_value())
+      return corrupt(folder_, covered.error().message);
+    for (auto& [name, stored] : optimizer_)
+      std::sort(stored.extents.begin(), stored.extents.end(),
+                [](const Extent& a, const Extent& b) { return a.first < b.first; });
+    return {};
+  }
+
+  Result<std::vector<Range>> load_pieces(Rank rank,
+                                         const std::map<std::string_view, std::size_t>& numbers) {
+    const std::size_t index = kFirstOptimizerIndex + static_cast<std::size_t>(rank);
+    const fs::path path = path_of_file(index);
+    TALLY_TRY(const OpenedHeader header, read_header(path));
+    std::vector<Range> ranges;
+    bool has_rank_state = false;
+    for (const Entry& entry : header.entries) {
+      Extent extent{.file = index, .offset = header.data_offset + entry.begin};
+      extent.count = (entry.end - entry.begin) / size_of(entry.tensor.type);
+      if (entry.tensor.name == kRankState) {
+        if (entry.tensor.type != DataType::kUInt8) return corrupt(path, "a rank state of no bytes");
+        rank_states_[static_cast<std::size_t>(rank)] = extent;
+        has_rank_state = true;
+        continue;
+      }
+      const auto piece = parse_piece_name(entry.tensor.name);
+      if (!piece.has_value()) return corrupt(path, piece.error().message);
+      const auto number = numbers.find(piece->tensor);
+      if (number == numbers.end() ||
+          manifest_.state_tensors[number->second].type != entry.tensor.type)
+        return corrupt(path, fmt::format("{} is not as in the manifest", entry.tensor.name));
+      extent.first = piece->first;
+      optimizer_.find(piece->tensor)->second.extents.push_back(extent);
+      ranges.push_back(
+          {.tensor = number->second, .first = extent.first, .count = extent.count, .rank = rank});
+    }
+    if (!has_rank_state) return corrupt(path, fmt::format("no {}", kRankState));
+    return ranges;
+  }
+
+  Result<void> read_from(const Index& index, std::string_view tensor, std::uint64_t first,
+                         std::span<std::byte> out) const {
+    const auto found = index.find(tensor);
+    if (found == index.end())
+      return Error{.code = ErrorCode::kInvalid,
+                   .message = fmt::format("{}: no tensor {}", folder_.string(), tensor)};
+    const StoredTensor& stored = found->second;
+    const std::uint64_t element_bytes = size_of(stored.type);
+    const std::uint64_t wanted = out.size() / element_bytes;
+    if (out.size() % element_bytes != 0 || first > stored.count || wanted > stored.count - first)
+      return Error{.code = ErrorCode::kInvalid,
+                   .message = fmt::format("{}: {} bytes from element {} of tensor {}, which has {} "
+                                          "elements of {} bytes",
+                                          folder_.string(), out.size(), first, tensor, stored.count,
+                                          element_bytes)};
+    for (const Extent& extent : stored.extents) {
+      const std::uint64_t begin = std::max(first, extent.first);
+      const std::uint64_t end = std::min(first + wanted, extent.first + extent.count);
+      if (begin >= end) continue;
+      TALLY_TRY(
+          read_extent(extent, extent.offset + (begin - extent.first) * element_bytes,
+                      out.subspan((begin - first) * element_bytes, (end - begin) * element_bytes)));
+    }
+    return {};
+  }
+
+  Result<void> read_extent(const Extent& extent, std::uint64_t offset,
+                           std::span<std::byte> out) const {
+    TALLY_TRY(const File file, File::open_to_read(path_of_file(extent.file)));
+    return file.read_at(offset, out);
+  }
+
+  const fs::path folder_;
+  Manifest manifest_;
+  Index model_;
+  Index optimizer_;
+  std::vector<Extent> rank_states_;
+  std::string state_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Reader>> Reader::open(const fs::path& checkpoint) {
+  std::error_code ignored;
+  if (!fs::is_directory(checkpoint, ignored))
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("{}: no such checkpoint", checkpoint.string())};
+  auto reader = std::make_unique<FolderReader>(checkpoint);
+  TALLY_TRY(reader->load());
+  return std::unique_ptr<Reader>(std::move(reader));
+}
+
+}  // namespace tally::checkpoint

@@ -1,0 +1,130 @@
+#include "checkpoint/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "checkpoint/json.h"
+#include "checkpoint/layout.h"
+
+namespace tally::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kMetadata = "__metadata__";
+constexpr std::size_t kHeaderAlignment = 8;
+
+Error corrupt(std::string message) {
+  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
+}
+
+Result<Entry> entry_from(const std::string& name, const json& object) {
+  TALLY_TRY(TensorInfo tensor, tensor_from(name, object));
+  const json* const offsets = member(object, "data_offsets");
+  if (offsets == nullptr || !offsets->is_array() || offsets->size() != 2 || object.size() != 3)
+    return corrupt(fmt::format("{}: not dtype, shape and two data_offsets", quoted(name)));
+  const auto begin = whole_number(&(*offsets)[0]);
+  const auto end = whole_number(&(*offsets)[1]);
+  if (!begin || !end || *begin > *end)
+    return corrupt(fmt::format("{}: data_offsets that are no range", quoted(name)));
+  const auto count = element_count(tensor);
+  if (!count.has_value()) return corrupt(count.error().message);
+  const std::uint64_t bytes = *count * size_of(tensor.type);
+  if (*end - *begin != bytes)
+    return corrupt(fmt::format("{}: {} bytes, its shape and type have {}", quoted(name),
+                               *end - *begin, bytes));
+  return Entry{.tensor = std::move(tensor), .begin = *begin, .end = *end};
+}
+
+Result<void> check_metadata(const json& metadata) {
+  const bool texts =
+      metadata.is_object() && std::all_of(metadata.begin(), metadata.end(),
+                                          [](const json& value) { return value.is_string(); });
+  if (!texts) return corrupt("__metadata__ is no object of strings");
+  return {};
+}
+
+}  // namespace
+
+std::vector<Entry> lay_out(std::span<const TensorInfo> tensors) {
+  std::vector<Entry> entries;
+  for (const TensorInfo& tensor : tensors) entries.push_back({.tensor = tensor});
+  std::vector<std::size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return size_of(tensors[a].type) > size_of(tensors[b].type);
+  });
+  std::uint64_t end = 0;
+  for (const std::size_t index : order) {
+    const auto count = element_count(tensors[index]);
+    TALLY_CHECK(count.has_value());
+    entries[index].begin = end;
+    end += *count * size_of(tensors[index].type);
+    entries[index].end = end;
+  }
+  return entries;
+}
+
+Result<std::string> encode_header(std::span<const Entry> entries, std::string_view format) {
+  std::string text(kHeaderLengthBytes, '\0');
+  text += fmt::format(R"({{"{}":{{"format":{}}})", kMetadata, quoted(format));
+  for (const Entry& entry : entries)
+    text += fmt::format(R"(,{}:{{{},"data_offsets":[{},{}]}})", quoted(entry.tensor.name),
+                        fields_of(entry.tensor), entry.begin, entry.end);
+  text += "}";
+  while (text.size() % kHeaderAlignment != 0) text += ' ';
+  const std::uint64_t length = text.size() - kHeaderLengthBytes;
+  if (length > kMaxHeaderBytes)
+    return Error{
+        .code = ErrorCode::kInvalid,
+        .message = fmt::format("names and shapes take {} bytes, and the format has room for {}",
+                               length, kMaxHeaderBytes)};
+  for (std::size_t i = 0; i < kHeaderLengthBytes; ++i)
+    text[i] = static_cast<char>(length >> (8 * i));
+  return text;
+}
+
+Result<std::uint64_t> header_length(std::string_view first_bytes, std::uint64_t file_bytes) {
+  if (first_bytes.size() < kHeaderLengthBytes || file_bytes < kHeaderLengthBytes)
+    return corrupt(fmt::format("{} bytes are no safetensors file", file_bytes));
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < kHeaderLengthBytes; ++i)
+    length |= std::uint64_t{static_cast<unsigned char>(first_bytes[i])} << (8 * i);
+  if (length > kMaxHeaderBytes || length > file_bytes - kHeaderLengthBytes)
+    return corrupt(fmt::format("a header of {} bytes in a file of {}", length, file_bytes));
+  return length;
+}
+
+Result<std::vector<Entry>> parse_header(std::string_view text, std::uint64_t data_bytes) {
+  if (text.empty() || text.front() != '{') return corrupt("the header does not begin with {");
+  const auto header = parse_json(text);
+  if (!header || !header->is_object())
+    return corrupt("the header is no JSON object, or has a name twice");
+  std::vector<Entry> entries;
+  for (auto item = header->begin(); item != header->end(); ++item) {
+    if (item.key() == kMetadata) {
+      TALLY_TRY(check_metadata(*item));
+      continue;
+    }
+    TALLY_TRY(Entry entry, entry_from(item.key(), *item));
+    entries.push_back(std::move(entry));
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  std::uint64_t end = 0;
+  for (const Entry& entry : entries) {
+    if (entry.begin != end)
+      return corrupt(fmt::format("{} begins at {}, what is before it ends at {}",
+                                 quoted(entry.tensor.name), entry.begin, end));
+    end = entry.end;
+  }
+  if (end != data_bytes)
+    return corrupt(fmt::format("the tensors end at {}, the data at {}", end, data_bytes));
+  return entries;
+}
+
+}  // namespace tally::checkpoint

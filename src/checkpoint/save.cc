@@ -1,0 +1,231 @@
+#include "checkpoint/save.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "checkpoint/claim.h"
+#include "checkpoint/file_io.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/state_file.h"
+#include "kernel/crc32c.h"
+
+namespace tally::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::uint32_t checksum_of_text(const std::string& text) {
+  return kernel::crc32c(std::as_bytes(std::span(text)));
+}
+
+// Where the model's tensors lie in their file: the same on all ranks.
+struct ModelFile {
+  std::vector<Entry> entries;
+  std::string header;
+
+  std::uint64_t bytes() const {
+    std::uint64_t end = 0;
+    for (const Entry& entry : entries) end = std::max(end, entry.end);
+    return header.size() + end;
+  }
+  std::uint64_t offset_of(const Range& range) const {
+    const Entry& entry = entries[range.tensor];
+    return header.size() + entry.begin + range.first * size_of(entry.tensor.type);
+  }
+};
+
+Result<ModelFile> model_file(const Snapshot& snapshot) {
+  ModelFile file{.entries = lay_out(snapshot.tensors())};
+  TALLY_TRY(file.header, encode_header(file.entries, "pt"));
+  return file;
+}
+
+// One rank's part in one save.
+class Saving final {
+ public:
+  Saving(Communicator& group, const WriterOptions& options, const Snapshot& snapshot)
+      : group_(group),
+        options_(options),
+        snapshot_(snapshot),
+        by_(Deadline::after(options.timeout)),
+        part_(part_of(options.folder, snapshot.step())) {}
+
+  Result<void> run(bool* group_works) {
+    *group_works = false;
+    TALLY_TRY(const std::vector<Message> claims, gather(group_, encode(claim()), by_));
+    const auto begun = agree(group_, leads() ? begin(claims) : Result<void>(), by_);
+    // A verdict came, so the communicator works; whether it does is seen by what comes next.
+    if (!begun.has_value()) return ended(begun.error(), group_works);
+    TALLY_TRY(const std::vector<Message> written, gather(group_, encode(write()), by_));
+    const auto outcome = agree(group_, leads() ? finish(written) : Result<void>(), by_);
+    if (!outcome.has_value()) return ended(outcome.error(), group_works);
+    *group_works = true;
+    return {};
+  }
+
+ private:
+  bool leads() const { return group_.rank() == 0; }
+
+  // The verdict that ended the save, unless it is the communicator's own error: then it still refuses.
+  Error ended(const Error& verdict, bool* group_works) {
+    if (leads()) {
+      std::error_code ignored;
+      fs::remove_all(part_, ignored);
+    }
+    *group_works = group_.barrier({.by = by_}).has_value();
+    return verdict;
+  }
+
+  Claim claim() {
+    Claim claim{.sound = snapshot_.check(group_.rank()), .step = snapshot_.step()};
+    if (!claim.sound.has_value()) return claim;
+    claim.tensors_crc32c = checksum_of(snapshot_.tensors(), snapshot_.state_tensors());
+    claim.model = ranges_of(snapshot_.tensors(), snapshot_.model());
+    claim.optimizer = ranges_of(snapshot_.state_tensors(), snapshot_.optimizer());
+    return claim;
+  }
+
+  // Rank 0: looks at what everybody has, and makes the folder and the model's file.
+  Result<void> begin(const std::vector<Message>& messages) {
+    for (const Message& message : messages) {
+      TALLY_TRY(Claim claim, decode_claim(message));
+      claims_.push_back(std::move(claim));
+    }
+    TALLY_TRY(check_claims(snapshot_.tensors(), snapshot_.state_tensors(), claims_));
+    TALLY_TRY(const ModelFile model, model_file(snapshot_));
+    TALLY_TRY(remove_leftovers(options_.folder));
+    std::error_code error;
+    fs::create_directory(part_, error);
+    if (error) return of_rank(0, system_error(part_, "cannot be made", error.value()));
+    const auto made = make_model_file(model);
+    if (!made.has_value()) return of_rank(0, made.error());
+    return {};
+  }
+
+  Result<void> make_model_file(const ModelFile& model) {
+    TALLY_TRY(const File file, File::create(part_ / kModelFile));
+    TALLY_TRY(file.write_at(0, std::as_bytes(std::span(model.header))));
+    TALLY_TRY(file.resize(model.bytes()));
+    return file.sync();
+  }
+
+  Written write() {
+    Written written;
+    written.done = write_files(&written);
+    return written;
+  }
+
+  Result<void> write_files(Written* written) {
+    TALLY_TRY(write_model(written));
+    const std::string name = optimizer_file(group_.rank(), group_.size());
+    TALLY_TRY(const FileRecord file, write_optimizer(part_ / name, snapshot_));
+    written->optimizer_bytes = file.bytes;
+    written->optimizer_crc32c = file.crc32c;
+    return {};
+  }
+
+  Result<void> write_model(Written* written) {
+    if (snapshot_.model().empty()) return {};
+    TALLY_TRY(const ModelFile model, model_file(snapshot_));
+    TALLY_TRY(const File file, File::open_to_write(part_ / kModelFile));
+    const std::vector<Range> ranges = ranges_of(snapshot_.tensors(), snapshot_.model());
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const auto bytes = snapshot_.bytes_of(snapshot_.model()[i]);
+      written->model_crc32c.push_back(kernel::crc32c(bytes));
+      TALLY_TRY(file.write_at(model.offset_of(ranges[i]), bytes));
+    }
+    return file.sync();
+  }
+
+  // Rank 0, when everybody has written: what makes it a checkpoint.
+  Result<void> finish(const std::vector<Message>& messages) {
+    std::vector<Written> all;
+    for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+      TALLY_TRY(Written written, decode_written(messages[rank]));
+      if (!written.done.has_value()) return of_rank(static_cast<Rank>(rank), written.done.error());
+      all.push_back(std::move(written));
+    }
+    TALLY_TRY(const Manifest manifest, manifest_for(all));
+    const auto named = name_it(manifest);
+    if (!named.has_value()) return of_rank(0, named.error());
+    // The checkpoint is there; that an old one stays is no reason to say otherwise.
+    const auto retention =
+        decide_retention(list_steps(options_.folder), snapshot_.step(), options_.keep);
+    auto kept = retain(options_.folder, retention);
+    if (kept.has_value()) kept = remove_leftovers(options_.folder);
+    if (!kept.has_value()) log_warning("old checkpoints: " + kept.error().message);
+    return {};
+  }
+
+  Result<void> name_it(const Manifest& manifest) {
+    TALLY_TRY(write_text(part_ / kStateFile, snapshot_.state()));
+    TALLY_TRY(write_text(part_ / kManifestFile, to_text(manifest)));
+    TALLY_TRY(sync_folder(part_));
+    return publish(options_.folder, snapshot_.step());
+  }
+
+  Result<Manifest> manifest_for(const std::vector<Written>& all) {
+    Manifest manifest{.step = snapshot_.step(),
+                      .ranks = group_.size(),
+                      .tensors = snapshot_.tensors(),
+                      .state_tensors = snapshot_.state_tensors()};
+    TALLY_TRY(const FileRecord model, model_record(all));
+    manifest.files.push_back(model);
+    manifest.files.push_back({.name = kStateFile,
+                              .bytes = snapshot_.state().size(),
+                              .crc32c = checksum_of_text(snapshot_.state())});
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      manifest.files.push_back({.name = optimizer_file(static_cast<Rank>(rank), group_.size()),
+                                .bytes = all[rank].optimizer_bytes,
+                                .crc32c = all[rank].optimizer_crc32c});
+    return manifest;
+  }
+
+  // The checksum of the model's file, from those of the pieces: they tile what follows the header.
+  Result<FileRecord> model_record(const std::vector<Written>& all) {
+    struct Part {
+      std::uint64_t offset, bytes;
+      std::uint32_t crc32c;
+    };
+    TALLY_TRY(const ModelFile model, model_file(snapshot_));
+    std::vector<Part> parts;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const std::vector<Range>& ranges = claims_[rank].model;
+      if (all[rank].model_crc32c.size() != ranges.size())
+        return of_rank(static_cast<Rank>(rank),
+                       {.code = ErrorCode::kCorrupt,
+                        .message = fmt::format("{} checksums of {} pieces",
+                                               all[rank].model_crc32c.size(), ranges.size())});
+      for (std::size_t i = 0; i < ranges.size(); ++i)
+        parts.push_back(
+            {.offset = model.offset_of(ranges[i]),
+             .bytes = ranges[i].count * size_of(snapshot_.tensors()[ranges[i].tensor].type),
+             .crc32c = all[rank].model_crc32c[i]});
+    }
+    std::sort(parts.begin(), parts.end(),
+              [](const Part& a, const Part& b) { return a.offset < b.offset; });
+    std::uint32_t crc32c = checksum_of_text(model.header);
+    for (const Part& part : parts) crc32c = kernel::crc32c_combine(crc32c, part.crc32c, part.bytes);
+    return FileRecord{.name = kModelFile, .bytes = model.bytes(), .crc32c = crc32c};
+  }
+
+  Communicator& group_;
+  const WriterOptions& options_;
+  const Snapshot& snapshot_;
+  const Deadline by_;
+  const fs::path part_;
+  std::vector<Claim> claims_;  // rank 0's
+};
+
+}  // namespace
+
+Result<void> save_together(Communicator& group, const WriterOptions& options,
+                           const Snapshot& snapshot, bool* group_works) {
+  return Saving(group, options, snapshot).run(group_works);
+}
+
+}  // namespace tally::checkpoint

@@ -1,0 +1,181 @@
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <optional>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "checkpoint/claim.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/file_io.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/save.h"
+#include "checkpoint/snapshot.h"
+#include "tally/checkpoint.h"
+
+namespace tally::checkpoint {
+namespace {
+
+// How much the training goes before the writing; from -20 to 19.
+constexpr int kNice = 10;
+
+class BackgroundWriter final : public Writer {
+ public:
+  BackgroundWriter(std::unique_ptr<Communicator> group, std::optional<FolderLock> lock,
+                   const WriterOptions& options)
+      : group_(std::move(group)), lock_(std::move(lock)), options_(options) {
+    thread_ = std::jthread([this] { write_when_told(); });
+  }
+
+  ~BackgroundWriter() override {
+    {
+      MutexLock lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+    MutexLock lock(mutex_);
+    if (untold_) log_warning("the last checkpoint was not written: " + outcome_.error().message);
+    group_->close();
+  }
+
+  Result<void> save(const Content& content) override {
+    // Its own deadlines end the save before; twice as long is for a disk that is slow beyond them.
+    TALLY_TRY(idle(Deadline::after(2 * options_.timeout)));
+    Result<void> previous;
+    {
+      MutexLock lock(mutex_);
+      if (untold_) previous = outcome_;
+    }
+    // The thread looks at it only after the next lines.
+    snapshot_.take(content);
+    {
+      MutexLock lock(mutex_);
+      untold_ = false;
+      busy_ = true;
+    }
+    changed_.notify_all();
+    return previous;
+  }
+
+  Result<void> wait(Deadline by) override {
+    TALLY_TRY(idle(by));
+    MutexLock lock(mutex_);
+    untold_ = false;
+    return outcome_;
+  }
+
+ private:
+  // Until no save is under way.
+  Result<void> idle(Deadline by) {
+    mutex_.lock();
+    while (busy_) {
+      const Duration left = by.remaining(SteadyClock().now());
+      if (left == Duration::zero()) break;
+      // In steps: a deadline may be never.
+      changed_.wait_for(mutex_, std::min<Duration>(left, std::chrono::seconds(1)));
+    }
+    const bool busy = busy_;
+    mutex_.unlock();
+    if (busy)
+      return Error{.code = ErrorCode::kTimeout,
+                   .message = fmt::format("the checkpoint of step {} is still being written",
+                                          snapshot_.step())};
+    return {};
+  }
+
+  void write_when_told() {
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
+    bool group_works = true;
+    Result<void> outcome;
+    for (;;) {
+      mutex_.lock();
+      while (!busy_ && !over_) changed_.wait(mutex_);
+      const bool told = busy_;
+      mutex_.unlock();
+      if (!told) return;
+      // Once the communicator has failed, its error is the outcome of all that follow.
+      if (group_works) outcome = save_together(*group_, options_, snapshot_, &group_works);
+      mutex_.lock();
+      outcome_ = outcome;
+      untold_ = !outcome.has_value();
+      busy_ = false;
+      mutex_.unlock();
+      changed_.notify_all();
+    }
+  }
+
+  const std::unique_ptr<Communicator> group_;
+  const std::optional<FolderLock> lock_;  // rank 0's
+  const WriterOptions options_;
+  Snapshot snapshot_;  // the caller's while not busy_, the thread's while busy_
+
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool busy_ TALLY_GUARDED_BY(mutex_) = false;
+  bool over_ TALLY_GUARDED_BY(mutex_) = false;
+  bool untold_ TALLY_GUARDED_BY(mutex_) = false;
+  Result<void> outcome_ TALLY_GUARDED_BY(mutex_);
+  std::jthread thread_;
+};
+
+Result<FolderLock> take_folder(const WriterOptions& options) {
+  std::error_code error;
+  std::filesystem::create_directories(options.folder, error);
+  if (error) return system_error(options.folder, "cannot be made", error.value());
+  TALLY_TRY(FolderLock lock, FolderLock::take(options.folder));
+  TALLY_TRY(sync_folder(options.folder));
+  return lock;
+}
+
+// Whether this rank can write where rank 0 has the lock: the folder may be of this host only.
+Result<void> check_folder(const WriterOptions& options, const std::string& lock_text) {
+  if (options.keep < 1)
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("keep = {}: at least one checkpoint is", options.keep)};
+  if (FolderLock::text_in(options.folder) != lock_text)
+    return Error{.code = ErrorCode::kSystem,
+                 .message = fmt::format("{} is not the folder that rank 0 sees: checkpoints need a "
+                                        "file system that all ranks share",
+                                        options.folder.string())};
+  if (::access(options.folder.c_str(), W_OK) != 0)
+    return system_error(options.folder, "cannot be written to", errno);
+  return {};
+}
+
+Result<void> first_failure(const std::vector<Message>& messages) {
+  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+    TALLY_TRY(const Written written, decode_written(messages[rank]));
+    if (!written.done.has_value()) return of_rank(static_cast<Rank>(rank), written.done.error());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Writer>> Writer::make(Communicator& world, const WriterOptions& options) {
+  const Deadline by = Deadline::after(options.timeout);
+  TALLY_TRY(std::unique_ptr<Communicator> group, world.split(0, world.rank(), by));
+  std::optional<FolderLock> lock;
+  Result<void> taken;
+  if (group->rank() == 0) {
+    auto made = take_folder(options);
+    if (made.has_value()) {
+      lock = std::move(*made);
+    } else {
+      taken = made.error();
+    }
+  }
+  TALLY_TRY(agree(*group, taken, by));
+  TALLY_TRY(const std::string text, tell(*group, lock ? lock->text() : std::string(), by));
+  const Written own{.done = check_folder(options, text)};
+  TALLY_TRY(const std::vector<Message> all, gather(*group, encode(own), by));
+  TALLY_TRY(agree(*group, first_failure(all), by));
+  return std::unique_ptr<Writer>(
+      std::make_unique<BackgroundWriter>(std::move(group), std::move(lock), options));
+}
+
+}  // namespace tally::checkpoint
