@@ -120,6 +120,9 @@ class SharedBuffer {
   std::span<T> as() const {
     return {reinterpret_cast<T*>(data_), bytes_ / sizeof(T)};
   }
+  // From now on the memory outlives the buffer: it stays as it is until the membership of the job ends. For what
+  // other ranks may still read.
+  void keep();
 
  private:
   std::byte* data_ = nullptr;

@@ -18,9 +18,13 @@ SharedBuffer::~SharedBuffer() = default;
 SharedBuffer::SharedBuffer(SharedBuffer&& other) noexcept = default;
 SharedBuffer& SharedBuffer::operator=(SharedBuffer&& other) noexcept = default;
 
+void SharedBuffer::keep() {
+  if (owner_) owner_->keep();
+}
+
 SharedBuffer::Owner::~Owner() {
   if (segment_) {
-    segment_->release(data_);
+    if (!kept_) segment_->release(data_);
   } else {
     std::free(data_);
   }

@@ -16,12 +16,15 @@ class SharedBuffer::Owner {
   Owner(std::shared_ptr<net::Segment> segment, std::byte* data)
       : segment_(std::move(segment)), data_(data) {}
   ~Owner();
+  // Memory of a segment is not released with this object.
+  void keep() { kept_ = true; }
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
 
  private:
   const std::shared_ptr<net::Segment> segment_;  // shared: a buffer may outlive its communicator
   std::byte* const data_;
+  bool kept_ = false;
 };
 
 }  // namespace tally
