@@ -1,0 +1,48 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tally/communicator.h"
+#include "train/parameter_layout.h"
+#include "train/step_flags.h"
+#include "train/tiers.h"
+
+namespace tally::train {
+
+// The memory of a model on one host: each rank's gradients, the values of the parameters once for all of them, and
+// the flags by which neighbours know how far each is. All neighbours see all of it.
+class ModelMemory final {
+ public:
+  // Called by all ranks of the world.
+  static Result<std::unique_ptr<ModelMemory>> make(Communicator& world, const Tiers& tiers,
+                                                   Layout layout, Deadline by);
+  ~ModelMemory();
+  ModelMemory(const ModelMemory&) = delete;
+  ModelMemory& operator=(const ModelMemory&) = delete;
+
+  const Layout& layout() const { return layout_; }
+  // Of a bucket, from its first element.
+  std::byte* values(std::size_t bucket) const { return values_ + layout_.buckets[bucket].offset; }
+  std::byte* gradients(std::size_t bucket, int neighbour) const {
+    return gradients_[static_cast<std::size_t>(neighbour)].data() + layout_.buckets[bucket].offset;
+  }
+  const StepFlags& flags(int neighbour) const {
+    return flags_[static_cast<std::size_t>(neighbour)];
+  }
+
+ private:
+  ModelMemory(Layout layout, int local) : layout_(std::move(layout)), local_(local) {}
+
+  const Layout layout_;
+  const int local_;
+  SharedBuffer own_gradients_;
+  SharedBuffer own_values_;  // of the host's first rank
+  SharedBuffer own_flags_;
+  std::vector<std::span<std::byte>> gradients_;  // by neighbour
+  std::byte* values_ = nullptr;
+  std::vector<StepFlags> flags_;
+};
+
+}  // namespace tally::train

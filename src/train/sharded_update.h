@@ -1,0 +1,148 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tally/communicator.h"
+#include "tally/optimizer.h"
+#include "train/model_memory.h"
+#include "train/parameter_layout.h"
+#include "train/slice.h"
+#include "train/tiers.h"
+
+namespace tally::train {
+
+// What this rank brings to a step.
+struct StepContribution {
+  double samples = 0;  // behind its gradients; 0: it has none, and what lies there is not read
+  double weight = 0;   // what they are multiplied with: `samples` for means, 1 for sums
+};
+
+struct StepTotals {
+  double samples = 0;        // of all ranks; 0: nothing was updated
+  std::vector<double> sums;  // of what each rank gave along
+};
+
+// Time that this rank has spent since it was made.
+struct StepTimes {
+  Duration update{};  // summing gradients and updating parameters
+  Duration wait{};    // for other ranks
+};
+
+// One model on all ranks, updated by all of them together: every rank sums its slice of each bucket, applies the
+// optimizer to it and keeps the optimizer's state for it. On one host it reads the neighbours' gradients and writes
+// the parameters, which are there once for all; nothing is sent. Across hosts, sums and new values of a slice travel over
+// its lane. The same ranks and gradients give the same bits as one rank that sums and updates everything.
+//
+//   begin -> ready ... ready -> complete        the same steps on all ranks
+//
+// Buckets that are complete on all neighbours are worked on inside ready(), while the caller goes on computing the
+// other gradients. A parameter's values may change as soon as its bucket is complete everywhere.
+// After an error the model is undefined. Threads: calls must not overlap.
+class ShardedUpdate final {
+ public:
+  struct Options {
+    std::vector<ParameterInfo> parameters;
+    std::vector<OptimizerSpec> optimizers;  // by group; of one kind
+    std::size_t bucket_bytes = 0;           // 0: kDefaultBucketBytes
+    std::optional<double> clip_value;       // before clip_norm
+    std::optional<double> clip_norm;
+  };
+  static constexpr std::size_t kDefaultBucketBytes = std::size_t{1} << 20;
+
+  // Called by all ranks. kMismatch if they have other parameters. Buckets are in the reverse order of `parameters`.
+  static Result<std::unique_ptr<ShardedUpdate>> make(Communicator& world, const Options& options,
+                                                     Deadline by);
+
+  const std::vector<ParameterInfo>& parameters() const { return options_.parameters; }
+  // Memory of one parameter; moved by reorder(). Values are those of all neighbours, the gradient is this rank's.
+  std::span<std::byte> values(std::size_t parameter) const;
+  std::span<std::byte> gradient(std::size_t parameter) const;
+  std::size_t buckets() const { return memory_->layout().buckets.size(); }
+  // Whether a neighbour has the same memory for values: only the first of them writes what is not an update.
+  bool writes_values() const { return tiers_.local == 0; }
+
+  // Rank 0's values become everybody's. Called by all ranks.
+  Result<void> spread_values(Deadline by);
+  // After values were written by hand, on each rank that writes_values(). Called by all ranks.
+  Result<void> adopt_values(Deadline by);
+
+  // Builds the buckets anew in rank 0's order of parameters, values and gradients included. Before the first step
+  // is complete. Called by all ranks; false if everything stayed where it was.
+  Result<bool> reorder(std::span<const std::size_t> order, Deadline by);
+
+  // Of the coming step; by group, before begin() or complete().
+  void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
+  // The gradients that ready() is about to tell of weigh this much. Optional: without it all work is left to
+  // complete().
+  void begin(const StepContribution& contribution);
+  Result<void> ready(std::size_t parameter);
+  // Called by all ranks. Parameters that were not ready() here count as zero, and those that were ready() nowhere
+  // are left as they are. `sums` is summed over all ranks on the way.
+  Result<StepTotals> complete(const StepContribution& contribution, std::span<const double> sums);
+
+  // What this rank keeps of the model and its optimizer; there after the first step, or make_state().
+  std::vector<SliceState> states();
+  void make_state();
+  // How often each parameter has been updated.
+  std::vector<std::uint64_t>& steps() { return steps_; }
+  StepTimes times() const { return times_; }
+
+ private:
+  // One bucket's way through a step.
+  struct Work {
+    Range local;                      // what this rank sums of its host's gradients
+    Range own;                        // what it updates: a part of that
+    std::vector<std::size_t> counts;  // of `local`, by host
+    std::vector<std::byte> lane_sum;  // of `local`, to be summed over the lane
+    std::optional<Handle> summed;
+    std::optional<Handle> gathered;
+    std::unique_ptr<Slice> slice;
+    std::size_t pending = 0;  // parameters that are not ready in this step
+    std::size_t first_cell = 0;
+  };
+
+  ShardedUpdate(Communicator& world, Options options, Tiers tiers);
+  Result<void> use(Layout layout, Deadline by);
+  void plan_work();
+  bool is_deferred() const;
+  bool complete_on_host(std::size_t bucket) const;
+  void zero_unused();
+  Result<void> advance(bool totals_known);
+  void work_on(std::size_t bucket);
+  void sum_over_lane(std::size_t bucket);
+  Result<StepTotals> agree(const StepContribution& contribution, std::span<const double> sums);
+  Result<void> await_sums();
+  Result<void> clip();
+  Result<std::vector<Squares>> squares_of_parameters();
+  Result<std::vector<Squares>> all_cells();
+  Result<void> update_deferred();
+  void send_values(std::size_t bucket);
+  Result<void> finish_step();
+  Result<void> timed_wait(Handle& handle);
+
+  Communicator& world_;
+  const Options options_;
+  const Tiers tiers_;
+  const bool layerwise_;
+  std::unique_ptr<ModelMemory> memory_;
+  std::vector<Work> works_;  // by bucket
+  std::vector<double> rates_;
+  std::vector<std::uint64_t> steps_;    // by parameter
+  std::vector<std::uint8_t> is_ready_;  // by parameter, in this step on this rank
+  std::vector<std::uint8_t> used_;      // by parameter, in this step on any rank
+  std::uint64_t step_ = 1;
+  std::size_t next_ = 0;  // the first bucket that has not been worked on in this step
+  bool begun_ = false;
+  double total_samples_ = 0;
+  std::size_t cells_ = 0;
+  std::vector<const void*> sources_;
+  std::vector<double> weights_;
+  std::vector<double> statistics_;
+  StepTimes times_;
+};
+
+}  // namespace tally::train

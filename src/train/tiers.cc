@@ -1,0 +1,58 @@
+#include "train/tiers.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include "base/check.h"
+
+namespace tally::train {
+namespace {
+
+// The ranks that this one shares memory with, itself included.
+Result<std::vector<Rank>> visible_ranks(Communicator& world, Deadline by) {
+  TALLY_TRY(const SharedBuffer probe, world.allocate(1));
+  TALLY_TRY(const auto views, world.share(probe, by));
+  std::vector<Rank> visible;
+  for (Rank rank = 0; rank < world.size(); ++rank)
+    if (!views[static_cast<std::size_t>(rank)].empty()) visible.push_back(rank);
+  // Nobody lets go of the probe before all have seen it.
+  TALLY_TRY(world.barrier({.by = by}));
+  return visible;
+}
+
+bool all_equal(const std::map<std::int32_t, int>& ranks_of_host) {
+  return std::all_of(ranks_of_host.begin(), ranks_of_host.end(), [&](const auto& host) {
+    return host.second == ranks_of_host.begin()->second;
+  });
+}
+
+}  // namespace
+
+Result<Tiers> find_tiers(Communicator& world, Deadline by) {
+  Tiers tiers;
+  TALLY_TRY(tiers.neighbours, visible_ranks(world, by));
+  const std::int32_t first = tiers.neighbours.front();
+  std::vector<std::int32_t> first_of(static_cast<std::size_t>(world.size()));
+  TALLY_TRY(
+      world.allgather(std::span<const std::int32_t>(&first, 1), std::span(first_of), {.by = by}));
+  std::map<std::int32_t, int> ranks_of_host;
+  for (const std::int32_t other : first_of) ++ranks_of_host[other];
+  if (all_equal(ranks_of_host)) {
+    const auto self = std::find(tiers.neighbours.begin(), tiers.neighbours.end(), world.rank());
+    TALLY_CHECK(self != tiers.neighbours.end());
+    tiers.local = static_cast<int>(self - tiers.neighbours.begin());
+    tiers.hosts = static_cast<int>(ranks_of_host.size());
+    tiers.host = static_cast<int>(std::distance(ranks_of_host.begin(), ranks_of_host.find(first)));
+  } else {
+    tiers.neighbours = {world.rank()};
+    tiers.hosts = world.size();
+    tiers.host = world.rank();
+  }
+  if (tiers.hosts == 1) return tiers;
+  TALLY_TRY(tiers.sums, world.split(tiers.local, tiers.host, by));
+  TALLY_TRY(tiers.values, world.split(tiers.local, tiers.host, by));
+  return tiers;
+}
+
+}  // namespace tally::train
