@@ -54,7 +54,7 @@ std::optional<json> parse_json(std::string_view text) {
   return value;
 }
 
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
   return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -77,20 +77,21 @@ std::optional<std::string> text_of(const json* value) {
 Result<TensorInfo> tensor_from(const std::string& name, const json& object) {
   TensorInfo tensor{.name = name};
   const auto type_name = text_of(member(object, "dtype"));
-  if (!type_name) return corrupt(fmt::format("{}: no dtype", quoted(name)));
+  if (!type_name) return corrupt(fmt::format("{}: no dtype", json_quoted(name)));
   const auto* const type =
       std::find_if(kTypeNames.begin(), kTypeNames.end(),
                    [&](const TypeName& known) { return known.name == *type_name; });
   if (type == kTypeNames.end())
-    return corrupt(fmt::format("{}: dtype {} is not known", quoted(name), quoted(*type_name)));
+    return corrupt(
+        fmt::format("{}: dtype {} is not known", json_quoted(name), json_quoted(*type_name)));
   tensor.type = type->type;
   const json* const shape = member(object, "shape");
   if (shape == nullptr || !shape->is_array() || shape->size() > kMaxDimensions)
-    return corrupt(fmt::format("{}: no shape", quoted(name)));
+    return corrupt(fmt::format("{}: no shape", json_quoted(name)));
   for (const json& dimension : *shape) {
     const auto size = whole_number(&dimension);
     if (!size || *size > std::numeric_limits<std::int64_t>::max())
-      return corrupt(fmt::format("{}: a dimension that is no whole number", quoted(name)));
+      return corrupt(fmt::format("{}: a dimension that is no whole number", json_quoted(name)));
     tensor.shape.push_back(static_cast<std::int64_t>(*size));
   }
   return tensor;

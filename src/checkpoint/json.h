@@ -14,7 +14,7 @@ namespace tally::checkpoint {
 std::optional<nlohmann::json> parse_json(std::string_view text);
 
 // As a JSON string with its quotes. Bytes that are not UTF-8 are replaced.
-std::string quoted(std::string_view text);
+std::string json_quoted(std::string_view text);
 
 // The member of an object; nullptr if it is not there, or `object` is none.
 const nlohmann::json* member(const nlohmann::json& object, const char* name);

@@ -15,7 +15,7 @@ Error invalid(std::string message) {
 }
 
 bool is_utf8(const std::string& text) {
-  const auto value = parse_json(quoted(text));
+  const auto value = parse_json(json_quoted(text));
   return value && value->get_ref<const std::string&>() == text;
 }
 
@@ -52,7 +52,7 @@ Result<void> check_tensors(std::span<const TensorInfo> tensors) {
   for (const TensorInfo& tensor : tensors) {
     if (tensor.name.empty() || tensor.name.starts_with("__") || !is_utf8(tensor.name))
       return invalid(fmt::format("tensor {}: a name is UTF-8 and does not begin with \"__\"",
-                                 quoted(tensor.name)));
+                                 json_quoted(tensor.name)));
     if (!names.insert(tensor.name).second)
       return invalid(fmt::format("tensor {}: two have this name", tensor.name));
     TALLY_TRY(const std::uint64_t count, element_count(tensor));
@@ -78,23 +78,22 @@ Result<void> check_cover(std::span<const TensorInfo> tensors, std::vector<Range>
     std::uint64_t covered = 0;
     Rank last = kNoRank;
     for (; next != ranges.end() && next->tensor == index; ++next) {
+      const std::uint64_t end = next->first + next->count;
       if (next->first > size || next->count > size - next->first)
-        return invalid(fmt::format("tensor {}: {} of rank {}, and it has {}", name,
-                                   elements(next->first, next->first + next->count), next->rank,
-                                   size));
+        return invalid(fmt::format("tensor {}: rank {} has {} of {}", name, next->rank,
+                                   elements(next->first, end), size));
       if (next->first > covered)
-        return invalid(fmt::format("tensor {}: {} of {} are in no rank's piece", name,
+        return invalid(fmt::format("tensor {}: no rank has {} of {}", name,
                                    elements(covered, next->first), size));
       if (next->first < covered)
-        return invalid(fmt::format(
-            "tensor {}: {} are in a piece of rank {} and in one of rank {}", name,
-            elements(next->first, std::min(covered, next->first + next->count)), last, next->rank));
-      covered = next->first + next->count;
+        return invalid(fmt::format("tensor {}: rank {} and rank {} both have {}", name, last,
+                                   next->rank, elements(next->first, std::min(covered, end))));
+      covered = end;
       last = next->rank;
     }
     if (covered < size)
-      return invalid(fmt::format("tensor {}: {} of {} are in no rank's piece", name,
-                                 elements(covered, size), size));
+      return invalid(
+          fmt::format("tensor {}: no rank has {} of {}", name, elements(covered, size), size));
   }
   return {};
 }

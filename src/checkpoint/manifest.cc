@@ -30,8 +30,8 @@ std::string first_line(std::uint32_t crc32c) {
 std::string list_text(const std::vector<TensorInfo>& tensors) {
   std::string text;
   for (const TensorInfo& tensor : tensors)
-    text += fmt::format("{}\n  {{\"name\":{},{}}}", text.empty() ? "" : ",", quoted(tensor.name),
-                        fields_of(tensor));
+    text += fmt::format("{}\n  {{\"name\":{},{}}}", text.empty() ? "" : ",",
+                        json_quoted(tensor.name), fields_of(tensor));
   return text;
 }
 
@@ -90,7 +90,7 @@ std::string to_text(const Manifest& manifest) {
   std::string files;
   for (const FileRecord& file : manifest.files)
     files += fmt::format("{}\n  {{\"name\":{},\"bytes\":{},\"crc32c\":\"{}\"}}",
-                         files.empty() ? "" : ",", quoted(file.name), file.bytes,
+                         files.empty() ? "" : ",", json_quoted(file.name), file.bytes,
                          checksum_text(file.crc32c));
   const std::string rest = fmt::format(
       "\"format\":\"{}\",\n\"step\":{},\n\"ranks\":{},\n\"files\":[{}],\n"

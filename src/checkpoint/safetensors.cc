@@ -25,16 +25,16 @@ Result<Entry> entry_from(const std::string& name, const json& object) {
   TALLY_TRY(TensorInfo tensor, tensor_from(name, object));
   const json* const offsets = member(object, "data_offsets");
   if (offsets == nullptr || !offsets->is_array() || offsets->size() != 2 || object.size() != 3)
-    return corrupt(fmt::format("{}: not dtype, shape and two data_offsets", quoted(name)));
+    return corrupt(fmt::format("{}: not dtype, shape and two data_offsets", json_quoted(name)));
   const auto begin = whole_number(&(*offsets)[0]);
   const auto end = whole_number(&(*offsets)[1]);
   if (!begin || !end || *begin > *end)
-    return corrupt(fmt::format("{}: data_offsets that are no range", quoted(name)));
+    return corrupt(fmt::format("{}: data_offsets that are no range", json_quoted(name)));
   const auto count = element_count(tensor);
   if (!count.has_value()) return corrupt(count.error().message);
   const std::uint64_t bytes = *count * size_of(tensor.type);
   if (*end - *begin != bytes)
-    return corrupt(fmt::format("{}: {} bytes, its shape and type have {}", quoted(name),
+    return corrupt(fmt::format("{}: {} bytes, its shape and type have {}", json_quoted(name),
                                *end - *begin, bytes));
   return Entry{.tensor = std::move(tensor), .begin = *begin, .end = *end};
 }
@@ -70,9 +70,9 @@ std::vector<Entry> lay_out(std::span<const TensorInfo> tensors) {
 
 Result<std::string> encode_header(std::span<const Entry> entries, std::string_view format) {
   std::string text(kHeaderLengthBytes, '\0');
-  text += fmt::format(R"({{"{}":{{"format":{}}})", kMetadata, quoted(format));
+  text += fmt::format(R"({{"{}":{{"format":{}}})", kMetadata, json_quoted(format));
   for (const Entry& entry : entries)
-    text += fmt::format(R"(,{}:{{{},"data_offsets":[{},{}]}})", quoted(entry.tensor.name),
+    text += fmt::format(R"(,{}:{{{},"data_offsets":[{},{}]}})", json_quoted(entry.tensor.name),
                         fields_of(entry.tensor), entry.begin, entry.end);
   text += "}";
   while (text.size() % kHeaderAlignment != 0) text += ' ';
@@ -119,7 +119,7 @@ Result<std::vector<Entry>> parse_header(std::string_view text, std::uint64_t dat
   for (const Entry& entry : entries) {
     if (entry.begin != end)
       return corrupt(fmt::format("{} begins at {}, what is before it ends at {}",
-                                 quoted(entry.tensor.name), entry.begin, end));
+                                 json_quoted(entry.tensor.name), entry.begin, end));
     end = entry.end;
   }
   if (end != data_bytes)
