@@ -47,6 +47,9 @@ endif()
 function(tally_torch_pch target)
   if(TARGET tally_torch_pch)
     target_precompile_headers(${target} REUSE_FROM tally_torch_pch)
+    # Programs are compiled with -fPIE otherwise, for which the header is another one and not used.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
   endif()
 endfunction()
 

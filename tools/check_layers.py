@@ -33,7 +33,7 @@ LIBRARIES = {
     "fmt": (["fmt/*"], ["src/*", "apps/*", "adapters/*", "recipes/*", "tests/*", "bench/*", "examples/*"]),
     "spdlog": (["spdlog/*"], ["src/base/log.cc"]),
     "OpenSSL": (["openssl/*"], ["src/net/tls*.cc", "src/group/*.cc"]),
-    "nlohmann-json": (["nlohmann/*"], ["apps/*", "src/metrics/*.cc", "src/checkpoint/*.cc", "src/checkpoint/json.h",
+    "nlohmann-json": (["nlohmann/*"], ["apps/*", "adapters/torch/*.cc", "src/metrics/*.cc", "src/checkpoint/*.cc", "src/checkpoint/json.h",
                                        "bench/*"]),
     "CLI11": (["CLI/*"], ["apps/tally/*", "apps/train/*"]),
     "httplib": (["httplib.h"], ["apps/dashboard/*"]),
@@ -105,7 +105,7 @@ def resolve(root, path, included):
     while folder:  # beside the file first, then the folders around it
         starts.append(folder)
         folder = os.path.dirname(folder)
-    for start in [starts[0], "src", "include", "tests", *starts[1:], ""]:
+    for start in [starts[0], "src", "include", "adapters/torch/include", "tests", *starts[1:], ""]:
         candidate = os.path.normpath(os.path.join(start, included))
         if not candidate.startswith(".."):
             file = os.path.join(root, candidate)

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/clock.h"
+#include "base/stopwatch.h"
 #include "kernel/weighted_sum.h"
 #include "train/same_model.h"
 #include "train/update_rule.h"
@@ -19,19 +19,6 @@ namespace {
 DataType sum_type(DataType type) {
   return type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
 }
-
-// Adds the time until it goes to `total`.
-class Stopwatch {
- public:
-  explicit Stopwatch(Duration& total) : total_(total), begin_(SteadyClock().now()) {}
-  ~Stopwatch() { total_ += SteadyClock().now() - begin_; }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  Duration& total_;
-  const TimePoint begin_;
-};
 
 // Clipping leaves a gradient of this norm as it is and shortens longer ones to it, as libtorch does.
 double clip_factor(double norm, double limit) {

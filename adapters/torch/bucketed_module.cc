@@ -1,0 +1,130 @@
+#include "adapters/torch/bucketed_module.h"
+
+#include <algorithm>
+
+#include "base/stopwatch.h"
+
+namespace tally::adapter {
+namespace {
+
+constexpr auto kSetupTimeout = std::chrono::minutes(5);
+
+Deadline setup_deadline() { return Deadline::after(kSetupTimeout); }
+
+}  // namespace
+
+BucketedModule::BucketedModule(Communicator& world, std::vector<NamedTensor> parameters,
+                               const train::ShardedUpdate::Options& options)
+    : world_(world),
+      parameters_(std::move(parameters)),
+      update_(or_throw(train::ShardedUpdate::make(world, options, setup_deadline()))),
+      is_collected_(parameters_.size(), false) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (world.rank() == 0) {
+      const at::Tensor& parameter = parameters_[i].tensor;
+      copy_into(view_of(update_->values(i), parameter), parameter.detach());
+    }
+  }
+  place_views();
+  hooks_ = std::make_unique<GradientHooks>(parameters_, [this](std::size_t i) { arrived(i); });
+}
+
+BucketedModule::~BucketedModule() {
+  hooks_.reset();
+  for (const NamedTensor& parameter : parameters_) {
+    at::Tensor tensor = parameter.tensor;
+    tensor.mutable_grad() = at::Tensor();
+    if (tensor.device().is_cpu()) tensor.set_data(tensor.detach().clone());
+  }
+}
+
+void BucketedModule::place_views() {
+  value_views_.clear();
+  gradient_views_.clear();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor parameter = parameters_[i].tensor;
+    value_views_.push_back(view_of(update_->values(i), parameter));
+    gradient_views_.push_back(view_of(update_->gradient(i), parameter));
+    if (!parameter.device().is_cpu()) continue;
+    parameter.set_data(value_views_.back());
+    if (is_collected_[i]) parameter.mutable_grad() = gradient_views_.back();
+  }
+}
+
+void BucketedModule::spread_values() {
+  or_throw(update_->spread_values(setup_deadline()));
+  values_to_devices();
+}
+
+void BucketedModule::adopt_values() {
+  or_throw(update_->adopt_values(setup_deadline()));
+  values_to_devices();
+}
+
+void BucketedModule::values_to_devices() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!parameters_[i].tensor.device().is_cpu()) parameters_[i].tensor.copy_(value_views_[i]);
+}
+
+void BucketedModule::forget_gradients() {
+  for (const NamedTensor& parameter : parameters_) {
+    at::Tensor tensor = parameter.tensor;
+    tensor.mutable_grad() = at::Tensor();
+  }
+  is_collected_.assign(is_collected_.size(), false);
+}
+
+void BucketedModule::announce(const train::StepContribution& contribution) {
+  // The first step only shows in which order gradients come.
+  if (!order_is_settled_) return;
+  announced_ = true;
+  update_->begin(contribution);
+}
+
+void BucketedModule::arrived(std::size_t parameter) {
+  if (!order_is_settled_ && std::find(order_.begin(), order_.end(), parameter) == order_.end())
+    order_.push_back(parameter);
+  // On other devices the sum of an accumulation stays there until it is complete.
+  if (announced_ || parameters_[parameter].tensor.device().is_cpu()) collect(parameter);
+  if (announced_) or_throw(update_->ready(parameter));
+}
+
+void BucketedModule::collect(std::size_t i) {
+  at::Tensor parameter = parameters_[i].tensor;
+  if (!parameter.grad().defined()) return;
+  const Stopwatch watch(copying_);
+  copy_into(gradient_views_[i], parameter.grad());
+  if (parameter.device().is_cpu()) parameter.mutable_grad() = gradient_views_[i];
+  is_collected_[i] = true;
+}
+
+// Parameters that were not used come last.
+void BucketedModule::settle_order() {
+  if (order_is_settled_) return;
+  order_is_settled_ = true;
+  for (std::size_t i = parameters_.size(); i-- > 0;)
+    if (std::find(order_.begin(), order_.end(), i) == order_.end()) order_.push_back(i);
+  if (or_throw(update_->reorder(order_, setup_deadline()))) place_views();
+}
+
+void BucketedModule::use_order(const std::vector<std::size_t>& order) {
+  order_ = order;
+  settle_order();
+}
+
+train::StepTotals BucketedModule::complete(const train::StepContribution& contribution,
+                                           std::span<const double> sums) {
+  // Gradients that somebody set by hand, or that lie on another device.
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!announced_ && parameters_[i].tensor.grad().defined()) collect(i);
+  settle_order();
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (is_collected_[i]) or_throw(update_->ready(i));
+  train::StepTotals totals = or_throw(update_->complete(contribution, sums));
+  announced_ = false;
+  if (totals.samples > 0) values_to_devices();
+  return totals;
+}
+
+}  // namespace tally::adapter

@@ -1,0 +1,71 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "adapters/torch/gradient_hooks.h"
+#include "adapters/torch/tensors.h"
+#include "tally/job.h"
+#include "train/sharded_update.h"
+
+namespace tally::adapter {
+
+// The trained parameters of a module, moved into the memory of a ShardedUpdate: on the CPU each parameter and, once
+// backward has been there, its gradient is a view of that memory. Parameters on another device stay there; gradients
+// are copied to the host and new values back.
+class BucketedModule final {
+ public:
+  // Collective. Values are this rank's until spread_values().
+  BucketedModule(Communicator& world, std::vector<NamedTensor> parameters,
+                 const train::ShardedUpdate::Options& options);
+  // The parameters get memory of their own again.
+  ~BucketedModule();
+  BucketedModule(const BucketedModule&) = delete;
+  BucketedModule& operator=(const BucketedModule&) = delete;
+
+  const std::vector<NamedTensor>& parameters() const { return parameters_; }
+  train::ShardedUpdate& update() { return *update_; }
+
+  // Rank 0's values become everybody's. Collective.
+  void spread_values();
+  // What lies in memory for values becomes the parameters', on other devices too. Collective.
+  void adopt_values();
+  // Gradients are gone: the next backward begins afresh.
+  void forget_gradients();
+
+  // The coming backward is the last before complete(), with gradients of this weight: what becomes complete may be
+  // worked on at once. Without it gradients are only collected.
+  void announce(const train::StepContribution& contribution);
+  // Collective.
+  train::StepTotals complete(const train::StepContribution& contribution,
+                             std::span<const double> sums);
+
+  // Buckets by this order of parameters, as a checkpoint had it. Before the first update. Collective.
+  void use_order(const std::vector<std::size_t>& order);
+  const std::vector<std::size_t>& order() const { return order_; }
+  // Time spent with moving gradients.
+  Duration copying() const { return copying_; }
+
+ private:
+  void place_views();
+  void arrived(std::size_t parameter);
+  void collect(std::size_t parameter);
+  void settle_order();
+  void values_to_devices();
+
+  Communicator& world_;
+  const std::vector<NamedTensor> parameters_;
+  std::unique_ptr<train::ShardedUpdate> update_;
+  std::vector<at::Tensor> value_views_;
+  std::vector<at::Tensor> gradient_views_;
+  std::unique_ptr<GradientHooks> hooks_;
+  std::vector<std::size_t>
+      order_;  // in which gradients became ready in the first step, then for good
+  std::vector<bool> is_collected_;  // by parameter: its gradient is in the bucket
+  bool order_is_settled_ = false;
+  bool announced_ = false;
+  Duration copying_{};
+};
+
+}  // namespace tally::adapter

@@ -1,0 +1,33 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/autograd/variable.h>
+
+#include "adapters/torch/tensors.h"
+
+namespace tally::adapter {
+
+// Calls `arrived(i)` whenever backward has accumulated a gradient into parameter i, in the thread that did so. What it
+// throws ends backward(). Removed with the object.
+class GradientHooks final {
+ public:
+  GradientHooks(const std::vector<NamedTensor>& parameters,
+                std::function<void(std::size_t)> arrived);
+  ~GradientHooks();
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
+
+ private:
+  // A shared or an intrusive pointer, by libtorch's version. Autograd itself refers to accumulators weakly.
+  using Accumulator =
+      decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+
+  const std::function<void(std::size_t)> arrived_;
+  std::vector<std::pair<Accumulator, std::uintptr_t>> hooks_;
+};
+
+}  // namespace tally::adapter

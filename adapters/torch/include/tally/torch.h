@@ -1,0 +1,165 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "tally/checkpoint.h"
+#include "tally/job.h"
+#include "tally/optimizer.h"
+#include "tally/rate_schedule.h"
+
+// Synchronous training of libtorch modules by all ranks of a job. What libtorch users expect to be thrown is thrown
+// here: everything ends with a Failure that names the rank and what happened.
+namespace tally {
+
+class Failure : public std::runtime_error {
+ public:
+  explicit Failure(Error error) : std::runtime_error(to_string(error)), error_(std::move(error)) {}
+  const Error& error() const { return error_; }
+
+ private:
+  Error error_;
+};
+
+// Job::join() for programs that throw.
+std::unique_ptr<Job> join();
+
+// Parameters with settings of their own. The first group that matches a parameter has it; the optimizer given to the
+// trainer has the rest. All are of one kind.
+struct ParameterGroup {
+  std::function<bool(const std::string& name, const at::Tensor& parameter)> matches;
+  OptimizerSpec optimizer;
+};
+
+// Weight decay off for biases and normalisation: whatever has fewer than two dimensions.
+ParameterGroup without_decay(OptimizerSpec optimizer);
+
+// What becomes of buffers, such as batch-norm statistics, in synchronise_buffers(). Whole numbers are rank 0's
+// in the first two.
+enum class Buffers : std::uint8_t {
+  kAverage,    // over all ranks
+  kBroadcast,  // rank 0's
+  kLeave,      // each rank its own
+};
+
+struct TrainerOptions {
+  std::size_t bucket_bytes = 0;      // 0: as measured to be good
+  std::optional<double> clip_value;  // each element of the gradient, before clip_norm
+  std::optional<double> clip_norm;   // the Euclidean norm of the whole gradient
+  int accumulate = 1;                // calls of step() behind each update
+  Buffers buffers = Buffers::kAverage;
+  std::vector<ParameterGroup> groups;
+  RateSchedule schedule;
+};
+
+struct StepOutcome {
+  double loss = 0;            // mean over all samples of all ranks
+  std::uint64_t samples = 0;  // of all ranks
+  bool updated = false;       // not inside an accumulation, and not if nobody had a sample
+};
+
+// Where the time of this rank went since the trainer was made.
+struct TimeSplit {
+  Duration compute{};      // forward and backward
+  Duration communicate{};  // moving and summing gradients, updating parameters
+  Duration wait{};         // for other ranks
+};
+
+// One module on all ranks of a job, trained as if one process saw the samples of all of them. The parameters that
+// require gradients when it is made are trained; on one host they lie in memory that its ranks share, once for
+// all, and gradients where the others read them. While backward still runs, ranks sum and update what is complete.
+//
+//   Trainer trainer(*job, *net, sgd({.rate = 0.1, .momentum = 0.9}));
+//   for (...) trainer.step(batch.size(), [&] { return loss(net->forward(batch.x), batch.y); });
+//
+// or, in a loop of one's own, as often as one likes before an update:
+//
+//   loss.backward();
+//   trainer.apply(samples);
+//
+// Gradients are weighted by samples. Between backward() and apply() `.grad` of each parameter is a view of its
+// bucket (on the CPU); an update uses it up. Every rank makes the same calls. Parameters that a loss does not
+// use count as zero, and as untouched if no rank uses them. After the trainer the module has parameters of its own.
+// Threads: one at a time.
+class Trainer {
+ public:
+  // Rank 0's parameters and buffers go to all. Failure kMismatch if ranks have different models.
+  Trainer(Job& job, torch::nn::Module& module, const OptimizerSpec& optimizer,
+          TrainerOptions options = {});
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Forward, backward, and the update once `accumulate` calls have been made. `mean_loss` gives the mean over this
+  // rank's `samples`; with 0 samples it is not called, and the rank takes part with nothing.
+  StepOutcome step(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss);
+
+  // The update from the gradients that lie in `.grad`: means over `samples`. `loss` is for the outcome.
+  StepOutcome apply(std::uint64_t samples, double loss = 0);
+  void zero_grad();
+
+  // This rank has no more data: takes part with nothing until all ranks have called it.
+  void drain();
+
+  // Before evaluating or saving, as the options say.
+  void synchronise_buffers();
+
+  // Of the next update, for parameters in no group.
+  double rate() const;
+  // Updates so far.
+  std::uint64_t steps() const;
+  RateSchedule& schedule();
+  TimeSplit times() const;
+  // Bytes of optimizer state, master copies included, that this rank has.
+  std::size_t state_bytes();
+
+  // The sums over all ranks.
+  std::vector<double> sum(std::vector<double> values);
+
+  // Everything that a restored trainer needs to go on with the same bits, for Writer::save(). Points into the
+  // trainer's memory: valid until the next call. `state` is a JSON object with the member "trainer".
+  checkpoint::Content checkpoint();
+  // From any number of ranks. Failure kMismatch if it is not of this model and kind of optimizer.
+  void restore(const checkpoint::Reader& reader);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct SyncBatchNormOptions {
+  std::int64_t features = 0;
+  double epsilon = 1e-5;
+  double momentum = 0.1;
+  bool affine = true;
+};
+
+// Batch normalisation over (N, C, ...) with the statistics of all ranks' batches: N ranks with B samples behave as one
+// with N * B. Making it and training with it are collective, so in training every rank needs a sample in
+// every step. Parameters and buffers are named as in torch::nn::BatchNorm.
+class SyncBatchNormImpl : public torch::nn::Module {
+ public:
+  SyncBatchNormImpl(Communicator& world, const SyncBatchNormOptions& options);
+  at::Tensor forward(const at::Tensor& input);
+
+  at::Tensor weight;
+  at::Tensor bias;
+  at::Tensor running_mean;
+  at::Tensor running_var;
+  at::Tensor num_batches_tracked;
+
+ private:
+  const SyncBatchNormOptions options_;
+  // Shared with the backward passes that are still to come.
+  std::shared_ptr<Communicator> communicator_;
+};
+TORCH_MODULE(SyncBatchNorm);
+
+}  // namespace tally

@@ -1,0 +1,52 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "tally/torch.h"
+#include "tally/types.h"
+
+namespace tally::adapter {
+
+// Passes an Error on as the Failure it is at this edge.
+template <typename T>
+T or_throw(Result<T> result) {
+  if (!result.has_value()) throw Failure(std::move(result).error());
+  return std::move(result).value();
+}
+inline void or_throw(Result<void> result) {
+  if (!result.has_value()) throw Failure(std::move(result).error());
+}
+[[noreturn]] void refuse(ErrorCode code, std::string message);
+
+// Failure kInvalid, with the tensor's name, for types that Tally has not.
+DataType data_type_of(const at::Tensor& tensor, const std::string& name);
+
+std::vector<std::int64_t> shape_of(const at::Tensor& tensor);
+
+// Memory as a tensor like `like`, on the CPU. The memory must outlive it.
+at::Tensor view_of(std::span<std::byte> memory, const at::Tensor& like);
+
+// The bytes of a contiguous tensor on the CPU.
+std::span<std::byte> bytes_of(const at::Tensor& tensor);
+
+// `from` in any layout and on any device, into a contiguous tensor.
+void copy_into(const at::Tensor& to, const at::Tensor& from);
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// A module's tensors by what a trainer does with them, each once, under its first name.
+struct ModuleTensors {
+  std::vector<NamedTensor> trained;  // parameters that require gradients
+  std::vector<NamedTensor> frozen;   // the other parameters
+  std::vector<NamedTensor> buffers;
+};
+ModuleTensors tensors_of(const torch::nn::Module& module);
+
+}  // namespace tally::adapter

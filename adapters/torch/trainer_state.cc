@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "adapters/torch/trainer_impl.h"
+#include "train/update_rule.h"
+
+// What a trainer hands over to a checkpoint, and takes back. Parameters and their optimizer state are pieces of this
+// rank's slices; what is the same on all ranks is rank 0's.
+namespace tally {
+
+using adapter::NamedTensor;
+using adapter::or_throw;
+using adapter::refuse;
+using checkpoint::TensorInfo;
+using nlohmann::json;
+
+namespace {
+
+TensorInfo info_of(const NamedTensor& named) {
+  return {.name = named.name,
+          .type = adapter::data_type_of(named.tensor, named.name),
+          .shape = adapter::shape_of(named.tensor)};
+}
+
+bool has_master(DataType type) { return type == DataType::kFloat16 || type == DataType::kBFloat16; }
+
+std::string to_string(const TensorInfo& info) {
+  return fmt::format("{} {} [{}]", info.name, tally::to_string(info.type),
+                     fmt::join(info.shape, ", "));
+}
+
+// Failure kMismatch with the first that is not alike.
+void compare(const std::vector<TensorInfo>& expected, const std::vector<TensorInfo>& found,
+             const char* what) {
+  const std::size_t count = std::max(expected.size(), found.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i < expected.size() && i < found.size() && expected[i] == found[i]) continue;
+    refuse(ErrorCode::kMismatch,
+           fmt::format("the checkpoint is of another {}: expected {}, found {}", what,
+                       i < expected.size() ? to_string(expected[i]) : "no further tensor",
+                       i < found.size() ? to_string(found[i]) : "no further tensor"));
+  }
+}
+
+}  // namespace
+
+std::vector<TensorInfo> Trainer::Impl::model_infos() const {
+  std::vector<TensorInfo> infos;
+  for (const auto* list : {&tensors_.trained, &tensors_.frozen, &tensors_.buffers})
+    for (const NamedTensor& named : *list) infos.push_back(info_of(named));
+  return infos;
+}
+
+std::vector<std::string> Trainer::Impl::state_names_of(std::size_t parameter) const {
+  const train::ParameterInfo& info = model_->update().parameters()[parameter];
+  std::vector<std::string> names = train::state_names(optimizers_[info.group]);
+  if (has_master(info.type)) names.emplace_back("master");
+  return names;
+}
+
+std::vector<TensorInfo> Trainer::Impl::state_infos() const {
+  std::vector<TensorInfo> infos;
+  for (std::size_t p = 0; p < tensors_.trained.size(); ++p) {
+    const train::ParameterInfo& info = model_->update().parameters()[p];
+    const DataType type = info.type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
+    for (const std::string& name : state_names_of(p))
+      infos.push_back({.name = info.name + "/" + name, .type = type, .shape = info.shape});
+  }
+  return infos;
+}
+
+checkpoint::Content Trainer::Impl::checkpoint() {
+  checkpoint::Content content{
+      .step = steps_, .tensors = model_infos(), .state_tensors = state_infos()};
+  std::vector<std::size_t> first_state;  // by parameter
+  std::size_t states = 0;
+  for (std::size_t p = 0; p < tensors_.trained.size(); ++p) {
+    first_state.push_back(states);
+    states += state_names_of(p).size();
+  }
+  for (const train::SliceState& slice : model_->update().states()) {
+    content.model.push_back(
+        {.tensor = slice.parameter, .first = slice.first, .bytes = slice.values});
+    for (std::size_t k = 0; k < slice.state.size(); ++k)
+      content.optimizer.push_back({.tensor = first_state[slice.parameter] + k,
+                                   .first = slice.first,
+                                   .bytes = slice.state[k]});
+  }
+  content.state = state_text();
+  if (job_.rank() != 0) return content;
+  saved_.clear();
+  for (const auto* list : {&tensors_.frozen, &tensors_.buffers})
+    for (const NamedTensor& named : *list)
+      saved_.push_back(named.tensor.detach().to(at::kCPU).contiguous());
+  for (std::size_t i = 0; i < saved_.size(); ++i)
+    content.model.push_back(
+        {.tensor = tensors_.trained.size() + i, .first = 0, .bytes = adapter::bytes_of(saved_[i])});
+  return content;
+}
+
+std::string Trainer::Impl::state_text() const {
+  json parameter_steps = json::object();
+  json order = json::array();
+  const auto& parameters = model_->update().parameters();
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    parameter_steps[parameters[p].name] = model_->update().steps()[p];
+  for (const std::size_t p : model_->order()) order.push_back(parameters[p].name);
+  const json trainer = {{"steps", steps_},
+                        {"optimizer", to_string(optimizers_.front())},
+                        {"schedule", options_.schedule.text()},
+                        {"schedule_state", options_.schedule.state()},
+                        {"parameter_steps", parameter_steps},
+                        {"order", order}};
+  return json{{"trainer", trainer}}.dump();
+}
+
+void Trainer::Impl::check_fits(const checkpoint::Reader& reader) const {
+  compare(model_infos(), reader.tensors(), "model");
+  compare(state_infos(), reader.state_tensors(), "optimizer");
+}
+
+void Trainer::Impl::restore_state(const std::string& text) {
+  try {
+    const json trainer = json::parse(text).at("trainer");
+    std::map<std::string, std::size_t> index_of;
+    for (std::size_t p = 0; p < tensors_.trained.size(); ++p)
+      index_of[tensors_.trained[p].name] = p;
+    std::vector<std::size_t> order;
+    for (const auto& name : trainer.at("order"))
+      order.push_back(index_of.at(name.get<std::string>()));
+    std::vector<std::size_t> sorted = order;
+    std::sort(sorted.begin(), sorted.end());
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+      refuse(ErrorCode::kCorrupt, "the checkpoint's order of parameters has one twice");
+    model_->use_order(order);
+    for (const auto& [name, steps] : trainer.at("parameter_steps").items())
+      model_->update().steps()[index_of.at(name)] = steps.get<std::uint64_t>();
+    steps_ = trainer.at("steps").get<std::uint64_t>();
+    or_throw(options_.schedule.restore(trainer.at("schedule_state").get<std::string>()));
+  } catch (const json::exception& error) {
+    refuse(ErrorCode::kCorrupt, fmt::format("the checkpoint's state: {}", error.what()));
+  } catch (const std::out_of_range&) {
+    refuse(ErrorCode::kCorrupt, "the checkpoint's state names a parameter that it has not");
+  }
+}
+
+void Trainer::Impl::read_values(const checkpoint::Reader& reader) {
+  if (model_->update().writes_values()) {
+    for (std::size_t p = 0; p < tensors_.trained.size(); ++p)
+      or_throw(reader.read(tensors_.trained[p].name, 0, model_->update().values(p)));
+  }
+  model_->adopt_values();
+  for (const auto* list : {&tensors_.frozen, &tensors_.buffers}) {
+    for (const NamedTensor& named : *list) {
+      const at::Tensor host = at::empty_like(named.tensor, at::kCPU).contiguous();
+      or_throw(reader.read(named.name, 0, adapter::bytes_of(host)));
+      adapter::copy_into(named.tensor.detach(), host);
+    }
+  }
+}
+
+void Trainer::Impl::restore(const checkpoint::Reader& reader) {
+  check_fits(reader);
+  restore_state(reader.state());
+  model_->update().make_state();
+  read_values(reader);
+  for (const train::SliceState& slice : model_->update().states()) {
+    const auto names = state_names_of(slice.parameter);
+    for (std::size_t k = 0; k < names.size(); ++k)
+      or_throw(reader.read_state(tensors_.trained[slice.parameter].name + "/" + names[k],
+                                 slice.first, slice.state[k]));
+  }
+  model_->forget_gradients();
+}
+
+}  // namespace tally

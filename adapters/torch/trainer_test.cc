@@ -1,0 +1,287 @@
+#include <gmock/gmock.h>
+
+#include "adapters/torch/test_nets.h"
+
+namespace tally::adapter {
+namespace {
+
+struct Case {
+  std::string name;
+  OptimizerSpec spec;
+};
+
+std::vector<Case> cases() {
+  return {{"sgd", sgd({.rate = 0.1})},
+          {"momentum", sgd({.rate = 0.1, .momentum = 0.9, .weight_decay = 0.01})},
+          {"dampening", sgd({.rate = 0.1, .momentum = 0.9, .dampening = 0.3})},
+          {"nesterov", sgd({.rate = 0.1, .momentum = 0.9, .nesterov = true})},
+          {"adagrad", adagrad({.rate = 0.01, .rate_decay = 0.01})},
+          {"adam", adam({.rate = 0.001, .weight_decay = 0.01})},
+          {"adamw", adamw({.rate = 0.001})},
+          {"lamb", lamb({.rate = 0.01})},
+          {"lars", lars({.rate = 1})}};
+}
+
+// libtorch's own optimizer with the same settings; null for those it has not.
+std::unique_ptr<torch::optim::Optimizer> libtorch_twin(const OptimizerSpec& spec,
+                                                       std::vector<at::Tensor> parameters) {
+  namespace optim = torch::optim;
+  switch (spec.kind) {
+    case OptimizerKind::kSgd:
+      return std::make_unique<optim::SGD>(std::move(parameters),
+                                          optim::SGDOptions(spec.rate)
+                                              .momentum(spec.momentum)
+                                              .dampening(spec.dampening)
+                                              .weight_decay(spec.weight_decay)
+                                              .nesterov(spec.nesterov));
+    case OptimizerKind::kAdagrad:
+      return std::make_unique<optim::Adagrad>(std::move(parameters),
+                                              optim::AdagradOptions(spec.rate)
+                                                  .lr_decay(spec.rate_decay)
+                                                  .weight_decay(spec.weight_decay));
+    case OptimizerKind::kAdam:
+      return std::make_unique<optim::Adam>(
+          std::move(parameters), optim::AdamOptions(spec.rate).weight_decay(spec.weight_decay));
+    case OptimizerKind::kAdamW:
+      return std::make_unique<optim::AdamW>(
+          std::move(parameters), optim::AdamWOptions(spec.rate).weight_decay(spec.weight_decay));
+    default:
+      return nullptr;
+  }
+}
+
+class TrainerWith : public testing::TestWithParam<Case> {};
+
+TEST_P(TrainerWith, EqualsLibtorchsOptimizerOver50Steps) {
+  run_threads(1, [](Job& job) {
+    SmallNet ours = own_net(1);
+    SmallNet theirs = own_net(1);
+    const auto optimizer = libtorch_twin(GetParam().spec, theirs->parameters());
+    if (!optimizer) return;  // compared with plain references in src/train
+    Trainer trainer(job, *ours, GetParam().spec);
+    for (int step = 0; step < 50; ++step) {
+      const TestBatch batch = test_batch(step, 24);
+      trainer.step(24, [&] { return loss_of(ours, batch); });
+      optimizer->zero_grad();
+      loss_of(theirs, batch).backward();
+      optimizer->step();
+    }
+    expect_near(copies_of(*ours), copies_of(*theirs), 1e-6, GetParam().name);
+  });
+}
+
+// The same samples in 20 steps: alone, and shared by 2, 3 and 4 ranks, which do not divide them evenly.
+TEST_P(TrainerWith, NWorkersEqualOneWorkerWithTheWholeBatch) {
+  std::vector<at::Tensor> alone;
+  std::vector<double> losses_alone;
+  for (const int ranks : {1, 2, 3, 4}) {
+    std::vector<at::Tensor> together;
+    std::vector<double> losses;
+    run_threads(ranks, [&](Job& job) {
+      SmallNet net = own_net(static_cast<std::uint64_t>(1 + job.rank()));
+      Trainer trainer(job, *net, GetParam().spec);
+      for (int step = 0; step < 20; ++step) {
+        const TestBatch batch = part_of(test_batch(step, 50), job.rank(), ranks);
+        const auto samples = static_cast<std::uint64_t>(batch.x.size(0));
+        const StepOutcome outcome = trainer.step(samples, [&] { return loss_of(net, batch); });
+        ASSERT_EQ(outcome.samples, 50U);
+        if (job.rank() == 0) losses.push_back(outcome.loss);
+      }
+      if (job.rank() == 0) together = copies_of(*net);
+      trainer.sum({});
+      ASSERT_TRUE(job.world().barrier().has_value());
+    });
+    if (ranks == 1) alone = together;
+    if (ranks == 1) losses_alone = losses;
+    expect_near(alone, together, 2e-6, GetParam().name + " of " + std::to_string(ranks));
+    ASSERT_EQ(losses.size(), losses_alone.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], losses_alone[i], 1e-5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TrainerWith, testing::ValuesIn(cases()),
+                         [](const auto& each) { return each.param.name; });
+
+TEST(Trainer, ARankThatThrowsAwayItsSeedStillGetsRankZerosParameters) {
+  run_threads(3, [](Job& job) {
+    SmallNet net = own_net(static_cast<std::uint64_t>(100 + job.rank()));
+    const auto first = copies_of(*own_net(100));
+    Trainer trainer(job, *net, sgd());
+    expect_same_bits(copies_of(*net), first, "initial values");
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+TEST(Trainer, OptimizerStateIsSharedOutBetweenRanks) {
+  std::vector<std::size_t> bytes(4);
+  std::size_t alone = 0;
+  for (const int ranks : {1, 4}) {
+    run_threads(ranks, [&](Job& job) {
+      torch::nn::Linear net(300, 400);
+      Trainer trainer(job, *net, adam());
+      (ranks == 1 ? alone : bytes[static_cast<std::size_t>(job.rank())]) = trainer.state_bytes();
+      ASSERT_TRUE(job.world().barrier().has_value());
+    });
+  }
+  EXPECT_EQ(alone, (300 * 400 + 400) * 2 * sizeof(float));
+  EXPECT_EQ(bytes[0] + bytes[1] + bytes[2] + bytes[3], alone);
+  for (const std::size_t part : bytes) EXPECT_LE(part, alone * 3 / 10);
+}
+
+TEST(Trainer, MicroBatchesAddUpToTheWholeBatch) {
+  std::vector<at::Tensor> whole;
+  for (const int accumulate : {1, 4}) {
+    std::vector<at::Tensor> result;
+    run_threads(2, [&](Job& job) {
+      SmallNet net = own_net(5);
+      Trainer trainer(job, *net, sgd({.rate = 0.1, .momentum = 0.9}), {.accumulate = accumulate});
+      for (int step = 0; step < 10; ++step) {
+        const TestBatch own = part_of(test_batch(step, 40), job.rank(), 2);
+        for (int k = 0; k < accumulate; ++k) {
+          const TestBatch micro = part_of(own, k, accumulate);
+          const auto samples = static_cast<std::uint64_t>(micro.x.size(0));
+          const std::uint64_t operations = job.world().traffic().operations;
+          const StepOutcome outcome = trainer.step(samples, [&] { return loss_of(net, micro); });
+          EXPECT_EQ(outcome.updated, k + 1 == accumulate);
+          if (!outcome.updated) {
+            EXPECT_EQ(job.world().traffic().operations, operations) << "it communicated";
+          }
+        }
+      }
+      EXPECT_EQ(trainer.steps(), 10U);
+      if (job.rank() == 0) result = copies_of(*net);
+      ASSERT_TRUE(job.world().barrier().has_value());
+    });
+    if (accumulate == 1) whole = result;
+    expect_near(whole, result, 1e-6, "accumulation");
+  }
+}
+
+TEST(Trainer, ClippingEqualsLibtorchs) {
+  run_threads(1, [](Job& job) {
+    SmallNet ours = own_net(2);
+    SmallNet theirs = own_net(2);
+    torch::optim::SGD optimizer(theirs->parameters(), torch::optim::SGDOptions(0.5));
+    Trainer trainer(job, *ours, sgd({.rate = 0.5}), {.clip_norm = 0.1});
+    for (int step = 0; step < 20; ++step) {
+      const TestBatch batch = test_batch(step, 16);
+      trainer.step(16, [&] { return loss_of(ours, batch); });
+      optimizer.zero_grad();
+      loss_of(theirs, batch).backward();
+      torch::nn::utils::clip_grad_norm_(theirs->parameters(), 0.1);
+      optimizer.step();
+    }
+    expect_near(copies_of(*ours), copies_of(*theirs), 1e-6, "clip_norm");
+  });
+}
+
+// A loop of one's own: gradients are seen and may be changed between backward() and apply().
+TEST(Trainer, OwnLoopsSeeGradientsAsViewsOfTheBuckets) {
+  run_threads(2, [](Job& job) {
+    SmallNet net = own_net(3);
+    const at::Tensor before = net->last->bias.detach().clone();
+    Trainer trainer(job, *net, sgd({.rate = 1}));
+    const void* place = nullptr;
+    for (int step = 0; step < 3; ++step) {
+      loss_of(net, test_batch(step, 8)).backward();
+      ASSERT_TRUE(net->last->bias.grad().defined());
+      // After the buckets were built anew in the first step gradients stay where they are.
+      if (step == 2) {
+        EXPECT_EQ(net->last->bias.grad().data_ptr(), place);
+      }
+      place = net->last->bias.grad().data_ptr();
+      net->last->bias.mutable_grad().fill_(1);
+      trainer.apply(8);
+      EXPECT_FALSE(net->last->bias.grad().defined());
+    }
+    EXPECT_TRUE(at::allclose(net->last->bias.detach(), before - 3));
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+TEST(Trainer, ParametersShareOneMemoryOnAHostAndAreTheModulesOwnAfterwards) {
+  std::vector<const void*> places(2);
+  run_threads(2, [&](Job& job) {
+    SmallNet net = own_net(3);
+    std::vector<at::Tensor> trained;
+    {
+      Trainer trainer(job, *net, sgd());
+      trainer.step(8, [&] { return loss_of(net, test_batch(1, 8)); });
+      places[static_cast<std::size_t>(job.rank())] = net->first->weight.data_ptr();
+      trained = copies_of(*net);
+      ASSERT_TRUE(job.world().barrier().has_value());
+      EXPECT_EQ(places[0], places[1]);
+    }
+    expect_same_bits(copies_of(*net), trained, "afterwards");
+    EXPECT_NE(net->first->weight.data_ptr(), places[0]);
+    loss_of(net, test_batch(1, 8)).backward();
+  });
+}
+
+TEST(Trainer, ARankWhoseDataEndsEarlierDrainsWhileTheOthersGoOn) {
+  std::vector<at::Tensor> alone;
+  std::vector<at::Tensor> together;
+  // Rank 1 has three batches, rank 0 has five.
+  const auto batches = [](Rank rank) { return rank == 0 ? 5 : 3; };
+  run_threads(1, [&](Job& job) {
+    SmallNet net = own_net(4);
+    Trainer trainer(job, *net, sgd());
+    for (int step = 0; step < 5; ++step) {
+      TestBatch batch = test_batch(step, 6);
+      if (step < 3) {
+        const TestBatch more = test_batch(100 + step, 6);
+        batch = {at::cat({batch.x, more.x}), at::cat({batch.y, more.y})};
+      }
+      trainer.step(static_cast<std::uint64_t>(batch.x.size(0)),
+                   [&] { return loss_of(net, batch); });
+    }
+    alone = copies_of(*net);
+  });
+  run_threads(2, [&](Job& job) {
+    SmallNet net = own_net(4);
+    Trainer trainer(job, *net, sgd());
+    for (int step = 0; step < batches(job.rank()); ++step) {
+      const TestBatch batch = test_batch(100 * job.rank() + step, 6);
+      trainer.step(6, [&] { return loss_of(net, batch); });
+    }
+    trainer.drain();
+    EXPECT_EQ(trainer.steps(), 5U);
+    if (job.rank() == 1) together = copies_of(*net);
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+  expect_near(alone, together, 1e-6, "drained");
+}
+
+TEST(Trainer, DifferentModelsAreRefusedWithTheFirstDifference) {
+  run_threads(2, [](Job& job) {
+    const std::int64_t hidden = job.rank() == 0 ? 100 : 101;
+    SmallNet net(hidden);
+    try {
+      Trainer trainer(job, *net, sgd());
+      FAIL() << "was accepted";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.error().code, ErrorCode::kMismatch);
+      EXPECT_THAT(failure.what(),
+                  testing::HasSubstr("parameter 0 of rank 1 is first.weight float32 [101, 10], of "
+                                     "rank 0 first.weight float32 [100, 10]"));
+    }
+  });
+}
+
+TEST(Trainer, SettingsThatMakeNoSenseAreRefused) {
+  run_threads(1, [](Job& job) {
+    SmallNet net = own_net(1);
+    EXPECT_THROW(Trainer(job, *net, sgd({.rate = -1})), Failure);
+    EXPECT_THROW(Trainer(job, *net, sgd(), {.accumulate = 0}), Failure);
+    EXPECT_THROW(Trainer(job, *net, sgd(), {.clip_norm = 0}), Failure);
+    EXPECT_THROW(
+        Trainer(job, *net, sgd(),
+                {.groups = {{[](const std::string&, const at::Tensor&) { return true; }, adam()}}}),
+        Failure);
+    for (at::Tensor parameter : net->parameters()) parameter.set_requires_grad(false);
+    EXPECT_THROW(Trainer(job, *net, sgd()), Failure);
+  });
+}
+
+}  // namespace
+}  // namespace tally::adapter
