@@ -10,6 +10,12 @@ constexpr int kVectorBytes = 16;
 
 #include "kernel/reduce_packs.inc"
 
+// The compiler's own conversion.
+template <int kLanes>
+Pack<double, kLanes> to_doubles(Pack<float, kLanes> values) {
+  return __builtin_convertvector(values, Pack<double, kLanes>);
+}
+
 #include "kernel/array_loops.inc"
 
 }  // namespace

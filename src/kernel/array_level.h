@@ -20,7 +20,7 @@ struct ArrayLoopsOf {
   void (*scale)(T* data, std::size_t count, T factor);
 };
 
-inline constexpr std::size_t kInputsAtOnce = 4;
+inline constexpr std::size_t kInputsAtOnce = 8;
 
 struct ArrayLoops {
   ArrayLoopsOf<float> of_float;

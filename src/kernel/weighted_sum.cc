@@ -12,7 +12,7 @@ namespace tally::kernel {
 namespace {
 
 // Small enough for the nearest cache, together with what is read beside it.
-constexpr std::size_t kBlock = 1024;
+constexpr std::size_t kBlock = 2048;
 
 template <typename T>
 const ArrayLoopsOf<T>& loops_for(const ArrayLoops& loops) {

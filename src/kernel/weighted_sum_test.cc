@@ -43,7 +43,7 @@ TYPED_TEST_SUITE(WeightedSum, Types);
 TYPED_TEST(WeightedSum, EveryLevelAndNumberOfInputsGivesTheReferencesBits) {
   using T = TypeParam;
   Rng rng(8);
-  for (std::size_t inputs = 0; inputs <= 13; ++inputs) {
+  for (std::size_t inputs = 0; inputs <= 26; ++inputs) {
     for (const std::size_t count : {0, 1, 15, 64, 203, 2500}) {
       const std::size_t shift = (inputs + count) % 4;
       const auto from = random_inputs<T>(inputs, count, shift, rng);
@@ -63,7 +63,7 @@ TYPED_TEST(WeightedSum, MayBeWrittenOverAnyOfItsInputs) {
   using T = TypeParam;
   constexpr std::size_t kCount = 1500;
   Rng rng(9);
-  for (const std::size_t inputs : {1, 2, 4, 9}) {
+  for (const std::size_t inputs : {1, 2, 4, 8, 17}) {
     const auto from = random_inputs<T>(inputs, kCount, 1, rng);
     const std::span<const T> weights(from.weights);
     Array<T> expected(kCount, 1);
