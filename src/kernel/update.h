@@ -37,7 +37,7 @@ struct LarsFactors {
   T weight_decay;
 };
 
-// One step over `count` elements each. Pointers may be unaligned, arrays do not overlap. A weight
+// One step over `count` elements each. Pointers are aligned as a T is, arrays do not overlap. A weight
 // decay of 0 is not computed with, so that it changes nothing even where parameters are infinite.
 // Every level gives the same bits as update_reference(), NaN payloads excepted.
 template <typename T>

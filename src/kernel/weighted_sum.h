@@ -5,7 +5,7 @@
 #include "kernel/reduce.h"
 
 // Loops over gradients before an optimizer gets them. Every level gives the same bits as the
-// reference; pointers may be unaligned.
+// reference; pointers are aligned as their elements are.
 namespace tally::kernel {
 
 // out[i] = sum over r in order of weights[r] * inputs[r][i], each product and each sum rounded. An

@@ -26,7 +26,7 @@ double initial_state(const OptimizerSpec& spec);
 bool is_layerwise(const OptimizerSpec& spec);
 
 // Some elements of one parameter with what belongs to them, all of the same length. Of `state` the
-// first state_arrays() spans are used. Nothing overlaps; nothing need be aligned.
+// first state_arrays() spans are used. Nothing overlaps.
 template <typename T>
 struct Segment {
   std::span<T> parameters;
