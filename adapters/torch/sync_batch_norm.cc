@@ -60,7 +60,8 @@ class Normalise : public torch::autograd::Function<Normalise> {
     const at::Tensor normal = (input - by_channel(mean, input)) * by_channel(scale, input);
     context->save_for_backward({normal, scale});
     context->saved_data["count"] = count;
-    context->saved_data["communicator"] = c10::make_intrusive<Holder>(std::move(communicator));
+    context->saved_data["communicator"] =
+        c10::IValue::make_capsule(c10::make_intrusive<Holder>(std::move(communicator)));
     return normal;
   }
 
@@ -70,9 +71,10 @@ class Normalise : public torch::autograd::Function<Normalise> {
     const auto saved = context->get_saved_variables();
     const at::Tensor& normal = saved[0];
     const at::Tensor& gradient = gradients[0];
-    const auto holder = context->saved_data["communicator"].toCustomClass<Holder>();
-    const at::Tensor sums = over_all_ranks(
-        *holder->communicator, {channel_sums(gradient), channel_sums(gradient * normal)});
+    const auto capsule = context->saved_data["communicator"].toCapsule();
+    Communicator& communicator = *static_cast<Holder&>(*capsule).communicator;
+    const at::Tensor sums =
+        over_all_ranks(communicator, {channel_sums(gradient), channel_sums(gradient * normal)});
     const at::Tensor means = sums / context->saved_data["count"].toDouble();
     const std::int64_t channels = normal.size(1);
     const at::Tensor result =

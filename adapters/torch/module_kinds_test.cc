@@ -1,0 +1,212 @@
+// Modules that are not plain: unused, frozen, tied and mixed parameters, buffers, synchronised batch norm.
+#include <gmock/gmock.h>
+
+#include "adapters/torch/test_nets.h"
+
+namespace tally::adapter {
+namespace {
+
+TEST(TrainedModule, UnusedParametersStayAsLibtorchLeavesThem) {
+  struct Net : torch::nn::Module {
+    torch::nn::Linear used = register_module("used", torch::nn::Linear(10, 3));
+    torch::nn::Linear sometimes = register_module("sometimes", torch::nn::Linear(10, 3));
+    torch::nn::Linear never = register_module("never", torch::nn::Linear(10, 3));
+  };
+  const auto loss = [](Net& net, const TestBatch& batch, bool both) {
+    at::Tensor out = net.used(batch.x);
+    if (both) out = out + net.sometimes(batch.x);
+    return torch::cross_entropy_loss(out, batch.y);
+  };
+  run_threads(2, [&](Job& job) {
+    std::unique_lock lock(making());
+    torch::manual_seed(1);
+    Net ours;
+    torch::manual_seed(1);
+    Net theirs;
+    lock.unlock();
+    const std::vector<at::Tensor> never = copies_of(*ours.never);
+    torch::optim::SGD optimizer(theirs.parameters(),
+                                torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.1));
+    Trainer trainer(job, ours, sgd({.rate = 0.1, .momentum = 0.9, .weight_decay = 0.1}));
+    for (int step = 0; step < 8; ++step) {
+      // In odd steps only rank 1 uses the second layer; in steps divisible by four nobody does.
+      const TestBatch whole = test_batch(step, 20);
+      const TestBatch own = part_of(whole, job.rank(), 2);
+      const auto uses = [step](Rank rank) { return step % 4 != 0 && (step % 2 == 0 || rank == 1); };
+      trainer.step(10, [&] { return loss(ours, own, uses(job.rank())); });
+      for (at::Tensor parameter : theirs.parameters()) parameter.mutable_grad() = at::Tensor();
+      const at::Tensor sum =
+          loss(theirs, part_of(whole, 0, 2), uses(0)) + loss(theirs, part_of(whole, 1, 2), uses(1));
+      (sum / 2).backward();
+      optimizer.step();
+    }
+    expect_near(copies_of(ours), copies_of(theirs), 1e-6, "unused");
+    expect_same_bits(copies_of(*ours.never), never, "never used");
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+TEST(TrainedModule, FrozenParametersAreRankZerosAndStay) {
+  run_threads(2, [](Job& job) {
+    SmallNet net = own_net(static_cast<std::uint64_t>(1 + job.rank()));
+    net->first->weight.set_requires_grad(false);
+    const at::Tensor expected = own_net(1)->first->weight.detach();
+    Trainer trainer(job, *net, adam());
+    for (int step = 0; step < 3; ++step)
+      trainer.step(8, [&] { return loss_of(net, test_batch(step, 8)); });
+    EXPECT_TRUE(at::equal(net->first->weight, expected));
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+// One tensor registered under two names, as an embedding that is also the output layer.
+TEST(TrainedModule, TiedParametersAreOne) {
+  struct Tied : torch::nn::Module {
+    torch::nn::Linear in = register_module("in", torch::nn::Linear(10, 10));
+    at::Tensor out = register_parameter("out", in->weight);
+    at::Tensor loss(const at::Tensor& x) const {
+      return (torch::tanh(torch::linear(x, in->weight, in->bias)).matmul(out) - x).square().mean();
+    }
+  };
+  run_threads(2, [](Job& job) {
+    std::unique_lock lock(making());
+    torch::manual_seed(1);
+    Tied ours;
+    torch::manual_seed(1);
+    Tied theirs;
+    lock.unlock();
+    torch::optim::SGD optimizer({theirs.in->weight, theirs.in->bias},
+                                torch::optim::SGDOptions(0.1).momentum(0.5));
+    Trainer trainer(job, ours, sgd({.rate = 0.1, .momentum = 0.5}));
+    for (int step = 0; step < 10; ++step) {
+      const TestBatch whole = test_batch(step, 20);
+      trainer.step(10, [&] { return ours.loss(part_of(whole, job.rank(), 2).x); });
+      optimizer.zero_grad();
+      theirs.loss(whole.x).backward();
+      optimizer.step();
+    }
+    EXPECT_TRUE(at::allclose(ours.in->weight, theirs.in->weight, 1e-5, 1e-6));
+    EXPECT_EQ(ours.in->weight.data_ptr(), ours.out.data_ptr());
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+TEST(TrainedModule, MixedTypesAreTrainedEachInItsOwn) {
+  struct Mixed : torch::nn::Module {
+    torch::nn::Linear single = register_module("single", torch::nn::Linear(10, 8));
+    torch::nn::Linear twice = register_module("twice", torch::nn::Linear(8, 3));
+    Mixed() { twice->to(at::kDouble); }
+    at::Tensor loss(const TestBatch& batch) {
+      return torch::cross_entropy_loss(twice(single(batch.x).to(at::kDouble)), batch.y);
+    }
+  };
+  run_threads(2, [](Job& job) {
+    std::unique_lock lock(making());
+    torch::manual_seed(1);
+    Mixed ours;
+    torch::manual_seed(1);
+    Mixed theirs;
+    lock.unlock();
+    torch::optim::Adam optimizer(theirs.parameters(), torch::optim::AdamOptions(0.01));
+    Trainer trainer(job, ours, adam({.rate = 0.01}));
+    for (int step = 0; step < 10; ++step) {
+      const TestBatch whole = test_batch(step, 20);
+      trainer.step(10, [&] { return ours.loss(part_of(whole, job.rank(), 2)); });
+      optimizer.zero_grad();
+      theirs.loss(whole).backward();
+      optimizer.step();
+    }
+    expect_near(copies_of(ours), copies_of(theirs), 2e-6, "mixed");
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+TEST(TrainedModule, BFloat16FollowsAFloat32Master) {
+  run_threads(2, [](Job& job) {
+    SmallNet half = own_net(1);
+    half->to(at::kBFloat16);
+    SmallNet full = own_net(1);
+    full->to(at::kBFloat16);
+    full->to(at::kFloat);
+    Trainer trainer(job, *half, sgd({.rate = 0.01}));
+    torch::optim::SGD optimizer(full->parameters(), torch::optim::SGDOptions(0.01));
+    for (int step = 0; step < 100; ++step) {
+      const TestBatch whole = test_batch(step % 5, 20);
+      TestBatch own = part_of(whole, job.rank(), 2);
+      own.x = own.x.to(at::kBFloat16);
+      trainer.step(10, [&] {
+        return torch::cross_entropy_loss(half->forward(own.x).to(at::kFloat), own.y);
+      });
+      optimizer.zero_grad();
+      loss_of(full, whole).backward();
+      optimizer.step();
+    }
+    const auto a = copies_of(*half);
+    const auto b = copies_of(*full);
+    // Within a few of bfloat16's last places; without the master the small steps would be lost altogether.
+    for (std::size_t i = 0; i < a.size(); ++i)
+      EXPECT_TRUE(at::allclose(a[i].to(at::kFloat), b[i], 0.03, 0.01)) << i;
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+TEST(TrainedModule, BuffersAreAveragedBroadcastOrLeft) {
+  for (const Buffers way : {Buffers::kAverage, Buffers::kBroadcast, Buffers::kLeave}) {
+    run_threads(3, [way](Job& job) {
+      torch::nn::BatchNorm1d net(4);
+      Trainer trainer(job, *net, sgd(), {.buffers = way});
+      net->running_mean.fill_(job.rank() + 1);
+      net->num_batches_tracked.fill_(job.rank() + 5);
+      trainer.synchronise_buffers();
+      const double mean = net->running_mean[0].item<double>();
+      const auto batches = net->num_batches_tracked.item<std::int64_t>();
+      if (way == Buffers::kLeave) {
+        EXPECT_EQ(mean, job.rank() + 1);
+        EXPECT_EQ(batches, job.rank() + 5);
+      } else {
+        EXPECT_EQ(mean, way == Buffers::kAverage ? 2 : 1);
+        EXPECT_EQ(batches, 5);
+      }
+      ASSERT_TRUE(job.world().barrier().has_value());
+    });
+  }
+}
+
+TEST(SyncBatchNorm, OnThreeRanksEqualsBatchNormOverTheWholeBatch) {
+  run_threads(3, [](Job& job) {
+    at::Tensor whole;
+    {
+      const std::lock_guard lock(making());
+      torch::manual_seed(7);
+      whole = at::randn({10, 4, 5, 5}) * 3 + 1;
+    }
+    // Parts of 3, 3 and 4 samples.
+    const std::int64_t begin = 10 * job.rank() / 3;
+    const std::int64_t end = 10 * (job.rank() + 1) / 3;
+    at::Tensor own = whole.slice(0, begin, end).clone().set_requires_grad(true);
+    at::Tensor all = whole.clone().set_requires_grad(true);
+    SyncBatchNorm ours(job.world(), SyncBatchNormOptions{.features = 4});
+    torch::nn::BatchNorm2d theirs(4);
+    const at::Tensor slope = at::arange(10 * 4 * 25, at::kFloat).view({10, 4, 5, 5}).sin();
+    const at::Tensor y = ours(own);
+    const at::Tensor z = theirs(all);
+    (y * slope.slice(0, begin, end)).sum().backward();
+    (z * slope).sum().backward();
+    EXPECT_TRUE(at::allclose(y, z.slice(0, begin, end), 1e-4, 1e-5));
+    EXPECT_TRUE(at::allclose(own.grad(), all.grad().slice(0, begin, end), 1e-3, 1e-5));
+    EXPECT_TRUE(at::allclose(ours->running_mean, theirs->running_mean, 1e-4, 1e-5));
+    EXPECT_TRUE(at::allclose(ours->running_var, theirs->running_var, 1e-4, 1e-5));
+    // Gradients of weight and bias are this rank's share.
+    std::vector<float> sums(8);
+    std::memcpy(sums.data(), ours->weight.grad().data_ptr(), 16);
+    std::memcpy(sums.data() + 4, ours->bias.grad().data_ptr(), 16);
+    ASSERT_TRUE(job.world().allreduce(std::span(sums)).has_value());
+    EXPECT_TRUE(at::allclose(at::from_blob(sums.data(), {4}), theirs->weight.grad(), 1e-3, 1e-4));
+    ours->eval();
+    theirs->eval();
+    EXPECT_TRUE(at::allclose(ours(whole), theirs(whole), 1e-4, 1e-5));
+  });
+}
+
+}  // namespace
+}  // namespace tally::adapter

@@ -1,0 +1,129 @@
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "adapters/torch/tensors.h"
+#include "adapters/torch/test_nets.h"
+
+namespace tally::adapter {
+namespace {
+
+// A folder of the test's own, removed with the object.
+class TestFolder {
+ public:
+  TestFolder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("tally_trainer_state_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TestFolder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  const std::filesystem::path path_;
+};
+
+Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
+
+struct Run {
+  OptimizerSpec optimizer;
+  int ranks = 2;
+  int from = 0;
+  int to = 20;
+  std::filesystem::path folder;
+  bool save = false;
+  bool resume = false;
+};
+
+// Trains from step `from` to step `to`, the first half of it if saved at the end.
+std::vector<at::Tensor> train(const Run& run) {
+  std::vector<at::Tensor> result;
+  run_threads(run.ranks, [&](Job& job) {
+    SmallNet net = own_net(run.resume ? 77 : 1);
+    TrainerOptions options{.clip_norm = 0.5};
+    options.schedule = or_throw(RateSchedule::parse("cosine:warmup=3", 20));
+    options.groups = {without_decay(run.optimizer)};
+    Trainer trainer(job, *net, run.optimizer, options);
+    if (run.resume) {
+      const auto latest = or_throw(checkpoint::find_latest(run.folder));
+      trainer.restore(*or_throw(checkpoint::Reader::open(latest)));
+      ASSERT_EQ(trainer.steps(), static_cast<std::uint64_t>(run.from));
+    }
+    for (int step = run.from; step < run.to; ++step) {
+      const TestBatch own = part_of(test_batch(step, 48), job.rank(), job.size());
+      trainer.step(static_cast<std::uint64_t>(own.x.size(0)), [&] { return loss_of(net, own); });
+    }
+    if (run.save) {
+      auto writer = or_throw(checkpoint::Writer::make(job.world(), {.folder = run.folder}));
+      or_throw(writer->save(trainer.checkpoint()));
+      or_throw(writer->wait(soon()));
+    }
+    if (job.rank() == 0) result = copies_of(*net);
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+  return result;
+}
+
+class TrainerState : public testing::TestWithParam<const char*> {};
+
+TEST_P(TrainerState, TenAndTenStepsHaveTheBitsOfTwenty) {
+  const OptimizerSpec optimizer = or_throw(parse_optimizer(GetParam()));
+  const TestFolder folder;
+  const auto through = train({.optimizer = optimizer});
+  train({.optimizer = optimizer, .to = 10, .folder = folder.path(), .save = true});
+  const auto resumed =
+      train({.optimizer = optimizer, .from = 10, .folder = folder.path(), .resume = true});
+  expect_same_bits(through, resumed, GetParam());
+}
+
+TEST_P(TrainerState, GoesOnWithAnotherNumberOfRanks) {
+  const OptimizerSpec optimizer = or_throw(parse_optimizer(GetParam()));
+  const TestFolder folder;
+  const auto through = train({.optimizer = optimizer, .ranks = 3});
+  train({.optimizer = optimizer, .ranks = 3, .to = 10, .folder = folder.path(), .save = true});
+  for (const int ranks : {1, 2, 4}) {
+    const auto resumed = train({.optimizer = optimizer,
+                                .ranks = ranks,
+                                .from = 10,
+                                .folder = folder.path(),
+                                .resume = true});
+    expect_near(through, resumed, 2e-6, std::to_string(ranks) + " ranks");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TrainerState,
+                         testing::Values("momentum:decay=0.01", "adagrad", "adamw", "lamb", "lars"),
+                         [](const auto& each) {
+                           const std::string name = each.param;
+                           return name.substr(0, name.find(':'));
+                         });
+
+TEST(TrainerStateOf, AnotherModelOrOptimizerIsRefusedWithTheFirstDifference) {
+  const TestFolder folder;
+  train({.optimizer = adam(), .to = 2, .folder = folder.path(), .save = true});
+  run_threads(1, [&](Job& job) {
+    const auto reader =
+        or_throw(checkpoint::Reader::open(or_throw(checkpoint::find_latest(folder.path()))));
+    const auto refusal = [&](std::int64_t hidden, const OptimizerSpec& optimizer) -> std::string {
+      SmallNet net(hidden);
+      Trainer trainer(job, *net, optimizer);
+      try {
+        trainer.restore(*reader);
+      } catch (const Failure& failure) {
+        EXPECT_EQ(failure.error().code, ErrorCode::kMismatch);
+        return failure.what();
+      }
+      return "accepted";
+    };
+    EXPECT_THAT(refusal(101, adam()),
+                testing::HasSubstr("another model: expected first.weight float32 [101, 10], found "
+                                   "first.weight float32 [100, 10]"));
+    EXPECT_THAT(refusal(100, sgd({.momentum = 0.9})),
+                testing::HasSubstr("another optimizer: expected first.weight/momentum"));
+  });
+}
+
+}  // namespace
+}  // namespace tally::adapter
