@@ -1,0 +1,194 @@
+#include "data/csv.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "data/csv_columns.h"
+#include "data/input_file.h"
+#include "data/number.h"
+
+namespace tally::data {
+namespace {
+
+constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+
+// Rows behind each other.
+struct Rows {
+  std::vector<float> features;
+  std::vector<float> targets;  // labels, where they are classes
+};
+
+std::size_t place_of(const std::vector<std::string>& texts, const std::string& text) {
+  return static_cast<std::size_t>(std::find(texts.begin(), texts.end(), text) - texts.begin());
+}
+
+Result<float> target_of(const CsvFile& file, const CsvColumns& table, const CsvField& field) {
+  const CsvColumn& column = table.columns[table.target];
+  if (is_missing(field.text)) return bad_field(file, column, field, "a target");
+  if (table.target_is_class) {
+    const std::size_t label = place_of(column.categories, field.text);
+    if (label < column.categories.size()) return static_cast<float>(label);
+    return bad_field(
+        file, column, field,
+        fmt::format("one of the {} classes of the training part", column.categories.size()));
+  }
+  if (const auto value = number_in(field.text)) return static_cast<float>(*value);
+  return bad_field(file, column, field, "a number");
+}
+
+Result<void> add_features(const CsvFile& file, const CsvColumns& table,
+                          const std::vector<CsvField>& row, Rows& rows) {
+  const std::size_t begin = rows.features.size();
+  rows.features.resize(begin + table.features, 0.0F);
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (i == table.target) continue;
+    const CsvColumn& column = table.columns[i];
+    float* const at = &rows.features[begin] + column.first_feature;
+    if (!column.numeric) {
+      const std::size_t category = place_of(column.categories, row[i].text);
+      if (category < column.categories.size()) at[category] = 1.0F;
+      continue;
+    }
+    const auto value = number_in(row[i].text);
+    if (!value && !is_missing(row[i].text)) return bad_field(file, column, row[i], "a number");
+    *at = value ? static_cast<float>(*value) : kMissing;
+  }
+  return {};
+}
+
+Result<Rows> read_rows(const CsvFile& file, const CsvColumns& table) {
+  CsvCursor cursor(file.bytes, file.name);
+  Rows rows;
+  std::vector<CsvField> row;
+  TALLY_TRY(bool more, cursor.next(row));
+  if (table.has_names) {
+    TALLY_TRY(more, cursor.next(row));
+  }
+  while (more) {
+    if (row.size() != table.columns.size())
+      return corrupt(file.name, row[0].offset,
+                     fmt::format("a row of {} fields", table.columns.size()),
+                     fmt::format("{}", row.size()));
+    TALLY_TRY(const float target, target_of(file, table, row[table.target]));
+    TALLY_TRY(add_features(file, table, row, rows));
+    rows.targets.push_back(target);
+    TALLY_TRY(more, cursor.next(row));
+  }
+  if (rows.targets.empty())
+    return corrupt(file.name, file.bytes.size(), "a row of values", "the end of the file");
+  return rows;
+}
+
+Rows chosen(const Rows& rows, std::size_t features, const std::vector<std::uint64_t>& indices) {
+  Rows result;
+  for (const std::uint64_t i : indices) {
+    const auto begin = rows.features.begin() + static_cast<std::ptrdiff_t>(i * features);
+    result.features.insert(result.features.end(), begin,
+                           begin + static_cast<std::ptrdiff_t>(features));
+    result.targets.push_back(rows.targets[i]);
+  }
+  return result;
+}
+
+// Fills what is missing and standardises, both by `training`.
+void complete(const Rows& training, std::size_t features, bool standardise, Rows& rows) {
+  const std::size_t count = training.targets.size();
+  for (std::size_t f = 0; f < features; ++f) {
+    double mean = 0;
+    double squares = 0;
+    std::size_t present = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double value = training.features[i * features + f];
+      if (std::isnan(value)) continue;
+      ++present;
+      // Around the mean so far (Welford 1962), so that large values keep their digits.
+      const double step = value - mean;
+      mean += step / static_cast<double>(present);
+      squares += step * (value - mean);
+    }
+    const double variance = present > 0 ? squares / static_cast<double>(present) : 0.0;
+    const double deviation = variance > 0 ? std::sqrt(variance) : 1.0;
+    for (std::size_t at = f; at < rows.features.size(); at += features) {
+      double value = rows.features[at];
+      if (std::isnan(value)) value = mean;
+      rows.features[at] = static_cast<float>(standardise ? (value - mean) / deviation : value);
+    }
+  }
+}
+
+class TableDataset final : public Dataset {
+ public:
+  TableDataset(Rows rows, const CsvColumns& table) : rows_(std::move(rows)) {
+    shape_.input = {static_cast<std::int64_t>(table.features)};
+    if (table.target_is_class) classes_ = table.columns[table.target].categories;
+    if (classes_.empty()) shape_.target_type = DataType::kFloat32;
+  }
+
+  std::uint64_t size() const override { return rows_.targets.size(); }
+  const SampleShape& shape() const override { return shape_; }
+  std::vector<std::string> classes() const override { return classes_; }
+
+  Result<void> read(std::uint64_t index, Rng&, std::span<std::byte> input,
+                    std::span<std::byte> target) const override {
+    TALLY_CHECK(index < size() && input.size() == input_bytes(shape_) &&
+                target.size() == target_bytes(shape_));
+    const std::size_t features = input.size() / sizeof(float);
+    std::memcpy(input.data(), &rows_.features[index * features], input.size());
+    if (classes_.empty()) {
+      std::memcpy(target.data(), &rows_.targets[index], sizeof(float));
+    } else {
+      const auto label = static_cast<std::int64_t>(rows_.targets[index]);
+      std::memcpy(target.data(), &label, sizeof label);
+    }
+    return {};
+  }
+
+ private:
+  Rows rows_;
+  std::vector<std::string> classes_;
+  SampleShape shape_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> make_csv(const CsvFile& train, const CsvFile* test,
+                                          const CsvOptions& options) {
+  TALLY_TRY(const CsvColumns table, find_columns(train, options));
+  if (options.target == CsvTarget::kNumber && table.target_is_class) {
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("{}: column {} has text, a target of numbers was wanted",
+                                        train.name, table.columns[table.target].name)};
+  }
+  TALLY_TRY(Rows training, read_rows(train, table));
+  Rows wanted;
+  if (test != nullptr) {
+    TALLY_TRY(wanted, read_rows(*test, table));
+    if (options.split.train) wanted = training;
+  } else {
+    Split split = options.split;
+    wanted = chosen(training, table.features, part_of(training.targets.size(), split));
+    split.train = true;
+    training = chosen(training, table.features, part_of(training.targets.size(), split));
+  }
+  complete(training, table.features, options.standardise, wanted);
+  return std::unique_ptr<Dataset>(std::make_unique<TableDataset>(std::move(wanted), table));
+}
+
+Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::path>& train,
+                                          const std::vector<std::filesystem::path>& test,
+                                          const CsvOptions& options) {
+  TALLY_CHECK(train.size() == 1 && test.size() <= 1);
+  TALLY_TRY(const Bytes train_bytes, read_file(train[0]));
+  const CsvFile train_file{train_bytes, train[0].string()};
+  if (test.empty()) return make_csv(train_file, nullptr, options);
+  TALLY_TRY(const Bytes test_bytes, read_file(test[0]));
+  const CsvFile test_file{test_bytes, test[0].string()};
+  return make_csv(train_file, &test_file, options);
+}
+
+}  // namespace tally::data

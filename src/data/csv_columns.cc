@@ -1,0 +1,128 @@
+#include "data/csv_columns.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "data/input_file.h"
+#include "data/number.h"
+
+namespace tally::data {
+namespace {
+
+Result<std::size_t> target_among(const std::vector<CsvColumn>& columns, const std::string& wanted,
+                                 const std::string& name) {
+  if (wanted.empty()) return columns.size() - 1;
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    if (columns[i].name == wanted) return i;
+  std::size_t number = 0;
+  const auto [end, failure] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
+  if (failure == std::errc() && end == wanted.data() + wanted.size() && number >= 1 &&
+      number <= columns.size())
+    return number - 1;
+  constexpr std::size_t kMost = 20;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(columns.size(), kMost); ++i)
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", columns[i].name);
+  return Error{.code = ErrorCode::kInvalid,
+               .message = fmt::format("{}: no column {}; columns: {}{}", name, wanted, names,
+                                      columns.size() > kMost ? ", ..." : "")};
+}
+
+// Adds a text to those that a column has.
+Result<void> note_category(const CsvFile& file, CsvColumn& column, const CsvField& field) {
+  auto& known = column.categories;
+  const auto at = std::lower_bound(known.begin(), known.end(), field.text);
+  if (at != known.end() && *at == field.text) return {};
+  if (known.size() == kMaxCsvCategories)
+    return bad_field(file, column, field,
+                     fmt::format("at most {} different texts", kMaxCsvCategories));
+  known.insert(at, field.text);
+  return {};
+}
+
+Result<void> note_field(const CsvFile& file, bool as_class, CsvColumn& column,
+                        const CsvField& field) {
+  if (is_missing(field.text)) return {};
+  const bool number = number_in(field.text).has_value();
+  if (!column.known) column.numeric = number && !as_class;
+  column.known = true;
+  return column.numeric ? Result<void>() : note_category(file, column, field);
+}
+
+// Classes that are numbers stand in the order of numbers.
+void sort_as_numbers(std::vector<std::string>& texts) {
+  const bool numbers = std::all_of(texts.begin(), texts.end(),
+                                   [](const auto& text) { return number_in(text).has_value(); });
+  if (!numbers) return;
+  std::sort(texts.begin(), texts.end(),
+            [](const auto& a, const auto& b) { return *number_in(a) < *number_in(b); });
+}
+
+Result<void> number_features(const CsvFile& file, CsvColumns& table) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (i == table.target) continue;
+    table.columns[i].first_feature = table.features;
+    table.features += table.columns[i].numeric ? 1 : table.columns[i].categories.size();
+  }
+  if (table.features >= 1 && table.features <= kMaxCsvFeatures) return {};
+  return Error{.code = ErrorCode::kInvalid,
+               .message = fmt::format(
+                   "{}: {} features beside the target {}; from 1 to {} are taken", file.name,
+                   table.features, table.columns[table.target].name, kMaxCsvFeatures)};
+}
+
+}  // namespace
+
+bool is_missing(const std::string& text) {
+  constexpr std::array<std::string_view, 8> kWords{"",    "NA",   "N/A",  "NaN",
+                                                   "nan", "null", "NULL", "?"};
+  return std::find(kWords.begin(), kWords.end(), text) != kWords.end();
+}
+
+Error bad_field(const CsvFile& file, const CsvColumn& column, const CsvField& field,
+                const std::string& expected) {
+  return corrupt(file.name, field.offset, fmt::format("{} in column {}", expected, column.name),
+                 shown(field.text));
+}
+
+Result<CsvColumns> find_columns(const CsvFile& file, const CsvOptions& options) {
+  CsvCursor cursor(file.bytes, file.name);
+  std::vector<CsvField> row;
+  TALLY_TRY(bool more, cursor.next(row));
+  if (!more) return corrupt(file.name, 0, "a table", "nothing");
+  CsvColumns table;
+  table.has_names = std::none_of(row.begin(), row.end(), [](const CsvField& field) {
+    return number_in(field.text).has_value();
+  });
+  // An unnamed column may be among named ones; a row of nothing has no names.
+  table.has_names =
+      table.has_names && !std::all_of(row.begin(), row.end(),
+                                      [](const CsvField& field) { return is_missing(field.text); });
+  for (std::size_t i = 0; i < row.size(); ++i)
+    table.columns.push_back({.name = table.has_names ? row[i].text : fmt::format("{}", i + 1)});
+  TALLY_TRY(table.target, target_among(table.columns, options.target_column, file.name));
+  if (table.has_names) {
+    TALLY_TRY(more, cursor.next(row));
+  }
+  while (more) {
+    if (row.size() != table.columns.size())
+      return corrupt(file.name, row[0].offset,
+                     fmt::format("a row of {} fields", table.columns.size()),
+                     fmt::format("{}", row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const bool as_class = i == table.target && options.target == CsvTarget::kClass;
+      TALLY_TRY(note_field(file, as_class, table.columns[i], row[i]));
+    }
+    TALLY_TRY(more, cursor.next(row));
+  }
+  CsvColumn& target = table.columns[table.target];
+  table.target_is_class = !target.numeric;
+  sort_as_numbers(target.categories);
+  TALLY_TRY(number_features(file, table));
+  return table;
+}
+
+}  // namespace tally::data

@@ -1,0 +1,96 @@
+#include "data/idx.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace tally::data {
+namespace {
+
+constexpr std::uint32_t kImagesMagic = 0x00000803;  // bytes, three dimensions
+constexpr std::uint32_t kLabelsMagic = 0x00000801;  // bytes, one
+constexpr int kMaxSide = 4096;
+
+std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < 4; ++i)
+    value = value << 8 | std::to_integer<std::uint32_t>(bytes[offset + i]);
+  return value;
+}
+
+// Checks the first number and that all numbers of the header are there.
+Result<void> check_header(const IdxFile& file, std::uint32_t magic, const char* what) {
+  const std::size_t header_bytes = 4 + 4 * std::size_t{magic & 0xFF};
+  if (file.bytes.size() < header_bytes) {
+    return corrupt(file.name, file.bytes.size(),
+                   fmt::format("an IDX header of {} bytes", header_bytes), "the end of the file");
+  }
+  if (const std::uint32_t found = big_endian(file.bytes, 0); found != magic)
+    return corrupt(file.name, 0, fmt::format("{:#010x}, which begins {}", magic, what),
+                   fmt::format("{:#010x}", found));
+  return {};
+}
+
+Result<void> check_length(const IdxFile& file, std::uint64_t header_bytes, std::uint64_t data_bytes,
+                          const std::string& what) {
+  if (file.bytes.size() == header_bytes + data_bytes) return {};
+  const std::string expected =
+      fmt::format("{} bytes: a header of {} and {}", header_bytes + data_bytes, header_bytes, what);
+  if (file.bytes.size() < header_bytes + data_bytes)
+    return corrupt(file.name, file.bytes.size(), expected, "the end of the file");
+  return corrupt(file.name, header_bytes + data_bytes, expected,
+                 fmt::format("{} bytes", file.bytes.size()));
+}
+
+struct Images {
+  std::uint32_t count = 0;
+  ImageSize size;
+};
+
+Result<Images> parse_images(const IdxFile& file) {
+  TALLY_TRY(check_header(file, kImagesMagic, "a file of images"));
+  const std::uint32_t count = big_endian(file.bytes, 4);
+  const std::array<std::uint32_t, 2> sides{big_endian(file.bytes, 8), big_endian(file.bytes, 12)};
+  for (std::size_t i = 0; i < sides.size(); ++i)
+    if (sides[i] == 0 || sides[i] > kMaxSide)
+      return corrupt(file.name, 8 + 4 * i, fmt::format("a side from 1 to {}", kMaxSide),
+                     fmt::format("{}", sides[i]));
+  const std::uint64_t bytes = std::uint64_t{count} * sides[0] * sides[1];
+  TALLY_TRY(check_length(file, 16, bytes,
+                         fmt::format("{} images of {} x {}", count, sides[0], sides[1])));
+  return Images{count, {1, static_cast<int>(sides[0]), static_cast<int>(sides[1])}};
+}
+
+}  // namespace
+
+Result<PixelSamples> parse_idx(const IdxFile& images, const IdxFile& labels,
+                               std::optional<int> classes) {
+  TALLY_TRY(const Images header, parse_images(images));
+  TALLY_TRY(check_header(labels, kLabelsMagic, "a file of labels"));
+  const std::uint32_t count = big_endian(labels.bytes, 4);
+  TALLY_TRY(check_length(labels, 8, count, fmt::format("{} labels", count)));
+  if (count != header.count) {
+    return corrupt(labels.name, 4,
+                   fmt::format("{} labels, as {} has images", header.count, images.name),
+                   fmt::format("{}", count));
+  }
+  PixelSamples samples{.size = header.size,
+                       .pixels = Bytes(images.bytes.begin() + 16, images.bytes.end()),
+                       .labels = std::vector<std::uint8_t>(count)};
+  for (std::size_t i = 0; i < count; ++i) {
+    samples.labels[i] = std::to_integer<std::uint8_t>(labels.bytes[8 + i]);
+    if (classes && samples.labels[i] >= *classes)
+      return corrupt(labels.name, 8 + i, fmt::format("a label below {}", *classes),
+                     fmt::format("{}", samples.labels[i]));
+  }
+  return samples;
+}
+
+Result<PixelSamples> read_idx(const std::filesystem::path& images,
+                              const std::filesystem::path& labels, std::optional<int> classes) {
+  TALLY_TRY(const Bytes image_bytes, read_file(images));
+  TALLY_TRY(const Bytes label_bytes, read_file(labels));
+  return parse_idx({image_bytes, images.string()}, {label_bytes, labels.string()}, classes);
+}
+
+}  // namespace tally::data

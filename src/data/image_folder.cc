@@ -1,0 +1,210 @@
+#include "data/image_folder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "data/input_file.h"
+#include "data/jpeg.h"
+#include "data/png_image.h"
+
+namespace tally::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxImageBytes = std::uint64_t{1} << 28;
+
+bool is_hidden(const fs::path& path) { return path.filename().string().rfind('.', 0) == 0; }
+
+bool is_image_name(const fs::path& path) {
+  std::string end = path.extension().string();
+  for (char& c : end) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return !is_hidden(path) && (end == ".jpg" || end == ".jpeg" || end == ".png");
+}
+
+Result<std::vector<std::string>> names_in(const fs::path& folder, bool folders) {
+  std::error_code failure;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    std::error_code ignored;
+    const bool wanted = folders ? entry->is_directory(ignored) && !is_hidden(entry->path())
+                                : entry->is_regular_file(ignored) && is_image_name(entry->path());
+    if (wanted) names.push_back(entry->path().filename().string());
+  }
+  if (failure)
+    return Error{.code = ErrorCode::kSystem,
+                 .message = fmt::format("cannot read {}: {}", folder.string(), failure.message())};
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool has_class_folders(const fs::path& folder) {
+  const auto names = names_in(folder, true);
+  if (!names.has_value()) return false;
+  return std::any_of(names->begin(), names->end(), [&folder](const std::string& name) {
+    const auto images = names_in(folder / name, false);
+    return images.has_value() && !images->empty();
+  });
+}
+
+Error unknown_image(const fs::path& path) {
+  return corrupt(path.string(), 0, "a JPEG or PNG image", "another beginning");
+}
+
+Result<ImageSize> size_of_image(std::span<const std::byte> bytes, const fs::path& path) {
+  if (is_jpeg(bytes)) return jpeg_size(bytes, path.string());
+  if (is_png(bytes)) return png_size(bytes, path.string());
+  return unknown_image(path);
+}
+
+// How much smaller a JPEG may be decoded when `box` of it becomes `wanted`.
+int reduction_for(const Box& box, const ImageSize& wanted) {
+  int reduction = 8;
+  while (reduction > 1 && (box.width < double(wanted.width) * reduction ||
+                           box.height < double(wanted.height) * reduction))
+    reduction /= 2;
+  return reduction;
+}
+
+// Mean and deviation of the photographs of ImageNet.
+PixelScale photograph_scale() { return {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}}; }
+
+struct Listed {
+  std::string name;  // within its class folder
+  std::int64_t label = 0;
+};
+
+class ImageFolder final : public Dataset {
+ public:
+  ImageFolder(fs::path folder, std::vector<std::string> classes, std::vector<Listed> files,
+              const ImageSize& wanted, const ImageFolderOptions& options)
+      : folder_(std::move(folder)),
+        classes_(std::move(classes)),
+        files_(std::move(files)),
+        wanted_(wanted),
+        augment_(options.augment) {
+    scale_ = options.normalise ? fit_scale(photograph_scale(), wanted.channels)
+                               : plain_scale(wanted.channels);
+    shape_.input = {wanted.channels, wanted.height, wanted.width};
+  }
+
+  std::uint64_t size() const override { return files_.size(); }
+  const SampleShape& shape() const override { return shape_; }
+  std::vector<std::string> classes() const override { return classes_; }
+
+  Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
+                    std::span<std::byte> target) const override {
+    TALLY_CHECK(index < size() && input.size() == input_bytes(shape_) &&
+                target.size() == sizeof(std::int64_t));
+    const Listed& file = files_[index];
+    const fs::path path = folder_ / classes_[static_cast<std::size_t>(file.label)] / file.name;
+    TALLY_TRY(const Bytes bytes, read_file(path, kMaxImageBytes));
+    TALLY_TRY(const ImageSize stored, size_of_image(bytes, path));
+    const bool flip = augment_ && augment.below(2) == 1;
+    Box box = augment_ ? random_box(stored, wanted_, augment) : centre_box(stored, wanted_);
+    TALLY_TRY(const Image image,
+              is_jpeg(bytes) ? decode_jpeg(bytes, path.string(), reduction_for(box, wanted_))
+                             : decode_png(bytes, path.string()));
+    const double across = double(image.size.width) / stored.width;
+    const double down = double(image.size.height) / stored.height;
+    box = {box.left * across, box.top * down, box.width * across, box.height * down};
+    resample(view_of(image), box, wanted_, scale_, flip,
+             {reinterpret_cast<float*>(input.data()), input.size() / sizeof(float)});
+    std::memcpy(target.data(), &file.label, sizeof file.label);
+    return {};
+  }
+
+ private:
+  fs::path folder_;
+  std::vector<std::string> classes_;
+  std::vector<Listed> files_;
+  ImageSize wanted_;
+  bool augment_;
+  PixelScale scale_;
+  SampleShape shape_;
+};
+
+// The images of all classes.
+Result<std::vector<Listed>> list_images(const fs::path& folder,
+                                        const std::vector<std::string>& names,
+                                        const std::vector<std::string>& classes) {
+  std::vector<Listed> files;
+  for (const std::string& name : names) {
+    const auto label = std::find(classes.begin(), classes.end(), name) - classes.begin();
+    if (label == std::ssize(classes)) {
+      return Error{.code = ErrorCode::kCorrupt,
+                   .message = fmt::format(
+                       "{}: expected one of the {} classes of the training part, found {}",
+                       (folder / name).string(), classes.size(), name)};
+    }
+    TALLY_TRY(std::vector<std::string> images, names_in(folder / name, false));
+    if (images.empty())
+      return Error{.code = ErrorCode::kInvalid,
+                   .message = fmt::format("{}: no .jpg, .jpeg or .png in this class folder",
+                                          (folder / name).string())};
+    for (std::string& image : images) files.push_back({std::move(image), label});
+  }
+  return files;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> class_folders(const fs::path& folder) {
+  return names_in(folder, true);
+}
+
+std::optional<ImageFolders> find_image_folders(const fs::path& folder) {
+  if (has_class_folders(folder / "train")) {
+    ImageFolders found{.train = folder / "train"};
+    for (const char* name : {"test", "val", "valid", "validation"})
+      if (!found.test && has_class_folders(folder / name)) found.test = folder / name;
+    return found;
+  }
+  if (has_class_folders(folder)) return ImageFolders{.train = folder};
+  return std::nullopt;
+}
+
+Box random_box(const ImageSize& image, const ImageSize& wanted, Rng& rng) {
+  constexpr double kLeastArea = 0.25;
+  constexpr int kTries = 10;
+  const double area = double(image.width) * image.height;
+  for (int i = 0; i < kTries; ++i) {
+    const double part = area * (kLeastArea + (1 - kLeastArea) * rng.uniform());
+    const double stretch = std::pow(4.0 / 3.0, 2 * rng.uniform() - 1);
+    const double ratio = stretch * wanted.width / wanted.height;
+    const double width = std::sqrt(part * ratio);
+    const double height = std::sqrt(part / ratio);
+    if (width > image.width || height > image.height) continue;
+    return {rng.uniform() * (image.width - width), rng.uniform() * (image.height - height), width,
+            height};
+  }
+  return centre_box(image, wanted);
+}
+
+Result<std::unique_ptr<Dataset>> open_image_folder(const fs::path& folder,
+                                                   const ImageFolderOptions& options) {
+  TALLY_TRY(const std::vector<std::string> names, class_folders(folder));
+  const std::vector<std::string>& classes = options.classes.empty() ? names : options.classes;
+  TALLY_TRY(std::vector<Listed> files, list_images(folder, names, classes));
+  if (files.empty())
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("{}: no class folders with images", folder.string())};
+  ImageSize wanted;
+  if (options.image) {
+    wanted = *options.image;
+  } else {
+    const fs::path first =
+        folder / classes[static_cast<std::size_t>(files[0].label)] / files[0].name;
+    TALLY_TRY(const Bytes bytes, read_file(first, kMaxImageBytes));
+    TALLY_TRY(wanted, size_of_image(bytes, first));
+  }
+  return std::unique_ptr<Dataset>(
+      std::make_unique<ImageFolder>(folder, classes, std::move(files), wanted, options));
+}
+
+}  // namespace tally::data

@@ -1,0 +1,159 @@
+#include "data/input_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "base/descriptor.h"
+
+namespace tally::data {
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+Error unreadable(const std::filesystem::path& path, int number) {
+  const char* advice = "";
+  if (number == ENOENT)
+    advice = ": give the path of a file, or a name that `tally data list` shows";
+  if (number == EACCES) advice = ": you need the right to read it";
+  if (number == EISDIR) advice = ": a file is wanted here";
+  return {.code = ErrorCode::kSystem,
+          .message = fmt::format("cannot read {}: {}{}", path.string(), strerror(number), advice)};
+}
+
+Error too_large(const std::string& name, std::uint64_t max_bytes) {
+  return {.code = ErrorCode::kExhausted,
+          .message = fmt::format("{}: more than {} bytes, which is the limit", name, max_bytes)};
+}
+
+Result<Bytes> read_as_it_is(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return unreadable(path, errno);
+  struct stat facts {};
+  if (::fstat(file.descriptor(), &facts) != 0) return unreadable(path, errno);
+  // One byte more than there should be, so that the end is seen without growing.
+  const auto size = static_cast<std::uint64_t>(std::max<off_t>(facts.st_size, 0));
+  if (size > max_bytes) return too_large(path.string(), max_bytes);
+  Bytes bytes(size + 1);
+  std::size_t used = 0;
+  for (;;) {
+    if (used == bytes.size()) bytes.resize(bytes.size() + kPieceBytes);
+    const ssize_t count = ::read(file.descriptor(), bytes.data() + used, bytes.size() - used);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return unreadable(path, errno);
+    if (count == 0) break;
+    used += static_cast<std::size_t>(count);
+    if (used > max_bytes) return too_large(path.string(), max_bytes);
+  }
+  bytes.resize(used);
+  return bytes;
+}
+
+// zlib's state, whatever becomes of the work.
+class Inflater final {
+ public:
+  Inflater() { ready_ = ::inflateInit2(&stream_, 15 + 16) == Z_OK; }
+  ~Inflater() {
+    if (ready_) ::inflateEnd(&stream_);
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  bool ready() const { return ready_; }
+  z_stream& stream() { return stream_; }
+
+ private:
+  z_stream stream_{};
+  bool ready_ = false;
+};
+
+}  // namespace
+
+Error corrupt(const std::string& file, std::uint64_t offset, std::string_view expected,
+              std::string_view found) {
+  return {.code = ErrorCode::kCorrupt,
+          .message =
+              fmt::format("{}: offset {}: expected {}, found {}", file, offset, expected, found)};
+}
+
+bool is_gzip(std::span<const std::byte> bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{0x1F} && bytes[1] == std::byte{0x8B};
+}
+
+Result<Bytes> unpack_gzip(std::span<const std::byte> packed, const std::string& name,
+                          std::uint64_t max_bytes) {
+  Inflater inflater;
+  if (!inflater.ready())
+    return Error{.code = ErrorCode::kExhausted, .message = name + ": no memory to unpack it"};
+  z_stream& stream = inflater.stream();
+  Bytes result;
+  std::size_t used = 0;
+  std::size_t given = 0;  // bytes of `packed` that zlib has been shown
+  for (;;) {
+    if (stream.avail_in == 0) {
+      const std::size_t more = std::min<std::size_t>(packed.size() - given, kPieceBytes);
+      // zlib only reads here, but its interface is older than const.
+      stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(packed.data() + given));
+      stream.avail_in = static_cast<uInt>(more);
+      given += more;
+    }
+    if (used == result.size()) result.resize(std::max(result.size() * 2, kPieceBytes));
+    const std::size_t room = std::min(result.size() - used, kPieceBytes);
+    stream.next_out = reinterpret_cast<Bytef*>(result.data() + used);
+    stream.avail_out = static_cast<uInt>(room);
+    const int status = ::inflate(&stream, Z_NO_FLUSH);
+    used += room - stream.avail_out;
+    if (used > max_bytes) return too_large(name, max_bytes);
+    const std::size_t offset = given - stream.avail_in;
+    if (status == Z_STREAM_END) {
+      if (offset == packed.size()) break;
+      if (::inflateReset(&stream) == Z_OK) continue;
+    }
+    if (status == Z_BUF_ERROR && offset == packed.size())
+      return corrupt(name, offset, "the rest of the gzip data", "the end of the file");
+    if (status != Z_OK && status != Z_BUF_ERROR)
+      return corrupt(name, offset, "gzip data", stream.msg != nullptr ? stream.msg : "broken ones");
+  }
+  result.resize(used);
+  return result;
+}
+
+Result<std::string> first_bytes(const std::filesystem::path& path, std::size_t count) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return unreadable(path, errno);
+  std::string bytes(count, '\0');
+  ssize_t got = -1;
+  do {
+    got = ::read(file.descriptor(), bytes.data(), count);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return unreadable(path, errno);
+  bytes.resize(static_cast<std::size_t>(got));
+  Inflater inflater;
+  if (!is_gzip(std::as_bytes(std::span(bytes))) || !inflater.ready()) return bytes;
+  std::string unpacked(count, '\0');
+  z_stream& stream = inflater.stream();
+  stream.next_in = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(unpacked.data());
+  stream.avail_out = static_cast<uInt>(count);
+  ::inflate(&stream, Z_SYNC_FLUSH);
+  unpacked.resize(count - stream.avail_out);
+  return unpacked;
+}
+
+Result<Bytes> read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  TALLY_TRY(Bytes bytes, read_as_it_is(path, max_bytes));
+  if (!is_gzip(bytes)) return bytes;
+  return unpack_gzip(bytes, path.string(), max_bytes);
+}
+
+}  // namespace tally::data

@@ -1,0 +1,204 @@
+#include "data/locate.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "data/image_folder.h"
+#include "data/input_file.h"
+#include "data/libsvm.h"
+
+namespace tally::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error invalid(std::string message) {
+  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+std::string plain_name(const fs::path& path) {
+  return path.extension() == ".gz" ? path.stem().string() : path.filename().string();
+}
+
+bool ends_with_any(const std::string& name, std::initializer_list<std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) {
+    return name.size() > end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
+  });
+}
+
+std::vector<fs::path> files_of(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    if (entry.is_regular_file(ignored)) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// The name with one part of it replaced; empty if it has no such part.
+std::string with(std::string name, std::string_view part, std::string_view replacement) {
+  const std::size_t at = name.find(part);
+  return at == std::string::npos ? "" : name.replace(at, part.size(), replacement);
+}
+
+bool is_idx_images(const fs::path& path) {
+  const std::string name = plain_name(path);
+  return name.find("images") != std::string::npos && name.find("idx3") != std::string::npos;
+}
+
+// The file of labels that belongs to a file of images, packed or not; where none is there, its usual name.
+fs::path labels_beside(const fs::path& images) {
+  const std::string name = with(with(plain_name(images), "images", "labels"), "idx3", "idx1");
+  const fs::path plain = images.parent_path() / name;
+  const fs::path packed = images.parent_path() / (name + ".gz");
+  std::error_code ignored;
+  const bool wants_packed = images.extension() == ".gz";
+  if (fs::exists(wants_packed ? packed : plain, ignored)) return wants_packed ? packed : plain;
+  if (fs::exists(wants_packed ? plain : packed, ignored)) return wants_packed ? plain : packed;
+  return wants_packed ? packed : plain;
+}
+
+bool is_test_name(const std::string& name) {
+  return name.rfind("t10k", 0) == 0 || name.rfind("test", 0) == 0 || name.rfind("val", 0) == 0;
+}
+
+Location idx_of(const std::vector<fs::path>& images) {
+  Location found{.kind = Kind::kIdx};
+  for (const fs::path& file : images) {
+    auto& part = is_test_name(plain_name(file)) ? found.test : found.train;
+    // Packed and unpacked side by side: the first will do.
+    if (part.empty()) part = {file, labels_beside(file)};
+  }
+  return found;
+}
+
+// Files named train.X and test.X are the parts; one file alone is the training part.
+Location parts_of(Kind kind, const std::vector<fs::path>& files) {
+  Location found{.kind = kind};
+  for (const fs::path& file : files)
+    (is_test_name(plain_name(file)) ? found.test : found.train).push_back(file);
+  return found;
+}
+
+std::string accepted_folders() {
+  return "a folder of IDX files (train-images-idx3-ubyte, ...), of CIFAR files (data_batch_1.bin, "
+         "...), of class folders with "
+         "JPEG or PNG images, of train.csv and test.csv, or of .txt files";
+}
+
+Result<Location> locate_folder(const fs::path& folder) {
+  const std::vector<fs::path> files = files_of(folder);
+  const auto chosen = [&files](auto&& wanted) {
+    std::vector<fs::path> result;
+    std::copy_if(files.begin(), files.end(), std::back_inserter(result), wanted);
+    return result;
+  };
+  if (const auto images = chosen(is_idx_images); !images.empty()) return idx_of(images);
+  const auto batches = chosen([](const fs::path& file) {
+    const std::string name = plain_name(file);
+    return name.find("_batch") != std::string::npos && ends_with_any(name, {".bin"});
+  });
+  if (!batches.empty()) return parts_of(Kind::kCifar, batches);
+  if (auto images = find_image_folders(folder)) {
+    Location found{.kind = Kind::kImageFolder, .train = {images->train}};
+    if (images->test) found.test = {*images->test};
+    return found;
+  }
+  const auto tables = chosen([](const fs::path& file) {
+    return ends_with_any(plain_name(file), {".csv", ".tsv"});
+  });
+  const Location parts = parts_of(Kind::kCsv, tables);
+  if (parts.train.size() == 1 && parts.test.size() <= 1) return parts;
+  if (parts.train.size() > 1)
+    return invalid(
+        fmt::format("{} has {} tables: name one of them", folder.string(), tables.size()));
+  const auto texts =
+      chosen([](const fs::path& file) { return ends_with_any(plain_name(file), {".txt"}); });
+  if (!texts.empty()) return Location{.kind = Kind::kText, .train = texts};
+  return invalid(fmt::format("{} is nothing that can be read: expected {}", folder.string(),
+                             accepted_folders()));
+}
+
+// The test part that lies beside a training file: a9a and a9a.t, train.csv and test.csv.
+std::vector<fs::path> test_beside(const fs::path& file) {
+  const std::string name = file.filename().string();
+  std::vector<std::string> names{with(name, "train", "test"), name + ".t"};
+  if (file.extension() == ".gz") names.push_back(file.stem().string() + ".t.gz");
+  std::error_code ignored;
+  for (const std::string& candidate : names)
+    if (!candidate.empty() && fs::is_regular_file(file.parent_path() / candidate, ignored))
+      return {file.parent_path() / candidate};
+  return {};
+}
+
+Result<Location> locate_file(const fs::path& file) {
+  const std::string name = plain_name(file);
+  TALLY_TRY(const std::string beginning, first_bytes(file, 65536));
+  const std::string idx_start("\0\0\x08", 3);
+  if (beginning.compare(0, 3, idx_start) == 0 || is_idx_images(file)) {
+    if (beginning.size() > 3 && beginning[3] == 1)
+      return invalid(fmt::format("{} has labels: name the file of images, or the folder of both",
+                                 file.string()));
+    Location found{.kind = Kind::kIdx, .train = {file, labels_beside(file)}};
+    std::error_code ignored;
+    const std::string test = with(file.filename().string(), "train", "t10k");
+    if (!test.empty() && fs::exists(file.parent_path() / test, ignored))
+      found.test = {file.parent_path() / test, labels_beside(file.parent_path() / test)};
+    return found;
+  }
+  if (ends_with_any(name, {".bin"})) return Location{.kind = Kind::kCifar, .train = {file}};
+  if (ends_with_any(name, {".txt", ".md"})) return Location{.kind = Kind::kText, .train = {file}};
+  if (ends_with_any(name, {".csv", ".tsv"}))
+    return Location{.kind = Kind::kCsv, .train = {file}, .test = test_beside(file)};
+  if (ends_with_any(name, {".svm", ".libsvm"}) || looks_like_libsvm(beginning))
+    return Location{.kind = Kind::kLibsvm, .train = {file}, .test = test_beside(file)};
+  if (beginning.find('\0') == std::string::npos && !beginning.empty())
+    return Location{.kind = Kind::kText, .train = {file}};
+  return invalid(fmt::format(
+      "{} is nothing that can be read: expected an IDX file, a CIFAR .bin, .txt, .csv or libsvm",
+      file.string()));
+}
+
+Result<Location> locate_known(const CatalogEntry& entry, const fs::path& cache) {
+  for (const fs::path& folder : {cache / entry.name, fs::path(entry.installed)}) {
+    if (folder.empty() || !has_files(entry, folder)) continue;
+    if (entry.kind == Kind::kText)
+      return Location{
+          .kind = entry.kind, .train = {folder / entry.files.front().name}, .known = &entry};
+    TALLY_TRY(Location found, locate_folder(folder));
+    found.known = &entry;
+    return found;
+  }
+  return Error{.code = ErrorCode::kSystem,
+               .message = fmt::format("{0} is not in {1}: fetch it with `tally data get {0}`",
+                                      entry.name, cache.string())};
+}
+
+}  // namespace
+
+bool has_files(const CatalogEntry& entry, const fs::path& folder) {
+  std::error_code ignored;
+  return std::all_of(entry.files.begin(), entry.files.end(), [&](const CatalogFile& file) {
+    return fs::is_regular_file(folder / file.name, ignored);
+  });
+}
+
+Result<Location> locate(const std::string& name_or_path, const fs::path& cache) {
+  if (const CatalogEntry* entry = find_in_catalog(name_or_path)) return locate_known(*entry, cache);
+  std::error_code failure;
+  const fs::file_status status = fs::status(name_or_path, failure);
+  if (fs::is_directory(status)) return locate_folder(name_or_path);
+  if (fs::exists(status)) return locate_file(name_or_path);
+  std::string names;
+  for (const CatalogEntry& entry : catalog())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);
+  return Error{
+      .code = ErrorCode::kSystem,
+      .message = fmt::format("no file or folder {}, and no dataset of that name; names: {}",
+                             name_or_path, names)};
+}
+
+}  // namespace tally::data

@@ -1,0 +1,28 @@
+#pragma once
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tally::data {
+
+// The finite number that a whole text is; nothing otherwise.
+inline std::optional<double> number_in(std::string_view text) {
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  double value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+// How a text that is not what it should be stands in a message: short, and without control characters.
+inline std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 40;
+  std::string result = "'";
+  for (const char c : text.substr(0, kMost)) result += c >= 0 && c < ' ' ? '?' : c;
+  return result + (text.size() > kMost ? "...'" : "'");
+}
+
+}  // namespace tally::data

@@ -1,0 +1,172 @@
+#include "data/open.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "data/cifar.h"
+#include "data/idx.h"
+#include "data/image_folder.h"
+#include "data/libsvm.h"
+#include "data/subset.h"
+
+namespace tally::data {
+namespace {
+
+constexpr double kDefaultValidation = 0.1;
+constexpr int kIdxShift = 2;
+constexpr int kCifarShift = 4;
+
+Split split_of(const OpenOptions& options) {
+  return {.validation = options.validation.value_or(kDefaultValidation),
+          .train = options.train,
+          .seed = options.seed};
+}
+
+Error no_part(const Location& location, const OpenOptions& options) {
+  const auto& other = options.train ? location.test : location.train;
+  return {
+      .code = ErrorCode::kSystem,
+      .message = fmt::format("there is no {} part beside {}", options.train ? "training" : "test",
+                             other.empty() ? "it" : other.front().string())};
+}
+
+// Data without a test part of their own are cut in two.
+std::unique_ptr<Dataset> own_part(const Location& location, std::unique_ptr<Dataset> whole,
+                                  const OpenOptions& options) {
+  if (!location.test.empty()) return whole;
+  auto indices = part_of(whole->size(), split_of(options));
+  return make_subset(std::move(whole), std::move(indices));
+}
+
+const std::vector<std::filesystem::path>& files_of(const Location& location,
+                                                   const OpenOptions& options) {
+  return options.train || location.test.empty() ? location.train : location.test;
+}
+
+Result<std::optional<ImageSize>> wanted_size(const OpenOptions& options) {
+  if (options.image.empty()) return std::optional<ImageSize>();
+  constexpr std::int64_t kMaxSide = 4096;
+  const auto& image = options.image;
+  const bool fits = image.size() == 3 && (image[0] == 1 || image[0] == 3) && image[1] > 0 &&
+                    image[1] <= kMaxSide && image[2] > 0 && image[2] <= kMaxSide;
+  if (!fits) {
+    return Error{
+        .code = ErrorCode::kInvalid,
+        .message = fmt::format("images of {}: give 1 or 3 channels, height and width up to {}",
+                               fmt::join(image, " x "), kMaxSide)};
+  }
+  return std::optional(ImageSize{static_cast<int>(image[0]), static_cast<int>(image[1]),
+                                 static_cast<int>(image[2])});
+}
+
+std::vector<std::string> class_names(const Location& location, int classes) {
+  std::vector<std::string> names;
+  if (location.known != nullptr)
+    names.assign(location.known->classes.begin(), location.known->classes.end());
+  for (auto i = static_cast<int>(names.size()); i < classes; ++i)
+    names.push_back(fmt::format("{}", i));
+  return names;
+}
+
+int highest(const std::vector<std::uint8_t>& labels) {
+  return labels.empty() ? -1 : *std::max_element(labels.begin(), labels.end());
+}
+
+// The scale of the catalog, or of the training samples.
+PixelScale scale_of(const Location& location, const PixelSamples& training) {
+  if (location.known == nullptr) return measure_scale(training);
+  const CatalogEntry& entry = *location.known;
+  return {{entry.mean.begin(), entry.mean.end()}, {entry.deviation.begin(), entry.deviation.end()}};
+}
+
+Result<std::unique_ptr<Dataset>> open_idx(const Location& location, const OpenOptions& options) {
+  PixelOptions pixels{.shift = options.augment ? kIdxShift : 0};
+  TALLY_TRY(pixels.image, wanted_size(options));
+  const auto& files = files_of(location, options);
+  if (files.empty()) return no_part(location, options);
+  std::optional<int> classes;
+  if (location.known != nullptr) classes = static_cast<int>(location.known->classes.size());
+  // A test part is measured by the training part.
+  const bool other_part =
+      &files != &location.train && location.known == nullptr && !location.train.empty();
+  if (other_part) {
+    TALLY_TRY(const PixelSamples training,
+              read_idx(location.train[0], location.train[1], std::nullopt));
+    classes = highest(training.labels) + 1;
+    if (options.normalise) pixels.scale = measure_scale(training);
+  }
+  TALLY_TRY(PixelSamples samples, read_idx(files[0], files[1], classes));
+  if (!classes) classes = highest(samples.labels) + 1;
+  if (options.normalise && !pixels.scale) pixels.scale = scale_of(location, samples);
+  return own_part(location,
+                  make_pixel_dataset(std::move(samples), class_names(location, *classes), pixels),
+                  options);
+}
+
+Result<std::unique_ptr<Dataset>> open_cifar(const Location& location, const OpenOptions& options) {
+  PixelOptions pixels{.shift = options.augment ? kCifarShift : 0, .flip = options.augment};
+  TALLY_TRY(pixels.image, wanted_size(options));
+  const auto& files = files_of(location, options);
+  if (files.empty()) return no_part(location, options);
+  // The form is CIFAR-10's, and so are its classes and, for a part of it, its colours.
+  Location known = location;
+  known.known = find_in_catalog("cifar10");
+  TALLY_TRY(PixelSamples samples, read_cifar(files));
+  if (options.normalise) pixels.scale = scale_of(known, samples);
+  return own_part(location,
+                  make_pixel_dataset(std::move(samples), class_names(known, kCifarClasses), pixels),
+                  options);
+}
+
+Result<std::unique_ptr<Dataset>> open_images(const Location& location, const OpenOptions& options) {
+  ImageFolderOptions images{.augment = options.augment, .normalise = options.normalise};
+  TALLY_TRY(images.image, wanted_size(options));
+  const auto& folders = files_of(location, options);
+  // Both parts must agree about what label a class has.
+  if (!location.test.empty()) {
+    TALLY_TRY(images.classes, class_folders(location.train.front()));
+  }
+  TALLY_TRY(auto whole, open_image_folder(folders.front(), images));
+  return own_part(location, std::move(whole), options);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> open_location(const Location& location,
+                                               const OpenOptions& options) {
+  TALLY_TRY(check(split_of(options)));
+  switch (location.kind) {
+    case Kind::kIdx:
+      return open_idx(location, options);
+    case Kind::kCifar:
+      return open_cifar(location, options);
+    case Kind::kImageFolder:
+      return open_images(location, options);
+    case Kind::kText:
+      return open_text(location.train,
+                       {.level = options.level,
+                        .context = options.context == 0 ? kDefaultContext : options.context,
+                        .validation = split_of(options).validation,
+                        .train = options.train,
+                        .augment = options.augment && options.train});
+    case Kind::kCsv:
+      return open_csv(location.train, location.test,
+                      {.split = split_of(options),
+                       .target_column = options.target_column,
+                       .target = options.target,
+                       .standardise = options.normalise});
+    case Kind::kLibsvm:
+      return open_libsvm(location.train, location.test, split_of(options));
+  }
+  return no_part(location, options);
+}
+
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& name_or_path,
+                                              const std::filesystem::path& cache_folder,
+                                              const OpenOptions& options) {
+  TALLY_TRY(const Location location, locate(name_or_path, cache_folder));
+  return open_location(location, options);
+}
+
+}  // namespace tally::data

@@ -1,0 +1,118 @@
+#include "data/order.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "data/permutation.h"
+
+namespace tally::data {
+namespace {
+
+constexpr std::array kStrategies{Strategy::kPartition, Strategy::kReplicate, Strategy::kStream};
+
+// Some samples of the epoch's order.
+struct Range {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+
+// The part of `rank` when `step` is shared out.
+Range part_of(const OrderOptions& options, Range step) {
+  const auto workers = static_cast<std::uint64_t>(options.workers);
+  const auto rank = static_cast<std::uint64_t>(options.rank);
+  switch (options.strategy) {
+    case Strategy::kReplicate:
+      return step;
+    case Strategy::kStream: {
+      const std::uint64_t before = std::min(rank * options.batch, step.count);
+      return {step.first + before, std::min(options.batch, step.count - before)};
+    }
+    case Strategy::kPartition:
+      break;
+  }
+  const std::uint64_t share = step.count / workers;
+  const std::uint64_t larger = step.count % workers;  // so many have one more
+  return {step.first + rank * share + std::min(rank, larger), share + (rank < larger ? 1 : 0)};
+}
+
+// The order of an epoch; nothing where it is the file's.
+std::optional<Permutation> permutation_of(const OrderOptions& options, std::uint64_t epoch) {
+  if (!options.shuffle || options.strategy == Strategy::kStream) return std::nullopt;
+  std::uint64_t key = mix(options.seed, epoch);
+  if (options.strategy == Strategy::kReplicate)
+    key = mix(key, 1 + static_cast<std::uint64_t>(options.rank));
+  return Permutation(options.size, key);
+}
+
+}  // namespace
+
+std::string_view to_string(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kPartition:
+      return "partition";
+    case Strategy::kReplicate:
+      return "replicate";
+    case Strategy::kStream:
+      return "stream";
+  }
+  return "unknown";
+}
+
+Result<Strategy> parse_strategy(std::string_view text) {
+  for (const Strategy strategy : kStrategies)
+    if (to_string(strategy) == text) return strategy;
+  return Error{
+      .code = ErrorCode::kInvalid,
+      .message = fmt::format("no data strategy {}: there are partition, replicate, stream", text)};
+}
+
+Order::Order(const OrderOptions& options) : options_(options) {
+  constexpr std::uint64_t kMaxBatch = std::uint64_t{1} << 32;
+  TALLY_CHECK(options.batch > 0 && options.batch <= kMaxBatch);
+  TALLY_CHECK(options.workers > 0 && options.rank >= 0 && options.rank < options.workers);
+}
+
+std::uint64_t Order::samples_per_step() const {
+  if (options_.strategy == Strategy::kReplicate) return options_.batch;
+  return options_.batch * static_cast<std::uint64_t>(options_.workers);
+}
+
+std::uint64_t Order::steps_per_epoch() const {
+  const std::uint64_t per_step = samples_per_step();
+  return options_.size / per_step + (options_.size % per_step != 0 ? 1 : 0);
+}
+
+std::vector<std::uint64_t> Order::next() {
+  const std::uint64_t left = options_.size - position_.samples;
+  const Range step{position_.samples, std::min(left, samples_per_step())};
+  const Range part = part_of(options_, step);
+  const std::optional<Permutation> permutation = permutation_of(options_, position_.epoch);
+  std::vector<std::uint64_t> indices(part.count);
+  for (std::uint64_t i = 0; i < part.count; ++i) {
+    const std::uint64_t place = part.first + i;
+    indices[i] = permutation ? (*permutation)(place) : place;
+  }
+  at_epoch_end_ = step.count == left;
+  position_ = at_epoch_end_ ? Position{position_.epoch + 1, 0}
+                            : Position{position_.epoch, position_.samples + step.count};
+  return indices;
+}
+
+Result<void> Order::seek(const Position& position) {
+  if (position.samples > options_.size) {
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format(
+                     "position after {} samples of an epoch, but the data have {}: other data?",
+                     position.samples, options_.size)};
+  }
+  const bool epoch_done = position.samples == options_.size && options_.size > 0;
+  position_ = epoch_done ? Position{position.epoch + 1, 0} : position;
+  at_epoch_end_ = false;
+  return {};
+}
+
+}  // namespace tally::data

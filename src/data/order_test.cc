@@ -1,0 +1,233 @@
+#include "data/order.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace tally::data {
+namespace {
+
+using Indices = std::vector<std::uint64_t>;
+
+Indices all_below(std::uint64_t size) {
+  Indices result(size);
+  std::iota(result.begin(), result.end(), 0);
+  return result;
+}
+
+// All workers of one job.
+class Crew {
+ public:
+  Crew(int workers, OrderOptions options) {
+    options.workers = workers;
+    for (options.rank = 0; options.rank < workers; ++options.rank) orders_.emplace_back(options);
+  }
+  // What they take in one step, in the order of ranks.
+  std::vector<Indices> parts() {
+    std::vector<Indices> result;
+    for (Order& order : orders_) result.push_back(order.next());
+    for (const Order& order : orders_) {
+      EXPECT_EQ(order.position(), orders_[0].position());
+      EXPECT_EQ(order.at_epoch_end(), orders_[0].at_epoch_end());
+    }
+    return result;
+  }
+  Indices step() {
+    Indices result;
+    for (const Indices& part : parts()) result.insert(result.end(), part.begin(), part.end());
+    return result;
+  }
+  Indices epoch() {
+    Indices result;
+    do {
+      const Indices more = step();
+      result.insert(result.end(), more.begin(), more.end());
+    } while (!orders_[0].at_epoch_end());
+    return result;
+  }
+  Order& first() { return orders_[0]; }
+  void seek(const Position& position) {
+    for (Order& order : orders_) EXPECT_TRUE(order.seek(position).has_value());
+  }
+
+ private:
+  std::vector<Order> orders_;
+};
+
+Indices sorted(Indices values) {
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+TEST(Order, PartitionGivesEachSampleOncePerEpoch) {
+  for (const std::uint64_t size : {1U, 2U, 3U, 7U, 16U, 17U, 100U, 257U, 1000U})
+    for (const int workers : {1, 2, 3, 4, 7, 16})
+      for (const std::uint64_t batch : {1U, 2U, 5U, 64U}) {
+        SCOPED_TRACE(fmt::format("size {} workers {} batch {}", size, workers, batch));
+        Crew crew(workers, {.size = size, .seed = 3, .batch = batch});
+        const Indices first = crew.epoch();
+        EXPECT_EQ(sorted(first), all_below(size));
+        EXPECT_EQ(crew.first().position(), (Position{1, 0}));
+        const Indices second = crew.epoch();
+        EXPECT_EQ(sorted(second), all_below(size));
+        if (size > 16) {
+          EXPECT_NE(first, second);
+        }
+      }
+}
+
+TEST(Order, StreamGivesEachSampleOncePerEpochInFileOrder) {
+  for (const std::uint64_t size : {1U, 7U, 100U})
+    for (const int workers : {1, 3, 8})
+      for (const std::uint64_t batch : {1U, 4U}) {
+        Crew crew(workers, {.strategy = Strategy::kStream, .size = size, .batch = batch});
+        EXPECT_EQ(crew.epoch(), all_below(size));
+      }
+}
+
+TEST(Order, StreamGoesBatchByBatchInTurn) {
+  Crew crew(3, {.strategy = Strategy::kStream, .size = 10, .batch = 2});
+  EXPECT_EQ(crew.parts(), (std::vector<Indices>{{0, 1}, {2, 3}, {4, 5}}));
+  EXPECT_EQ(crew.parts(), (std::vector<Indices>{{6, 7}, {8, 9}, {}}));
+  EXPECT_TRUE(crew.first().at_epoch_end());
+}
+
+TEST(Order, StepsOfManyWorkersAreThoseOfOneWithTheWholeBatch) {
+  for (const int workers : {2, 3, 4, 5})
+    for (const std::uint64_t size : {60U, 61U, 119U, 1000U}) {
+      Crew many(workers, {.size = size, .seed = 9, .batch = 6});
+      Crew one(1, {.size = size, .seed = 9, .batch = 6U * static_cast<unsigned>(workers)});
+      for (int step = 0; step < 50; ++step) EXPECT_EQ(many.step(), one.step());
+    }
+}
+
+TEST(Order, RestOfAnEpochIsSharedEvenly) {
+  Crew crew(4, {.size = 4 * 8 + 6, .batch = 8});
+  crew.parts();
+  const auto parts = crew.parts();
+  EXPECT_EQ(parts[0].size(), 2U);
+  EXPECT_EQ(parts[1].size(), 2U);
+  EXPECT_EQ(parts[2].size(), 1U);
+  EXPECT_EQ(parts[3].size(), 1U);
+  EXPECT_TRUE(crew.first().at_epoch_end());
+}
+
+TEST(Order, FewerSamplesThanWorkersLeaveEmptyParts) {
+  Crew crew(4, {.size = 2, .batch = 8});
+  const auto parts = crew.parts();
+  EXPECT_EQ(parts[0].size() + parts[1].size(), 2U);
+  EXPECT_TRUE(parts[2].empty());
+  EXPECT_TRUE(parts[3].empty());
+  EXPECT_EQ(crew.first().steps_per_epoch(), 1U);
+}
+
+TEST(Order, ReplicateGivesEveryWorkerAllDataInAnOrderOfItsOwn) {
+  std::set<Indices> orders;
+  for (Rank rank = 0; rank < 3; ++rank) {
+    Order order(
+        {.strategy = Strategy::kReplicate, .size = 50, .batch = 8, .rank = rank, .workers = 3});
+    EXPECT_EQ(order.steps_per_epoch(), 7U);
+    Indices seen;
+    for (int step = 0; step < 7; ++step) {
+      EXPECT_FALSE(order.at_epoch_end());
+      const Indices part = order.next();
+      seen.insert(seen.end(), part.begin(), part.end());
+    }
+    EXPECT_TRUE(order.at_epoch_end());
+    EXPECT_EQ(sorted(seen), all_below(50));
+    orders.insert(seen);
+  }
+  EXPECT_EQ(orders.size(), 3U);
+}
+
+TEST(Order, WithoutShufflingPartitionIsInFileOrder) {
+  Crew crew(3, {.size = 20, .batch = 3, .shuffle = false});
+  EXPECT_EQ(crew.epoch(), all_below(20));
+}
+
+TEST(Order, SeedAndEpochDecide) {
+  const auto first_epoch = [](std::uint64_t seed) {
+    return Crew(1, {.size = 100, .seed = seed, .batch = 7}).epoch();
+  };
+  EXPECT_EQ(first_epoch(5), first_epoch(5));
+  EXPECT_NE(first_epoch(5), first_epoch(6));
+}
+
+TEST(Order, ResumesExactly) {
+  Crew whole(2, {.size = 103, .seed = 4, .batch = 5});
+  for (int step = 0; step < 14; ++step) whole.step();  // in the second epoch
+  const Position saved = whole.first().position();
+  EXPECT_EQ(saved.epoch, 1U);
+  Crew resumed(2, {.size = 103, .seed = 4, .batch = 5});
+  resumed.seek(saved);
+  for (int step = 0; step < 40; ++step) EXPECT_EQ(resumed.parts(), whole.parts());
+}
+
+// What was done and what is left make one epoch, whatever the numbers of workers.
+TEST(Order, ResumesWithAnotherNumberOfWorkersAndBatch) {
+  for (const Strategy strategy : {Strategy::kPartition, Strategy::kStream})
+    for (const int later : {1, 2, 3, 5, 8})
+      for (const std::uint64_t batch : {1U, 4U, 9U}) {
+        Crew before(3, {.strategy = strategy, .size = 101, .seed = 8, .batch = 4});
+        Indices seen;
+        for (int step = 0; step < 5; ++step) {
+          const Indices more = before.step();
+          seen.insert(seen.end(), more.begin(), more.end());
+        }
+        Crew after(later, {.strategy = strategy, .size = 101, .seed = 8, .batch = batch});
+        after.seek(before.first().position());
+        const Indices rest = after.epoch();
+        seen.insert(seen.end(), rest.begin(), rest.end());
+        EXPECT_EQ(seen,
+                  Crew(1, {.strategy = strategy, .size = 101, .seed = 8, .batch = 1}).epoch());
+        EXPECT_EQ(after.first().position(), (Position{1, 0}));
+      }
+}
+
+TEST(Order, EndOfAnEpochIsTheBeginningOfTheNext) {
+  Order order({.size = 10, .batch = 4});
+  ASSERT_TRUE(order.seek({3, 10}).has_value());
+  EXPECT_EQ(order.position(), (Position{4, 0}));
+  EXPECT_FALSE(order.at_epoch_end());
+  Order same({.size = 10, .batch = 4});
+  ASSERT_TRUE(same.seek({4, 0}).has_value());
+  EXPECT_EQ(order.next(), same.next());
+}
+
+TEST(Order, PositionBeyondTheDataIsRefused) {
+  Order order({.size = 10, .batch = 4});
+  const auto result = order.seek({0, 11});
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code, ErrorCode::kInvalid);
+  EXPECT_NE(result.error().message.find("11"), std::string::npos);
+  EXPECT_EQ(order.position(), (Position{0, 0}));
+}
+
+TEST(Order, EmptyDatasetHasNoStepsAndEndsAtOnce) {
+  Order order({.size = 0, .batch = 4});
+  EXPECT_EQ(order.steps_per_epoch(), 0U);
+  EXPECT_TRUE(order.next().empty());
+  EXPECT_TRUE(order.at_epoch_end());
+  EXPECT_TRUE(order.seek({2, 0}).has_value());
+}
+
+TEST(Order, OneSampleIsAnEpoch) {
+  Order order({.size = 1, .batch = 4});
+  for (std::uint64_t epoch = 1; epoch < 4; ++epoch) {
+    EXPECT_EQ(order.next(), Indices{0});
+    EXPECT_TRUE(order.at_epoch_end());
+    EXPECT_EQ(order.position(), (Position{epoch, 0}));
+  }
+}
+
+TEST(Strategy, TextGoesThereAndBack) {
+  for (const Strategy strategy : {Strategy::kPartition, Strategy::kReplicate, Strategy::kStream})
+    EXPECT_EQ(*parse_strategy(to_string(strategy)), strategy);
+  EXPECT_FALSE(parse_strategy("part").has_value());
+}
+
+}  // namespace
+}  // namespace tally::data

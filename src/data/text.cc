@@ -1,0 +1,164 @@
+#include "data/text.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "data/utf8.h"
+
+namespace tally::data {
+namespace {
+
+// A text as numbers of symbols.
+struct Symbols {
+  std::vector<std::uint16_t> text;
+  std::vector<std::string> alphabet;
+};
+
+Symbols bytes_as_symbols(std::span<const std::byte> text) {
+  Symbols result;
+  result.text.reserve(text.size());
+  for (const std::byte byte : text) result.text.push_back(std::to_integer<std::uint16_t>(byte));
+  for (int value = 0; value < 256; ++value)
+    result.alphabet.emplace_back(1, static_cast<char>(value));
+  return result;
+}
+
+Result<Symbols> characters_as_symbols(std::span<const std::byte> text, const std::string& name) {
+  // First by order of appearance, then by code.
+  std::unordered_map<std::uint32_t, std::uint16_t> numbers;
+  std::vector<std::uint32_t> codes;
+  Symbols result;
+  result.text.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const Character character = character_at(text, at);
+    if (character.bytes == 0) {
+      return corrupt(name, at, "a character in UTF-8 (another text can be read by the byte)",
+                     fmt::format("byte {:#04x}", std::to_integer<int>(text[at])));
+    }
+    const auto [entry, fresh] =
+        numbers.try_emplace(character.code, static_cast<std::uint16_t>(codes.size()));
+    if (fresh) codes.push_back(character.code);
+    if (codes.size() > kMaxSymbols) {
+      return Error{.code = ErrorCode::kExhausted,
+                   .message = fmt::format(
+                       "{}: offset {}: more than {} distinct characters: read it by the byte", name,
+                       at, kMaxSymbols)};
+    }
+    result.text.push_back(entry->second);
+    at += static_cast<std::size_t>(character.bytes);
+  }
+  std::vector<std::uint32_t> sorted = codes;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::uint16_t> final_number(codes.size());
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    final_number[i] = static_cast<std::uint16_t>(
+        std::lower_bound(sorted.begin(), sorted.end(), codes[i]) - sorted.begin());
+  for (std::uint16_t& symbol : result.text) symbol = final_number[symbol];
+  for (const std::uint32_t code : sorted) result.alphabet.push_back(utf8_of(code));
+  return result;
+}
+
+class TextDataset final : public Dataset {
+ public:
+  TextDataset(std::vector<std::uint16_t> text, std::vector<std::string> alphabet,
+              std::uint64_t context, bool augment)
+      : text_(std::move(text)),
+        alphabet_(std::move(alphabet)),
+        context_(context),
+        augment_(augment) {
+    shape_ = {.input = {static_cast<std::int64_t>(context)},
+              .input_type = DataType::kInt64,
+              .target = {static_cast<std::int64_t>(context)},
+              .target_type = DataType::kInt64};
+  }
+
+  std::uint64_t size() const override { return (text_.size() - 1) / context_; }
+  const SampleShape& shape() const override { return shape_; }
+  std::vector<std::string> classes() const override { return alphabet_; }
+
+  Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
+                    std::span<std::byte> target) const override {
+    TALLY_CHECK(index < size() && input.size() == context_ * 8 && target.size() == context_ * 8);
+    std::uint64_t begin = index * context_;
+    if (augment_) begin = std::min(begin + augment.below(context_), text_.size() - 1 - context_);
+    for (std::uint64_t i = 0; i < context_; ++i) {
+      const std::int64_t symbol = text_[begin + i];
+      const std::int64_t following = text_[begin + i + 1];
+      std::memcpy(&input[i * 8], &symbol, 8);
+      std::memcpy(&target[i * 8], &following, 8);
+    }
+    return {};
+  }
+
+ private:
+  std::vector<std::uint16_t> text_;
+  std::vector<std::string> alphabet_;
+  std::uint64_t context_;
+  bool augment_;
+  SampleShape shape_;
+};
+
+Error invalid(std::string message) {
+  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> make_text(std::span<const std::byte> text, const std::string& name,
+                                           const TextOptions& options) {
+  if (options.context < 1)
+    return invalid(fmt::format("a context of {} symbols: at least 1", options.context));
+  if (!(options.validation >= 0 && options.validation < 1))
+    return invalid(fmt::format("a validation share of {}: from 0 to below 1", options.validation));
+  Symbols symbols;
+  if (options.level == TextLevel::kByte) {
+    symbols = bytes_as_symbols(text);
+  } else {
+    TALLY_TRY(symbols, characters_as_symbols(text, name));
+  }
+  const auto context = static_cast<std::uint64_t>(options.context);
+  const std::uint64_t total = symbols.text.size();
+  const std::uint64_t held_out =
+      static_cast<std::uint64_t>(static_cast<double>(total) * options.validation);
+  const auto cut = symbols.text.begin() + static_cast<std::ptrdiff_t>(total - held_out);
+  options.train ? symbols.text.erase(cut, symbols.text.end())
+                : symbols.text.erase(symbols.text.begin(), cut);
+  symbols.text.shrink_to_fit();
+  if (symbols.text.size() <= context) {
+    return invalid(fmt::format(
+        "{}: its {} part has {} symbols of {}, too few for a window of {} and one more", name,
+        options.train ? "training" : "validation", symbols.text.size(), total, context));
+  }
+  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(
+      std::move(symbols.text), std::move(symbols.alphabet), context, options.augment));
+}
+
+Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::path>& files,
+                                           const TextOptions& options) {
+  if (files.size() == 1) {
+    TALLY_TRY(const Bytes text, read_file(files[0]));
+    return make_text(text, files[0].string(), options);
+  }
+  // The bad file is named, not the whole: a text that is none is found by reading it alone.
+  Bytes whole;
+  for (const std::filesystem::path& file : files) {
+    TALLY_TRY(const Bytes text, read_file(file));
+    if (options.level == TextLevel::kCharacter)
+      TALLY_TRY(characters_as_symbols(text, file.string()));
+    if (whole.size() + text.size() > kMaxFileBytes)
+      return Error{.code = ErrorCode::kExhausted,
+                   .message = fmt::format("{}: the texts so far have more than {} bytes",
+                                          file.string(), kMaxFileBytes)};
+    whole.insert(whole.end(), text.begin(), text.end());
+  }
+  return make_text(
+      whole,
+      fmt::format("{} files from {} on", files.size(), files.empty() ? "none" : files[0].string()),
+      options);
+}
+
+}  // namespace tally::data

@@ -1,0 +1,174 @@
+#include "train/loader.h"
+
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "data/permutation.h"
+
+namespace tally::train {
+namespace {
+
+// One batch: what is to be read, and the memory it is read into.
+struct Slot {
+  std::vector<std::uint64_t> indices;
+  std::uint64_t epoch = 0;
+  bool last_of_epoch = false;
+  data::Position after;
+  std::vector<std::byte> input;
+  std::vector<std::byte> target;
+  bool ready = false;
+  std::optional<Error> failure;
+};
+
+}  // namespace
+
+// Batches are numbered from 0; number n lies in slot n modulo the slots. Of all numbers
+//   [0, given_) have been given out, the last of them is still the caller's,
+//   [given_, claimed_) are ready or being read, each by one thread,
+//   and claimed_ is next, once its slot is free: claimed_ < given_ + prefetch.
+class Loader::Worker final {
+ public:
+  Worker(const data::Dataset& dataset, data::Order order, const LoaderOptions& options)
+      : dataset_(dataset),
+        options_(options),
+        order_(std::move(order)),
+        slots_(static_cast<std::size_t>(options.prefetch) + 1) {
+    TALLY_CHECK(options.threads >= 0 && options.prefetch > 0);
+    TALLY_CHECK(order_.options().size == dataset.size());
+    position_ = order_.position();
+    for (int i = 0; i < options.threads; ++i)
+      threads_.emplace_back([this](const std::stop_token& stop) { read_ahead(stop); });
+  }
+
+  ~Worker() {
+    // Before any is joined, so that all end at once.
+    for (std::jthread& thread : threads_) thread.request_stop();
+  }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  Result<Batch> next() {
+    if (threads_.empty()) {
+      Slot& slot = slots_[0];
+      if (slot.failure) return *slot.failure;
+      const TimePoint begin = clock_.now();
+      claim(slot);
+      read(slot, {});
+      waited_ += clock_.now() - begin;
+      return give(slot);
+    }
+    const MutexLock lock(mutex_);
+    Slot& slot = slots_[given_ % slots_.size()];
+    if (!slot.ready) {
+      const TimePoint begin = clock_.now();
+      while (!slot.ready) became_ready_.wait(mutex_);
+      waited_ += clock_.now() - begin;
+    }
+    if (slot.failure) return *slot.failure;
+    ++given_;
+    became_free_.notify_one();
+    return give(slot);
+  }
+
+  data::Position position() const { return position_; }
+  Duration waited() const { return waited_; }
+
+ private:
+  Result<Batch> give(Slot& slot) {
+    slot.ready = false;
+    if (slot.failure) return *slot.failure;
+    position_ = slot.after;
+    return Batch{.samples = slot.indices.size(),
+                 .input = slot.input,
+                 .target = slot.target,
+                 .last_of_epoch = slot.last_of_epoch,
+                 .after = slot.after};
+  }
+
+  void claim(Slot& slot) {
+    slot.epoch = order_.position().epoch;
+    slot.indices = order_.next();
+    slot.last_of_epoch = order_.at_epoch_end();
+    slot.after = order_.position();
+  }
+
+  // Under the mutex, as the condition variable calls it.
+  bool failed_or_free() const TALLY_NO_THREAD_SAFETY_ANALYSIS {
+    return failed_ || claimed_ < given_ + static_cast<std::uint64_t>(options_.prefetch);
+  }
+
+  // Takes one number after the other, until told to stop or a sample cannot be read.
+  void read_ahead(const std::stop_token& stop) TALLY_NO_THREAD_SAFETY_ANALYSIS {
+    mutex_.lock();
+    for (;;) {
+      const bool go_on = became_free_.wait(mutex_, stop, [this] { return failed_or_free(); });
+      if (!go_on || failed_) break;
+      Slot& slot = slots_[claimed_++ % slots_.size()];
+      claim(slot);
+      mutex_.unlock();
+      read(slot, stop);
+      mutex_.lock();
+      slot.ready = true;
+      // Later batches would be given to nobody.
+      if (slot.failure) failed_ = true;
+      if (failed_) became_free_.notify_all();
+      became_ready_.notify_one();
+    }
+    mutex_.unlock();
+  }
+
+  void read(Slot& slot, const std::stop_token& stop) const {
+    const std::size_t input_bytes = data::input_bytes(dataset_.shape());
+    const std::size_t target_bytes = data::target_bytes(dataset_.shape());
+    slot.input.resize(slot.indices.size() * input_bytes);
+    slot.target.resize(slot.indices.size() * target_bytes);
+    for (std::size_t i = 0; i < slot.indices.size() && !stop.stop_requested(); ++i) {
+      Rng augment(data::mix(data::mix(options_.seed, slot.epoch), slot.indices[i]));
+      auto outcome = dataset_.read(slot.indices[i], augment,
+                                   std::span(slot.input).subspan(i * input_bytes, input_bytes),
+                                   std::span(slot.target).subspan(i * target_bytes, target_bytes));
+      if (outcome.has_value()) continue;
+      slot.failure = std::move(outcome).error();
+      return;
+    }
+  }
+
+  const data::Dataset& dataset_;
+  const LoaderOptions options_;
+  const SteadyClock clock_;
+
+  Mutex mutex_;
+  ConditionVariable became_ready_;
+  ConditionVariable became_free_;
+  // The order and the slots' facts change under the mutex; what a slot has of memory is its reader's, then the caller's.
+  data::Order order_;
+  std::vector<Slot> slots_;
+  std::uint64_t claimed_ TALLY_GUARDED_BY(mutex_) = 0;
+  std::uint64_t given_ TALLY_GUARDED_BY(mutex_) = 0;
+  bool failed_ TALLY_GUARDED_BY(mutex_) = false;
+
+  // The caller's thread alone.
+  data::Position position_;
+  Duration waited_{};
+
+  // Last, so that they are joined first.
+  std::vector<std::jthread> threads_;
+};
+
+Loader::Loader(const data::Dataset& dataset, data::Order order, const LoaderOptions& options)
+    : worker_(std::make_unique<Worker>(dataset, std::move(order), options)) {}
+
+Loader::~Loader() = default;
+
+Result<Batch> Loader::next() { return worker_->next(); }
+
+data::Position Loader::position() const { return worker_->position(); }
+
+Duration Loader::waited() const { return worker_->waited(); }
+
+}  // namespace tally::train
