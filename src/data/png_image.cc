@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -26,28 +28,39 @@ std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-// The first chunk that is not whole; the library only says that there is one.
-Error first_damage(std::span<const std::byte> bytes, const std::string& name, const char* words) {
+// The first chunk that is not whole, up to the last one, IEND; the library only says that there is one, and reads no
+// further than it must. Checksums are the slow part.
+std::optional<Error> damage_in(std::span<const std::byte> bytes, const std::string& name,
+                               bool checksums) {
+  constexpr std::uint32_t kEnd = 0x49454E44;
   std::size_t at = kSignature.size();
-  while (at < bytes.size()) {
+  for (;;) {
     const std::size_t left = bytes.size() - at;
     if (left < 12)
       return corrupt(name, at, "a chunk of at least 12 bytes",
                      fmt::format("{} and the end of the file", left));
     const std::uint32_t length = big_endian(bytes, at);
-    if (length > kMaxChunkBytes || length > left - 12)
+    if (length > kMaxChunkBytes || length > left - 12) {
       return corrupt(name, at, fmt::format("a chunk of {} bytes", std::uint64_t{length} + 12),
                      fmt::format("{} and the end of the file", left));
-    const auto checked = bytes.subspan(at + 4, length + 4);
-    const auto sum = ::crc32(0, reinterpret_cast<const Bytef*>(checked.data()),
-                             static_cast<uInt>(checked.size()));
-    const std::uint32_t stored = big_endian(bytes, at + 8 + length);
-    if (sum != stored)
-      return corrupt(name, at, fmt::format("a chunk with checksum {:08x}", stored),
-                     fmt::format("{:08x}", sum));
+    }
+    if (checksums) {
+      const auto checked = bytes.subspan(at + 4, length + 4);
+      const auto sum = ::crc32(0, reinterpret_cast<const Bytef*>(checked.data()),
+                               static_cast<uInt>(checked.size()));
+      const std::uint32_t stored = big_endian(bytes, at + 8 + length);
+      if (sum != stored)
+        return corrupt(name, at, fmt::format("a chunk with checksum {:08x}", stored),
+                       fmt::format("{:08x}", sum));
+    }
+    if (big_endian(bytes, at + 4) == kEnd) return std::nullopt;
     at += length + 12;
   }
-  return corrupt(name, at, "a whole PNG image", words);
+}
+
+Error not_decoded(std::span<const std::byte> bytes, const std::string& name, const char* words) {
+  if (auto damage = damage_in(bytes, name, true)) return *std::move(damage);
+  return corrupt(name, bytes.size(), "a whole PNG image", words);
 }
 
 // The library's state, freed whatever happens.
@@ -93,16 +106,17 @@ Result<Image> decode_png(std::span<const std::byte> bytes, const std::string& na
   TALLY_TRY(const ImageSize size, png_size(bytes, name));
   Decoder decoder;
   if (png_image_begin_read_from_memory(&decoder.image, bytes.data(), bytes.size()) == 0)
-    return first_damage(bytes, name, decoder.image.message);
+    return not_decoded(bytes, name, decoder.image.message);
   decoder.image.format = size.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   Image image{.size = size};
   image.pixels.resize(PNG_IMAGE_SIZE(decoder.image));
   const png_color black{0, 0, 0};
   if (png_image_finish_read(&decoder.image, &black, image.pixels.data(), 0, nullptr) == 0)
-    return first_damage(bytes, name, decoder.image.message);
+    return not_decoded(bytes, name, decoder.image.message);
   if (static_cast<int>(decoder.image.height) != size.height ||
       static_cast<int>(decoder.image.width) != size.width)
-    return first_damage(bytes, name, "another size than its header has");
+    return not_decoded(bytes, name, "another size than its header has");
+  if (auto damage = damage_in(bytes, name, false)) return *std::move(damage);
   return image;
 }
 
