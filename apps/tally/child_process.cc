@@ -53,11 +53,12 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 // Everything between fork() and exec: only calls that are safe there.
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* environment,
-                         int log_fd, pid_t parent) {
+                         const char* folder, int log_fd, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
+  if (*folder != '\0' && ::chdir(folder) != 0) ::_exit(127);
   const int null_fd = ::open("/dev/null", O_RDONLY);
   if (null_fd >= 0) ::dup2(null_fd, STDIN_FILENO);
   if (log_fd >= 0) {
@@ -98,7 +99,9 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildOptions& op
   const std::vector<char*> variables = pointers_to(environment);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) become(program->c_str(), arguments.data(), variables.data(), log_fd, parent);
+  if (pid == 0)
+    become(program->c_str(), arguments.data(), variables.data(), options.folder.c_str(), log_fd,
+           parent);
   const int fork_error = errno;
   if (log_fd >= 0) ::close(log_fd);
   if (pid < 0) {

@@ -27,6 +27,7 @@ struct ChildOptions {
       command;  // the program (a path, or a name to be found in PATH), arguments
   std::vector<std::pair<std::string, std::string>> variables;  // on top of our own environment
   std::string log_file;  // stdout and stderr are appended here; empty: they are ours
+  std::string folder;    // where it runs; empty: where we do
 };
 
 // A process started by us, in a process group of its own, with nothing to read on stdin. Its group

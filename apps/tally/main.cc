@@ -14,6 +14,7 @@
 #include "apps/tally/bench_startup_command.h"
 #include "apps/tally/bench_worker_command.h"
 #include "apps/tally/build_info.h"
+#include "apps/tally/data_command.h"
 #include "apps/tally/doctor_command.h"
 #include "apps/tally/inspect_trace_command.h"
 #include "apps/tally/run_command.h"
@@ -32,6 +33,7 @@ Examples:
   tally train linear --workers 3
   tally bench allreduce --ranks 2 --bytes 4KiB,1MiB --against gloo,openmpi
   tally bench simulate --ranks 64 --bytes 100MiB
+  tally data get fashion-mnist
   tally doctor
   tally status --watch
   tally inspect trace --output trace.json
@@ -91,6 +93,7 @@ int main(int argc, char** argv) {
   tally::app::add_simulate_command(bench, exit_code);
   tally::app::add_bench_startup_command(bench, app, exit_code);
 
+  tally::app::add_data_command(app, exit_code);
   tally::app::add_doctor_command(app, exit_code);
   tally::app::add_status_command(app, exit_code);
   CLI::App& inspect = *app.add_subcommand("inspect", "Look into a running job");

@@ -1,0 +1,151 @@
+#include "apps/tally/data_command.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "apps/tally/data_cache.h"
+#include "apps/tally/data_fetch.h"
+#include "apps/tally/data_survey.h"
+#include "apps/tally/interrupt.h"
+#include "apps/tally/progress.h"
+#include "base/units.h"
+#include "data/open.h"
+
+namespace tally::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  tally data list
+  tally data get fashion-mnist moby-dick
+  tally data check fashion-mnist          every sample, with the checksums of the files
+  tally data check photos/                class folders of JPEG or PNG images
+  tally data check houses.csv --target price
+
+Names can be used wherever data are asked for, as in `tally train lenet --data fashion-mnist`; so can paths.
+Fetched data are kept in $XDG_CACHE_HOME/tally/datasets, by default ~/.cache/tally/datasets.
+
+Exit codes: 0 it is there and right; 1 it is not, and why was said; 2 wrong usage; 130 interrupted.)";
+
+struct CheckOptions {
+  std::string path;
+  std::string target_column;
+  bool classes = false;
+  bool bytes = false;
+};
+
+int complain(const char* command, const Error& error) {
+  fmt::print(stderr, "tally data {}: {}\n", command, error.message);
+  return interrupted() != 0 ? kInterruptedExitCode : 1;
+}
+
+std::uint64_t size_of_files(const data::CatalogEntry& entry) {
+  std::uint64_t bytes = 0;
+  for (const data::CatalogFile& file : entry.files) bytes += file.bytes;
+  return bytes;
+}
+
+int list() {
+  const auto cache = data_cache_folder();
+  fmt::print("{:<14} {:>8}  {:<5} {:<36} {}\n", "name", "size", "here", "licence", "what");
+  for (const data::CatalogEntry& entry : data::catalog()) {
+    fmt::print("{:<14} {:>8}  {:<5} {:<36} {}\n", entry.name, format_bytes(size_of_files(entry)),
+               folder_of(entry, cache) ? "yes" : "no", entry.licence, entry.what);
+  }
+  fmt::print("\nkept in {}; `tally data get NAME` fetches what is not here\n", cache.string());
+  return 0;
+}
+
+int get(const std::vector<std::string>& names) {
+  std::vector<const data::CatalogEntry*> entries;
+  for (const std::string& name : names) {
+    entries.push_back(data::find_in_catalog(name));
+    if (entries.back() == nullptr) {
+      return complain(
+          "get", {.code = ErrorCode::kInvalid,
+                  .message = fmt::format("no dataset {}: `tally data list` has the names", name)});
+    }
+  }
+  const InterruptGuard guard;
+  for (const data::CatalogEntry* entry : entries) {
+    Progress progress;
+    const auto folder = fetch_dataset(*entry, data_cache_folder(), progress);
+    progress.now("");
+    if (!folder.has_value())
+      return complain("get",
+                      {.code = folder.error().code,
+                       .message = fmt::format("{}: {}", entry->name, folder.error().message)});
+    fmt::print("{} is in {}, {}, sha256 as published\n", entry->name, folder->string(),
+               format_bytes(size_of_files(*entry)));
+  }
+  return 0;
+}
+
+Result<std::string> check_all(const CheckOptions& options) {
+  const auto cache = data_cache_folder();
+  TALLY_TRY(const data::Location location, data::locate(options.path, cache));
+  std::string text = fmt::format("{}: {}\n", options.path, to_string(location.kind));
+  if (location.known != nullptr) {
+    const auto folder = folder_of(*location.known, cache);
+    TALLY_TRY(verify_files(*location.known, folder.value_or(cache)));
+    text += fmt::format("  {:<9} {}, {} file{}, sha256 as published\n", "from",
+                        folder.value_or(cache).string(), location.known->files.size(),
+                        location.known->files.size() == 1 ? "" : "s");
+  }
+  std::vector<PartSurvey> parts;
+  for (const bool train : {true, false}) {
+    if (train ? location.train.empty() : location.test.empty()) continue;
+    data::OpenOptions open{
+        .train = train, .target_column = options.target_column, .validation = 0.0};
+    if (options.bytes) open.level = data::TextLevel::kByte;
+    if (options.classes) open.target = data::CsvTarget::kClass;
+    TALLY_TRY(const auto dataset, data::open_location(location, open));
+    TALLY_TRY(parts.emplace_back(), survey(*dataset, train ? "training" : "test"));
+  }
+  return text + describe(location.kind, parts);
+}
+
+int check(const CheckOptions& options) {
+  const InterruptGuard guard;
+  const auto text = check_all(options);
+  if (!text.has_value()) return complain("check", text.error());
+  fmt::print("{}", *text);
+  return 0;
+}
+
+}  // namespace
+
+void add_data_command(CLI::App& parent, int& exit_code) {
+  CLI::App& command = *parent.add_subcommand("data", "List, fetch and check datasets");
+  command.footer(kFooter);
+  command.require_subcommand(1);
+
+  CLI::App& list_command = *command.add_subcommand("list", "Datasets that are known by name");
+  list_command.callback([&exit_code] { exit_code = list(); });
+
+  CLI::App& get_command = *command.add_subcommand("get", "Fetch datasets into the cache folder");
+  const auto names = std::make_shared<std::vector<std::string>>();
+  get_command.add_option("NAME", *names, "As `tally data list` shows them")->required();
+  get_command.callback([names, &exit_code] { exit_code = get(*names); });
+
+  CLI::App& check_command =
+      *command.add_subcommand("check", "Read every sample of a dataset and tell what is in it");
+  const auto o = std::make_shared<CheckOptions>();
+  check_command.add_option("PATH", o->path, "A file, a folder, or a name of `tally data list`")
+      ->required();
+  check_command
+      .add_option("--target", o->target_column,
+                  "Of a table: the column to predict, by name or number; default: the last")
+      ->type_name("COLUMN");
+  check_command.add_flag("--classes", o->classes,
+                         "Of a table: numbers in the target column are classes");
+  check_command.add_flag("--bytes", o->bytes,
+                         "Of a text: read it by the byte, not as UTF-8 characters");
+  check_command.callback([o, &exit_code] { exit_code = check(*o); });
+}
+
+}  // namespace tally::app

@@ -1,0 +1,123 @@
+#include "apps/tally/data_survey.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "apps/tally/interrupt.h"
+#include "base/cpu.h"
+#include "train/loader.h"
+
+namespace tally::app {
+namespace {
+
+constexpr std::uint64_t kBatch = 64;
+constexpr std::size_t kMostClasses = 50;  // that are listed
+
+template <typename T, typename Use>
+void each(std::span<const std::byte> bytes, const Use& use) {
+  for (std::size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+    T value{};
+    std::memcpy(&value, &bytes[at], sizeof value);
+    use(value);
+  }
+}
+
+void note_targets(std::span<const std::byte> targets, PartSurvey& part) {
+  if (part.shape.target_type == DataType::kInt64) {
+    each<std::int64_t>(targets, [&part](std::int64_t label) {
+      const auto index = static_cast<std::size_t>(label);
+      if (part.histogram.size() <= index) part.histogram.resize(index + 1);
+      ++part.histogram[index];
+    });
+    return;
+  }
+  each<float>(targets, [&part](float value) {
+    const bool first = part.samples == 0;
+    part.least = first ? value : std::min<double>(part.least, value);
+    part.most = first ? value : std::max<double>(part.most, value);
+    ++part.samples;
+    part.mean += (value - part.mean) / static_cast<double>(part.samples);
+  });
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape, DataType type) {
+  if (shape.empty()) return std::string(to_string(type));
+  return fmt::format("{} {}", to_string(type), fmt::join(shape, " x "));
+}
+
+std::string target_text(const PartSurvey& part) {
+  if (part.shape.target_type == DataType::kInt64)
+    return part.shape.target.empty() ? "label"
+                                     : shape_text(part.shape.target, part.shape.target_type);
+  return fmt::format("{} from {:.6g} to {:.6g}, mean {:.6g}", to_string(part.shape.target_type),
+                     part.least, part.most, part.mean);
+}
+
+std::uint64_t count_of(const PartSurvey& part, std::size_t label) {
+  return label < part.histogram.size() ? part.histogram[label] : 0;
+}
+
+// A class name as a word of a table.
+std::string printable(const std::string& name) {
+  std::string result;
+  for (const char c : name) result += c >= 0 && c < ' ' ? '?' : c;
+  return result;
+}
+
+std::string histogram_table(const std::vector<PartSurvey>& parts) {
+  const std::vector<std::string>& classes = parts.front().classes;
+  std::size_t width = 5;
+  for (const std::string& name : classes) width = std::max(width, name.size());
+  std::string text = fmt::format("  label  {:<{}}", "class", width);
+  for (const PartSurvey& part : parts) text += fmt::format("  {:>10}", part.name);
+  text += "\n";
+  for (std::size_t label = 0; label < std::min(classes.size(), kMostClasses); ++label) {
+    text += fmt::format("  {:>5}  {:<{}}", label, printable(classes[label]), width);
+    for (const PartSurvey& part : parts) text += fmt::format("  {:>10}", count_of(part, label));
+    text += "\n";
+  }
+  if (classes.size() > kMostClasses)
+    text += fmt::format("  and {} more classes\n", classes.size() - kMostClasses);
+  return text;
+}
+
+}  // namespace
+
+Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name) {
+  PartSurvey part{.name = name, .shape = dataset.shape(), .classes = dataset.classes()};
+  if (dataset.size() == 0) return part;
+  train::Loader loader(
+      dataset,
+      data::Order({.strategy = data::Strategy::kStream, .size = dataset.size(), .batch = kBatch}),
+      {.threads = usable_cores()});
+  for (bool last = false; !last;) {
+    if (interrupted() != 0) return Error{.code = ErrorCode::kSystem, .message = "interrupted"};
+    TALLY_TRY(const train::Batch batch, loader.next());
+    note_targets(batch.target, part);
+    last = batch.last_of_epoch;
+  }
+  part.samples = dataset.size();
+  return part;
+}
+
+std::string describe(data::Kind kind, const std::vector<PartSurvey>& parts) {
+  std::string text;
+  for (const PartSurvey& part : parts) {
+    text += fmt::format("  {:<9} {} {}, input {}, target {}\n", part.name, part.samples,
+                        kind == data::Kind::kText ? "windows" : "samples",
+                        shape_text(part.shape.input, part.shape.input_type), target_text(part));
+  }
+  const PartSurvey& first = parts.front();
+  if (first.classes.empty()) return text;
+  if (kind != data::Kind::kText)
+    return text + fmt::format("  {:<9} {}\n", "classes", first.classes.size()) +
+           histogram_table(parts);
+  const auto used = std::count_if(first.histogram.begin(), first.histogram.end(),
+                                  [](std::uint64_t count) { return count > 0; });
+  return text + fmt::format("  {:<9} {} symbols, {} of them in use here\n", "alphabet",
+                            first.classes.size(), used);
+}
+
+}  // namespace tally::app
