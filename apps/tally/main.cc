@@ -16,6 +16,7 @@
 #include "apps/tally/build_info.h"
 #include "apps/tally/data_command.h"
 #include "apps/tally/doctor_command.h"
+#include "apps/tally/inspect_checkpoint_command.h"
 #include "apps/tally/inspect_trace_command.h"
 #include "apps/tally/run_command.h"
 #include "apps/tally/serve_command.h"
@@ -37,6 +38,7 @@ Examples:
   tally doctor
   tally status --watch
   tally inspect trace --output trace.json
+  tally inspect checkpoint runs/a
 
 Exit codes: 0 all went well; 1 something failed, and was reported; 2 wrong usage; 130 interrupted.
 `tally run` has more: see its help.)";
@@ -96,9 +98,10 @@ int main(int argc, char** argv) {
   tally::app::add_data_command(app, exit_code);
   tally::app::add_doctor_command(app, exit_code);
   tally::app::add_status_command(app, exit_code);
-  CLI::App& inspect = *app.add_subcommand("inspect", "Look into a running job");
+  CLI::App& inspect = *app.add_subcommand("inspect", "Look into a running job or a checkpoint");
   inspect.require_subcommand(1);
   tally::app::add_inspect_trace_command(inspect, exit_code);
+  tally::app::add_inspect_checkpoint_command(inspect, exit_code);
   tally::app::add_serve_command(app, exit_code);
 
   tally::app::add_bench_worker_command(app, exit_code);

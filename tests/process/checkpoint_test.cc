@@ -141,5 +141,36 @@ TEST(Checkpoint, PythonReadsTheModel) {
   EXPECT_EQ(python.output(), expected);
 }
 
+TEST(Checkpoint, InspectShowsAWholeOneAndFailsForADamagedOne) {
+  const Folder folder;
+  for (auto& worker : start_workers({folder.path(), "3", "4", "5"}))
+    ASSERT_TRUE(worker->exits(0)) << worker->transcript();
+  const auto inspect = [&](const std::string& path, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command{TALLY_PROGRAM, "inspect", "checkpoint", path};
+    command.insert(command.end(), more.begin(), more.end());
+    return std::make_unique<Child>(Child::Options{command, {}});
+  };
+  const auto whole = inspect(folder.path());
+  EXPECT_TRUE(whole->exits(0)) << whole->transcript();
+  for (const char* part : {"step-0000000004: whole\n", "step 4, written by 2 ranks\n",
+                           "position: {\"epoch\":0,\"samples\":256}\n", "fc.weight/momentum"})
+    EXPECT_THAT(whole->output(), testing::HasSubstr(part));
+  const auto json = inspect(folder.path(), {"--json"});
+  EXPECT_TRUE(json->exits(0)) << json->transcript();
+  EXPECT_THAT(json->output(), testing::HasSubstr("\"whole\":true"));
+
+  const fs::path newest = checkpoint::path_of(folder.path(), 4);
+  fs::resize_file(newest / "state.json", 5);
+  const auto damaged = inspect(folder.path());
+  EXPECT_TRUE(damaged->exits(1)) << damaged->transcript();
+  EXPECT_THAT(damaged->output(), testing::HasSubstr("state.json: expected 69 bytes, found 5"));
+  EXPECT_THAT(damaged->errors(), testing::HasSubstr("--resume=3"));
+  const auto older = inspect(checkpoint::path_of(folder.path(), 3).string() + "/");
+  EXPECT_TRUE(older->exits(0)) << older->transcript();
+  const auto none = inspect("/proc/self");
+  EXPECT_TRUE(none->exits(1)) << none->transcript();
+  EXPECT_TRUE(none->complains("no checkpoint in /proc/self"));
+}
+
 }  // namespace
 }  // namespace tally::process
