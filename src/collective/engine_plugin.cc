@@ -93,6 +93,7 @@ std::vector<std::string> plugin_folders(const Variables& variable, const std::st
   if (slash != std::string::npos) {
     folders.push_back(program.substr(0, slash));
     folders.push_back(program.substr(0, slash) + "/lib");
+    folders.push_back(program.substr(0, slash) + "/" + TALLY_PLUGIN_FOLDER_BESIDE);
   }
   std::istringstream known(TALLY_PLUGIN_FOLDERS);
   for (std::string folder; std::getline(known, folder, ':');) folders.push_back(folder);

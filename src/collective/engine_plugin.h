@@ -20,7 +20,7 @@ Result<std::vector<MpiKind>> mpi_candidates(const Variables& variable,
                                             std::optional<MpiKind> loaded);
 
 // Where plugins are looked for, in this order: TALLY_PLUGIN_DIR alone if it is set; else the folder of
-// `program`, lib/ in it, and the folders known when this was built.
+// `program`, lib/ in it, where an installation has them seen from there, and the folders known when this was built.
 std::vector<std::string> plugin_folders(const Variables& variable, const std::string& program);
 
 // Joins by the engine in a plugin, which stays loaded from then on. kInvalid, saying what to install, if there is
