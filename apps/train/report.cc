@@ -1,0 +1,136 @@
+#include "apps/train/report.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "apps/train/report_chart.h"
+#include "apps/train/report_style.h"
+#include "apps/train/report_text.h"
+
+namespace tally::app {
+namespace {
+
+// The points that have this value.
+ChartSeries series_of(const TrainingRecord& record, const char* name, const char* style,
+                      std::optional<double> RecordPoint::*value) {
+  ChartSeries series{.name = name, .style = style};
+  for (const RecordPoint& point : record.points) {
+    if (!(point.*value)) continue;
+    series.points.push_back(
+        {.step = static_cast<double>(point.step), .epoch = point.epoch, .value = *(point.*value)});
+  }
+  return series;
+}
+
+// Loss always, the others where there is something to show. All with the same steps.
+std::vector<Chart> charts_of(const TrainingRecord& record) {
+  std::vector<Chart> charts = {
+      {.title = "Loss",
+       .may_be_logarithmic = true,
+       .series = {series_of(record, "train", "train", &RecordPoint::train_loss),
+                  series_of(record, "test", "test", &RecordPoint::test_loss)}},
+      {.title = "Accuracy",
+       .kind = ValueKind::kShare,
+       .series = {series_of(record, "test", "accuracy", &RecordPoint::accuracy)}},
+      {.title = "Speed, " + record.unit + " per second",
+       .kind = ValueKind::kCount,
+       .series = {series_of(record, "all workers", "speed", &RecordPoint::samples_per_s)}}};
+  for (Chart& chart : charts) {
+    std::erase_if(chart.series, [](const ChartSeries& series) { return series.points.empty(); });
+    if (record.points.empty()) continue;
+    chart.first_step = static_cast<double>(record.points.front().step);
+    chart.last_step = static_cast<double>(record.points.back().step);
+  }
+  const auto bare = [](const Chart& chart) { return chart.series.empty(); };
+  charts.erase(std::remove_if(charts.begin() + 1, charts.end(), bare), charts.end());
+  return charts;
+}
+
+std::string tile_html(const std::string& label, const std::string& value,
+                      const std::string& detail) {
+  return fmt::format("<div class=\"tile\"><span>{}</span><b>{}</b><small>{}</small></div>\n",
+                     escape_html(label), escape_html(value), escape_html(detail));
+}
+
+std::string tiles_html(const TrainingRecord& record) {
+  std::string html = "<section class=\"tiles\">\n";
+  if (record.accuracy)
+    html += tile_html("test accuracy", percent_text(*record.accuracy),
+                      record.best_accuracy ? "best " + percent_text(*record.best_accuracy) : "");
+  if (record.test_loss || record.train_loss)
+    html += tile_html(
+        record.test_loss ? "test loss" : "training loss",
+        number_text(record.test_loss ? *record.test_loss : *record.train_loss),
+        record.test_loss && record.train_loss ? "training " + number_text(*record.train_loss) : "");
+  html += tile_html(
+      "time", time_text(record.elapsed),
+      record.steps > 0
+          ? time_text(record.elapsed / static_cast<std::int64_t>(record.steps)) + " per step"
+          : "");
+  if (record.samples_per_s)
+    html += tile_html("speed", count_text(*record.samples_per_s), record.unit + " per second");
+  html += tile_html("steps", count_text(static_cast<double>(record.steps)),
+                    fmt::format("{} epochs, {} {}", number_text(record.epochs),
+                                count_text(static_cast<double>(record.samples)), record.unit));
+  html += tile_html("workers", fmt::format("{}", record.workers),
+                    count_text(static_cast<double>(record.parameters)) + " parameters");
+  return html + "</section>\n";
+}
+
+std::string rows_html(const char* title, const char* size, const std::vector<RecordRow>& rows) {
+  if (rows.empty()) return "";
+  std::string html = fmt::format("<section class=\"card {}\"><h2>{}</h2><table>\n", size, title);
+  for (const RecordRow& row : rows)
+    html += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", escape_html(row.key),
+                        escape_html(row.value));
+  return html + "</table></section>\n";
+}
+
+std::string events_html(const TrainingRecord& record) {
+  std::vector<RecordRow> rows;
+  for (const RecordEvent& event : record.events)
+    rows.push_back({"step " + count_text(static_cast<double>(event.step)), event.text});
+  return rows_html("Events", "wide", rows);
+}
+
+std::string head_html(const TrainingRecord& record, const std::string& title) {
+  std::string html = fmt::format("<header><h1>{}", title);
+  if (!record.outcome.empty())
+    html += fmt::format(" <span class=\"badge\">{}</span>", escape_html(record.outcome));
+  html += "</h1>";
+  if (!record.started.empty())
+    html += fmt::format("<p>started {}</p>", escape_html(record.started));
+  return html + "</header>\n";
+}
+
+}  // namespace
+
+std::string report_html(const TrainingRecord& record) {
+  const std::string title =
+      escape_html(record.data.empty() ? record.recipe : record.recipe + " on " + record.data);
+  std::string html = fmt::format(
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{} - "
+      "Tally</title>\n"
+      "<style>{}</style>\n</head>\n<body>\n<main>\n",
+      title, kReportStyle);
+  html += head_html(record, title);
+  html += tiles_html(record);
+  html += "<div class=\"cards\">\n";
+  const std::vector<Chart> charts = charts_of(record);
+  for (const Chart& chart : charts) html += chart_html(chart);
+  // Two cards stand side by side; beside an even number of charts there is no place.
+  html += rows_html("Configuration", charts.size() % 2 == 0 ? "wide" : "", record.configuration);
+  html += time_bars_html(record.times);
+  html += events_html(record);
+  if (!record.final_text.empty())
+    html += fmt::format("<section class=\"card wide\"><h2>At the end</h2><pre>{}</pre></section>\n",
+                        escape_html(record.final_text));
+  html += "</div>\n<footer>Written by tally train.</footer>\n</main>\n";
+  return html + fmt::format("<script>{}</script>\n</body>\n</html>\n", kReportScript);
+}
+
+}  // namespace tally::app

@@ -1,0 +1,69 @@
+#include <chrono>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/train/report.h"
+
+namespace tally::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+// Absent without a value; JSON has no word for one that is not finite.
+void put(Json& object, const char* name, const std::optional<double>& value) {
+  if (!value) return;
+  object[name] = std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+Json point_json(const RecordPoint& point) {
+  Json json{{"step", point.step}, {"epoch", point.epoch}};
+  put(json, "train_loss", point.train_loss);
+  put(json, "test_loss", point.test_loss);
+  put(json, "accuracy", point.accuracy);
+  put(json, "samples_per_s", point.samples_per_s);
+  return json;
+}
+
+Json times_json(const WorkerTimes& times) {
+  return {{"rank", times.rank},
+          {"host", times.host},
+          {"compute_s", seconds(times.compute)},
+          {"communicate_s", seconds(times.communicate)},
+          {"wait_s", seconds(times.wait)},
+          {"data_s", seconds(times.data)}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const TrainingRecord& record) {
+  Json json{{"recipe", record.recipe},
+            {"data", record.data},
+            {"started", record.started},
+            {"outcome", record.outcome},
+            {"unit", record.unit},
+            {"workers", record.workers},
+            {"parameters", record.parameters},
+            {"steps", record.steps},
+            {"epochs", record.epochs},
+            {"samples", record.samples},
+            {"elapsed_s", seconds(record.elapsed)}};
+  put(json, "train_loss", record.train_loss);
+  put(json, "test_loss", record.test_loss);
+  put(json, "accuracy", record.accuracy);
+  put(json, "best_accuracy", record.best_accuracy);
+  put(json, "samples_per_s", record.samples_per_s);
+  json["configuration"] = Json::object();
+  for (const RecordRow& row : record.configuration) json["configuration"][row.key] = row.value;
+  for (const char* const list : {"points", "times", "events"}) json[list] = Json::array();
+  for (const RecordPoint& point : record.points) json["points"].push_back(point_json(point));
+  for (const WorkerTimes& times : record.times) json["times"].push_back(times_json(times));
+  for (const RecordEvent& event : record.events)
+    json["events"].push_back({{"step", event.step}, {"text", event.text}});
+  if (!record.final_text.empty()) json["final_text"] = record.final_text;
+  return json;
+}
+
+}  // namespace tally::app
