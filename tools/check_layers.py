@@ -34,7 +34,7 @@ LIBRARIES = {
     "spdlog": (["spdlog/*"], ["src/base/log.cc"]),
     "OpenSSL": (["openssl/*"], ["src/net/tls*.cc", "src/group/*.cc", "apps/tally/sha256.cc"]),
     "nlohmann-json": (["nlohmann/*"], ["apps/*", "adapters/torch/*.cc", "src/metrics/*.cc", "src/checkpoint/*.cc",
-                                       "src/checkpoint/json.h", "bench/*"]),
+                                       "src/checkpoint/json.h", "bench/*", "tests/process/*"]),
     "CLI11": (["CLI/*"], ["apps/tally/*", "apps/train/*"]),
     "httplib": (["httplib.h"], ["apps/dashboard/*"]),
     "zstd": (["zstd.h"], ["src/codec/zstd.cc"]),

@@ -1,0 +1,27 @@
+#pragma once
+#include <cstddef>
+#include <string>
+
+#include "bench/allreduce/worker_group.h"
+#include "tally/error.h"
+
+namespace tally::bench::train {
+
+// What every worker of one comparison has in common.
+struct Workers {
+  std::string problem;  // folder that write_problem() filled
+  int ranks = 2;
+  int threads = 1;               // each
+  std::size_t bucket_bytes = 0;  // of our trainer; 0: its default
+  std::string python = "/usr/bin/python3";
+};
+
+// How each contender is started on this machine, in ranks of `workers`. An error says what is not installed.
+Result<Launch> launch_tally(const Workers& workers);
+// A plain libtorch loop in one process, which goes through the batches of `parts` ranks in each step.
+Result<Launch> launch_plain(const Workers& workers, const std::string& contender, int parts);
+Result<Launch> launch_ddp(const Workers& workers);
+// One process of ddp's script, without DistributedDataParallel.
+Result<Launch> launch_python_twin(const Workers& workers);
+
+}  // namespace tally::bench::train

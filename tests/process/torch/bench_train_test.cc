@@ -1,0 +1,104 @@
+// `tally bench train` as users run it, with models so small that the benchmark itself is what is tested.
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "process/crew.h"
+
+namespace tally::process {
+namespace {
+
+constexpr milliseconds kRunTime = seconds(150);
+
+class BenchTrain : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists("/usr/lib/python3/dist-packages/torch"))
+      GTEST_SKIP() << "python3-torch is not installed";
+  }
+
+  Child start(std::vector<std::string> options) {
+    std::filesystem::create_directory(folder_.path() + "/tmp");
+    std::vector<std::string> command{TALLY_TRAIN_PROGRAM, "bench", "--rounds", "2",
+                                     "--steps",           "3",     "--json",   json_file()};
+    command.insert(command.end(), options.begin(), options.end());
+    return Child({.command = command, .variables = {{"TMPDIR", folder_.path() + "/tmp"}}});
+  }
+
+  std::string json_file() const { return folder_.path() + "/train.jsonl"; }
+
+  // "MODEL CONTENDER" of all lines, each of which must be checked and complete.
+  std::set<std::string> checked_lines() const {
+    std::set<std::string> found;
+    std::ifstream file(json_file());
+    for (std::string text; std::getline(file, text);) {
+      const nlohmann::json line = nlohmann::json::parse(text);
+      EXPECT_EQ(line["bench"], "train");
+      EXPECT_EQ(line["checked"], true) << text;
+      EXPECT_LE(line["loss_difference"].get<double>(), 1e-4);
+      EXPECT_EQ(line["runs"], 6) << text;
+      EXPECT_GT(line["units_per_s"].get<double>(), 0);
+      found.insert(line["model"].get<std::string>() + " " + line["contender"].get<std::string>());
+    }
+    return found;
+  }
+
+  bool nothing_left() const { return std::filesystem::is_empty(folder_.path() + "/tmp"); }
+
+  const Folder folder_;
+};
+
+TEST_F(BenchTrain, AllModelsAgreeWithDdpAndAreTimed) {
+  Child bench =
+      start({"--model", "tiny-mlp,tiny-cnn,tiny-gpt", "--ranks", "2", "--against", "ddp"});
+  EXPECT_TRUE(bench.exits(0, kRunTime)) << bench.transcript();
+  std::set<std::string> wanted;
+  for (const char* model : {"tiny-mlp", "tiny-cnn", "tiny-gpt"})
+    for (const char* contender : {"tally", "single", "ddp"})
+      wanted.insert(std::string(model) + " " + contender);
+  EXPECT_EQ(checked_lines(), wanted) << bench.transcript();
+  EXPECT_TRUE(nothing_left());
+}
+
+// Another momentum in the peer: the check sees it, and only who agrees is timed.
+TEST_F(BenchTrain, WhoTrainsOtherwiseIsNotTimed) {
+  const std::string python = folder_.path() + "/python";
+  std::ofstream(python) << "#!/bin/sh\n"
+                           "case \"$1\" in *.py) sed -i "
+                           "'s/momentum=facts.\"momentum\"./momentum=0.5/' \"$1\";; esac\n"
+                           "exec /usr/bin/python3 \"$@\"\n";
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  Child bench = start({"--model", "tiny-mlp", "--python", python});
+  EXPECT_TRUE(bench.exits(1, kRunTime)) << bench.transcript();
+  EXPECT_TRUE(bench.complains("failed: tiny-mlp, ddp: at step "))
+      << bench.transcript();
+  EXPECT_TRUE(bench.complains("failed: tiny-mlp, single: at step ")) << bench.transcript();
+  EXPECT_EQ(checked_lines(), std::set<std::string>{"tiny-mlp tally"});
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(BenchTrain, WithoutPythonTheRestIsMeasured) {
+  Child bench = start({"--model", "tiny-mlp", "--python", folder_.path() + "/none"});
+  EXPECT_TRUE(bench.exits(1, kRunTime)) << bench.transcript();
+  EXPECT_TRUE(bench.complains("/none has no torch: package python3-torch")) << bench.transcript();
+  EXPECT_EQ(checked_lines(), (std::set<std::string>{"tiny-mlp tally", "tiny-mlp single"}));
+}
+
+TEST_F(BenchTrain, RefusesWhatItDoesNotKnow) {
+  const std::map<std::string, std::string> cases = {{"--model", "no model resnet"},
+                                                    {"--bucket", "resnet"}};
+  for (const auto& [option, complaint] : cases) {
+    Child bench = start({option, "resnet"});
+    EXPECT_TRUE(bench.exits(2)) << bench.transcript();
+    EXPECT_TRUE(bench.complains(complaint)) << bench.transcript();
+  }
+  EXPECT_TRUE(nothing_left());
+}
+
+}  // namespace
+}  // namespace tally::process
