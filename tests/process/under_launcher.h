@@ -23,7 +23,7 @@ std::string program_path(const std::string& name);
 std::map<std::string, std::string> with_foreign_library(
     std::map<std::string, std::string> variables = {});
 
-// examples/03_hello_job, started by a launcher. Its end is waited for, so that the launcher can end its ranks.
+// examples/05_hello_job, started by a launcher. Its end is waited for, so that the launcher can end its ranks.
 class HelloJob final {
  public:
   // `command` begins with the name or path of the launcher and ends before the program.

@@ -134,6 +134,62 @@ class Trainer {
   std::unique_ptr<Impl> impl_;
 };
 
+// A rank's part of one step's samples.
+struct TensorBatch {
+  at::Tensor x;
+  at::Tensor y;
+  std::uint64_t size() const { return static_cast<std::uint64_t>(x.size(0)); }
+};
+
+struct ShardOptions {
+  std::uint64_t batch = 32;  // samples per rank and step
+  int epochs = 1;
+  bool shuffle = true;
+  std::uint64_t seed = 1;  // of the order; the same on all ranks
+};
+
+// This rank's batches of data that all ranks have: in each epoch every sample once over all ranks, in an order by seed
+// and epoch. All ranks get the same number of batches; in the last of an epoch sizes differ by one, and may be 0.
+// Made for a range-based for:
+//
+//   for (const TensorBatch& batch : shard(*job, images, labels, {.batch = 64, .epochs = 3}))
+class Shard {
+ public:
+  class Iterator {
+   public:
+    const TensorBatch& operator*() const { return batch_; }
+    const TensorBatch* operator->() const { return &batch_; }
+    Iterator& operator++();
+    // Only whether the batches are used up is compared.
+    bool operator!=(const Iterator& other) const { return left_ != other.left_; }
+
+   private:
+    friend class Shard;
+    explicit Iterator(Shard* shard, std::uint64_t left) : shard_(shard), left_(left) {}
+    void load();
+
+    Shard* shard_;
+    std::uint64_t left_;
+    TensorBatch batch_;
+  };
+
+  // Once.
+  Iterator begin();
+  Iterator end() { return Iterator(this, 0); }
+  // Batches of all epochs.
+  std::uint64_t size() const;
+
+ private:
+  friend Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options);
+  struct State;
+  explicit Shard(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  std::shared_ptr<State> state_;  // shared by copies of this value
+};
+
+// `x` and `y` have the samples along their first dimension. Failure kInvalid if they have not equally many.
+Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = {});
+
 struct SyncBatchNormOptions {
   std::int64_t features = 0;
   double epsilon = 1e-5;
