@@ -6,6 +6,7 @@
 set(TALLY_TORCH AUTO CACHE STRING "Build what needs libtorch: AUTO (where it is found), ON or OFF")
 set(TALLY_TORCH_WHEEL "" CACHE PATH "Folder of an installed torch wheel to use instead of the CMake package")
 set(TALLY_HAS_TORCH FALSE)
+set(TALLY_TORCH_HAS_CUDA FALSE)
 
 # torch's code is not built with sanitizers: reports from inside it would hide ours.
 if(NOT TALLY_TORCH OR TALLY_SANITIZE)
@@ -20,6 +21,7 @@ if(TALLY_TORCH_WHEEL)
   # The CUDA half registers itself when it is loaded, which nothing in our code would cause.
   set(cuda_libraries "")
   if(EXISTS ${TALLY_TORCH_WHEEL}/lib/libtorch_cuda.so)
+    set(TALLY_TORCH_HAS_CUDA TRUE)
     set(cuda_libraries -Wl,--no-as-needed torch_cuda c10_cuda -Wl,--as-needed)
   endif()
   target_link_libraries(tally_libtorch INTERFACE torch torch_cpu c10 ${cuda_libraries})
