@@ -12,7 +12,8 @@
 namespace tally::app {
 namespace {
 
-constexpr std::uint64_t kBatch = 64;
+constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
+constexpr std::size_t kMostSamples = 256;
 constexpr std::size_t kMostClasses = 50;  // that are listed
 
 template <typename T, typename Use>
@@ -88,9 +89,13 @@ std::string histogram_table(const std::vector<PartSurvey>& parts) {
 Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name) {
   PartSurvey part{.name = name, .shape = dataset.shape(), .classes = dataset.classes()};
   if (dataset.size() == 0) return part;
+  // Large images one by one: the loader holds several batches.
+  const std::uint64_t batch_samples = std::clamp<std::size_t>(
+      kBatchBytes / std::max<std::size_t>(data::input_bytes(dataset.shape()), 1), 1, kMostSamples);
   train::Loader loader(
       dataset,
-      data::Order({.strategy = data::Strategy::kStream, .size = dataset.size(), .batch = kBatch}),
+      data::Order(
+          {.strategy = data::Strategy::kStream, .size = dataset.size(), .batch = batch_samples}),
       {.threads = usable_cores()});
   for (bool last = false; !last;) {
     if (interrupted() != 0) return Error{.code = ErrorCode::kSystem, .message = "interrupted"};

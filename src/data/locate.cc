@@ -151,7 +151,7 @@ Result<Location> locate_file(const fs::path& file) {
   }
   if (ends_with_any(name, {".bin"})) return Location{.kind = Kind::kCifar, .train = {file}};
   if (ends_with_any(name, {".txt", ".md"})) return Location{.kind = Kind::kText, .train = {file}};
-  if (ends_with_any(name, {".csv", ".tsv"}))
+  if (ends_with_any(name, {".csv", ".tsv", ".data"}))
     return Location{.kind = Kind::kCsv, .train = {file}, .test = test_beside(file)};
   if (ends_with_any(name, {".svm", ".libsvm"}) || looks_like_libsvm(beginning))
     return Location{.kind = Kind::kLibsvm, .train = {file}, .test = test_beside(file)};
