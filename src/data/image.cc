@@ -171,7 +171,7 @@ void resample(const ImageView& image, const Box& box, const ImageSize& wanted,
       if (c < image.size.channels) {
         shrink_channel(image, c, across, down, rows, to);
       } else {
-        std::copy(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(plane), to.begin());
+        for (std::size_t i = 0; i < plane; ++i) to[i] = out[i];
       }
     }
   }

@@ -1,20 +1,22 @@
 #pragma once
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace tally::data {
 
-// The finite number that a whole text is; nothing otherwise.
+// The number that a whole text is, if a float can hold it; nothing otherwise.
 inline std::optional<double> number_in(std::string_view text) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
   double value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    return std::nullopt;
-  return value;
+  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  // False of NaN too.
+  const bool fits = std::abs(value) <= std::numeric_limits<float>::max();
+  return fits ? std::optional(value) : std::nullopt;
 }
 
 // How a text that is not what it should be stands in a message: short, and without control characters.
