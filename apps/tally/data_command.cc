@@ -1,5 +1,6 @@
 #include "apps/tally/data_command.h"
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -81,6 +82,7 @@ int get(const std::vector<std::string>& names) {
                        .message = fmt::format("{}: {}", entry->name, folder.error().message)});
     fmt::print("{} is in {}, {}, sha256 as published\n", entry->name, folder->string(),
                format_bytes(size_of_files(*entry)));
+    std::fflush(stdout);  // before what is told of the next
   }
   return 0;
 }
@@ -104,7 +106,9 @@ Result<std::string> check_all(const CheckOptions& options) {
     if (options.bytes) open.level = data::TextLevel::kByte;
     if (options.classes) open.target = data::CsvTarget::kClass;
     TALLY_TRY(const auto dataset, data::open_location(location, open));
-    TALLY_TRY(parts.emplace_back(), survey(*dataset, train ? "training" : "test"));
+    TALLY_TRY(parts.emplace_back(), survey(*dataset, location.test.empty() ? "all"
+                                                     : train               ? "training"
+                                                                           : "test"));
   }
   return text + describe(location.kind, parts);
 }

@@ -99,7 +99,7 @@ class MadeUp final {
     EXPECT_EQ(std::system(command.c_str()), 0);
     archive_sum_ = sum_of(scene.read(scene.root() / "archive.tgz"));
     file_sum_ = sum_of(text);
-    files_ = {{"moby-dick.txt", text.size(), file_sum_}};
+    files_[0] = {"moby-dick.txt", text.size(), file_sum_};
   }
   data::CatalogEntry entry() const {
     return {.name = "moby-dick",
@@ -295,9 +295,9 @@ TEST(DataCheck, TellsWhatIsInATable) {
   Child tally = scene.tally({"check", table.string()});
   EXPECT_TRUE(tally.exits(0)) << tally.transcript();
   EXPECT_EQ(tally.output(), fmt::format("{}: csv\n"
-                                        "  training  3 samples, input float32 1, target label\n"
+                                        "  all       3 samples, input float32 1, target label\n"
                                         "  classes   2\n"
-                                        "  label  class    training\n"
+                                        "  label  class         all\n"
                                         "      0  x               2\n"
                                         "      1  y               1\n",
                                         table.string()));
