@@ -24,7 +24,10 @@ if(TALLY_TORCH_WHEEL)
     set(TALLY_TORCH_HAS_CUDA TRUE)
     set(cuda_libraries -Wl,--no-as-needed torch_cuda c10_cuda -Wl,--as-needed)
   endif()
-  target_link_libraries(tally_libtorch INTERFACE torch torch_cpu c10 ${cuda_libraries})
+  # The wheel brings parts of a C++ library of its own, std::filesystem among them, and shows them: the system's must
+  # be found first.
+  target_link_libraries(tally_libtorch INTERFACE
+    -Wl,--no-as-needed stdc++ -Wl,--as-needed torch torch_cpu c10 ${cuda_libraries})
   target_link_options(tally_libtorch INTERFACE -Wl,-rpath,${TALLY_TORCH_WHEEL}/lib)
   set(TALLY_HAS_TORCH TRUE)
 else()
