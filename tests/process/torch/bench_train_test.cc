@@ -75,8 +75,7 @@ TEST_F(BenchTrain, WhoTrainsOtherwiseIsNotTimed) {
   std::filesystem::permissions(python, std::filesystem::perms::owner_all);
   Child bench = start({"--model", "tiny-mlp", "--python", python});
   EXPECT_TRUE(bench.exits(1, kRunTime)) << bench.transcript();
-  EXPECT_TRUE(bench.complains("failed: tiny-mlp, ddp: at step "))
-      << bench.transcript();
+  EXPECT_TRUE(bench.complains("failed: tiny-mlp, ddp: at step ")) << bench.transcript();
   EXPECT_TRUE(bench.complains("failed: tiny-mlp, single: at step ")) << bench.transcript();
   EXPECT_EQ(checked_lines(), std::set<std::string>{"tiny-mlp tally"});
   EXPECT_TRUE(nothing_left());
