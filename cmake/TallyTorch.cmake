@@ -18,16 +18,15 @@ if(TALLY_TORCH_WHEEL)
   target_include_directories(tally_libtorch SYSTEM INTERFACE
     ${TALLY_TORCH_WHEEL}/include ${TALLY_TORCH_WHEEL}/include/torch/csrc/api/include)
   target_link_directories(tally_libtorch INTERFACE ${TALLY_TORCH_WHEEL}/lib)
-  # The CUDA half registers itself when it is loaded, which nothing in our code would cause.
-  set(cuda_libraries "")
+  set(libraries torch torch_cpu c10)
   if(EXISTS ${TALLY_TORCH_WHEEL}/lib/libtorch_cuda.so)
     set(TALLY_TORCH_HAS_CUDA TRUE)
-    set(cuda_libraries -Wl,--no-as-needed torch_cuda c10_cuda -Wl,--as-needed)
+    list(APPEND libraries torch_cuda c10_cuda)
   endif()
-  # The wheel brings parts of a C++ library of its own, std::filesystem among them, and shows them: the system's must
-  # be found first.
-  target_link_libraries(tally_libtorch INTERFACE
-    -Wl,--no-as-needed stdc++ -Wl,--as-needed torch torch_cpu c10 ${cuda_libraries})
+  # All of them stay: the CUDA half registers itself when it is loaded, which nothing in our code would cause. And the
+  # wheel brings parts of a C++ library of its own, std::filesystem among them, and shows them: the system's must be found
+  # first.
+  target_link_libraries(tally_libtorch INTERFACE -Wl,--no-as-needed stdc++ ${libraries})
   target_link_options(tally_libtorch INTERFACE -Wl,-rpath,${TALLY_TORCH_WHEEL}/lib)
   set(TALLY_HAS_TORCH TRUE)
 else()
