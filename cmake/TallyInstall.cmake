@@ -6,7 +6,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The modules behind include/tally and the trainer. `sim` and `data` serve our own programs only.
+# The modules behind include/tally and the trainer. `sim` serves our own programs only, and so do the readers of `data`.
 set(installed_modules base metrics kernel wire plan net group collective checkpoint train)
 set(module_objects "")
 foreach(module ${installed_modules})
@@ -44,7 +44,8 @@ install(EXPORT TallyTargets NAMESPACE Tally:: DESTINATION ${package_folder})
 
 if(TARGET tally_torch)
   # Without libtorch itself: whoever uses it finds his own, which must be of the same version.
-  add_library(tally_torch_library STATIC $<TARGET_OBJECTS:tally_torch>)
+  add_library(tally_torch_library STATIC $<TARGET_OBJECTS:tally_torch>
+    "$<FILTER:$<TARGET_OBJECTS:tally_data>,INCLUDE,/(order|permutation)\\.cc\\.>")
   set_target_properties(tally_torch_library PROPERTIES OUTPUT_NAME tally_torch EXPORT_NAME torch
     LINKER_LANGUAGE CXX)
   target_link_libraries(tally_torch_library PUBLIC tally_library)

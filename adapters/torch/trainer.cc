@@ -5,6 +5,7 @@
 
 #include "adapters/torch/trainer_impl.h"
 #include "base/stopwatch.h"
+#include "plan/plan.h"
 #include "train/update_rule.h"
 
 namespace tally {
@@ -51,6 +52,7 @@ train::ParameterInfo info_of(const NamedTensor& parameter, std::size_t group) {
 }
 
 void check_options(const TrainerOptions& options) {
+  or_throw(plan::check(or_throw(plan::parse_plan(options.plan))));
   if (options.accumulate < 1) refuse(ErrorCode::kInvalid, "accumulate must be at least 1");
   if (options.clip_norm && !(*options.clip_norm > 0))
     refuse(ErrorCode::kInvalid, "clip_norm must be above 0");

@@ -272,6 +272,7 @@ TEST(Trainer, SettingsThatMakeNoSenseAreRefused) {
   run_threads(1, [](Job& job) {
     SmallNet net = own_net(1);
     EXPECT_THROW(Trainer(job, *net, sgd({.rate = -1})), Failure);
+    EXPECT_THROW(Trainer(job, *net, sgd(), {.plan = "update=sometimes"}), Failure);
     EXPECT_THROW(Trainer(job, *net, sgd(), {.accumulate = 0}), Failure);
     EXPECT_THROW(Trainer(job, *net, sgd(), {.clip_norm = 0}), Failure);
     EXPECT_THROW(

@@ -37,6 +37,7 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
       steps_(options_.parameters.size()),
       is_ready_(options_.parameters.size()),
       used_(options_.parameters.size()),
+      all_used_(options_.parameters.size(), 1),
       sources_(static_cast<std::size_t>(tiers_.locals())),
       weights_(static_cast<std::size_t>(tiers_.locals())) {
   for (const OptimizerSpec& spec : options_.optimizers) rates_.push_back(spec.rate);
@@ -216,10 +217,9 @@ void ShardedUpdate::work_on(std::size_t b) {
   if (tiers_.hosts > 1) return sum_over_lane(b);
   const Sources sources{.gradients = sources_, .weights = weights_};
   if (is_deferred()) return work.slice->sum(sources);
-  const std::vector<std::uint8_t> all_used(work.pending == 0 ? used_.size() : 0, 1);
   work.slice->sum_and_update(
       sources, options_.clip_value.value_or(0),
-      {.rates = rates_, .steps = steps_, .used = all_used.empty() ? used_ : all_used});
+      {.rates = rates_, .steps = steps_, .used = work.pending == 0 ? all_used_ : used_});
 }
 
 void ShardedUpdate::sum_over_lane(std::size_t b) {

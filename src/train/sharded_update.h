@@ -134,6 +134,7 @@ class ShardedUpdate final {
   std::vector<std::uint64_t> steps_;    // by parameter
   std::vector<std::uint8_t> is_ready_;  // by parameter, in this step on this rank
   std::vector<std::uint8_t> used_;      // by parameter, in this step on any rank
+  const std::vector<std::uint8_t> all_used_;
   std::uint64_t step_ = 1;
   std::size_t next_ = 0;  // the first bucket that has not been worked on in this step
   bool begun_ = false;

@@ -11,8 +11,10 @@ int main() {
   const torch::Tensor x = torch::randn({64, 3});
   const torch::Tensor y = x.matmul(torch::tensor({1.0F, -2.0F, 3.0F}).reshape({3, 1}));
   double loss = 1;
-  for (int step = 0; step < 200; ++step)
-    loss = trainer.step(64, [&] { return torch::mse_loss(net->forward(x), y); }).loss;
+  for (const auto& batch : tally::shard(*job, x, y, {.batch = 32, .epochs = 100}))
+    loss =
+        trainer.step(batch.size(), [&] { return torch::mse_loss(net->forward(batch.x), batch.y); })
+            .loss;
   std::printf("trained on %d rank, loss %s\n", job->size(),
               loss < 1e-6 ? "below 1e-6" : "too high");
   return loss < 1e-6 ? 0 : 1;

@@ -50,6 +50,8 @@ enum class Buffers : std::uint8_t {
 };
 
 struct TrainerOptions {
+  // How gradients come together, as in docs/optimizers.md; refused if this version does not offer it.
+  std::string plan = {};
   std::size_t bucket_bytes = 0;      // 0: as measured to be good
   std::optional<double> clip_value;  // each element of the gradient, before clip_norm
   std::optional<double> clip_norm;   // the Euclidean norm of the whole gradient
