@@ -46,12 +46,13 @@ TimePoint now() { return SteadyClock().now(); }
 }  // namespace
 
 Result<std::unique_ptr<AgentLink>> AgentLink::start(const HostRanks& place,
-                                                    const std::vector<std::string>& command) {
+                                                    const std::vector<std::string>& command,
+                                                    const std::string& own) {
   std::unique_ptr<AgentLink> link(new AgentLink(place, !command.empty()));
   std::vector<std::string> words = command;
   if (words.empty()) words = {"tally", "host-agent"};
   link->program_ = words.front();
-  const auto path = command.empty() ? std::optional<std::string>("/proc/self/exe")
+  const auto path = command.empty() ? std::optional<std::string>(own.empty() ? "/proc/self/exe" : own)
                                     : app::find_program(words.front());
   if (!path)
     return Error{.code = ErrorCode::kSystem,

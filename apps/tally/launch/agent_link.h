@@ -20,9 +20,10 @@ namespace tally::launch {
 // pipes to it. Threads: one, which outlives the object.
 class AgentLink final {
  public:
-  // An empty command runs our own program as the agent.
+  // An empty command runs the program `own` as the agent, or where that is empty the one that is running.
   static Result<std::unique_ptr<AgentLink>> start(const HostRanks& place,
-                                                  const std::vector<std::string>& command);
+                                                  const std::vector<std::string>& command,
+                                                  const std::string& own = "");
   // Ends it by force if it has not ended; see end().
   ~AgentLink();
   AgentLink(const AgentLink&) = delete;

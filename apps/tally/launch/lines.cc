@@ -14,9 +14,9 @@ bool is_shown(char c) { return static_cast<unsigned char>(c) >= 0x20 || c == '\t
 
 void LineSplitter::add(std::string_view bytes, const Take& take) {
   while (!bytes.empty()) {
-    const std::size_t newline = bytes.find('\n');
-    const bool ends = newline != std::string_view::npos;
-    const std::string_view part = bytes.substr(0, ends ? newline + 1 : bytes.size());
+    const std::size_t end = bytes.find_first_of(ends_);
+    const bool ends = end != std::string_view::npos;
+    const std::string_view part = bytes.substr(0, ends ? end + 1 : bytes.size());
     bytes.remove_prefix(part.size());
     if (held_.empty() && ends) {
       take(part);

@@ -13,9 +13,11 @@ namespace tally::launch {
 inline constexpr std::size_t kMaxHeldBytes = std::size_t{2} << 20;
 
 // Cuts bytes as they come from one stream into lines. A line that grows beyond kMaxHeldBytes is passed on
-// in pieces; all pieces together are the bytes that came.
+// in pieces; all pieces together are the bytes that came. Where lines are `live`, a carriage return ends a piece, too.
 class LineSplitter final {
  public:
+  explicit LineSplitter(bool live = false) : ends_(live ? "\n\r" : "\n") {}
+
   // Gets each piece; the last of a line has its newline.
   using Take = std::function<void(std::string_view piece)>;
 
@@ -24,6 +26,7 @@ class LineSplitter final {
   void finish(const Take& take);
 
  private:
+  std::string_view ends_;
   std::string held_;
 };
 

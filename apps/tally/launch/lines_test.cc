@@ -32,6 +32,15 @@ TEST(LineSplitter, GivesWholeLinesHoweverTheyArrive) {
   }
 }
 
+TEST(LineSplitter, LiveLinesComeWithTheirCarriageReturn) {
+  LineSplitter splitter(/*live=*/true);
+  Pieces pieces;
+  splitter.add("10 %\r20", pieces.take);
+  EXPECT_THAT(pieces.all, ElementsAre("10 %\r"));
+  splitter.add(" %\rdone\n", pieces.take);
+  EXPECT_THAT(pieces.all, ElementsAre("10 %\r", "20 %\r", "done\n"));
+}
+
 TEST(LineSplitter, FinishOfWholeLinesGivesNothing) {
   LineSplitter splitter;
   Pieces pieces;

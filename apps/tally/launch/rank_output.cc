@@ -16,6 +16,8 @@ RankOutput::RankOutput(const LaunchOptions& options, Console& console)
     : console_(console),
       quiet_(options.quiet_ranks),
       ranks_(static_cast<std::size_t>(options.size())) {
+  for (RankStreams& streams : ranks_)
+    streams.lines = {LineSplitter(options.live), LineSplitter(options.live)};
   for (const HostRanks& place : options.places)
     for (Rank rank = place.first; rank < place.first + place.count; ++rank)
       for (const Stream stream : {Stream::kOutput, Stream::kErrors})
@@ -72,7 +74,8 @@ void RankOutput::add(const Output& output) {
 }
 
 void RankOutput::take(Rank rank, Stream stream, std::string_view piece) {
-  of(rank).tail.add(piece);
+  // A line that the next one overwrites is nothing to remember.
+  if (piece.back() != '\r') of(rank).tail.add(piece);
   if (!shown(rank) || hidden_) return;
   console_.show(stream, rank, of(rank).prefixes[static_cast<std::size_t>(stream)], piece);
 }
