@@ -1,13 +1,15 @@
-#include "apps/tally/linear_problem.h"
+#include "recipes/linear/problem.h"
 
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/rng.h"
 
-namespace tally::app {
+namespace tally::recipes {
 namespace {
 
 // By Box and Muller's method.
@@ -21,8 +23,8 @@ Rng stream(const LinearSpec& spec, std::uint64_t number) {
 }
 
 std::vector<double> hidden_weights(const LinearSpec& spec) {
-  Rng rng = stream(spec, spec.samples);  // the stream after the last sample's
-  std::vector<double> weights(spec.features + 1);
+  Rng rng = stream(spec, ~std::uint64_t{0});  // no sample has that number
+  std::vector<double> weights(static_cast<std::size_t>(spec.features) + 1);
   for (double& weight : weights) weight = normal(rng);
   return weights;
 }
@@ -56,63 +58,58 @@ void solve(const std::vector<double>& l, std::vector<double>& b) {
 
 }  // namespace
 
-SampleRange shard_of(std::size_t samples, Rank rank, int size) {
-  const auto shares = [](int ranks) { return static_cast<std::size_t>(ranks) * (ranks + 1) / 2; };
-  const std::size_t first = samples * shares(rank) / shares(size);
-  return {.first = first, .count = samples * shares(rank + 1) / shares(size) - first};
-}
-
-LinearData generate(const LinearSpec& spec, const SampleRange& range) {
+LinearSamples::LinearSamples(const LinearSpec& spec, const Range& range) {
+  shape_ = {.input = {spec.features}, .target_type = DataType::kFloat32};
   const std::vector<double> hidden = hidden_weights(spec);
-  LinearData data{.columns = spec.features + 1};
-  data.x.reserve(range.count * data.columns);
-  data.y.reserve(range.count);
-  for (std::size_t i = range.first; i < range.first + range.count; ++i) {
+  x_.reserve(range.count * static_cast<std::size_t>(spec.features));
+  y_.reserve(range.count);
+  for (std::uint64_t i = range.first; i < range.first + range.count; ++i) {
     Rng rng = stream(spec, i);
     double y = hidden.back();
-    for (std::size_t k = 0; k < spec.features; ++k) {
+    for (std::size_t k = 0; k + 1 < hidden.size(); ++k) {
       const double x = normal(rng);
       y += hidden[k] * x;
-      data.x.push_back(static_cast<float>(x));
+      x_.push_back(static_cast<float>(x));
     }
-    data.x.push_back(1.0F);
-    data.y.push_back(static_cast<float>(y + spec.noise * normal(rng)));
+    y_.push_back(static_cast<float>(y + spec.noise * normal(rng)));
   }
-  return data;
 }
 
-void mean_gradient(const LinearData& data, std::span<const double> weights,
-                   std::span<float> gradient) {
-  std::vector<double> sum(data.columns, 0.0);
-  for (std::size_t i = 0; i < data.samples(); ++i) {
-    const float* row = &data.x[i * data.columns];
-    double error = -data.y[i];
-    for (std::size_t k = 0; k < data.columns; ++k) error += weights[k] * row[k];
-    for (std::size_t k = 0; k < data.columns; ++k) sum[k] += error * row[k];
-  }
-  const double divisor = data.samples() > 0 ? static_cast<double>(data.samples()) : 1.0;
-  for (std::size_t k = 0; k < data.columns; ++k) gradient[k] = static_cast<float>(sum[k] / divisor);
+Result<void> LinearSamples::read(std::uint64_t index, Rng& /*augment*/, std::span<std::byte> input,
+                                 std::span<std::byte> target) const {
+  TALLY_CHECK(index < size() && target.size() == sizeof(float));
+  std::memcpy(input.data(), &x_[index * (input.size() / sizeof(float))], input.size());
+  std::memcpy(target.data(), &y_[index], sizeof(float));
+  return {};
 }
 
-Result<std::vector<double>> least_squares(const LinearData& data) {
-  const std::size_t n = data.columns;
+Result<std::vector<double>> least_squares(const data::Dataset& samples) {
+  TALLY_CHECK(samples.shape().input_type == DataType::kFloat32);
+  TALLY_CHECK(samples.shape().target_type == DataType::kFloat32);
+  std::vector<float> row(data::input_bytes(samples.shape()) / sizeof(float) + 1);
+  const std::size_t n = row.size();
   std::vector<double> moments(n * n, 0.0);
   std::vector<double> weights(n, 0.0);
-  for (std::size_t i = 0; i < data.samples(); ++i) {
-    const float* row = &data.x[i * n];
+  Rng unused(0);
+  for (std::uint64_t i = 0; i < samples.size(); ++i) {
+    float y = 0;
+    const std::span<float> inputs(row.data(), n - 1);
+    TALLY_TRY(samples.read(i, unused, std::as_writable_bytes(inputs),
+                           std::as_writable_bytes(std::span<float>(&y, 1))));
+    row.back() = 1;
     for (std::size_t j = 0; j < n; ++j) {
       const double x = row[j];
-      weights[j] += x * data.y[i];
+      weights[j] += x * y;
       for (std::size_t k = 0; k <= j; ++k) moments[j * n + k] += x * row[k];
     }
   }
   if (!factor(moments, n)) {
     return Error{
         .code = ErrorCode::kInvalid,
-        .message = fmt::format("{} samples do not determine {} weights", data.samples(), n)};
+        .message = fmt::format("{} samples do not determine {} weights", samples.size(), n)};
   }
   solve(moments, weights);
   return weights;
 }
 
-}  // namespace tally::app
+}  // namespace tally::recipes

@@ -1,0 +1,19 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "recipes/recipe.h"
+
+namespace tally::recipes {
+
+std::unique_ptr<Recipe> make_linear();
+std::unique_ptr<Recipe> make_mlp();
+std::unique_ptr<Recipe> make_lenet();
+std::unique_ptr<Recipe> make_resnet18();
+std::unique_ptr<Recipe> make_resnet50();
+std::unique_ptr<Recipe> make_gpt();
+
+// All that there are, in the order to list them.
+std::vector<std::unique_ptr<Recipe>> all_recipes();
+
+}  // namespace tally::recipes

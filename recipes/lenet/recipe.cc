@@ -1,0 +1,51 @@
+#include "recipes/catalogue.h"
+#include "recipes/images.h"
+#include "recipes/lenet/model.h"
+
+namespace tally::recipes {
+namespace {
+
+constexpr ImageNeeds kImages{.least = 28, .most = 32};
+
+class LeNetRecipe final : public Recipe {
+ public:
+  std::string name() const override { return "lenet"; }
+  std::string description() const override {
+    return "LeNet-5, 61,706 parameters, on images of 28x28 to 32x32 pixels";
+  }
+  Defaults defaults() const override {
+    return {.data = "fashion-mnist",
+            .batch = 64,
+            .epochs = 8,
+            .optimizer = "momentum:decay=5e-4",
+            .rate = 0.05,
+            .schedule = "cosine",
+            .warmup = 100};
+  }
+  Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
+    return open_images(request, kImages, kImages.most);
+  }
+  Result<void> accepts(const data::Dataset& dataset) const override {
+    TALLY_TRY(accepts_images(name(), kImages, dataset));
+    if (image_facts(dataset).size % 2 == 0) return {};
+    // What the first convolution pads is the same on both sides.
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = "lenet takes images of 28x28, 30x30 or 32x32 pixels"};
+  }
+  Task task(const data::Dataset& /*dataset*/) const override { return Task::kClassification; }
+  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
+    const ImageFacts facts = image_facts(dataset);
+    return std::make_shared<LeNet>(
+        LeNetShape{.channels = facts.channels, .size = facts.size, .classes = facts.classes});
+  }
+  Result<Finish> finish(Model& /*model*/, const data::Dataset& /*train*/,
+                        std::uint64_t /*seed*/) const override {
+    return Finish{};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_lenet() { return std::make_unique<LeNetRecipe>(); }
+
+}  // namespace tally::recipes

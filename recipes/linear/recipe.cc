@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "data/open.h"
+#include "recipes/catalogue.h"
+#include "recipes/linear/model.h"
+#include "recipes/linear/problem.h"
+
+namespace tally::recipes {
+namespace {
+
+// Of a weight, from the closed form: what float32 sums over the samples leave.
+constexpr double kTolerance = 1e-5;
+// More weights than this are summed up, not listed.
+constexpr std::size_t kMostListed = 32;
+
+class Linear final : public Recipe {
+ public:
+  std::string name() const override { return "linear"; }
+  std::string description() const override {
+    return "linear regression on made data, compared with its closed form; or on a csv or libsvm "
+           "file";
+  }
+  // Full batches: whatever the number of workers, a step sees all samples.
+  Defaults defaults() const override {
+    return {.data = "",
+            .batch = 10000,
+            .epochs = 100,
+            .optimizer = "sgd",
+            .rate = 0.25,
+            .schedule = "constant",
+            .eval_every = "20 epochs"};
+  }
+  std::vector<RecipeOption> options() override {
+    return {{"samples", "Samples of the made data", &samples_, 1, 1e8, false},
+            {"features", "Weights beside the intercept, of the made data", &features_, 1, 4096},
+            {"noise", "Its standard deviation, in the made data", &noise_, 0, 1e6, false}};
+  }
+
+  Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
+    if (!request.data.empty())
+      return data::open_dataset(request.data, request.cache,
+                                {.train = request.train, .seed = request.seed});
+    const auto samples = static_cast<std::uint64_t>(samples_);
+    const LinearSpec spec{
+        .samples = samples, .features = features_, .seed = request.seed, .noise = noise_};
+    LinearSamples::Range range{.first = 0, .count = samples};
+    if (!request.train)
+      range = {.first = samples, .count = std::max<std::uint64_t>(1, samples / 10)};
+    return std::unique_ptr<data::Dataset>(std::make_unique<LinearSamples>(spec, range));
+  }
+
+  Result<void> accepts(const data::Dataset& dataset) const override {
+    const data::SampleShape& shape = dataset.shape();
+    if (shape.input_type == DataType::kFloat32 && shape.target.empty()) return {};
+    return Error{.code = ErrorCode::kInvalid,
+                 .message =
+                     "linear takes samples of numbers with one target each, as a csv or "
+                     "libsvm file has"};
+  }
+
+  Task task(const data::Dataset& dataset) const override {
+    return dataset.shape().target_type == DataType::kInt64 ? Task::kClassification
+                                                           : Task::kRegression;
+  }
+
+  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
+    const auto features =
+        static_cast<std::int64_t>(data::input_bytes(dataset.shape()) / sizeof(float));
+    const auto classes = static_cast<std::int64_t>(dataset.classes().size());
+    const bool scores = task(dataset) == Task::kClassification;
+    return std::make_shared<LinearModel>(features, scores ? std::max<std::int64_t>(classes, 2) : 1);
+  }
+
+  Result<Finish> finish(Model& model, const data::Dataset& train,
+                        std::uint64_t /*seed*/) const override {
+    if (dynamic_cast<const LinearSamples*>(&train) == nullptr) return Finish{};
+    TALLY_TRY(const std::vector<double> exact, least_squares(train));
+    return compare(dynamic_cast<LinearModel&>(model).weights(), exact);
+  }
+
+ private:
+  static Finish compare(const std::vector<double>& learned, const std::vector<double>& exact) {
+    Finish finish;
+    double largest = 0;
+    const bool listed = exact.size() <= kMostListed;
+    if (listed)
+      finish.text = fmt::format("  {:<10} {:>14} {:>14} {:>12}\n", "weight", "learned",
+                                "closed form", "difference");
+    for (std::size_t k = 0; k < exact.size(); ++k) {
+      const double difference = learned[k] - exact[k];
+      largest = std::max(largest, std::abs(difference));
+      if (listed)
+        finish.text += fmt::format("  {:<10} {:>14.8f} {:>14.8f} {:>12.1e}\n",
+                                   k + 1 == exact.size() ? "intercept" : fmt::format("w{}", k),
+                                   learned[k], exact[k], difference);
+    }
+    finish.good = largest <= kTolerance;
+    finish.text += fmt::format(
+        "largest difference {:.3e}: the learned weights {} the closed-form solution (tolerance {})",
+        largest, finish.good ? "match" : "DO NOT MATCH", kTolerance);
+    return finish;
+  }
+
+  std::int64_t samples_ = 10000;
+  std::int64_t features_ = 8;
+  double noise_ = 0.1;
+};
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_linear() { return std::make_unique<Linear>(); }
+
+}  // namespace tally::recipes

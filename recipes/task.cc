@@ -1,0 +1,42 @@
+#include "recipes/task.h"
+
+#include <torch/torch.h>
+
+namespace tally::recipes {
+namespace {
+
+namespace F = torch::nn::functional;
+
+// Scores by class in rows, whatever stands before them.
+at::Tensor rows(const at::Tensor& output) { return output.reshape({-1, output.size(-1)}); }
+
+at::Tensor losses(Task task, const at::Tensor& output, const at::Tensor& target) {
+  if (task == Task::kRegression)
+    return F::mse_loss(output.reshape({-1}), target.to(output.scalar_type()).reshape({-1}),
+                       F::MSELossFuncOptions().reduction(torch::kNone));
+  return F::cross_entropy(rows(output), target.reshape({-1}),
+                          F::CrossEntropyFuncOptions().reduction(torch::kNone));
+}
+
+}  // namespace
+
+at::Tensor mean_loss(Task task, const at::Tensor& output, const at::Tensor& target) {
+  if (task == Task::kRegression)
+    return F::mse_loss(output.reshape({-1}), target.to(output.scalar_type()).reshape({-1}));
+  return F::cross_entropy(rows(output), target.reshape({-1}));
+}
+
+Judgement judge(Task task, const at::Tensor& output, const at::Tensor& target) {
+  const torch::NoGradGuard no_gradients;
+  const at::Tensor exact = output.to(at::kFloat);
+  Judgement judgement;
+  judgement.loss = losses(task, exact, target).to(at::kDouble).sum().item<double>();
+  judgement.predictions = static_cast<double>(target.numel());
+  if (has_accuracy(task)) {
+    const at::Tensor right = rows(exact).argmax(-1).eq(target.reshape({-1}));
+    judgement.correct = right.sum().item<double>();
+  }
+  return judgement;
+}
+
+}  // namespace tally::recipes
