@@ -1,7 +1,7 @@
 # The commands of the project; `make help` lists them. CMake does the building, in build/<preset>/.
 
 JOBS ?= $(shell nproc)
-# Given to `tally train linear` and `tally bench allreduce`; a peer that is named may not be missing.
+# Given to `tally train lenet` and `tally bench allreduce`; a peer that is named may not be missing.
 TRAIN_ARGS ?=
 BENCH_ARGS ?= --against gloo,openmpi,mpich
 
@@ -34,9 +34,10 @@ build: build/release/build.ninja ## build everything as release, in build/releas
 test: build ## build and run all tests
 	@tools/run_ctest.sh release
 
-train: build/release/build.ninja ## train the linear model: the shortest whole run
-	@cmake --build build/release --parallel $(JOBS) --target tally
-	build/release/tally train linear $(TRAIN_ARGS)
+train: build/release/build.ninja ## train LeNet-5 on Fashion-MNIST with two workers; report.html has the curves
+	@cmake --build build/release --parallel $(JOBS) --target tally tally-train
+	build/release/tally data get fashion-mnist
+	build/release/tally train lenet --data fashion-mnist --workers 2 --report report.html $(TRAIN_ARGS)
 
 # Configured again so that the results name the present commit.
 bench: setup ## measure all-reduce against other libraries

@@ -22,7 +22,7 @@
 #include "apps/tally/serve_command.h"
 #include "apps/tally/simulate_command.h"
 #include "apps/tally/status_command.h"
-#include "apps/tally/train_linear_command.h"
+#include "apps/tally/torch_program.h"
 
 namespace {
 
@@ -31,7 +31,7 @@ constexpr int kWrongUsage = 2;
 constexpr const char* kFooter = R"(
 Examples:
   tally run -n 4 -- ./my_program --its --arguments
-  tally train linear --workers 3
+  tally train lenet --data fashion-mnist --workers 2
   tally bench allreduce --ranks 2 --bytes 4KiB,1MiB --against gloo,openmpi
   tally bench simulate --ranks 64 --bytes 100MiB
   tally data get fashion-mnist
@@ -69,6 +69,8 @@ std::string hint_for(const CLI::App& app, const std::string& word, bool no_dashe
 
 int main(int argc, char** argv) {
   secure_streams();
+  if (const auto words = tally::app::torch_program_words({argv + 1, argv + argc}))
+    return tally::app::become_torch_program(*words);
   // What stands after "--" is somebody else's command line, and not looked at.
   char** const end = argv + argc;
   const bool runs = argc > 1 && std::string_view(argv[1]) == "run";
@@ -85,15 +87,14 @@ int main(int argc, char** argv) {
 
   tally::app::add_run_command(app, program, exit_code);
 
-  CLI::App& train = *app.add_subcommand("train", "Train a model with several workers");
-  train.require_subcommand(1);
-  tally::app::add_train_linear_command(train, exit_code);
+  app.add_subcommand("train", "Train a model with several workers: tally train RECIPE [OPTIONS]");
 
   CLI::App& bench = *app.add_subcommand("bench", "Measure, with results checked first");
   bench.require_subcommand(1);
   tally::app::add_bench_allreduce_command(bench, exit_code);
   tally::app::add_simulate_command(bench, exit_code);
   tally::app::add_bench_startup_command(bench, app, exit_code);
+  bench.add_subcommand("train", "Training beside PyTorch's DDP and beside one worker");
 
   tally::app::add_data_command(app, exit_code);
   tally::app::add_doctor_command(app, exit_code);

@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kFooter = R"(
 Examples:
   tally run -n 4 -- ./train --rate 0.1
-  tally run -n 2 -- tally train linear
+  tally run -n 2 -- tally train lenet
   tally run --hosts a:2,b:2 -- ./train
   tally run --hostfile hosts.txt --log-dir logs --quiet-ranks -- ./train
   tally run --hosts a:8,b:8 --remote-shell "ssh -p 2222 -i key" --env DATA=/data -- ./train

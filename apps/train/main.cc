@@ -1,8 +1,32 @@
+// What `tally train` and `tally bench train` become: the part of the command line that needs libtorch.
+#include <csignal>
+#include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "apps/tally/launch/agent.h"
 #include "apps/train/bench_command.h"
+#include "apps/train/train_command.h"
 
 int main(int argc, char** argv) {
-  return tally::app::run_bench_command(std::vector<std::string>(argv + 1, argv + argc));
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string command = words.empty() ? "" : words.front();
+  ::signal(SIGPIPE, SIG_IGN);
+  if (command == "host-agent") return tally::launch::run_agent();
+  if (command != "train") return tally::app::run_bench_command(words);
+  int code = 1;
+  try {
+    code = tally::app::run_train_command({words.begin() + 1, words.end()});
+  } catch (const std::exception& error) {
+    // Such as memory that a model would need and there is not; libtorch adds stacks to its messages.
+    const std::string what = error.what();
+    fmt::print(stderr, "tally train: {}\n", what.substr(0, what.find('\n')));
+  }
+  // What stands in the buffer may find no place, as on a full disk.
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "tally train: cannot write all of the output\n");
+  return code == 0 ? 1 : code;
 }

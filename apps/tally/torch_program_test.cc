@@ -1,0 +1,28 @@
+#include "apps/tally/torch_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tally::app {
+namespace {
+
+using testing::ElementsAre;
+using testing::Optional;
+
+TEST(TorchProgramWords, AreThoseOfTrainAndBenchTrain) {
+  EXPECT_THAT(torch_program_words({"train", "lenet", "--batch", "3"}),
+              Optional(ElementsAre("train", "lenet", "--batch", "3")));
+  EXPECT_THAT(torch_program_words({"train"}), Optional(ElementsAre("train")));
+  EXPECT_THAT(torch_program_words({"bench", "train", "--ranks", "2"}),
+              Optional(ElementsAre("bench", "--ranks", "2")));
+}
+
+TEST(TorchProgramWords, AreNoneOfOtherCommands) {
+  using Words = std::vector<std::string>;
+  for (const Words& words : {Words{}, Words{"run", "train"}, Words{"bench"},
+                             Words{"bench", "allreduce"}, Words{"--help", "train"}})
+    EXPECT_EQ(torch_program_words(words), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tally::app

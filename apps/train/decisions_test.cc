@@ -1,0 +1,96 @@
+#include "apps/train/decisions.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace tally::app {
+namespace {
+
+TEST(Course, EvaluatesAndSavesWhenDueAndAtTheEnd) {
+  struct Row {
+    CourseOptions options;
+    Moment before;
+    Moment after;
+    bool interrupted;
+    Due expected;
+  };
+  const CourseOptions both{.total_steps = 100, .evaluate = {.epochs = 1}, .save = {.steps = 30}};
+  const CourseOptions no_saving{.total_steps = 100, .evaluate = {.steps = 10}};
+  const CourseOptions neither{.total_steps = 100, .evaluate = {}};
+  const std::vector<Row> table = {
+      {both, {28, 2}, {29, 2}, false, {false, false}},
+      {both, {29, 2}, {30, 2}, false, {false, true}},
+      {both, {39, 3}, {40, 4}, false, {true, false}},
+      {both, {99, 9}, {100, 9}, false, {true, true}},  // the last, whatever it is
+      {both, {28, 2}, {29, 2}, true, {false, true}},   // save and go
+      {no_saving, {28, 2}, {29, 2}, true, {false, false}},
+      {no_saving, {29, 2}, {30, 2}, false, {true, false}},
+      {no_saving, {99, 9}, {100, 9}, false, {true, false}},
+      {neither, {99, 9}, {100, 10}, false, {false, false}},
+  };
+  for (const Row& row : table)
+    EXPECT_EQ(Course(row.options).due(row.before, row.after, row.interrupted), row.expected)
+        << "after step " << row.after.steps;
+}
+
+TEST(Course, StopsAtTheTargetAccuracyOnceItWasReached) {
+  Course course({.total_steps = 100, .target_accuracy = 0.9});
+  course.observe({.loss = 1, .accuracy = 0.89});
+  EXPECT_EQ(course.stop(10, false), std::nullopt);
+  course.observe({.loss = 0.9, .accuracy = 0.9});
+  EXPECT_EQ(course.stop(20, false), StopReason::kTargetReached);
+  EXPECT_EQ(course.state().best_accuracy, 0.9);
+}
+
+TEST(Course, StopsEarlyAfterSoManyEvaluationsWithoutALowerLoss) {
+  Course course({.total_steps = 100, .patience = 2});
+  const std::vector<std::pair<double, bool>> losses = {
+      {1.0, false}, {0.8, false},          {0.8, false},  // the same is not lower
+      {0.7, false}, {std::nan(""), false}, {0.9, true}};
+  for (const auto& [loss, stops] : losses) {
+    course.observe({.loss = loss});
+    EXPECT_EQ(course.stop(10, false).has_value(), stops) << loss;
+  }
+  EXPECT_EQ(course.stop(10, false), StopReason::kNoImprovement);
+  EXPECT_EQ(course.state().best_loss, 0.7);
+}
+
+TEST(Course, GoesOnAfterARestoreAsIfItHadNotStopped) {
+  Course first({.total_steps = 100, .patience = 2});
+  first.observe({.loss = 1});
+  first.observe({.loss = 2});
+  Course second({.total_steps = 100, .patience = 2});
+  second.restore(first.state());
+  EXPECT_EQ(second.stop(10, false), std::nullopt);
+  second.observe({.loss = 1});
+  EXPECT_EQ(second.stop(10, false), StopReason::kNoImprovement);
+}
+
+TEST(Course, EndsWithItsStepsOrAnInterrupt) {
+  const Course course({.total_steps = 100});
+  EXPECT_EQ(course.stop(99, false), std::nullopt);
+  EXPECT_EQ(course.stop(99, true), StopReason::kInterrupted);
+  EXPECT_EQ(course.stop(100, false), StopReason::kCompleted);
+  EXPECT_EQ(course.stop(100, true), StopReason::kCompleted);
+}
+
+TEST(StepsToNextAgreement, AreAFifthOfASecondsWorth) {
+  const std::vector<std::pair<double, std::uint64_t>> table = {
+      {0.0, 1}, {-1.0, 1}, {std::nan(""), 1}, {10.0, 1}, {0.2, 1}, {0.02, 10}, {1e-6, 100}};
+  for (const auto& [seconds, steps] : table)
+    EXPECT_EQ(steps_to_next_agreement(seconds), steps) << seconds;
+}
+
+TEST(TotalSteps, AreWholeUpdates) {
+  EXPECT_EQ(total_steps(3, 10, 1, 0), 30U);
+  EXPECT_EQ(total_steps(3, 10, 4, 0), 7U);
+  EXPECT_EQ(total_steps(3, 10, 1, 12), 12U);
+  EXPECT_EQ(total_steps(3, 10, 1, 50), 30U);
+  EXPECT_EQ(total_steps(std::numeric_limits<std::uint64_t>::max(), 10, 1, 7), 7U);
+}
+
+}  // namespace
+}  // namespace tally::app

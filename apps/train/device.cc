@@ -1,0 +1,41 @@
+#include "apps/train/device.h"
+
+#include <torch/torch.h>
+
+#include "adapters/torch/tensors.h"
+#include "recipes/model.h"
+
+namespace tally::app {
+
+int cuda_devices() {
+  return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
+}
+
+std::string torch_version() { return TORCH_VERSION; }
+
+bool uses_cuda(const std::string& device) {
+  return device == "cuda" || (device == "auto" && cuda_devices() > 0);
+}
+
+Result<void> check_device(const std::string& device) {
+  if (device != "cuda" || cuda_devices() > 0) return {};
+  return Error{.code = ErrorCode::kInvalid,
+               .message = "--device cuda: libtorch sees no GPU here; --device cpu does without"};
+}
+
+std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
+                                               const data::Dataset& dataset) {
+  const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset);
+  std::vector<checkpoint::TensorInfo> infos;
+  const auto add = [&infos](const std::string& name, const at::Tensor& tensor) {
+    infos.push_back(
+        {.name = name, .type = adapter::data_type_of(tensor, name), .shape = tensor.sizes().vec()});
+  };
+  for (const auto& parameter : model->named_parameters()) add(parameter.key(), parameter.value());
+  for (const auto& buffer : model->named_buffers()) add(buffer.key(), buffer.value());
+  return infos;
+}
+
+void set_threads(int threads) { at::set_num_threads(threads); }
+
+}  // namespace tally::app

@@ -1,0 +1,203 @@
+#include "apps/train/preparation.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "apps/train/outputs.h"
+
+namespace tally::app {
+namespace {
+
+Error invalid(std::string message) {
+  return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+// The error with the option that it is about.
+template <typename T>
+Result<T> of_option(const char* option, Result<T> result) {
+  if (!result) result.error().message = fmt::format("{}: {}", option, result.error().message);
+  return result;
+}
+
+constexpr std::uint64_t kManySteps = std::uint64_t{1} << 40;
+constexpr std::uint64_t kWarmupShare = 10;
+
+// What the user says, or the recipe's with a warm-up that leaves most of the training.
+std::string schedule_text(const TrainOptions& options, const recipes::Recipe& recipe,
+                          std::uint64_t steps) {
+  if (!options.schedule.empty()) return options.schedule;
+  const recipes::Defaults defaults = recipe.defaults();
+  const std::uint64_t warmup = std::min(defaults.warmup, steps / kWarmupShare);
+  if (warmup == 0) return defaults.schedule;
+  const bool has_settings = defaults.schedule.find(':') != std::string::npos;
+  return fmt::format("{}{}warmup={}", defaults.schedule, has_settings ? "," : ":", warmup);
+}
+
+data::Strategy strategy_of(plan::Data data) {
+  if (data == plan::Data::kReplicate) return data::Strategy::kReplicate;
+  return data == plan::Data::kStream ? data::Strategy::kStream : data::Strategy::kPartition;
+}
+
+Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recipe,
+                       const std::filesystem::path& cache, Preparation& prepared) {
+  recipes::DataRequest request{
+      .data = options.data, .cache = cache, .train = true, .seed = options.seed};
+  TALLY_TRY(prepared.train, of_option("--data", recipe.open(request)));
+  TALLY_TRY(of_option("--data", recipe.accepts(*prepared.train)));
+  request.train = false;
+  TALLY_TRY(prepared.test, of_option("--data", recipe.open(request)));
+  TALLY_TRY(of_option("--data", recipe.accepts(*prepared.test)));
+  if (prepared.train->size() == 0 || prepared.test->size() == 0)
+    return invalid(fmt::format("--data {}: there are no samples to {}", options.data,
+                               prepared.train->size() == 0 ? "train with" : "test with"));
+  prepared.task = recipe.task(*prepared.train);
+  return {};
+}
+
+Result<void> set_lengths(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
+                         Preparation& prepared) {
+  const data::Order order({.strategy = prepared.strategy,
+                           .size = prepared.train->size(),
+                           .seed = options.seed,
+                           .batch = options.batch,
+                           .workers = workers});
+  prepared.batches_per_epoch = order.steps_per_epoch();
+  const bool by_steps = options.steps > 0 && !options.epochs;
+  if (!by_steps) prepared.epoch_count = options.epochs.value_or(recipe.defaults().epochs);
+  const auto accumulate = static_cast<std::uint64_t>(options.accumulate);
+  prepared.course.total_steps = by_steps
+                                    ? options.steps
+                                    : total_steps(prepared.epoch_count, prepared.batches_per_epoch,
+                                                  accumulate, options.steps);
+  if (prepared.course.total_steps == 0)
+    return invalid(fmt::format("--accumulate {}: {} epochs are only {} batches, not one step",
+                               options.accumulate, prepared.epoch_count,
+                               prepared.epoch_count * prepared.batches_per_epoch));
+  return {};
+}
+
+Result<void> set_course(const TrainOptions& options, Preparation& prepared) {
+  CourseOptions& course = prepared.course;
+  TALLY_TRY(course.evaluate, of_option("--eval-every", parse_interval(options.eval_every)));
+  TALLY_TRY(const Interval save,
+            of_option("--checkpoint-every", parse_interval(options.checkpoint_every)));
+  if (!options.checkpoint.empty()) course.save = save;
+  if (!options.checkpoint.empty() && save == Interval{})
+    return invalid("--checkpoint-every never: leave out --checkpoint instead");
+  course.target_accuracy = options.target_accuracy;
+  course.patience = options.patience;
+  if (options.target_accuracy && !recipes::has_accuracy(prepared.task))
+    return invalid("--target-accuracy: these targets are numbers, and no output is right or wrong");
+  const bool unseen = course.evaluate == Interval{};
+  if (unseen && options.target_accuracy)
+    return invalid("--target-accuracy needs evaluations, and --eval-every is never");
+  if (unseen && options.patience > 0)
+    return invalid("--early-stop needs evaluations, and --eval-every is never");
+  if (unseen && prepared.schedule.text().rfind("plateau", 0) == 0)
+    return invalid("--schedule plateau needs evaluations, and --eval-every is never");
+  return {};
+}
+
+// The folder that --resume means.
+Result<std::filesystem::path> resume_path(const TrainOptions& options) {
+  if (options.checkpoint.empty())
+    return invalid("--resume: from where? Give the folder as --checkpoint DIR");
+  if (options.resume == "latest") return checkpoint::find_latest(options.checkpoint);
+  std::uint64_t step = 0;
+  const char* const end = options.resume.data() + options.resume.size();
+  const auto parsed = std::from_chars(options.resume.data(), end, step);
+  if (parsed.ec != std::errc() || parsed.ptr != end)
+    return invalid(fmt::format("--resume={}: not the number of a step", options.resume));
+  const std::vector<std::uint64_t> steps = checkpoint::list_steps(options.checkpoint);
+  if (std::find(steps.begin(), steps.end(), step) == steps.end())
+    return invalid(fmt::format("--resume={}: {} has {}", step, options.checkpoint,
+                               steps.empty()
+                                   ? "no checkpoints"
+                                   : fmt::format("those of steps {}", fmt::join(steps, ", "))));
+  return checkpoint::path_of(options.checkpoint, step);
+}
+
+Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& recipe,
+                        Preparation& prepared) {
+  if (options.resume.empty()) return {};
+  TALLY_TRY(const std::filesystem::path path, of_option("--resume", resume_path(options)));
+  TALLY_TRY(const auto reader, of_option("--resume", checkpoint::Reader::open(path)));
+  TALLY_TRY(TrainState state, of_option("--resume", train_state_of(reader->state())));
+  if (state.recipe != recipe.name())
+    return invalid(fmt::format("--resume: {} is of the recipe {}, not {}", path.string(),
+                               state.recipe, recipe.name()));
+  if (state.seed != options.seed)
+    return invalid(fmt::format("--resume: {} was trained with --seed {}, not {}", path.string(),
+                               state.seed, options.seed));
+  if (reader->step() >= prepared.course.total_steps)
+    return invalid(
+        fmt::format("--resume: {} is of step {} of {}: nothing is left to do; give more "
+                    "--epochs or --steps",
+                    path.string(), reader->step(), prepared.course.total_steps));
+  prepared.resume = ResumePoint{path, reader->step(), std::move(state)};
+  return {};
+}
+
+std::string describe(const checkpoint::TensorInfo& tensor) {
+  return fmt::format("{} [{}] {}", tensor.name, fmt::join(tensor.shape, ", "),
+                     to_string(tensor.type));
+}
+
+}  // namespace
+
+Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
+                            const std::filesystem::path& cache) {
+  Preparation prepared;
+  TALLY_TRY(recipe.check_options());
+  TALLY_TRY(prepared.optimizer, of_option("--optimizer", parse_optimizer(options.optimizer)));
+  prepared.optimizer.rate = options.rate;
+  TALLY_TRY(of_option("--optimizer", check(prepared.optimizer)));
+  TALLY_TRY(prepared.plan, of_option("--plan", plan::parse_plan(options.plan)));
+  prepared.strategy = strategy_of(prepared.plan.data);
+  // Looked at before the data are, which may take a while; the number of steps comes with them.
+  TALLY_TRY(of_option("--schedule",
+                      RateSchedule::parse(schedule_text(options, recipe, kManySteps), kManySteps)));
+  TALLY_TRY(open_data(options, recipe, cache, prepared));
+  TALLY_TRY(set_lengths(options, recipe, workers, prepared));
+  const std::uint64_t steps = prepared.course.total_steps;
+  TALLY_TRY(
+      prepared.schedule,
+      of_option("--schedule", RateSchedule::parse(schedule_text(options, recipe, steps), steps)));
+  TALLY_TRY(set_course(options, prepared));
+  TALLY_TRY(set_resume(options, recipe, prepared));
+  return prepared;
+}
+
+Result<void> check_outputs(const TrainOptions& options) {
+  if (!options.json.empty()) TALLY_TRY(check_writable_file("--json", options.json));
+  if (!options.report.empty()) TALLY_TRY(check_writable_file("--report", options.report));
+  if (!options.checkpoint.empty())
+    TALLY_TRY(check_writable_folder("--checkpoint", options.checkpoint));
+  return {};
+}
+
+Result<void> check_tensors(const std::vector<checkpoint::TensorInfo>& saved,
+                           const std::vector<checkpoint::TensorInfo>& wanted) {
+  for (const checkpoint::TensorInfo& tensor : wanted) {
+    const auto found = std::find_if(saved.begin(), saved.end(),
+                                    [&](const auto& other) { return other.name == tensor.name; });
+    if (found == saved.end())
+      return invalid(fmt::format("--resume: the checkpoint is of another model: it has no {}",
+                                 describe(tensor)));
+    if (*found != tensor)
+      return invalid(
+          fmt::format("--resume: the checkpoint is of another model: it has {}, and the "
+                      "model {}",
+                      describe(*found), describe(tensor)));
+  }
+  if (saved.size() != wanted.size())
+    return invalid(
+        fmt::format("--resume: the checkpoint is of another model: it has {} tensors, and "
+                    "the model {}",
+                    saved.size(), wanted.size()));
+  return {};
+}
+
+}  // namespace tally::app

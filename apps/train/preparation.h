@@ -1,0 +1,55 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/train/decisions.h"
+#include "apps/train/train_options.h"
+#include "apps/train/train_state.h"
+#include "data/dataset.h"
+#include "data/order.h"
+#include "plan/plan.h"
+#include "recipes/recipe.h"
+#include "tally/checkpoint.h"
+#include "tally/error.h"
+#include "tally/optimizer.h"
+#include "tally/rate_schedule.h"
+
+namespace tally::app {
+
+// Where a training goes on from.
+struct ResumePoint {
+  std::filesystem::path checkpoint;
+  std::uint64_t step = 0;
+  TrainState state;
+};
+
+// Everything that the options mean, read and checked: what a worker needs before it meets the others.
+struct Preparation {
+  OptimizerSpec optimizer;
+  RateSchedule schedule;
+  plan::Plan plan;
+  data::Strategy strategy = data::Strategy::kPartition;
+  std::unique_ptr<data::Dataset> train;
+  std::unique_ptr<data::Dataset> test;
+  recipes::Task task = recipes::Task::kClassification;
+  std::uint64_t batches_per_epoch = 0;
+  std::uint64_t epoch_count = 0;  // 0: as many as the steps need
+  CourseOptions course;
+  std::optional<ResumePoint> resume;
+};
+
+// Opens the data and looks at every option. kInvalid, kSystem or kCorrupt in one line, with what to do.
+Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
+                            const std::filesystem::path& cache);
+
+// Whether what is to be written can be. For the process that starts the others.
+Result<void> check_outputs(const TrainOptions& options);
+
+// Whether a checkpoint has the tensors of the model. kInvalid names the first that differs.
+Result<void> check_tensors(const std::vector<checkpoint::TensorInfo>& saved,
+                           const std::vector<checkpoint::TensorInfo>& wanted);
+
+}  // namespace tally::app

@@ -1,0 +1,67 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "apps/train/decisions.h"
+#include "apps/train/preparation.h"
+#include "apps/train/report.h"
+#include "apps/train/train_options.h"
+#include "tally/deadline.h"
+
+namespace tally::app {
+
+// A mean over the samples of several steps.
+class RunningMean final {
+ public:
+  void add(double mean, std::uint64_t samples);
+  // Of what was added since the last take(); nothing if that is nothing.
+  std::optional<double> mean() const;
+  std::uint64_t samples() const { return samples_; }
+  void clear();
+
+ private:
+  double sum_ = 0;
+  std::uint64_t samples_ = 0;
+};
+
+// What a training was asked to do, as rows for people.
+struct SetupFacts {
+  int workers = 1;
+  int threads = 1;
+  std::string device;
+  std::string torch;
+};
+std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Recipe& recipe,
+                                        const Preparation& prepared, const SetupFacts& facts);
+
+// Collects the record of a training as it goes.
+class Recording final {
+ public:
+  explicit Recording(TrainingRecord record) : record_(std::move(record)) {}
+
+  // A step of all ranks together, done at `at` since the training began. `units` are samples, or tokens.
+  void step(double loss, std::uint64_t samples, std::uint64_t units);
+  // A point of the curves; `score` where there was an evaluation.
+  void point(const Moment& moment, double epochs, Duration at, const std::optional<Score>& score);
+  void event(std::uint64_t step, std::string text);
+
+  // Mean training loss since the last point.
+  std::optional<double> recent_loss() const { return since_point_.mean(); }
+  std::uint64_t units() const { return units_; }
+  const TrainingRecord& record() const { return record_; }
+  // Completes the figures of the whole.
+  TrainingRecord& finish(const Moment& moment, double epochs, Duration elapsed, StopReason reason);
+
+ private:
+  TrainingRecord record_;
+  RunningMean since_point_;
+  std::uint64_t units_ = 0;
+  std::uint64_t units_at_point_ = 0;
+  Duration point_at_{};
+};
+
+// The lines at the end of a run.
+std::string summary_of(const TrainingRecord& record);
+
+}  // namespace tally::app

@@ -1,0 +1,75 @@
+#include "apps/train/train_state.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace tally::app {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kKey = "train";
+
+Error bad(const std::string& what) {
+  return Error{.code = ErrorCode::kCorrupt,
+               .message = fmt::format("the state of the checkpoint {}", what)};
+}
+
+void put(json& object, const char* name, const std::optional<double>& value) {
+  if (value) object[name] = *value;
+}
+
+std::optional<double> number(const json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+}  // namespace
+
+Result<std::string> with_train_state(std::string_view trainer_state, const TrainState& state) {
+  json whole = json::parse(trainer_state, nullptr, /*allow_exceptions=*/false);
+  if (!whole.is_object()) return bad("is no JSON object");
+  json course = {{"without_improvement", state.course.without_improvement}};
+  put(course, "best_loss", state.course.best_loss);
+  put(course, "best_accuracy", state.course.best_accuracy);
+  whole[kKey] = {{"recipe", state.recipe},
+                 {"data", state.data},
+                 {"seed", state.seed},
+                 {"epoch", state.position.epoch},
+                 {"samples", state.position.samples},
+                 {"course", course}};
+  // Names come from the command line, and need not be UTF-8.
+  return whole.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<TrainState> train_state_of(std::string_view text) {
+  const json whole = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!whole.is_object()) return bad("is no JSON object");
+  const auto found = whole.find(kKey);
+  if (found == whole.end() || !found->is_object())
+    return bad("has nothing of a training in it: it was not written by `tally train`");
+  TrainState state;
+  for (const auto& [name, value] : {std::pair{"recipe", &state.recipe}, {"data", &state.data}}) {
+    const auto entry = found->find(name);
+    if (entry == found->end() || !entry->is_string()) return bad(fmt::format("has no {}", name));
+    *value = entry->get<std::string>();
+  }
+  for (const auto& [name, value] : {std::pair{"seed", &state.seed},
+                                    {"epoch", &state.position.epoch},
+                                    {"samples", &state.position.samples}}) {
+    const auto entry = found->find(name);
+    if (entry == found->end() || !entry->is_number_unsigned())
+      return bad(fmt::format("has no {}", name));
+    *value = entry->get<std::uint64_t>();
+  }
+  const auto course = found->find("course");
+  if (course == found->end() || !course->is_object()) return bad("has no course");
+  state.course.best_loss = number(*course, "best_loss");
+  state.course.best_accuracy = number(*course, "best_accuracy");
+  state.course.without_improvement =
+      static_cast<std::uint64_t>(number(*course, "without_improvement").value_or(0));
+  return state;
+}
+
+}  // namespace tally::app

@@ -1,0 +1,51 @@
+#include "apps/train/train_state.h"
+
+#include <gtest/gtest.h>
+
+namespace tally::app {
+namespace {
+
+TEST(TrainState, ComesBackBesideTheTrainersOwn) {
+  const TrainState state{.recipe = "lenet",
+                         .data = "some \"data\"",
+                         .seed = ~std::uint64_t{0},
+                         .position = {.epoch = 3, .samples = 128},
+                         .course = {.best_loss = 0.25, .without_improvement = 2}};
+  const auto text = with_train_state(R"({"steps": 12})", state);
+  ASSERT_TRUE(text.has_value());
+  EXPECT_NE(text->find("\"steps\":12"), std::string::npos);
+  const auto back = train_state_of(*text);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->recipe, "lenet");
+  EXPECT_EQ(back->data, state.data);
+  EXPECT_EQ(back->seed, state.seed);
+  EXPECT_EQ(back->position, state.position);
+  EXPECT_EQ(back->course.best_loss, 0.25);
+  EXPECT_EQ(back->course.best_accuracy, std::nullopt);
+  EXPECT_EQ(back->course.without_improvement, 2U);
+}
+
+TEST(TrainState, RefusesWhatIsNotOne) {
+  const std::vector<std::pair<const char*, const char*>> table = {
+      {"", "no JSON object"},
+      {"[1]", "no JSON object"},
+      {"{}", "not written by `tally train`"},
+      {R"({"train": 1})", "not written by `tally train`"},
+      {R"({"train": {"data": "x"}})", "no recipe"},
+      {R"({"train": {"recipe": "r", "data": "x", "seed": -1}})", "no seed"},
+      {R"({"train": {"recipe": "r", "data": "x", "seed": 1, "epoch": 0, "samples": "x"}})",
+       "no samples"},
+      {R"({"train": {"recipe": "r", "data": "x", "seed": 1, "epoch": 0, "samples": 5}})",
+       "no course"},
+  };
+  for (const auto& [text, what] : table) {
+    const auto state = train_state_of(text);
+    ASSERT_FALSE(state.has_value()) << text;
+    EXPECT_EQ(state.error().code, ErrorCode::kCorrupt);
+    EXPECT_NE(state.error().message.find(what), std::string::npos) << state.error().message;
+  }
+  EXPECT_FALSE(with_train_state("nothing", {}).has_value());
+}
+
+}  // namespace
+}  // namespace tally::app

@@ -1,0 +1,279 @@
+#include "apps/train/training.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "apps/tally/interrupt.h"
+#include "apps/train/batches.h"
+#include "apps/train/evaluation.h"
+#include "base/clock.h"
+#include "base/rng.h"
+
+namespace tally::app {
+namespace {
+
+// Points of training loss in a record, beside those of evaluations.
+constexpr std::uint64_t kCurvePoints = 200;
+constexpr auto kLiveInterval = std::chrono::milliseconds(200);
+constexpr auto kLineInterval = std::chrono::seconds(10);
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+template <typename T>
+T or_throw(Result<T> result) {
+  if (!result.has_value()) throw Failure(std::move(result).error());
+  return std::move(result).value();
+}
+
+TrainerOptions trainer_options(const TrainOptions& options, const Preparation& prepared) {
+  TrainerOptions result{.accumulate = options.accumulate,
+                        .buffers = options.buffers == "average"     ? Buffers::kAverage
+                                   : options.buffers == "broadcast" ? Buffers::kBroadcast
+                                                                    : Buffers::kLeave,
+                        .groups = {},
+                        .schedule = prepared.schedule};
+  if (options.clip_norm > 0) result.clip_norm = options.clip_norm;
+  if (options.clip_value > 0) result.clip_value = options.clip_value;
+  if (prepared.optimizer.weight_decay > 0)
+    result.groups.push_back(without_decay(prepared.optimizer));
+  return result;
+}
+
+data::Order order_of(const Job& job, const TrainOptions& options, const Preparation& prepared) {
+  return data::Order({.strategy = prepared.strategy,
+                      .size = prepared.train->size(),
+                      .seed = options.seed,
+                      .batch = options.batch,
+                      .rank = job.rank(),
+                      .workers = job.size()});
+}
+
+// What this rank draws from here on: its own, and by seed, rank and step alone.
+void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
+  Rng rng(seed);
+  Rng mixed(rng.next() ^ Rng(static_cast<std::uint64_t>(rank) + 1).next() ^ (step << 1));
+  torch::manual_seed(mixed.next());
+}
+
+}  // namespace
+
+Training::Training(Parts parts)
+    : with_(std::move(parts)),
+      course_(with_.prepared.course),
+      trainer_(with_.job, with_.model, with_.prepared.optimizer,
+               trainer_options(with_.options, with_.prepared)),
+      recording_(std::move(with_.record)),
+      began_(SteadyClock().now()),
+      point_every_(std::max<std::uint64_t>(1, with_.prepared.course.total_steps / kCurvePoints)) {
+  data::Order order = order_of(with_.job, with_.options, with_.prepared);
+  seed_torch(with_.options.seed, with_.job.rank(), 0);
+  if (const auto& point = with_.prepared.resume) {
+    resume(*point);
+    if (const auto sought = order.seek(point->state.position); !sought)
+      throw Failure(sought.error());
+  }
+  loader_ = std::make_unique<train::Loader>(
+      *with_.prepared.train, std::move(order),
+      train::LoaderOptions{.threads = with_.options.loader_threads, .seed = with_.options.seed});
+  if (!with_.options.checkpoint.empty())
+    writer_ = or_throw(checkpoint::Writer::make(
+        with_.job.world(), {.folder = with_.options.checkpoint, .keep = with_.options.keep}));
+}
+
+Training::~Training() = default;
+
+void Training::resume(const ResumePoint& point) {
+  const auto reader = or_throw(checkpoint::Reader::open(point.checkpoint));
+  trainer_.restore(*reader);
+  course_.restore(point.state.course);
+  done_ = {.steps = trainer_.steps(), .epochs = point.state.position.epoch};
+  first_step_ = done_.steps;
+  agreement_step_ = agreed_step_ = done_.steps;
+  // With another number of ranks their random numbers cannot go on, and begin anew.
+  if (reader->ranks() == with_.job.size()) {
+    const auto set = set_random_state(with_.device, or_throw(reader->rank_state(with_.job.rank())));
+    if (!set) throw Failure(set.error());
+  } else {
+    seed_torch(with_.options.seed, with_.job.rank(), done_.steps);
+  }
+  recording_.event(done_.steps, fmt::format("resumed from step {}, written by {} workers",
+                                            done_.steps, reader->ranks()));
+  with_.console.say(recording_.record().events.back().text);
+}
+
+Duration Training::elapsed() const { return SteadyClock().now() - began_; }
+
+double Training::epochs() const {
+  const data::Position position = loader_->position();
+  return static_cast<double>(position.epoch) +
+         static_cast<double>(position.samples) / static_cast<double>(with_.prepared.train->size());
+}
+
+StopReason Training::run() {
+  with_.model.train();
+  for (;;) {
+    const Moment before = done_;
+    step();
+    const bool interrupted = interrupted_anywhere();
+    const Due due = course_.due(before, done_, interrupted);
+    if (due.evaluate)
+      evaluate();
+    else if (done_.steps % point_every_ == 0)
+      recording_.point(done_, epochs(), elapsed(), std::nullopt);
+    if (due.save) save();
+    const auto reason = course_.stop(done_.steps, interrupted);
+    if (reason) {
+      // Stopped by an evaluation, after a step that was not saved: the checkpoint is of the end.
+      if (writer_ && !due.save) save();
+      return *reason;
+    }
+    if (!due.evaluate) show_progress();
+  }
+}
+
+void Training::step() {
+  const bool bfloat16 = with_.options.precision == "bfloat16";
+  StepOutcome outcome;
+  std::uint64_t samples = 0;
+  RunningMean loss;
+  for (int i = 0; i < with_.options.accumulate; ++i) {
+    const train::Batch batch = or_throw(loader_->next());
+    outcome = trainer_.step(batch.samples, [&] {
+      const TensorBatch tensors = to_tensors(batch, with_.prepared.train->shape(), with_.device);
+      const Bfloat16Scope precision(bfloat16, with_.device);
+      return recipes::mean_loss(with_.prepared.task, with_.model.forward(tensors.input),
+                                tensors.target);
+    });
+    loss.add(outcome.loss, outcome.samples);
+    samples += outcome.samples;
+    if (batch.last_of_epoch) ++done_.epochs;
+  }
+  done_.steps = trainer_.steps();
+  const double mean = loss.mean().value_or(0);
+  // Of all ranks, so that all end here.
+  if (!std::isfinite(mean))
+    throw Failure(
+        Error{.code = ErrorCode::kInvalid,
+              .message = fmt::format("the loss of step {} is {}: a rate of {} is too high, "
+                                     "or the data have values that are no numbers",
+                                     done_.steps, mean, with_.options.rate)});
+  const bool tokens = with_.prepared.task == recipes::Task::kLanguage;
+  const std::uint64_t units =
+      tokens ? samples * static_cast<std::uint64_t>(with_.prepared.train->shape().input[0])
+             : samples;
+  recording_.step(mean, samples, units);
+  shown_loss_.add(mean, samples);
+  evaluated_loss_.add(mean, samples);
+  if (done_.steps % point_every_ == 0) recording_.point(done_, epochs(), elapsed(), std::nullopt);
+}
+
+bool Training::interrupted_anywhere() {
+  if (interrupted_ || done_.steps < agreement_step_) return interrupted_;
+  const Duration now = elapsed();
+  const auto steps = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - agreed_step_));
+  const std::vector<double> sums =
+      trainer_.sum({interrupted() != 0 ? 1.0 : 0.0, seconds(now - agreed_at_) / steps});
+  interrupted_ = sums[0] > 0;
+  agreed_step_ = done_.steps;
+  agreed_at_ = now;
+  agreement_step_ = done_.steps + steps_to_next_agreement(sums[1] / with_.job.size());
+  return interrupted_;
+}
+
+void Training::evaluate() {
+  const Score score = app::evaluate(with_.job, trainer_, with_.model, *with_.prepared.test,
+                                    {.task = with_.prepared.task,
+                                     .batch = with_.options.batch,
+                                     .loader_threads = with_.options.loader_threads,
+                                     .bfloat16 = with_.options.precision == "bfloat16",
+                                     .device = with_.device});
+  course_.observe(score);
+  trainer_.schedule().observe(score.loss);
+  recording_.point(done_, epochs(), elapsed(), score);
+  with_.console.say(evaluation_line({.epochs = epochs(),
+                                     .step = done_.steps,
+                                     .train_loss = evaluated_loss_.mean(),
+                                     .test_loss = score.loss,
+                                     .accuracy = score.accuracy,
+                                     .elapsed = elapsed()}));
+  evaluated_loss_.clear();
+}
+
+void Training::save() {
+  trainer_.synchronise_buffers();
+  checkpoint::Content content = trainer_.checkpoint();
+  content.state = or_throw(with_train_state(content.state, {.recipe = with_.recipe.name(),
+                                                            .data = with_.options.data,
+                                                            .seed = with_.options.seed,
+                                                            .position = loader_->position(),
+                                                            .course = course_.state()}));
+  content.rank_state = random_state(with_.device);
+  note_saving(writer_->save(content));
+  recording_.event(done_.steps, "checkpoint");
+}
+
+void Training::note_saving(const Result<void>& outcome) {
+  if (outcome) return;
+  // Those who lost a peer end with that; a full disk is no reason to stop.
+  if (outcome.error().code == ErrorCode::kPeerLost) throw Failure(outcome.error());
+  recording_.event(done_.steps, "a checkpoint was not written: " + outcome.error().message);
+  with_.console.say(recording_.record().events.back().text);
+}
+
+void Training::show_progress() {
+  const Duration now = elapsed();
+  const bool live = with_.console.live();
+  const bool by_steps = with_.options.log_every > 0 && !live;
+  if (by_steps ? done_.steps % with_.options.log_every != 0
+               : now - shown_at_ < (live ? Duration(kLiveInterval) : Duration(kLineInterval)))
+    return;
+  const TimeSplit times = trainer_.times();
+  const auto left = with_.prepared.course.total_steps - done_.steps;
+  const auto made = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - first_step_));
+  const double left_s = seconds(now) / made * static_cast<double>(left);
+  with_.console.progress(
+      {.epochs = epochs(),
+       .epoch_count = with_.prepared.epoch_count,
+       .step = done_.steps,
+       .step_count = with_.prepared.course.total_steps,
+       .loss = shown_loss_.mean().value_or(0),
+       .accuracy = recording_.record().accuracy,
+       .units_per_s = static_cast<double>(recording_.units() - shown_units_) /
+                      std::max(1e-9, seconds(now - shown_at_)),
+       .unit = recording_.record().unit,
+       .shares = shares_of(times.compute, times.communicate, times.wait, loader_->waited()),
+       .left = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left_s))});
+  shown_at_ = now;
+  shown_units_ = recording_.units();
+  shown_loss_.clear();
+}
+
+TrainingRecord& Training::finish(StopReason reason) {
+  const Duration whole = elapsed();
+  if (writer_) note_saving(writer_->wait(Deadline::after(std::chrono::minutes(10))));
+  const auto size = static_cast<std::size_t>(with_.job.size());
+  const TimeSplit own = trainer_.times();
+  std::vector<double> times(4 * size, 0.0);
+  const std::size_t at = 4 * static_cast<std::size_t>(with_.job.rank());
+  times[at] = seconds(own.compute);
+  times[at + 1] = seconds(own.communicate);
+  times[at + 2] = seconds(own.wait);
+  times[at + 3] = seconds(loader_->waited());
+  times = trainer_.sum(std::move(times));
+  TrainingRecord& record = recording_.finish(done_, epochs(), whole, reason);
+  const auto duration = [](double value) {
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+  };
+  for (std::size_t rank = 0; rank < size; ++rank)
+    record.times.push_back({.rank = static_cast<Rank>(rank),
+                            .compute = duration(times[4 * rank]),
+                            .communicate = duration(times[4 * rank + 1]),
+                            .wait = duration(times[4 * rank + 2]),
+                            .data = duration(times[4 * rank + 3])});
+  return record;
+}
+
+}  // namespace tally::app

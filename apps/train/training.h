@@ -1,0 +1,81 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include <torch/torch.h>
+
+#include "apps/train/console.h"
+#include "apps/train/decisions.h"
+#include "apps/train/preparation.h"
+#include "apps/train/recording.h"
+#include "apps/train/train_options.h"
+#include "recipes/model.h"
+#include "recipes/recipe.h"
+#include "tally/checkpoint.h"
+#include "tally/job.h"
+#include "tally/torch.h"
+#include "train/loader.h"
+
+namespace tally::app {
+
+// One worker's training: takes batches, steps, evaluates, saves and stops, as the Course decides, together with all
+// others. Everything that fails is thrown: Failure, c10::Error, std::bad_alloc.
+class Training final {
+ public:
+  struct Parts {
+    Job& job;
+    const TrainOptions& options;
+    recipes::Recipe& recipe;
+    const Preparation& prepared;
+    recipes::Model& model;
+    at::Device device;
+    TrainConsole& console;
+    TrainingRecord record;  // what is known of it beforehand
+  };
+  explicit Training(Parts parts);
+  ~Training();
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  // From the beginning or the checkpoint to the end. Collective.
+  StopReason run();
+  // After run(): the record, complete on all ranks with the times of each. Collective.
+  TrainingRecord& finish(StopReason reason);
+
+ private:
+  void resume(const ResumePoint& point);
+  // One update, of as many batches as it takes.
+  void step();
+  void evaluate();
+  void save();
+  // Takes the outcome of the last save, if there was one, and tells it where it is bad.
+  void note_saving(const Result<void>& outcome);
+  // Whether any rank was told to stop, as of the last time that all asked each other.
+  bool interrupted_anywhere();
+  void show_progress();
+  double epochs() const;
+  Duration elapsed() const;
+
+  Parts with_;
+  Course course_;
+  Trainer trainer_;
+  std::unique_ptr<train::Loader> loader_;
+  std::unique_ptr<checkpoint::Writer> writer_;
+  Recording recording_;
+
+  Moment done_;
+  const TimePoint began_;
+  std::uint64_t first_step_ = 0;      // of this run
+  std::uint64_t agreement_step_ = 0;  // the next at which ranks ask each other
+  std::uint64_t agreed_step_ = 0;     // and the last
+  Duration agreed_at_{};
+  bool interrupted_ = false;
+  std::uint64_t point_every_ = 1;
+  Duration shown_at_{};
+  std::uint64_t shown_units_ = 0;
+  RunningMean shown_loss_;      // since progress was shown
+  RunningMean evaluated_loss_;  // since the last evaluation
+};
+
+}  // namespace tally::app
