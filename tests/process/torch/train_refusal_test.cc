@@ -1,0 +1,127 @@
+// What cannot go well is refused in one line, before any worker is started.
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "process/torch/training.h"
+
+namespace tally::process {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Refusal {
+  std::vector<std::string> words;
+  std::string says;
+};
+
+class TrainRefusal : public testing::Test {
+ protected:
+  void expect(const std::vector<Refusal>& refusals) {
+    for (const Refusal& refusal : refusals) {
+      SCOPED_TRACE(fmt::format("tally train {}", fmt::join(refusal.words, " ")));
+      Child tally = folder_.train(refusal.words);
+      EXPECT_TRUE(tally.exits(2)) << tally.transcript();
+      EXPECT_THAT(tally.errors(), HasSubstr(refusal.says));
+      // No worker has begun to talk.
+      EXPECT_THAT(tally.output(), Not(HasSubstr("workers x batch")));
+      EXPECT_TRUE(folder_.left_nothing_behind());
+    }
+  }
+
+  const TrainingFolder folder_;
+};
+
+TEST_F(TrainRefusal, OptionsThatMakeNoSense) {
+  const std::string table = folder_.table(20);
+  expect({
+      {{"lenot"}, "there is no recipe lenot"},
+      {{"mlp", "--data", table, "--workers", "0"}, "--workers"},
+      {{"mlp", "--data", table, "--batch", "x"}, "--batch"},
+      {{"mlp", "--data", table, "--rate", "-1"}, "--rate"},
+      {{"mlp", "--data", table, "--sped", "1"}, "--sped"},
+      {{"mlp", "--data", table, "--optimizer", "adamm"}, "--optimizer: "},
+      {{"mlp", "--data", table, "--schedule", "cosin"}, "--schedule: "},
+      {{"mlp", "--data", table, "--plan", "update=sometimes"}, "--plan: "},
+      {{"mlp", "--data", table, "--eval-every", "soon"}, "--eval-every: 'soon'"},
+      {{"mlp", "--data", table, "--resume"}, "--checkpoint DIR"},
+      {{"mlp", "--data", table, "--eval-every", "never", "--early-stop", "2"},
+       "--early-stop needs"},
+      {{"linear", "--target-accuracy", "0.5"}, "--target-accuracy"},
+      {{"gpt", "--data", folder_.text(), "--width", "30", "--heads", "4"}, "does not divide"},
+      {{"mlp", "--data", table, "--config", folder_.file("none")}, "none"},
+  });
+}
+
+TEST_F(TrainRefusal, AProgramWithoutItsOtherHalfSaysWhatToInstall) {
+  const std::string alone = folder_.file("tally");
+  std::filesystem::copy_file(TALLY_PROGRAM, alone);
+  for (const char* command : {"train", "bench"}) {
+    Child tally({.command = {alone, command, "train"}, .variables = {}});
+    EXPECT_TRUE(tally.exits(2)) << tally.transcript();
+    EXPECT_THAT(tally.errors(), HasSubstr("install libtorch-dev and build again"));
+  }
+}
+
+TEST_F(TrainRefusal, DataThatAreNotThereOrDoNotFit) {
+  const std::string images = folder_.images(20);
+  const std::string text = folder_.text();
+  expect({
+      {{"mlp", "--data", folder_.file("nothing")}, "nothing"},
+      {{"lenet", "--data", folder_.table(20)}, "lenet takes labelled images"},
+      {{"mlp", "--data", text}, "mlp takes"},
+      {{"gpt", "--data", images}, "gpt takes a text"},
+      {{"gpt", "--data", text, "--context", "100000"}, "--data: "},
+  });
+  const std::string labels = images + "/train-labels-idx1-ubyte";
+  const std::string whole = bytes_of(labels);
+  write_bytes(labels, whole.substr(0, whole.size() - 3));
+  expect({{{"lenet", "--data", images}, labels}});
+  write_bytes(labels, std::string(whole).replace(0, 1, "\x01"));
+  expect({{{"lenet", "--data", images}, labels}});
+}
+
+TEST_F(TrainRefusal, PlacesThatCannotBeWrittenTo) {
+  const std::string table = folder_.table(20);
+  expect({
+      {{"mlp", "--data", table, "--json", folder_.file("no/out.json")}, "there is no folder"},
+      {{"mlp", "--data", table, "--report", folder_.path()}, "this is a folder"},
+      {{"mlp", "--data", table, "--checkpoint", table + "/checkpoints"}, "is no folder"},
+  });
+}
+
+TEST_F(TrainRefusal, CheckpointsThatDoNotFit) {
+  const std::string table = folder_.table(60);
+  const std::string saved = folder_.file("saved");
+  const std::vector<std::string> words = {
+      "mlp", "--data",    table, "--checkpoint",       saved, "--steps",
+      "4",   "--workers", "2",   "--checkpoint-every", "2"};
+  const auto with = [&words](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return more;
+  };
+  expect({{with({"--resume", "--width", "8"}), "--resume: "}});  // there is none
+  Child tally = folder_.train(with({"--width", "8"}));
+  ASSERT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+  expect({
+      {with({"--resume", "--width", "8"}), "nothing is left to do"},
+      {with({"--resume=2", "--width", "9"}), "another model"},
+      {with({"--resume=2", "--width", "8", "--seed", "5"}), "--seed 1"},
+      {with({"--resume=3", "--width", "8"}), "steps 2, 4"},
+      {with({"--resume=x", "--width", "8"}), "not the number of a step"},
+      {{"linear", "--checkpoint", saved, "--resume=2"}, "of the recipe mlp, not linear"},
+  });
+  for (const auto& entry : std::filesystem::directory_iterator(saved)) {
+    const std::string model = entry.path().string() + "/model.safetensors";
+    std::string bytes = bytes_of(model);
+    bytes.back() ^= 1;
+    write_bytes(model, bytes);
+  }
+  expect({{with({"--resume=2", "--width", "8"}), "model.safetensors"},
+          {with({"--resume", "--width", "8"}), "model.safetensors"}});
+}
+
+}  // namespace
+}  // namespace tally::process

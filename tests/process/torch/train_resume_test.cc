@@ -1,0 +1,106 @@
+// A training that was stopped and goes on ends with the bits of one that was not.
+#include <csignal>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "process/torch/training.h"
+
+namespace tally::process {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class TrainResume : public testing::Test {
+ protected:
+  // Dropout, a schedule over the whole and an optimizer with state: all that a checkpoint must keep.
+  Child start(const std::string& saved, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"gpt",
+                                      "--data",
+                                      folder_.text(),
+                                      "--batch",
+                                      "4",
+                                      "--layers",
+                                      "1",
+                                      "--width",
+                                      "16",
+                                      "--context",
+                                      "16",
+                                      "--dropout",
+                                      "0.2",
+                                      "--steps",
+                                      "20",
+                                      "--keep",
+                                      "9",
+                                      "--schedule",
+                                      "cosine:warmup=3",
+                                      "--eval-every",
+                                      "7",
+                                      "--sample-length",
+                                      "0",
+                                      "--checkpoint",
+                                      folder_.file(saved)};
+    words.insert(words.end(), more.begin(), more.end());
+    return folder_.train(words);
+  }
+
+  std::string step(const std::string& saved, int number) const {
+    return fmt::format("{}/step-{:010}", folder_.file(saved), number);
+  }
+
+  const TrainingFolder folder_;
+};
+
+TEST_F(TrainResume, TenAndTenStepsAreTwenty) {
+  Child whole = start("whole", {"--workers", "2", "--checkpoint-every", "10"});
+  ASSERT_TRUE(whole.exits(0, kTrainingTime)) << whole.transcript();
+  fs::create_directory(folder_.file("half"));
+  fs::copy(step("whole", 10), step("half", 10), fs::copy_options::recursive);
+  Child rest = start("half", {"--workers", "2", "--checkpoint-every", "10", "--resume"});
+  ASSERT_TRUE(rest.exits(0, kTrainingTime)) << rest.transcript();
+  EXPECT_THAT(rest.output(), HasSubstr("resumed from step 10, written by 2 workers"));
+  for (const char* file : {"model.safetensors", "optimizer-00000-of-00002.safetensors",
+                           "optimizer-00001-of-00002.safetensors", "state.json"}) {
+    const std::string expected = bytes_of(step("whole", 20) + "/" + file);
+    EXPECT_FALSE(expected.empty()) << file;
+    EXPECT_TRUE(bytes_of(step("half", 20) + "/" + file) == expected) << file;
+  }
+}
+
+TEST_F(TrainResume, AnotherNumberOfWorkersGoesOn) {
+  Child two = start("saved", {"--workers", "2", "--checkpoint-every", "8"});
+  ASSERT_TRUE(two.exits(0, kTrainingTime)) << two.transcript();
+  Child three = start("saved", {"--workers", "3", "--checkpoint-every", "8", "--resume=8"});
+  ASSERT_TRUE(three.exits(0, kTrainingTime)) << three.transcript();
+  EXPECT_THAT(three.output(), HasSubstr("resumed from step 8, written by 2 workers"));
+  EXPECT_TRUE(fs::exists(step("saved", 20) + "/optimizer-00002-of-00003.safetensors"));
+}
+
+// Ctrl-C: the launcher gets SIGINT and passes it on.
+TEST_F(TrainResume, AnInterruptIsSavedAndLeavesInOrder) {
+  Child tally =
+      start("saved", {"--workers", "2", "--checkpoint-every", "1000000", "--steps", "100000000",
+                      "--schedule", "constant", "--log-every", "5", "--eval-every", "never"});
+  ASSERT_TRUE(tally.line_with("step 5/", kTrainingTime)) << tally.transcript();
+  tally.signal(SIGINT);
+  EXPECT_TRUE(tally.exits(130, kTrainingTime)) << tally.transcript();
+  EXPECT_THAT(tally.output(), HasSubstr("interrupted after"));
+  int saved = 0;
+  for (const auto& entry : fs::directory_iterator(folder_.file("saved")))
+    saved += entry.path().filename().string().rfind("step-", 0) == 0 ? 1 : 0;
+  EXPECT_EQ(saved, 1);
+  EXPECT_EQ(worker_of(tally.pid(), 0), -1);
+  EXPECT_TRUE(folder_.left_nothing_behind());
+  // And goes on from there.
+  Child rest = start("saved", {"--workers", "2", "--resume", "--steps", "100000000", "--schedule",
+                               "constant", "--eval-every", "never", "--log-every", "1"});
+  EXPECT_TRUE(rest.line_with("resumed from step", kTrainingTime)) << rest.transcript();
+  EXPECT_TRUE(rest.line_with("loss", kTrainingTime)) << rest.transcript();
+  rest.signal(SIGTERM);
+  EXPECT_TRUE(rest.exits(143, kTrainingTime)) << rest.transcript();
+}
+
+}  // namespace
+}  // namespace tally::process

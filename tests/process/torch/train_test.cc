@@ -1,0 +1,115 @@
+// `tally train` as users run it, on data of a few samples.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "process/torch/training.h"
+
+namespace tally::process {
+namespace {
+
+using testing::HasSubstr;
+
+class Train : public testing::Test {
+ protected:
+  // The result of a training that goes well, as JSON has it.
+  nlohmann::json result_of(std::vector<std::string> words) {
+    words.insert(words.end(), {"--json", folder_.file("out.jsonl")});
+    Child tally = folder_.train(words);
+    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+    EXPECT_TRUE(folder_.left_nothing_behind());
+    output_ = tally.output();
+    return nlohmann::json::parse(bytes_of(folder_.file("out.jsonl")), nullptr, false);
+  }
+
+  const TrainingFolder folder_;
+  std::string output_;
+};
+
+TEST_F(Train, LinearEndsWithWeightsThatMatchTheClosedForm) {
+  for (const int workers : {1, 3}) {
+    Child tally = folder_.train(
+        {"linear", "--workers", std::to_string(workers), "--samples", "2000", "--features", "4"});
+    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+    EXPECT_THAT(tally.output(), HasSubstr("the learned weights match the closed-form solution"));
+  }
+}
+
+TEST_F(Train, ATableIsLearnedByAnyNumberOfWorkers) {
+  const std::string table = folder_.table(301);
+  for (const int workers : {1, 2, 3}) {
+    const auto result =
+        result_of({"mlp", "--workers", std::to_string(workers), "--data", table, "--batch", "10",
+                   "--epochs", "6", "--width", "16", "--layers", "1", "--rate", "0.2"});
+    std::remove(folder_.file("out.jsonl").c_str());
+    EXPECT_EQ(result["workers"], workers);
+    EXPECT_EQ(result["times"].size(), static_cast<std::size_t>(workers));
+    EXPECT_GE(result["accuracy"].get<double>(), 0.85) << output_;
+    EXPECT_EQ(result["outcome"], "completed");
+  }
+}
+
+TEST_F(Train, ImagesAreLearnedAndTheReportWritten) {
+  const auto result =
+      result_of({"lenet", "--workers", "2", "--data", folder_.images(60), "--batch", "5",
+                 "--epochs", "3", "--eval-every", "10", "--report", folder_.file("report.html")});
+  EXPECT_EQ(result["parameters"], 61706 - 8 * 85);  // two classes instead of ten
+  EXPECT_EQ(result["steps"], 18);
+  EXPECT_GE(result["accuracy"].get<double>(), 0.9) << output_;
+  EXPECT_THAT(output_, HasSubstr("step 10 "));
+  EXPECT_THAT(bytes_of(folder_.file("report.html")), HasSubstr("lenet"));
+}
+
+TEST_F(Train, TheTargetAccuracyEndsIt) {
+  const auto result =
+      result_of({"mlp", "--workers", "2", "--data", folder_.table(300), "--batch", "10", "--epochs",
+                 "500", "--eval-every", "20", "--width", "8", "--target-accuracy", "0.6"});
+  EXPECT_EQ(result["outcome"], "target accuracy reached");
+  EXPECT_LT(result["epochs"].get<double>(), 500);
+}
+
+TEST_F(Train, EarlyStopEndsWhatDoesNotImprove) {
+  // So small a rate that nothing changes.
+  const auto result = result_of({"mlp", "--workers", "2", "--data", folder_.table(100), "--batch",
+                                 "10", "--steps", "500", "--eval-every", "5", "--rate", "1e-30",
+                                 "--schedule", "constant", "--early-stop", "2"});
+  EXPECT_EQ(result["outcome"], "stopped early: no lower test loss");
+  EXPECT_EQ(result["steps"], 15);
+}
+
+TEST_F(Train, GptContinuesTheText) {
+  const auto result = result_of({"gpt", "--workers", "2", "--data", folder_.text(), "--batch", "4",
+                                 "--epochs", "12", "--layers", "1", "--width", "32", "--context",
+                                 "16", "--sample-length", "60", "--rate", "0.01"});
+  EXPECT_EQ(result["unit"], "tokens");
+  EXPECT_LT(result["test_loss"].get<double>(), 2.0);
+  EXPECT_EQ(result["final_text"].get<std::string>().size(), 60U);
+}
+
+TEST_F(Train, OptionsMayStandInAFileAndTheCommandLineGoesFirst) {
+  write_bytes(folder_.file("config"), "steps=7\nworkers=2\nwidth=8\nbatch=4\n");
+  const auto result = result_of(
+      {"mlp", "--config", folder_.file("config"), "--steps", "5", "--data", folder_.table(50)});
+  EXPECT_EQ(result["steps"], 5);
+  EXPECT_EQ(result["workers"], 2);
+}
+
+TEST_F(Train, JoinsTheJobOfALauncher) {
+  Child tally({.command = {TALLY_PROGRAM, "run", "-n", "2", "--", TALLY_PROGRAM, "train", "linear",
+                           "--samples", "500"},
+               .variables = {{"TMPDIR", folder_.file("tmp")}}});
+  EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+  EXPECT_THAT(tally.output(), HasSubstr("[0] 2 workers x batch"));
+  EXPECT_THAT(tally.output(), HasSubstr("match the closed-form"));
+}
+
+TEST_F(Train, AccumulatedBatchesMakeOneStep) {
+  const auto result = result_of({"mlp", "--workers", "2", "--data", folder_.table(200), "--batch",
+                                 "5", "--accumulate", "4", "--epochs", "2", "--width", "8",
+                                 "--clip-norm", "1", "--precision", "bfloat16"});
+  // 180 training samples: 18 batches of 10 an epoch.
+  EXPECT_EQ(result["steps"], 9);
+}
+
+}  // namespace
+}  // namespace tally::process
