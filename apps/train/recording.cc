@@ -63,6 +63,7 @@ std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Re
 
 void Recording::step(double loss, std::uint64_t samples, std::uint64_t units) {
   since_point_.add(loss, samples);
+  since_evaluation_.add(loss, samples);
   record_.samples += samples;
   units_ += units;
 }
@@ -73,8 +74,9 @@ void Recording::point(const Moment& moment, double epochs, Duration at,
   const double elapsed = seconds(at - point_at_);
   if (elapsed > 0 && units_ > units_at_point_)
     point.samples_per_s = static_cast<double>(units_ - units_at_point_) / elapsed;
-  if (point.train_loss) record_.train_loss = point.train_loss;
+  if (const auto loss = since_evaluation_.mean()) record_.train_loss = loss;
   if (score) {
+    since_evaluation_.clear();
     point.test_loss = score->loss;
     point.accuracy = score->accuracy;
     record_.test_loss = score->loss;

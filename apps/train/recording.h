@@ -44,10 +44,10 @@ class Recording final {
   void step(double loss, std::uint64_t samples, std::uint64_t units);
   // A point of the curves; `score` where there was an evaluation.
   void point(const Moment& moment, double epochs, Duration at, const std::optional<Score>& score);
+  // What happened since the last point was no training: the speed of the next one does not count it.
+  void pause_until(Duration at) { point_at_ = at; }
   void event(std::uint64_t step, std::string text);
 
-  // Mean training loss since the last point.
-  std::optional<double> recent_loss() const { return since_point_.mean(); }
   std::uint64_t units() const { return units_; }
   const TrainingRecord& record() const { return record_; }
   // Completes the figures of the whole.
@@ -56,6 +56,7 @@ class Recording final {
  private:
   TrainingRecord record_;
   RunningMean since_point_;
+  RunningMean since_evaluation_;
   std::uint64_t units_ = 0;
   std::uint64_t units_at_point_ = 0;
   Duration point_at_{};

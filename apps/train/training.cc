@@ -167,7 +167,6 @@ void Training::step() {
   recording_.step(mean, samples, units);
   shown_loss_.add(mean, samples);
   evaluated_loss_.add(mean, samples);
-  if (done_.steps % point_every_ == 0) recording_.point(done_, epochs(), elapsed(), std::nullopt);
 }
 
 bool Training::interrupted_anywhere() {
@@ -184,6 +183,7 @@ bool Training::interrupted_anywhere() {
 }
 
 void Training::evaluate() {
+  const Duration began = elapsed();
   const Score score = app::evaluate(with_.job, trainer_, with_.model, *with_.prepared.test,
                                     {.task = with_.prepared.task,
                                      .batch = with_.options.batch,
@@ -192,7 +192,8 @@ void Training::evaluate() {
                                      .device = with_.device});
   course_.observe(score);
   trainer_.schedule().observe(score.loss);
-  recording_.point(done_, epochs(), elapsed(), score);
+  recording_.point(done_, epochs(), began, score);
+  recording_.pause_until(elapsed());
   with_.console.say(evaluation_line({.epochs = epochs(),
                                      .step = done_.steps,
                                      .train_loss = evaluated_loss_.mean(),
