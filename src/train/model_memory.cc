@@ -25,7 +25,7 @@ Result<std::unique_ptr<ModelMemory>> ModelMemory::make(Communicator& world, cons
 
 // A neighbour may still read the values, and looks at the flags when it leaves.
 ModelMemory::~ModelMemory() {
-  if (flags_.empty()) return;
+  if (flags_.empty() || is_left_) return;
   flags_[static_cast<std::size_t>(local_)].leave();
   const bool all_left = std::all_of(flags_.begin(), flags_.end(),
                                     [](const StepFlags& flags) { return flags.has_left(); });

@@ -22,6 +22,9 @@ class ModelMemory final {
   ModelMemory(const ModelMemory&) = delete;
   ModelMemory& operator=(const ModelMemory&) = delete;
 
+  // The callers have made sure that no neighbour uses it any more, so that it goes with the object.
+  void all_have_left() { is_left_ = true; }
+
   const Layout& layout() const { return layout_; }
   // Of a bucket, from its first element.
   std::byte* values(std::size_t bucket) const { return values_ + layout_.buckets[bucket].offset; }
@@ -37,6 +40,7 @@ class ModelMemory final {
 
   const Layout layout_;
   const int local_;
+  bool is_left_ = false;
   SharedBuffer own_gradients_;
   SharedBuffer own_values_;  // of the host's first rank
   SharedBuffer own_flags_;

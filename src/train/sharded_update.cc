@@ -6,10 +6,12 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/stopwatch.h"
 #include "kernel/weighted_sum.h"
-#include "train/same_model.h"
+#include "train/check_same.h"
 #include "train/update_rule.h"
 
 namespace tally::train {
@@ -20,10 +22,34 @@ DataType sum_type(DataType type) {
   return type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
 }
 
-// Clipping leaves a gradient of this norm as it is and shortens longer ones to it, as libtorch does.
+// Clipping leaves a gradient of this norm as it is and shortens longer ones to it; a norm that is no number spoils all, as
+// in libtorch.
 double clip_factor(double norm, double limit) {
   constexpr double kTiny = 1e-6;
-  return std::min(1.0, limit / (norm + kTiny));
+  const double factor = limit / (norm + kTiny);
+  return factor > 1 ? 1 : factor;
+}
+
+// Operations under way on a lane at once.
+constexpr std::size_t kInFlight = 512;
+
+std::vector<std::string> lines_of(const std::vector<ParameterInfo>& parameters) {
+  std::vector<std::string> lines;
+  for (const ParameterInfo& parameter : parameters) lines.push_back(to_string(parameter));
+  return lines;
+}
+
+std::vector<std::string> settings_of(const ShardedUpdate::Options& options) {
+  const auto text = [](const std::optional<double>& limit) {
+    return limit ? fmt::format("{}", *limit) : std::string("none");
+  };
+  std::vector<std::string> lines = {fmt::format("bucket_bytes {}", options.bucket_bytes),
+                                    "clip_value " + text(options.clip_value),
+                                    "clip_norm " + text(options.clip_norm)};
+  for (const OptimizerSpec& spec : options.optimizers)
+    lines.push_back("optimizer " + tally::to_string(spec));
+  lines.insert(lines.end(), options.settings.begin(), options.settings.end());
+  return lines;
 }
 
 }  // namespace
@@ -43,17 +69,26 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
   for (const OptimizerSpec& spec : options_.optimizers) rates_.push_back(spec.rate);
 }
 
+ShardedUpdate::~ShardedUpdate() {
+  tiers_.sums.reset();
+  tiers_.values.reset();
+}
+
 Result<std::unique_ptr<ShardedUpdate>> ShardedUpdate::make(Communicator& world,
                                                            const Options& options, Deadline by) {
-  TALLY_TRY(check_same_model(world, options.parameters, by));
+  TALLY_TRY(check_same(world, {"models", "parameter", lines_of(options.parameters)}, by));
+  TALLY_TRY(check_same(world, {"trainers", "setting", settings_of(options)}, by));
   TALLY_TRY(Tiers tiers, find_tiers(world, by));
   std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(world, options, std::move(tiers)));
   std::vector<std::size_t> order(options.parameters.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  const std::size_t bucket_bytes =
-      options.bucket_bytes != 0 ? options.bucket_bytes : kDefaultBucketBytes;
-  TALLY_TRY(update->use(make_layout(options.parameters, order, bucket_bytes), by));
+  TALLY_TRY(update->use(update->layout_of(order), by));
   return update;
+}
+
+Layout ShardedUpdate::layout_of(std::span<const std::size_t> order) const {
+  return make_layout(options_.parameters, order,
+                     options_.bucket_bytes != 0 ? options_.bucket_bytes : kDefaultBucketBytes);
 }
 
 Result<void> ShardedUpdate::use(Layout layout, Deadline by) {
@@ -82,18 +117,20 @@ void ShardedUpdate::plan_work() {
   }
 }
 
-std::span<std::byte> ShardedUpdate::values(std::size_t parameter) const {
-  const Layout::Place& place = memory_->layout().place_of[parameter];
+// The bytes of a parameter where its bucket's begin at `bucket`.
+std::span<std::byte> ShardedUpdate::bytes_of(std::size_t parameter, std::byte* bucket) const {
   const ParameterInfo& info = options_.parameters[parameter];
-  return {memory_->values(place.bucket) + place.begin * size_of(info.type),
-          info.count() * size_of(info.type)};
+  const std::size_t element = size_of(info.type);
+  return {bucket + memory_->layout().place_of[parameter].begin * element, info.count() * element};
+}
+
+std::span<std::byte> ShardedUpdate::values(std::size_t parameter) const {
+  return bytes_of(parameter, memory_->values(memory_->layout().place_of[parameter].bucket));
 }
 
 std::span<std::byte> ShardedUpdate::gradient(std::size_t parameter) const {
-  const Layout::Place& place = memory_->layout().place_of[parameter];
-  const ParameterInfo& info = options_.parameters[parameter];
-  return {memory_->gradients(place.bucket, tiers_.local) + place.begin * size_of(info.type),
-          info.count() * size_of(info.type)};
+  return bytes_of(parameter,
+                  memory_->gradients(memory_->layout().place_of[parameter].bucket, tiers_.local));
 }
 
 Result<void> ShardedUpdate::spread_values(Deadline by) {
@@ -119,14 +156,12 @@ Result<void> ShardedUpdate::adopt_values(Deadline by) {
   return {};
 }
 
-Result<bool> ShardedUpdate::reorder(std::span<const std::size_t> order, Deadline by) {
-  TALLY_CHECK(works_.empty() || !works_.front().slice);
+Result<bool> ShardedUpdate::reorder(std::vector<std::size_t>& order, Deadline by) {
+  TALLY_CHECK(step_ == 1 && !begun_);
   std::vector<std::int64_t> first(order.begin(), order.end());
   TALLY_TRY(world_.broadcast(std::span(first), 0, {.by = by}));
-  const std::vector<std::size_t> agreed(first.begin(), first.end());
-  const std::size_t bucket_bytes =
-      options_.bucket_bytes != 0 ? options_.bucket_bytes : kDefaultBucketBytes;
-  Layout layout = make_layout(options_.parameters, agreed, bucket_bytes);
+  order.assign(first.begin(), first.end());
+  Layout layout = layout_of(order);
   if (layout.buckets == memory_->layout().buckets) return false;
   const std::unique_ptr<ModelMemory> old = std::move(memory_);
   TALLY_TRY(use(std::move(layout), by));
@@ -139,6 +174,7 @@ Result<bool> ShardedUpdate::reorder(std::span<const std::size_t> order, Deadline
       std::memcpy(values(p).data(), old->values(place.bucket) + offset, to.size());
   }
   TALLY_TRY(world_.barrier({.by = by}));
+  old->all_have_left();
   return true;
 }
 
@@ -204,25 +240,31 @@ Result<void> ShardedUpdate::advance(bool totals_known) {
       const bool counts = memory_->flags(n).samples() > 0;
       weights_[static_cast<std::size_t>(n)] = counts ? memory_->flags(n).weight() / divisor : 0;
     }
-    work_on(next_);
+    TALLY_TRY(work_on(next_, totals_known));
   }
   return {};
 }
 
-void ShardedUpdate::work_on(std::size_t b) {
+Result<void> ShardedUpdate::work_on(std::size_t b, bool totals_known) {
   Work& work = works_[b];
   const std::size_t offset = work.local.begin * size_of(memory_->layout().buckets[b].type);
   for (int n = 0; n < tiers_.locals(); ++n)
     sources_[static_cast<std::size_t>(n)] = memory_->gradients(b, n) + offset;
   if (tiers_.hosts > 1) return sum_over_lane(b);
   const Sources sources{.gradients = sources_, .weights = weights_};
-  if (is_deferred()) return work.slice->sum(sources);
-  work.slice->sum_and_update(
-      sources, options_.clip_value.value_or(0),
-      {.rates = rates_, .steps = steps_, .used = work.pending == 0 ? all_used_ : used_});
+  if (is_deferred()) {
+    work.slice->sum(sources);
+  } else {
+    work.slice->sum_and_update(
+        sources, options_.clip_value.value_or(0),
+        {.rates = rates_, .steps = steps_, .used = totals_known ? used_ : all_used_});
+  }
+  return {};
 }
 
-void ShardedUpdate::sum_over_lane(std::size_t b) {
+Result<void> ShardedUpdate::sum_over_lane(std::size_t b) {
+  if (b >= kInFlight && works_[b - kInFlight].summed)
+    TALLY_TRY(timed_wait(*works_[b - kInFlight].summed));
   Work& work = works_[b];
   const DataType type = memory_->layout().buckets[b].type;
   work.lane_sum.resize(work.local.count() * size_of(sum_type(type)));
@@ -240,6 +282,7 @@ void ShardedUpdate::sum_over_lane(std::size_t b) {
                                     .count = work.own.count(),
                                     .type = sum_type(type),
                                     .counts = work.counts});
+  return {};
 }
 
 // What this rank has no gradient for counts as zero.
@@ -304,6 +347,7 @@ Result<void> ShardedUpdate::await_sums() {
 
 Result<std::vector<Squares>> ShardedUpdate::all_cells() {
   std::vector<Squares> cells(cells_);
+  if (cells.empty()) return cells;
   for (const Work& work : works_) {
     const Stopwatch watch(times_.update);
     work.slice->squares(std::span(cells).subspan(work.first_cell));
@@ -323,7 +367,7 @@ Result<void> ShardedUpdate::clip() {
   double squares = 0;
   for (const Squares& cell : cells) squares += cell.gradient;
   const double factor = clip_factor(std::sqrt(squares), *options_.clip_norm);
-  if (factor < 1)
+  if (factor != 1)
     for (Work& work : works_) work.slice->scale(factor);
   return {};
 }
@@ -361,12 +405,13 @@ Result<void> ShardedUpdate::update_deferred() {
       const Stopwatch watch(times_.update);
       works_[b].slice->update(facts, of_parameters);
     }
-    if (tiers_.hosts > 1) send_values(b);
+    if (tiers_.hosts > 1) TALLY_TRY(send_values(b));
   }
   return {};
 }
 
-void ShardedUpdate::send_values(std::size_t b) {
+Result<void> ShardedUpdate::send_values(std::size_t b) {
+  if (b >= kInFlight) TALLY_TRY(timed_wait(*works_[b - kInFlight].gathered));
   Work& work = works_[b];
   const DataType type = memory_->layout().buckets[b].type;
   work.gathered =
@@ -376,6 +421,7 @@ void ShardedUpdate::send_values(std::size_t b) {
                             .count = work.own.count(),
                             .type = type,
                             .counts = work.counts});
+  return {};
 }
 
 // Everybody goes on when all new values are there and nobody reads gradients any more.

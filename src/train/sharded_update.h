@@ -50,19 +50,25 @@ class ShardedUpdate final {
     std::size_t bucket_bytes = 0;           // 0: kDefaultBucketBytes
     std::optional<double> clip_value;       // before clip_norm
     std::optional<double> clip_norm;
+    // What else must be the same on all ranks, as text.
+    std::vector<std::string> settings;
   };
   static constexpr std::size_t kDefaultBucketBytes = std::size_t{1} << 20;
 
   // Called by all ranks. kMismatch if they have other parameters. Buckets are in the reverse order of `parameters`.
   static Result<std::unique_ptr<ShardedUpdate>> make(Communicator& world, const Options& options,
                                                      Deadline by);
+  // What has been started on lanes ends first: it uses the slices' memory.
+  ~ShardedUpdate();
+  ShardedUpdate(const ShardedUpdate&) = delete;
+  ShardedUpdate& operator=(const ShardedUpdate&) = delete;
 
   const std::vector<ParameterInfo>& parameters() const { return options_.parameters; }
   // Memory of one parameter; moved by reorder(). Values are those of all neighbours, the gradient is this rank's.
   std::span<std::byte> values(std::size_t parameter) const;
   std::span<std::byte> gradient(std::size_t parameter) const;
   std::size_t buckets() const { return memory_->layout().buckets.size(); }
-  // Whether a neighbour has the same memory for values: only the first of them writes what is not an update.
+  // Whether this rank writes values that are no update: the first of its host does.
   bool writes_values() const { return tiers_.local == 0; }
 
   // Rank 0's values become everybody's. Called by all ranks.
@@ -70,9 +76,9 @@ class ShardedUpdate final {
   // After values were written by hand, on each rank that writes_values(). Called by all ranks.
   Result<void> adopt_values(Deadline by);
 
-  // Builds the buckets anew in rank 0's order of parameters, values and gradients included. Before the first step
-  // is complete. Called by all ranks; false if everything stayed where it was.
-  Result<bool> reorder(std::span<const std::size_t> order, Deadline by);
+  // Builds the buckets anew in rank 0's order of parameters, which `order` becomes; values and gradients move along,
+  // state does not. Before the first step is complete. Called by all ranks; false if everything stayed where it was.
+  Result<bool> reorder(std::vector<std::size_t>& order, Deadline by);
 
   // Of the coming step; by group, before begin() or complete().
   void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
@@ -106,27 +112,29 @@ class ShardedUpdate final {
   };
 
   ShardedUpdate(Communicator& world, Options options, Tiers tiers);
+  Layout layout_of(std::span<const std::size_t> order) const;
+  std::span<std::byte> bytes_of(std::size_t parameter, std::byte* bucket) const;
   Result<void> use(Layout layout, Deadline by);
   void plan_work();
   bool is_deferred() const;
   bool complete_on_host(std::size_t bucket) const;
   void zero_unused();
   Result<void> advance(bool totals_known);
-  void work_on(std::size_t bucket);
-  void sum_over_lane(std::size_t bucket);
+  Result<void> work_on(std::size_t bucket, bool totals_known);
+  Result<void> sum_over_lane(std::size_t bucket);
   Result<StepTotals> agree(const StepContribution& contribution, std::span<const double> sums);
   Result<void> await_sums();
   Result<void> clip();
   Result<std::vector<Squares>> squares_of_parameters();
   Result<std::vector<Squares>> all_cells();
   Result<void> update_deferred();
-  void send_values(std::size_t bucket);
+  Result<void> send_values(std::size_t bucket);
   Result<void> finish_step();
   Result<void> timed_wait(Handle& handle);
 
   Communicator& world_;
   const Options options_;
-  const Tiers tiers_;
+  Tiers tiers_;
   const bool layerwise_;
   std::unique_ptr<ModelMemory> memory_;
   std::vector<Work> works_;  // by bucket

@@ -365,10 +365,13 @@ TEST(ShardedUpdate, ReorderingMovesValuesAndGradientsAlong) {
     ASSERT_TRUE(update->spread_values(soon()).has_value());
     const auto* const mark = "gradient";
     std::memcpy(update->gradient(3).data(), mark, 8);
-    std::vector<std::size_t> order = {0, 5, 1, 4, 2, 3};
-    // Rank 0's order counts.
+    const std::vector<std::size_t> firsts = {0, 5, 1, 4, 2, 3};
+    std::vector<std::size_t> order = firsts;
     if (job.rank() != 0) std::reverse(order.begin(), order.end());
+    // State that was made before goes without saying.
+    update->make_state();
     auto moved = update->reorder(order, soon());
+    EXPECT_EQ(order, firsts) << "rank 0's order counts";
     ASSERT_TRUE(moved.has_value() && *moved);
     EXPECT_EQ(std::memcmp(update->gradient(3).data(), mark, 8), 0);
     for (std::size_t p = 0; p < initial.size(); ++p)
@@ -393,6 +396,58 @@ TEST(ShardedUpdate, ModelsThatDifferAreRefusedOnAllRanksWithTheFirstDifference) 
         made.error().message,
         "the models differ: parameter 5 of rank 1 is no further parameter, of rank 0 p5 float32 "
         "[17] (group 1)");
+  });
+}
+
+TEST(ShardedUpdate, SettingsThatDifferAreRefusedOnAllRanks) {
+  run_ranks(Network::kInProcess, 2, [](Job& job) {
+    auto options = model(sgd());
+    if (job.rank() == 1) options.clip_norm = 1;
+    const auto made = ShardedUpdate::make(job.world(), options, soon());
+    ASSERT_FALSE(made.has_value());
+    EXPECT_EQ(made.error().message,
+              "the trainers differ: setting 2 of rank 1 is clip_norm 1, of rank 0 clip_norm none");
+  });
+}
+
+// More buckets than may be under way at once.
+TEST(ShardedUpdate, ManyBucketsTravelBetweenHosts) {
+  run_ranks(Network::kTcp, 2, [](Job& job) {
+    ShardedUpdate::Options options{.optimizers = {sgd({.rate = 1})}, .bucket_bytes = 1};
+    for (int p = 0; p < 1100; ++p)
+      options.parameters.push_back({.name = fmt::format("p{}", p), .shape = {2}});
+    auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    ASSERT_EQ(update->buckets(), 1100U);
+    for (int step = 0; step < 2; ++step) {
+      update->begin({.samples = 1, .weight = 1});
+      for (std::size_t p = 1100; p-- > 0;) {
+        *reinterpret_cast<float*>(update->gradient(p).data()) =
+            static_cast<float>(p) + static_cast<float>(job.rank());
+        ASSERT_TRUE(update->ready(p).has_value());
+      }
+      ASSERT_TRUE(update->complete({.samples = 1, .weight = 1}, {}).has_value());
+    }
+    for (std::size_t p = 0; p < 1100; ++p)
+      ASSERT_EQ(*reinterpret_cast<const float*>(update->values(p).data()),
+                -2 * (static_cast<float>(p) + 0.5F));
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+// A gradient that is no number spoils what is clipped by it, instead of passing for short.
+TEST(ShardedUpdate, ANormThatIsNoNumberSpoilsTheUpdate) {
+  run_ranks(Network::kInProcess, 1, [](Job& job) {
+    const ShardedUpdate::Options options{
+        .parameters = {{.name = "a", .shape = {1}}, {.name = "b", .shape = {1}}},
+        .optimizers = {sgd()},
+        .clip_norm = 1};
+    auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    *reinterpret_cast<float*>(update->gradient(0).data()) = std::nanf("");
+    *reinterpret_cast<float*>(update->gradient(1).data()) = 5;
+    ASSERT_TRUE(update->ready(0).has_value());
+    ASSERT_TRUE(update->ready(1).has_value());
+    ASSERT_TRUE(update->complete({.samples = 1, .weight = 1}, {}).has_value());
+    EXPECT_TRUE(std::isnan(*reinterpret_cast<const float*>(update->values(1).data())));
   });
 }
 

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include "tally/communicator.h"
-
 namespace tally::train {
 
 // What a rank tells its neighbours about a step, in memory that they see: what its gradients weigh, and which
@@ -34,8 +32,9 @@ class StepFlags {
     return complete_[bucket].load(std::memory_order_acquire) == step;
   }
   // This rank uses nobody's memory any more.
-  void leave() const { head_->left.store(1, std::memory_order_release); }
-  bool has_left() const { return head_->left.load(std::memory_order_acquire) != 0; }
+  // Sequentially consistent: of two who leave at once, one sees the other.
+  void leave() const { head_->left.store(1); }
+  bool has_left() const { return head_->left.load() != 0; }
 
   // Of the step that a bucket was seen complete in.
   double weight() const {

@@ -1,4 +1,4 @@
-#include "train/same_model.h"
+#include "train/check_same.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,10 +14,9 @@ namespace {
 
 constexpr std::int64_t kSame = std::numeric_limits<std::int64_t>::max();
 
-// One line per parameter.
-std::string description(const std::vector<ParameterInfo>& parameters) {
+std::string joined(const std::vector<std::string>& lines) {
   std::string text;
-  for (const ParameterInfo& parameter : parameters) text += to_string(parameter) + "\n";
+  for (const std::string& line : lines) text += line + "\n";
   return text;
 }
 
@@ -54,8 +53,9 @@ std::int64_t first_difference(const std::vector<std::string_view>& mine,
   return mine.size() == theirs.size() ? kSame : static_cast<std::int64_t>(common);
 }
 
-std::string_view line_or_end(const std::vector<std::string_view>& lines, std::size_t index) {
-  return index < lines.size() ? lines[index] : std::string_view("no further parameter");
+std::string line_or_end(const std::vector<std::string_view>& lines, std::size_t index,
+                        const std::string& item) {
+  return index < lines.size() ? std::string(lines[index]) : "no further " + item;
 }
 
 }  // namespace
@@ -66,9 +66,8 @@ std::string to_string(const ParameterInfo& parameter) {
                      fmt::join(parameter.shape, ", "), group);
 }
 
-Result<void> check_same_model(Communicator& world, const std::vector<ParameterInfo>& parameters,
-                              Deadline by) {
-  const std::string own_text = description(parameters);
+Result<void> check_same(Communicator& world, const Sameness& sameness, Deadline by) {
+  const std::string own_text = joined(sameness.lines);
   std::string first_text = own_text;
   TALLY_TRY(broadcast_text(world, 0, first_text, by));
   const auto own = lines_of(own_text);
@@ -82,8 +81,9 @@ Result<void> check_same_model(Communicator& world, const std::vector<ParameterIn
   const auto rank = static_cast<Rank>(other - all.begin());
   const auto index = static_cast<std::size_t>(*other);
   std::string message =
-      fmt::format("the models differ: parameter {} of rank {} is {}, of rank 0 {}", index,
-                  world.rank(), line_or_end(own, index), line_or_end(first, index));
+      fmt::format("the {} differ: {} {} of rank {} is {}, of rank 0 {}", sameness.what,
+                  sameness.item, index, world.rank(), line_or_end(own, index, sameness.item),
+                  line_or_end(first, index, sameness.item));
   TALLY_TRY(broadcast_text(world, rank, message, by));
   return Error{.code = ErrorCode::kMismatch, .peer = rank, .message = std::move(message)};
 }
