@@ -2,10 +2,23 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/stopwatch.h"
 
 namespace tally::adapter {
 namespace {
+
+// Backward runs in a thread per device, and hooks may not overlap.
+void check_devices(const std::vector<NamedTensor>& parameters) {
+  const at::Device first = parameters.front().tensor.device();
+  for (const NamedTensor& parameter : parameters)
+    if (parameter.tensor.device() != first)
+      refuse(ErrorCode::kInvalid,
+             fmt::format("{} is on {} and {} on {}: the parameters of a rank must be on one device",
+                         parameters.front().name, first.str(), parameter.name,
+                         parameter.tensor.device().str()));
+}
 
 constexpr auto kSetupTimeout = std::chrono::minutes(5);
 
@@ -18,7 +31,9 @@ BucketedModule::BucketedModule(Communicator& world, std::vector<NamedTensor> par
     : world_(world),
       parameters_(std::move(parameters)),
       update_(or_throw(train::ShardedUpdate::make(world, options, setup_deadline()))),
-      is_collected_(parameters_.size(), false) {
+      is_collected_(parameters_.size(), false),
+      is_told_(parameters_.size(), false) {
+  check_devices(parameters_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (world.rank() == 0) {
       const at::Tensor& parameter = parameters_[i].tensor;
@@ -83,11 +98,20 @@ void BucketedModule::announce(const train::StepContribution& contribution) {
 }
 
 void BucketedModule::arrived(std::size_t parameter) {
+  // The others may be reading the gradient by now.
+  if (announced_ && is_told_[parameter])
+    refuse(ErrorCode::kInvalid,
+           fmt::format(
+               "backward added to the gradient of {} twice, as checkpointed activations do: call "
+               "backward() yourself, then apply()",
+               parameters_[parameter].name));
   if (!order_is_settled_ && std::find(order_.begin(), order_.end(), parameter) == order_.end())
     order_.push_back(parameter);
   // On other devices the sum of an accumulation stays there until it is complete.
   if (announced_ || parameters_[parameter].tensor.device().is_cpu()) collect(parameter);
-  if (announced_) or_throw(update_->ready(parameter));
+  if (!announced_) return;
+  is_told_[parameter] = true;
+  or_throw(update_->ready(parameter));
 }
 
 void BucketedModule::collect(std::size_t i) {
@@ -109,20 +133,24 @@ void BucketedModule::settle_order() {
 }
 
 void BucketedModule::use_order(const std::vector<std::size_t>& order) {
+  if (order_is_settled_ || order.empty()) return;
   order_ = order;
   settle_order();
 }
 
 train::StepTotals BucketedModule::complete(const train::StepContribution& contribution,
                                            std::span<const double> sums) {
-  // Gradients that somebody set by hand, or that lie on another device.
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    if (!announced_ && parameters_[i].tensor.grad().defined()) collect(i);
+  // Gradients that somebody set or took away by hand, or that lie on another device.
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!announced_) is_collected_[i] = false;
+    if (!is_collected_[i] && parameters_[i].tensor.grad().defined()) collect(i);
+  }
   settle_order();
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (is_collected_[i]) or_throw(update_->ready(i));
   train::StepTotals totals = or_throw(update_->complete(contribution, sums));
   announced_ = false;
+  is_told_.assign(is_told_.size(), false);
   if (totals.samples > 0) values_to_devices();
   return totals;
 }

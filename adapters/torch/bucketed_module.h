@@ -37,11 +37,14 @@ class BucketedModule final {
   // The coming backward is the last before complete(), with gradients of this weight: what becomes complete may be
   // worked on at once. Without it gradients are only collected.
   void announce(const train::StepContribution& contribution);
+  // Whether the others count on what was announced: there is no way back.
+  bool is_announced() const { return announced_; }
   // Collective.
   train::StepTotals complete(const train::StepContribution& contribution,
                              std::span<const double> sums);
 
-  // Buckets by this order of parameters, as a checkpoint had it. Before the first update. Collective.
+  // Buckets by this order of parameters, as a checkpoint had it; not if an update has settled it already, nor if the
+  // checkpoint was saved before one had. Collective.
   void use_order(const std::vector<std::size_t>& order);
   const std::vector<std::size_t>& order() const { return order_; }
   // Time spent with moving gradients.
@@ -63,6 +66,7 @@ class BucketedModule final {
   std::vector<std::size_t>
       order_;  // in which gradients became ready in the first step, then for good
   std::vector<bool> is_collected_;  // by parameter: its gradient is in the bucket
+  std::vector<bool> is_told_;       // by parameter: its gradient was announced to the others
   bool order_is_settled_ = false;
   bool announced_ = false;
   Duration copying_{};

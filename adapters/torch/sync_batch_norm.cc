@@ -23,6 +23,12 @@ at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like) {
   return values.to(like.device(), like.scalar_type()).view(shape);
 }
 
+// Half types are normalised in float32: a mean that is large beside the deviation would be rounded away.
+at::Tensor widened(const at::Tensor& values) {
+  const bool is_half = values.scalar_type() == at::kHalf || values.scalar_type() == at::kBFloat16;
+  return is_half ? values.to(at::kFloat) : values;
+}
+
 // The sums of all ranks, on the CPU.
 at::Tensor over_all_ranks(Communicator& communicator, const std::vector<at::Tensor>& sums) {
   const at::Tensor all = at::cat(sums).to(at::kCPU, at::kDouble).contiguous();
@@ -57,12 +63,13 @@ class Normalise : public torch::autograd::Function<Normalise> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& mean, const at::Tensor& scale, double count,
                             std::shared_ptr<Communicator> communicator) {
-    const at::Tensor normal = (input - by_channel(mean, input)) * by_channel(scale, input);
+    const at::Tensor wide = widened(input);
+    const at::Tensor normal = (wide - by_channel(mean, wide)) * by_channel(scale, wide);
     context->save_for_backward({normal, scale});
     context->saved_data["count"] = count;
     context->saved_data["communicator"] =
         c10::IValue::make_capsule(c10::make_intrusive<Holder>(std::move(communicator)));
-    return normal;
+    return normal.to(input.scalar_type());
   }
 
   // dx = scale * (dy - mean(dy) - x_hat * mean(dy * x_hat)), means over all ranks.
@@ -70,7 +77,7 @@ class Normalise : public torch::autograd::Function<Normalise> {
                                                torch::autograd::tensor_list gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor& normal = saved[0];
-    const at::Tensor& gradient = gradients[0];
+    const at::Tensor gradient = widened(gradients[0]);
     const auto capsule = context->saved_data["communicator"].toCapsule();
     Communicator& communicator = *static_cast<Holder&>(*capsule).communicator;
     const at::Tensor sums =
@@ -81,7 +88,8 @@ class Normalise : public torch::autograd::Function<Normalise> {
         (gradient - by_channel(means.slice(0, 0, channels), gradient) -
          normal * by_channel(means.slice(0, channels, 2 * channels), gradient)) *
         by_channel(saved[1], gradient);
-    return {result, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {result.to(gradients[0].scalar_type()), at::Tensor(), at::Tensor(), at::Tensor(),
+            at::Tensor()};
   }
 
  private:
@@ -125,8 +133,10 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
     const at::Tensor scale = (statistics.variance + options_.epsilon).rsqrt();
     normal = Normalise::apply(input, statistics.mean, scale, statistics.count, communicator_);
   } else {
-    normal = (input - by_channel(running_mean, input)) *
-             by_channel((running_var + options_.epsilon).rsqrt(), input);
+    const at::Tensor wide = widened(input);
+    normal = ((wide - by_channel(running_mean, wide)) *
+              by_channel((running_var + options_.epsilon).rsqrt(), wide))
+                 .to(input.scalar_type());
   }
   if (!options_.affine) return normal;
   return normal * weight.view_as(by_channel(weight.detach(), input)) +

@@ -6,6 +6,7 @@
 #include "adapters/torch/trainer_impl.h"
 #include "base/stopwatch.h"
 #include "plan/plan.h"
+#include "train/check_same.h"
 #include "train/update_rule.h"
 
 namespace tally {
@@ -78,10 +79,24 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
     update.parameters.push_back(info_of(parameter, group_of(parameter, options_.groups)));
   if (update.parameters.empty())
     refuse(ErrorCode::kInvalid, "the module has no parameter that requires a gradient");
+  update.settings = {fmt::format("accumulate {}", options_.accumulate)};
+  check_untrained();
   model_ = std::make_unique<adapter::BucketedModule>(job.world(), tensors_.trained, update);
   model_->spread_values();
   broadcast_from_first(tensors_.frozen);
   broadcast_from_first(tensors_.buffers);
+}
+
+// What is not trained must be alike as well: it is sent from rank 0 to the others.
+void Trainer::Impl::check_untrained() {
+  train::Sameness same{.what = "models", .item = "frozen parameter or buffer", .lines = {}};
+  for (const auto* list : {&tensors_.frozen, &tensors_.buffers})
+    for (const NamedTensor& named : *list)
+      same.lines.push_back(
+          train::to_string({.name = named.name,
+                            .type = adapter::data_type_of(named.tensor, named.name),
+                            .shape = adapter::shape_of(named.tensor)}));
+  or_throw(train::check_same(job_.world(), same, Deadline::after(std::chrono::minutes(5))));
 }
 
 void Trainer::Impl::set_rates() {
@@ -91,38 +106,57 @@ void Trainer::Impl::set_rates() {
   model_->update().set_rates(std::move(rates));
 }
 
-// Inside an accumulation gradients are sums over samples; otherwise they are means, and exactly what libtorch made.
+void Trainer::Impl::check_whole() const {
+  if (is_broken_)
+    refuse(ErrorCode::kInvalid,
+           "an earlier step ended in the middle of its backward pass, which the other ranks "
+           "counted on: go on "
+           "from a checkpoint");
+}
+
+void Trainer::Impl::zero_grad() {
+  model_->forget_gradients();
+  pending_ = {};
+}
+
+// Calls of an accumulation weigh by their samples: each gradient is scaled to the first one's, which stays exactly what
+// libtorch made, and so does the only one where there is none but it.
 void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss,
                              bool is_last) {
   const at::Tensor loss = mean_loss();
   if (!loss.defined() || loss.numel() != 1)
     refuse(ErrorCode::kInvalid, "the loss must be a tensor with one element");
-  const auto total = static_cast<double>(pending_.samples + samples);
-  if (is_last) model_->announce({.samples = total, .weight = options_.accumulate > 1 ? 1 : total});
-  if (options_.accumulate > 1) {
-    (loss * static_cast<double>(samples)).backward();
+  if (pending_.unit == 0) pending_.unit = samples;
+  pending_.samples += samples;
+  if (is_last) model_->announce(pending_.contribution());
+  if (samples != pending_.unit) {
+    (loss * (static_cast<double>(samples) / static_cast<double>(pending_.unit))).backward();
   } else {
     loss.backward();
   }
-  pending_.samples += samples;
   pending_.loss_sum += loss.item<double>() * static_cast<double>(samples);
 }
 
 StepOutcome Trainer::Impl::step(std::uint64_t samples,
                                 const std::function<at::Tensor()>& mean_loss) {
+  check_whole();
   const Stopwatch watch(in_steps_);
   const bool is_last = pending_.calls + 1 == options_.accumulate;
   set_rates();
-  if (samples > 0) backward(samples, mean_loss, is_last);
+  try {
+    if (samples > 0) backward(samples, mean_loss, is_last);
+  } catch (...) {
+    is_broken_ = model_->is_announced();
+    throw;
+  }
   ++pending_.calls;
   if (!is_last) return {};
   const Pending done = std::exchange(pending_, {});
-  const auto own = static_cast<double>(done.samples);
-  return outcome_of(complete({.samples = own, .weight = options_.accumulate > 1 ? 1 : own},
-                             done.loss_sum, false));
+  return outcome_of(complete(done.contribution(), done.loss_sum, false));
 }
 
 StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
+  check_whole();
   const Stopwatch watch(in_steps_);
   set_rates();
   const auto own = static_cast<double>(samples);
@@ -146,10 +180,14 @@ StepOutcome Trainer::Impl::outcome_of(const train::StepTotals& totals) {
           .updated = true};
 }
 
+// What an accumulation has so far comes along the first time.
 void Trainer::Impl::drain() {
+  check_whole();
+  const Stopwatch watch(in_steps_);
   while (true) {
     set_rates();
-    const train::StepTotals totals = complete({}, 0, true);
+    const Pending rest = std::exchange(pending_, {});
+    const train::StepTotals totals = complete(rest.contribution(), rest.loss_sum, true);
     if (totals.sums[1] == static_cast<double>(job_.size())) return;
   }
 }
@@ -157,7 +195,8 @@ void Trainer::Impl::drain() {
 TimeSplit Trainer::Impl::times() const {
   const train::StepTimes inner = model_->update().times();
   const Duration communicate = inner.update + model_->copying();
-  return {.compute = in_steps_ - communicate - inner.wait,
+  // Gradients that backward() brings outside of step() are not moved inside one.
+  return {.compute = std::max(Duration{}, in_steps_ - communicate - inner.wait),
           .communicate = communicate,
           .wait = inner.wait};
 }

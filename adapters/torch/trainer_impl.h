@@ -16,7 +16,7 @@ class Trainer::Impl {
 
   StepOutcome step(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss);
   StepOutcome apply(std::uint64_t samples, double loss);
-  void zero_grad() { model_->forget_gradients(); }
+  void zero_grad();
   void drain();
   void synchronise_buffers();
   double rate() const { return optimizers_.front().rate * options_.schedule.factor(steps_); }
@@ -36,8 +36,14 @@ class Trainer::Impl {
     int calls = 0;
     std::uint64_t samples = 0;
     double loss_sum = 0;
+    std::uint64_t unit = 0;  // samples of the first of them, whose gradient is not scaled
+    train::StepContribution contribution() const {
+      return {.samples = static_cast<double>(samples), .weight = static_cast<double>(unit)};
+    }
   };
 
+  void check_whole() const;
+  void check_untrained();
   void set_rates();
   train::StepTotals complete(const train::StepContribution& contribution, double loss_sum,
                              bool draining);
@@ -61,6 +67,7 @@ class Trainer::Impl {
   std::unique_ptr<adapter::BucketedModule> model_;
   std::uint64_t steps_ = 0;
   Pending pending_;
+  bool is_broken_ = false;  // backward ended in the middle of an announced step
   Duration in_steps_{};
   std::vector<at::Tensor> saved_;  // copies that checkpoint() points to
 };

@@ -126,6 +126,11 @@ void Trainer::Impl::check_fits(const checkpoint::Reader& reader) const {
 void Trainer::Impl::restore_state(const std::string& text) {
   try {
     const json trainer = json::parse(text).at("trainer");
+    const auto saved = parse_optimizer(trainer.at("optimizer").get<std::string>());
+    if (saved && saved->kind != optimizers_.front().kind)
+      refuse(ErrorCode::kMismatch,
+             fmt::format("the checkpoint is of another optimizer: expected {}, found {}",
+                         tally::to_string(optimizers_.front()), tally::to_string(*saved)));
     std::map<std::string, std::size_t> index_of;
     for (std::size_t p = 0; p < tensors_.trained.size(); ++p)
       index_of[tensors_.trained[p].name] = p;
@@ -149,6 +154,8 @@ void Trainer::Impl::restore_state(const std::string& text) {
 }
 
 void Trainer::Impl::read_values(const checkpoint::Reader& reader) {
+  // Neighbours may still use the values that are about to be overwritten.
+  or_throw(job_.world().barrier());
   if (model_->update().writes_values()) {
     for (std::size_t p = 0; p < tensors_.trained.size(); ++p)
       or_throw(reader.read(tensors_.trained[p].name, 0, model_->update().values(p)));
@@ -174,7 +181,8 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
       or_throw(reader.read_state(tensors_.trained[slice.parameter].name + "/" + names[k],
                                  slice.first, slice.state[k]));
   }
-  model_->forget_gradients();
+  zero_grad();
+  is_broken_ = false;
 }
 
 }  // namespace tally

@@ -120,6 +120,7 @@ TEST(TrainerStateOf, AnotherModelOrOptimizerIsRefusedWithTheFirstDifference) {
     EXPECT_THAT(refusal(101, adam()),
                 testing::HasSubstr("another model: expected first.weight float32 [101, 10], found "
                                    "first.weight float32 [100, 10]"));
+    EXPECT_THAT(refusal(100, adamw()), testing::HasSubstr("another optimizer: expected adamw"));
     EXPECT_THAT(refusal(100, sgd({.momentum = 0.9})),
                 testing::HasSubstr("another optimizer: expected first.weight/momentum"));
   });

@@ -252,6 +252,98 @@ TEST(Trainer, ARankWhoseDataEndsEarlierDrainsWhileTheOthersGoOn) {
   expect_near(alone, together, 1e-6, "drained");
 }
 
+// Six calls in accumulations of four: the two that are left over are not lost, and do not count for what comes later.
+TEST(Trainer, DrainingInTheMiddleOfAnAccumulationUsesWhatIsThere) {
+  std::vector<std::vector<at::Tensor>> results;
+  for (const bool drains : {false, true}) {
+    run_threads(1, [&](Job& job) {
+      SmallNet net = own_net(6);
+      Trainer trainer(job, *net, sgd({.rate = 0.1}), {.accumulate = drains ? 4 : 1});
+      const auto join_batches = [](int from, int to) {
+        std::vector<at::Tensor> x;
+        std::vector<at::Tensor> y;
+        for (int k = from; k < to; ++k) {
+          x.push_back(test_batch(k, 5 + k).x);
+          y.push_back(test_batch(k, 5 + k).y);
+        }
+        return TestBatch{at::cat(x), at::cat(y)};
+      };
+      const auto step = [&](const TestBatch& batch) {
+        trainer.step(static_cast<std::uint64_t>(batch.x.size(0)),
+                     [&] { return loss_of(net, batch); });
+      };
+      if (drains) {
+        for (int k = 0; k < 6; ++k) step(test_batch(k, 5 + k));
+        trainer.drain();
+        EXPECT_EQ(trainer.steps(), 2U);
+        for (int k = 6; k < 10; ++k) step(test_batch(k, 5 + k));
+      } else {
+        step(join_batches(0, 4));
+        step(join_batches(4, 6));
+        step(join_batches(6, 10));
+      }
+      EXPECT_EQ(trainer.steps(), 3U);
+      results.push_back(copies_of(*net));
+    });
+  }
+  expect_near(results[0], results[1], 1e-6, "drained in the middle");
+}
+
+TEST(Trainer, StateMayBeLookedAtBeforeTheFirstStep) {
+  run_threads(2, [](Job& job) {
+    SmallNet net = own_net(1);
+    Trainer trainer(job, *net, adam());
+    EXPECT_GT(trainer.state_bytes(), 0U);
+    EXPECT_EQ(trainer.checkpoint().step, 0U);
+    for (int step = 0; step < 2; ++step)
+      trainer.step(8, [&] { return loss_of(net, test_batch(step, 8)); });
+    EXPECT_EQ(trainer.steps(), 2U);
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+TEST(Trainer, AStepThatBreaksInBackwardEndsTheTraining) {
+  struct Throws : torch::autograd::Function<Throws> {
+    static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+      return x.clone();
+    }
+    static torch::autograd::tensor_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::tensor_list) {
+      throw std::runtime_error("no backward");
+    }
+  };
+  run_threads(1, [](Job& job) {
+    SmallNet net = own_net(1);
+    Trainer trainer(job, *net, sgd());
+    const TestBatch batch = test_batch(1, 8);
+    const auto good = [&] { return loss_of(net, batch); };
+    trainer.step(8, good);
+    // A loss that cannot be computed at all harms nothing.
+    EXPECT_THROW(trainer.step(8, []() -> at::Tensor { throw std::runtime_error("no forward"); }),
+                 std::runtime_error);
+    EXPECT_TRUE(trainer.step(8, good).updated);
+    EXPECT_ANY_THROW(trainer.step(8, [&] { return Throws::apply(loss_of(net, batch)); }));
+    EXPECT_THROW(trainer.step(8, good), Failure);
+    EXPECT_THROW(trainer.apply(8), Failure);
+  });
+}
+
+TEST(Trainer, BuffersThatDifferAreRefusedWithTheFirstDifference) {
+  run_threads(2, [](Job& job) {
+    torch::nn::Sequential net(torch::nn::Linear(2, 3));
+    if (job.rank() == 1) net->push_back(torch::nn::Dropout());
+    net->register_buffer("count", at::zeros({1 + job.rank()}));
+    try {
+      Trainer trainer(job, *net, sgd());
+      FAIL() << "was accepted";
+    } catch (const Failure& failure) {
+      EXPECT_THAT(failure.what(),
+                  testing::HasSubstr("frozen parameter or buffer 0 of rank 1 is count "
+                                     "float32 [2], of rank 0 count float32 [1]"));
+    }
+  });
+}
+
 TEST(Trainer, DifferentModelsAreRefusedWithTheFirstDifference) {
   run_threads(2, [](Job& job) {
     const std::int64_t hidden = job.rank() == 0 ? 100 : 101;

@@ -69,7 +69,7 @@ struct StepOutcome {
 
 // Where the time of this rank went since the trainer was made.
 struct TimeSplit {
-  Duration compute{};      // forward and backward
+  Duration compute{};      // forward and backward inside step()
   Duration communicate{};  // moving and summing gradients, updating parameters
   Duration wait{};         // for other ranks
 };
@@ -89,6 +89,10 @@ struct TimeSplit {
 // Gradients are weighted by samples. Between backward() and apply() `.grad` of each parameter is a view of its
 // bucket (on the CPU); an update uses it up. Every rank makes the same calls. Parameters that a loss does not
 // use count as zero, and as untouched if no rank uses them. After the trainer the module has parameters of its own.
+//
+// Inside step() a parameter changes as soon as all ranks have its gradient, while backward still runs. What autograd
+// does not see using it (`linear(x, w.detach())`) must use a copy (`w.detach().clone()`), or be trained by backward()
+// and apply(), which changes nothing before it is called.
 // Threads: one at a time.
 class Trainer {
  public:
