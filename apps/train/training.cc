@@ -29,7 +29,8 @@ T or_throw(Result<T> result) {
 }
 
 TrainerOptions trainer_options(const TrainOptions& options, const Preparation& prepared) {
-  TrainerOptions result{.accumulate = options.accumulate,
+  TrainerOptions result{.plan = options.plan,
+                        .accumulate = options.accumulate,
                         .buffers = options.buffers == "average"     ? Buffers::kAverage
                                    : options.buffers == "broadcast" ? Buffers::kBroadcast
                                                                     : Buffers::kLeave,

@@ -79,7 +79,9 @@ TEST_F(TrainRefusal, DataThatAreNotThereOrDoNotFit) {
   const std::string whole = bytes_of(labels);
   write_bytes(labels, whole.substr(0, whole.size() - 3));
   expect({{{"lenet", "--data", images}, labels}});
-  write_bytes(labels, std::string(whole).replace(0, 1, "\x01"));
+  std::string wrong = whole;
+  wrong[0] = 1;
+  write_bytes(labels, wrong);
   expect({{{"lenet", "--data", images}, labels}});
 }
 
