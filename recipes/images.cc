@@ -1,6 +1,7 @@
 #include "recipes/images.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "data/open.h"
 

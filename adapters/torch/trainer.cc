@@ -1,4 +1,7 @@
+#include <malloc.h>
+
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -52,6 +55,14 @@ train::ParameterInfo info_of(const NamedTensor& parameter, std::size_t group) {
           .group = group};
 }
 
+// Tensors up to the size that malloc allows this for, which is 32 MiB.
+void keep_freed_memory() {
+  constexpr int kLargest = 32 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kLargest);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  ::mallopt(M_TOP_PAD, 2 * kLargest);
+}
+
 void check_options(const TrainerOptions& options) {
   or_throw(plan::check(or_throw(plan::parse_plan(options.plan))));
   if (options.accumulate < 1) refuse(ErrorCode::kInvalid, "accumulate must be at least 1");
@@ -70,6 +81,7 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
       optimizers_(optimizers_of(optimizer, options_.groups)),
       tensors_(adapter::tensors_of(module)) {
   check_options(options_);
+  if (options_.keep_freed_memory) keep_freed_memory();
   train::ShardedUpdate::Options update{.parameters = {},
                                        .optimizers = optimizers_,
                                        .bucket_bytes = options_.bucket_bytes,

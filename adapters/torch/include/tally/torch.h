@@ -59,6 +59,9 @@ struct TrainerOptions {
   Buffers buffers = Buffers::kAverage;
   std::vector<ParameterGroup> groups;
   RateSchedule schedule;
+  // Memory that libtorch frees stays with the process, instead of going back to the system after every step and being
+  // faulted in again in the next: a step is up to a fifth shorter. Of the whole process, and from then on.
+  bool keep_freed_memory = true;
 };
 
 struct StepOutcome {
