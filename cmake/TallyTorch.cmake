@@ -15,7 +15,9 @@ endif()
 
 if(TALLY_TORCH_WHEEL)
   add_library(tally_libtorch INTERFACE)
+  # The wheel has headers of another fmt among its own: ours go first.
   target_include_directories(tally_libtorch SYSTEM INTERFACE
+    $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>
     ${TALLY_TORCH_WHEEL}/include ${TALLY_TORCH_WHEEL}/include/torch/csrc/api/include)
   target_link_directories(tally_libtorch INTERFACE ${TALLY_TORCH_WHEEL}/lib)
   set(libraries torch torch_cpu c10)

@@ -52,7 +52,7 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor) {
 void copy_into(const at::Tensor& to, const at::Tensor& from) {
   const at::NoGradGuard no_grad;
   if (from.is_sparse()) return copy_into(to, from.to_dense());
-  const bool same = from.device().is_cpu() && from.is_contiguous() &&
+  const bool same = from.device().is_cpu() && to.device().is_cpu() && from.is_contiguous() &&
                     from.scalar_type() == to.scalar_type() && from.numel() == to.numel();
   if (!same) {
     to.copy_(from);

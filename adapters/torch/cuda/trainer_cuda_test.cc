@@ -37,6 +37,21 @@ TEST(TrainerOnGpu, TrainsToWhatTheCpuDoes) {
   }
 }
 
+TEST(TrainerOnGpu, BuffersOnTheDeviceBecomeRankZerosAndAreAveraged) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  run_threads(2, [](Job& job) {
+    torch::nn::BatchNorm1d net(4);
+    net->running_mean.fill_(job.rank() + 1);
+    net->to(at::kCUDA);
+    Trainer trainer(job, *net, sgd());
+    EXPECT_EQ(net->running_mean[0].item<double>(), 1);
+    net->running_mean.fill_(job.rank() + 1);
+    trainer.synchronise_buffers();
+    EXPECT_EQ(net->running_mean[0].item<double>(), 1.5);
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
 TEST(TrainerOnGpu, AccumulatesAndClips) {
   ASSERT_TRUE(torch::cuda::is_available());
   at::globalContext().setAllowTF32CuBLAS(false);
