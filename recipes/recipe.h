@@ -23,7 +23,7 @@ struct Defaults {
   double rate = 0.1;
   std::string schedule = "constant";
   std::uint64_t warmup = 0;  // steps, of a training that is long enough: at most a tenth of it
-  double clip_norm = 0;  // 0: gradients are not clipped
+  double clip_norm = 0;      // 0: gradients are not clipped
   std::string eval_every = "1 epoch";
 };
 

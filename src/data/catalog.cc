@@ -5,7 +5,7 @@
 namespace tally::data {
 namespace {
 
-using std::string_view_literals::operator""sv;
+using namespace std::string_view_literals;
 
 constexpr std::array kFashionFiles{
     CatalogFile{"train-images-idx3-ubyte.gz", 47040016,

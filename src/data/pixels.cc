@@ -51,7 +51,7 @@ class PixelDataset final : public Dataset {
     int down = 0;
     int right = 0;
     if (options_.shift > 0) {
-      const auto range = static_cast<std::uint64_t>(2 * options_.shift + 1);
+      const auto range = 2 * static_cast<std::uint64_t>(options_.shift) + 1;
       down = static_cast<int>(augment.below(range)) - options_.shift;
       right = static_cast<int>(augment.below(range)) - options_.shift;
     }

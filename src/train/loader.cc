@@ -36,7 +36,7 @@ class Loader::Worker final {
   Worker(const data::Dataset& dataset, data::Order order, const LoaderOptions& options)
       : dataset_(dataset),
         options_(options),
-        order_(std::move(order)),
+        order_(order),
         slots_(static_cast<std::size_t>(options.prefetch) + 1) {
     TALLY_CHECK(options.threads >= 0 && options.prefetch > 0);
     TALLY_CHECK(order_.options().size == dataset.size());
@@ -161,7 +161,7 @@ class Loader::Worker final {
 };
 
 Loader::Loader(const data::Dataset& dataset, data::Order order, const LoaderOptions& options)
-    : worker_(std::make_unique<Worker>(dataset, std::move(order), options)) {}
+    : worker_(std::make_unique<Worker>(dataset, order, options)) {}
 
 Loader::~Loader() = default;
 

@@ -52,8 +52,9 @@ Result<std::unique_ptr<AgentLink>> AgentLink::start(const HostRanks& place,
   std::vector<std::string> words = command;
   if (words.empty()) words = {"tally", "host-agent"};
   link->program_ = words.front();
-  const auto path = command.empty() ? std::optional<std::string>(own.empty() ? "/proc/self/exe" : own)
-                                    : app::find_program(words.front());
+  const auto path = command.empty()
+                        ? std::optional<std::string>(own.empty() ? "/proc/self/exe" : own)
+                        : app::find_program(words.front());
   if (!path)
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("no program {} to reach {} with", words[0], place.host)};

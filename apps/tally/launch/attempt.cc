@@ -67,7 +67,8 @@ Result<void> Attempt::start_agents() {
           "host {}: ranks {} to {}, agent started {}", place.host, place.first,
           place.first + place.count - 1,
           command.empty() ? "directly" : fmt::format("by {}", fmt::join(command, " "))));
-    TALLY_TRY(std::unique_ptr<AgentLink> link, AgentLink::start(place, command, options_.agent_program));
+    TALLY_TRY(std::unique_ptr<AgentLink> link,
+              AgentLink::start(place, command, options_.agent_program));
     if (!link->remote()) host_names_[agents_.size()] = own_name_;
     agents_.push_back(std::move(link));
   }

@@ -67,7 +67,8 @@ struct LaunchOptions {
   std::string log_folder;  // empty: none
   bool quiet_ranks = false;
   bool prefixes = true;  // before the lines of ranks
-  bool live = false;     // lines that ranks end with a carriage return are shown at once, and kept by nobody
+  bool live =
+      false;  // lines that ranks end with a carriage return are shown at once, and kept by nobody
   std::string agent_program;  // that has `host-agent` and starts the ranks here; empty: our own
   bool verbose = false;
   int max_restarts = 0;
