@@ -1,0 +1,118 @@
+// N workers with batch B train to what one worker with batch N x B does: every model, every optimizer. In float64, where
+// what differs by more than rounding shows.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "adapters/torch/test_nets.h"
+#include "recipes/gpt/model.h"
+#include "recipes/lenet/model.h"
+#include "recipes/mlp/model.h"
+#include "recipes/task.h"
+
+namespace tally::recipes {
+namespace {
+
+constexpr int kSteps = 20;
+constexpr std::int64_t kBatch = 12;  // of all workers
+
+struct Subject {
+  std::string name;
+  Task task;
+  std::function<std::shared_ptr<Model>()> make;
+  std::function<at::Tensor()> inputs;   // kSteps * kBatch samples
+  std::function<at::Tensor()> targets;  // for them
+};
+
+at::Tensor waves(const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return at::arange(count, at::kDouble).mul(0.37).sin().view(shape);
+}
+
+std::vector<Subject> subjects() {
+  constexpr std::int64_t kSamples = kSteps * kBatch;
+  const auto labels = [] { return at::arange(kSamples, at::kLong).mul(7).remainder(10); };
+  const auto symbols = [](std::int64_t from) {
+    return at::arange(kSamples * 8, at::kLong).add(from).mul(5).remainder(11).view({kSamples, 8});
+  };
+  return {{"mlp", Task::kClassification,
+           [] {
+             return std::make_shared<Mlp>(
+                 MlpShape{.inputs = 30, .width = 80, .hidden_layers = 2, .outputs = 10});
+           },
+           [] {
+             return waves({kSamples, 30});
+           },
+           labels},
+          {"lenet", Task::kClassification, [] { return std::make_shared<LeNet>(LeNetShape{}); },
+           [] {
+             return waves({kSamples, 1, 28, 28});
+           },
+           labels},
+          {"gpt", Task::kLanguage,
+           [] {
+             return std::make_shared<Gpt>(
+                 GptShape{.symbols = 11, .context = 8, .layers = 2, .heads = 2, .width = 16});
+           },
+           [symbols] { return symbols(0); }, [symbols] { return symbols(1); }}};
+}
+
+struct Trained {
+  std::vector<at::Tensor> parameters;
+  std::vector<double> losses;
+};
+
+Trained train(const Subject& subject, const OptimizerSpec& optimizer, int workers) {
+  Trained trained;
+  const at::Tensor inputs = subject.inputs();
+  const at::Tensor targets = subject.targets();
+  adapter::run_threads(workers, [&](Job& job) {
+    std::shared_ptr<Model> model;
+    {
+      const std::lock_guard lock(adapter::making());
+      torch::manual_seed(static_cast<std::uint64_t>(3 + job.rank()));
+      model = subject.make();
+    }
+    model->to(at::kDouble);
+    Trainer trainer(job, *model, optimizer);
+    const std::int64_t own = kBatch / workers;
+    for (int step = 0; step < kSteps; ++step) {
+      const std::int64_t begin = step * kBatch + job.rank() * own;
+      const StepOutcome outcome = trainer.step(static_cast<std::uint64_t>(own), [&] {
+        return mean_loss(subject.task, model->forward(inputs.slice(0, begin, begin + own)),
+                         targets.slice(0, begin, begin + own));
+      });
+      if (job.rank() == 0) trained.losses.push_back(outcome.loss);
+    }
+    if (job.rank() == 0) trained.parameters = adapter::copies_of(*model);
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+  return trained;
+}
+
+class Equivalence : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Equivalence, OfOneWorkerAndManyHoldsForEveryOptimizer) {
+  const Subject subject = subjects()[GetParam()];
+  for (const char* const text :
+       {"sgd:rate=0.05", "momentum:rate=0.02,decay=0.01", "nesterov:rate=0.02", "adagrad", "adam",
+        "adamw", "lamb:rate=0.01", "lars:rate=1"}) {
+    const OptimizerSpec optimizer = *parse_optimizer(text);
+    const Trained alone = train(subject, optimizer, 1);
+    ASSERT_NE(alone.losses.front(), alone.losses.back()) << text << " does not train";
+    for (const int workers : {2, 3, 4}) {
+      const Trained together = train(subject, optimizer, workers);
+      const std::string what = subject.name + ", " + text + ", " + std::to_string(workers);
+      adapter::expect_near(alone.parameters, together.parameters, 1e-6, what);
+      for (std::size_t i = 0; i < kSteps; ++i)
+        EXPECT_NEAR(alone.losses[i], together.losses[i], 1e-6) << what << ", step " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Equivalence, testing::Values(0U, 1U, 2U),
+                         [](const auto& each) { return subjects()[each.param].name; });
+
+}  // namespace
+}  // namespace tally::recipes
