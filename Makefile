@@ -19,6 +19,7 @@ lint lint-all: PACKAGES = build lint
 format: PACKAGES = lint
 fuzz: PACKAGES = build fuzz
 bench: PACKAGES = build bench
+train: PACKAGES = build train
 
 setup: ## install the packages that building and testing need
 	@tools/setup.sh $(PACKAGES)
