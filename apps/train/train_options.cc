@@ -1,10 +1,25 @@
 #include "apps/train/train_options.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 namespace tally::app {
 namespace {
+
+// CLI11's own says in 300 digits how large a number may be.
+CLI::Validator at_least(double limit, bool included) {
+  const std::string wanted = fmt::format("must be {} {}", included ? "at least" : "above", limit);
+  return {[=](const std::string& text) -> std::string {
+            double value = 0;
+            if (!CLI::detail::lexical_cast(text, value) || !std::isfinite(value))
+              return text + " is no number";
+            const bool good = included ? value >= limit : value > limit;
+            return good ? "" : fmt::format("{} {}", text, wanted);
+          },
+          ""};
+}
 
 constexpr int kMostWorkers = 4096;
 
@@ -39,7 +54,7 @@ void add_how(CLI::App& command, TrainOptions& o, const recipes::Defaults& defaul
       ->type_name("TEXT")
       ->capture_default_str();
   command.add_option("--rate", o.rate, "Learning rate")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(0, false))
       ->capture_default_str();
   command
       .add_option("--schedule", o.schedule,
@@ -51,10 +66,10 @@ void add_how(CLI::App& command, TrainOptions& o, const recipes::Defaults& defaul
                                   : ""))
       ->type_name("TEXT");
   command.add_option("--clip-norm", o.clip_norm, "Longest gradient of the whole model; 0: any")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0, true))
       ->capture_default_str();
   command.add_option("--clip-value", o.clip_value, "Largest component of a gradient; 0: any")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0, true))
       ->capture_default_str();
   command
       .add_option("--buffers", o.buffers,
