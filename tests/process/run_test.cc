@@ -128,13 +128,6 @@ TEST(Run, SixtyFourRanksStartReduceAndStop) {
 }
 #endif
 
-TEST(Run, TrainLinearRunsAsItsRanks) {
-  Launched job({"-n", "2", "--", TALLY_PROGRAM, "train", "linear", "--samples", "2000"});
-  EXPECT_TRUE(job.tally().exits(0)) << job.tally().transcript();
-  EXPECT_THAT(job.tally().transcript(), HasSubstr("[0] 2 workers with "));
-  EXPECT_THAT(job.tally().transcript(), HasSubstr("the learned weights match"));
-}
-
 TEST(Run, WrongUsageIsSaidAndStartsNothing) {
   const std::vector<std::pair<std::vector<std::string>, const char*>> cases = {
       {{"-n", "2"}, "no program to run"},
