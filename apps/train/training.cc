@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/torch/tensors.h"
 #include "apps/tally/interrupt.h"
 #include "apps/train/batches.h"
 #include "apps/train/evaluation.h"
@@ -13,6 +14,9 @@
 #include "base/rng.h"
 
 namespace tally::app {
+
+using adapter::or_throw;
+
 namespace {
 
 // Points of training loss in a record, beside those of evaluations.
@@ -21,12 +25,6 @@ constexpr auto kLiveInterval = std::chrono::milliseconds(200);
 constexpr auto kLineInterval = std::chrono::seconds(10);
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-template <typename T>
-T or_throw(Result<T> result) {
-  if (!result.has_value()) throw Failure(std::move(result).error());
-  return std::move(result).value();
-}
 
 TrainerOptions trainer_options(const TrainOptions& options, const Preparation& prepared) {
   TrainerOptions result{.plan = options.plan,
