@@ -328,6 +328,35 @@ TEST(Trainer, AStepThatBreaksInBackwardEndsTheTraining) {
   });
 }
 
+// As checkpointed activations do: a backward pass inside the backward pass.
+TEST(Trainer, AGradientThatComesInTwoPartsIsRefusedByName) {
+  struct Again : torch::autograd::Function<Again> {
+    static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                              const at::Tensor& parameter) {
+      context->saved_data["parameter"] = parameter;
+      return x.clone();
+    }
+    static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::tensor_list gradients) {
+      const at::AutoGradMode with_gradients(true);
+      context->saved_data["parameter"].toTensor().sum().backward();
+      return {gradients[0], at::Tensor()};
+    }
+  };
+  run_threads(1, [](Job& job) {
+    SmallNet net = own_net(1);
+    Trainer trainer(job, *net, sgd());
+    const TestBatch batch = test_batch(1, 8);
+    trainer.step(8, [&] { return loss_of(net, batch); });
+    try {
+      trainer.step(8, [&] { return Again::apply(loss_of(net, batch), net->last->bias); });
+      FAIL() << "was accepted";
+    } catch (const std::exception& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("added to the gradient of last.bias twice"));
+    }
+  });
+}
+
 TEST(Trainer, BuffersThatDifferAreRefusedWithTheFirstDifference) {
   run_threads(2, [](Job& job) {
     torch::nn::Sequential net(torch::nn::Linear(2, 3));
