@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 
 # Top to bottom. bench stands beside apps because `tally bench` runs it. PURE is the row without clock,
 # thread or socket.
-PURE = ["plan", "wire", "codec", "policy", "schedule", "data", "kernel"]
+PURE = ["plan", "wire", "codec", "policy", "schedule", "data", "optimizer", "kernel"]
 ROWS = [
     ["apps", "recipes", "adapters", "bench"],
     ["train", "sim"],

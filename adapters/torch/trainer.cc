@@ -8,9 +8,9 @@
 
 #include "adapters/torch/trainer_impl.h"
 #include "base/stopwatch.h"
+#include "optimizer/update_rule.h"
 #include "plan/plan.h"
 #include "train/check_same.h"
-#include "train/update_rule.h"
 
 namespace tally {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "adapters/torch/trainer_impl.h"
-#include "train/update_rule.h"
+#include "optimizer/update_rule.h"
 
 // What a trainer hands over to a checkpoint, and takes back. Parameters and their optimizer state are pieces of this
 // rank's slices; what is the same on all ranks is rank 0's.
@@ -57,7 +57,7 @@ std::vector<TensorInfo> Trainer::Impl::model_infos() const {
 
 std::vector<std::string> Trainer::Impl::state_names_of(std::size_t parameter) const {
   const train::ParameterInfo& info = model_->update().parameters()[parameter];
-  std::vector<std::string> names = train::state_names(optimizers_[info.group]);
+  std::vector<std::string> names = optimizer::state_names(optimizers_[info.group]);
   if (has_master(info.type)) names.emplace_back("master");
   return names;
 }

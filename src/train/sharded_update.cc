@@ -11,8 +11,8 @@
 #include "base/check.h"
 #include "base/stopwatch.h"
 #include "kernel/weighted_sum.h"
+#include "optimizer/update_rule.h"
 #include "train/check_same.h"
-#include "train/update_rule.h"
 
 namespace tally::train {
 namespace {
@@ -58,8 +58,9 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
     : world_(world),
       options_(std::move(options)),
       tiers_(std::move(tiers)),
-      layerwise_(std::any_of(options_.optimizers.begin(), options_.optimizers.end(),
-                             [](const OptimizerSpec& spec) { return is_layerwise(spec); })),
+      layerwise_(
+          std::any_of(options_.optimizers.begin(), options_.optimizers.end(),
+                      [](const OptimizerSpec& spec) { return optimizer::is_layerwise(spec); })),
       steps_(options_.parameters.size()),
       is_ready_(options_.parameters.size()),
       used_(options_.parameters.size()),

@@ -13,7 +13,7 @@
 #include "collective/test_jobs.h"
 #include "kernel/norm.h"
 #include "kernel/weighted_sum.h"
-#include "train/update_rule.h"
+#include "optimizer/update_rule.h"
 
 namespace tally::train {
 namespace {
@@ -69,7 +69,8 @@ class Unsharded {
     state_.resize(2, values_);
     for (auto& array : state_)
       for (std::size_t p = 0; p < array.size(); ++p)
-        std::fill(array[p].begin(), array[p].end(), static_cast<float>(initial_state(spec(p))));
+        std::fill(array[p].begin(), array[p].end(),
+                  static_cast<float>(optimizer::initial_state(spec(p))));
   }
 
   void step(int step, int ranks) {
@@ -118,12 +119,12 @@ class Unsharded {
     return std::sqrt(squares);
   }
   void update(std::size_t p, std::vector<float>& gradient) {
-    const Segment<float> segment{
+    const optimizer::Segment<float> segment{
         .parameters = values_[p], .gradient = gradient, .state = {state_[0][p], state_[1][p]}};
-    const StepFacts facts{.step = steps_, .rate = spec(p).rate};
-    if (!is_layerwise(spec(p))) return train::update(spec(p), facts, segment);
+    const optimizer::StepFacts facts{.step = steps_, .rate = spec(p).rate};
+    if (!optimizer::is_layerwise(spec(p))) return optimizer::update(spec(p), facts, segment);
     prepare(spec(p), facts, segment);
-    finish(spec(p), facts, Norms{norm(values_[p]), norm(gradient)}, segment);
+    finish(spec(p), facts, optimizer::Norms{norm(values_[p]), norm(gradient)}, segment);
   }
 
   const ShardedUpdate::Options options_;
@@ -195,7 +196,7 @@ TEST_P(ShardedUpdateOf, OnOneHostHasTheBitsOfTheUnshardedUpdate) {
       Values values;
       run_ranks(Network::kInProcess, ranks,
                 [&](Job& job) { train_rank(job, options, overlap, values); });
-      const bool exact = !is_layerwise(GetParam().spec);
+      const bool exact = !optimizer::is_layerwise(GetParam().spec);
       for (std::size_t p = 0; p < values.size(); ++p) {
         for (std::size_t i = 0; i < values[p].size(); ++i) {
           if (exact) {

@@ -11,7 +11,7 @@
 #include "kernel/norm.h"
 #include "kernel/reduce.h"
 #include "kernel/weighted_sum.h"
-#include "train/update_rule.h"
+#include "optimizer/update_rule.h"
 
 namespace tally::train {
 namespace {
@@ -60,10 +60,11 @@ class TypedSlice final : public Slice {
     adopt_values();
     std::size_t arrays = 0;
     for (const Piece& piece : pieces_)
-      arrays = std::max(arrays, static_cast<std::size_t>(state_arrays(optimizer(piece))));
+      arrays =
+          std::max(arrays, static_cast<std::size_t>(optimizer::state_arrays(optimizer(piece))));
     state_.resize(arrays, std::vector<T>(range_.count()));
     for (const Piece& piece : pieces_) {
-      const auto initial = static_cast<T>(initial_state(optimizer(piece)));
+      const auto initial = static_cast<T>(optimizer::initial_state(optimizer(piece)));
       for (std::vector<T>& array : state_)
         std::fill_n(array.begin() + at(piece.range.begin), piece.range.count(), initial);
     }
@@ -81,8 +82,8 @@ class TypedSlice final : public Slice {
         const Range common{std::max(other->range.begin, part.begin),
                            std::min(other->range.end, part.end)};
         if (facts.used[other->parameter] == 0) continue;
-        train::update(optimizer(*other), step_of(*other, facts),
-                      segment(common, chunk.data() + (common.begin - part.begin)));
+        optimizer::update(optimizer(*other), step_of(*other, facts),
+                          segment(common, chunk.data() + (common.begin - part.begin)));
       }
       publish(part);
     }
@@ -106,7 +107,7 @@ class TypedSlice final : public Slice {
   void prepare(const UpdateFacts& facts) override {
     for (const Piece& piece : pieces_) {
       if (facts.used[piece.parameter] == 0) continue;
-      train::prepare(optimizer(piece), step_of(piece, facts), own_segment(piece));
+      optimizer::prepare(optimizer(piece), step_of(piece, facts), own_segment(piece));
     }
   }
 
@@ -128,15 +129,15 @@ class TypedSlice final : public Slice {
     for (const Piece& piece : pieces_) {
       if (facts.used[piece.parameter] == 0) continue;
       const OptimizerSpec& spec = optimizer(piece);
-      const StepFacts step = step_of(piece, facts);
-      if (is_layerwise(spec)) {
+      const optimizer::StepFacts step = step_of(piece, facts);
+      if (optimizer::is_layerwise(spec)) {
         const Squares& squares = of_parameters[piece.parameter];
-        finish(
-            spec, step,
-            Norms{.parameters = std::sqrt(squares.values), .gradient = std::sqrt(squares.gradient)},
-            own_segment(piece));
+        finish(spec, step,
+               optimizer::Norms{.parameters = std::sqrt(squares.values),
+                                .gradient = std::sqrt(squares.gradient)},
+               own_segment(piece));
       } else {
-        train::update(spec, step, own_segment(piece));
+        optimizer::update(spec, step, own_segment(piece));
       }
     }
     publish(range_);
@@ -171,7 +172,7 @@ class TypedSlice final : public Slice {
       const std::size_t count = piece.range.count();
       SliceState state{.parameter = piece.parameter, .first = piece.first_in_parameter};
       state.values = {values_ + begin * size_of(type_), count * size_of(type_)};
-      const auto arrays = static_cast<std::size_t>(state_arrays(optimizer(piece)));
+      const auto arrays = static_cast<std::size_t>(optimizer::state_arrays(optimizer(piece)));
       for (std::size_t k = 0; k < arrays; ++k)
         state.state.push_back(std::as_writable_bytes(std::span(state_[k]).subspan(begin, count)));
       if (size_of(type_) < sizeof(T))
@@ -185,7 +186,7 @@ class TypedSlice final : public Slice {
   const OptimizerSpec& optimizer(const Piece& piece) const {
     return optimizers_[parameters_[piece.parameter].group];
   }
-  StepFacts step_of(const Piece& piece, const UpdateFacts& facts) const {
+  optimizer::StepFacts step_of(const Piece& piece, const UpdateFacts& facts) const {
     return {.step = facts.steps[piece.parameter] + 1,
             .rate = facts.rates[parameters_[piece.parameter].group]};
   }
@@ -198,14 +199,14 @@ class TypedSlice final : public Slice {
     return master_.empty() ? reinterpret_cast<const T*>(values_) : master_.data();
   }
 
-  Segment<T> segment(Range part, T* gradient) {
-    Segment<T> segment{.parameters = {work_values() + at(part.begin), part.count()},
-                       .gradient = {gradient, part.count()}};
+  optimizer::Segment<T> segment(Range part, T* gradient) {
+    optimizer::Segment<T> segment{.parameters = {work_values() + at(part.begin), part.count()},
+                                  .gradient = {gradient, part.count()}};
     for (std::size_t k = 0; k < state_.size(); ++k)
       segment.state[k] = {state_[k].data() + at(part.begin), part.count()};
     return segment;
   }
-  Segment<T> own_segment(const Piece& piece) {
+  optimizer::Segment<T> own_segment(const Piece& piece) {
     return segment(piece.range, gradient_.data() + at(piece.range.begin));
   }
 

@@ -1,4 +1,4 @@
-#include "train/update_rule.h"
+#include "optimizer/update_rule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "kernel/update.h"
 
-namespace tally::train {
+namespace tally::optimizer {
 namespace {
 
 bool is_adam_like(OptimizerKind kind) {
@@ -157,4 +157,4 @@ template void prepare(const OptimizerSpec&, const StepFacts&, const Segment<doub
 template void finish(const OptimizerSpec&, const StepFacts&, const Norms&, const Segment<float>&);
 template void finish(const OptimizerSpec&, const StepFacts&, const Norms&, const Segment<double>&);
 
-}  // namespace tally::train
+}  // namespace tally::optimizer

@@ -11,7 +11,7 @@
 // do not depend on each other, so a parameter may be cut anywhere and updated by many hands, with the
 // same bits. Scalars are computed in double and rounded once to T, which is float or double.
 // The spec must have passed check().
-namespace tally::train {
+namespace tally::optimizer {
 
 // Numbers kept per element: 0 (plain sgd), 1 (momentum, adagrad, lars) or 2 (adam, adamw, lamb).
 int state_arrays(const OptimizerSpec& spec);
@@ -61,4 +61,4 @@ void finish(const OptimizerSpec& spec, const StepFacts& facts, const Norms& norm
 // where a norm is 0: new layers, and biases that begin at zero, must be able to move.
 double trust_ratio(const OptimizerSpec& spec, const Norms& norms);
 
-}  // namespace tally::train
+}  // namespace tally::optimizer

@@ -1,4 +1,4 @@
-#include "train/update_rule.h"
+#include "optimizer/update_rule.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "kernel/norm.h"
 
-namespace tally::train {
+namespace tally::optimizer {
 namespace {
 
 // One parameter with all that belongs to it.
@@ -296,4 +296,4 @@ TEST(UpdateRuleFacts, TheTrustRatioIsOneWhereANormIsZero) {
 }
 
 }  // namespace
-}  // namespace tally::train
+}  // namespace tally::optimizer
