@@ -43,6 +43,12 @@ enum class Codec : std::uint8_t {
 };
 // What is done with a gradient that comes late.
 enum class Stale : std::uint8_t { kKeep, kDrop, kScale, kCompensate };
+// How a server adds gradients that come at the same time.
+enum class Conflict : std::uint8_t {
+  kLock,        // one after the other
+  kAtomic,      // each element by an atomic addition
+  kAccumulate,  // gathered first, applied together
+};
 // How the model is split.
 enum class Split : std::uint8_t { kData, kPipeline, kTensor, kShard };
 // Which samples a worker sees.

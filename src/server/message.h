@@ -1,0 +1,92 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tally/error.h"
+
+namespace tally::server {
+
+// A member of the job. The directory is 0; it numbers servers and workers as they come, and no number twice.
+using NodeId = std::uint32_t;
+inline constexpr NodeId kDirectory = 0;
+inline constexpr NodeId kUnnumbered = 0xFFFFFFFF;
+
+inline constexpr std::size_t kMaxPayloadBytes = std::size_t{16} << 20;
+// Of a dense part's values, at most.
+inline constexpr std::size_t kPartBytes = std::size_t{256} << 10;
+
+enum class MessageKind : std::uint8_t {
+  // With the directory.
+  kJoin = 1,   // who wants to belong; payload: Joining
+  kView = 2,   // who serves what; payload: View. `part` has the number of whom it is sent to
+  kBeat = 3,   // alive
+  kLeave = 4,  // goes in good order; to servers, too
+  // First on a link between others: `part` has the caller's number, `clock` its rank (workers).
+  kHello = 5,
+  // From workers to servers. Each is answered by one kAnswer with the same table, part and sequence.
+  kDefine = 8,
+  kPush = 9,
+  kPull = 10,
+  kPushPull = 11,
+  kClock = 12,
+  kAgree = 13,
+  kSize = 14,
+  kSnapshot = 15,
+  kRestore = 16,
+  kReadState = 17,
+  kWriteState = 18,
+  kSetVersion = 19,
+  kAnswer = 24,
+  kClosed = 25,  // to workers, unasked: the part has `version` now; older gradients come too late
+  // Between servers: what a part has become, and that it was taken.
+  kRecord = 28,
+  kRecordTaken = 29,
+};
+
+// Of kAnswer and kRecordTaken.
+enum class Outcome : std::uint8_t {
+  kDone = 0,       // applied, read, or taken
+  kDropped = 1,    // too late: without effect
+  kElsewhere = 2,  // not the primary in the view `view`: ask again when there is a newer one
+  kLost = 3,       // no copy of the part is left
+  kRefused = 4,    // payload: the Error
+};
+
+struct MessageHeader {
+  MessageKind kind = MessageKind::kAnswer;
+  Outcome outcome = Outcome::kDone;
+  std::uint8_t push_kind =
+      0;  // PushKind; of kReadState and kWriteState the array; of kRecord flags
+  std::uint16_t table = 0;
+  std::uint32_t part = 0;
+  std::uint32_t view = 0;      // of the sender
+  std::uint64_t sequence = 0;  // of the worker's request, rising
+  std::uint64_t clock = 0;     // of the worker; in answers the slowest worker's
+  std::uint64_t version =
+      0;  // push: that the gradient was computed at; answers and records: the part's
+  std::uint64_t least_version = 0;
+  std::uint64_t least_clock = 0;  // in answers to pushes: the staleness
+  double weight = 0;
+  double rate = 0;
+  // Filled in by the link.
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t payload_checksum = 0;  // CRC32C; 0 where it travels in memory or TLS guards it
+  // Where the payload lies, or where the answer's is to be written, in memory that the sender has shown to the receiver;
+  // 0: on the wire. Region number in the upper 16 bits (from 1), byte offset in the lower 48.
+  std::uint64_t payload_place = 0;
+  std::uint64_t reply_place = 0;
+  std::uint32_t reply_bytes = 0;  // room for the answer's payload there
+
+  friend bool operator==(const MessageHeader&, const MessageHeader&) = default;
+};
+
+inline constexpr std::size_t kHeaderBytes = 112;
+using EncodedHeader = std::array<std::byte, kHeaderBytes>;
+EncodedHeader encode(const MessageHeader& header);
+// kCorrupt unless encode() could have made it: magic, version, checksum, kind, outcome, payload_bytes within
+// kMaxPayloadBytes, finite weight and rate.
+Result<MessageHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
+
+}  // namespace tally::server

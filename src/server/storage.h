@@ -1,0 +1,92 @@
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tally/error.h"
+#include "tally/optimizer.h"
+#include "tally/server.h"
+
+namespace tally::server {
+
+// A gradient for one part: of a dense part its elements; of a sparse one `keys`, each once, and their rows.
+struct Gradient {
+  std::span<const std::uint64_t> keys;
+  std::span<const std::byte> values;
+  double weight = 1;
+};
+
+struct ApplyFacts {
+  double rate = 0.1;
+  // Delay compensation: g + lambda * g * g * (value - backup), with lambda / sqrt(mean square + 1e-7) if adaptive.
+  double compensation = 0;
+  bool adaptive = false;
+  std::span<const std::byte> backup = {};  // the values that the gradient was computed at
+};
+
+// The numbers of one part, their optimizer's state, and nothing else. Threads: calls must not overlap, but for add_atomically().
+class Storage {
+ public:
+  virtual ~Storage() = default;
+
+  // One optimizer step with the mean of the gradients by weight, summed in this order. Of sparse parts the rows that any of them
+  // has; a row's gradient counts as zero where one does not have it. kExhausted, with nothing changed, where new
+  // rows would not fit into the memory limit; kCorrupt if the bytes are not of this part.
+  virtual Result<void> apply(std::span<const Gradient> gradients, const ApplyFacts& facts) = 0;
+  virtual Result<void> add(const Gradient& gradient) = 0;     // value += gradient
+  virtual Result<void> assign(const Gradient& gradient) = 0;  // value = gradient; state as at first
+  // value += factor * gradient by one atomic addition per element; may overlap with itself. Of sparse parts only rows that are there:
+  // prepare_rows() first.
+  virtual Result<void> add_atomically(const Gradient& gradient, double factor) = 0;
+  virtual Result<void> prepare_rows(std::span<const std::uint64_t> keys) = 0;
+
+  // Dense: all values; sparse: the rows of `keys`, made where they are not there.
+  virtual std::size_t value_bytes(std::size_t keys) const = 0;
+  virtual Result<void> read(std::span<const std::uint64_t> keys, std::span<std::byte> out) = 0;
+
+  // Dense only: one of the optimizer's arrays.
+  virtual Result<void> read_state(int array, std::span<std::byte> out) const = 0;
+  virtual Result<void> write_state(int array, std::span<const std::byte> in) = 0;
+
+  // Everything, for copies and snapshots, in pieces of at most `max_bytes`; `only` (sparse): the rows of these keys. Taking the pieces in
+  // any storage of the same spec gives the same bits. take() is kCorrupt for bytes that are no piece.
+  virtual std::vector<std::vector<std::byte>> pieces(std::span<const std::uint64_t> only,
+                                                     bool everything,
+                                                     std::size_t max_bytes) const = 0;
+  virtual Result<void> take(std::span<const std::byte> piece) = 0;
+  virtual void clear() = 0;
+
+  virtual std::uint64_t elements() const = 0;  // dense: elements; sparse: rows
+  virtual std::uint64_t bytes() const = 0;
+};
+
+// Memory that all storages of a server use together; kExhausted when the limit is passed. Threads: safe.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
+  bool take(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes);
+  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+  std::uint64_t limit() const { return limit_; }
+
+ private:
+  const std::uint64_t limit_;  // 0: none
+  std::atomic<std::uint64_t> used_{0};
+};
+
+// How a table lies on parts. Dense: equal parts of at most kPartBytes, the last may be shorter. Sparse: by a hash of the key.
+std::uint32_t parts_of(const TableSpec& spec, std::uint32_t slots);
+std::size_t elements_of(const TableSpec& spec, std::uint32_t part);  // dense
+std::uint32_t part_of_key(std::uint64_t key, std::uint32_t parts);   // sparse
+
+Result<void> check(const TableSpec& spec);
+std::vector<std::byte> encode(const TableSpec& spec);
+Result<TableSpec> decode_spec(std::span<const std::byte> bytes);
+
+Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32_t part,
+                                              MemoryBudget& budget);
+
+}  // namespace tally::server
