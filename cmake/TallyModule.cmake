@@ -56,6 +56,10 @@ function(tally_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} tally_options GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  if(TALLY_SANITIZE)
+    # What is tested is optimised a little; optimising the tests would double the time to compile them.
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
   if(ARG_WHOLE)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
