@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/nearest_word.h"
+#include "plan/plan_values.h"
 
 namespace tally::plan {
 namespace {
@@ -18,17 +19,20 @@ struct Answer {
 };
 
 // Each list in the order of its enum.
-constexpr Answer kHomes[] = {{"group", "group"}, {"server", "group"}};
-constexpr Answer kUpdates[] = {
-    {"bsp", "bsp"},    {"asp", "bsp"},    {"ssp", "bsp"},    {"backup", "bsp"}, {"subset", "bsp"},
-    {"local", "bsp"},  {"easgd", "bsp"},  {"bmuf", "bsp"},   {"diloco", "bsp"}, {"slowmo", "bsp"},
-    {"gossip", "bsp"}, {"adpsgd", "bsp"}, {"average", "bsp"}};
+constexpr Answer kHomes[] = {{"group", "group"}, {"server", "server"}};
+constexpr Answer kUpdates[] = {{"bsp", "bsp"},       {"asp", "asp"},        {"ssp", "ssp"},
+                               {"backup", "backup"}, {"subset", "subset"},  {"kbatch", "kbatch"},
+                               {"local", "local"},   {"easgd", "bsp"},      {"bmuf", "bsp"},
+                               {"diloco", "bsp"},    {"slowmo", "bsp"},     {"gossip", "bsp"},
+                               {"adpsgd", "bsp"},    {"average", "average"}};
 constexpr Answer kCodecs[] = {
     {"none", "none"},  {"fp16", "none"},    {"bf16", "none"},    {"int8", "none"}, {"fp8", "none"},
     {"qsgd", "none"},  {"ternary", "none"}, {"onebit", "none"},  {"sign", "none"}, {"topk", "none"},
     {"randk", "none"}, {"dgc", "none"},     {"powersgd", "none"}};
 constexpr Answer kStales[] = {
-    {"keep", "keep"}, {"drop", "keep"}, {"scale", "keep"}, {"compensate", "keep"}};
+    {"keep", "keep"}, {"drop", "drop"}, {"scale", "scale"}, {"compensate", "compensate"}};
+constexpr Answer kConflicts[] = {
+    {"lock", "lock"}, {"atomic", "atomic"}, {"accumulate", "accumulate"}};
 constexpr Answer kSplits[] = {
     {"data", "data"}, {"pipeline", "data"}, {"tensor", "data"}, {"shard", "data"}};
 constexpr Answer kDatas[] = {{"partition", "partition"},
@@ -40,26 +44,58 @@ struct Question {
   std::string_view key;
   std::span<const Answer> answers;
 };
-constexpr Question kQuestions[] = {{"home", kHomes},   {"update", kUpdates}, {"codec", kCodecs},
-                                   {"stale", kStales}, {"split", kSplits},   {"data", kDatas}};
+constexpr Question kQuestions[] = {
+    {"home", kHomes},   {"update", kUpdates}, {"codec", kCodecs},      {"stale", kStales},
+    {"split", kSplits}, {"data", kDatas},     {"conflict", kConflicts}};
 constexpr std::size_t kQuestionCount = std::size(kQuestions);
+constexpr std::size_t kUpdateIndex = 1, kStaleIndex = 3, kConflictIndex = 6;
 
 // The answers of a plan as numbers in their lists, in the order of kQuestions.
 using Choices = std::array<std::size_t, kQuestionCount>;
 
 Choices choices_of(const Plan& plan) {
-  return {static_cast<std::size_t>(plan.home),  static_cast<std::size_t>(plan.update),
-          static_cast<std::size_t>(plan.codec), static_cast<std::size_t>(plan.stale),
-          static_cast<std::size_t>(plan.split), static_cast<std::size_t>(plan.data)};
+  return {static_cast<std::size_t>(plan.home),    static_cast<std::size_t>(plan.update),
+          static_cast<std::size_t>(plan.codec),   static_cast<std::size_t>(plan.stale),
+          static_cast<std::size_t>(plan.split),   static_cast<std::size_t>(plan.data),
+          static_cast<std::size_t>(plan.conflict)};
 }
 
-Plan plan_of(const Choices& choices) {
-  return {.home = static_cast<Home>(choices[0]),
-          .update = static_cast<Update>(choices[1]),
-          .codec = static_cast<Codec>(choices[2]),
-          .stale = static_cast<Stale>(choices[3]),
-          .split = static_cast<Split>(choices[4]),
-          .data = static_cast<Data>(choices[5])};
+void set_choice(Plan& plan, std::size_t question, std::size_t answer) {
+  switch (question) {
+    case 0:
+      plan.home = static_cast<Home>(answer);
+      break;
+    case kUpdateIndex:
+      plan.update = static_cast<Update>(answer);
+      break;
+    case 2:
+      plan.codec = static_cast<Codec>(answer);
+      break;
+    case kStaleIndex:
+      plan.stale = static_cast<Stale>(answer);
+      break;
+    case 4:
+      plan.split = static_cast<Split>(answer);
+      break;
+    case 5:
+      plan.data = static_cast<Data>(answer);
+      break;
+    default:
+      plan.conflict = static_cast<Conflict>(answer);
+      break;
+  }
+}
+
+// The word of an answer, which may be out of its list.
+std::string_view word_of(const Plan& plan, std::size_t question) {
+  const std::size_t choice = choices_of(plan)[question];
+  const auto& answers = kQuestions[question].answers;
+  return choice < answers.size() ? answers[choice].word : "?";
+}
+
+std::string text_of(const Plan& plan, std::size_t question) {
+  const std::string_view word = word_of(plan, question);
+  return fmt::format("{}={}{}", kQuestions[question].key, word, values_text(word, plan));
 }
 
 Error invalid(std::string message) {
@@ -78,9 +114,10 @@ std::vector<std::string_view> names_of(const List& list, Name name) {
   return names;
 }
 
-// The number of the answer that `text` names. A word may bring values ("ssp:3"), an entropy stage
-// ("topk:0.01+rans") or a product ("data*tensor:2"); those that are offered take none.
-Result<std::size_t> choose(const Question& question, std::string_view text) {
+// Takes over the answer that `text` gives. A word may bring values ("ssp:3"), an entropy stage ("topk:0.01+rans") or a
+// product ("data*tensor:2"); only the first is offered.
+Result<void> choose(std::size_t index, std::string_view text, Plan& plan) {
+  const Question& question = kQuestions[index];
   const std::string_view word = text.substr(0, text.find_first_of(":+*"));
   const auto found = std::find_if(question.answers.begin(), question.answers.end(),
                                   [word](const Answer& answer) { return answer.word == word; });
@@ -89,17 +126,59 @@ Result<std::size_t> choose(const Question& question, std::string_view text) {
     return invalid(unknown_word(word, fmt::format("answer to {}", question.key), words));
   }
   if (found->word != found->offered) return not_offered(question.key, text, *found);
-  if (word.size() != text.size()) {
-    return invalid(fmt::format("{}={}: {} takes nothing behind it", question.key, text, word));
+  const std::string answer = fmt::format("{}={}", question.key, text);
+  const std::string_view behind = text.substr(word.size());
+  if (!behind.empty() && (behind.front() != ':' || behind.size() == 1)) {
+    return invalid(fmt::format("{}: '{}' cannot stand behind {}", answer, behind, word));
   }
-  return static_cast<std::size_t>(found - question.answers.begin());
+  copy_values(word_of(plan, index), Plan(), plan);
+  set_choice(plan, index, static_cast<std::size_t>(found - question.answers.begin()));
+  return read_values(answer, word, behind.empty() ? behind : behind.substr(1), plan);
+}
+
+// The combinations that make sense.
+Result<void> check_together(const Plan& plan) {
+  const std::string update = update_text(plan);
+  const bool at_once = plan.update == Update::kAsp || plan.update == Update::kSsp;
+  if ((at_once || plan.update == Update::kKbatch) && plan.home != Home::kServer) {
+    return invalid(fmt::format(
+        "{} needs home=server: where workers do not step together somebody has to have the model; "
+        "nearest: home=server {}, or update=bsp",
+        update, update));
+  }
+  if (plan.stale != Stale::kKeep && !at_once) {
+    return invalid(fmt::format(
+        "{} needs update=asp or update=ssp: with {} no gradient that counts is stale; nearest: "
+        "home=server update=asp {}, or stale=keep",
+        stale_text(plan), update, stale_text(plan)));
+  }
+  if (plan.conflict != Conflict::kLock && plan.home != Home::kServer) {
+    const std::string conflict = text_of(plan, kConflictIndex);
+    return invalid(
+        fmt::format("{} needs home=server: in a group nobody writes where others do; nearest: "
+                    "home=server {}, or conflict=lock",
+                    conflict, conflict));
+  }
+  return {};
+}
+
+// Numbers in their ranges, and none that belong to answers which the plan does not give.
+Result<void> check_numbers(const Plan& plan) {
+  Plan expected;
+  for (std::size_t q = 0; q < kQuestionCount; ++q) {
+    TALLY_TRY(check_values(word_of(plan, q), plan));
+    set_choice(expected, q, choices_of(plan)[q]);
+    copy_values(word_of(plan, q), plan, expected);
+  }
+  if (plan == expected) return {};
+  return invalid(fmt::format("a number is set that '{}' does not take", to_string(expected)));
 }
 
 }  // namespace
 
-Result<Plan> parse_plan(std::string_view text) {
+Result<Plan> parse_plan(std::string_view text, const Plan& defaults) {
   constexpr std::string_view kSpace = " \t\n\r";
-  Choices choices = choices_of(Plan());
+  Plan plan = defaults;
   std::array<bool, kQuestionCount> answered = {};
   for (;;) {
     text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
@@ -121,9 +200,10 @@ Result<Plan> parse_plan(std::string_view text) {
     const auto index = static_cast<std::size_t>(question - std::begin(kQuestions));
     if (answered[index]) return invalid(fmt::format("'{}' is given twice in the plan", key));
     answered[index] = true;
-    TALLY_TRY(choices[index], choose(*question, item.substr(equals + 1)));
+    TALLY_TRY(choose(index, item.substr(equals + 1), plan));
   }
-  return plan_of(choices);
+  TALLY_TRY(check(plan));
+  return plan;
 }
 
 Result<void> check(const Plan& plan) {
@@ -136,18 +216,31 @@ Result<void> check(const Plan& plan) {
     const Answer& answer = question.answers[choices[q]];
     if (answer.word != answer.offered) return not_offered(question.key, answer.word, answer);
   }
-  return {};
+  TALLY_TRY(check_numbers(plan));
+  return check_together(plan);
+}
+
+bool averages_models(const Plan& plan) {
+  return plan.update == Update::kAverage || plan.update == Update::kLocal;
+}
+
+Result<void> check_exchanges_gradients(const Plan& plan, std::string_view recipe) {
+  if (!averages_models(plan)) return {};
+  return invalid(fmt::format("{} is for word2vec only, not for {}; nearest: update=bsp",
+                             update_text(plan), recipe));
 }
 
 std::string to_string(const Plan& plan) {
-  const Choices choices = choices_of(plan);
   std::string text;
   for (std::size_t q = 0; q < kQuestionCount; ++q) {
-    const auto& answers = kQuestions[q].answers;
-    const std::string_view word = choices[q] < answers.size() ? answers[choices[q]].word : "?";
-    text += fmt::format("{}{}={}", q == 0 ? "" : " ", kQuestions[q].key, word);
+    if (q == kConflictIndex && plan.home != Home::kServer && plan.conflict == Conflict::kLock)
+      break;
+    text += fmt::format("{}{}", q == 0 ? "" : " ", text_of(plan, q));
   }
   return text;
 }
+
+std::string update_text(const Plan& plan) { return text_of(plan, kUpdateIndex); }
+std::string stale_text(const Plan& plan) { return text_of(plan, kStaleIndex); }
 
 }  // namespace tally::plan

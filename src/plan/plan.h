@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ enum class Update : std::uint8_t {
   kSsp,
   kBackup,
   kSubset,
+  kKbatch,
   kLocal,
   kEasgd,
   kBmuf,
@@ -54,8 +56,8 @@ enum class Split : std::uint8_t { kData, kPipeline, kTensor, kShard };
 // Which samples a worker sees.
 enum class Data : std::uint8_t { kPartition, kReplicate, kStream, kStages };
 
-// How workers train together: one answer to each of six questions. The enums have all answers that
-// are known; check() says which are offered.
+// How workers train together: one answer to each of seven questions, and the numbers that some answers bring. The enums have
+// all answers that are known; check() says which are offered. Numbers that the plan's answers do not take have the values below.
 struct Plan {
   Home home = Home::kGroup;
   Update update = Update::kBsp;
@@ -63,18 +65,44 @@ struct Plan {
   Stale stale = Stale::kKeep;
   Split split = Split::kData;
   Data data = Data::kPartition;
+  Conflict conflict = Conflict::kLock;
+
+  std::uint64_t bound = 0;                       // ssp:S, clocks that the fastest may be ahead
+  std::uint64_t backups = 0;                     // backup:B, workers that are not waited for
+  std::uint64_t subset = 0;                      // subset:K, workers that take part in a step
+  std::uint64_t batches = 0;                     // kbatch:K, gradients that make up an update
+  std::uint64_t push_every = 1;                  // asp:push=, steps
+  std::uint64_t fetch_every = 1;                 // asp:fetch=, steps
+  bool full_rate = false;                        // asp, ssp: rate=full
+  bool corrected_momentum = false;               // asp, ssp: momentum=corrected
+  std::chrono::milliseconds average_every = {};  // average:MS
+  std::uint64_t local_steps = 0;                 // local:H
+  std::uint64_t drop_above = 0;                  // drop:T, staleness
+  double compensation = 0;                       // compensate:L
+  bool adaptive = false;                         // compensate:L,adaptive
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// "key=word key=word", in any order, with spaces between; a key that is missing has its default, so
-// "" is a plan. The result passes check(). kInvalid for anything else, with the nearest key or word.
-Result<Plan> parse_plan(std::string_view text);
+// "key=word key=word:values", in any order, with spaces between; a key that is missing is as in `defaults`, so "" is a plan.
+// What a server's table is told has no home: its defaults are {.home = Home::kServer}. The result passes check(). kInvalid for
+// anything else, with the nearest key or word.
+Result<Plan> parse_plan(std::string_view text, const Plan& defaults = {});
 
-// kInvalid if an answer is not offered by this version; the message has the nearest one that is.
+// kInvalid if an answer is not offered by this version, if two do not go together, or if a number is out of its range; the
+// message has the nearest that is offered. Numbers of workers are not known here: policy::rules_of() checks against them.
 Result<void> check(const Plan& plan);
 
-// All keys in the order above: "home=group update=bsp codec=none stale=keep split=data data=partition".
+// Whether workers exchange models now and then instead of gradients: update=average and update=local.
+bool averages_models(const Plan& plan);
+// For everybody who cannot: kInvalid if the plan says so. `recipe` is for the message.
+Result<void> check_exchanges_gradients(const Plan& plan, std::string_view recipe);
+
+// All keys in the order above: "home=group update=bsp codec=none stale=keep split=data data=partition", and "conflict=lock" with
+// home=server. Behind a word are its numbers that differ from their defaults. parse_plan() reads it back.
 std::string to_string(const Plan& plan);
+// Of one key: "update=ssp:3".
+std::string update_text(const Plan& plan);
+std::string stale_text(const Plan& plan);
 
 }  // namespace tally::plan

@@ -1,0 +1,206 @@
+#include "plan/plan_values.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/nearest_word.h"
+#include "base/option_text.h"
+
+namespace tally::plan {
+namespace {
+
+// All numbers fit into a double without loss. One without a name stands first and may not be left out.
+struct Number {
+  std::string_view word, name, example;
+  double least, most;
+  bool whole;
+  double (*get)(const Plan&);
+  void (*set)(Plan&, double);
+
+  bool is_first() const { return name.empty(); }
+};
+
+struct Setting {
+  std::string_view word, text;
+  bool Plan::*field;
+};
+
+template <std::uint64_t Plan::*kField>
+double get_count(const Plan& plan) {
+  return static_cast<double>(plan.*kField);
+}
+template <std::uint64_t Plan::*kField>
+void set_count(Plan& plan, double value) {
+  plan.*kField = static_cast<std::uint64_t>(value);
+}
+template <std::uint64_t Plan::*kField>
+constexpr Number count_of(std::string_view word, std::string_view name, std::string_view example,
+                          double least, double most) {
+  return {word, name, example, least, most, true, &get_count<kField>, &set_count<kField>};
+}
+
+constexpr double kMostWorkers = 65536;
+constexpr double kMostSteps = 1e6;
+constexpr double kMostMilliseconds = 3.6e6;
+
+constexpr Number kNumbers[] = {
+    count_of<&Plan::push_every>("asp", "push", "4", 1, kMostSteps),
+    count_of<&Plan::fetch_every>("asp", "fetch", "4", 1, kMostSteps),
+    count_of<&Plan::bound>("ssp", "", "3", 0, kMostSteps),
+    count_of<&Plan::backups>("backup", "", "1", 0, kMostWorkers - 1),
+    count_of<&Plan::subset>("subset", "", "2", 1, kMostWorkers),
+    count_of<&Plan::batches>("kbatch", "", "4", 1, kMostWorkers),
+    {"average", "", "50", 1, kMostMilliseconds, true,
+     [](const Plan& plan) { return static_cast<double>(plan.average_every.count()); },
+     [](Plan& plan, double value) {
+       plan.average_every = std::chrono::milliseconds(static_cast<std::int64_t>(value));
+     }},
+    count_of<&Plan::local_steps>("local", "", "8", 1, kMostSteps),
+    count_of<&Plan::drop_above>("drop", "", "4", 0, kMostSteps),
+    {"compensate", "", "0.04", 0, 1e6, false, [](const Plan& plan) { return plan.compensation; },
+     [](Plan& plan, double value) { plan.compensation = value; }},
+};
+constexpr Setting kSettings[] = {
+    {"asp", "rate=full", &Plan::full_rate},
+    {"asp", "momentum=corrected", &Plan::corrected_momentum},
+    {"ssp", "rate=full", &Plan::full_rate},
+    {"ssp", "momentum=corrected", &Plan::corrected_momentum},
+    {"compensate", "adaptive", &Plan::adaptive},
+};
+
+Error invalid(std::string message) {
+  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+// What the word takes behind the number that stands first.
+std::vector<std::string_view> names_of(std::string_view word) {
+  std::vector<std::string_view> names;
+  for (const Number& number : kNumbers) {
+    if (number.word == word && !number.is_first()) names.push_back(number.name);
+  }
+  for (const Setting& setting : kSettings) {
+    if (setting.word == word) names.push_back(setting.text);
+  }
+  return names;
+}
+
+const Number* first_of(std::string_view word) {
+  const auto* const found =
+      std::find_if(std::begin(kNumbers), std::end(kNumbers),
+                   [word](const Number& n) { return n.word == word && n.is_first(); });
+  return found == std::end(kNumbers) ? nullptr : found;
+}
+
+Result<void> read_number(std::string_view answer, const Number& number, std::string_view text,
+                         Plan& plan) {
+  auto value = parse_number(text);
+  if (value && number.whole) {
+    const auto count = parse_count(text);
+    if (!count) value = count.error();
+  }
+  if (!value) return invalid(fmt::format("{}: {}", answer, value.error().message));
+  // Checked here, too: a number that does not fit its field cannot be checked there.
+  if (!(*value >= number.least && *value <= number.most)) {
+    return invalid(
+        fmt::format("{}: {} is not from {} to {}", answer, text, number.least, number.most));
+  }
+  number.set(plan, *value);
+  return {};
+}
+
+// One of those behind the first; its name in the table.
+Result<std::string_view> read_item(std::string_view answer, std::string_view word,
+                                   std::string_view item, Plan& plan) {
+  for (const Setting& setting : kSettings) {
+    if (setting.word != word || setting.text != item) continue;
+    plan.*setting.field = true;
+    return setting.text;
+  }
+  const std::size_t equals = std::min(item.find('='), item.size());
+  for (const Number& number : kNumbers) {
+    if (number.word != word || number.is_first() || number.name != item.substr(0, equals)) continue;
+    TALLY_TRY(read_number(answer, number, item.substr(std::min(equals + 1, item.size())), plan));
+    return number.name;
+  }
+  const auto names = names_of(word);
+  if (names.empty()) {
+    return invalid(fmt::format("{}: {} takes one number and nothing else", answer, word));
+  }
+  return invalid(
+      fmt::format("{}: {}", answer, unknown_word(item, fmt::format("setting of {}", word), names)));
+}
+
+}  // namespace
+
+Result<void> read_values(std::string_view answer, std::string_view word, std::string_view text,
+                         Plan& plan) {
+  const Number* const first = first_of(word);
+  if (first == nullptr && text.empty()) return {};
+  if (first == nullptr && names_of(word).empty()) {
+    return invalid(fmt::format("{}: {} takes nothing behind it", answer, word));
+  }
+  if (first != nullptr && text.empty()) {
+    return invalid(
+        fmt::format("{}: {} takes a number, as in {}:{}", answer, word, word, first->example));
+  }
+  std::vector<std::string_view> read;
+  for (bool more = true, at_first = first != nullptr; more; at_first = false) {
+    const std::size_t comma = text.find(',');
+    more = comma != std::string_view::npos;
+    const std::string_view item = text.substr(0, comma);
+    if (more) text.remove_prefix(comma + 1);
+    if (at_first) {
+      TALLY_TRY(read_number(answer, *first, item, plan));
+      continue;
+    }
+    TALLY_TRY(const std::string_view name, read_item(answer, word, item, plan));
+    if (std::find(read.begin(), read.end(), name) != read.end()) {
+      return invalid(fmt::format("{}: {} is given twice", answer, name));
+    }
+    read.push_back(name);
+  }
+  return {};
+}
+
+std::string values_text(std::string_view word, const Plan& plan) {
+  std::vector<std::string> items;
+  for (const Number& number : kNumbers) {
+    if (number.word != word) continue;
+    const double value = number.get(plan);
+    if (number.is_first()) {
+      items.push_back(fmt::format("{}", value));
+    } else if (value != number.get(Plan())) {
+      items.push_back(fmt::format("{}={}", number.name, value));
+    }
+  }
+  for (const Setting& setting : kSettings) {
+    if (setting.word == word && plan.*setting.field) items.emplace_back(setting.text);
+  }
+  return items.empty() ? "" : fmt::format(":{}", fmt::join(items, ","));
+}
+
+Result<void> check_values(std::string_view word, const Plan& plan) {
+  for (const Number& number : kNumbers) {
+    if (number.word != word) continue;
+    const double value = number.get(plan);
+    if (value >= number.least && value <= number.most) continue;
+    return invalid(fmt::format("{}{}{}: {} is not from {} to {}", word,
+                               number.is_first() ? "" : ":", number.name, value, number.least,
+                               number.most));
+  }
+  return {};
+}
+
+void copy_values(std::string_view word, const Plan& from, Plan& to) {
+  for (const Number& number : kNumbers) {
+    if (number.word == word) number.set(to, number.get(from));
+  }
+  for (const Setting& setting : kSettings) {
+    if (setting.word == word) to.*setting.field = from.*setting.field;
+  }
+}
+
+}  // namespace tally::plan
