@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plan/plan.h"
 #include "tally/error.h"
@@ -30,7 +31,29 @@ struct Rules {
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
-// kInvalid where the number of workers does not allow it: backup:4 with 4 workers.
+// The plan passes plan::check(). kInvalid where the number of workers does not allow it: backup:4 with 4 workers; and for
+// update=average and local, which have no gradients.
 Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed);
+
+// The ranks that take part in the step of this version, rising: all, or the K of N that subset:K draws, by seed and version
+// alone.
+std::vector<int> drawn_ranks(const Rules& rules, std::uint64_t version);
+bool takes_part(const Rules& rules, int rank, std::uint64_t version);
+
+// When the values after a push may be read.
+struct ReadRule {
+  std::uint64_t least_version = 0;
+  std::uint64_t least_clock = 0;
+  friend bool operator==(const ReadRule&, const ReadRule&) = default;
+};
+// `version`: that the worker's gradient was computed at; `clock`: steps it has finished.
+ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t clock);
+
+// What the rate of a gradient is multiplied with. asp and ssp: 1/N, with rate=full 1; with stale=scale 1/staleness instead, at least 1. Rounds: 1.
+double rate_factor(const Rules& rules, std::uint64_t staleness);
+
+// Gradients that come one by one from N workers act like momentum of 1 - 1/N on top of `momentum`: what is left to ask for is
+// 1 - N (1 - momentum), at least 0. Without momentum=corrected, and in rounds, `momentum` itself.
+double corrected_momentum(const Rules& rules, double momentum);
 
 }  // namespace tally::policy

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 namespace tally::policy {
 
@@ -9,8 +10,19 @@ namespace tally::policy {
 class Histogram {
  public:
   static constexpr std::size_t kBins = 33;
+  Histogram() = default;
+  explicit Histogram(const std::array<std::uint64_t, kBins>& bins) : bins_(bins) {}
+
   void add(std::uint64_t staleness) { ++bins_[staleness < kBins ? staleness : kBins - 1]; }
+  // Of another part.
+  void add(const Histogram& other) {
+    for (std::size_t i = 0; i < kBins; ++i) bins_[i] += other.bins_[i];
+  }
   const std::array<std::uint64_t, kBins>& bins() const { return bins_; }
+  std::uint64_t total() const {
+    return std::accumulate(bins_.begin(), bins_.end(), std::uint64_t{0});
+  }
+  friend bool operator==(const Histogram&, const Histogram&) = default;
 
  private:
   std::array<std::uint64_t, kBins> bins_{};

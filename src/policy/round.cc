@@ -1,0 +1,194 @@
+#include "policy/round.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+namespace tally::policy {
+
+using plan::Update;
+
+void Round::join(Worker worker, int rank) {
+  const auto same_rank = std::find_if(members_.begin(), members_.end(), [&](const auto& entry) {
+    return entry.first != worker && entry.second.rank == rank;
+  });
+  if (same_rank != members_.end()) leave(same_rank->first);
+  const std::uint64_t clock = members_.empty() ? last_clock_ : slowest_clock();
+  members_.try_emplace(worker, Member{.rank = rank, .clock = clock}).first->second.rank = rank;
+  if (complete_) return;
+  ranks_.insert(rank);
+  complete_ = ranks_.size() >= static_cast<std::size_t>(rules_.workers);
+  if (complete_) ranks_.clear();
+}
+
+void Round::leave(Worker worker) {
+  const auto member = members_.find(worker);
+  if (member == members_.end()) return;
+  if (members_.size() == 1) last_clock_ = member->second.clock;
+  members_.erase(member);
+}
+
+Verdict Round::offer(const Offer& offer) {
+  const auto member = members_.find(offer.worker);
+  if (member == members_.end()) return Verdict::kDrop;
+  advance(offer.worker, offer.clock);
+  if (!rules_.has_rounds()) {
+    const std::uint64_t staleness = version_ > offer.version ? version_ - offer.version : 0;
+    if (rules_.stale == plan::Stale::kDrop && staleness > rules_.drop_above) return Verdict::kDrop;
+    histogram_.add(staleness);
+    return Verdict::kApply;
+  }
+  if (offer.version < version_) return Verdict::kDrop;
+  const bool is_asked_for = offer.version == version_
+                                ? is_awaited(member->second)
+                                : takes_part(rules_, member->second.rank, offer.version);
+  if (!is_asked_for) return Verdict::kDrop;
+  Batch& batch = held_[offer.version];
+  const auto again = std::find_if(batch.begin(), batch.end(), [&](const Held& held) {
+    return held.offer.worker == offer.worker &&
+           (rules_.update != Update::kKbatch || held.offer.clock == offer.clock);
+  });
+  const Held held{.offer = offer, .rank = member->second.rank};
+  if (again != batch.end()) {
+    *again = held;
+  } else {
+    batch.push_back(held);
+  }
+  return Verdict::kHold;
+}
+
+void Round::pass(Worker worker, std::uint64_t version) {
+  const auto member = members_.find(worker);
+  // No more than one at a time: nobody can know a later version than the next.
+  if (member != members_.end()) {
+    member->second.passed = std::max(member->second.passed, std::min(version, version_ + 1));
+  }
+}
+
+void Round::advance(Worker worker, std::uint64_t clock) {
+  const auto member = members_.find(worker);
+  if (member != members_.end()) member->second.clock = std::max(member->second.clock, clock);
+}
+
+bool Round::is_awaited(const Member& member) {
+  if (rules_.update != Update::kSubset) return true;
+  if (drawn_.empty() || drawn_version_ != version_) {
+    drawn_.assign(static_cast<std::size_t>(rules_.workers), false);
+    for (const int rank : drawn_ranks(rules_, version_))
+      drawn_[static_cast<std::size_t>(rank)] = true;
+    drawn_version_ = version_;
+  }
+  return member.rank >= 0 && member.rank < rules_.workers &&
+         drawn_[static_cast<std::size_t>(member.rank)];
+}
+
+// The least version, from the current one, that the member may offer or has offered a gradient of.
+std::uint64_t Round::next_version(Worker worker, const Member& member) const {
+  for (auto later = held_.lower_bound(version_); later != held_.end(); ++later) {
+    const Batch& batch = later->second;
+    if (std::any_of(batch.begin(), batch.end(),
+                    [worker](const Held& held) { return held.offer.worker == worker; })) {
+      return later->first;
+    }
+  }
+  // With bsp and subset nobody gives a gradient up.
+  return rules_.update == Update::kBackup ? std::max(version_, member.passed) : version_;
+}
+
+bool Round::is_somebody_missing(const Batch& batch) {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+    const auto& [worker, member] = entry;
+    if (!is_awaited(member) || next_version(worker, member) > version_) return false;
+    return std::none_of(batch.begin(), batch.end(),
+                        [&, id = worker](const Held& held) { return held.offer.worker == id; });
+  });
+}
+
+bool Round::is_full(const Batch& batch) {
+  if (!complete_ || batch.empty()) return false;
+  const auto needed = static_cast<std::size_t>(rules_.needed);
+  if (rules_.update == Update::kKbatch) return batch.size() >= needed;
+  if (rules_.update == Update::kBackup && batch.size() >= needed) return true;
+  return !is_somebody_missing(batch);
+}
+
+std::uint64_t Round::versions_without_anybody() {
+  if (!complete_ || held_.count(version_) != 0) return 0;
+  bool can_be_drawn = false;
+  bool is_drawn = false;
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (const auto& [worker, member] : members_) {
+    can_be_drawn = can_be_drawn || member.rank < rules_.workers;
+    if (!is_awaited(member)) continue;
+    is_drawn = true;
+    least = std::min(least, next_version(worker, member));
+  }
+  if (is_drawn) return least - version_;
+  return can_be_drawn ? 1 : 0;
+}
+
+// The current round, which is full: its first gradients count, the others came too late.
+Round::Due Round::take_current() {
+  Due due;
+  Batch batch = std::move(held_.extract(version_).mapped());
+  const bool has_limit = rules_.update == Update::kBackup || rules_.update == Update::kKbatch;
+  const std::size_t count =
+      has_limit ? std::min(batch.size(), static_cast<std::size_t>(rules_.needed)) : batch.size();
+  for (std::size_t i = count; i < batch.size(); ++i) due.dropped.push_back(batch[i].offer);
+  batch.resize(count);
+  std::sort(batch.begin(), batch.end(), [](const Held& a, const Held& b) {
+    return std::tie(a.rank, a.offer.clock, a.offer.worker) <
+           std::tie(b.rank, b.offer.clock, b.offer.worker);
+  });
+  for (const Held& held : batch) {
+    due.counted.push_back(held.offer);
+    histogram_.add(0);
+  }
+  return due;
+}
+
+Round::Due Round::due() {
+  if (!rules_.has_rounds()) return {};
+  std::uint64_t passed_over = 0;
+  while (const std::uint64_t versions = versions_without_anybody()) {
+    version_ += versions;
+    passed_over += versions;
+  }
+  Due due;
+  const auto current = held_.find(version_);
+  if (current != held_.end() && is_full(current->second)) due = take_current();
+  due.passed_over = passed_over;
+  while (!held_.empty() && held_.begin()->first < version_) {
+    for (const Held& held : held_.begin()->second) due.dropped.push_back(held.offer);
+    held_.erase(held_.begin());
+  }
+  return due;
+}
+
+std::uint64_t Round::slowest_clock() const {
+  if (!complete_) return 0;
+  if (members_.empty()) return last_clock_;
+  return std::min_element(
+             members_.begin(), members_.end(),
+             [](const auto& a, const auto& b) { return a.second.clock < b.second.clock; })
+      ->second.clock;
+}
+
+bool Round::may_read(std::uint64_t least_version, std::uint64_t least_clock) const {
+  return version_ >= least_version && (members_.empty() || slowest_clock() >= least_clock);
+}
+
+std::vector<Worker> Round::members() const {
+  std::vector<Worker> workers;
+  for (const auto& [worker, member] : members_) workers.push_back(worker);
+  return workers;
+}
+
+std::size_t Round::held() const {
+  std::size_t count = 0;
+  for (const auto& [version, batch] : held_) count += batch.size();
+  return count;
+}
+
+}  // namespace tally::policy
