@@ -6,10 +6,18 @@ namespace tally::policy {
 
 using plan::Update;
 
+namespace {
+
+// One gradient of a worker in each update, at most: its clock is the version.
+bool counts_versions(const Rules& rules) {
+  return rules.has_rounds() && rules.update != Update::kKbatch;
+}
+
+}  // namespace
+
 WorkerClock join(const Rules& rules, int rank, const Read& read) {
-  const bool by_version = rules.has_rounds() && rules.update != Update::kKbatch;
   return {.rank = rank,
-          .clock = by_version ? read.version : read.clock,
+          .clock = counts_versions(rules) ? read.version : read.clock,
           .version = read.version,
           .newest_version = std::max(read.version, read.newest_version),
           .cached_clock = read.clock,
@@ -24,14 +32,15 @@ StepChoice next_step(const Rules& rules, const WorkerClock& me, bool is_last) {
   if (rules.update == Update::kAsp) step.pull = step.clock % rules.fetch_every == 0;
   if (rules.update == Update::kSsp) step.pull = !is_fresh(rules, me.cached_clock, step.clock);
   step.pull = step.pull || is_last;
-  step.wait_for_push = step.push && rules.update != Update::kKbatch;
+  step.wait_for_push = step.push && counts_versions(rules);
   step.one_request = step.push && step.pull && rules.update != Update::kKbatch;
   step.apply_locally = !step.pull;
   step.read = read_rule(rules, me.version, step.clock);
   return step;
 }
 
-WorkerClock after_step(const WorkerClock& me, const StepChoice& step, const Read& read) {
+WorkerClock after_step(const Rules& rules, const WorkerClock& me, const StepChoice& step,
+                       const Read& read) {
   WorkerClock next = me;
   next.clock = step.clock;
   if (step.pull) {
@@ -39,8 +48,13 @@ WorkerClock after_step(const WorkerClock& me, const StepChoice& step, const Read
     next.newest_version = std::max({me.newest_version, read.version, read.newest_version});
     next.cached_clock = std::max(me.cached_clock, read.clock);
   }
+  if (counts_versions(rules)) next.clock = std::max(next.clock, next.version);
   if (step.push || !step.takes_part) next.gradient_version = next.version;
   return next;
+}
+
+std::uint64_t steps_done(const Rules& rules, const WorkerClock& me) {
+  return rules.has_rounds() ? me.version : me.clock;
 }
 
 bool is_too_late(const Rules& rules, const WorkerClock& me, std::uint64_t newest_version,
