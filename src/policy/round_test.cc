@@ -1,0 +1,355 @@
+#include "policy/round.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "policy/test_rules.h"
+
+namespace tally::policy {
+namespace {
+
+// Ranks 0 to N-1 are the workers 10 to 10+N-1.
+Round crew(std::string_view plan, int workers) {
+  Round round(rules_from(plan, workers));
+  for (int rank = 0; rank < workers; ++rank) round.join(10U + static_cast<Worker>(rank), rank);
+  return round;
+}
+
+Offer from(Worker worker, std::uint64_t version, std::uint64_t clock = 0) {
+  return {.worker = worker, .clock = clock != 0 ? clock : version + 1, .version = version};
+}
+
+std::vector<Worker> workers_of(const std::vector<Offer>& offers) {
+  std::vector<Worker> workers;
+  for (const Offer& offer : offers) workers.push_back(offer.worker);
+  return workers;
+}
+
+using Workers = std::vector<Worker>;
+
+// What an offer or another event leads to, one after the other.
+struct Step {
+  std::string_view what;  // "offer", "leave", "join", "pass", "version"
+  Worker worker;
+  std::uint64_t version;
+  Verdict verdict;
+  Workers counted, dropped;
+  std::uint64_t version_after;
+};
+
+void play(Round& round, const std::vector<Step>& steps) {
+  int number = 0;
+  for (const Step& step : steps) {
+    const std::string where = "step " + std::to_string(number++);
+    if (step.what == "offer") {
+      EXPECT_EQ(round.offer(from(step.worker, step.version)), step.verdict) << where;
+      if (step.verdict == Verdict::kApply) round.applied();
+    }
+    if (step.what == "leave") round.leave(step.worker);
+    if (step.what == "join") round.join(step.worker, static_cast<int>(step.version));
+    if (step.what == "pass") round.pass(step.worker, step.version);
+    if (step.what == "version") round.set_version(step.version);
+    const Round::Due due = round.due();
+    EXPECT_EQ(workers_of(due.counted), step.counted) << where;
+    EXPECT_EQ(workers_of(due.dropped), step.dropped) << where;
+    if (!due.counted.empty()) round.applied();
+    EXPECT_EQ(round.version(), step.version_after) << where;
+  }
+}
+
+constexpr Verdict kHold = Verdict::kHold, kDrop = Verdict::kDrop, kApply = Verdict::kApply;
+
+TEST(Round, BspWaitsForAllAndSumsByRank) {
+  Round round = crew("update=bsp", 3);
+  play(round, {{"offer", 12, 0, kHold, {}, {}, 0},
+               {"offer", 10, 0, kHold, {}, {}, 0},
+               {"offer", 11, 0, kHold, {10, 11, 12}, {}, 1},
+               {"offer", 11, 0, kDrop, {}, {}, 1},
+               {"offer", 11, 1, kHold, {}, {}, 1},
+               {"offer", 11, 1, kHold, {}, {}, 1},  // sent again
+               {"offer", 10, 1, kHold, {}, {}, 1},
+               {"leave", 12, 0, kHold, {10, 11}, {}, 2}});
+  EXPECT_EQ(round.staleness().bins()[0], 5U);
+  EXPECT_EQ(round.staleness().total(), 5U);
+  EXPECT_EQ(round.held(), 0U);
+}
+
+TEST(Round, BspBeginsWhenAsManyRanksHaveComeAsThereAreToBe) {
+  Round round(rules_from("update=bsp", 3));
+  round.join(10, 0);
+  round.join(11, 1);
+  EXPECT_FALSE(round.is_complete());
+  play(round, {{"offer", 10, 0, kHold, {}, {}, 0},
+               {"offer", 11, 0, kHold, {}, {}, 0},
+               // The rank 1 starts again: that is no third.
+               {"leave", 11, 0, kHold, {}, {}, 0},
+               {"join", 13, 1, kHold, {}, {}, 0},
+               {"offer", 13, 0, kHold, {}, {}, 0}});
+  EXPECT_FALSE(round.is_complete());
+  round.join(14, 2);
+  EXPECT_TRUE(round.is_complete());
+  // What the one that left had offered still counts.
+  play(round, {{"offer", 14, 0, kHold, {10, 11, 13, 14}, {}, 1},
+               {"leave", 10, 0, kHold, {}, {}, 1},
+               {"leave", 13, 0, kHold, {}, {}, 1},
+               {"offer", 14, 1, kHold, {14}, {}, 2}});
+  EXPECT_TRUE(round.is_complete());
+}
+
+TEST(Round, OneThatJoinsIsWaitedFor) {
+  Round round = crew("update=bsp", 2);
+  play(round, {{"offer", 10, 0, kHold, {}, {}, 0},
+               {"join", 12, 2, kHold, {}, {}, 0},
+               {"offer", 11, 0, kHold, {}, {}, 0},
+               {"offer", 12, 0, kHold, {10, 11, 12}, {}, 1},
+               // The rank 1 is taken by another worker: the one that was there is out.
+               {"join", 13, 1, kHold, {}, {}, 1},
+               {"offer", 11, 1, kDrop, {}, {}, 1},
+               {"offer", 12, 1, kHold, {}, {}, 1},
+               {"offer", 13, 1, kHold, {}, {}, 1},
+               {"offer", 10, 1, kHold, {10, 13, 12}, {}, 2}});
+  EXPECT_EQ(round.members(), (Workers{10, 12, 13}));
+}
+
+TEST(Round, StrangersAreDropped) {
+  for (const char* plan : {"update=bsp", "update=asp", "update=kbatch:1"}) {
+    Round round = crew(plan, 2);
+    play(round, {{"offer", 99, 0, kDrop, {}, {}, 0}});
+    round.leave(99);
+    round.advance(99, 5);
+    round.pass(99, 5);
+    EXPECT_EQ(round.members(), (Workers{10, 11}));
+  }
+}
+
+TEST(Round, OffersOfLaterVersionsAreHeldUntilItIsTheirTurn) {
+  Round round = crew("update=bsp", 2);
+  play(round, {{"offer", 10, 1, kHold, {}, {}, 0},
+               // 10 is beyond version 0: it is not waited for.
+               {"offer", 11, 0, kHold, {11}, {}, 1},
+               {"offer", 11, 1, kHold, {10, 11}, {}, 2},
+               // Everybody is beyond version 2, which is passed over.
+               {"offer", 10, 4, kHold, {}, {}, 2},
+               {"offer", 11, 5, kHold, {10}, {}, 5},
+               {"offer", 10, 5, kHold, {10, 11}, {}, 6}});
+}
+
+TEST(Round, AVersionThatIsSetDropsOlderOffers) {
+  Round round = crew("update=bsp", 2);
+  play(round, {{"offer", 10, 0, kHold, {}, {}, 0},
+               {"version", 0, 8, kHold, {}, {10}, 8},
+               {"offer", 10, 8, kHold, {}, {}, 8},
+               {"offer", 11, 8, kHold, {10, 11}, {}, 9}});
+}
+
+TEST(Round, BackupTakesTheFirstAndDropsTheLate) {
+  Round round = crew("update=backup:1", 3);
+  play(round, {{"offer", 12, 0, kHold, {}, {}, 0},
+               {"offer", 10, 0, kHold, {10, 12}, {}, 1},
+               {"offer", 11, 0, kDrop, {}, {}, 1},
+               {"offer", 11, 1, kHold, {}, {}, 1},
+               {"leave", 12, 0, kHold, {}, {}, 1},
+               {"offer", 10, 1, kHold, {10, 11}, {}, 2},
+               // Fewer than N-B are left: all of them.
+               {"offer", 10, 2, kHold, {}, {}, 2},
+               {"leave", 11, 0, kHold, {10}, {}, 3},
+               {"join", 13, 2, kHold, {}, {}, 3},
+               {"offer", 10, 3, kHold, {}, {}, 3},
+               {"offer", 13, 3, kHold, {10, 13}, {}, 4}});
+}
+
+TEST(Round, BackupCountsByArrivalWhereSeveralWereHeld) {
+  Round round = crew("update=backup:1", 3);
+  for (const Worker worker : {12U, 11U, 10U}) EXPECT_EQ(round.offer(from(worker, 0)), kHold);
+  const Round::Due due = round.due();
+  EXPECT_EQ(workers_of(due.counted), (Workers{11, 12}));
+  EXPECT_EQ(workers_of(due.dropped), (Workers{10}));
+}
+
+// 12 gave its gradient up because another part had gone on with those of 10 and 11; then 10 died before it reached this part.
+TEST(Round, BackupDoesNotWaitForOneThatHasPassed) {
+  Round round = crew("update=backup:1", 3);
+  play(
+      round,
+      {{"offer", 11, 0, kHold, {}, {}, 0},
+       {"pass", 12, 1, kHold, {}, {}, 0},
+       {"leave", 10, 0, kHold, {11}, {}, 1},
+       {"offer", 12, 1, kHold, {}, {}, 1},
+       {"offer", 11, 1, kHold, {11, 12}, {}, 2},
+       // Nobody comes: the version is passed over. A pass reaches no further than the next version.
+       {"pass", 12, 900, kHold, {}, {}, 2},
+       {"pass", 11, 3, kHold, {}, {}, 3},
+       {"offer", 12, 3, kHold, {}, {}, 3}});
+  Round bsp = crew("update=bsp", 2);
+  play(bsp, {{"offer", 10, 0, kHold, {}, {}, 0}, {"pass", 11, 1, kHold, {}, {}, 0}});
+}
+
+TEST(Round, SubsetWaitsForTheDrawnAndForNobodyElse) {
+  const Rules rules = rules_from("update=subset:2", 4, 5);
+  Round round(rules);
+  for (int rank = 0; rank < 4; ++rank) round.join(10U + static_cast<Worker>(rank), rank);
+  for (std::uint64_t version = 0; version < 20; ++version) {
+    const std::vector<int> drawn = drawn_ranks(rules, version);
+    for (int rank = 0; rank < 4; ++rank) {
+      const Worker worker = 10U + static_cast<Worker>(rank);
+      const bool is_drawn = takes_part(rules, rank, version);
+      EXPECT_EQ(round.offer(from(worker, version)), is_drawn ? kHold : kDrop);
+      const Round::Due due = round.due();
+      if (rank == drawn.back()) {
+        EXPECT_EQ(workers_of(due.counted), (Workers{10U + static_cast<Worker>(drawn[0]),
+                                                    10U + static_cast<Worker>(drawn[1])}));
+        round.applied();
+      } else {
+        EXPECT_TRUE(due.nothing());
+      }
+    }
+    EXPECT_EQ(round.version(), version + 1);
+  }
+}
+
+TEST(Round, SubsetGoesOnWithoutDrawnWorkersThatLeft) {
+  const Rules rules = rules_from("update=subset:2", 4, 5);
+  Round round(rules);
+  for (int rank = 0; rank < 4; ++rank) round.join(10U + static_cast<Worker>(rank), rank);
+  const std::vector<int> drawn = drawn_ranks(rules, 0);
+  const auto worker = [&](std::size_t i) { return 10U + static_cast<Worker>(drawn[i]); };
+  EXPECT_EQ(round.offer(from(worker(0), 0)), kHold);
+  EXPECT_TRUE(round.due().nothing());
+  round.leave(worker(1));
+  EXPECT_EQ(workers_of(round.due().counted), (Workers{worker(0)}));
+  round.applied();
+  // Only ranks that are drawn for some later version are left: versions before it are passed over.
+  round.leave(worker(0));
+  std::uint64_t next = 1;
+  while (drawn_ranks(rules, next) == drawn) ++next;
+  const Round::Due due = round.due();
+  EXPECT_EQ(due.passed_over, next - 1);
+  EXPECT_EQ(round.version(), next);
+  EXPECT_TRUE(due.counted.empty());
+}
+
+TEST(Round, SubsetWithoutAnyRankThatCanBeDrawnStays) {
+  Round round = crew("update=subset:1", 2);
+  round.join(20, 7);
+  round.leave(10);
+  round.leave(11);
+  EXPECT_TRUE(round.due().nothing());
+  EXPECT_EQ(round.version(), 0U);
+}
+
+TEST(Round, KbatchTakesTheFirstKFromAnybody) {
+  Round round = crew("update=kbatch:3", 2);
+  EXPECT_EQ(round.offer(from(11, 0, 1)), kHold);
+  EXPECT_EQ(round.offer(from(10, 0, 1)), kHold);
+  EXPECT_EQ(round.offer(from(11, 0, 1)), kHold);  // sent again
+  EXPECT_TRUE(round.due().nothing());
+  EXPECT_EQ(round.held(), 2U);
+  EXPECT_EQ(round.offer(from(11, 0, 2)), kHold);
+  const Round::Due due = round.due();
+  EXPECT_EQ(workers_of(due.counted), (Workers{10, 11, 11}));
+  EXPECT_EQ(due.counted[1].clock, 1U);
+  EXPECT_EQ(due.counted[2].clock, 2U);
+  round.applied();
+  EXPECT_EQ(round.offer(from(10, 0, 2)), kDrop);
+  // One alone can make up a round.
+  round.leave(10);
+  for (std::uint64_t clock = 3; clock < 6; ++clock) {
+    EXPECT_TRUE(round.due().nothing());
+    EXPECT_EQ(round.offer(from(11, 1, clock)), kHold);
+  }
+  EXPECT_EQ(round.due().counted.size(), 3U);
+}
+
+TEST(Round, AspAppliesEachAndCountsStaleness) {
+  Round round = crew("update=asp", 2);
+  play(round, {{"offer", 10, 0, kApply, {}, {}, 1},
+               {"offer", 11, 0, kApply, {}, {}, 2},
+               {"offer", 11, 0, kApply, {}, {}, 3},
+               {"offer", 10, 3, kApply, {}, {}, 4},
+               {"offer", 10, 9, kApply, {}, {}, 5}});
+  const auto& bins = round.staleness().bins();
+  EXPECT_EQ(bins[0], 3U);
+  EXPECT_EQ(bins[1], 1U);
+  EXPECT_EQ(bins[2], 1U);
+  round.set_version(1000);
+  EXPECT_EQ(round.offer(from(10, 3)), kApply);
+  EXPECT_EQ(bins[Histogram::kBins - 1], 1U);
+  EXPECT_TRUE(round.may_read(1000, 0));
+  EXPECT_FALSE(round.may_read(1001, 0));
+}
+
+TEST(Round, DropLeavesOutWhatIsMoreThanTVersionsOld) {
+  Round round = crew("update=asp stale=drop:2", 2);
+  play(round, {{"version", 0, 5, kHold, {}, {}, 5},
+               {"offer", 10, 3, kApply, {}, {}, 6},
+               {"offer", 10, 3, kDrop, {}, {}, 6},
+               {"offer", 10, 4, kApply, {}, {}, 7}});
+  EXPECT_EQ(round.staleness().total(), 2U);
+  // A clock goes on with a gradient that is dropped: others do not wait.
+  Round ssp = crew("update=ssp:1 stale=drop:0", 1);
+  ssp.set_version(5);
+  EXPECT_EQ(ssp.offer(from(10, 3, 4)), kDrop);
+  EXPECT_EQ(ssp.slowest_clock(), 4U);
+}
+
+TEST(Round, SspReadsWaitForTheSlowest) {
+  Round round = crew("update=ssp:1", 3);
+  for (const Worker worker : {10U, 11U, 12U}) {
+    EXPECT_EQ(round.offer(from(worker, 0, 1)), kApply);
+    round.applied();
+  }
+  EXPECT_EQ(round.slowest_clock(), 1U);
+  EXPECT_EQ(round.offer(from(10, 3, 2)), kApply);
+  round.applied();
+  EXPECT_TRUE(round.may_read(0, 1));
+  EXPECT_FALSE(round.may_read(0, 2));
+  round.advance(11, 3);
+  EXPECT_FALSE(round.may_read(0, 2));
+  round.leave(12);  // nobody waits for it
+  EXPECT_TRUE(round.may_read(0, 2));
+  round.advance(11, 1);  // clocks do not go back
+  EXPECT_TRUE(round.may_read(0, 2));
+  round.join(13, 2);  // starts at the slowest clock
+  EXPECT_TRUE(round.may_read(0, 2));
+  EXPECT_FALSE(round.may_read(0, 3));
+  EXPECT_EQ(round.slowest_clock(), 2U);
+}
+
+TEST(Round, SspWaitsForThoseWhoAreStillToCome) {
+  Round round(rules_from("update=ssp:2", 2));
+  round.join(10, 0);
+  EXPECT_EQ(round.offer(from(10, 0, 3)), kApply);
+  EXPECT_EQ(round.slowest_clock(), 0U);
+  EXPECT_FALSE(round.may_read(0, 1));
+  round.join(11, 1);
+  EXPECT_EQ(round.slowest_clock(), 0U);
+  round.leave(11);
+  EXPECT_EQ(round.slowest_clock(), 3U);
+  // The last one leaves: the next begins where it was.
+  round.leave(10);
+  EXPECT_TRUE(round.may_read(0, 99));
+  round.join(12, 0);
+  EXPECT_EQ(round.slowest_clock(), 3U);
+}
+
+TEST(Round, AMemberThatJoinsAgainKeepsItsClock) {
+  Round round = crew("update=ssp:2", 2);
+  round.advance(10, 4);
+  round.advance(11, 6);
+  round.join(10, 0);
+  EXPECT_EQ(round.slowest_clock(), 4U);
+  EXPECT_EQ(round.members(), (Workers{10, 11}));
+}
+
+TEST(Round, RatesAreThoseOfTheRules) {
+  EXPECT_DOUBLE_EQ(crew("update=asp", 4).rate_factor(3), 0.25);
+  EXPECT_DOUBLE_EQ(crew("update=asp stale=scale", 4).rate_factor(3), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(crew("update=bsp", 4).rate_factor(0), 1);
+}
+
+}  // namespace
+}  // namespace tally::policy

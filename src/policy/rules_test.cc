@@ -1,0 +1,197 @@
+#include "policy/rules.h"
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "policy/test_rules.h"
+
+namespace tally::policy {
+namespace {
+
+TEST(Rules, TheNumberOfWorkersGivesWhatARoundNeeds) {
+  struct Case {
+    std::string_view plan;
+    int workers, needed;
+    bool has_rounds;
+  };
+  constexpr Case kCases[] = {
+      {"update=bsp", 4, 4, true},      {"update=backup:0", 4, 4, true},
+      {"update=backup:3", 4, 1, true}, {"update=subset:1", 4, 1, true},
+      {"update=subset:4", 4, 4, true}, {"update=kbatch:9", 4, 9, true},
+      {"update=asp", 4, 1, false},     {"update=ssp:3", 4, 1, false},
+  };
+  for (const Case& c : kCases) {
+    const Rules rules = rules_from(c.plan, c.workers);
+    EXPECT_EQ(rules.needed, c.needed) << c.plan;
+    EXPECT_EQ(rules.has_rounds(), c.has_rounds) << c.plan;
+    EXPECT_EQ(rules.workers, c.workers);
+  }
+  const Rules all = rules_from(
+      "update=asp:push=4,fetch=2,rate=full,momentum=corrected stale=compensate:2,adaptive "
+      "conflict=accumulate",
+      3, 7);
+  EXPECT_EQ(all, (Rules{.update = plan::Update::kAsp,
+                        .workers = 3,
+                        .needed = 1,
+                        .push_every = 4,
+                        .fetch_every = 2,
+                        .stale = plan::Stale::kCompensate,
+                        .compensation = 2,
+                        .adaptive = true,
+                        .conflict = plan::Conflict::kAccumulate,
+                        .full_rate = true,
+                        .corrected_momentum = true,
+                        .seed = 7}));
+}
+
+TEST(Rules, MoreThanTheWorkersThatThereAreIsRefused) {
+  struct Case {
+    std::string_view plan;
+    int workers;
+    std::string_view message;
+  };
+  constexpr Case kCases[] = {
+      {"update=backup:4", 4, "update=backup:4 leaves nobody of 4 workers; at most backup:3"},
+      {"update=subset:5", 4, "update=subset:5 with 4 workers; at most subset:4"},
+      {"update=bsp", 0, "0 workers; must be from 1 to 65536"},
+      {"update=bsp", 65537, "65537 workers; must be from 1 to 65536"},
+      {"update=average:50", 4, "update=average:50 has no gradients to gather"},
+      {"update=local:8", 4, "update=local:8 has no gradients to gather"},
+  };
+  for (const Case& c : kCases) {
+    const auto rules = rules_of(plan::parse_plan(c.plan).value(), c.workers, 1);
+    ASSERT_FALSE(rules) << c.plan;
+    EXPECT_EQ(rules.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(rules.error().message, c.message);
+  }
+  EXPECT_FALSE(rules_of(plan::Plan{.update = plan::Update::kSsp}, 4, 1));
+}
+
+TEST(Rules, ValuesMayBeReadWhenThePolicySays) {
+  struct Case {
+    std::string_view plan;
+    std::uint64_t version, clock;
+    ReadRule rule;
+  };
+  constexpr Case kCases[] = {
+      {"update=bsp", 7, 3, {.least_version = 8}},
+      {"update=backup:1", 7, 3, {.least_version = 8}},
+      {"update=subset:2", 0, 0, {.least_version = 1}},
+      {"update=kbatch:2", 7, 3, {.least_version = 7}},
+      {"update=asp", 7, 3, {}},
+      {"update=ssp:0", 7, 3, {.least_clock = 3}},
+      {"update=ssp:2", 7, 3, {.least_clock = 1}},
+      {"update=ssp:3", 7, 3, {}},
+      {"update=ssp:4", 7, 3, {}},
+  };
+  for (const Case& c : kCases) {
+    EXPECT_EQ(read_rule(rules_from(c.plan, 4), c.version, c.clock), c.rule) << c.plan;
+  }
+}
+
+TEST(Rules, TheRateIsSharedScaledOrFull) {
+  struct Case {
+    std::string_view plan;
+    std::uint64_t staleness;
+    double factor;
+  };
+  constexpr Case kCases[] = {
+      {"update=bsp", 0, 1},
+      {"update=kbatch:2", 0, 1},
+      {"update=asp", 0, 0.25},
+      {"update=asp", 9, 0.25},
+      {"update=ssp:3", 2, 0.25},
+      {"update=asp:rate=full", 9, 1},
+      {"update=ssp:3,rate=full", 0, 1},
+      {"update=asp stale=scale", 0, 1},
+      {"update=asp stale=scale", 1, 1},
+      {"update=asp stale=scale", 5, 0.2},
+      {"update=asp:rate=full stale=scale", 5, 0.2},
+      {"update=asp stale=drop:3", 2, 0.25},
+      {"update=asp stale=compensate:0.04", 2, 0.25},
+  };
+  for (const Case& c : kCases) {
+    EXPECT_DOUBLE_EQ(rate_factor(rules_from(c.plan, 4), c.staleness), c.factor) << c.plan;
+  }
+}
+
+TEST(Rules, MomentumIsCorrectedOnlyWhereAsked) {
+  struct Case {
+    std::string_view plan;
+    int workers;
+    double momentum, corrected;
+  };
+  constexpr Case kCases[] = {
+      {"update=asp", 4, 0.9, 0.9},
+      {"update=asp:momentum=corrected", 1, 0.9, 0.9},
+      {"update=asp:momentum=corrected", 4, 0.9, 0.6},
+      {"update=ssp:3,momentum=corrected", 8, 0.9, 0.2},
+      {"update=asp:momentum=corrected", 16, 0.9, 0},
+      {"update=asp:momentum=corrected", 4, 0, 0},
+  };
+  for (const Case& c : kCases) {
+    EXPECT_NEAR(corrected_momentum(rules_from(c.plan, c.workers), c.momentum), c.corrected, 1e-12)
+        << c.plan << " with " << c.workers;
+  }
+}
+
+TEST(Subset, EverybodyTakesPartElsewhere) {
+  for (const char* plan : {"update=bsp", "update=asp", "update=backup:1", "update=subset:4"}) {
+    const Rules rules = rules_from(plan, 4);
+    EXPECT_EQ(drawn_ranks(rules, 5), (std::vector<int>{0, 1, 2, 3})) << plan;
+    for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(takes_part(rules, rank, 5));
+  }
+}
+
+TEST(Subset, HasKDifferentRanksThatSeedAndVersionGive) {
+  const Rules rules = rules_from("update=subset:3", 8, 42);
+  std::set<std::vector<int>> seen;
+  for (std::uint64_t version = 0; version < 100; ++version) {
+    const std::vector<int> ranks = drawn_ranks(rules, version);
+    ASSERT_EQ(ranks.size(), 3U);
+    EXPECT_EQ(std::set<int>(ranks.begin(), ranks.end()).size(), 3U);
+    EXPECT_EQ(ranks, drawn_ranks(rules_from("update=subset:3", 8, 42), version));
+    for (int rank = -1; rank < 10; ++rank) {
+      EXPECT_EQ(takes_part(rules, rank, version),
+                std::count(ranks.begin(), ranks.end(), rank) == 1);
+    }
+    seen.insert(ranks);
+  }
+  EXPECT_GT(seen.size(), 40U);
+  int same = 0;
+  for (std::uint64_t version = 0; version < 100; ++version) {
+    same +=
+        drawn_ranks(rules, version) == drawn_ranks(rules_from("update=subset:3", 8, 43), version);
+  }
+  EXPECT_LT(same, 10);
+}
+
+// All 10 subsets of 2 out of 5 come equally often: 40,000 draws give 4000 each with a standard deviation of 60; and from
+// one version to the next they are independent (the share of repeats is 1/10, deviation 0.0015).
+TEST(Subset, AllAreEquallyLikelyAndIndependent) {
+  constexpr int kDraws = 40000;
+  const Rules rules = rules_from("update=subset:2", 5, 3);
+  std::map<std::vector<int>, int> counts;
+  int repeats = 0;
+  std::vector<int> last;
+  for (int version = 0; version < kDraws; ++version) {
+    const std::vector<int> ranks = drawn_ranks(rules, static_cast<std::uint64_t>(version));
+    ++counts[ranks];
+    repeats += ranks == last;
+    last = ranks;
+  }
+  ASSERT_EQ(counts.size(), 10U);
+  for (const auto& [ranks, count] : counts) {
+    EXPECT_NEAR(count, kDraws / 10.0, 5 * 60) << ranks[0] << " and " << ranks[1];
+  }
+  EXPECT_NEAR(static_cast<double>(repeats) / kDraws, 0.1, 5 * 0.0015);
+}
+
+}  // namespace
+}  // namespace tally::policy
