@@ -8,7 +8,7 @@
 namespace tally {
 
 // How parameters follow their gradient. Momentum and Nesterov are kSgd with `momentum` above 0.
-enum class OptimizerKind : std::uint8_t { kSgd, kAdagrad, kAdam, kAdamW, kLamb, kLars };
+enum class OptimizerKind : std::uint8_t { kSgd, kAdagrad, kAdam, kAdamW, kLamb, kLars, kFtrl };
 
 // An optimizer with all its settings, as a value. The functions below make one with the usual
 // defaults of its kind; settings that a kind does not use keep the values they have here.
@@ -21,13 +21,16 @@ struct OptimizerSpec {
   bool nesterov = false;
   double beta1 = 0.9;  // adam, adamw, lamb
   double beta2 = 0.999;
-  double epsilon = 1e-8;  // all but sgd
-  double weight_decay = 0;
+  double epsilon = 1e-8;    // all but sgd and ftrl
+  double weight_decay = 0;  // all but ftrl
   double rate_decay = 0;           // adagrad
   double initial_accumulator = 0;  // adagrad
   double trust = 0.001;            // lars
   double ratio_min = 0;            // lamb
   double ratio_max = 10;
+  double beta = 1;  // ftrl
+  double l1 = 0;
+  double l2 = 0;
 
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
@@ -77,15 +80,24 @@ struct LarsOptions {
   double epsilon = 1e-8;
 };
 
+// FTRL-Proximal (McMahan et al. 2013); `rate` is its alpha.
+struct FtrlOptions {
+  double rate = 0.1;
+  double beta = 1;
+  double l1 = 0;
+  double l2 = 0;
+};
+
 OptimizerSpec sgd(const SgdOptions& options = {});
 OptimizerSpec adagrad(const AdagradOptions& options = {});
 OptimizerSpec adam(const AdamOptions& options = {});
 OptimizerSpec adamw(const AdamWOptions& options = {});
 OptimizerSpec lamb(const LambOptions& options = {});
 OptimizerSpec lars(const LarsOptions& options = {});
+OptimizerSpec ftrl(const FtrlOptions& options = {});
 
-// "sgd", "momentum" (0.9), "nesterov" (0.9), "adagrad", "adam", "adamw", "lamb" or "lars", and after
-// a colon what differs from the defaults: "adamw:beta2=0.95,decay=0.1". The result passes check().
+// "sgd", "momentum" (0.9), "nesterov" (0.9), "adagrad", "adam", "adamw", "lamb", "lars" or "ftrl", and
+// after a colon what differs from the defaults: "adamw:beta2=0.95,decay=0.1". The result passes check().
 // kInvalid for anything else; an unknown word is answered with the nearest known one.
 Result<OptimizerSpec> parse_optimizer(std::string_view text);
 

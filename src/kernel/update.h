@@ -37,6 +37,22 @@ struct LarsFactors {
   T weight_decay;
 };
 
+// FTRL-Proximal (McMahan et al. 2013).
+template <typename T>
+struct FtrlFactors {
+  T scale;  // what the gradient is multiplied with first
+  T rate;   // alpha
+  T beta;
+  T l1, l2;
+};
+// Delay compensation (Zheng et al. 2017): gradient + lambda * gradient^2 * (parameter - backup).
+template <typename T>
+struct CompensationFactors {
+  T lambda;
+  T keep, gain;  // of the mean square: keep * old + gain * gradient^2
+  T epsilon;     // beside the mean square, under the root that lambda is divided by
+};
+
 // One step over `count` elements each. Pointers are aligned as a T is, arrays do not overlap. A weight
 // decay of 0 is not computed with, so that it changes nothing even where parameters are infinite.
 // Every level gives the same bits as update_reference(), NaN payloads excepted.
@@ -56,6 +72,16 @@ struct UpdateKernels {
                          T* average, T* square_average, std::size_t count);
   void (*lars)(const LarsFactors<T>& factors, T* parameters, const T* gradient, T* momentum,
                std::size_t count);
+  void (*ftrl)(const FtrlFactors<T>& factors, T* parameters, const T* gradient, T* z, T* n,
+               std::size_t count);
+  // adam, where each element has a `rate` and a `root` of its own.
+  void (*adam_each)(const AdamFactors<T>& factors, const T* rates, const T* roots, T* parameters,
+                    const T* gradient, T* average, T* square_average, std::size_t count);
+  // Replace the gradient by the compensated one.
+  void (*compensate)(const CompensationFactors<T>& factors, const T* parameters, const T* backup,
+                     T* gradient, std::size_t count);
+  void (*compensate_adaptively)(const CompensationFactors<T>& factors, const T* parameters,
+                                const T* backup, T* gradient, T* mean_square, std::size_t count);
 };
 
 // The best level of this processor; one from available_levels(); plain loops to compare with.

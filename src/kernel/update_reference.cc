@@ -88,17 +88,72 @@ void lars(const LarsFactors<T>& f, T* parameters, const T* gradient, T* buffer, 
   }
 }
 
+template <typename T>
+void ftrl(const FtrlFactors<T>& f, T* parameters, const T* gradient, T* z, T* n,
+          std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T slope = f.scale * gradient[i];
+    const T before = n[i];
+    n[i] += slope * slope;
+    const T sigma = (std::sqrt(n[i]) - std::sqrt(before)) / f.rate;
+    z[i] += slope;
+    z[i] -= sigma * parameters[i];
+    if (std::abs(z[i]) <= f.l1) {
+      parameters[i] = 0;
+      continue;
+    }
+    const T beyond = z[i] - std::copysign(f.l1, z[i]);
+    parameters[i] = -beyond / ((f.beta + std::sqrt(n[i])) / f.rate + f.l2);
+  }
+}
+
+template <typename T>
+void adam_each(const AdamFactors<T>& f, const T* rates, const T* roots, T* parameters,
+               const T* gradient, T* average, T* square_average, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    AdamFactors<T> own = f;
+    own.rate = rates[i];
+    own.root = roots[i];
+    adam(own, parameters + i, gradient + i, average + i, square_average + i, 1);
+  }
+}
+
+template <typename T>
+void compensate(const CompensationFactors<T>& f, const T* parameters, const T* backup, T* gradient,
+                std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    gradient[i] += f.lambda * gradient[i] * gradient[i] * (parameters[i] - backup[i]);
+  }
+}
+
+template <typename T>
+void compensate_adaptively(const CompensationFactors<T>& f, const T* parameters, const T* backup,
+                           T* gradient, T* mean_square, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T square = gradient[i] * gradient[i];
+    mean_square[i] *= f.keep;
+    mean_square[i] += f.gain * square;
+    const T lambda = f.lambda / std::sqrt(mean_square[i] + f.epsilon);
+    gradient[i] += lambda * square * (parameters[i] - backup[i]);
+  }
+}
+
 }  // namespace
 
 template <typename T>
 const UpdateKernels<T>& update_reference() {
-  static constexpr UpdateKernels<T> kReference = {.sgd = sgd<T>,
-                                                  .momentum = momentum<T>,
-                                                  .nesterov = nesterov<T>,
-                                                  .adagrad = adagrad<T>,
-                                                  .adam = adam<T>,
-                                                  .lamb_direction = lamb_direction<T>,
-                                                  .lars = lars<T>};
+  static constexpr UpdateKernels<T> kReference = {
+      .sgd = sgd<T>,
+      .momentum = momentum<T>,
+      .nesterov = nesterov<T>,
+      .adagrad = adagrad<T>,
+      .adam = adam<T>,
+      .lamb_direction = lamb_direction<T>,
+      .lars = lars<T>,
+      .ftrl = ftrl<T>,
+      .adam_each = adam_each<T>,
+      .compensate = compensate<T>,
+      .compensate_adaptively = compensate_adaptively<T>};
   return kReference;
 }
 

@@ -26,6 +26,14 @@ Arrays<T> random_arrays(std::size_t count, std::size_t shift, Rng& rng) {
   return arrays;
 }
 
+// What elements [begin, end) have each for itself, wherever the cut is.
+template <typename T>
+std::vector<T> each_own(std::size_t begin, std::size_t end, T first) {
+  std::vector<T> values;
+  for (std::size_t i = begin; i < end; ++i) values.push_back(first + T(0.01) * static_cast<T>(i));
+  return values;
+}
+
 // All kernels one after the other on elements [begin, end).
 template <typename T>
 void run_all(const UpdateKernels<T>& kernels, T decay, Arrays<T>& arrays, std::size_t begin,
@@ -52,6 +60,13 @@ void run_all(const UpdateKernels<T>& kernels, T decay, Arrays<T>& arrays, std::s
   kernels.lars({T(0.3), T(0.9), decay}, p, g, a, count);
   kernels.adagrad({T(0.02), T(1e-10), decay}, p, g, b, count);
   kernels.adam(adam, p, g, a, b, count);
+  kernels.ftrl({T(0.5), T(0.1), T(1), decay, T(0.25)}, p, g, a, b, count);
+  const CompensationFactors<T> compensation{T(0.04), T(0.95), T(0.05), T(1e-7)};
+  kernels.compensate(compensation, p, a, g, count);
+  kernels.compensate_adaptively(compensation, p, a, g, b, count);
+  const std::vector<T> rates = each_own<T>(begin, end, T(0.003));
+  const std::vector<T> roots = each_own<T>(begin, end, T(0.17));
+  kernels.adam_each(adam, rates.data(), roots.data(), p, g, a, b, count);
   kernels.lamb_direction(adam, p, g, a, b, count);
 }
 

@@ -28,11 +28,13 @@ constexpr Word kWords[] = {
     {"adamw", [] { return adamw(); }},
     {"lamb", [] { return lamb(); }},
     {"lars", [] { return lars(); }},
+    {"ftrl", [] { return ftrl(); }},
 };
 
 constexpr unsigned bit(Kind kind) { return 1U << static_cast<unsigned>(kind); }
 constexpr unsigned kAdams = bit(Kind::kAdam) | bit(Kind::kAdamW) | bit(Kind::kLamb);
-constexpr unsigned kAll = kAdams | bit(Kind::kSgd) | bit(Kind::kAdagrad) | bit(Kind::kLars);
+constexpr unsigned kDecaying = kAdams | bit(Kind::kSgd) | bit(Kind::kAdagrad) | bit(Kind::kLars);
+constexpr unsigned kAll = kDecaying | bit(Kind::kFtrl);
 
 // A setting, the kinds that have it, and its values: from 0 to `most`, which is allowed or not.
 struct Setting {
@@ -48,13 +50,16 @@ constexpr Setting kSettings[] = {
     {"dampening", &OptimizerSpec::dampening, bit(Kind::kSgd), 1},
     {"beta1", &OptimizerSpec::beta1, kAdams, 1, false},
     {"beta2", &OptimizerSpec::beta2, kAdams, 1, false},
-    {"epsilon", &OptimizerSpec::epsilon, kAll & ~bit(Kind::kSgd)},
-    {"decay", &OptimizerSpec::weight_decay, kAll},
+    {"epsilon", &OptimizerSpec::epsilon, kDecaying & ~bit(Kind::kSgd)},
+    {"decay", &OptimizerSpec::weight_decay, kDecaying},
     {"rate_decay", &OptimizerSpec::rate_decay, bit(Kind::kAdagrad)},
     {"initial", &OptimizerSpec::initial_accumulator, bit(Kind::kAdagrad)},
     {"trust", &OptimizerSpec::trust, bit(Kind::kLars)},
     {"ratio_min", &OptimizerSpec::ratio_min, bit(Kind::kLamb)},
     {"ratio_max", &OptimizerSpec::ratio_max, bit(Kind::kLamb)},
+    {"beta", &OptimizerSpec::beta, bit(Kind::kFtrl)},
+    {"l1", &OptimizerSpec::l1, bit(Kind::kFtrl)},
+    {"l2", &OptimizerSpec::l2, bit(Kind::kFtrl)},
 };
 
 bool has(Kind kind, const Setting& setting) { return (setting.kinds & bit(kind)) != 0; }
@@ -73,6 +78,8 @@ std::string_view word_of(const OptimizerSpec& spec) {
       return "lamb";
     case Kind::kLars:
       return "lars";
+    case Kind::kFtrl:
+      return "ftrl";
   }
   return "unknown";
 }
@@ -177,6 +184,14 @@ OptimizerSpec lars(const LarsOptions& options) {
           .trust = options.trust};
 }
 
+OptimizerSpec ftrl(const FtrlOptions& options) {
+  return {.kind = Kind::kFtrl,
+          .rate = options.rate,
+          .beta = options.beta,
+          .l1 = options.l1,
+          .l2 = options.l2};
+}
+
 Result<OptimizerSpec> parse_optimizer(std::string_view text) {
   TALLY_TRY(const OptionText parts, parse_option_text(text));
   const Word* const word = find_word(parts.name);
@@ -215,6 +230,8 @@ Result<void> check(const OptimizerSpec& spec) {
     if (spec.momentum == 0) return invalid("nesterov needs a momentum above 0");
     if (spec.dampening != 0) return invalid("nesterov needs a dampening of 0");
   }
+  // Its rate divides.
+  if (spec.kind == Kind::kFtrl && spec.rate == 0) return invalid("ftrl needs a rate above 0");
   if (spec.ratio_min > spec.ratio_max) {
     return invalid(fmt::format("ratio_min of {} is {}, above ratio_max, which is {}", word_of(spec),
                                spec.ratio_min, spec.ratio_max));

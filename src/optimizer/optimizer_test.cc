@@ -24,6 +24,7 @@ TEST(Optimizer, TextBecomesTheValueItSays) {
       {"adam:beta1=0.8,epsilon=1e-6", adam({.beta1 = 0.8, .epsilon = 1e-6})},
       {"adamw:beta2=0.95,decay=0.1", adamw({.beta2 = 0.95, .weight_decay = 0.1})},
       {"lamb:ratio_min=0.01,ratio_max=5", lamb({.ratio_min = 0.01, .ratio_max = 5})},
+      {"ftrl:rate=0.05,beta=2,l1=1,l2=0.5", ftrl({.rate = 0.05, .beta = 2, .l1 = 1, .l2 = 0.5})},
       {"lars:trust=0.02,momentum=0", lars({.momentum = 0, .trust = 0.02})},
   };
   for (const Case& c : cases) {
@@ -50,6 +51,7 @@ TEST(Optimizer, PrintedAndReadAgainItIsTheSame) {
       adam({.rate = odd, .beta1 = odd, .beta2 = odd, .epsilon = odd, .weight_decay = odd}),
       adamw({.rate = odd, .weight_decay = 0}),
       lamb({.rate = odd, .ratio_min = odd, .ratio_max = 1e300}),
+      ftrl({.rate = odd, .beta = odd, .l1 = odd, .l2 = 0.1 + 0.2}),
       lars({.rate = odd, .momentum = odd, .trust = odd, .epsilon = 0})};
   for (const OptimizerSpec& spec : specs) {
     const auto again = parse_optimizer(to_string(spec));
@@ -65,7 +67,7 @@ TEST(Optimizer, WhatIsWrongIsNamedWithTheNearestWord) {
   constexpr Case kCases[] = {
       {"adma",
        "'adma' is no optimizer; nearest: adam (known: sgd, momentum, nesterov, adagrad, adam, "
-       "adamw, lamb, lars)"},
+       "adamw, lamb, lars, ftrl)"},
       {"sgd:rat=1",
        "'rat' is no setting of sgd; nearest: rate (known: rate, momentum, dampening, decay)"},
       {"adam:momentum=0.9",
@@ -76,6 +78,10 @@ TEST(Optimizer, WhatIsWrongIsNamedWithTheNearestWord) {
       {"momentum:momentum=1", "momentum of momentum is 1, must be from 0 to below 1"},
       {"sgd:dampening=1.5", "dampening of sgd is 1.5, must be from 0 to 1"},
       {"adam:beta2=1", "beta2 of adam is 1, must be from 0 to below 1"},
+      {"ftrl:rate=0", "ftrl needs a rate above 0"},
+      {"ftrl:decay=0.1",
+       "'decay' is no setting of ftrl; nearest: beta (known: rate, beta, l1, l2)"},
+      {"ftrl:l1=-1", "l1 of ftrl is -1, must be a finite number from 0"},
       {"nesterov:momentum=0", "nesterov needs a momentum above 0"},
       {"nesterov:dampening=0.5", "nesterov needs a dampening of 0"},
       {"lamb:ratio_min=11", "ratio_min of lamb is 11, above ratio_max, which is 10"},

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernel/update.h"
+#include "optimizer/adam_factors.h"
 
 namespace tally::optimizer {
 namespace {
@@ -34,20 +35,20 @@ kernel::AdagradFactors<T> adagrad_factors(const OptimizerSpec& spec, const StepF
 
 template <typename T>
 kernel::AdamFactors<T> adam_factors(const OptimizerSpec& spec, const StepFacts& facts) {
-  const auto step = static_cast<double>(facts.step);
-  const double correction1 = 1 - std::pow(spec.beta1, step);
-  const double correction2 = 1 - std::pow(spec.beta2, step);
-  const bool decoupled = spec.kind == OptimizerKind::kAdamW;
-  return {.rate = static_cast<T>(facts.rate / correction1),
-          .beta1 = static_cast<T>(spec.beta1),
-          .gain1 = static_cast<T>(1 - spec.beta1),
-          .beta2 = static_cast<T>(spec.beta2),
-          .gain2 = static_cast<T>(1 - spec.beta2),
-          .correction = static_cast<T>(correction1),
-          .root = static_cast<T>(std::sqrt(correction2)),
-          .epsilon = static_cast<T>(spec.epsilon),
-          .weight_decay = static_cast<T>(decoupled ? 0.0 : spec.weight_decay),
-          .shrink = static_cast<T>(decoupled ? 1 - facts.rate * spec.weight_decay : 1.0)};
+  return adam_factors<T>(spec, facts.rate, corrections_at(spec, facts.step));
+}
+
+template <typename T>
+void update_ftrl(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment) {
+  const kernel::FtrlFactors<T> factors{.scale = static_cast<T>(facts.rate / spec.rate),
+                                       .rate = static_cast<T>(spec.rate),
+                                       .beta = static_cast<T>(spec.beta),
+                                       .l1 = static_cast<T>(spec.l1),
+                                       .l2 = static_cast<T>(spec.l2)};
+  if (facts.step == 1) begin_state(spec, segment);
+  kernel::update_kernels<T>().ftrl(factors, segment.parameters.data(), segment.gradient.data(),
+                                   segment.state[0].data(), segment.state[1].data(),
+                                   segment.parameters.size());
 }
 
 template <typename T>
@@ -67,21 +68,21 @@ void update_sgd(const OptimizerSpec& spec, const StepFacts& facts, const Segment
   const T* const gradient = segment.gradient.data();
   const std::size_t count = segment.parameters.size();
   if (spec.momentum == 0) return loops.sgd(factors, parameters, gradient, count);
-  // The buffer is empty in the first step: there is nothing to keep of it.
   T* const momentum = segment.state[0].data();
-  if (facts.step == 1) std::fill_n(momentum, count, T(0));
+  if (facts.step == 1) begin_state(spec, segment);
   (spec.nesterov ? loops.nesterov : loops.momentum)(factors, parameters, gradient, momentum, count);
 }
 
 }  // namespace
 
 int state_arrays(const OptimizerSpec& spec) {
-  if (is_adam_like(spec.kind)) return 2;
+  if (is_adam_like(spec.kind) || spec.kind == OptimizerKind::kFtrl) return 2;
   return spec.kind == OptimizerKind::kSgd && spec.momentum == 0 ? 0 : 1;
 }
 
 std::vector<std::string> state_names(const OptimizerSpec& spec) {
   if (is_adam_like(spec.kind)) return {"exp_avg", "exp_avg_sq"};
+  if (spec.kind == OptimizerKind::kFtrl) return {"z", "n"};
   if (spec.kind == OptimizerKind::kAdagrad) return {"sum"};
   return state_arrays(spec) == 0 ? std::vector<std::string>()
                                  : std::vector<std::string>{"momentum"};
@@ -96,10 +97,24 @@ bool is_layerwise(const OptimizerSpec& spec) {
 }
 
 template <typename T>
+void begin_state(const OptimizerSpec& spec, const Segment<T>& segment) {
+  if (spec.kind == OptimizerKind::kSgd && spec.momentum != 0) {
+    std::fill_n(segment.state[0].data(), segment.parameters.size(), T(0));
+  }
+  if (spec.kind != OptimizerKind::kFtrl) return;
+  const auto pull = static_cast<T>(spec.beta / spec.rate);
+  for (std::size_t i = 0; i < segment.parameters.size(); ++i) {
+    segment.state[0][i] = -pull * segment.parameters[i];
+    segment.state[1][i] = T(0);
+  }
+}
+
+template <typename T>
 void update(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment) {
   TALLY_CHECK(!is_layerwise(spec));
   check_segment(spec, facts, segment);
   if (spec.kind == OptimizerKind::kSgd) return update_sgd(spec, facts, segment);
+  if (spec.kind == OptimizerKind::kFtrl) return update_ftrl(spec, facts, segment);
   const auto& loops = kernel::update_kernels<T>();
   T* const parameters = segment.parameters.data();
   const T* const gradient = segment.gradient.data();
@@ -150,6 +165,8 @@ void finish(const OptimizerSpec& spec, const StepFacts& facts, const Norms& norm
              parameters, gradient, segment.state[0].data(), count);
 }
 
+template void begin_state(const OptimizerSpec&, const Segment<float>&);
+template void begin_state(const OptimizerSpec&, const Segment<double>&);
 template void update(const OptimizerSpec&, const StepFacts&, const Segment<float>&);
 template void update(const OptimizerSpec&, const StepFacts&, const Segment<double>&);
 template void prepare(const OptimizerSpec&, const StepFacts&, const Segment<float>&);

@@ -13,10 +13,10 @@
 // The spec must have passed check().
 namespace tally::optimizer {
 
-// Numbers kept per element: 0 (plain sgd), 1 (momentum, adagrad, lars) or 2 (adam, adamw, lamb).
+// Numbers kept per element: 0 (plain sgd), 1 (momentum, adagrad, lars) or 2 (adam, adamw, lamb, ftrl).
 int state_arrays(const OptimizerSpec& spec);
 
-// What they are called in checkpoints: "momentum"; "sum"; "exp_avg" and "exp_avg_sq".
+// What they are called in checkpoints: "momentum"; "sum"; "exp_avg" and "exp_avg_sq"; "z" and "n".
 std::vector<std::string> state_names(const OptimizerSpec& spec);
 
 // What they are filled with before the first step.
@@ -36,8 +36,15 @@ struct Segment {
 
 struct StepFacts {
   std::uint64_t step = 1;  // of this parameter, from 1
-  double rate = 0.1;       // of this step; the one in the spec is not looked at
+  // Of this step; the one in the spec is not looked at, but by ftrl: there it is alpha, and what this one is beside
+  // it multiplies the gradient. (All of z is divided by alpha, so another one would move every parameter.)
+  double rate = 0.1;
 };
+
+// What update() does to the state before step 1, whatever it holds: momentum becomes 0; ftrl's z such that beta
+// pulls towards where the parameters are, not to 0 (the paper's begin there, where that is the same).
+template <typename T>
+void begin_state(const OptimizerSpec& spec, const Segment<T>& segment);
 
 // One whole step of the kinds that are not layerwise.
 template <typename T>

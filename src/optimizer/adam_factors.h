@@ -1,0 +1,39 @@
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "kernel/update.h"
+#include "tally/optimizer.h"
+
+namespace tally::optimizer {
+
+// What depends on the number of a step: 1 - beta1^step, and the root of 1 - beta2^step.
+struct Corrections {
+  double first = 1;
+  double root = 1;
+};
+
+inline Corrections corrections_at(const OptimizerSpec& spec, std::uint64_t step) {
+  const auto exponent = static_cast<double>(step);
+  return {.first = 1 - std::pow(spec.beta1, exponent),
+          .root = std::sqrt(1 - std::pow(spec.beta2, exponent))};
+}
+
+// Scalars of a step of adam, adamw or lamb.
+template <typename T>
+kernel::AdamFactors<T> adam_factors(const OptimizerSpec& spec, double rate,
+                                    const Corrections& corrections) {
+  const bool decoupled = spec.kind == OptimizerKind::kAdamW;
+  return {.rate = static_cast<T>(rate / corrections.first),
+          .beta1 = static_cast<T>(spec.beta1),
+          .gain1 = static_cast<T>(1 - spec.beta1),
+          .beta2 = static_cast<T>(spec.beta2),
+          .gain2 = static_cast<T>(1 - spec.beta2),
+          .correction = static_cast<T>(corrections.first),
+          .root = static_cast<T>(corrections.root),
+          .epsilon = static_cast<T>(spec.epsilon),
+          .weight_decay = static_cast<T>(decoupled ? 0.0 : spec.weight_decay),
+          .shrink = static_cast<T>(decoupled ? 1 - rate * spec.weight_decay : 1.0)};
+}
+
+}  // namespace tally::optimizer
