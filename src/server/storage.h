@@ -24,16 +24,18 @@ struct ApplyFacts {
   // Delay compensation: g + lambda * g * g * (value - backup), with lambda / sqrt(mean square + 1e-7) if adaptive.
   double compensation = 0;
   bool adaptive = false;
-  std::span<const std::byte> backup = {};  // the values that the gradient was computed at
+  // The values that the gradient was computed at; empty: nothing is compensated. Dense only.
+  std::span<const std::byte> backup = {};
 };
 
-// The numbers of one part, their optimizer's state, and nothing else. Threads: calls must not overlap, but for add_atomically().
+// The numbers of one part, their optimizer's state, and nothing else. Bytes of values may lie at any address; keys of one
+// gradient are each there once. Threads: calls must not overlap, but for add_atomically() with itself.
 class Storage {
  public:
   virtual ~Storage() = default;
 
   // One optimizer step with the mean of the gradients by weight, summed in this order. Of sparse parts the rows that any of them
-  // has; a row's gradient counts as zero where one does not have it. kExhausted, with nothing changed, where new
+  // has; a row's gradient counts as zero where one does not have it. Where all weights are 0 nothing changes. kExhausted, with nothing changed, where new
   // rows would not fit into the memory limit; kCorrupt if the bytes are not of this part.
   virtual Result<void> apply(std::span<const Gradient> gradients, const ApplyFacts& facts) = 0;
   virtual Result<void> add(const Gradient& gradient) = 0;     // value += gradient
@@ -50,6 +52,9 @@ class Storage {
   // Dense only: one of the optimizer's arrays.
   virtual Result<void> read_state(int array, std::span<std::byte> out) const = 0;
   virtual Result<void> write_state(int array, std::span<const std::byte> in) = 0;
+  // Dense only: optimizer steps so far, which bias corrections depend on. To be set with kSetVersion; rows of sparse
+  // parts count their own, and this does nothing.
+  virtual void set_steps(std::uint64_t steps) = 0;
 
   // Everything, for copies and snapshots, in pieces of at most `max_bytes`; `only` (sparse): the rows of these keys. Taking the pieces in
   // any storage of the same spec gives the same bits. take() is kCorrupt for bytes that are no piece.
@@ -82,10 +87,14 @@ std::uint32_t parts_of(const TableSpec& spec, std::uint32_t slots);
 std::size_t elements_of(const TableSpec& spec, std::uint32_t part);  // dense
 std::uint32_t part_of_key(std::uint64_t key, std::uint32_t parts);   // sparse
 
+// kInvalid, in words, if no table can be like this. The plan is looked at by whoever applies it.
 Result<void> check(const TableSpec& spec);
+// The spec has passed check(). decode_spec() is kCorrupt for anything that encode() would not make.
 std::vector<std::byte> encode(const TableSpec& spec);
 Result<TableSpec> decode_spec(std::span<const std::byte> bytes);
 
+// kInvalid if the spec does not pass check() or has no such part, kExhausted if its memory is beyond the budget's limit.
+// The budget outlives the storage.
 Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32_t part,
                                               MemoryBudget& budget);
 

@@ -1,0 +1,52 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tally/error.h"
+#include "tally/types.h"
+
+// Layouts of what Storage::pieces() gives out: records between servers, and snapshots. Little-endian.
+namespace tally::server {
+
+inline constexpr std::size_t kPieceHeaderBytes = 32;
+
+// Elements [first, first + count) of a dense part: after the header `arrays` times `count` values, the parameters
+// first, then the optimizer's state, last the mean square of adaptive compensation where there is one.
+struct DensePiece {
+  DataType type = DataType::kFloat32;
+  std::uint8_t arrays = 1;
+  bool has_mean_square = false;
+  std::uint64_t steps = 0;
+  std::uint64_t first = 0;
+  std::uint32_t count = 0;
+  std::span<const std::byte> values;  // behind the header
+};
+
+// Rows of a sparse part: after the header `rows` records of a u64 key, a u32 count of steps and `dimension` times
+// `arrays` float32, the values first.
+struct SparsePiece {
+  std::uint32_t dimension = 1;
+  std::uint8_t arrays = 1;
+  std::uint32_t rows = 0;
+  std::span<const std::byte> records;
+};
+
+constexpr std::size_t record_bytes(std::uint32_t dimension, std::uint8_t arrays) {
+  return sizeof(std::uint64_t) + sizeof(std::uint32_t) +
+         sizeof(float) * std::size_t{dimension} * arrays;
+}
+
+// Writes the header; what it says of values and records is left to the caller, who has room for them behind it.
+void write_header(const DensePiece& piece, std::span<std::byte> out);
+void write_header(const SparsePiece& piece, std::span<std::byte> out);
+
+// Views of the bytes. kCorrupt unless version, kind and all counts agree with the number of bytes.
+Result<DensePiece> read_dense_piece(std::span<const std::byte> bytes);
+Result<SparsePiece> read_sparse_piece(std::span<const std::byte> bytes);
+
+// The same rows as pieces of `parts` parts, by part_of_key(); empty where a part has none of them.
+std::vector<std::vector<std::byte>> split(const SparsePiece& piece, std::uint32_t parts);
+
+}  // namespace tally::server
