@@ -9,7 +9,7 @@
 #include <charconv>
 
 #include "base/log.h"
-#include "checkpoint/file_io.h"
+#include "base/file_io.h"
 
 namespace tally::checkpoint {
 namespace {

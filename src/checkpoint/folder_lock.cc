@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <chrono>
 
-#include "checkpoint/file_io.h"
+#include "base/file_io.h"
 #include "checkpoint/folder.h"
 
 namespace tally::checkpoint {

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <map>
 
-#include "checkpoint/file_io.h"
+#include "base/file_io.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_file.h"
+#include "kernel/crc32c.h"
 #include "tally/checkpoint.h"
 
 namespace tally::checkpoint {
@@ -109,7 +110,9 @@ class FolderReader final : public Reader {
     for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
       TALLY_TRY(check_size(i));
       TALLY_TRY(const File file, File::open_to_read(path_of_file(i)));
-      TALLY_TRY(const std::uint32_t found, file.checksum());
+      std::uint32_t found = 0;
+      TALLY_TRY(file.read_through(
+          [&found](std::span<const std::byte> bytes) { found = kernel::crc32c(bytes, found); }));
       if (found != manifest_.files[i].crc32c)
         return corrupt(path_of_file(i),
                        fmt::format("checksum (CRC32C) expected {}, found {}",

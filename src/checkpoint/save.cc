@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "checkpoint/claim.h"
-#include "checkpoint/file_io.h"
+#include "base/file_io.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "checkpoint/file_io.h"
+#include "base/file_io.h"
 #include "checkpoint/safetensors.h"
 #include "kernel/crc32c.h"
 

@@ -10,7 +10,7 @@
 #include "base/mutex.h"
 #include "checkpoint/claim.h"
 #include "checkpoint/exchange.h"
-#include "checkpoint/file_io.h"
+#include "base/file_io.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/save.h"
 #include "checkpoint/snapshot.h"

@@ -2,13 +2,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 
 #include "base/descriptor.h"
 #include "tally/error.h"
 
-namespace tally::checkpoint {
+namespace tally {
 
 // A regular file. Errors are kSystem with the path and the system's reason. Threads: safe.
 class File final {
@@ -25,8 +26,8 @@ class File final {
   Result<std::uint64_t> size() const;
   // What was written is on the disk when this returns.
   Result<void> sync() const;
-  // CRC32C from the beginning to the end.
-  Result<std::uint32_t> checksum() const;
+  // Hands all bytes out, some at a time, from the beginning to the end.
+  Result<void> read_through(const std::function<void(std::span<const std::byte>)>& each) const;
 
  private:
   File(std::filesystem::path path, Descriptor descriptor)
@@ -48,4 +49,4 @@ Result<void> sync_folder(const std::filesystem::path& folder);
 // "PATH: WHAT: " and the system's reason for `number`.
 Error system_error(const std::filesystem::path& path, const char* what, int number);
 
-}  // namespace tally::checkpoint
+}  // namespace tally

@@ -1,4 +1,4 @@
-#include "checkpoint/file_io.h"
+#include "base/file_io.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,9 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "kernel/crc32c.h"
-
-namespace tally::checkpoint {
+namespace tally {
 namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
@@ -96,16 +94,15 @@ Result<void> File::sync() const {
   return {};
 }
 
-Result<std::uint32_t> File::checksum() const {
+Result<void> File::read_through(const std::function<void(std::span<const std::byte>)>& each) const {
   TALLY_TRY(const std::uint64_t bytes, size());
   std::vector<std::byte> chunk(std::min<std::uint64_t>(kChunkBytes, bytes));
-  std::uint32_t crc32c = 0;
   for (std::uint64_t offset = 0; offset < bytes; offset += chunk.size()) {
     chunk.resize(std::min<std::uint64_t>(kChunkBytes, bytes - offset));
     TALLY_TRY(read_at(offset, chunk));
-    crc32c = kernel::crc32c(chunk, crc32c);
+    each(chunk);
   }
-  return crc32c;
+  return {};
 }
 
 Result<void> write_text(const std::filesystem::path& path, const std::string& text) {
@@ -132,4 +129,4 @@ Result<void> sync_folder(const std::filesystem::path& folder) {
   return {};
 }
 
-}  // namespace tally::checkpoint
+}  // namespace tally
