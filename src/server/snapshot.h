@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -72,9 +73,9 @@ class SnapshotWriter final {
 };
 
 // Writes the manifest and gives the folder its name; its path. Servers that share a folder may all do it: those who come
-// later find it done. `files` are those of all servers.
+// later find it done. `server` is who does it, `files` are those of all. kInvalid if another snapshot has the name.
 Result<std::filesystem::path> publish_snapshot(const std::filesystem::path& folder,
-                                               const std::string& name,
+                                               const std::string& name, NodeId server,
                                                std::span<const SnapshotFile> files);
 
 // Reads a published snapshot, by any number of servers. Threads: calls must not overlap.
@@ -111,15 +112,18 @@ class SnapshotReader final {
     std::vector<Extent> pieces;
   };
 
+  using Entries = std::map<std::uint32_t, const Entry*>;  // by part
+
   explicit SnapshotReader(std::filesystem::path folder) : folder_(std::move(folder)) {}
   Error wrong(ErrorCode code, std::string message) const;
   Result<void> open_file(const SnapshotFile& expected);
   Result<void> index_file(std::size_t file, std::uint64_t bytes);
   Result<Entry> read_entry(std::size_t file, std::uint64_t& offset, std::uint64_t end) const;
-  Result<std::vector<const Entry*>> entries_of(const TableSpec& spec, std::uint32_t parts) const;
-  Result<std::vector<const Entry*>> needed_for(const std::vector<const Entry*>& entries,
-                                               std::uint32_t part, bool dealt_anew) const;
+  Result<Entries> entries_of(const TableSpec& spec) const;
+  Error lacks(const TableSpec& spec, std::uint32_t part) const;
   Result<std::vector<std::byte>> read_piece(const Entry& entry, std::size_t piece) const;
+  Result<void> take_part(const Entry& entry, Wanted& wanted) const;
+  Result<void> deal(const Entry& entry, std::uint32_t parts, std::span<Wanted> wanted) const;
 
   std::filesystem::path folder_;
   std::vector<File> files_;

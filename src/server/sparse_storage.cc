@@ -156,11 +156,23 @@ void SparseStorage::update_gathered(std::span<const Row> rows, const float* grad
   }
 }
 
+void SparseStorage::add_each(std::span<const Row> rows, const std::byte* from) const {
+  for (const Row& row : rows) {
+    for (std::uint32_t d = 0; d < spec_.dimension; ++d, from += sizeof(float)) {
+      float change = 0;
+      std::memcpy(&change, from, sizeof change);
+      row.values()[d] += change;
+    }
+  }
+}
+
 Result<void> SparseStorage::add(const Gradient& gradient) {
   TALLY_TRY(check_gradient(gradient));
   const std::size_t each = value_bytes(1);
   return for_rows(gradient.keys, [&](std::span<const Row> rows, std::size_t begin) {
     const std::byte* from = gradient.values.data() + begin * each;
+    // A call costs more than a short row.
+    if (spec_.dimension < kGatheredDimension) return add_each(rows, from);
     for (std::size_t i = 0; i < rows.size(); ++i, from += each)
       kernel::kernels().combine(DataType::kFloat32, ReduceOp::kSum, rows[i].values(), from,
                                 spec_.dimension);

@@ -40,6 +40,7 @@ class SparseStorage final : public Storage {
   Result<void> for_rows(std::span<const std::uint64_t> keys, Work work);
   void update(std::span<const Row> rows, const float* gradient, double rate);
   void update_gathered(std::span<const Row> rows, const float* gradient, double rate);
+  void add_each(std::span<const Row> rows, const std::byte* from) const;
   std::vector<Row> rows_of(std::span<const std::uint64_t> only, bool everything) const;
 
   const TableSpec spec_;
