@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "base/check.h"
@@ -12,6 +13,20 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+// Fresh memory at a multiple of `unit`, by mapping more and giving back what is around; nullptr if there is none.
+void* reserve(std::size_t bytes, std::size_t unit) {
+  const std::size_t more = bytes + unit - kPage;
+  void* const all =
+      ::mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(all);
+  const std::size_t before = (unit - reinterpret_cast<std::uintptr_t>(all) % unit) % unit;
+  const std::size_t after = more - before - bytes;
+  if (before != 0) ::munmap(begin, before);
+  if (after != 0) ::munmap(begin + before + bytes, after);
+  return begin + before;
+}
+
 }  // namespace
 
 void GrowingMemory::swap(GrowingMemory& other) noexcept {
@@ -21,20 +36,24 @@ void GrowingMemory::swap(GrowingMemory& other) noexcept {
 }
 
 bool GrowingMemory::grow(std::size_t bytes) {
-  const std::size_t unit = bytes >= 4 * kHugePage ? kHugePage : kPage;
+  const bool large = bytes >= kHugePage;
+  const std::size_t unit = large ? kHugePage : kPage;
   const std::size_t wanted = (bytes + unit - 1) / unit * unit;
   if (wanted <= bytes_) return true;
   if (!budget_->take(wanted - bytes_)) return false;
-  void* const place = data_ == nullptr ? ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE,
-                                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                                       : ::mremap(data_, bytes_, wanted, MREMAP_MAYMOVE);
-  if (place == MAP_FAILED) {
+  void* const place = reserve(wanted, unit);
+  void* const moved = place == nullptr ? MAP_FAILED
+                      : data_ == nullptr
+                          ? place
+                          : ::mremap(data_, bytes_, wanted, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+  if (moved == MAP_FAILED) {
+    if (place != nullptr) ::munmap(place, wanted);
     budget_->give_back(wanted - bytes_);
     return false;
   }
   // Rows are looked up at random: fewer, larger pages miss less. Where the kernel does not want to, it works as well.
-  if (wanted >= kHugePage) static_cast<void>(::madvise(place, wanted, MADV_HUGEPAGE));
-  data_ = static_cast<std::byte*>(place);
+  if (large) static_cast<void>(::madvise(moved, wanted, MADV_HUGEPAGE));
+  data_ = static_cast<std::byte*>(moved);
   bytes_ = wanted;
   return true;
 }

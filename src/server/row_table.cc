@@ -11,7 +11,7 @@
 namespace tally::server {
 namespace {
 
-constexpr int kFirstBits = 6;
+constexpr int kFirstBits = 9;  // one page
 constexpr int kMaxBits = 32;
 constexpr std::size_t kLine = 64;
 // More of a row than this is brought by the processor itself, which sees that addresses follow each other.
@@ -39,6 +39,7 @@ RowTable::RowTable(const RowShape& shape, MemoryBudget& budget)
     : shape_(shape),
       record_bytes_(server::record_bytes(shape.dimension, shape.arrays)),
       stride_((record_bytes_ + 7) / 8 * 8),
+      budget_(budget),
       index_(budget),
       rows_(budget) {}
 
@@ -133,14 +134,28 @@ bool RowTable::make_room(std::span<const std::uint64_t> keys) {
   const std::size_t needed = size_ + missing(keys);
   if (needed <= room()) return true;
   // Some more, so that the next calls need not count; where memory is short, what is needed.
-  return grow_to(needed + std::max<std::size_t>(size_ / 8, keys.size())) || grow_to(needed);
+  const std::size_t wish = needed + std::max<std::size_t>(size_ / 8, keys.size());
+  return (is_affordable(wish) && grow_to(wish)) || grow_to(needed);
 }
 
-bool RowTable::grow_to(std::size_t rows) { return rows_.grow(rows * stride_) && grow_index(rows); }
+bool RowTable::is_affordable(std::size_t rows) const {
+  if (budget_.limit() == 0) return true;
+  const int bits = bits_for(rows);
+  const std::size_t index = bits == bits_ ? 0 : (std::size_t{1} << bits) * sizeof(std::uint64_t);
+  const std::size_t more = rows * stride_ > rows_.bytes() ? rows * stride_ - rows_.bytes() : 0;
+  return budget_.used() + index + more <= budget_.limit();
+}
 
-bool RowTable::grow_index(std::size_t rows) {
+bool RowTable::grow_to(std::size_t rows) { return grow_index(rows) && rows_.grow(rows * stride_); }
+
+int RowTable::bits_for(std::size_t rows) const {
   int bits = std::max(bits_, kFirstBits);
   while (room_of_slots(std::size_t{1} << bits) < rows) ++bits;
+  return bits;
+}
+
+bool RowTable::grow_index(std::size_t rows) {
+  const int bits = bits_for(rows);
   if (bits == bits_) return true;
   if (bits > kMaxBits) return false;
   GrowingMemory larger = index_.sibling();

@@ -68,7 +68,10 @@ class RowTable final {
   std::uint64_t* slots() const { return reinterpret_cast<std::uint64_t*>(index_.data()); }
   std::size_t home_of(std::uint32_t tag) const { return tag >> (32 - bits_); }
   std::size_t room() const;
+  // Whether the budget has, as far as one can see, the memory for so many rows.
+  bool is_affordable(std::size_t rows) const;
   bool grow_to(std::size_t rows);
+  int bits_for(std::size_t rows) const;
   bool grow_index(std::size_t rows);
   // Slot by slot, for a key whose tag another one has, too.
   Row find_slowly(std::uint64_t key, std::uint32_t tag) const;
@@ -78,6 +81,7 @@ class RowTable final {
   const RowShape shape_;
   const std::size_t record_bytes_;
   const std::size_t stride_;
+  const MemoryBudget& budget_;
   GrowingMemory index_;
   GrowingMemory rows_;
   int bits_ = 0;  // of slot numbers

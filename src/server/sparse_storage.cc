@@ -30,6 +30,15 @@ RowShape shape_of(const TableSpec& spec) {
           .state = static_cast<float>(optimizer::initial_state(spec.optimizer))};
 }
 
+// A call for four bytes would cost more than all the rest.
+inline void copy_floats(const void* from, std::size_t bytes, void* to) {
+  if (bytes == sizeof(float)) {
+    std::memcpy(to, from, sizeof(float));
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 // It stays at the highest, where nothing depends on it any more.
 std::uint32_t next_step(std::uint32_t steps) {
   return steps == std::numeric_limits<std::uint32_t>::max() ? steps : steps + 1;
@@ -140,7 +149,7 @@ void SparseStorage::update_gathered(std::span<const Row> rows, const float* grad
   for (std::size_t i = 0; i < rows.size(); ++i) {
     steps[i] = next_step(rows[i].steps());
     for (std::size_t a = 0; a < arrays_; ++a)
-      std::copy_n(rows[i].values() + a * dimension, dimension,
+      copy_floats(rows[i].values() + a * dimension, dimension * sizeof(float),
                   gathered_.data() + a * count + i * dimension);
   }
   optimizer::Segment<float> segment{
@@ -151,7 +160,7 @@ void SparseStorage::update_gathered(std::span<const Row> rows, const float* grad
   for (std::size_t i = 0; i < rows.size(); ++i) {
     rows[i].set_steps(steps[i]);
     for (std::size_t a = 0; a < arrays_; ++a)
-      std::copy_n(gathered_.data() + a * count + i * dimension, dimension,
+      copy_floats(gathered_.data() + a * count + i * dimension, dimension * sizeof(float),
                   rows[i].values() + a * dimension);
   }
 }
@@ -223,7 +232,7 @@ Result<void> SparseStorage::read(std::span<const std::uint64_t> keys, std::span<
   return for_rows(keys, [&](std::span<const Row> rows, std::size_t begin) {
     std::byte* to = out.data() + begin * each;
     for (std::size_t i = 0; i < rows.size(); ++i, to += each)
-      std::memcpy(to, rows[i].values(), each);
+      copy_floats(rows[i].values(), each, to);
   });
 }
 

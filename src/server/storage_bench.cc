@@ -1,8 +1,9 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -219,7 +220,7 @@ const bool kRegistered = [] {
     const std::pair<const char*, OptimizerSpec> optimizers[] = {
         {"sgd", sgd()}, {"momentum", sgd({.momentum = 0.9})}, {"adam", adam()}, {"ftrl", ftrl()}};
     for (const auto& [name, optimizer] : optimizers)
-      benchmark::RegisterBenchmark(("dense/apply/" + std::string(name)).c_str(), dense_apply,
+      benchmark::RegisterBenchmark(fmt::format("dense/apply/{}", name).c_str(), dense_apply,
                                    optimizer, 1)
           ->Arg(parts);
     benchmark::RegisterBenchmark("dense/apply_mean_of_4/sgd", dense_apply, sgd(), 4)->Arg(parts);
@@ -228,10 +229,9 @@ const bool kRegistered = [] {
     benchmark::RegisterBenchmark("dense/read", dense_read)->Arg(parts);
   }
   for (const std::uint32_t dimension : {1U, 64U}) {
-    const std::string end = "/" + std::to_string(dimension);
-    const auto add = [&](const std::string& name, auto function, auto... arguments) {
-      benchmark::RegisterBenchmark(("sparse/" + name + end).c_str(), function, dimension,
-                                   arguments...);
+    const auto add = [&](const char* name, auto function, auto... arguments) {
+      benchmark::RegisterBenchmark(fmt::format("sparse/{}/{}", name, dimension).c_str(), function,
+                                   dimension, arguments...);
     };
     add("read", sparse_read);
     add("apply/sgd", sparse_apply, sgd());
