@@ -1,0 +1,41 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tally/error.h"
+#include "tally/server.h"
+
+namespace tally::server {
+
+// Payloads that workers and servers exchange, but for those of pushes and pulls:
+//   kDefine               request: TableSpec
+//   kSize                 answer: Size, of the parts that the server is primary of
+//   kSnapshot             request: the name as text; answer: the folder as text
+//   kRestore              request: the folder as text
+//   kAgree                request: f64[count], `clock` the round's number; answer kDone: the sums, `version` the round's
+//                         number; kDropped, empty: that round is over, `version` is the one that is gathered now
+//   any, with kLost       answer: the newest snapshot's name as text, or nothing
+//   any, with kRefused    answer: the Error, as wire::encode_error() lays it out
+
+inline constexpr std::size_t kMaxAgreeValues = 65536;
+inline constexpr std::size_t kMaxTextBytes = 4096;
+
+// A table's number: its name's FNV-1a hash folded to 16 bits, never 0xFFFF.
+TableId table_id(std::string_view name);
+
+std::vector<std::byte> encode(const Client::Size& size);
+// kCorrupt for anything that encode() would not make.
+Result<Client::Size> decode_size(std::span<const std::byte> bytes);
+// What two servers have together.
+void add(const Client::Size& more, Client::Size& sum);
+
+std::vector<std::byte> encode(std::span<const double> values);
+Result<std::vector<double>> decode_values(std::span<const std::byte> bytes);
+
+std::vector<std::byte> encode_text(std::string_view text);
+// At most kMaxTextBytes, without control characters: it comes from outside and may be shown.
+Result<std::string> decode_text(std::span<const std::byte> bytes);
+
+}  // namespace tally::server
