@@ -1,0 +1,38 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tally::server {
+
+// Which of a worker's pushes to one part have had their effect, by sequence: what makes each count once, however often it is sent.
+// A worker's sequences rise, and a push is settled after all earlier ones but for those that are held. A value.
+class Receipts {
+ public:
+  // So many held and dropped pushes are remembered. Older drops are then told as applied.
+  static constexpr std::size_t kMaxHeld = 256;
+  static constexpr std::size_t kMaxDropped = 256;
+
+  enum class Standing : std::uint8_t { kNew, kHeld, kApplied, kDropped };
+  Standing standing(std::uint64_t sequence) const;
+
+  void apply(std::uint64_t sequence);
+  void drop(std::uint64_t sequence);
+  // It waits for its round. False, with nothing changed, if kMaxHeld are waiting.
+  bool hold(std::uint64_t sequence);
+
+  std::uint64_t last() const { return last_; }
+  std::span<const std::uint64_t> held() const { return held_; }
+  std::span<const std::uint64_t> dropped() const { return dropped_; }
+  // As they were on another server.
+  static Receipts restored(std::uint64_t last, std::vector<std::uint64_t> held,
+                           std::vector<std::uint64_t> dropped);
+
+ private:
+  std::uint64_t last_ = 0;
+  std::vector<std::uint64_t> held_;
+  std::vector<std::uint64_t> dropped_;
+};
+
+}  // namespace tally::server
