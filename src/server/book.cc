@@ -4,14 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "policy/staleness.h"
 #include "wire/bytes.h"
 
 namespace tally::server {
 namespace {
 
-// Members, and those who left.
-constexpr std::uint32_t kMaxWorkers = 2 * 65536;
+constexpr std::uint32_t kMaxWorkers = 65536;
+constexpr std::uint32_t kMaxRoundBytes = 4U << 20;
 
 Error corrupt(std::string message) {
   return Error{.code = ErrorCode::kCorrupt, .message = std::move(message)};
@@ -34,37 +33,26 @@ Result<std::vector<std::uint64_t>> read_numbers(wire::Reader& reader, std::size_
   return numbers;
 }
 
-Result<WorkerBook> read_worker(wire::Reader& reader) {
-  WorkerBook worker;
-  TALLY_TRY(worker.id, reader.u32());
-  TALLY_TRY(worker.rank, reader.i32());
-  TALLY_TRY(const std::uint8_t is_member, reader.u8());
-  if (is_member > 1 || worker.rank < 0) return corrupt("record of a worker that cannot be");
-  worker.is_member = is_member == 1;
-  TALLY_TRY(worker.clock, reader.u64());
+Result<Receipts> read_receipts(wire::Reader& reader) {
   TALLY_TRY(const std::uint64_t last, reader.u64());
   TALLY_TRY(std::vector<std::uint64_t> held, read_numbers(reader, Receipts::kMaxHeld));
   TALLY_TRY(std::vector<std::uint64_t> dropped, read_numbers(reader, Receipts::kMaxDropped));
-  worker.receipts = Receipts::restored(last, std::move(held), std::move(dropped));
-  return worker;
+  return Receipts::restored(last, std::move(held), std::move(dropped));
 }
 
 }  // namespace
 
 std::vector<std::byte> encode(const Book& book) {
   wire::Writer writer;
-  writer.u64(book.version);
+  writer.u32(static_cast<std::uint32_t>(book.round.size()));
+  writer.bytes(book.round);
   writer.u64(book.dropped);
-  write(writer, book.staleness);
   writer.u32(static_cast<std::uint32_t>(book.workers.size()));
-  for (const WorkerBook& worker : book.workers) {
-    writer.u32(worker.id);
-    writer.i32(worker.rank);
-    writer.u8(worker.is_member ? 1 : 0);
-    writer.u64(worker.clock);
-    writer.u64(worker.receipts.last());
-    write(writer, worker.receipts.held());
-    write(writer, worker.receipts.dropped());
+  for (const auto& [id, receipts] : book.workers) {
+    writer.u32(id);
+    writer.u64(receipts.last());
+    write(writer, receipts.held());
+    write(writer, receipts.dropped());
   }
   return writer.take();
 }
@@ -72,17 +60,21 @@ std::vector<std::byte> encode(const Book& book) {
 Result<Book> decode_book(std::span<const std::byte> bytes) {
   wire::Reader reader(bytes);
   Book book;
-  TALLY_TRY(book.version, reader.u64());
+  TALLY_TRY(const std::uint32_t round_bytes, reader.u32());
+  if (round_bytes > kMaxRoundBytes)
+    return corrupt(fmt::format("record of {} bytes, limit {}", round_bytes, kMaxRoundBytes));
+  TALLY_TRY(const std::span<const std::byte> round, reader.bytes(round_bytes));
+  book.round.assign(round.begin(), round.end());
   TALLY_TRY(book.dropped, reader.u64());
-  TALLY_TRY(book.staleness, read_numbers(reader, policy::Histogram::kBins));
   TALLY_TRY(const std::uint32_t workers, reader.u32());
   if (workers > kMaxWorkers)
     return corrupt(fmt::format("record of {} workers, limit {}", workers, kMaxWorkers));
   for (std::uint32_t i = 0; i < workers; ++i) {
-    TALLY_TRY(WorkerBook worker, read_worker(reader));
-    if (!book.workers.empty() && book.workers.back().id >= worker.id)
+    TALLY_TRY(const NodeId id, reader.u32());
+    if (!book.workers.empty() && book.workers.rbegin()->first >= id)
       return corrupt("record whose workers are not in order");
-    book.workers.push_back(std::move(worker));
+    TALLY_TRY(Receipts receipts, read_receipts(reader));
+    book.workers.emplace_hint(book.workers.end(), id, std::move(receipts));
   }
   TALLY_TRY(reader.end());
   return book;

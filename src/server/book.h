@@ -1,5 +1,7 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -9,25 +11,15 @@
 
 namespace tally::server {
 
-// What a part knows of a worker.
-struct WorkerBook {
-  NodeId id = kUnnumbered;
-  std::int32_t rank = 0;
-  bool is_member = true;  // it has not left
-  std::uint64_t clock = 0;
-  Receipts receipts;
-};
-
-// What a part is beside its numbers: with these two, another server goes on where this one ended. A value.
+// What a part is beside its numbers: with both, another server goes on where this one ended. A value.
 struct Book {
-  std::uint64_t version = 0;
-  std::uint64_t dropped = 0;             // pushes that came too late, of all workers
-  std::vector<std::uint64_t> staleness;  // how stale applied pushes were, by bins
-  std::vector<WorkerBook> workers;       // by id
+  std::vector<std::byte> round;  // policy::Round::encode()
+  std::uint64_t dropped = 0;     // pushes that came too late, of all workers
+  std::map<NodeId, Receipts> workers;
 };
 
 std::vector<std::byte> encode(const Book& book);
-// kCorrupt for anything that encode() would not make of a book within the limits of Receipts and View.
+// kCorrupt for anything that encode() would not make of a book within the limits of Receipts and View. What is in `round` is not looked at.
 Result<Book> decode_book(std::span<const std::byte> bytes);
 
 }  // namespace tally::server

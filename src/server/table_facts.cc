@@ -1,0 +1,28 @@
+#include "server/table_facts.h"
+
+#include "plan/plan.h"
+#include "server/storage.h"
+
+namespace tally::server {
+
+Result<TableFacts> facts_of(TableId id, const TableSpec& spec, std::uint32_t slots) {
+  TALLY_TRY(check(spec));
+  TALLY_TRY(const plan::Plan plan, plan::parse_plan(spec.plan, {.home = plan::Home::kServer}));
+  TALLY_TRY(const policy::Rules rules, policy::rules_of(plan, spec.workers, spec.seed));
+  TableFacts facts{.id = id,
+                   .spec = spec,
+                   .stored = spec,
+                   .rules = rules,
+                   .parts = parts_of(spec, slots),
+                   .slots = slots,
+                   .encoded = encode(spec)};
+  facts.stored.optimizer.momentum =
+      policy::corrected_momentum(rules, spec.optimizer.momentum);
+  const OptimizerSpec& optimizer = facts.stored.optimizer;
+  facts.gradients_commute = optimizer.kind == OptimizerKind::kSgd && optimizer.momentum == 0 &&
+                            optimizer.weight_decay == 0 && !rules.has_rounds() &&
+                            rules.stale != plan::Stale::kCompensate;
+  return facts;
+}
+
+}  // namespace tally::server
