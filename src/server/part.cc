@@ -54,18 +54,6 @@ bool Part::is_lost() const {
   return presence_ == Presence::kLost;
 }
 
-// Work with the gate for itself, after what came before it while somebody else had the gate.
-template <typename Work>
-void Part::exclusively(Work work) {
-  {
-    const std::unique_lock lock(gate_);
-    run_deferred();
-    work();
-    proceed();
-  }
-  drain();
-}
-
 void Part::run_deferred() {
   while (has_deferred_.load(std::memory_order_acquire)) {
     std::deque<Deferred> batch;
@@ -202,8 +190,10 @@ void Part::install(const Position& position, const std::vector<WorkerInfo>& work
 void Part::update_members(const std::vector<WorkerInfo>& workers) {
   for (auto known = workers_.begin(); known != workers_.end();) {
     const NodeId id = known->first;
-    const bool stays = std::any_of(workers.begin(), workers.end(),
-                                   [id](const WorkerInfo& worker) { return worker.id == id; });
+    const auto place =
+        std::lower_bound(workers.begin(), workers.end(), id,
+                         [](const WorkerInfo& worker, NodeId other) { return worker.id < other; });
+    const bool stays = place != workers.end() && place->id == id;
     if (stays) {
       ++known;
       continue;
@@ -236,6 +226,7 @@ void Part::lost(NodeId peer) {
     if (peer == replication_.peer()) {
       forget_sent();
       end_fill();
+      told_spec_ = kUnnumbered;
       replication_.lost();
     }
     if (peer == position_.predecessor) {

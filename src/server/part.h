@@ -46,8 +46,8 @@ struct Position {
 
 // Flags of kRecord.
 inline constexpr std::uint8_t kMoreToCome = 1;
-inline constexpr std::uint8_t kSpec = 2;    // payload: the table's TableSpec; `part` is a slot
-inline constexpr std::uint8_t kWhole = 4;   // takes the place of all that was there
+inline constexpr std::uint8_t kSpec = 2;   // payload: the table's TableSpec; `part` is a slot
+inline constexpr std::uint8_t kWhole = 4;  // takes the place of all that was there
 // With kSpec: the table was there before the receiver was in the slot's chain, and its parts will be sent. Alone: these were all.
 inline constexpr std::uint8_t kListing = 8;
 
@@ -152,8 +152,17 @@ class Part final {
   };
 
   // part.cc: the gate, and who may ask.
+  // Work with the gate for itself, after what came before it while somebody else had the gate.
   template <typename Work>
-  void exclusively(Work work);
+  void exclusively(Work work) {
+    {
+      const std::unique_lock lock(gate_);
+      run_deferred();
+      work();
+      proceed();
+    }
+    drain();
+  }
   void run_deferred();
   void drain();
   void defer(NodeId from, const Message& message);
@@ -236,7 +245,7 @@ class Part final {
   bool values_changed_ = false;
   std::vector<std::uint64_t> sent_keys_;  // of the record under way
   bool values_sent_ = false;
-  bool passed_on_ = false;  // the record under way is the predecessor's
+  bool passed_on_ = false;        // the record under way is the predecessor's
   std::optional<Error> refusal_;  // of the successor: it cannot take the part
   std::int64_t fill_bytes_ = 0;   // of the record under way, if it is counted
   NodeId told_spec_ = kUnnumbered;

@@ -63,8 +63,7 @@ Result<void> Part::apply_new(NodeId from, const Message& message, PartPayload pa
                              Worker& worker, Waiting& waiting) {
   const MessageHeader& header = message.header;
   const auto kind = static_cast<PushKind>(header.push_kind);
-  if (kind == PushKind::kGradient)
-    return offer(from, message, std::move(payload), worker, waiting);
+  if (kind == PushKind::kGradient) return offer(from, message, std::move(payload), worker, waiting);
   const Gradient values{.keys = payload.keys, .values = payload.values, .weight = header.weight};
   TALLY_TRY(kind == PushKind::kAdd ? storage_->add(values) : storage_->assign(values));
   round_.advance(from, header.clock);
@@ -97,8 +96,7 @@ Result<void> Part::offer(NodeId from, const Message& message, PartPayload payloa
       break;
   }
   waiting.staleness = staleness_of(round_.version(), offer);
-  const Gradient gradient{
-      .keys = payload.keys, .values = payload.values, .weight = header.weight};
+  const Gradient gradient{.keys = payload.keys, .values = payload.values, .weight = header.weight};
   TALLY_TRY(storage_->apply(std::span(&gradient, 1),
                             apply_facts(header.rate, waiting.staleness, &worker)));
   round_.applied();
@@ -169,9 +167,8 @@ void Part::apply_round(const std::vector<policy::Offer>& counted) {
     const auto held = find_held(offer);
     if (held == held_.end()) continue;
     if (gradients.empty()) rate = held->rate;
-    gradients.push_back({.keys = held->payload.keys,
-                         .values = held->payload.values,
-                         .weight = held->weight});
+    gradients.push_back(
+        {.keys = held->payload.keys, .values = held->payload.values, .weight = held->weight});
     keys.insert(keys.end(), held->payload.keys.begin(), held->payload.keys.end());
   }
   const auto applied = storage_->apply(gradients, apply_facts(rate, 0, nullptr));
@@ -253,7 +250,8 @@ void Part::write(NodeId from, const Message& message, Worker& worker) {
     return finish(std::move(waiting));
   if (header.kind == MessageKind::kSetVersion) {
     round_.set_version(header.version);
-    waiting.mark = replication_.changed();
+    storage_->set_steps(header.version);
+    waiting.mark = touched({});
   } else {
     if (facts_.spec.kind != TableKind::kDense || message.payload.size() != value_bytes_)
       return refuse(from, header,

@@ -9,7 +9,10 @@ void Replication::settle_if_alone() {
 }
 
 void Replication::set_peer(NodeId peer, Peer standing) {
-  if (peer != peer_) linked_ = false;
+  if (peer != peer_) {
+    linked_ = false;
+    not_before_view_ = 0;
+  }
   peer_ = peer;
   standing_ = standing;
   under_way_.reset();
@@ -41,9 +44,11 @@ bool Replication::wants_everything(std::uint32_t view) const {
   return may_send(view) && (standing_ == Peer::kUnfilled || standing_ == Peer::kInDoubt);
 }
 
-std::uint64_t Replication::send(Next what) {
-  under_way_ =
-      Record{.number = next_number_++, .covers = changes_, .is_whole = what == Next::kEverything};
+std::uint64_t Replication::send(Next what, std::uint32_t view) {
+  under_way_ = Record{.number = next_number_++,
+                      .covers = changes_,
+                      .view = view,
+                      .is_whole = what == Next::kEverything};
   standing_ = Peer::kInStep;
   return under_way_->number;
 }
@@ -58,8 +63,8 @@ bool Replication::taken(std::uint64_t number) {
 bool Replication::rejected(std::uint64_t number, std::uint32_t its_view, bool resend) {
   if (!under_way_ || under_way_->number != number) return false;
   if (!resend || under_way_->is_whole) standing_ = Peer::kInDoubt;
+  not_before_view_ = std::max(its_view, under_way_->view + 1);
   under_way_.reset();
-  not_before_view_ = std::max(not_before_view_, its_view);
   return true;
 }
 

@@ -40,26 +40,27 @@ class Replication {
   bool wants_everything(std::uint32_t view) const;
   bool is_waited_for() const { return standing_ == Peer::kInStep || standing_ == Peer::kInDoubt; }
 
-  // A record with all changes so far goes out: its number.
-  std::uint64_t send(Next what);
+  // A record with all changes so far goes out, in this view: its number.
+  std::uint64_t send(Next what, std::uint32_t view);
   // Answers to it. False if it is not that which is under way.
   bool taken(std::uint64_t number);
-  // The peer has view `its_view` and does not take records of older ones. `resend`: the sender knows what was in the record and
+  // The peer has view `its_view` and does not take the record: the next goes out in a newer view than that was sent in. `resend`: the sender knows what was in the record and
   // will send it again with what follows; otherwise the peer is in doubt.
   bool rejected(std::uint64_t number, std::uint32_t its_view, bool resend);
   // What is under way was not made of this part's state alone; everything has to follow it.
   void doubt();
-  bool is_under_way() const { return under_way_.has_value(); }
+  std::uint64_t number_under_way() const { return under_way_ ? under_way_->number : 0; }
+  bool may_send(std::uint32_t view) const {
+    return linked_ && !under_way_.has_value() && view >= not_before_view_;
+  }
 
  private:
   struct Record {
     std::uint64_t number = 0;
     std::uint64_t covers = 0;
+    std::uint32_t view = 0;
     bool is_whole = false;
   };
-  bool may_send(std::uint32_t view) const {
-    return linked_ && !under_way_.has_value() && view >= not_before_view_;
-  }
   void settle_if_alone();
 
   NodeId peer_ = kUnnumbered;

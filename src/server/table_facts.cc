@@ -16,9 +16,12 @@ Result<TableFacts> facts_of(TableId id, const TableSpec& spec, std::uint32_t slo
                    .parts = parts_of(spec, slots),
                    .slots = slots,
                    .encoded = encode(spec)};
-  facts.stored.optimizer.momentum =
-      policy::corrected_momentum(rules, spec.optimizer.momentum);
-  const OptimizerSpec& optimizer = facts.stored.optimizer;
+  facts.stored.optimizer.momentum = policy::corrected_momentum(rules, spec.optimizer.momentum);
+  OptimizerSpec& optimizer = facts.stored.optimizer;
+  if (optimizer.kind == OptimizerKind::kSgd && optimizer.momentum == 0) {
+    optimizer.nesterov = false;
+    optimizer.dampening = 0;
+  }
   facts.gradients_commute = optimizer.kind == OptimizerKind::kSgd && optimizer.momentum == 0 &&
                             optimizer.weight_decay == 0 && !rules.has_rounds() &&
                             rules.stale != plan::Stale::kCompensate;

@@ -1,0 +1,69 @@
+#include <utility>
+
+#include "server/part.h"
+
+namespace tally::server {
+
+// Many hands at once: everybody holds the gate together, keeps books one at a time, and adds to the numbers element by element. A
+// record needs the gate for itself, so that books and numbers of a record are of the same pushes.
+bool Part::push_atomically(NodeId from, const Message& message) {
+  const MessageHeader& header = message.header;
+  const bool is_gradient = header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
+  const bool is_add = header.push_kind == static_cast<std::uint8_t>(PushKind::kAdd);
+  if (!is_add && !(is_gradient && facts_.gradients_commute)) return false;
+  if (header.sequence == 0 || !(header.weight > 0)) return false;
+  auto payload = payload_of(message.payload, true, true);
+  if (!payload) return false;
+
+  Waiting waiting{.worker = from, .request = header, .reply = message.reply};
+  std::optional<MessageHeader> answer;
+  {
+    const std::shared_lock gate(gate_);
+    if (position_.role != Position::Role::kPrimary || presence_ != Presence::kPresent) return false;
+    double factor = 1;
+    std::uint64_t version = 0;
+    {
+      const std::lock_guard books(mutex_);
+      const auto worker = workers_.find(from);
+      if (worker == workers_.end() ||
+          worker->second.receipts.standing(header.sequence) != Receipts::Standing::kNew)
+        return false;
+      version = round_.version();
+      // Too late for drop:T: decided, and written down, by whoever has the gate for himself.
+      const std::uint64_t staleness = version > header.version ? version - header.version : 0;
+      if (is_gradient && facts_.rules.stale == plan::Stale::kDrop &&
+          staleness > facts_.rules.drop_above)
+        return false;
+      if (is_gradient) factor = -header.rate * round_.rate_factor(staleness);
+    }
+    // Rows that are not there are made by whoever has the gate for himself; nothing is added then.
+    if (!storage_->add_atomically({.keys = payload->keys, .values = payload->values}, factor))
+      return false;
+    const std::lock_guard books(mutex_);
+    if (is_gradient) {
+      waiting.staleness = version > header.version ? version - header.version : 0;
+      round_.offer({.worker = from, .clock = header.clock, .version = header.version});
+      round_.applied();
+    } else {
+      round_.advance(from, header.clock);
+    }
+    workers_.find(from)->second.receipts.apply(header.sequence);
+    waiting.mark = touched(payload->keys);
+    waiting.wants_values = header.kind == MessageKind::kPushPull;
+    if (waiting.wants_values) waiting.keys.assign(payload->keys.begin(), payload->keys.end());
+    if (!waiting.wants_values && replication_.is_safe(waiting.mark) && waiting_.empty()) {
+      answer = answer_header(header, Outcome::kDone);
+      answer->least_clock = waiting.staleness;
+    } else {
+      waiting_.push_back(std::move(waiting));
+    }
+  }
+  if (answer) {
+    around_.postman.send(from, *answer, {});
+  } else {
+    exclusively([] {});
+  }
+  return true;
+}
+
+}  // namespace tally::server

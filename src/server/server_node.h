@@ -1,0 +1,130 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "server/agreement.h"
+#include "server/newest_snapshot.h"
+#include "server/node.h"
+#include "server/storage.h"
+#include "server/table.h"
+#include "tally/server.h"
+
+namespace tally::server {
+
+struct ServerNodeOptions {
+  ServerInfo self;                       // its id is not looked at
+  std::uint64_t memory_limit_bytes = 0;  // of all tables; 0: no limit but the machine's
+  std::filesystem::path snapshots;       // where snapshots are written; empty: none can be
+};
+
+// A server: finds the part that a message is for, and keeps all parts up with the views. What becomes of a message to a part is
+// decided by the part alone.
+// Threads: on_message() may be called for different peers at once; the others from any thread. A message to a part takes
+// no lock of the node's.
+class ServerNode final : public Node {
+ public:
+  ServerNode(Postman& postman, const ServerNodeOptions& options, EventSink on_event);
+
+  // Says to the directory that it is there; to be called when there is a link.
+  void join();
+  // The directory has given it up, or has ended: it serves no more.
+  bool expelled() const { return expelled_.load(); }
+  NodeId id() const { return id_.load(); }
+
+  void on_message(NodeId from, const Message& message) override;
+  std::span<std::byte> place(NodeId from, const MessageHeader& header) override;
+  void on_linked(NodeId peer) override;
+  void on_lost(NodeId peer, const Error& why) override;
+  void settle(TimePoint now) override;
+
+ private:
+  // A message that came before the view it was sent in.
+  struct Early {
+    NodeId from = kUnnumbered;
+    Message message;
+    std::vector<std::byte> owned;
+  };
+  // What this server is to a slot.
+  struct Slot {
+    Position position;
+    // It knows all tables that were there when it came into the chain.
+    bool is_settled = false;
+  };
+
+  // server_requests.cc
+  bool wait_for_view(NodeId from, const Message& message);
+  void dispatch(NodeId from, const Message& message);
+  void ask_part(NodeId from, const Message& message);
+  void unknown_part(NodeId from, const MessageHeader& header);
+  void define(NodeId from, const Message& message);
+  void agree(NodeId from, const Message& message);
+  void size(NodeId from, const Message& message);
+  void answer(NodeId to, const MessageHeader& request, Outcome outcome,
+              std::vector<std::byte> payload = {}, std::uint64_t version = 0);
+  void refuse(NodeId to, const MessageHeader& request, const Error& why);
+  void send_agreed(const Agreement::Answers& answers);
+
+  // server_view.cc
+  void take_view(const Message& message);
+  void install(View next) TALLY_REQUIRES(structure_);
+  Position position_in(const View& next, std::uint32_t slot) const TALLY_REQUIRES(structure_);
+  void reach_neighbours(const View& next, const std::vector<Slot>& slots)
+      TALLY_REQUIRES(structure_);
+  void report_lost(const View& before) TALLY_REQUIRES(structure_);
+  void admit(std::uint32_t number);
+  void become_expelled(const std::string& why) TALLY_REQUIRES(structure_);
+  void queue_fills() TALLY_REQUIRES(structure_);
+  void pump_fills();
+
+  // server_tables.cc
+  Result<void> add_table(TableId id, const TableSpec& spec) TALLY_REQUIRES(structure_);
+  void send_listing(std::uint32_t slot, bool all) TALLY_REQUIRES(structure_);
+  void send_spec(NodeId to, std::uint32_t slot, const Table& table, std::uint8_t flags)
+      TALLY_REQUIRES(structure_);
+  void take_spec(NodeId from, const Message& message);
+  void say(const std::string& sentence) const;
+
+  Postman& postman_;
+  const ServerNodeOptions options_;
+  const EventSink on_event_;
+  MemoryBudget budget_;
+  NewestSnapshot newest_snapshot_;
+  std::atomic<std::int64_t> fill_bytes_{0};
+  const Surroundings around_;
+
+  std::atomic<NodeId> id_{kUnnumbered};
+  std::atomic<bool> expelled_{false};
+  std::atomic<std::uint32_t> view_number_{0};
+  std::atomic<std::uint32_t> admitted_view_{0};  // messages of newer views wait
+  std::atomic<std::int64_t> next_beat_{0};       // nanoseconds of the driver's clock
+
+  TableSet tables_;
+
+  // Held while tables are added and views installed; parts' gates may be taken under it, never the other way round.
+  mutable Mutex structure_;
+  View view_ TALLY_GUARDED_BY(structure_);
+  std::vector<Slot> slots_ TALLY_GUARDED_BY(structure_);
+  std::set<NodeId> linked_ TALLY_GUARDED_BY(structure_);
+  std::set<NodeId> reached_ TALLY_GUARDED_BY(structure_);
+
+  Mutex early_mutex_;
+  std::deque<Early> early_ TALLY_GUARDED_BY(early_mutex_);
+  std::size_t early_bytes_ TALLY_GUARDED_BY(early_mutex_) = 0;
+
+  Mutex agreement_mutex_;
+  Agreement agreement_ TALLY_GUARDED_BY(agreement_mutex_);
+  bool agrees_ TALLY_GUARDED_BY(agreement_mutex_) = false;  // primary of slot 0
+
+  Mutex fills_mutex_;
+  std::deque<Part*> fills_
+      TALLY_GUARDED_BY(fills_mutex_);  // whose successor is to be sent everything
+};
+
+}  // namespace tally::server
