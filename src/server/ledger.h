@@ -1,0 +1,89 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "server/message.h"
+#include "server/sparse_request.h"
+#include "tally/error.h"
+#include "tally/server.h"
+
+namespace tally::server {
+
+// One message of a worker's request: what is asked of one part's primary, or of one server.
+struct Errand {
+  enum class State : std::uint8_t { kWaiting, kSent };
+
+  Ticket ticket = 0;  // 0: nobody waits for the answer
+  MessageHeader header;
+  // Memory of the caller or of the request.
+  std::span<const std::byte> payload;
+  std::span<std::byte> reply;
+  NodeId server = kUnnumbered;  // asked of this one; else of the part's primary
+  State state = State::kWaiting;
+  NodeId sent_to = kUnnumbered;
+  std::uint32_t after_view = 0;  // not to be sent before a newer view
+  // The payload of a message that outlives its request; shared by the copies of the message.
+  std::shared_ptr<const std::vector<std::byte>> kept;
+};
+
+// What a caller waits for.
+struct Request {
+  MessageKind kind = MessageKind::kPush;
+  TableId table = 0;
+  std::size_t open_errands = 0;
+  Completion completion;
+  bool has_answers = false;
+  std::optional<Error> error;
+  // What was said to be lost.
+  std::vector<std::uint32_t> lost_parts;
+  std::string snapshot;
+  // By kind.
+  std::vector<std::byte> body;  // what is sent, where it is not the caller's memory
+  std::optional<SparseRequest> sparse;
+  Client::Size size;
+  std::string text;
+  std::vector<double> sums;
+};
+
+// The requests of a worker that are not yet taken, and their messages that are not yet answered, by number.
+class Ledger {
+ public:
+  // Opens a request with these messages, which get the next numbers in this order. Without any it is done.
+  Ticket open(std::unique_ptr<Request> request, std::vector<Errand> errands);
+  // More messages for a request that is not done.
+  void add(Ticket ticket, std::vector<Errand> errands);
+  // Puts back a message that nobody waits for, with the number in its header, which is not in use.
+  void repeat(Errand errand);
+
+  // Unanswered, by number. Ordered, because everything that is sent again is sent in order.
+  std::map<std::uint64_t, Errand>& errands() { return errands_; }
+  Errand* find(std::uint64_t sequence);
+  // The message needs nothing more; null if no request is left that it belongs to.
+  Request* settle(std::uint64_t sequence);
+
+  Request* request(Ticket ticket);
+  bool done(Ticket ticket) const;
+  // kInvalid for a ticket that is not known or not done.
+  Result<std::unique_ptr<Request>> take(Ticket ticket);
+  // Forgets the request and its messages.
+  void forget(Ticket ticket);
+  // All open requests end with this, unless they have an error; all messages are forgotten.
+  void fail_all(const Error& why);
+
+  // The number that the next message gets.
+  std::uint64_t next_sequence() const { return next_sequence_; }
+
+ private:
+  std::map<std::uint64_t, Errand> errands_;
+  std::map<Ticket, std::unique_ptr<Request>> requests_;
+  std::uint64_t next_sequence_ = 1;
+  Ticket next_ticket_ = 1;
+};
+
+}  // namespace tally::server
