@@ -1,0 +1,170 @@
+#include <gtest/gtest.h>
+
+#include "server/bodies.h"
+#include "server/client_node_test_support.h"
+
+// A worker that loses links, servers, parts and the directory.
+
+namespace tally::server {
+namespace {
+
+using ClientLosses = ClientNodeTest;
+
+TEST_F(ClientLosses, WhatALostLinkHadIsSentAgainInOrder) {
+  const TableId table = define(dense);
+  node.push({table, 0, 4}, {}, gradient());
+  node.push({table, 0, 4}, {}, gradient());
+  std::vector<std::uint64_t> numbers;
+  for (const Sent& sent : tray.take()) {
+    if (sent.to == 1) numbers.push_back(sent.header.sequence);
+  }
+  node.on_lost(1, {});
+  node.settle({});
+  EXPECT_TRUE(tray.take().empty());
+  node.on_linked(1);
+  std::vector<std::uint64_t> again;
+  for (const Sent& sent : tray.take()) again.push_back(sent.header.sequence);
+  EXPECT_EQ(again, numbers);
+}
+
+TEST_F(ClientLosses, ANewViewMovesWhatIsUnansweredToTheNextInTheChain) {
+  const TableId table = define(dense);
+  const Ticket ticket = node.push({table, 0, 4}, {}, gradient());
+  std::vector<Sent> before = tray.take();
+  for (const Sent& sent : before) {
+    if (sent.to == 2) answer(sent);
+  }
+  node.on_lost(1, {});
+  show(view_of(2, {{2}, {2}}));
+  EXPECT_EQ(tray.dropped, std::vector<NodeId>{1});
+  const std::vector<Sent> after = tray.take();
+  ASSERT_EQ(after.size(), 2U);
+  for (const Sent& sent : after) {
+    EXPECT_EQ(sent.to, 2U);
+    EXPECT_EQ(sent.header.view, 2U);
+    answer(sent);
+  }
+  EXPECT_TRUE(node.take(ticket).has_value());
+}
+
+TEST_F(ClientLosses, WhatIsElsewhereWaitsForANewerViewAndHoldsBackWhatFollowsOnThatPart) {
+  dense.count = 10;
+  const TableId table = define(dense);
+  values.resize(10);
+  node.push({table, 0, 1}, {}, gradient());
+  const Sent first = tray.take().front();
+  answer(first, {.outcome = Outcome::kElsewhere, .view = 2});
+  node.push({table, 0, 1}, {}, gradient());
+  node.settle({});
+  EXPECT_TRUE(tray.take().empty());
+  show(view_of(3, {{1, 2}, {2, 1}}));
+  const std::vector<Sent> after = tray.take();
+  ASSERT_EQ(after.size(), 2U);
+  EXPECT_EQ(after[0].header.sequence, first.header.sequence);
+  EXPECT_GT(after[1].header.sequence, first.header.sequence);
+}
+
+TEST_F(ClientLosses, LossOfAllCopiesSaysWhatWasLostWithWhom) {
+  const TableId table = define(dense);
+  const Ticket ticket = node.pull({table, 0, 4}, {}, room());
+  std::uint32_t lost_slot = 0;
+  for (const Sent& sent : tray.take()) {
+    if (sent.to == 2) {
+      answer(sent, {}, std::vector<std::byte>(sent.reply.size()));
+    } else {
+      lost_slot = slot_of(table, sent.header.part, 2);
+    }
+  }
+  std::vector<std::vector<NodeId>> chains = {{2}, {2}};
+  chains[lost_slot] = {};
+  show(view_of(2, chains));
+  ASSERT_TRUE(node.done(ticket));
+  const auto completion = node.take(ticket);
+  ASSERT_FALSE(completion.has_value());
+  EXPECT_EQ(completion.error().code, ErrorCode::kPeerLost);
+  const std::string parts = slot_of(table, 0, 2) == lost_slot ? "parts 0, 2" : "parts 1, 3";
+  EXPECT_NE(completion.error().message.find(parts + " of table 'w' are lost with servers 1, 2"),
+            std::string::npos)
+      << completion.error().message;
+}
+
+TEST_F(ClientLosses, AnAnswerThatNamesASnapshotIsPassedOn) {
+  dense.count = 10;
+  values.resize(10);
+  const TableId table = define(dense);
+  const Ticket ticket = node.push({table, 0, 1}, {}, gradient());
+  const auto name = encode_text("step-7");
+  answer(tray.take().front(), {.outcome = Outcome::kLost}, name);
+  const auto completion = node.take(ticket);
+  ASSERT_FALSE(completion.has_value());
+  EXPECT_NE(completion.error().message.find("step-7"), std::string::npos);
+}
+
+TEST_F(ClientLosses, AnAgreementIsRepeatedToANewPrimaryBeforeTheNext) {
+  const Ticket done = node.agree(std::vector<double>{2});
+  answer(tray.take().front(), {.version = 1}, encode(std::vector<double>{3}));
+  ASSERT_TRUE(node.take_agree(done).has_value());
+  node.agree(std::vector<double>{4});
+  tray.take();
+  show(view_of(2, {{2}, {2}}));
+  const auto again = tray.take();
+  ASSERT_EQ(again.size(), 2U);
+  EXPECT_EQ(again[0].header.clock, 1U);
+  EXPECT_EQ(*decode_values(again[0].payload), std::vector<double>{2});
+  EXPECT_EQ(again[1].header.clock, 2U);
+  answer(again[0], {.version = 1}, encode(std::vector<double>{3}));
+}
+
+TEST_F(ClientLosses, SizesAreAskedForAgainWhenAServerIsLost) {
+  const TableId table = define(dense);
+  const Ticket ticket = node.size(table);
+  for (const Sent& sent : tray.take()) {
+    if (sent.to == 2) answer(sent, {}, encode(Client::Size{.elements = 1}));
+  }
+  show(view_of(2, {{2}, {2}}));
+  const auto again = tray.take();
+  ASSERT_EQ(again.size(), 1U);
+  answer(again[0], {}, encode(Client::Size{.elements = 3}));
+  const auto size = node.take_size(ticket);
+  ASSERT_TRUE(size.has_value());
+  EXPECT_EQ(size->elements, 3U);
+}
+
+TEST_F(ClientLosses, AnAbandonedRequestLeavesNoLinkThatKnowsItsMemory) {
+  dense.count = 10;
+  values.resize(10);
+  const TableId table = define(dense);
+  const Ticket ticket = node.pull({table, 0, 1}, {}, room());
+  const Sent sent = tray.take().front();
+  tray.reached.clear();
+  node.abandon(ticket);
+  EXPECT_EQ(tray.dropped, std::vector<NodeId>{sent.to});
+  EXPECT_EQ(tray.reached, std::vector<NodeId>{sent.to});
+  answer(sent, {}, std::vector<std::byte>(40));
+  EXPECT_FALSE(node.take(ticket).has_value());
+}
+
+TEST_F(ClientLosses, WithoutTheDirectoryEverythingEnds) {
+  const TableId table = define(dense);
+  const Ticket ticket = node.push({table, 0, 4}, {}, gradient());
+  node.on_lost(kDirectory, {.code = ErrorCode::kPeerLost, .message = "connection closed"});
+  EXPECT_EQ(tray.dropped, (std::vector<NodeId>{1, 2}));
+  for (const Ticket one : {ticket, node.push({table, 0, 4}, {}, gradient())}) {
+    ASSERT_TRUE(node.done(one));
+    const auto completion = node.take(one);
+    ASSERT_FALSE(completion.has_value());
+    EXPECT_EQ(completion.error().code, ErrorCode::kPeerLost);
+  }
+}
+
+TEST_F(ClientLosses, AWorkerThatWasGivenUpIsTold) {
+  View view = view_of(2, {{1, 2}, {2, 1}});
+  view.workers[0].id = 4;
+  show(view);
+  const Ticket ticket = node.agree(std::vector<double>{1});
+  ASSERT_TRUE(node.done(ticket));
+  EXPECT_FALSE(node.take_agree(ticket).has_value());
+}
+
+}  // namespace
+}  // namespace tally::server
