@@ -116,7 +116,9 @@ class Part final {
     std::span<std::byte> reply;
     std::vector<std::uint64_t> keys;
     bool wants_values = false;
-    bool is_held = false;    // its push waits for a round
+    bool is_held = false;      // its push waits for a round
+    bool had_to_wait = false;  // for others, to read
+    bool is_readable = false;
     std::uint64_t mark = 0;  // to be safe first
     Outcome outcome = Outcome::kDone;
     std::uint64_t staleness = 0;
@@ -197,7 +199,7 @@ class Part final {
   void pull(NodeId from, const Message& message);
   void read_state(NodeId from, const Message& message);
   void finish(Waiting waiting);
-  bool is_ready(const Waiting& waiting) const;
+  bool is_ready(Waiting& waiting) const;
   void answer_ready();
   void answer(Waiting& waiting);
   void answer_plain(NodeId to, const MessageHeader& request, Outcome outcome,

@@ -36,10 +36,19 @@ void Part::read_state(NodeId from, const Message& message) {
   answer_plain(from, header, Outcome::kDone, std::move(state));
 }
 
-bool Part::is_ready(const Waiting& waiting) const {
-  if (waiting.is_held || !replication_.is_safe(waiting.mark)) return false;
-  return !waiting.wants_values ||
-         round_.may_read(waiting.request.least_version, waiting.request.least_clock);
+// Who had to wait for others to read gets an answer when what they did is safe, like they do: if one were answered before the other it could
+// push again, and the other would read more than it.
+bool Part::is_ready(Waiting& waiting) const {
+  if (waiting.is_held) return false;
+  if (waiting.wants_values && !waiting.is_readable) {
+    if (!round_.may_read(waiting.request.least_version, waiting.request.least_clock)) {
+      waiting.had_to_wait = true;
+      return false;
+    }
+    waiting.is_readable = true;
+    if (waiting.had_to_wait) waiting.mark = replication_.marks();
+  }
+  return replication_.is_safe(waiting.mark);
 }
 
 void Part::finish(Waiting waiting) {
