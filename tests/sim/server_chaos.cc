@@ -1,0 +1,237 @@
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "base/rng.h"
+#include "sim/server_load.h"
+#include "sim/server_training.h"
+
+// Servers and workers are killed, stopped and cut off at random moments under load: what was acknowledged is in the tables, once, and what was not
+// is there wholly or not at all.
+
+namespace tally::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kSilence = 1s;
+
+// A whole run, from a seed.
+class Script {
+ public:
+  explicit Script(std::uint64_t seed) : rng_(seed * 0x9E3779B97F4A7C15ULL + 1) {
+    servers_ = 2 + static_cast<int>(rng_.below(3));
+    load_ = {.workers = 2 + static_cast<int>(rng_.below(3)),
+             .pushes = 15 + static_cast<int>(rng_.below(10)),
+             .wide = rng_.below(16) == 0,
+             .gradients = rng_.below(2) == 0,
+             .pause = 1ms * (1 + static_cast<int>(rng_.below(20))),
+             .seed = seed};
+    has_two_losses_ = servers_ > 2 && rng_.below(3) == 0;
+    // So that the second loss falls into the load, too.
+    if (has_two_losses_) load_.pause = 140ms;
+    horizon_ = load_.pause * load_.pushes;
+  }
+
+  void run() {
+    ServedClusterOptions options{.servers = servers_,
+                                 .workers = load_.workers,
+                                 .replicas = 2,
+                                 .seed = rng_.next(),
+                                 .conditions = {.jitter = below(rng_.below(2) == 0 ? 2ms : 50us)},
+                                 .silence_limit = kSilence};
+    for (std::uint64_t i = rng_.below(4); i > 0; --i) options.breaks.push_back(broken_link());
+    ServedCluster cluster(options);
+    Load load(load_);
+    lose_servers(cluster);
+    if (rng_.below(2) == 0) lose_worker(cluster, load);
+    disturb(cluster);
+    const auto results = cluster.run([&](ServedWorker& me) { return load.run(me); });
+    for (int i = 0; i < load_.workers; ++i) {
+      if (i == killed_worker_) continue;
+      const auto& result = results[static_cast<std::size_t>(i)];
+      EXPECT_TRUE(result.has_value()) << "worker " << i << ": " << to_string(result.error());
+    }
+    if (!testing::Test::HasFailure()) return;
+    for (const std::string& event : cluster.events()) std::fputs((event + "\n").c_str(), stderr);
+  }
+
+ private:
+  Duration below(Duration bound) {
+    return Duration(
+        static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>(bound.count()))));
+  }
+  Rank some_server() {
+    return 1 + static_cast<Rank>(rng_.below(static_cast<std::uint64_t>(servers_)));
+  }
+  Rank some_worker() {
+    return 1 + servers_ + static_cast<Rank>(rng_.below(static_cast<std::uint64_t>(load_.workers)));
+  }
+
+  Break broken_link() {
+    const Rank one = some_server();
+    Rank other = rng_.below(3) == 0 ? some_server() : some_worker();
+    if (other == one) other = some_worker();
+    return {.one = one, .other = other, .at = below(horizon_)};
+  }
+
+  // One at a time: the second when the copies of the first are filled again.
+  void lose_servers(ServedCluster& cluster) {
+    if (rng_.below(8) == 0) return;
+    const Rank first = some_server();
+    const TimePoint moment = below(has_two_losses_ ? 500ms : horizon_);
+    lose(cluster, first, moment, rng_.below(4));
+    if (!has_two_losses_) return;
+    Rank second = some_server();
+    if (second == first) second = 1 + first % servers_;
+    lose(cluster, second, moment + 2 * kSilence + below(500ms), rng_.below(3));
+  }
+
+  void lose(ServedCluster& cluster, Rank server, TimePoint at, std::uint64_t how) {
+    if (how == 0) {
+      cluster.faults().kill({.rank = server, .at = at});
+    } else if (how == 1) {  // does nothing for long, and then believes that it still serves
+      cluster.faults().stop({.rank = server, .from = at, .until = at + 3 * kSilence});
+    } else if (how == 2) {  // serves on, while the directory hears nothing of it
+      cluster.faults().cut({.one = server,
+                            .other = ServedCluster::kDirectoryRank,
+                            .from = at,
+                            .until = at + 3 * kSilence});
+    } else if (!has_two_losses_) {
+      cluster.faults().kill({.rank = server, .before_frame = rng_.below(600)});
+    } else {
+      cluster.faults().kill({.rank = server, .at = at});
+    }
+  }
+
+  void lose_worker(ServedCluster& cluster, Load& load) {
+    killed_worker_ = static_cast<int>(rng_.below(static_cast<std::uint64_t>(load_.workers)));
+    load.killed(killed_worker_);
+    const Rank rank = cluster.worker(killed_worker_);
+    if (rng_.below(2) == 0) {
+      cluster.faults().kill({.rank = rank, .at = below(horizon_)});
+    } else {
+      cluster.faults().kill({.rank = rank, .before_frame = rng_.below(150)});
+    }
+  }
+
+  void disturb(ServedCluster& cluster) {
+    const int ranks = 1 + servers_ + load_.workers;
+    for (std::uint64_t i = rng_.below(4); i > 0; --i) {
+      const auto one = static_cast<Rank>(rng_.below(static_cast<std::uint64_t>(ranks)));
+      const auto other =
+          (one + 1 + static_cast<Rank>(rng_.below(static_cast<std::uint64_t>(ranks - 1)))) % ranks;
+      const TimePoint from = below(horizon_);
+      if (rng_.below(2) == 0) {
+        cluster.faults().delay(
+            {.from = one, .to = other, .extra = below(60ms), .since = from, .until = from + 300ms});
+      } else {
+        cluster.faults().cut(
+            {.one = one, .other = other, .from = from, .until = from + below(250ms)});
+      }
+    }
+  }
+
+  Rng rng_;
+  int servers_ = 0;
+  LoadOptions load_;
+  bool has_two_losses_ = false;
+  Duration horizon_{};
+  int killed_worker_ = -1;
+};
+
+// Seeds of each share; TALLY_SOAK_SEEDS asks for more of them in all. Where the sanitizers make each slow, fewer.
+constexpr std::uint64_t kShares = 8;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kSeeds = 48;
+#else
+constexpr std::uint64_t kSeeds = 240;
+#endif
+
+std::uint64_t seeds_per_share() {
+  std::uint64_t seeds = kSeeds;
+  if (const char* asked = std::getenv("TALLY_SOAK_SEEDS")) {
+    const std::string_view text(asked);
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), seeds);
+    EXPECT_TRUE(read.ec == std::errc() && read.ptr == text.data() + text.size())
+        << "TALLY_SOAK_SEEDS=" << text;
+  }
+  return (seeds + kShares - 1) / kShares;
+}
+
+class SimServerChaos : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(SimServerChaos, WhatWasAcknowledgedIsInTheTablesOnce) {
+  const std::uint64_t seeds = seeds_per_share();
+  for (std::uint64_t i = 0; i < seeds; ++i) {
+    const std::uint64_t seed = GetParam() + i * kShares;
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Script(seed).run();
+    if (HasFailure()) break;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, SimServerChaos, testing::Range<std::uint64_t>(0, kShares));
+
+TEST(SimServerFailover, PushesAreAcknowledgedAgainWithinASecond) {
+  for (int servers = 2; servers <= 4; ++servers) {
+    for (int victim = 0; victim < servers; ++victim) {
+      ServedCluster cluster({.servers = servers, .workers = 2, .replicas = 2, .seed = 9});
+      const TimePoint moment = 100ms;
+      cluster.faults().kill({.rank = cluster.server(victim), .at = moment});
+      Load load({.workers = 2, .pushes = 60, .dense_tables = 6, .pause = 5ms});
+      for (const auto& result : cluster.run([&](ServedWorker& me) { return load.run(me); }))
+        EXPECT_TRUE(result.has_value()) << to_string(result.error());
+      const auto first = load.first_acknowledged_after(moment);
+      EXPECT_EQ(first.size(), 7U);
+      for (const auto& [table, acknowledged] : first)
+        EXPECT_LT(acknowledged - moment, 1s) << "table " << table;
+    }
+  }
+}
+
+// Rounds are not torn by the loss of a server: the weights are those of one worker alone.
+TEST(SimServerFailover, BspGoesOnAsIfNothingHadHappened) {
+  for (int moment = 0; moment < 25; ++moment) {
+    SCOPED_TRACE(testing::Message() << "moment " << moment);
+    const TrainingOptions options{
+        .plan = moment % 2 == 0 ? "update=bsp" : "update=ssp:0",
+        .workers = 3,
+        .steps = 20,
+        .compute = [](int rank, int) -> Duration { return 5ms + 300us * rank; }};
+    ServedCluster cluster({.servers = 3,
+                           .workers = 3,
+                           .replicas = 2,
+                           .seed = static_cast<std::uint64_t>(moment),
+                           .conditions = {.jitter = 500us}});
+    cluster.faults().kill({.rank = cluster.server(moment % 3), .at = 20ms + moment * 3170us});
+    const Weights alone = train_alone(options);
+    const auto results = cluster.run([&](ServedWorker& me) -> Result<void> {
+      Training training(me, options);
+      TALLY_TRY(training.run());
+      for (std::size_t i = 0; i < kWeights; ++i)
+        EXPECT_NEAR(training.weights()[i], alone[i], 1e-6) << i;
+      return {};
+    });
+    for (const auto& result : results) EXPECT_TRUE(result.has_value()) << to_string(result.error());
+  }
+}
+
+TEST(SimServerFailover, LossOfAllCopiesIsToldWithWhatWasLost) {
+  ServedCluster cluster({.servers = 2, .workers = 2, .replicas = 2, .seed = 4});
+  cluster.faults().kill({.rank = cluster.server(0), .at = 100ms});
+  cluster.faults().kill({.rank = cluster.server(1), .at = 200ms});
+  Load load({.workers = 2, .pushes = 100, .pause = 5ms});
+  for (const auto& result : cluster.run([&](ServedWorker& me) { return load.run(me); })) {
+    ASSERT_FALSE(result.has_value());
+    EXPECT_EQ(result.error().code, ErrorCode::kPeerLost);
+    EXPECT_NE(result.error().message.find("are lost with servers 1, 2"), std::string::npos)
+        << to_string(result.error());
+  }
+  EXPECT_LT(cluster.ended(), 2s);
+}
+
+}  // namespace
+}  // namespace tally::sim

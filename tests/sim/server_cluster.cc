@@ -1,0 +1,275 @@
+#include "sim/server_cluster.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "server/directory_node.h"
+#include "server/server_node.h"
+
+namespace tally::sim {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(20);
+
+Rank rank_of(server::NodeId id) { return static_cast<Rank>(id); }
+server::NodeId id_of(Rank rank) { return static_cast<server::NodeId>(rank); }
+
+Error killed() { return {.code = ErrorCode::kClosed, .message = "killed by the script"}; }
+
+}  // namespace
+
+std::uint32_t Links::breaks(Rank one, Rank other, TimePoint now) const {
+  std::uint32_t count = 0;
+  for (const Break& at : breaks_) {
+    const bool here = (at.one == one && at.other == other) || (at.one == other && at.other == one);
+    if (here && at.at <= now) ++count;
+  }
+  return count;
+}
+
+void SimPostman::reach(const server::ServerInfo& server) {
+  peers_[rank_of(server.id)].wanted = true;
+}
+
+void SimPostman::drop(server::NodeId peer) {
+  Peer& dropped = peers_[rank_of(peer)];
+  dropped.wanted = false;
+  dropped.linked = false;
+}
+
+void SimPostman::send(server::NodeId to, const server::MessageHeader& header,
+                      std::vector<std::byte> payload) {
+  send_from(to, header, payload, {});
+}
+
+void SimPostman::send_from(server::NodeId to, const server::MessageHeader& header,
+                           std::span<const std::byte> payload, std::span<std::byte>) {
+  const Rank rank = rank_of(to);
+  if (peers_[rank].gone) return;
+  server::MessageHeader filled = header;
+  filled.payload_bytes = static_cast<std::uint32_t>(payload.size());
+  if (on_traffic) on_traffic(to, filled, true);
+  Letter& letter = letters_.emplace_back();
+  letter.to = rank;
+  const server::EncodedHeader bytes = server::encode(filled);
+  letter.bytes.assign(bytes.begin(), bytes.end());
+  letter.bytes.insert(letter.bytes.end(), payload.begin(), payload.end());
+  letter.outgoing.header.kind = wire::FrameKind::kData;
+  letter.outgoing.header.sequence = links_.breaks(me_.rank(), rank, me_.clock().now());
+  letter.outgoing.payload = letter.bytes;
+  me_.transport().post(rank, letter.outgoing);
+}
+
+// Nobody here shows memory to others.
+void SimPostman::send_written(server::NodeId, const server::MessageHeader&, std::size_t) {
+  TALLY_CHECK(false);
+}
+
+net::Acceptance SimPostman::deliver(Rank from, const wire::FrameHeader& header,
+                                    std::span<const std::byte> payload) {
+  if (header.kind == wire::FrameKind::kGoodbye) {
+    lost(from, {.code = ErrorCode::kPeerLost, .peer = from, .message = "it has left"});
+    return net::Acceptance::kTaken;
+  }
+  Peer& peer = peers_[from];
+  if (header.offset_bytes == 0) peer.arriving.clear();
+  peer.arriving.insert(peer.arriving.end(), payload.begin(), payload.end());
+  if (peer.arriving.size() < header.message_bytes) return net::Acceptance::kTaken;
+  // A message that was on its way when the link broke is gone.
+  if (header.sequence == links_.breaks(me_.rank(), from, me_.clock().now())) {
+    break_links();
+    take(from, std::exchange(peer.arriving, {}));
+  }
+  return net::Acceptance::kTaken;
+}
+
+void SimPostman::take(Rank from, std::span<const std::byte> bytes) {
+  TALLY_CHECK(bytes.size() >= server::kHeaderBytes);
+  const auto header = server::decode(bytes.first<server::kHeaderBytes>());
+  TALLY_CHECK(header.has_value());
+  Peer& peer = peers_[from];
+  if (!peer.linked) {
+    peer.linked = true;
+    node_->on_linked(id_of(from));
+  }
+  if (on_traffic) on_traffic(id_of(from), *header, false);
+  std::span<const std::byte> payload = bytes.subspan(server::kHeaderBytes);
+  const std::span<std::byte> place = node_->place(id_of(from), *header);
+  if (!place.empty()) {
+    TALLY_CHECK(place.size() == payload.size());
+    std::copy(payload.begin(), payload.end(), place.begin());
+    payload = place;
+  }
+  node_->on_message(id_of(from), {.header = *header, .payload = payload});
+}
+
+void SimPostman::lost(Rank peer, const Error& why) {
+  if (why.code == ErrorCode::kClosed && why.peer == me_.rank()) dead_ = true;
+  peers_[peer].gone = true;
+  if (!dead_) tell_lost(peer, why);
+}
+
+void SimPostman::tell_lost(Rank peer, const Error& why) {
+  peers_[peer].linked = false;
+  node_->on_lost(id_of(peer), why);
+}
+
+void SimPostman::break_links() {
+  for (auto& [rank, peer] : peers_) {
+    const std::uint32_t breaks = links_.breaks(me_.rank(), rank, me_.clock().now());
+    if (breaks == peer.breaks) continue;
+    peer.breaks = breaks;
+    if (peer.linked && !peer.gone)
+      tell_lost(rank, {.code = ErrorCode::kPeerLost, .peer = rank, .message = "the link broke"});
+  }
+}
+
+void SimPostman::link_wanted() {
+  for (auto& [rank, peer] : peers_) {
+    if (!peer.wanted || peer.linked || peer.gone) continue;
+    peer.linked = true;
+    node_->on_linked(id_of(rank));
+  }
+}
+
+void SimPostman::turn(server::Node& node, Deadline by) {
+  node_ = &node;
+  break_links();
+  link_wanted();
+  const bool moved = me_.transport().progress(*this);
+  if (!dead_) node.settle(me_.clock().now());
+  node_ = nullptr;
+  letters_.remove_if([](const Letter& letter) { return letter.outgoing.sent(); });
+  if (!moved) me_.transport().wait(earlier(by, me_.clock().after(kTick)));
+}
+
+ServedWorker::ServedWorker(Member& me, const Links& links, int rank)
+    : me_(me), rank_(rank), postman_(me, links), node_(postman_, {.rank = rank}, {}, [] {}) {}
+
+Result<void> ServedWorker::join() {
+  node_.join();
+  const Deadline by = me_.deadline();
+  while (!node_.joined()) {
+    if (is_dead()) return killed();
+    if (by.passed(now())) return Error{.code = ErrorCode::kTimeout, .message = "not let in"};
+    postman_.turn(node_, by);
+  }
+  return {};
+}
+
+Result<void> ServedWorker::await(server::Ticket ticket) {
+  const Deadline by = me_.deadline();
+  while (!node_.done(ticket)) {
+    if (is_dead()) return killed();
+    if (by.passed(now()))
+      return Error{.code = ErrorCode::kTimeout, .message = fmt::format("ticket {}", ticket)};
+    postman_.turn(node_, by);
+  }
+  return {};
+}
+
+Result<server::Completion> ServedWorker::wait(server::Ticket ticket) {
+  TALLY_TRY(await(ticket));
+  return node_.take(ticket);
+}
+
+Result<server::TableId> ServedWorker::define(const server::TableSpec& spec) {
+  const server::Ticket ticket = node_.define(spec);
+  TALLY_TRY(await(ticket));
+  return node_.take_define(ticket);
+}
+
+Result<std::vector<double>> ServedWorker::agree(std::span<const double> values) {
+  const server::Ticket ticket = node_.agree(values);
+  TALLY_TRY(await(ticket));
+  return node_.take_agree(ticket);
+}
+
+Result<server::Client::Size> ServedWorker::size(server::TableId table) {
+  const server::Ticket ticket = node_.size(table);
+  TALLY_TRY(await(ticket));
+  return node_.take_size(ticket);
+}
+
+Result<void> ServedWorker::sleep(Duration duration) { return sleep_until(now() + duration); }
+
+Result<void> ServedWorker::sleep_until(TimePoint when, const std::function<bool()>& or_until) {
+  const Deadline by = Deadline::at(when);
+  while (!by.passed(now()) && !(or_until && or_until())) {
+    if (is_dead()) return killed();
+    postman_.turn(node_, by);
+  }
+  return {};
+}
+
+ServedCluster::ServedCluster(const ServedClusterOptions& options)
+    : options_(options),
+      links_(options.breaks),
+      cluster_({.ranks = 1 + options.servers + options.workers,
+                .seed = options.seed,
+                .conditions = options.conditions,
+                .timeout = options.timeout}) {}
+
+server::EventSink ServedCluster::sink(Member& me) {
+  return [this, &me](const std::string& sentence) {
+    events_.push_back(fmt::format("{:.6f} rank {}: {}",
+                                  static_cast<double>(me.clock().now().count()) * 1e-9, me.rank(),
+                                  sentence));
+  };
+}
+
+Result<void> ServedCluster::be_directory(Member& me) {
+  SimPostman postman(me, links_);
+  server::DirectoryNode node(postman,
+                             {.servers = options_.servers,
+                              .replicas = options_.replicas,
+                              .silence_limit = options_.silence_limit},
+                             sink(me));
+  while (workers_left_ > 0 && !postman.is_dead()) postman.turn(node, Deadline::never());
+  return {};
+}
+
+Result<void> ServedCluster::be_server(Member& me) {
+  SimPostman postman(me, links_);
+  server::ServerNode node(postman, {.self = {.address = fmt::format("sim:{}", me.rank())}},
+                          sink(me));
+  node.join();
+  while (workers_left_ > 0 && !postman.is_dead()) postman.turn(node, Deadline::never());
+  return {};
+}
+
+Result<void> ServedCluster::be_worker(Member& me,
+                                      const std::function<Result<void>(ServedWorker&)>& body) {
+  const int index = me.rank() - 1 - options_.servers;
+  ServedWorker worker(me, links_,
+                      options_.worker_ranks.empty()
+                          ? index
+                          : options_.worker_ranks[static_cast<std::size_t>(index)]);
+  Result<void> result = worker.join();
+  if (result.has_value()) result = body(worker);
+  if (!worker.is_dead()) {
+    worker.node().leave();
+    // The link to the directory sends it.
+    worker.sleep(std::chrono::milliseconds(1)).has_value();
+  }
+  return result;
+}
+
+std::vector<Result<void>> ServedCluster::run(
+    const std::function<Result<void>(ServedWorker&)>& body) {
+  workers_left_ = options_.workers;
+  const Outcome outcome = cluster_.run([&](Member& me) -> Result<void> {
+    if (const auto late = late_.find(me.rank()); late != late_.end()) me.sleep(late->second);
+    if (me.rank() == kDirectoryRank) return be_directory(me);
+    if (me.rank() <= options_.servers) return be_server(me);
+    Result<void> result = be_worker(me, body);
+    --workers_left_;
+    return result;
+  });
+  ended_ = outcome.ended;
+  return {outcome.results.begin() + 1 + options_.servers, outcome.results.end()};
+}
+
+}  // namespace tally::sim
