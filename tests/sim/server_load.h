@@ -21,7 +21,7 @@ struct LoadOptions {
 };
 
 // What was pushed and what was acknowledged, known to all ranks: one runs at a time. Push s of worker w adds 1 and 3 to two elements of its own in
-// each part of each dense table, to a row of its own in the sparse one, and 1 to an element that all share.
+// each part of each dense table, every second one to a row of its own in the sparse one, and 1 to an element that all share.
 class Load {
  public:
   explicit Load(const LoadOptions& options);

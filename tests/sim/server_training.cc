@@ -83,9 +83,13 @@ Result<void> Training::define(const std::string& name, std::size_t first, std::s
 Result<void> Training::begin() {
   TALLY_TRY(const plan::Plan plan, plan::parse_plan(options_.plan, {.home = plan::Home::kServer}));
   TALLY_TRY(rules_, policy::rules_of(plan, options_.workers, 1));
-  TALLY_TRY(define("first", 0, 5, false));
-  TALLY_TRY(define("second", 5, 3, false));
-  TALLY_TRY(define("rows", 8, 8, true));
+  if (options_.one_table) {
+    TALLY_TRY(define("all", 0, kWeights, false));
+  } else {
+    TALLY_TRY(define("first", 0, 5, false));
+    TALLY_TRY(define("second", 5, 3, false));
+    TALLY_TRY(define("rows", 8, 8, true));
+  }
   for (Table& table : tables_) {
     TALLY_TRY(const server::Completion answer, me_.wait(pull(table, {})));
     table.clock = policy::join(rules_, me_.rank(), read_of(table, answer));

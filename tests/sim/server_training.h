@@ -26,6 +26,7 @@ struct TrainingOptions {
   double rate = 0.05;
   // Nobody pushes before all have read for the first time.
   bool begin_together = true;
+  bool one_table = false;  // all weights in one dense table
   // How long a worker computes; none: no time at all.
   std::function<Duration(int rank, int step)> compute = {};
   // When a gradient is sent, and after each step: how many the worker has finished.
