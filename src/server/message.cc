@@ -54,6 +54,7 @@ bool is_known(MessageKind kind) {
     case MessageKind::kBeat:
     case MessageKind::kLeave:
     case MessageKind::kHello:
+    case MessageKind::kRegion:
     case MessageKind::kDefine:
     case MessageKind::kPush:
     case MessageKind::kPull:

@@ -25,6 +25,8 @@ enum class MessageKind : std::uint8_t {
   kLeave = 4,  // goes in good order; to servers, too
   // First on a link between others: `part` has the caller's number, `clock` its rank (workers).
   kHello = 5,
+  // Of a link between neighbours: `sequence` bytes of memory, whose descriptor comes along, are shown as the next region.
+  kRegion = 6,
   // From workers to servers. Each is answered by one kAnswer with the same table, part and sequence.
   kDefine = 8,
   kPush = 9,
@@ -77,10 +79,14 @@ struct MessageHeader {
   // 0: on the wire. Region number in the upper 16 bits (from 1), byte offset in the lower 48.
   std::uint64_t payload_place = 0;
   std::uint64_t reply_place = 0;
-  std::uint32_t reply_bytes = 0;  // room for the answer's payload there
+  std::uint32_t reply_bytes =
+      0;  // room for the answer's payload there; of kWritten how much there is
 
   friend bool operator==(const MessageHeader&, const MessageHeader&) = default;
 };
+
+// The reply_place of an answer whose payload was written to where the request wanted it.
+inline constexpr std::uint64_t kWritten = 1;
 
 inline constexpr std::size_t kHeaderBytes = 112;
 using EncodedHeader = std::array<std::byte, kHeaderBytes>;
