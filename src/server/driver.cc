@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "group/host.h"
+#include "group/own_address.h"
 #include "group/reporter.h"
 #include "net/local_socket.h"
 
@@ -42,6 +43,15 @@ bool is_numeric(const std::string& host) {
   in6_addr ignored{};
   return ::inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
          ::inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
+}
+
+// Where others find who listens on all addresses.
+Result<std::string> reachable(net::Address bound) {
+  if (bound.host == "0.0.0.0" || bound.host == "::") {
+    TALLY_TRY(const auto interfaces, group::interface_addresses());
+    TALLY_TRY(bound.host, group::choose_address(interfaces, ""));
+  }
+  return to_string(bound);
 }
 
 Result<void> check(const DriverOptions& options) {
@@ -81,7 +91,7 @@ Result<void> Driver::open() {
   Desk::Ways ways;
   if (options_.listen) {
     TALLY_TRY(ways.listener, net::Listener::bind(*options_.listen));
-    address_ = to_string(ways.listener->address());
+    TALLY_TRY(address_, reachable(ways.listener->address()));
     if (options_.role == Role::kServes) {
       TALLY_TRY(local_name_, group::random_name());
       TALLY_TRY(ways.local_listener, net::listen_locally(local_name_));
