@@ -1,0 +1,29 @@
+#pragma once
+#include <string>
+
+#include "tally/server.h"
+
+namespace tally::app {
+
+// What `tally serve` of parameter servers was asked for.
+struct ServeServers {
+  bool directory = false;
+  bool server = false;  // neither: both, in one process
+  std::string listen = "127.0.0.1:0";
+  std::string directory_at;
+  std::string secret_file;
+  std::string memory_limit = "0";
+  std::string snapshots;
+  std::string silence_limit = "5s";
+  std::string join_timeout = "60s";
+  // Started by a program of ours: "plain" or "secret", whose 32 bytes come on stdin. Ends when stdin does.
+  std::string until_stdin_ends;
+  int servers = 1;
+  int replicas = 0;
+  int threads = 0;
+};
+
+// Serves until a signal, or until the directory is gone. The exit code.
+int serve_servers(const ServeServers& options);
+
+}  // namespace tally::app
