@@ -146,7 +146,7 @@ Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
   if (!parsed.has_value()) return corrupt(parsed.error().message);
   spec.optimizer = *parsed;
   if (const auto sound = check(spec); !sound.has_value()) return corrupt(sound.error().message);
-  // One text of several for the same optimizer, or -0: encode() makes only one of them.
+  // Several texts say the same optimizer: encode() writes only one of them.
   const std::vector<std::byte> again = encode(spec);
   if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()))
     return corrupt("not as it would be written");
