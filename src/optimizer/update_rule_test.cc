@@ -60,6 +60,7 @@ class History {
   History(const OptimizerSpec& spec, Vector start) : spec_(spec), values_(std::move(start)) {}
 
   const Vector& step(double rate, Vector gradient) {
+    if (spec_.kind == OptimizerKind::kFtrl) return ftrl_step(rate, std::move(gradient));
     const bool coupled = spec_.kind == OptimizerKind::kSgd ||
                          spec_.kind == OptimizerKind::kAdagrad ||
                          spec_.kind == OptimizerKind::kAdam;
@@ -92,6 +93,33 @@ class History {
       total += std::pow(factor, static_cast<double>(last - j)) * f(gradients_[j], j);
     }
     return total;
+  }
+
+  // FTRL-Proximal as it is defined: the w that makes least the sum of
+  //   gradient_s * w + sigma_s / 2 * (w - w_s)^2 over all steps s,
+  //   beta / alpha / 2 * (w - w_1)^2, l2 / 2 * w^2 and l1 * |w|,
+  // where the sigmas of the first s steps add up to the root of the sum of squares over alpha.
+  const Vector& ftrl_step(double rate, Vector gradient) {
+    for (double& g : gradient) g *= rate / spec_.rate;
+    gradients_.push_back(gradient);
+    past_.push_back(values_);
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      double curvature = spec_.beta / spec_.rate + spec_.l2;
+      double slope = -spec_.beta / spec_.rate * past_[0][i];
+      double squares = 0;
+      for (std::size_t s = 0; s < past_.size(); ++s) {
+        const double before = std::sqrt(squares);
+        squares += gradients_[s][i] * gradients_[s][i];
+        const double sigma = (std::sqrt(squares) - before) / spec_.rate;
+        curvature += sigma;
+        slope += gradients_[s][i] - sigma * past_[s][i];
+      }
+      // Where the derivative changes its sign.
+      const double left = (-slope + spec_.l1) / curvature;
+      const double right = (-slope - spec_.l1) / curvature;
+      values_[i] = right > 0 ? right : left < 0 ? left : 0;
+    }
+    return values_;
   }
 
   Vector lars_term(double rate, const Vector& gradient) const {
@@ -138,6 +166,7 @@ class History {
       case OptimizerKind::kAdam:
       case OptimizerKind::kAdamW:
       case OptimizerKind::kLamb:
+      case OptimizerKind::kFtrl:  // has a step of its own
         break;
     }
     const double first =
@@ -151,6 +180,7 @@ class History {
   OptimizerSpec spec_;
   Vector values_;
   std::vector<Vector> gradients_;
+  std::vector<Vector> past_;  // ftrl: the values before each step
 };
 
 std::vector<OptimizerSpec> all_specs() {
@@ -166,6 +196,9 @@ std::vector<OptimizerSpec> all_specs() {
       adam({.rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.1}),
       adamw(),
       adamw({.rate = 0.01, .weight_decay = 0.2}),
+      ftrl(),
+      ftrl({.rate = 0.05, .beta = 2, .l1 = 0.7, .l2 = 0.3}),
+      ftrl({.rate = 0.3, .beta = 0}),
       lamb(),
       lamb({.rate = 0.01, .weight_decay = 0, .ratio_max = 0.5}),
       lars(),
@@ -241,6 +274,11 @@ TYPED_TEST(UpdateRule, TheFirstStepHasItsClosedForm) {
       // Adam's first step is the rate, whatever the gradient.
       {adam({.rate = 0.1}), 2 - 0.1},
       {adamw({.rate = 0.1, .weight_decay = 0.5}), 2 * (1 - 0.05) - 0.1},
+      // z = -2 / 0.1 + 0.5 - 0.5 / 0.1 * 2, over (1 + 0.5) / 0.1.
+      {ftrl({.rate = 0.1}), 29.5 / 15},
+      {ftrl({.rate = 0.1, .l1 = 4.5}), 25.0 / 15},
+      {ftrl({.rate = 0.1, .l1 = 29.5}), 0},
+      {ftrl({.rate = 0.1, .l2 = 5}), 29.5 / 20},
       // The ratio makes lamb's step as long as the rate's share of the parameters.
       {lamb({.rate = 0.1, .weight_decay = 0}), 2 - 0.1 * 2},
       {lamb({.rate = 0.1, .weight_decay = 0, .ratio_max = 0.5}), 2 - 0.1 * 0.5},
@@ -267,12 +305,27 @@ TYPED_TEST(UpdateRule, TheFirstStepForgetsWhatTheMomentumHeld) {
   EXPECT_EQ(p.state[0][0], T(0.5));
 }
 
+TYPED_TEST(UpdateRule, AnotherRateScalesFtrlsGradientAndMovesNothingElse) {
+  using T = TypeParam;
+  const OptimizerSpec spec = ftrl({.rate = 0.1});
+  Parameter<T> slow(spec, {T(2)}), half(spec, {T(2)}), still(spec, {T(2)});
+  slow.gradient = {T(0.5)};
+  half.gradient = {T(0.25)};
+  still.gradient = {T(0.5)};
+  take_step(spec, {.step = 1, .rate = 0.05}, slow, {0, 1});
+  take_step(spec, {.step = 1, .rate = 0.1}, half, {0, 1});
+  take_step(spec, {.step = 1, .rate = 0}, still, {0, 1});
+  EXPECT_EQ(slow.values, half.values);
+  EXPECT_NEAR(still.values[0], 2, 1e-6);
+}
+
 TEST(UpdateRuleFacts, StatesHaveTheirNumberNamesAndFirstValue) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(state_names(sgd()), Names());
   EXPECT_EQ(state_names(sgd({.momentum = 0.9})), Names{"momentum"});
   EXPECT_EQ(state_names(lars()), Names{"momentum"});
   EXPECT_EQ(state_names(adagrad()), Names{"sum"});
+  EXPECT_EQ(state_names(ftrl()), (Names{"z", "n"}));
   EXPECT_EQ(state_names(lamb()), (Names{"exp_avg", "exp_avg_sq"}));
   for (const OptimizerSpec& spec : all_specs()) {
     EXPECT_EQ(state_names(spec).size(), static_cast<std::size_t>(state_arrays(spec)));
