@@ -94,6 +94,16 @@ void ServerNode::ask_part(NodeId from, const Message& message) {
 }
 
 void ServerNode::unknown_part(NodeId from, const MessageHeader& header) {
+  if (header.kind == MessageKind::kRecord)
+    return postman_.send(
+        from,
+        {.kind = MessageKind::kRecordTaken,
+         .outcome = Outcome::kRefused,
+         .table = header.table,
+         .part = header.part,
+         .view = view_number_.load(),
+         .sequence = header.sequence},
+        wire::encode_error(invalid(fmt::format("no table has the number {}", header.table))));
   if (!is_request(header.kind)) return;
   const MutexLock lock(structure_);
   if (expelled() || slots_.empty()) return answer(from, header, Outcome::kElsewhere);

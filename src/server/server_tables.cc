@@ -78,9 +78,8 @@ void ServerNode::take_spec(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   const MutexLock lock(structure_);
   const std::uint32_t slot = header.part;
-  if (slot >= slots_.size() || header.view < view_.number ||
-      slots_[slot].position.predecessor != from)
-    return;
+  // Also of an older view: who goes before this server in a chain stays there until it is gone.
+  if (slot >= slots_.size() || slots_[slot].position.predecessor != from) return;
   if ((header.push_kind & kSpec) != 0) {
     auto spec = decode_spec(message.payload);
     if (!spec) return say(fmt::format("server {} sent no table: {}", from, spec.error().message));

@@ -59,6 +59,11 @@ class Network {
   bool step() {
     if (!losses_.empty()) {
       const auto [at, peer] = losses_.front();
+      // What it had sent comes first.
+      if (!mails_[{peer, at}].empty()) {
+        deliver({peer, at});
+        return true;
+      }
       losses_.pop_front();
       if (nodes_.contains(at))
         nodes_[at]->on_lost(peer, {.code = ErrorCode::kPeerLost, .message = "its process ended"});
