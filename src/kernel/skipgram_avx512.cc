@@ -1,0 +1,21 @@
+#include "kernel/skipgram_level.h"
+
+#if defined(__x86_64__)
+#include <cstddef>
+
+namespace tally::kernel {
+namespace {
+
+constexpr int kVectorBytes = 64;
+// What the registers have room for: inputs whose products are summed together, columns that are updated together.
+constexpr int kInputsTogether = 4;
+constexpr int kColumnsTogether = 4;
+
+#include "kernel/skipgram_loops.inc"
+
+}  // namespace
+
+constinit const SkipgramLoop kAvx512Skipgram = step_loop;
+
+}  // namespace tally::kernel
+#endif
