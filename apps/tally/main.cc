@@ -16,6 +16,7 @@
 #include "apps/tally/build_info.h"
 #include "apps/tally/data_command.h"
 #include "apps/tally/doctor_command.h"
+#include "apps/tally/eval_command.h"
 #include "apps/tally/inspect_checkpoint_command.h"
 #include "apps/tally/inspect_trace_command.h"
 #include "apps/tally/run_command.h"
@@ -23,6 +24,7 @@
 #include "apps/tally/simulate_command.h"
 #include "apps/tally/status_command.h"
 #include "apps/tally/torch_program.h"
+#include "apps/tally/word2vec_command.h"
 
 namespace {
 
@@ -32,6 +34,7 @@ constexpr const char* kFooter = R"(
 Examples:
   tally run -n 4 -- ./my_program --its --arguments
   tally train lenet --data fashion-mnist --workers 2
+  tally train word2vec --data imdb --workers 2 --output imdb.bin
   tally bench allreduce --ranks 2 --bytes 4KiB,1MiB --against gloo,openmpi
   tally bench simulate --ranks 64 --bytes 100MiB
   tally data get fashion-mnist
@@ -69,7 +72,8 @@ std::string hint_for(const CLI::App& app, const std::string& word, bool no_dashe
 
 int main(int argc, char** argv) {
   secure_streams();
-  if (const auto words = tally::app::torch_program_words({argv + 1, argv + argc}))
+  const std::vector<std::string> all_words(argv + 1, argv + argc);
+  if (const auto words = tally::app::torch_program_words(all_words))
     return tally::app::become_torch_program(*words);
   // What stands after "--" is somebody else's command line, and not looked at.
   char** const end = argv + argc;
@@ -87,7 +91,9 @@ int main(int argc, char** argv) {
 
   tally::app::add_run_command(app, program, exit_code);
 
-  app.add_subcommand("train", "Train a model with several workers: tally train RECIPE [OPTIONS]");
+  CLI::App& train = *app.add_subcommand(
+      "train", "Train a model with several workers: tally train RECIPE [OPTIONS]");
+  tally::app::add_word2vec_command(train, all_words, exit_code);
 
   CLI::App& bench = *app.add_subcommand("bench", "Measure, with results checked first");
   bench.require_subcommand(1);
@@ -97,6 +103,7 @@ int main(int argc, char** argv) {
   bench.add_subcommand("train", "Training beside PyTorch's DDP and beside one worker");
 
   tally::app::add_data_command(app, exit_code);
+  tally::app::add_eval_command(app, exit_code);
   tally::app::add_doctor_command(app, exit_code);
   tally::app::add_status_command(app, exit_code);
   CLI::App& inspect = *app.add_subcommand("inspect", "Look into a running job or a checkpoint");

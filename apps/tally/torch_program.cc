@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,7 @@
 
 #include "apps/tally/child_process.h"
 #include "apps/tally/launch/rank_process.h"
+#include "apps/tally/word2vec_command.h"
 
 namespace tally::app {
 namespace {
@@ -21,6 +23,7 @@ constexpr int kWrongUsage = 2;
 
 std::optional<std::vector<std::string>> torch_program_words(const std::vector<std::string>& words) {
   if (words.empty()) return std::nullopt;
+  if (words[0] == "train" && words.size() > 1 && words[1] == "word2vec") return std::nullopt;
   if (words[0] == "train") return words;
   if (words.size() < 2 || words[0] != "bench" || words[1] != "train") return std::nullopt;
   std::vector<std::string> bench = {"bench"};
@@ -28,7 +31,17 @@ std::optional<std::vector<std::string>> torch_program_words(const std::vector<st
   return bench;
 }
 
+bool lists_recipes(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] != "train") return false;
+  return words.size() == 1 || words[1] == "--list" || words[1] == "--help" || words[1] == "-h";
+}
+
 int become_torch_program(std::vector<std::string> words) {
+  const bool lists = lists_recipes(words);
+  if (lists) {
+    fmt::print("tally train word2vec [OPTIONS] trains {}\n", kWord2vecDescription);
+    std::fflush(stdout);
+  }
   const std::string program =
       (std::filesystem::path(own_program()).parent_path() / "tally-train").string();
   words.insert(words.begin(), program);
@@ -36,7 +49,8 @@ int become_torch_program(std::vector<std::string> words) {
   ::execv(program.c_str(), arguments.data());
   if (errno == ENOENT)
     fmt::print(stderr,
-               "this tally was built without libtorch: install libtorch-dev and build again\n");
+               "this tally was built without libtorch: install libtorch-dev and build again{}\n",
+               lists ? " for other recipes" : "");
   else
     fmt::print(stderr, "cannot run {}: {}\n", program, strerror(errno));
   return kWrongUsage;

@@ -19,9 +19,19 @@ TEST(TorchProgramWords, AreThoseOfTrainAndBenchTrain) {
 
 TEST(TorchProgramWords, AreNoneOfOtherCommands) {
   using Words = std::vector<std::string>;
-  for (const Words& words : {Words{}, Words{"run", "train"}, Words{"bench"},
-                             Words{"bench", "allreduce"}, Words{"--help", "train"}})
+  for (const Words& words :
+       {Words{}, Words{"run", "train"}, Words{"bench"}, Words{"bench", "allreduce"},
+        Words{"train", "word2vec", "--seed", "2"}, Words{"--help", "train"}})
     EXPECT_EQ(torch_program_words(words), std::nullopt);
+}
+
+TEST(TorchProgramWords, AskForTheListOfRecipesWithoutOne) {
+  EXPECT_TRUE(lists_recipes({"train"}));
+  EXPECT_TRUE(lists_recipes({"train", "--list"}));
+  EXPECT_TRUE(lists_recipes({"train", "--help"}));
+  EXPECT_FALSE(lists_recipes({"train", "lenet", "--help"}));
+  EXPECT_FALSE(lists_recipes({"bench", "--help"}));
+  EXPECT_FALSE(lists_recipes({}));
 }
 
 }  // namespace

@@ -14,10 +14,16 @@ void check(const SkipgramBatch& batch) {
   TALLY_CHECK(batch.stride % kSkipgramLanes == 0);
 }
 
-template <const SkipgramLoop& kLoop>
+template <const SkipgramLoops& kLoops>
 void step(const SkipgramBatch& batch, SkipgramGradients& gradients) {
   check(batch);
-  kLoop(batch, sigmoid_table(), gradients.values);
+  kLoops.step(batch, sigmoid_table(), gradients.values);
+}
+
+template <const SkipgramLoops& kLoops>
+void products(const SkipgramBatch& batch, SkipgramGradients& values) {
+  check(batch);
+  kLoops.products(batch, values.values);
 }
 
 std::array<float, kSigmoidEntries> make_sigmoid_table() {
@@ -36,18 +42,18 @@ const float* sigmoid_table() {
   return table.data();
 }
 
-SkipgramStep skipgram_step(Level level) {
+SkipgramKernels skipgram_kernels(Level level) {
   // Also refuses a level that this processor cannot run.
   static_cast<void>(kernels(level));
 #if defined(__x86_64__)
-  if (level == Level::kAvx2) return step<kAvx2Skipgram>;
-  if (level == Level::kAvx512) return step<kAvx512Skipgram>;
+  if (level == Level::kAvx2) return {step<kAvx2Skipgram>, products<kAvx2Skipgram>};
+  if (level == Level::kAvx512) return {step<kAvx512Skipgram>, products<kAvx512Skipgram>};
 #endif
-  return step<kBaselineSkipgram>;
+  return {step<kBaselineSkipgram>, products<kBaselineSkipgram>};
 }
 
-SkipgramStep skipgram_step() {
-  static const SkipgramStep best = skipgram_step(available_levels().back());
+SkipgramKernels skipgram_kernels() {
+  static const SkipgramKernels best = skipgram_kernels(available_levels().back());
   return best;
 }
 

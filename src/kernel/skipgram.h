@@ -28,24 +28,29 @@ struct SkipgramBatch {
   float rate = 0;
 };
 
-// rate * (label - sigmoid(input . output)) of all pairs, outputs of an input side by side. One for each thread.
+// A number for each pair, those of an input side by side: rate * (label - sigmoid(input . output)). One for each thread.
 struct alignas(64) SkipgramGradients {
   float values[kSkipgramRows * kSkipgramRows];
 };
 
-// One step of gradient descent for all pairs at once: every output grows by the sum of gradient * input, every input by
-// that of gradient * output, all from the rows as they were. Leaves the gradients behind.
-//
-// Others may read and write the rows meanwhile, without locks (Hogwild: Niu, Recht, Re, Wright 2011). By the letter
-// that is a data race. What happens is that an update is lost now and then: values are read and written in aligned pieces
-// of four bytes or more, so none is ever torn. The thread sanitizer is told to leave these functions alone.
-using SkipgramStep = void (*)(const SkipgramBatch& batch, SkipgramGradients& gradients);
+struct SkipgramKernels {
+  // One step of gradient descent for all pairs at once: every output grows by the sum of gradient * input, every input by
+  // that of gradient * output, all from the rows as they were. Leaves the gradients behind.
+  //
+  // Others may read and write the rows meanwhile, without locks (Hogwild: Niu, Recht, Re, Wright 2011). By the letter
+  // that is a data race. What happens is that an update is lost now and then: values are read and written in aligned
+  // pieces of four bytes or more, so none is ever torn. The thread sanitizer is told to leave these functions alone.
+  void (*step)(const SkipgramBatch& batch, SkipgramGradients& gradients);
 
-// The best level of this processor; a level from available_levels(); plain loops. All give the same bits: the products of
-// two rows are added in kSkipgramLanes lanes, and these in a fixed order.
-SkipgramStep skipgram_step();
-SkipgramStep skipgram_step(Level level);
-SkipgramStep skipgram_step_reference();
+  // Only input . output of all pairs; changes no row.
+  void (*products)(const SkipgramBatch& batch, SkipgramGradients& products);
+};
+
+// Of the best level of this processor; of a level from available_levels(); as plain loops. All give the same bits: the
+// products of two rows are added in kSkipgramLanes lanes, and these in a fixed order.
+SkipgramKernels skipgram_kernels();
+SkipgramKernels skipgram_kernels(Level level);
+SkipgramKernels skipgram_reference();
 
 // The sum of -log(sigmoid(x . y)) over the right pairs and of -log(1 - sigmoid(x . y)) over the wrong ones, before the
 // step that left these gradients. `rate` is positive.

@@ -15,7 +15,7 @@ constexpr int kColumnsTogether = 2;
 
 }  // namespace
 
-constinit const SkipgramLoop kAvx2Skipgram = step_loop;
+constinit const SkipgramLoops kAvx2Skipgram = {step_loop, multiply};
 
 }  // namespace tally::kernel
 #endif

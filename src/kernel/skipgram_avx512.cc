@@ -15,7 +15,7 @@ constexpr int kColumnsTogether = 4;
 
 }  // namespace
 
-constinit const SkipgramLoop kAvx512Skipgram = step_loop;
+constinit const SkipgramLoops kAvx512Skipgram = {step_loop, multiply};
 
 }  // namespace tally::kernel
 #endif

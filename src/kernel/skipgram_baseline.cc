@@ -14,6 +14,6 @@ constexpr int kColumnsTogether = 1;
 
 }  // namespace
 
-constinit const SkipgramLoop kBaselineSkipgram = step_loop;
+constinit const SkipgramLoops kBaselineSkipgram = {step_loop, multiply};
 
 }  // namespace tally::kernel

@@ -24,13 +24,17 @@ std::vector<float> growth(float* const* sources, std::size_t count, const float*
   return sum;
 }
 
-void step_reference(const SkipgramBatch& b, SkipgramGradients& gradients) {
-  float* const g = gradients.values;
+void products_reference(const SkipgramBatch& b, SkipgramGradients& products) {
   for (std::size_t i = 0; i < b.input_count; ++i)
     for (std::size_t o = 0; o < b.output_count; ++o)
-      g[i * b.output_count + o] =
-          b.rate *
-          ((o == 0 ? 1.0F : 0.0F) - sigmoid_of(product(b.inputs[i], b.outputs[o], b.stride)));
+      products.values[i * b.output_count + o] = product(b.inputs[i], b.outputs[o], b.stride);
+}
+
+void step_reference(const SkipgramBatch& b, SkipgramGradients& gradients) {
+  float* const g = gradients.values;
+  products_reference(b, gradients);
+  for (std::size_t pair = 0; pair < b.input_count * b.output_count; ++pair)
+    g[pair] = b.rate * ((pair % b.output_count == 0 ? 1.0F : 0.0F) - sigmoid_of(g[pair]));
 
   std::vector<std::vector<float>> rows;
   for (std::size_t i = 0; i < b.input_count; ++i)
@@ -53,6 +57,6 @@ float sigmoid_of(float x) {
   return sigmoid_table()[entry < kSigmoidEntries ? entry : kSigmoidEntries - 1];
 }
 
-SkipgramStep skipgram_step_reference() { return step_reference; }
+SkipgramKernels skipgram_reference() { return {step_reference, products_reference}; }
 
 }  // namespace tally::kernel

@@ -66,17 +66,21 @@ TEST(Skipgram, AllLevelsGiveTheBitsOfTheReference) {
         Case expected = random_case(dimension, inputs, outputs, rng);
         const Case begin = expected;
         SkipgramGradients wanted{};
-        skipgram_step_reference()(step_of(expected, 0.05F).batch, wanted);
+        skipgram_reference().step(step_of(expected, 0.05F).batch, wanted);
         for (const Level level : available_levels()) {
           Case actual = begin;
           SkipgramGradients got{};
-          skipgram_step(level)(step_of(actual, 0.05F).batch, got);
+          skipgram_kernels(level).step(step_of(actual, 0.05F).batch, got);
           const std::string where = std::string(to_string(level)) + " " +
                                     std::to_string(dimension) + " " + std::to_string(inputs) + " " +
                                     std::to_string(outputs);
           EXPECT_TRUE(same_bits(actual.inputs, expected.inputs)) << where;
           EXPECT_TRUE(same_bits(actual.outputs, expected.outputs)) << where;
           EXPECT_EQ(std::memcmp(&got, &wanted, sizeof got), 0) << where;
+          SkipgramGradients products{}, wanted_products{};
+          skipgram_kernels(level).products(step_of(actual, 0).batch, products);
+          skipgram_reference().products(step_of(actual, 0).batch, wanted_products);
+          EXPECT_EQ(std::memcmp(&products, &wanted_products, sizeof products), 0) << where;
         }
       }
     }
@@ -106,7 +110,7 @@ TEST(Skipgram, AStepIsTheGradientOfTheLoss) {
   const float rate = 0.5F;
   SkipgramGradients gradients{};
   const Step step = step_of(c, rate);
-  skipgram_step()(step.batch, gradients);
+  skipgram_kernels().step(step.batch, gradients);
 
   std::vector<double> inputs(before.inputs.begin(), before.inputs.end());
   std::vector<double> outputs(before.outputs.begin(), before.outputs.end());
@@ -134,7 +138,7 @@ TEST(Skipgram, RowsThatAreNotInABatchStayAsTheyAre) {
   Case c = random_case(100, 6, 6, rng);
   const Case before = c;
   SkipgramGradients gradients{};
-  skipgram_step()(step_of(c, 0.05F).batch, gradients);
+  skipgram_kernels().step(step_of(c, 0.05F).batch, gradients);
   for (std::size_t row = 0; row < kTableRows; ++row) {
     const auto is_in = [row](const std::vector<std::size_t>& rows) {
       return std::find(rows.begin(), rows.end(), row) != rows.end();

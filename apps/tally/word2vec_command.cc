@@ -1,0 +1,105 @@
+#include "apps/tally/word2vec_command.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "apps/tally/child_process.h"
+#include "apps/tally/launch/launcher.h"
+#include "apps/tally/launch/overseer.h"
+#include "apps/tally/word2vec_options.h"
+#include "apps/tally/word2vec_worker.h"
+#include "base/cpu.h"
+#include "tally/job.h"
+
+namespace tally::app {
+namespace {
+
+constexpr int kWrongUsage = 2;
+// For the words under way and the writing of the vectors.
+constexpr auto kGrace = std::chrono::seconds(30);
+
+constexpr const char* kFooter = R"(
+Examples:
+  tally data get imdb
+  tally train word2vec --workers 2 --output imdb.bin
+  tally train word2vec --data novel.txt.gz --dimension 200 --window 8 --epochs 15 --output novel.txt
+  tally run --hosts a:8,b:8 -- tally train word2vec --data text.txt --plan "update=average:200" --output v.bin
+  tally eval analogy --vectors imdb.bin --questions questions-words.txt
+
+Starts its workers itself; under `tally run`, mpirun, srun or torchrun it joins that job instead. The workers of a
+host train one pair of tables in shared memory, without waiting for each other. Ctrl-C once: they stop, and the vectors are
+written as they are; twice: at once.
+
+Exit codes: 0 trained; 1 something failed; 2 wrong usage, nothing was started; 130 interrupted. Others are those of
+`tally run`.)";
+
+// Whether somebody else has started this process as a rank.
+Result<bool> is_rank() {
+  TALLY_TRY(const JobOptions job,
+            options_from([](const char* name) -> const char* { return std::getenv(name); }));
+  return job.launcher != "none" || std::getenv("RANK") != nullptr;
+}
+
+// Of the terminal that stdout is; 0 if it is none.
+int terminal_columns() {
+  const char* const kind = std::getenv("TERM");
+  const bool dumb = kind == nullptr || std::string_view(kind) == "dumb";
+  if (dumb || ::isatty(STDOUT_FILENO) != 1) return 0;
+  winsize size{};
+  const bool told = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return told ? size.ws_col : 80;
+}
+
+int launch(const Word2vecOptions& options, const std::vector<std::string>& words) {
+  const int live = options.quiet ? 0 : terminal_columns();
+  std::vector<std::string> command = {own_program()};
+  command.insert(command.end(), words.begin(), words.end());
+  if (live > 0) command.push_back(fmt::format("--live={}", live));
+  std::error_code failed;
+  launch::LaunchOptions launch{
+      .command = command,
+      .places = {{.host = "localhost",
+                  .first = 0,
+                  .count = options.workers > 0 ? options.workers : usable_cores()}},
+      .job = fmt::format("train-word2vec-{}", ::getpid()),
+      .speaker = "tally train",
+      .folder = std::filesystem::current_path(failed).string(),
+      .prefixes = false,
+      .live = live > 0,
+      .grace = kGrace};
+  launch::Overseer overseer(launch.watch, /*verbose=*/false);
+  launch.hooks = overseer.hooks();
+  return launch::run_job(launch);
+}
+
+int run(Word2vecOptions& options, const std::vector<std::string>& words) {
+  const auto refuse = [](const std::string& message) {
+    fmt::print(stderr, "tally train: {}\n", message);
+    return kWrongUsage;
+  };
+  const auto joins = is_rank();
+  if (!joins) return refuse(joins.error().message);
+  if (const auto checked = complete(options); !checked) return refuse(checked.error().message);
+  return *joins ? run_word2vec_worker(options) : launch(options, words);
+}
+
+}  // namespace
+
+void add_word2vec_command(CLI::App& train, const std::vector<std::string>& words, int& exit_code) {
+  CLI::App& command =
+      *train.add_subcommand("word2vec", fmt::format("Train {}", kWord2vecDescription));
+  command.footer(kFooter);
+  const auto options = std::make_shared<Word2vecOptions>();
+  add_word2vec_options(command, *options);
+  command.callback([options, &words, &exit_code] { exit_code = run(*options, words); });
+}
+
+}  // namespace tally::app

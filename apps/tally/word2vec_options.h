@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "recipes/word2vec/training.h"
+#include "recipes/word2vec/vectors.h"
+#include "tally/error.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tally::app {
+
+// What `tally train word2vec` is told.
+struct Word2vecOptions {
+  std::string data = "imdb";
+  int workers = 0;  // 0: one for each core
+  word2vec::Settings settings;
+  std::string words = "lower";
+  std::string plan;
+  std::string output;
+  std::string json;
+  bool quiet = false;
+  int live_columns = 0;  // of the terminal that the launcher has; 0: none
+};
+
+void add_word2vec_options(CLI::App& command, Word2vecOptions& options);
+
+// Takes what is given as text into the settings, and checks what can be checked without reading the data. kInvalid or
+// kSystem with what is wrong.
+Result<void> complete(Word2vecOptions& options);
+
+// The files of the text. kInvalid if it is none.
+Result<std::vector<std::filesystem::path>> text_files(const std::string& data);
+
+}  // namespace tally::app

@@ -1,0 +1,189 @@
+#include "apps/tally/word2vec_worker.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <new>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "apps/tally/build_info.h"
+#include "apps/tally/interrupt.h"
+#include "apps/tally/word2vec_progress.h"
+#include "data/input_file.h"
+#include "group/host.h"
+#include "recipes/word2vec/vocabulary.h"
+
+namespace tally::app {
+namespace {
+
+// Without a terminal: a line about so often.
+constexpr Duration kLineEvery = std::chrono::seconds(10);
+
+// Rank 0's words on stdout.
+class Talk {
+ public:
+  Talk(const Word2vecOptions& options, bool silent) : options_(options), silent_(silent) {}
+
+  void say(const std::string& line) {
+    if (silent_) return;
+    erase();
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+
+  void show(const word2vec::Standing& standing) {
+    if (silent_ || options_.quiet) return;
+    const int columns = options_.live_columns;
+    if (columns == 0 && standing.elapsed - last_line_ < kLineEvery) return;
+    last_line_ = standing.elapsed;
+    const std::string line = word2vec_progress_line(standing, options_.settings.epochs, columns);
+    if (columns == 0) return say(line);
+    // The launcher passes on what ends with a carriage return as it comes.
+    fmt::print("{:<{}}\r", line, columns - 1);
+    std::fflush(stdout);
+    shown_ = true;
+  }
+
+ private:
+  void erase() {
+    if (shown_) fmt::print("{:<{}}\r", "", options_.live_columns - 1);
+    shown_ = false;
+  }
+
+  const Word2vecOptions& options_;
+  const bool silent_;
+  bool shown_ = false;
+  Duration last_line_{};
+};
+
+struct Text {
+  word2vec::Vocabulary vocabulary;
+  std::vector<word2vec::WordId> own;  // the rank's part
+};
+
+Result<Text> read_text(const Word2vecOptions& options, Rank rank, int size) {
+  TALLY_TRY(const auto files, text_files(options.data));
+  data::Bytes bytes;
+  for (const std::filesystem::path& file : files) {
+    TALLY_TRY(const data::Bytes more, data::read_file(file));
+    if (!bytes.empty()) bytes.push_back(std::byte{'\n'});
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  TALLY_TRY(word2vec::Vocabulary vocabulary,
+            word2vec::Vocabulary::of_text(
+                bytes, {.words = options.settings.words, .min_count = options.settings.min_count}));
+  const auto part =
+      word2vec::part_of(bytes, static_cast<std::size_t>(rank), static_cast<std::size_t>(size));
+  std::vector<word2vec::WordId> own = vocabulary.encode(part);
+  return Text{std::move(vocabulary), std::move(own)};
+}
+
+double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+std::string json_of(const Word2vecOptions& options, int workers, const Text& text,
+                    const word2vec::TrainingResult& result) {
+  const word2vec::Settings& s = options.settings;
+  nlohmann::ordered_json line;
+  line["recipe"] = "word2vec";
+  line["data"] = options.data;
+  line["commit"] = kCommit;
+  line["host"] = group::host_name();
+  line["cores"] = ::sysconf(_SC_NPROCESSORS_ONLN);
+  line["workers"] = workers;
+  line["plan"] = to_string(s.rule);
+  line["dimension"] = s.dimension;
+  line["window"] = s.window;
+  line["negative"] = s.negatives;
+  line["sample"] = s.sample;
+  line["min_count"] = s.min_count;
+  line["epochs"] = s.epochs;
+  line["rate"] = s.rate;
+  line["seed"] = s.seed;
+  line["vocabulary"] = text.vocabulary.size();
+  line["text_words"] = text.vocabulary.total_count();
+  line["words"] = result.words;
+  line["seconds"] = seconds_of(result.elapsed);
+  line["words_per_s"] = static_cast<double>(result.words) / seconds_of(result.elapsed);
+  line["loss"] = result.loss;
+  line["rounds"] = result.rounds;
+  line["outcome"] = result.interrupted ? "interrupted" : "completed";
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+class Worker {
+ public:
+  Worker(const Word2vecOptions& options, Job& job)
+      : options_(options), job_(job), talk_(options, job.rank() != 0) {}
+
+  Result<int> run() {
+    const InterruptGuard guard;
+    TALLY_TRY(const Text text, read_text(options_, job_.rank(), job_.size()));
+    const word2vec::Settings& s = options_.settings;
+    talk_.say(fmt::format("word2vec on {}: {} different words, {} in the text", options_.data,
+                          text.vocabulary.size(), text.vocabulary.total_count()));
+    talk_.say(fmt::format(
+        "{} workers, {} epochs; dimension {}, window {}, {} negatives, sample {}, rate {}; {}",
+        job_.size(), s.epochs, s.dimension, s.window, s.negatives, s.sample, s.rate,
+        to_string(s.rule)));
+    TALLY_TRY(const auto training, word2vec::Training::make(job_, text.vocabulary, text.own, s));
+    TALLY_TRY(const auto result,
+              training->run({.interrupted = [] { return interrupted() != 0; },
+                             .show = [this](const word2vec::Standing& at) { talk_.show(at); }}));
+    if (job_.rank() == 0) TALLY_TRY(conclude(text, training->tables(), result));
+    return result.interrupted ? kInterruptedExitCode : 0;
+  }
+
+ private:
+  Result<void> conclude(const Text& text, const word2vec::HostTables& tables,
+                        const word2vec::TrainingResult& result) {
+    const double seconds = seconds_of(result.elapsed);
+    talk_.say(fmt::format("{} {} words in {:.1f} s: {} words/s, loss {:.3f}",
+                          result.interrupted ? "interrupted after" : "trained",
+                          short_number(static_cast<double>(result.words)), seconds,
+                          short_number(static_cast<double>(result.words) / seconds), result.loss));
+    if (!options_.output.empty()) {
+      TALLY_TRY(const auto format, word2vec::format_of_name(options_.output));
+      TALLY_TRY(word2vec::save_vectors(options_.output, format, text.vocabulary.words(),
+                                       options_.settings.dimension, [&tables](std::size_t word) {
+                                         return tables.input(static_cast<word2vec::WordId>(word));
+                                       }));
+      talk_.say("vectors in " + options_.output);
+    }
+    if (options_.json.empty()) return {};
+    std::ofstream file(options_.json, std::ios::app);
+    file << json_of(options_, job_.size(), text, result) << "\n";
+    file.close();
+    if (!file) return Error{.code = ErrorCode::kSystem, .message = "cannot write " + options_.json};
+    talk_.say("result appended to " + options_.json);
+    return {};
+  }
+
+  const Word2vecOptions& options_;
+  Job& job_;
+  Talk talk_;
+};
+
+}  // namespace
+
+int run_word2vec_worker(const Word2vecOptions& options) {
+  const auto fail = [](Rank rank, const std::string& what) {
+    fmt::print(stderr, "rank {}: {}\n", rank, what);
+    return 1;
+  };
+  auto job = Job::join();
+  if (!job) return fail(0, to_string(job.error()));
+  const Rank rank = (*job)->rank();
+  try {
+    const auto code = Worker(options, **job).run();
+    if (!code) return fail(rank, to_string(code.error()));
+    (*job)->close();
+    return *code;
+  } catch (const std::bad_alloc&) {
+    return fail(rank, "out of memory: each worker holds the text while it is counted");
+  }
+}
+
+}  // namespace tally::app

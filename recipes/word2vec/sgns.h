@@ -1,0 +1,28 @@
+#pragma once
+#include <cstdint>
+
+#include "kernel/skipgram.h"
+#include "recipes/word2vec/chunk.h"
+#include "recipes/word2vec/rows.h"
+
+namespace tally::word2vec {
+
+// The learning rate falls in a line from `rate` to a ten-thousandth of it while `done` of `total` words are trained.
+float rate_at(double rate, std::uint64_t done, std::uint64_t total);
+
+struct ChunkLoss {
+  double sum = 0;
+  std::uint64_t pairs = 0;  // that were looked at: few of all
+};
+
+// Trains chunks on rows. Threads: one.
+class Sgns final {
+ public:
+  // One pass over the chunk's centres, in order.
+  ChunkLoss train(const Chunk& chunk, const RowTables& rows, float rate);
+
+ private:
+  kernel::SkipgramGradients gradients_ = {};
+};
+
+}  // namespace tally::word2vec

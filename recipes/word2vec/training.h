@@ -1,0 +1,97 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "recipes/word2vec/chunk.h"
+#include "recipes/word2vec/host_average.h"
+#include "recipes/word2vec/host_tables.h"
+#include "recipes/word2vec/sgns.h"
+#include "recipes/word2vec/vocabulary.h"
+#include "tally/job.h"
+#include "train/tiers.h"
+
+namespace tally::word2vec {
+
+struct Settings {
+  std::size_t dimension = 100;
+  int window = 5;
+  int negatives = 5;
+  double sample = 1e-4;
+  std::uint64_t min_count = 5;
+  std::uint64_t epochs = 5;
+  double rate = 0.025;
+  std::uint64_t seed = 1;
+  Words words = Words::kLower;
+  UpdateRule rule;
+};
+
+// How far a training is, as seen by one worker: of its host, with all hosts assumed to be as fast.
+struct Standing {
+  std::uint64_t words = 0;  // done
+  std::uint64_t total = 0;  // all passes and workers
+  double words_per_s = 0;   // since the standing before
+  double loss = 0;          // per pair of words and its negatives, since the standing before
+  double rate = 0;
+  Duration elapsed{};
+};
+
+struct TrainingHooks {
+  // Whether somebody wants to stop. Asked often.
+  std::function<bool()> interrupted = [] { return false; };
+  // Called about twice a second.
+  std::function<void(const Standing&)> show = [](const Standing&) {};
+};
+
+struct TrainingResult {
+  std::uint64_t words = 0;   // trained by all workers
+  Duration elapsed{};        // from when all were ready to when all were done
+  double loss = 0;           // of the last tenth
+  std::uint64_t rounds = 0;  // of averaging between hosts
+  bool interrupted = false;
+};
+
+// One worker's training. Deterministic by seed with one worker; several share their rows without locks. Threads: one.
+class Training final {
+ public:
+  // Called by all ranks, with the same vocabulary and settings. `text`, the worker's own part, and the vocabulary
+  // stay the caller's.
+  static Result<std::unique_ptr<Training>> make(Job& job, const Vocabulary& vocabulary,
+                                                std::span<const WordId> text,
+                                                const Settings& settings);
+
+  // Called once, by all ranks. All workers have ended when it returns.
+  Result<TrainingResult> run(const TrainingHooks& hooks);
+
+  // The trained rows, the same on all hosts.
+  const HostTables& tables() const { return *tables_; }
+
+ private:
+  Training(Job& job, const Settings& settings, const Vocabulary& vocabulary,
+           std::span<const WordId> text);
+  Result<void> connect(std::size_t rows);
+  Result<bool> train_chunk(Rows& rows, const TrainingHooks& hooks);
+  void show(const TrainingHooks& hooks, float rate);
+
+  Job& job_;
+  const Settings settings_;
+  const NegativeSampler negatives_;
+  const std::vector<double> keep_;
+  ChunkSource source_;
+  train::Tiers tiers_;
+  std::unique_ptr<HostTables> tables_;
+  std::optional<HostAverage> average_;  // with several hosts
+  std::uint64_t host_total_ = 0;        // words of all passes, of the workers of this host
+  std::uint64_t world_total_ = 0;
+  Sgns sgns_;
+  Chunk chunk_;
+  std::uint64_t done_ = 0;  // words of this worker
+  TimePoint begin_{};
+  TimePoint shown_{};
+  HostProgress shown_progress_;
+  HostProgress late_progress_;  // when nine tenths were done
+};
+
+}  // namespace tally::word2vec

@@ -1,0 +1,85 @@
+#include "recipes/word2vec/vocabulary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace tally::word2vec {
+namespace {
+
+struct Counted {
+  WordTable table;
+  std::vector<std::uint64_t> counts;
+};
+
+Result<Counted> count_words(std::span<const std::byte> text, Words words) {
+  Counted counted;
+  WordReader reader(text, words);
+  for (;;) {
+    const WordReader::Item item = reader.next();
+    if (item == WordReader::Item::kEnd) return counted;
+    if (item != WordReader::Item::kWord) continue;
+    const std::uint32_t number = counted.table.add(reader.word());
+    if (number == counted.counts.size()) counted.counts.push_back(0);
+    ++counted.counts[number];
+    if (counted.counts.size() > kMaxWords)
+      return Error{.code = ErrorCode::kExhausted,
+                   .message = fmt::format("more than {} different words", kMaxWords)};
+  }
+}
+
+}  // namespace
+
+Result<Vocabulary> Vocabulary::of_text(std::span<const std::byte> text, const Options& options) {
+  TALLY_TRY(const Counted counted, count_words(text, options.words));
+  std::vector<std::uint32_t> kept;
+  for (std::uint32_t number = 0; number < counted.counts.size(); ++number)
+    if (counted.counts[number] >= options.min_count) kept.push_back(number);
+  if (kept.empty())
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("no word is there {} times or more (--min-count)",
+                                        options.min_count)};
+  std::sort(kept.begin(), kept.end(), [&counted](std::uint32_t a, std::uint32_t b) {
+    if (counted.counts[a] != counted.counts[b]) return counted.counts[a] > counted.counts[b];
+    return counted.table.word(a) < counted.table.word(b);
+  });
+  Vocabulary vocabulary;
+  vocabulary.kind_ = options.words;
+  for (const std::uint32_t number : kept) {
+    vocabulary.table_.add(counted.table.word(number));
+    vocabulary.words_.emplace_back(counted.table.word(number));
+    vocabulary.counts_.push_back(counted.counts[number]);
+    vocabulary.total_ += counted.counts[number];
+  }
+  return vocabulary;
+}
+
+std::vector<WordId> Vocabulary::encode(std::span<const std::byte> text) const {
+  std::vector<WordId> ids;
+  WordReader reader(text, kind_);
+  for (;;) {
+    const WordReader::Item item = reader.next();
+    if (item == WordReader::Item::kEnd) return ids;
+    if (item == WordReader::Item::kWord) {
+      if (const auto id = table_.find(reader.word())) ids.push_back(*id);
+    } else if (!ids.empty() && ids.back() != kSentenceEnd) {
+      ids.push_back(kSentenceEnd);
+    }
+  }
+}
+
+std::vector<double> keep_probabilities(std::span<const std::uint64_t> counts, double sample) {
+  std::vector<double> keep(counts.size(), 1);
+  if (sample <= 0) return keep;
+  const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const double expected = sample * total;
+    const auto count = static_cast<double>(counts[i]);
+    keep[i] = std::min(1.0, (std::sqrt(count / expected) + 1) * expected / count);
+  }
+  return keep;
+}
+
+}  // namespace tally::word2vec
