@@ -124,11 +124,12 @@ class Worker {
     const word2vec::Settings& s = options_.settings;
     talk_.say(fmt::format("word2vec on {}: {} different words, {} in the text", options_.data,
                           text.vocabulary.size(), text.vocabulary.total_count()));
+    TALLY_TRY(const auto training, word2vec::Training::make(job_, text.vocabulary, text.own, s));
+    // All have met: from here on nobody is ended by a signal.
     talk_.say(fmt::format(
         "{} workers, {} epochs; dimension {}, window {}, {} negatives, sample {}, rate {}; {}",
         job_.size(), s.epochs, s.dimension, s.window, s.negatives, s.sample, s.rate,
         to_string(s.rule)));
-    TALLY_TRY(const auto training, word2vec::Training::make(job_, text.vocabulary, text.own, s));
     TALLY_TRY(const auto result,
               training->run({.interrupted = [] { return interrupted() != 0; },
                              .show = [this](const word2vec::Standing& at) { talk_.show(at); }}));

@@ -38,7 +38,7 @@ void RoundCourse::advance(double seconds) {
   }
   before_ = next_;
   // Not a last round right after another one.
-  next_ = next_ + 1.25 * step >= 1 ? 1 : next_ + step;
+  next_ = next_ + 1.5 * step >= 1 ? 1 : next_ + step;
 }
 
 }  // namespace tally::word2vec

@@ -57,7 +57,7 @@ class Parser {
     std::string found(text_.substr(at_, 12));
     for (char& letter : found)
       if (letter < ' ' || letter > '~') letter = '?';
-    return wrong(expected, "'" + found + "'");
+    return wrong(expected, fmt::format("'{}'", found));
   }
 
   template <typename T>

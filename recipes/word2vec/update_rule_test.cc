@@ -1,0 +1,90 @@
+#include "recipes/word2vec/update_rule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "recipes/word2vec/round_course.h"
+
+namespace tally::word2vec {
+namespace {
+
+using testing::HasSubstr;
+using Kind = UpdateRule::Kind;
+
+TEST(UpdateRule, IsReadFromAPlan) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "home=group update=average:500"},
+      {"update=average", "home=group update=average:500"},
+      {" update=average:20  data=partition", "home=group update=average:20"},
+      {"home=group update=local:1000 codec=none", "home=group update=local:1000"},
+      {"home=server", "home=server update=asp"},
+      {"update=asp home=server", "home=server update=asp"},
+      {"home=server update=ssp:0", "home=server update=ssp:0"}};
+  for (const auto& [plan, text] : cases) {
+    const auto rule = parse_update_rule(plan);
+    ASSERT_TRUE(rule.has_value()) << plan << rule.error().message;
+    EXPECT_EQ(to_string(*rule), text);
+    EXPECT_EQ(*parse_update_rule(text), *rule);
+  }
+}
+
+TEST(UpdateRule, OfOtherPlansIsRefusedWithWhatThereIs) {
+  const std::pair<std::string, std::string> cases[] = {{"update=bsp", "average:MS"},
+                                                       {"update=averag", "average"},
+                                                       {"update=average:0", "milliseconds"},
+                                                       {"update=average:x", "milliseconds"},
+                                                       {"update=local", "words of a worker"},
+                                                       {"update=asp", "home=server"},
+                                                       {"home=server update=average", "update=asp"},
+                                                       {"home=server update=ssp", "chunks"},
+                                                       {"home=here", "group and server"},
+                                                       {"codec=int8", "codec=none"},
+                                                       {"update=average update=average", "twice"},
+                                                       {"average", "key=word"},
+                                                       {"updat=average", "update"}};
+  for (const auto& [plan, message] : cases) {
+    const auto rule = parse_update_rule(plan);
+    ASSERT_FALSE(rule.has_value()) << plan;
+    EXPECT_EQ(rule.error().code, ErrorCode::kInvalid);
+    EXPECT_THAT(rule.error().message, HasSubstr(message)) << plan;
+  }
+}
+
+TEST(RoundCourse, HoldsRoundsAfterSoManyWordsAndAtTheEnd) {
+  RoundCourse course({.kind = Kind::kLocal, .words = 300}, 1000);
+  std::vector<double> rounds;
+  while (!course.is_over()) {
+    rounds.push_back(course.next());
+    course.advance(1);
+  }
+  EXPECT_THAT(rounds, testing::Pointwise(testing::DoubleNear(1e-9), {0.3, 0.6, 1.0}));
+}
+
+TEST(RoundCourse, FindsTheDistanceThatTakesThePeriod) {
+  // A worker that trains 1e6 words a second, and is to meet every half second.
+  RoundCourse course({.kind = Kind::kAverage, .period = std::chrono::milliseconds(500)}, 100000000);
+  double before = 0, last = 0;
+  int rounds = 0;
+  for (; !course.is_over(); ++rounds) {
+    last = course.next() - before;
+    before = course.next();
+    if (rounds > 5 && before < 1) {
+      EXPECT_NEAR(last * 100, 0.5, 1e-6);
+    }
+    course.advance(last * 100);
+  }
+  EXPECT_EQ(before, 1);
+  EXPECT_NEAR(rounds, 200, 5);
+}
+
+TEST(RoundCourse, OfAShortTextIsOneRound) {
+  for (const std::uint64_t words : {0, 1, 19999}) {
+    RoundCourse course({}, words);
+    EXPECT_EQ(course.next(), 1);
+    course.advance(0);
+    EXPECT_TRUE(course.is_over());
+  }
+}
+
+}  // namespace
+}  // namespace tally::word2vec

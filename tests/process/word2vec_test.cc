@@ -1,0 +1,143 @@
+// `tally train word2vec` and `tally eval` as users run them, on a text of two topics.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "process/child.h"
+
+namespace tally::process {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr milliseconds kTrainingTime = kSanitized ? seconds(100) : seconds(30);
+
+// A folder that goes with the test, and in it a text whose words are of one of two topics, sentence by sentence.
+class Word2vec : public testing::Test {
+ protected:
+  Word2vec() {
+    std::string pattern = testing::TempDir() + "tally_word2vec_XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    Rng rng(5);
+    std::ofstream text(file("text.txt"));
+    for (int sentence = 0; sentence < 4000; ++sentence) {
+      const char topic = rng.below(2) == 0 ? 'a' : 'b';
+      for (int word = 0; word < 12; ++word)
+        text << fmt::format("{}{} ", topic, static_cast<char>('a' + rng.below(20)));
+      text << "\n";
+    }
+  }
+  ~Word2vec() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+
+  static Child tally(std::vector<std::string> words) {
+    words.insert(words.begin(), TALLY_PROGRAM);
+    return Child({.command = std::move(words)});
+  }
+  Child train(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"train", "word2vec", "--data", file("text.txt"), "--dimension",
+                                 "20", "--sample", "0", "--rate", "0.05"});
+    return tally(std::move(words));
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(Word2vec, TwoWorkersBringWordsOfATopicTogether) {
+  Child training = train(
+      {"--workers", "2", "--epochs", "6", "--output", file("v.bin"), "--json", file("out.jsonl")});
+  ASSERT_TRUE(training.exits(0, kTrainingTime)) << training.transcript();
+  EXPECT_THAT(training.output(), HasSubstr("40 different words, 48000 in the text"));
+  EXPECT_THAT(file_contents(file("out.jsonl")).value_or(""), HasSubstr("\"workers\":2"));
+
+  // Pairs of one topic are similar, those of both are not: then the ranks agree but for ties.
+  std::ofstream pairs(file("pairs.txt"));
+  for (char a = 'a'; a < 'a' + 20; ++a)
+    for (char b = 'a'; b < a; ++b)
+      pairs << fmt::format("a{0} a{1} 9\nb{0} b{1} 9\na{0} b{1} 1\n", a, b);
+  pairs.close();
+  Child similarity =
+      tally({"eval", "similarity", "--vectors", file("v.bin"), "--pairs", file("pairs.txt")});
+  ASSERT_TRUE(similarity.exits(0)) << similarity.transcript();
+  EXPECT_THAT(similarity.output(), HasSubstr("570/570 pairs found"));
+  double correlation = 0;
+  ASSERT_EQ(std::sscanf(similarity.output().c_str(), "rank correlation %lf", &correlation), 1);
+  // 380 of one kind and 190 of the other in order make sqrt(2) / 1.633; by chance it would be 0.
+  EXPECT_GT(correlation, 0.75) << similarity.output();
+
+  std::ofstream(file("questions.txt")) << ": gram-made\naa ab ba bb\nzz ab ba bb\n";
+  Child analogy =
+      tally({"eval", "analogy", "--vectors", file("v.bin"), "--questions", file("questions.txt")});
+  ASSERT_TRUE(analogy.exits(0)) << analogy.transcript();
+  EXPECT_THAT(analogy.output(), HasSubstr("/1\n1 questions have a word without a vector"));
+}
+
+TEST_F(Word2vec, JoinsTheJobOfALauncher) {
+  Child training = tally({"run", "-n", "3", "--", TALLY_PROGRAM, "train", "word2vec", "--data",
+                          file("text.txt"), "--epochs", "1", "--output", file("v.txt")});
+  ASSERT_TRUE(training.exits(0, kTrainingTime)) << training.transcript();
+  EXPECT_THAT(training.output(), HasSubstr("3 workers, 1 epochs"));
+  EXPECT_THAT(file_contents(file("v.txt")).value_or(""), testing::StartsWith("40 100\n"));
+}
+
+TEST_F(Word2vec, AnInterruptWritesTheVectorsAsTheyAre) {
+  Child training = train({"--workers", "2", "--epochs", "1000000", "--output", file("v.txt")});
+  ASSERT_TRUE(training.line_with("2 workers", kTrainingTime).has_value()) << training.transcript();
+  training.signal(SIGINT);
+  EXPECT_TRUE(training.exits(130, kTrainingTime)) << training.transcript();
+  EXPECT_THAT(training.output(), HasSubstr("interrupted after"));
+  EXPECT_THAT(file_contents(file("v.txt")).value_or(""), testing::StartsWith("40 20\n"));
+}
+
+TEST_F(Word2vec, RefusesBeforeAnythingIsStarted) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--plan", "update=bsp"}, "average:MS"},
+      {{"--output", file("v.npy")}, ".bin (binary)"},
+      {{"--output", file("none/v.bin")}, "there is no folder"},
+      {{"--window", "0"}, "--window"},
+      {{"--rate", "-1"}, "must be above 0"}};
+  for (const auto& [words, message] : cases) {
+    Child training = train(words);
+    EXPECT_TRUE(training.exits(2)) << training.transcript();
+    EXPECT_THAT(training.errors(), HasSubstr(message));
+  }
+  Child nowhere = tally({"train", "word2vec", "--data", file("nothing.txt")});
+  EXPECT_TRUE(nowhere.exits(2));
+  EXPECT_THAT(nowhere.errors(), HasSubstr("no file or folder"));
+}
+
+TEST_F(Word2vec, ATextWithoutFrequentWordsIsAnErrorOfOneLine) {
+  Child training = train({"--workers", "1", "--min-count", "100000"});
+  EXPECT_TRUE(training.exits(1, kTrainingTime)) << training.transcript();
+  EXPECT_THAT(training.errors(), HasSubstr("no word is there 100000 times"));
+}
+
+TEST_F(Word2vec, StandsInTheListOfRecipes) {
+  Child list = tally({"train", "--list"});
+  ASSERT_TRUE(list.wait_status().has_value());
+  EXPECT_THAT(list.output(), HasSubstr("tally train word2vec"));
+}
+
+TEST_F(Word2vec, EvalRefusesWhatIsNoFileOfVectors) {
+  Child eval =
+      tally({"eval", "similarity", "--vectors", file("text.txt"), "--pairs", file("text.txt")});
+  EXPECT_TRUE(eval.exits(1));
+  EXPECT_THAT(eval.errors(), HasSubstr("line 1: expected two words and a number"));
+}
+
+}  // namespace
+}  // namespace tally::process
