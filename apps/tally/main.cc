@@ -12,6 +12,7 @@
 
 #include "apps/tally/bench_allreduce_command.h"
 #include "apps/tally/bench_startup_command.h"
+#include "apps/tally/bench_word2vec_command.h"
 #include "apps/tally/bench_worker_command.h"
 #include "apps/tally/build_info.h"
 #include "apps/tally/data_command.h"
@@ -100,6 +101,7 @@ int main(int argc, char** argv) {
   tally::app::add_bench_allreduce_command(bench, exit_code);
   tally::app::add_simulate_command(bench, exit_code);
   tally::app::add_bench_startup_command(bench, app, exit_code);
+  tally::app::add_bench_word2vec_command(bench, exit_code);
   bench.add_subcommand("train", "Training beside PyTorch's DDP and beside one worker");
 
   tally::app::add_data_command(app, exit_code);

@@ -1,0 +1,70 @@
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "bench/allreduce/statistics.h"
+#include "bench/word2vec/contest.h"
+
+namespace tally::bench {
+namespace {
+
+using Figure = std::function<double(const Word2vecRun&)>;
+
+std::vector<double> figures(const std::vector<Word2vecRun>& runs, const Figure& figure) {
+  std::vector<double> values;
+  for (const Word2vecRun& run : runs) values.push_back(figure(run));
+  return values;
+}
+
+double percent(const word2vec::Score& score) {
+  return score.asked > 0
+             ? 100 * static_cast<double>(score.correct) / static_cast<double>(score.asked)
+             : 0;
+}
+
+// "8.9 % (8.7 to 9.1)" of all runs.
+std::string range_text(const std::vector<double>& values, int digits, std::string_view unit) {
+  return fmt::format("{0:.{3}f}{4} ({1:.{3}f} to {2:.{3}f})", median(values), quantile(values, 0),
+                     quantile(values, 1), digits, unit);
+}
+
+std::string program_text(std::string_view name, const std::vector<Word2vecRun>& runs) {
+  const auto speed = figures(runs, [](const Word2vecRun& r) { return r.words_per_s / 1e3; });
+  const auto whole = figures(runs, [](const Word2vecRun& r) { return r.program_s; });
+  std::string text = fmt::format("{:<9} {} thousand words/s, whole program {} s\n", name,
+                                 range_text(speed, 0, ""), range_text(whole, 1, ""));
+  if (runs.front().analogies) {
+    const auto total =
+        figures(runs, [](const Word2vecRun& r) { return percent(r.analogies->total); });
+    const auto semantic =
+        figures(runs, [](const Word2vecRun& r) { return percent(r.analogies->semantic); });
+    const auto syntactic =
+        figures(runs, [](const Word2vecRun& r) { return percent(r.analogies->syntactic); });
+    text += fmt::format("          analogies {} of {}; semantic {}, syntactic {}\n",
+                        range_text(total, 1, " %"), runs.front().analogies->total.asked,
+                        range_text(semantic, 1, " %"), range_text(syntactic, 1, " %"));
+  }
+  if (runs.front().similarity) {
+    const auto rank = figures(runs, [](const Word2vecRun& r) { return r.similarity->correlation; });
+    text += fmt::format("          similarity {}, {}/{} pairs found\n", range_text(rank, 3, ""),
+                        runs.front().similarity->found, runs.front().similarity->total);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string contest_text(const Word2vecContest& contest) {
+  std::string text;
+  if (contest.tally.empty()) return text;
+  text += program_text("tally", contest.tally);
+  if (contest.fasttext.empty()) return text;
+  text += program_text("fasttext", contest.fasttext);
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < contest.tally.size() && i < contest.fasttext.size(); ++i)
+    ratios.push_back(contest.tally[i].words_per_s / contest.fasttext[i].words_per_s);
+  return text + fmt::format("ratio     {} times fasttext's words/s, median of {} rounds\n",
+                            range_text(ratios, 2, ""), ratios.size());
+}
+
+}  // namespace tally::bench
