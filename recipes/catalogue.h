@@ -12,6 +12,9 @@ std::unique_ptr<Recipe> make_lenet();
 std::unique_ptr<Recipe> make_resnet18();
 std::unique_ptr<Recipe> make_resnet50();
 std::unique_ptr<Recipe> make_gpt();
+std::unique_ptr<Recipe> make_logistic();
+std::unique_ptr<Recipe> make_widedeep();
+std::unique_ptr<Recipe> make_deepfm();
 
 // All that there are, in the order to list them.
 std::vector<std::unique_ptr<Recipe>> all_recipes();

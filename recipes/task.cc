@@ -10,10 +10,18 @@ namespace F = torch::nn::functional;
 // Scores by class in rows, whatever stands before them.
 at::Tensor rows(const at::Tensor& output) { return output.reshape({-1, output.size(-1)}); }
 
+// Logits as they are, labels as numbers of the same kind.
+at::Tensor log_losses(const at::Tensor& output, const at::Tensor& target) {
+  const at::Tensor logits = output.reshape({-1});
+  return at::binary_cross_entropy_with_logits(logits, target.to(logits.scalar_type()).reshape({-1}),
+                                              {}, {}, at::Reduction::None);
+}
+
 at::Tensor losses(Task task, const at::Tensor& output, const at::Tensor& target) {
   if (task == Task::kRegression)
     return F::mse_loss(output.reshape({-1}), target.to(output.scalar_type()).reshape({-1}),
                        F::MSELossFuncOptions().reduction(torch::kNone));
+  if (task == Task::kBinary) return log_losses(output, target);
   return F::cross_entropy(rows(output), target.reshape({-1}),
                           F::CrossEntropyFuncOptions().reduction(torch::kNone));
 }
@@ -23,6 +31,7 @@ at::Tensor losses(Task task, const at::Tensor& output, const at::Tensor& target)
 at::Tensor mean_loss(Task task, const at::Tensor& output, const at::Tensor& target) {
   if (task == Task::kRegression)
     return F::mse_loss(output.reshape({-1}), target.to(output.scalar_type()).reshape({-1}));
+  if (task == Task::kBinary) return log_losses(output, target).mean();
   return F::cross_entropy(rows(output), target.reshape({-1}));
 }
 
@@ -33,7 +42,9 @@ Judgement judge(Task task, const at::Tensor& output, const at::Tensor& target) {
   judgement.loss = losses(task, exact, target).to(at::kDouble).sum().item<double>();
   judgement.predictions = static_cast<double>(target.numel());
   if (has_accuracy(task)) {
-    const at::Tensor right = rows(exact).argmax(-1).eq(target.reshape({-1}));
+    const at::Tensor chosen =
+        task == Task::kBinary ? exact.reshape({-1}).gt(0) : rows(exact).argmax(-1);
+    const at::Tensor right = chosen.eq(target.reshape({-1}));
     judgement.correct = right.sum().item<double>();
   }
   return judgement;

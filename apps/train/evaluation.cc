@@ -1,5 +1,8 @@
 #include "apps/train/evaluation.h"
 
+#include <algorithm>
+
+#include "apps/train/auc.h"
 #include "apps/train/batches.h"
 #include "data/order.h"
 #include "train/loader.h"
@@ -7,8 +10,20 @@
 namespace tally::app {
 namespace {
 
-recipes::Judgement judge_part(Job& job, recipes::Model& model, const data::Dataset& dataset,
-                              const EvaluationOptions& options) {
+// What one rank found. Of yes or no also the score and the label of each sample.
+struct Part {
+  recipes::Judgement all;
+  std::vector<double> scores;
+  std::vector<double> labels;
+};
+
+void append(const at::Tensor& values, std::vector<double>& to) {
+  const at::Tensor plain = values.reshape({-1}).to(at::kCPU, at::kDouble).contiguous();
+  to.insert(to.end(), plain.data_ptr<double>(), plain.data_ptr<double>() + plain.numel());
+}
+
+Part judge_part(Job& job, recipes::Model& model, const data::Dataset& dataset,
+                const EvaluationOptions& options) {
   const torch::NoGradGuard no_gradients;
   train::Loader loader(dataset,
                        data::Order({.strategy = data::Strategy::kPartition,
@@ -18,7 +33,7 @@ recipes::Judgement judge_part(Job& job, recipes::Model& model, const data::Datas
                                     .rank = job.rank(),
                                     .workers = job.size()}),
                        {.threads = options.loader_threads});
-  recipes::Judgement all;
+  Part part;
   for (bool last = false; !last;) {
     auto batch = loader.next();
     if (!batch) throw Failure(std::move(batch).error());
@@ -31,11 +46,48 @@ recipes::Judgement judge_part(Job& job, recipes::Model& model, const data::Datas
       output = model.forward(tensors.input);
     }
     const recipes::Judgement judgement = recipes::judge(options.task, output, tensors.target);
-    all.loss += judgement.loss;
-    all.correct += judgement.correct;
-    all.predictions += judgement.predictions;
+    part.all.loss += judgement.loss;
+    part.all.correct += judgement.correct;
+    part.all.predictions += judgement.predictions;
+    if (options.task != recipes::Task::kBinary) continue;
+    append(output, part.scores);
+    append(tensors.target, part.labels);
+  }
+  return part;
+}
+
+// The values of all ranks, one rank's behind the other's, on all of them: the sum of vectors in which each rank has filled
+// in its own. `begin` is where this rank's begin, `size` how many there are in all.
+std::vector<double> gathered(Trainer& trainer, const std::vector<double>& own, std::size_t begin,
+                             std::size_t size) {
+  constexpr std::size_t kChunk = 65536;
+  std::vector<double> all;
+  all.reserve(size);
+  for (std::size_t at = 0; at < size; at += kChunk) {
+    std::vector<double> chunk(std::min(kChunk, size - at), 0.0);
+    const std::size_t first = std::max(at, begin);
+    const std::size_t end = std::min(at + chunk.size(), begin + own.size());
+    for (std::size_t i = first; i < end; ++i) chunk[i - at] = own[i - begin];
+    chunk = trainer.sum(std::move(chunk));
+    all.insert(all.end(), chunk.begin(), chunk.end());
   }
   return all;
+}
+
+std::optional<double> auc_of(const Job& job, Trainer& trainer, const Part& part) {
+  std::vector<double> counts(static_cast<std::size_t>(job.size()), 0.0);
+  const auto rank = static_cast<std::size_t>(job.rank());
+  counts[rank] = static_cast<double>(part.scores.size());
+  counts = trainer.sum(std::move(counts));
+  std::size_t begin = 0;
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (i == rank) begin = size;
+    size += static_cast<std::size_t>(counts[i]);
+  }
+  const std::vector<double> scores = gathered(trainer, part.scores, begin, size);
+  const std::vector<double> labels = gathered(trainer, part.labels, begin, size);
+  return auc(scores, std::vector<std::uint8_t>(labels.begin(), labels.end()));
 }
 
 }  // namespace
@@ -44,11 +96,13 @@ Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const data::Da
                const EvaluationOptions& options) {
   trainer.synchronise_buffers();
   model.eval();
-  const recipes::Judgement own = judge_part(job, model, dataset, options);
+  const Part part = judge_part(job, model, dataset, options);
   model.train();
+  const recipes::Judgement& own = part.all;
   const std::vector<double> sums = trainer.sum({own.loss, own.correct, own.predictions});
   Score score{.loss = sums[0] / sums[2]};
   if (recipes::has_accuracy(options.task)) score.accuracy = sums[1] / sums[2];
+  if (options.task == recipes::Task::kBinary) score.auc = auc_of(job, trainer, part);
   return score;
 }
 

@@ -81,6 +81,8 @@ void Recording::point(const Moment& moment, double epochs, Duration at,
     point.accuracy = score->accuracy;
     record_.test_loss = score->loss;
     record_.accuracy = score->accuracy;
+    point.auc = score->auc;
+    record_.auc = score->auc;
     if (score->accuracy)
       record_.best_accuracy = std::max(record_.best_accuracy.value_or(0), *score->accuracy);
   }
@@ -111,6 +113,7 @@ std::string summary_of(const TrainingRecord& record) {
   if (record.train_loss) text += fmt::format("train loss {:.4f}, ", *record.train_loss);
   if (record.test_loss) text += fmt::format("test loss {:.4f}, ", *record.test_loss);
   if (record.accuracy) text += fmt::format("accuracy {:.2f} %, ", *record.accuracy * 100);
+  if (record.auc) text += fmt::format("AUC {:.4f}, ", *record.auc);
   text += fmt::format("{} {}/s", short_count(record.samples_per_s.value_or(0)), record.unit);
   for (const WorkerTimes& times : record.times) {
     const TimeShares shares = shares_of(times.compute, times.communicate, times.wait, times.data);

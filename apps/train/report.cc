@@ -35,6 +35,7 @@ std::vector<Chart> charts_of(const TrainingRecord& record) {
       {.title = "Accuracy",
        .kind = ValueKind::kShare,
        .series = {series_of(record, "test", "accuracy", &RecordPoint::accuracy)}},
+      {.title = "AUC", .series = {series_of(record, "test", "accuracy", &RecordPoint::auc)}},
       {.title = "Speed, " + record.unit + " per second",
        .kind = ValueKind::kCount,
        .series = {series_of(record, "all workers", "speed", &RecordPoint::samples_per_s)}}};
@@ -60,6 +61,8 @@ std::string tiles_html(const TrainingRecord& record) {
   if (record.accuracy)
     html += tile_html("test accuracy", percent_text(*record.accuracy),
                       record.best_accuracy ? "best " + percent_text(*record.best_accuracy) : "");
+  if (record.auc)
+    html += tile_html("test AUC", fmt::format("{:.4f}", *record.auc), "area under the ROC curve");
   if (record.test_loss || record.train_loss)
     html += tile_html(
         record.test_loss ? "test loss" : "training loss",

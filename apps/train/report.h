@@ -25,6 +25,7 @@ struct RecordPoint {
   std::optional<double> train_loss;     // mean per sample since the point before
   std::optional<double> test_loss;      // mean per sample of the test or validation part
   std::optional<double> accuracy;       // of that part, 0 to 1
+  std::optional<double> auc;            // likewise, where the answers are yes or no
   std::optional<double> samples_per_s;  // of all workers since the point before
 };
 
@@ -61,6 +62,7 @@ struct TrainingRecord {
   std::optional<double> test_loss;
   std::optional<double> accuracy;
   std::optional<double> best_accuracy;
+  std::optional<double> auc;
   std::optional<double> samples_per_s;   // on the whole
   std::vector<RecordRow> configuration;  // in the order to show
   std::vector<RecordPoint> points;       // by step, ascending

@@ -23,6 +23,7 @@ Json point_json(const RecordPoint& point) {
   put(json, "train_loss", point.train_loss);
   put(json, "test_loss", point.test_loss);
   put(json, "accuracy", point.accuracy);
+  put(json, "auc", point.auc);
   put(json, "samples_per_s", point.samples_per_s);
   return json;
 }
@@ -54,6 +55,7 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
   put(json, "test_loss", record.test_loss);
   put(json, "accuracy", record.accuracy);
   put(json, "best_accuracy", record.best_accuracy);
+  put(json, "auc", record.auc);
   put(json, "samples_per_s", record.samples_per_s);
   json["configuration"] = Json::object();
   for (const RecordRow& row : record.configuration) json["configuration"][row.key] = row.value;

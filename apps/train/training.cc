@@ -198,6 +198,7 @@ void Training::evaluate() {
                                      .train_loss = evaluated_loss_.mean(),
                                      .test_loss = score.loss,
                                      .accuracy = score.accuracy,
+                                     .auc = score.auc,
                                      .elapsed = elapsed()}));
   evaluated_loss_.clear();
 }

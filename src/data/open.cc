@@ -7,6 +7,7 @@
 #include "data/cifar.h"
 #include "data/idx.h"
 #include "data/image_folder.h"
+#include "data/keyed_open.h"
 #include "data/libsvm.h"
 #include "data/subset.h"
 
@@ -158,6 +159,10 @@ Result<std::unique_ptr<Dataset>> open_location(const Location& location,
                        .standardise = options.normalise});
     case Kind::kLibsvm:
       return open_libsvm(location.train, location.test, split_of(options));
+    case Kind::kMovieLens: {
+      TALLY_TRY(std::unique_ptr<Dataset> ratings, open_keyed(location, split_of(options)));
+      return ratings;
+    }
   }
   return no_part(location, options);
 }

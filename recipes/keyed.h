@@ -1,0 +1,62 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "recipes/model.h"
+#include "recipes/recipe.h"
+#include "tally/sparse.h"
+
+namespace tally::recipes {
+
+// What recipes on tables of keys (src/data/keyed.h) share.
+
+Result<std::unique_ptr<data::Dataset>> open_keyed_data(const DataRequest& request);
+
+// Whether they are samples of keys with a label 0 or 1; with `fields`, those of a table. kInvalid says what `recipe` takes.
+Result<void> accepts_keyed(const std::string& recipe, bool fields, const data::Dataset& dataset);
+
+// Of a dataset that was accepted.
+std::int64_t slots_of(const data::Dataset& dataset);
+// Their names; none of sparse vectors.
+std::vector<std::string> fields_of(const data::Dataset& dataset);
+
+// Samples as a model takes them, [samples, slots] each.
+struct KeyedBatch {
+  at::Tensor keys;
+  at::Tensor values;  // float64
+};
+// Throws c10::Error unless the input is int64 [samples, 2, slots].
+KeyedBatch keyed_batch(const at::Tensor& input);
+
+// An embedding that begins by torch's random numbers; with scale 0 it is zeros.
+SparseEmbedding make_embedding(std::int64_t dimension, std::int64_t rows, double scale);
+
+// The rows times their values: [samples, slots, dimension].
+at::Tensor valued(const at::Tensor& rows, const at::Tensor& values);
+
+// `rows` [samples, ...] as they are; their gradient is that of a loss that has l2 / 2 times the sum of their squares more
+// per sample. So each sample pulls the rows it uses towards zero, and no others.
+at::Tensor shrinking(const at::Tensor& rows, double l2);
+
+struct DeepShape {
+  std::int64_t inputs = 0;
+  std::int64_t width = 400;
+  std::int64_t layers = 3;
+  double dropout = 0;
+};
+
+// Fully connected layers fc1, fc2, ... with ReLU and dropout, and one output: [samples, inputs] to [samples].
+class DeepPartImpl : public torch::nn::Module {
+ public:
+  explicit DeepPartImpl(const DeepShape& shape);
+  at::Tensor forward(const at::Tensor& input);
+
+ private:
+  std::vector<torch::nn::Linear> layers_;
+  torch::nn::Dropout dropout_;
+};
+TORCH_MODULE(DeepPart);
+
+}  // namespace tally::recipes

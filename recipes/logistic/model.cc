@@ -1,0 +1,16 @@
+#include "recipes/logistic/model.h"
+
+namespace tally::recipes {
+
+Logistic::Logistic(const LogisticShape& shape)
+    : l2_(shape.l2),
+      linear_(register_module("linear", make_embedding(1, shape.rows, 0))),
+      bias_(register_parameter("bias", at::zeros({1}))) {}
+
+at::Tensor Logistic::forward(const at::Tensor& input) {
+  const KeyedBatch batch = keyed_batch(input);
+  const at::Tensor rows = shrinking(linear_->forward(batch.keys), l2_);
+  return valued(rows, batch.values).sum({1, 2}) + bias_;
+}
+
+}  // namespace tally::recipes

@@ -1,0 +1,175 @@
+#include "data/keyed_open.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "data/input_file.h"
+#include "data/keyed_tables.h"
+#include "data/libsvm.h"
+
+namespace tally::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBeginningBytes = 65536;
+
+Error invalid(std::string message) {
+  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+Result<TableFormat> format_of(const fs::path& file) {
+  TALLY_TRY(const std::string beginning, first_bytes(file, kBeginningBytes));
+  if (const auto format = recognise_table(beginning)) return *format;
+  return invalid(
+      fmt::format("{} is no table that is known: expected Criteo's click log, UCI Adult, "
+                  "MovieLens' ratings.csv, or rows in libsvm's form",
+                  file.string()));
+}
+
+// The file of that name, packed or not, if it is there.
+std::optional<fs::path> found_in(const fs::path& folder, const std::string& name) {
+  std::error_code ignored;
+  for (const std::string& candidate : {name, name + ".gz"})
+    if (fs::is_regular_file(folder / candidate, ignored)) return folder / candidate;
+  return std::nullopt;
+}
+
+Result<fs::path> table_in(const fs::path& folder) {
+  for (const char* const name :
+       {"ratings.csv", "adult.data", "train.txt", "train.tsv", "train.csv", "train.libsvm"})
+    if (const auto found = found_in(folder, name)) return *found;
+  return invalid(
+      fmt::format("{} has no ratings.csv, adult.data, or train.txt, .tsv, .csv or .libsvm: name "
+                  "the file",
+                  folder.string()));
+}
+
+// What kinds of tables call their test part; Criteo's has no labels.
+std::vector<fs::path> test_part(const fs::path& file, TableFormat format) {
+  if (format == TableFormat::kCriteo) return {};
+  if (format == TableFormat::kAdult) {
+    const auto test = found_in(file.parent_path(), "adult.test");
+    return test && *test != file ? std::vector{*test} : std::vector<fs::path>{};
+  }
+  return test_beside(file);
+}
+
+Result<KeyedRows> read_ratings(const fs::path& file) {
+  MovieGenres genres;
+  if (const auto movies = found_in(file.parent_path(), "movies.csv")) {
+    TALLY_TRY(const Bytes bytes, read_file(*movies));
+    TALLY_TRY(genres, parse_movies(bytes, movies->string()));
+  }
+  TALLY_TRY(const Bytes bytes, read_file(file));
+  return parse_ratings(bytes, file.string(), genres);
+}
+
+std::vector<double> distinct(const std::vector<double>& labels) {
+  const std::set<double> found(labels.begin(), labels.end());
+  return {found.begin(), found.end()};
+}
+
+// Labels are those of the training file, the lower one 0.
+Result<KeyedRows> keyed_rows_of(const SparseRows& rows, const std::vector<double>& classes,
+                                const std::string& name) {
+  KeyedRows result;
+  for (const double label : classes) result.classes.push_back(fmt::format("{}", label));
+  for (std::size_t row = 0; row < rows.labels.size(); ++row) {
+    const auto label = std::find(classes.begin(), classes.end(), rows.labels[row]);
+    if (label == classes.end())
+      return Error{.code = ErrorCode::kCorrupt,
+                   .message = fmt::format("{}: row {}: expected a label {} or {}, found {}", name,
+                                          row + 1, classes[0], classes[1], rows.labels[row])};
+    for (std::uint64_t i = rows.starts[row]; i < rows.starts[row + 1]; ++i)
+      result.add(rows.indices[i], rows.values[i]);
+    result.end_row(label != classes.begin());
+  }
+  return result;
+}
+
+Result<SparseRows> read_sparse(const fs::path& file) {
+  TALLY_TRY(const Bytes bytes, read_file(file));
+  return parse_libsvm(bytes, file.string());
+}
+
+struct Parts {
+  KeyedRows train;
+  std::optional<KeyedRows> test;
+};
+
+Result<Parts> read_libsvm(const Location& location) {
+  const std::string name = location.train[0].string();
+  TALLY_TRY(const SparseRows train, read_sparse(location.train[0]));
+  const std::vector<double> classes = distinct(train.labels);
+  if (classes.size() != 2)
+    return invalid(fmt::format("{} has {} different labels: two are taken, such as -1 and 1", name,
+                               classes.size()));
+  Parts parts;
+  TALLY_TRY(parts.train, keyed_rows_of(train, classes, name));
+  if (location.test.empty()) return parts;
+  TALLY_TRY(const SparseRows test, read_sparse(location.test[0]));
+  TALLY_TRY(parts.test, keyed_rows_of(test, classes, location.test[0].string()));
+  return parts;
+}
+
+Result<KeyedRows> read_table(TableFormat format, const fs::path& file) {
+  if (format == TableFormat::kMovieLens) return read_ratings(file);
+  TALLY_TRY(const Bytes bytes, read_file(file));
+  return format == TableFormat::kCriteo ? parse_criteo(bytes, file.string())
+                                        : parse_adult(bytes, file.string());
+}
+
+Result<Parts> read_parts(const Location& location) {
+  TALLY_TRY(const TableFormat format, format_of(location.train[0]));
+  if (format == TableFormat::kLibsvm) return read_libsvm(location);
+  Parts parts;
+  TALLY_TRY(parts.train, read_table(format, location.train[0]));
+  if (!location.test.empty()) {
+    TALLY_TRY(parts.test, read_table(format, location.test[0]));
+  }
+  return parts;
+}
+
+}  // namespace
+
+Result<Location> locate_keyed(const std::string& name_or_path, const fs::path& cache) {
+  std::error_code failure;
+  const fs::file_status status = fs::status(name_or_path, failure);
+  const bool known = find_in_catalog(name_or_path) != nullptr;
+  // Says what there is, where there is nothing; names of the catalog have files to look at.
+  if (known || !fs::exists(status)) {
+    TALLY_TRY(Location location, locate(name_or_path, cache));
+    TALLY_TRY(format_of(location.train.at(0)));
+    return location;
+  }
+  fs::path file = name_or_path;
+  if (fs::is_directory(status)) {
+    TALLY_TRY(file, table_in(name_or_path));
+  }
+  TALLY_TRY(const TableFormat format, format_of(file));
+  Location location{.kind = format == TableFormat::kMovieLens ? Kind::kMovieLens
+                            : format == TableFormat::kLibsvm  ? Kind::kLibsvm
+                                                              : Kind::kCsv,
+                    .train = {file}};
+  location.test = test_part(file, format);
+  return location;
+}
+
+Result<std::unique_ptr<KeyedDataset>> open_keyed(const Location& location, const Split& split) {
+  TALLY_CHECK(location.train.size() == 1 && location.test.size() <= 1);
+  TALLY_TRY(check(split));
+  TALLY_TRY(Parts parts, read_parts(location));
+  const std::uint64_t slots =
+      std::max({std::uint64_t{1}, parts.train.longest(), parts.test ? parts.test->longest() : 0});
+  if (!parts.test) {
+    KeyedRows part = chosen(parts.train, part_of(parts.train.size(), split));
+    return std::make_unique<KeyedDataset>(std::move(part), slots);
+  }
+  return std::make_unique<KeyedDataset>(std::move(split.train ? parts.train : *parts.test), slots);
+}
+
+}  // namespace tally::data
