@@ -5,10 +5,13 @@
 #include <array>
 
 #include "adapters/torch/test_nets.h"
+#include "recipes/deepfm/model.h"
 #include "recipes/gpt/model.h"
 #include "recipes/lenet/model.h"
+#include "recipes/logistic/model.h"
 #include "recipes/mlp/model.h"
 #include "recipes/task.h"
+#include "recipes/widedeep/model.h"
 
 namespace tally::recipes {
 namespace {
@@ -30,12 +33,21 @@ at::Tensor waves(const std::vector<std::int64_t>& shape) {
   return at::arange(count, at::kDouble).mul(0.37).sin().view(shape);
 }
 
+// Keys of four slots, one of them now and then empty, with values.
+at::Tensor keyed_samples(std::int64_t samples) {
+  const at::Tensor keys = at::arange(samples * 4, at::kLong).mul(13).remainder(37).sub(1);
+  const at::Tensor values = at::arange(samples * 4, at::kDouble).mul(0.7).cos().add(1.5);
+  return at::stack({keys.view({samples, 4}), values.view(at::kLong).view({samples, 4})}, 1);
+}
+
 std::vector<Subject> subjects() {
   constexpr std::int64_t kSamples = kSteps * kBatch;
   const auto labels = [] { return at::arange(kSamples, at::kLong).mul(7).remainder(10); };
   const auto symbols = [](std::int64_t from) {
     return at::arange(kSamples * 8, at::kLong).add(from).mul(5).remainder(11).view({kSamples, 8});
   };
+  const auto answers = [] { return at::arange(kSamples, at::kLong).mul(7).remainder(5).lt(2); };
+  const auto keyed = [] { return keyed_samples(kSamples); };
   return {{"mlp", Task::kClassification,
            [] {
              return std::make_shared<Mlp>(
@@ -55,7 +67,33 @@ std::vector<Subject> subjects() {
              return std::make_shared<Gpt>(
                  GptShape{.symbols = 11, .context = 8, .layers = 2, .heads = 2, .width = 16});
            },
-           [symbols] { return symbols(0); }, [symbols] { return symbols(1); }}};
+           [symbols] { return symbols(0); }, [symbols] { return symbols(1); }},
+          {"logistic", Task::kBinary,
+           [] { return std::make_shared<Logistic>(LogisticShape{.rows = 64, .l2 = 0.01}); }, keyed,
+           answers},
+          {"widedeep", Task::kBinary,
+           [] {
+             return std::make_shared<WideDeep>(WideDeepShape{.slots = 4,
+                                                             .crosses = {{0, 1}, {1, 2, 3}},
+                                                             .rows = 64,
+                                                             .embedding = 4,
+                                                             .hidden = 16,
+                                                             .layers = 2,
+                                                             .dropout = 0,
+                                                             .l2 = 0.01});
+           },
+           keyed, answers},
+          {"deepfm", Task::kBinary,
+           [] {
+             return std::make_shared<DeepFm>(DeepFmShape{.slots = 4,
+                                                         .rows = 64,
+                                                         .embedding = 4,
+                                                         .hidden = 16,
+                                                         .layers = 2,
+                                                         .dropout = 0,
+                                                         .l2 = 0.01});
+           },
+           keyed, answers}};
 }
 
 struct Trained {
@@ -111,7 +149,7 @@ TEST_P(Equivalence, OfOneWorkerAndManyHoldsForEveryOptimizer) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Equivalence, testing::Values(0U, 1U, 2U),
+INSTANTIATE_TEST_SUITE_P(All, Equivalence, testing::Range<std::size_t>(0, 6),
                          [](const auto& each) { return subjects()[each.param].name; });
 
 }  // namespace

@@ -30,6 +30,9 @@ const data::KeyedDataset* keyed(const data::Dataset& dataset) {
 }  // namespace
 
 Result<std::unique_ptr<data::Dataset>> open_keyed_data(const DataRequest& request) {
+  if (request.data.empty())
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = "name a file or a folder, as in --data a9a or --data adult"};
   TALLY_TRY(const data::Location location, data::locate_keyed(request.data, request.cache));
   TALLY_TRY(std::unique_ptr<data::Dataset> dataset,
             data::open_keyed(location, {.train = request.train, .seed = request.seed}));

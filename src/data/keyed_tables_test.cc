@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "data/test_files.h"
@@ -18,6 +19,12 @@ constexpr std::size_t kAdultSlots = 19;
 const std::string kAdultRow =
     "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "
     "2174, 0, 40, United-States, <=50K\n";
+
+// A row with one part of it replaced.
+std::string with(const std::string& row, const std::string& part, const std::string& other) {
+  const std::size_t at = row.find(part);
+  return fmt::format("{}{}{}", row.substr(0, at), other, row.substr(at + part.size()));
+}
 
 // The header of the csv form.
 std::string criteo_header() {
@@ -59,9 +66,7 @@ TEST(Criteo, CsvHasItsColumnsByName) {
 }
 
 TEST(Adult, RowsHaveCategoriesAndValues) {
-  std::string test = kAdultRow;
-  test.replace(test.find("<=50K"), 5, ">50K.");
-  test.replace(test.find("State-gov"), 9, "?");
+  const std::string test = with(with(kAdultRow, "<=50K", ">50K."), "State-gov", "?");
   const auto rows = parse_adult(bytes_of("|1x3 Cross validator\n" + kAdultRow + test), "f");
   ASSERT_TRUE(rows.has_value()) << rows.error().message;
   EXPECT_EQ(rows->labels, (std::vector<std::uint8_t>{0, 1}));
@@ -110,10 +115,6 @@ TEST(KeyedTables, EveryFaultIsNamedWithItsLine) {
     TALLY_TRY(parse_movies(bytes, name));
     return KeyedRows{};
   };
-  std::string adult_bad_age = kAdultRow;
-  adult_bad_age.replace(0, 2, "x");
-  std::string adult_no_label = kAdultRow;
-  adult_no_label.replace(adult_no_label.find("<=50K"), 5, "50K");
   const struct {
     std::function<Result<KeyedRows>(FileBytes, const std::string&)> parse;
     std::string text;
@@ -131,8 +132,10 @@ TEST(KeyedTables, EveryFaultIsNamedWithItsLine) {
        "f: line 1: expected up to 40 fields, found 41"},
       {parse_adult, "", "f: line 1: expected a row, found the end of the file"},
       {parse_adult, kAdultRow + "39, x\n", "f: line 2: expected 15 fields, found 2"},
-      {parse_adult, adult_bad_age, "f: line 1: expected a number from 0 as age, found 'x'"},
-      {parse_adult, adult_no_label, "f: line 1: expected a label <=50K or >50K, found '50K'"},
+      {parse_adult, with(kAdultRow, "39", "x"),
+       "f: line 1: expected a number from 0 as age, found 'x'"},
+      {parse_adult, with(kAdultRow, "<=50K", "50K"),
+       "f: line 1: expected a label <=50K or >50K, found '50K'"},
       {ratings, "", "f: line 1: expected a column userId, found 0 columns without it"},
       {ratings, "userId,rating\n",
        "f: line 1: expected a column movieId, found 2 columns without it"},
