@@ -51,6 +51,10 @@ TEST(EvaluationLine, LeavesOutWhatIsNotKnown) {
   EXPECT_EQ(
       evaluation_line(facts),
       "epoch 1     step 469     train loss 0.7000  test loss 0.4987  accuracy 82.13 %  after 0:09");
+  facts.train_loss.reset();
+  facts.auc = 0.93006;
+  EXPECT_EQ(evaluation_line(facts),
+            "epoch 1     step 469     test loss 0.4987  accuracy 82.13 %  AUC 0.9301  after 0:09");
 }
 
 TEST(Texts, AreAsPeopleReadThem) {

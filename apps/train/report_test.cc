@@ -137,6 +137,21 @@ TEST_F(Report, PageIsWellFormedAndHasTheNumbers) {
   EXPECT_EQ(page["curves"][1][0]["points"][3][4], "88.00 %");
 }
 
+TEST_F(Report, AnswersYesOrNoHaveAnAuc) {
+  TrainingRecord record = example();
+  record.auc = 0.93006;
+  for (RecordPoint& point : record.points)
+    point.auc = 0.5 + 0.001 * static_cast<double>(point.step);
+  const nlohmann::json page = read(record);
+  EXPECT_EQ(page["faults"], nlohmann::json::array());
+  EXPECT_EQ(page["tags"]["figure"], 5);
+  for (const char* text : {"test AUC", "0.9301"}) EXPECT_TRUE(has_text(page, text)) << text;
+  EXPECT_EQ(page["curves"][2][0]["points"][1][4], "0.7");
+  const nlohmann::json json = nlohmann::json::parse(to_json(record).dump());
+  EXPECT_EQ(json["auc"], 0.93006);
+  EXPECT_EQ(json["points"][0]["auc"], 0.6);
+}
+
 TEST_F(Report, TextsStayTexts) {
   const std::string evil = "</td><script>alert('x')</script><img src=x onerror=\"y\"> & <b>";
   TrainingRecord record = example();

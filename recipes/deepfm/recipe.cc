@@ -13,7 +13,7 @@ class DeepFmRecipe final : public Recipe {
   Defaults defaults() const override {
     return {.data = "movielens",
             .batch = 256,
-            .epochs = 4,
+            .epochs = 2,
             .optimizer = "adam",
             .rate = 1e-3,
             .schedule = "constant"};

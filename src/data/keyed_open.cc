@@ -106,8 +106,8 @@ Result<Parts> read_libsvm(const Location& location) {
   TALLY_TRY(const SparseRows train, read_sparse(location.train[0]));
   const std::vector<double> classes = distinct(train.labels);
   if (classes.size() != 2)
-    return invalid(fmt::format("{} has {} different labels: two are taken, such as -1 and 1", name,
-                               classes.size()));
+    return invalid(fmt::format("{} has labels of {} kind{}: two are taken, such as -1 and 1", name,
+                               classes.size(), classes.size() == 1 ? "" : "s"));
   Parts parts;
   TALLY_TRY(parts.train, keyed_rows_of(train, classes, name));
   if (location.test.empty()) return parts;

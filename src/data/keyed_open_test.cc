@@ -80,8 +80,8 @@ TEST(OpenKeyed, WhatDoesNotFitIsRefusedInOneLine) {
   const std::pair<std::filesystem::path, std::string> cases[] = {
       {novel, novel.string() + " is no table that is known: expected Criteo's click log, UCI "
                                "Adult, MovieLens' ratings.csv, or rows in libsvm's form"},
-      {three, three.string() + " has 3 different labels: two are taken, such as -1 and 1"},
-      {one, one.string() + " has 1 different labels: two are taken, such as -1 and 1"},
+      {three, three.string() + " has labels of 3 kinds: two are taken, such as -1 and 1"},
+      {one, one.string() + " has labels of 1 kind: two are taken, such as -1 and 1"},
       {folder.path(), folder.path().string() +
                           " has no ratings.csv, adult.data, or train.txt, .tsv, .csv or .libsvm: "
                           "name the file"},

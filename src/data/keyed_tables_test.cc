@@ -42,7 +42,7 @@ std::int64_t slot(const KeyedRows& rows, std::size_t row, const std::string& fie
 }
 
 TEST(Criteo, TsvFieldsMayBeMissingAndCutOff) {
-  const std::string text = "1\t2\t\t5\t-1\n0\n0" + std::string(38, '\t') + "\t68fd1e64\n";
+  const std::string text = fmt::format("1\t2\t\t5\t-1\n0\n0{}68fd1e64\n", std::string(39, '\t'));
   const auto rows = parse_criteo(bytes_of(text), "f");
   ASSERT_TRUE(rows.has_value()) << rows.error().message;
   EXPECT_EQ(rows->labels, (std::vector<std::uint8_t>{1, 0, 0}));
@@ -126,9 +126,9 @@ TEST(KeyedTables, EveryFaultIsNamedWithItsLine) {
       {parse_criteo, "1\t2\n2\t1\n", "f: line 2: expected a label 0 or 1, found '2'"},
       {parse_criteo, "1\t2\n\n\t1\n", "f: line 3: expected a label 0 or 1, found ''"},
       {parse_criteo, "1\tx\n", "f: line 1: expected a number as I1, found 'x'"},
-      {parse_criteo, "0" + std::string(14, '\t') + "nothex\n",
+      {parse_criteo, fmt::format("0{}nothex\n", std::string(14, '\t')),
        "f: line 1: expected a category of hexadecimal digits as C1, found 'nothex'"},
-      {parse_criteo, "0" + std::string(40, '\t') + "a\n",
+      {parse_criteo, fmt::format("0{}a\n", std::string(40, '\t')),
        "f: line 1: expected up to 40 fields, found 41"},
       {parse_adult, "", "f: line 1: expected a row, found the end of the file"},
       {parse_adult, kAdultRow + "39, x\n", "f: line 2: expected 15 fields, found 2"},
