@@ -144,6 +144,7 @@ class ClientNode final : public Node {
   std::map<TableId, Table> tables_ TALLY_GUARDED_BY(mutex_);
   std::map<TableId, std::uint64_t> newest_version_ TALLY_GUARDED_BY(mutex_);
   NodeId id_ TALLY_GUARDED_BY(mutex_) = kUnnumbered;
+  bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to be let in
   std::optional<Error> closed_ TALLY_GUARDED_BY(mutex_);
   TimePoint last_beat_ TALLY_GUARDED_BY(mutex_){};
   std::string newest_snapshot_ TALLY_GUARDED_BY(mutex_);

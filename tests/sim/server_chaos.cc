@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -56,7 +57,12 @@ class Script {
       EXPECT_TRUE(result.has_value()) << "worker " << i << ": " << to_string(result.error());
     }
     if (!testing::Test::HasFailure()) return;
-    for (const std::string& event : cluster.events()) std::fputs((event + "\n").c_str(), stderr);
+    fmt::print(stderr, "{} servers, {} workers, {} pushes, pause {} ns{}{}\n", servers_,
+               load_.workers, load_.pushes, load_.pause.count(), load_.wide ? ", wide" : "",
+               load_.gradients ? ", gradients" : "");
+    for (const std::string& fault : faults_) fmt::print(stderr, "{}\n", fault);
+    for (const std::string& event : cluster.events()) fmt::print(stderr, "{}\n", event);
+    fmt::print(stderr, "failing seed {}\n", load_.seed);
   }
 
  private:
@@ -75,14 +81,16 @@ class Script {
     const Rank one = some_server();
     Rank other = rng_.below(3) == 0 ? some_server() : some_worker();
     if (other == one) other = some_worker();
-    return {.one = one, .other = other, .at = below(horizon_)};
+    const Break broken{.one = one, .other = other, .at = below(horizon_)};
+    note(fmt::format("{:.3f} ms: the link of {} and {} breaks", ms(broken.at), one, other));
+    return broken;
   }
 
   // One at a time: the second when the copies of the first are filled again.
   void lose_servers(ServedCluster& cluster) {
     if (rng_.below(8) == 0) return;
     const Rank first = some_server();
-    const TimePoint moment = below(has_two_losses_ ? 500ms : horizon_);
+    const TimePoint moment = 5ms + below(has_two_losses_ ? 500ms : horizon_);
     lose(cluster, first, moment, rng_.below(4));
     if (!has_two_losses_) return;
     Rank second = some_server();
@@ -91,6 +99,7 @@ class Script {
   }
 
   void lose(ServedCluster& cluster, Rank server, TimePoint at, std::uint64_t how) {
+    note(fmt::format("{:.3f} ms: server {} is lost in way {}", ms(at), server, how));
     if (how == 0) {
       cluster.faults().kill({.rank = server, .at = at});
     } else if (how == 1) {  // does nothing for long, and then believes that it still serves
@@ -101,7 +110,7 @@ class Script {
                             .from = at,
                             .until = at + 3 * kSilence});
     } else if (!has_two_losses_) {
-      cluster.faults().kill({.rank = server, .before_frame = rng_.below(600)});
+      cluster.faults().kill({.rank = server, .before_frame = 5 + rng_.below(600)});
     } else {
       cluster.faults().kill({.rank = server, .at = at});
     }
@@ -111,6 +120,7 @@ class Script {
     killed_worker_ = static_cast<int>(rng_.below(static_cast<std::uint64_t>(load_.workers)));
     load.killed(killed_worker_);
     const Rank rank = cluster.worker(killed_worker_);
+    note(fmt::format("worker {} is killed", rank));
     if (rng_.below(2) == 0) {
       cluster.faults().kill({.rank = rank, .at = below(horizon_)});
     } else {
@@ -125,17 +135,24 @@ class Script {
       const auto other =
           (one + 1 + static_cast<Rank>(rng_.below(static_cast<std::uint64_t>(ranks - 1)))) % ranks;
       const TimePoint from = below(horizon_);
-      if (rng_.below(2) == 0) {
+      const bool delays = rng_.below(2) == 0;
+      const Duration time = below(delays ? 60ms : 250ms);
+      note(fmt::format("{:.3f} ms: {} to {}, {} {:.3f} ms", ms(from), one, other,
+                       delays ? "slower by" : "cut for", ms(time)));
+      if (delays) {
         cluster.faults().delay(
-            {.from = one, .to = other, .extra = below(60ms), .since = from, .until = from + 300ms});
+            {.from = one, .to = other, .extra = time, .since = from, .until = from + 300ms});
       } else {
-        cluster.faults().cut(
-            {.one = one, .other = other, .from = from, .until = from + below(250ms)});
+        cluster.faults().cut({.one = one, .other = other, .from = from, .until = from + time});
       }
     }
   }
 
+  void note(const std::string& fault) { faults_.push_back(fault); }
+  static double ms(Duration time) { return static_cast<double>(time.count()) * 1e-6; }
+
   Rng rng_;
+  std::vector<std::string> faults_;
   int servers_ = 0;
   LoadOptions load_;
   bool has_two_losses_ = false;
@@ -143,7 +160,7 @@ class Script {
   int killed_worker_ = -1;
 };
 
-// Seeds of each share; TALLY_SOAK_SEEDS asks for more of them in all. Where the sanitizers make each slow, fewer.
+// In all; TALLY_SOAK_SEEDS asks for more. Where the sanitizers make each slow, fewer.
 constexpr std::uint64_t kShares = 8;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSeeds = 48;
@@ -151,23 +168,25 @@ constexpr std::uint64_t kSeeds = 48;
 constexpr std::uint64_t kSeeds = 240;
 #endif
 
-std::uint64_t seeds_per_share() {
-  std::uint64_t seeds = kSeeds;
-  if (const char* asked = std::getenv("TALLY_SOAK_SEEDS")) {
-    const std::string_view text(asked);
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), seeds);
-    EXPECT_TRUE(read.ec == std::errc() && read.ptr == text.data() + text.size())
-        << "TALLY_SOAK_SEEDS=" << text;
-  }
-  return (seeds + kShares - 1) / kShares;
+std::uint64_t asked_for(const char* name, std::uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) return otherwise;
+  const std::string_view text(value);
+  std::uint64_t number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  EXPECT_TRUE(read.ec == std::errc() && read.ptr == text.data() + text.size())
+      << name << "=" << text;
+  return number;
 }
 
 class SimServerChaos : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(SimServerChaos, WhatWasAcknowledgedIsInTheTablesOnce) {
-  const std::uint64_t seeds = seeds_per_share();
-  for (std::uint64_t i = 0; i < seeds; ++i) {
-    const std::uint64_t seed = GetParam() + i * kShares;
+  const std::uint64_t end = asked_for("TALLY_SOAK_SEEDS", kSeeds);
+  // One seed alone, to look at.
+  const std::uint64_t only = asked_for("TALLY_CHAOS_SEED", end);
+  for (std::uint64_t seed = GetParam(); seed < std::max(end, only + 1); seed += kShares) {
+    if (only != end && seed != only) continue;
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Script(seed).run();
     if (HasFailure()) break;

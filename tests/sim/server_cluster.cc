@@ -29,12 +29,16 @@ std::uint32_t Links::breaks(Rank one, Rank other, TimePoint now) const {
   return count;
 }
 
-void SimPostman::reach(const server::ServerInfo& server) {
-  peers_[rank_of(server.id)].wanted = true;
+SimPostman::Peer& SimPostman::peer(Rank rank) {
+  const auto [found, is_new] = peers_.try_emplace(rank);
+  if (is_new) found->second.breaks = links_.breaks(me_.rank(), rank, me_.clock().now());
+  return found->second;
 }
 
-void SimPostman::drop(server::NodeId peer) {
-  Peer& dropped = peers_[rank_of(peer)];
+void SimPostman::reach(const server::ServerInfo& server) { peer(rank_of(server.id)).wanted = true; }
+
+void SimPostman::drop(server::NodeId id) {
+  Peer& dropped = peer(rank_of(id));
   dropped.wanted = false;
   dropped.linked = false;
 }
@@ -47,7 +51,8 @@ void SimPostman::send(server::NodeId to, const server::MessageHeader& header,
 void SimPostman::send_from(server::NodeId to, const server::MessageHeader& header,
                            std::span<const std::byte> payload, std::span<std::byte>) {
   const Rank rank = rank_of(to);
-  if (peers_[rank].gone) return;
+  const Peer& link = peer(rank);
+  if (link.gone) return;
   server::MessageHeader filled = header;
   filled.payload_bytes = static_cast<std::uint32_t>(payload.size());
   if (on_traffic) on_traffic(to, filled, true);
@@ -57,7 +62,8 @@ void SimPostman::send_from(server::NodeId to, const server::MessageHeader& heade
   letter.bytes.assign(bytes.begin(), bytes.end());
   letter.bytes.insert(letter.bytes.end(), payload.begin(), payload.end());
   letter.outgoing.header.kind = wire::FrameKind::kData;
-  letter.outgoing.header.sequence = links_.breaks(me_.rank(), rank, me_.clock().now());
+  // Until the node has heard of a break it sends on the old link.
+  letter.outgoing.header.sequence = link.breaks;
   letter.outgoing.payload = letter.bytes;
   me_.transport().post(rank, letter.outgoing);
 }
@@ -73,15 +79,13 @@ net::Acceptance SimPostman::deliver(Rank from, const wire::FrameHeader& header,
     lost(from, {.code = ErrorCode::kPeerLost, .peer = from, .message = "it has left"});
     return net::Acceptance::kTaken;
   }
-  Peer& peer = peers_[from];
-  if (header.offset_bytes == 0) peer.arriving.clear();
-  peer.arriving.insert(peer.arriving.end(), payload.begin(), payload.end());
-  if (peer.arriving.size() < header.message_bytes) return net::Acceptance::kTaken;
+  Peer& sender = peer(from);
+  if (header.offset_bytes == 0) sender.arriving.clear();
+  sender.arriving.insert(sender.arriving.end(), payload.begin(), payload.end());
+  if (sender.arriving.size() < header.message_bytes) return net::Acceptance::kTaken;
   // A message that was on its way when the link broke is gone.
-  if (header.sequence == links_.breaks(me_.rank(), from, me_.clock().now())) {
-    break_links();
-    take(from, std::exchange(peer.arriving, {}));
-  }
+  break_links();
+  if (header.sequence == sender.breaks) take(from, std::exchange(sender.arriving, {}));
   return net::Acceptance::kTaken;
 }
 
@@ -89,9 +93,8 @@ void SimPostman::take(Rank from, std::span<const std::byte> bytes) {
   TALLY_CHECK(bytes.size() >= server::kHeaderBytes);
   const auto header = server::decode(bytes.first<server::kHeaderBytes>());
   TALLY_CHECK(header.has_value());
-  Peer& peer = peers_[from];
-  if (!peer.linked) {
-    peer.linked = true;
+  if (Peer& sender = peer(from); !sender.linked) {
+    sender.linked = true;
     node_->on_linked(id_of(from));
   }
   if (on_traffic) on_traffic(id_of(from), *header, false);
@@ -105,15 +108,15 @@ void SimPostman::take(Rank from, std::span<const std::byte> bytes) {
   node_->on_message(id_of(from), {.header = *header, .payload = payload});
 }
 
-void SimPostman::lost(Rank peer, const Error& why) {
+void SimPostman::lost(Rank rank, const Error& why) {
   if (why.code == ErrorCode::kClosed && why.peer == me_.rank()) dead_ = true;
-  peers_[peer].gone = true;
-  if (!dead_) tell_lost(peer, why);
+  peer(rank).gone = true;
+  if (!dead_) tell_lost(rank, why);
 }
 
-void SimPostman::tell_lost(Rank peer, const Error& why) {
-  peers_[peer].linked = false;
-  node_->on_lost(id_of(peer), why);
+void SimPostman::tell_lost(Rank rank, const Error& why) {
+  peer(rank).linked = false;
+  node_->on_lost(id_of(rank), why);
 }
 
 void SimPostman::break_links() {

@@ -30,7 +30,6 @@ class Links {
   explicit Links(std::vector<Break> breaks) : breaks_(std::move(breaks)) {}
   // How often the link had broken by `now`.
   std::uint32_t breaks(Rank one, Rank other, TimePoint now) const;
-  bool any(Rank rank) const;
 
  private:
   std::vector<Break> breaks_;
@@ -42,7 +41,7 @@ class SimPostman final : public server::Postman, private net::Receiver {
   SimPostman(Member& me, const Links& links) : me_(me), links_(links) {}
 
   void reach(const server::ServerInfo& server) override;
-  void drop(server::NodeId peer) override;
+  void drop(server::NodeId id) override;
   void send(server::NodeId to, const server::MessageHeader& header,
             std::vector<std::byte> payload) override;
   void send_from(server::NodeId to, const server::MessageHeader& header,
@@ -68,18 +67,19 @@ class SimPostman final : public server::Postman, private net::Receiver {
     bool linked = false;
     bool wanted = false;  // reach() was called
     bool gone = false;
-    std::uint32_t breaks = 0;
+    std::uint32_t breaks = 0;  // of which the node has heard
     std::vector<std::byte> arriving;
   };
 
   std::span<std::byte> place(Rank, const wire::FrameHeader&) override { return {}; }
   net::Acceptance deliver(Rank from, const wire::FrameHeader& header,
                           std::span<const std::byte> payload) override;
-  void lost(Rank peer, const Error& why) override;
+  void lost(Rank rank, const Error& why) override;
   void take(Rank from, std::span<const std::byte> bytes);
   void break_links();
   void link_wanted();
-  void tell_lost(Rank peer, const Error& why);
+  void tell_lost(Rank rank, const Error& why);
+  Peer& peer(Rank rank);
 
   Member& me_;
   const Links& links_;

@@ -3,6 +3,7 @@
 #include <list>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -14,6 +15,8 @@ constexpr std::size_t kPartElements = server::kPartBytes / sizeof(float);
 constexpr std::uint32_t kWideParts = 3;
 constexpr std::uint64_t kSharedKey = 1'000'000'007;
 constexpr std::size_t kWindow = 6;
+constexpr int kAgreeEvery = 4;
+constexpr TimePoint kLatestStart = std::chrono::milliseconds(600);
 
 std::uint64_t key_of(std::size_t slot) { return slot * 0x9E3779B97F4A7C15ULL + 1; }
 
@@ -101,6 +104,9 @@ Result<void> Load::finish(ServedWorker& me, Open& open) {
 
 Result<void> Load::run(ServedWorker& me) {
   Rng rng(options_.seed * 131 + static_cast<std::uint64_t>(me.rank()));
+  // Agreements are for those who are there from the beginning. One that dies before it is there is not waited for long.
+  TALLY_TRY(
+      me.sleep_until(kLatestStart, [&] { return me.node().crew().workers == options_.workers; }));
   TALLY_TRY(const std::vector<Table> tables, define(me));
   std::list<Open> open;
   for (int push = 0; push < options_.pushes; ++push) {
@@ -113,18 +119,26 @@ Result<void> Load::run(ServedWorker& me) {
       TALLY_TRY(finish(me, open.front()));
       open.pop_front();
     }
+    if (push % kAgreeEvery == kAgreeEvery - 1) TALLY_TRY(agree(me, push));
     if (options_.pause > Duration::zero()) {
       const auto bound = 2 * static_cast<std::uint64_t>(options_.pause.count());
       TALLY_TRY(me.sleep(Duration(static_cast<Duration::rep>(rng.below(bound)))));
     }
   }
   for (; !open.empty(); open.pop_front()) TALLY_TRY(finish(me, open.front()));
-  const double one = 1;
-  TALLY_TRY(const std::vector<double> sum, me.agree({&one, 1}));
-  const auto living = options_.workers - static_cast<int>(killed_.size());
-  if (sum.size() != 1 || sum[0] < living || sum[0] > options_.workers)
-    return wrong(fmt::format("{} workers agreed that they are {}", living, sum.at(0)));
+  TALLY_TRY(agree(me, options_.pushes));
   return read_all(me, tables);
+}
+
+// All who live have come to the same point.
+Result<void> Load::agree(ServedWorker& me, int point) const {
+  const double mine[] = {1, static_cast<double>(point)};
+  TALLY_TRY(const std::vector<double> sum, me.agree(mine));
+  const auto living = options_.workers - static_cast<int>(killed_.size());
+  if (sum.size() != 2 || sum[0] < living || sum[0] > options_.workers || sum[1] != point * sum[0])
+    return wrong(fmt::format("at point {} {} workers or more agreed on {}", point, living,
+                             fmt::join(sum, ", ")));
+  return {};
 }
 
 // Once or not at all, and whole; not at all only if nobody was told otherwise.

@@ -26,7 +26,7 @@ class Load {
  public:
   explicit Load(const LoadOptions& options);
 
-  // A worker's pushes, then an agreement of all who live, then its reading of everything.
+  // A worker's pushes, with agreements of all who live in between and at the end; then it reads everything.
   Result<void> run(ServedWorker& me);
 
   // Worker `index` was killed: what it had pushed may or may not be there.
@@ -63,6 +63,7 @@ class Load {
   Result<void> submit(ServedWorker& me, const std::vector<Table>& tables, const Name& name,
                       bool reads_back, Open& open) const;
   Result<void> finish(ServedWorker& me, Open& open);
+  Result<void> agree(ServedWorker& me, int point) const;
   Result<void> read_all(ServedWorker& me, const std::vector<Table>& tables);
 
   std::size_t slots() const { return static_cast<std::size_t>(options_.workers * options_.pushes); }
