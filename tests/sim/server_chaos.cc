@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
@@ -235,6 +236,29 @@ TEST(SimServerFailover, BspGoesOnAsIfNothingHadHappened) {
       return {};
     });
     for (const auto& result : results) EXPECT_TRUE(result.has_value()) << to_string(result.error());
+  }
+}
+
+// The server that gathers dies between any two of its messages: also when some have heard a sum and others have not.
+TEST(SimServerFailover, EverybodyHearsTheSameSumsWhenTheServerThatGathersDies) {
+  for (int frame = 5; frame < 45; ++frame) {
+    for (int victim = 0; victim < 2; ++victim) {
+      ServedCluster cluster({.servers = 2, .workers = 3, .replicas = 2, .seed = 2});
+      cluster.faults().kill(
+          {.rank = cluster.server(victim), .before_frame = static_cast<std::uint64_t>(frame)});
+      const auto results = cluster.run([&](ServedWorker& me) -> Result<void> {
+        TALLY_TRY(me.sleep_until(100ms, [&] { return me.node().crew().workers == 3; }));
+        for (int round = 1; round <= 12; ++round) {
+          const double mine = std::pow(10.0, me.rank()) * round;
+          TALLY_TRY(const std::vector<double> sum, me.agree({&mine, 1}));
+          EXPECT_EQ(sum.at(0), 111.0 * round) << "round " << round << ", frame " << frame;
+        }
+        // Who has left offers nothing again.
+        return me.sleep(50ms);
+      });
+      for (const auto& result : results)
+        EXPECT_TRUE(result.has_value()) << "frame " << frame << ": " << to_string(result.error());
+    }
   }
 }
 
