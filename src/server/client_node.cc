@@ -44,6 +44,11 @@ bool ClientNode::joined() const {
   return lanes_.view().number != 0;
 }
 
+std::optional<Error> ClientNode::closed() const {
+  const MutexLock lock(mutex_);
+  return closed_;
+}
+
 NodeId ClientNode::id() const {
   const MutexLock lock(mutex_);
   return id_;

@@ -42,6 +42,8 @@ class ClientNode final : public Node {
   // Asks the directory to be let in. Nothing can be asked for before joined().
   void join();
   bool joined() const;
+  // Why nothing can be asked for any more: it was not let in or was given up, or the directory is lost.
+  std::optional<Error> closed() const;
   // Goes in good order: nobody waits for this worker any more.
   void leave();
   NodeId id() const;

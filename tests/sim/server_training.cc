@@ -211,7 +211,7 @@ Result<void> Training::step(bool is_last) {
       dropped_ += answer.dropped > 0 ? 1 : 0;
       read = read_of(tables_[i], answer);
     }
-    tables_[i].clock = policy::after_step(tables_[i].clock, asked[i].choice, read);
+    tables_[i].clock = policy::after_step(rules_, tables_[i].clock, asked[i].choice, read);
     if (asked[i].choice.push) tables_[i].accumulated.assign(tables_[i].count, 0);
   }
   TALLY_TRY(reap());
