@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/tally/bench_allreduce_command.h"
+#include "apps/tally/bench_server_command.h"
 #include "apps/tally/bench_startup_command.h"
 #include "apps/tally/bench_word2vec_command.h"
 #include "apps/tally/bench_worker_command.h"
@@ -100,6 +101,7 @@ int main(int argc, char** argv) {
   bench.require_subcommand(1);
   tally::app::add_bench_allreduce_command(bench, exit_code);
   tally::app::add_simulate_command(bench, exit_code);
+  tally::app::add_bench_server_command(bench, app, exit_code);
   tally::app::add_bench_startup_command(bench, app, exit_code);
   tally::app::add_bench_word2vec_command(bench, exit_code);
   bench.add_subcommand("train", "Training beside PyTorch's DDP and beside one worker");

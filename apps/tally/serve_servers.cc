@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -62,26 +63,29 @@ Result<std::optional<Secret>> secret_of(const ServeServers& options) {
   return std::optional(secret);
 }
 
+// Of directory and server in one process.
 struct Parts {
   std::unique_ptr<server::Directory> directory;
   std::unique_ptr<server::Server> server;
 };
 
 Result<std::unique_ptr<server::Directory>> start_directory(const ServeServers& options,
-                                                           const std::optional<Secret>& secret) {
+                                                           const std::optional<Secret>& secret,
+                                                           const server::EventSink& tell) {
   TALLY_TRY(const auto silence, time_in("--silence-limit", options.silence_limit));
   return server::Directory::start({.listen = options.listen,
                                    .secret = secret,
                                    .servers = options.servers,
                                    .replicas = options.replicas,
                                    .silence_limit = silence},
-                                  say);
+                                  tell);
 }
 
 Result<std::unique_ptr<server::Server>> start_server(const ServeServers& options,
                                                      const std::string& directory,
                                                      const std::optional<Secret>& secret,
-                                                     const std::string& listen) {
+                                                     const std::string& listen,
+                                                     const server::EventSink& tell) {
   const auto limit = parse_bytes(options.memory_limit);
   if (!limit.has_value()) return invalid("--memory-limit " + limit.error().message);
   TALLY_TRY(const auto join_timeout, time_in("--join-timeout", options.join_timeout));
@@ -92,7 +96,7 @@ Result<std::unique_ptr<server::Server>> start_server(const ServeServers& options
                                 .memory_limit_bytes = *limit,
                                 .snapshots = options.snapshots,
                                 .join_timeout = join_timeout},
-                               say);
+                               tell);
 }
 
 // The same host, any port.
@@ -100,21 +104,22 @@ std::string beside(const std::string& address) {
   return address.substr(0, address.rfind(':')) + ":0";
 }
 
-Result<Parts> start(const ServeServers& options) {
+Result<Parts> start(const ServeServers& options, const server::EventSink& tell) {
   if (options.server && options.directory_at.empty())
     return invalid("--server needs --directory-at HOST:PORT");
   TALLY_TRY(const std::optional<Secret> secret, secret_of(options));
   Parts parts;
   if (!options.server) {
-    TALLY_TRY(parts.directory, start_directory(options, secret));
+    TALLY_TRY(parts.directory, start_directory(options, secret, tell));
     say(fmt::format("directory at {}, for {} server{}", parts.directory->address(), options.servers,
                     options.servers == 1 ? "" : "s"));
   }
   if (!options.directory) {
     const std::string directory =
         options.server ? options.directory_at : parts.directory->address();
-    TALLY_TRY(parts.server, start_server(options, directory, secret,
-                                         options.server ? options.listen : beside(options.listen)));
+    TALLY_TRY(parts.server,
+              start_server(options, directory, secret,
+                           options.server ? options.listen : beside(options.listen), tell));
     say(fmt::format("server at {}, of the directory at {}", parts.server->address(), directory));
   }
   return parts;
@@ -133,7 +138,12 @@ bool stdin_ended() {
 
 int serve_servers(const ServeServers& options) {
   const InterruptGuard guard;
-  const auto parts = start(options);
+  // What parts say of each other while all of them end is no news.
+  std::atomic<bool> ending = false;
+  const auto tell = [&ending](const std::string& sentence) {
+    if (!ending) say(sentence);
+  };
+  const auto parts = start(options, tell);
   if (!parts.has_value()) {
     fmt::print(stderr, "tally serve: {}\n", parts.error().message);
     return parts.error().code == ErrorCode::kInvalid ? kWrongUsage : 1;
@@ -147,6 +157,7 @@ int serve_servers(const ServeServers& options) {
       return kGaveUp;
     }
   }
+  ending = true;
   say(parts->server && !parts->directory ? "ends; others go on with its tables" : "ends");
   return 0;
 }

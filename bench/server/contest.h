@@ -1,0 +1,31 @@
+#pragma once
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tally/error.h"
+
+namespace tally::bench::servers {
+
+struct Setting {
+  std::string transport;  // shm, tcp, tls
+  int workers = 1;
+  int servers = 1;
+  std::chrono::milliseconds slice = std::chrono::milliseconds(500);
+};
+
+// One run of all cases in one setting: servers and workers as processes.
+struct Outcome {
+  double raw = 0;                      // GB/s, measured just before
+  std::map<std::string, double> sums;  // by case: the sum over workers; of latencies the largest
+};
+Result<Outcome> run_once(const Setting& setting);
+
+// All runs of one setting.
+struct Series {
+  Setting setting;
+  std::vector<Outcome> outcomes;
+};
+
+}  // namespace tally::bench::servers

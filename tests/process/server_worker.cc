@@ -1,0 +1,157 @@
+// A worker of the parameter servers: pushes until it is told to stop, or --count times, and says after each round what was acknowledged.
+//   server_worker RANK [--directory HOST:PORT] [--secret FILE] [--transport shm|tcp|tls] [--count N] [--pause MS]
+// Without --directory it is what TALLY_DIRECTORY says, and the secret TALLY_SECRET_FILE.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "process/server_content.h"
+#include "tally/server.h"
+
+namespace tally::process {
+namespace {
+
+using namespace std::chrono_literals;
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+Deadline soon() { return Deadline::after(20s); }
+
+void say(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+bool told_to_stop() {
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  return ::poll(&input, 1, 0) > 0;
+}
+
+std::string text_or(const std::map<std::string, std::string>& options, const std::string& name,
+                    const char* variable) {
+  const auto found = options.find(name);
+  if (found != options.end()) return found->second;
+  const char* value = variable != nullptr ? std::getenv(variable) : nullptr;
+  return value != nullptr ? value : "";
+}
+
+Result<server::ClientOptions> options_of(int rank,
+                                         const std::map<std::string, std::string>& words) {
+  server::ClientOptions options;
+  options.rank = rank;
+  options.directory = text_or(words, "--directory", "TALLY_DIRECTORY");
+  const std::string secret = text_or(words, "--secret", "TALLY_SECRET_FILE");
+  const std::string transport = text_or(words, "--transport", nullptr);
+  if (transport == "tcp") options.transport = TransportKind::kTcp;
+  if (transport == "tls") options.transport = TransportKind::kTls;
+  if (transport == "shm") options.transport = TransportKind::kShm;
+  if (secret.empty()) return options;
+  std::ifstream file(secret, std::ios::binary);
+  Secret read;
+  if (!file.read(reinterpret_cast<char*>(read.bytes.data()),
+                 static_cast<std::streamsize>(read.bytes.size())))
+    return Error{.code = ErrorCode::kInvalid, .message = "no secret in " + secret};
+  options.secret = read;
+  return options;
+}
+
+class Pusher final {
+ public:
+  Pusher(server::Client& client, int rank) : client_(client), rank_(rank) {}
+
+  Result<void> prepare() {
+    TALLY_TRY(dense_, client_.define(dense_spec(), soon()));
+    TALLY_TRY(sparse_, client_.define(sparse_spec(), soon()));
+    TALLY_TRY(memory_, client_.allocate(kDenseElements * sizeof(float)));
+    const std::vector<float> values = dense_push(rank_);
+    std::memcpy(memory_.data(), values.data(), memory_.size());
+    return {};
+  }
+
+  void begin() {
+    const server::PushFacts facts{.kind = server::PushKind::kAdd};
+    rounds_.push_back({client_.push({dense_, 0, client_.parts(dense_)}, facts, memory_),
+                       client_.push(sparse_, facts, keys_, rows_),
+                       std::chrono::steady_clock::now()});
+  }
+
+  Result<void> finish() {
+    const Round round = rounds_.front();
+    rounds_.pop_front();
+    TALLY_TRY(client_.wait(round.dense, soon()));
+    TALLY_TRY(client_.wait(round.sparse, soon()));
+    ++acknowledged_;
+    const Milliseconds took = std::chrono::steady_clock::now() - round.began;
+    longest_ = std::max(longest_, took);
+    return {};
+  }
+
+  std::size_t under_way() const { return rounds_.size(); }
+  int acknowledged() const { return acknowledged_; }
+  double longest_ms() const { return longest_.count(); }
+
+ private:
+  struct Round {
+    server::Ticket dense;
+    server::Ticket sparse;
+    std::chrono::steady_clock::time_point began;
+  };
+  server::Client& client_;
+  const int rank_;
+  server::TableId dense_ = 0;
+  server::TableId sparse_ = 0;
+  std::span<std::byte> memory_;
+  const std::vector<std::uint64_t> keys_ = all_keys();
+  const std::vector<float> rows_ = sparse_push(rank_);
+  std::deque<Round> rounds_;
+  int acknowledged_ = 0;
+  Milliseconds longest_{0};
+};
+
+Result<void> work(int rank, const std::map<std::string, std::string>& words) {
+  TALLY_TRY(const server::ClientOptions options, options_of(rank, words));
+  TALLY_TRY(const auto client, server::Client::connect(options, [](const std::string& sentence) {
+              fmt::print(stderr, "{}\n", sentence);
+            }));
+  Pusher pusher(*client, rank);
+  TALLY_TRY(pusher.prepare());
+  say("ready");
+  const std::string count = text_or(words, "--count", nullptr);
+  const int most = count.empty() ? 1 << 30 : std::stoi(count);
+  int begun = 0;
+  for (bool stop = false; !stop || pusher.under_way() > 0;) {
+    stop = stop || begun == most || (count.empty() && told_to_stop());
+    if (!stop && pusher.under_way() < kWindow) {
+      pusher.begin();
+      ++begun;
+      continue;
+    }
+    TALLY_TRY(pusher.finish());
+    say(fmt::format("acknowledged {}", pusher.acknowledged()));
+  }
+  say(fmt::format("done {} longest {:.0f} ms", pusher.acknowledged(), pusher.longest_ms()));
+  return {};
+}
+
+}  // namespace
+}  // namespace tally::process
+
+int main(int argc, char** argv) {
+  std::map<std::string, std::string> words;
+  for (int i = 2; i + 1 < argc; i += 2) words[argv[i]] = argv[i + 1];
+  const char* rank = argc > 1 ? argv[1] : std::getenv("RANK");
+  const auto outcome = tally::process::work(std::stoi(rank), words);
+  if (outcome.has_value()) return 0;
+  fmt::print(stderr, "{}\n", tally::to_string(outcome.error()));
+  return 1;
+}
