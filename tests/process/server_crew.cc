@@ -106,7 +106,8 @@ std::optional<int> ServerCrew::stop(int rank) {
 }
 
 int ServerCrew::acknowledged_by_killed(int rank) {
-  worker(rank).wait_status();
+  // Reads on until it ends.
+  worker(rank).line("what no worker says");
   const std::string& output = worker(rank).output();
   // A line that was cut short does not count.
   const std::size_t end = output.rfind('\n');

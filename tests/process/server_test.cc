@@ -124,7 +124,7 @@ TEST(Servers, AFullMemoryLimitIsAClearError) {
   const auto large = (*client)->define(spec, soon());
   ASSERT_FALSE(large.has_value());
   EXPECT_EQ(large.error().code, ErrorCode::kExhausted) << large.error().message;
-  EXPECT_NE(large.error().message.find("memory limit"), std::string::npos) << large.error().message;
+  EXPECT_NE(large.error().message.find("of 8388608 are in use"), std::string::npos) << large.error().message;
   // Rows that do not fit are refused, and the others go on.
   const auto sparse = (*client)->define(sparse_spec(), soon());
   ASSERT_TRUE(sparse.has_value()) << sparse.error().message;
