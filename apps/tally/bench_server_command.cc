@@ -44,6 +44,7 @@ struct Options {
   std::vector<std::string> transports = {"shm", "tcp", "tls"};
   int rounds = 3;
   int slice_ms = 500;
+  std::string only;
   std::string json;
 };
 
@@ -61,6 +62,7 @@ std::vector<bench::servers::Series> settings_of(const Options& options) {
         all.push_back({.setting = {.transport = transport,
                                    .workers = workers,
                                    .servers = servers,
+                                   .only = options.only,
                                    .slice = std::chrono::milliseconds(options.slice_ms)},
                        .outcomes = {}});
   return all;
@@ -137,6 +139,7 @@ void add_worker_command(CLI::App& app, int& exit_code) {
   command.add_option("--workers", o->worker.workers);
   command.add_option("--transport", o->transport);
   command.add_option("--slice", o->slice_ms);
+  command.add_option("--only", o->worker.only);
   command.callback([o, &exit_code] {
     const Result<void> outcome = work(*o);
     if (!outcome.has_value()) fmt::print(stderr, "{}\n", to_string(outcome.error()));
@@ -169,6 +172,8 @@ void add_bench_server_command(CLI::App& bench, CLI::App& app, int& exit_code) {
   command.add_option("--slice", o->slice_ms, "Milliseconds of each measurement")
       ->check(CLI::Range(10, 60000))
       ->capture_default_str();
+  command.add_option("--only", o->only, "Only cases whose name has this: \"dense pull\", sparse")
+      ->type_name("TEXT");
   command.add_option("--json", o->json, "Append one JSON line per setting and case; - is stdout");
   command.callback([o, &exit_code] { exit_code = run(*o); });
   add_worker_command(app, exit_code);

@@ -50,14 +50,15 @@ Result<Crew> start(const Setting& setting) {
   }
   TALLY_TRY(crew.servers, launch::ServerProcesses::start(options, {}));
   for (int rank = 0; rank < setting.workers; ++rank) {
-    TALLY_TRY(auto worker,
-              app::ChildProcess::start(
-                  {.command = {app::own_program(), "bench-server-worker", "--directory",
-                               crew.servers->directory(), "--rank", std::to_string(rank),
-                               "--workers", std::to_string(setting.workers), "--transport",
-                               setting.transport, "--slice", std::to_string(setting.slice.count())},
-                   .variables = variables,
-                   .log_file = crew.log(static_cast<std::size_t>(rank))}));
+    TALLY_TRY(
+        auto worker,
+        app::ChildProcess::start(
+            {.command = {app::own_program(), "bench-server-worker", "--directory",
+                         crew.servers->directory(), "--rank", std::to_string(rank), "--workers",
+                         std::to_string(setting.workers), "--transport", setting.transport,
+                         "--only", setting.only, "--slice", std::to_string(setting.slice.count())},
+             .variables = variables,
+             .log_file = crew.log(static_cast<std::size_t>(rank))}));
     crew.workers.push_back(std::move(worker));
   }
   return crew;

@@ -12,6 +12,7 @@ struct Setting {
   std::string transport;  // shm, tcp, tls
   int workers = 1;
   int servers = 1;
+  std::string only;  // cases whose name has this
   std::chrono::milliseconds slice = std::chrono::milliseconds(500);
 };
 

@@ -89,6 +89,15 @@ class Worker final {
     return figure;
   }
 
+  // Tells rounds per second, times `factor`.
+  template <typename Begin>
+  Result<void> measure(const std::string& name, double factor, Begin begin) {
+    if (name.find(options_.only) == std::string::npos) return {};
+    TALLY_TRY(const double rounds, rate(begin));
+    tell_({name, rounds * factor});
+    return {};
+  }
+
   TableSpec spec(const std::string& name) const {
     TableSpec made;
     made.name = name;
@@ -118,14 +127,10 @@ class Worker final {
         return mismatch(fmt::format("element {} is {} after one push of each of {} workers", i,
                                     values[i], options_.workers));
     const double gigabytes = static_cast<double>(kDenseBytes) / 1e9;
-    TALLY_TRY(const double pushes, rate([&](int) { return client_.push(all, push, out); }));
-    tell_({"dense push", pushes * gigabytes});
-    TALLY_TRY(const double pulls, rate([&](int) { return client_.pull(all, {}, in); }));
-    tell_({"dense pull", pulls * gigabytes});
-    TALLY_TRY(const double both,
-              rate([&](int) { return client_.push_pull(all, push, {}, out, in); }));
-    tell_({"dense push-and-pull", 2 * both * gigabytes});
-    return {};
+    TALLY_TRY(measure("dense push", gigabytes, [&](int) { return client_.push(all, push, out); }));
+    TALLY_TRY(measure("dense pull", gigabytes, [&](int) { return client_.pull(all, {}, in); }));
+    return measure("dense push-and-pull", 2 * gigabytes,
+                   [&](int) { return client_.push_pull(all, push, {}, out, in); });
   }
 
   Result<void> measure_sparse(int dimension) {
@@ -154,16 +159,13 @@ class Worker final {
     for (int i = 0; i < kSets; ++i)
       TALLY_TRY(client_.wait(client_.push(table, push, keys(i), gradient), soon()));
     if (dimension == 1) {
-      TALLY_TRY(const double pushes,
-                rate([&](int i) { return client_.push(table, push, keys(i), gradient); }));
-      tell_({"sparse push d1", pushes * millions});
+      TALLY_TRY(measure("sparse push d1", millions,
+                        [&](int i) { return client_.push(table, push, keys(i), gradient); }));
     }
-    TALLY_TRY(const double both, rate([&](int i) {
-                return client_.push_pull(table, push, {}, keys(i), gradient,
-                                         rows[static_cast<std::size_t>(i) % kWindow]);
-              }));
-    tell_({fmt::format("sparse push-and-pull d{}", dimension), both * millions});
-    return {};
+    return measure(fmt::format("sparse push-and-pull d{}", dimension), millions, [&](int i) {
+      return client_.push_pull(table, push, {}, keys(i), gradient,
+                               rows[static_cast<std::size_t>(i) % kWindow]);
+    });
   }
 
   // A row that nobody had touched is zero: after this worker's first push it is what all workers pushed.
@@ -180,6 +182,7 @@ class Worker final {
   }
 
   Result<void> measure_latency() {
+    if (std::string("latency").find(options_.only) == std::string::npos) return {};
     TableSpec small = spec("small");
     small.count = 16;
     TALLY_TRY(const TableId table, client_.define(small, soon()));

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <string>
 
 #include "bench/server/cases.h"
 #include "tally/error.h"
@@ -11,6 +12,7 @@ namespace tally::bench::servers {
 struct WorkerOptions {
   server::ClientOptions client;
   int workers = 1;
+  std::string only;  // cases whose name has this; the same for all workers
   std::chrono::milliseconds slice = std::chrono::milliseconds(500);
 };
 
