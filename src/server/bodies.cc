@@ -85,6 +85,22 @@ Result<std::vector<double>> decode_values(std::span<const std::byte> bytes) {
   return values;
 }
 
+std::vector<std::byte> encode(const SnapshotPublication& publication) {
+  wire::Writer writer;
+  writer.string(publication.name);
+  writer.bytes(encode(std::span<const SnapshotFile>(publication.files)));
+  return writer.take();
+}
+
+Result<SnapshotPublication> decode_publication(std::span<const std::byte> bytes) {
+  wire::Reader reader(bytes);
+  SnapshotPublication publication;
+  TALLY_TRY(publication.name, reader.string(kMaxTextBytes));
+  TALLY_TRY(const std::span<const std::byte> files, reader.bytes(reader.remaining_bytes()));
+  TALLY_TRY(publication.files, decode_snapshot_files(files));
+  return publication;
+}
+
 std::vector<std::byte> encode_text(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};

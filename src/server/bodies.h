@@ -1,9 +1,11 @@
 #pragma once
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "server/snapshot.h"
 #include "tally/error.h"
 #include "tally/server.h"
 
@@ -12,7 +14,8 @@ namespace tally::server {
 // Payloads that workers and servers exchange, but for those of pushes and pulls:
 //   kDefine               request: TableSpec
 //   kSize                 answer: Size, of the parts that the server is primary of
-//   kSnapshot             request: the name as text; answer: the folder as text
+//   kSnapshot             request: the name as text; answer: the server's SnapshotFile. Then, when all servers have answered, with
+//                         push_kind kPublishSnapshot, a SnapshotPublication; answer: the folder as text
 //   kRestore              request: the folder as text
 //   kAgree                request: f64[count], `clock` the round's number; answer kDone: the sums, `version` the round's
 //                         number; kDropped, empty: that round is over, `version` is the one that is gathered now
@@ -21,6 +24,15 @@ namespace tally::server {
 
 inline constexpr std::size_t kMaxAgreeValues = 65536;
 inline constexpr std::size_t kMaxTextBytes = 4096;
+
+inline constexpr std::uint8_t kPublishSnapshot = 1;
+// All servers have written their files.
+struct SnapshotPublication {
+  std::string name;
+  std::vector<SnapshotFile> files;
+};
+std::vector<std::byte> encode(const SnapshotPublication& publication);
+Result<SnapshotPublication> decode_publication(std::span<const std::byte> bytes);
 
 // A table's number: its name's FNV-1a hash folded to 16 bits, never 0xFFFF.
 TableId table_id(std::string_view name);

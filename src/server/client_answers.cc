@@ -67,7 +67,12 @@ Result<void> take_body(NodeId from, const Errand& errand, std::span<const std::b
       return {};
     }
     case MessageKind::kSnapshot: {
-      TALLY_TRY(request.text, decode_text(payload));
+      if (errand.header.push_kind == kPublishSnapshot) {
+        TALLY_TRY(request.text, decode_text(payload));
+        return {};
+      }
+      TALLY_TRY(const std::vector<SnapshotFile> files, decode_snapshot_files(payload));
+      request.files.insert(request.files.end(), files.begin(), files.end());
       return {};
     }
     case MessageKind::kAgree: {
@@ -135,9 +140,24 @@ void ClientNode::take_in(NodeId from, const Errand& errand, const Message& messa
     fail(request, std::move(taken).error());
     return;
   }
+  if (errand.header.kind == MessageKind::kSnapshot && request.open_errands == 0 && !request.error &&
+      errand.header.push_kind != kPublishSnapshot)
+    publish_snapshot_of(errand, request);
   merge(answer, pushed, request);
   std::uint64_t& newest = newest_version_[errand.header.table];
   newest = std::max(newest, answer.version);
+}
+
+// All servers have written their files: each is told of all, so that the snapshot is seen as a whole or not at all.
+void ClientNode::publish_snapshot_of(const Errand& errand, Request& request) {
+  auto name = decode_text(request.body);
+  if (!name) return fail(request, std::move(name).error());
+  request.body =
+      encode(SnapshotPublication{.name = std::move(*name), .files = std::move(request.files)});
+  MessageHeader header = errand.header;
+  header.push_kind = kPublishSnapshot;
+  ledger_.add(errand.ticket, errands_for_servers(header, request.body));
+  lanes_.disturb();
 }
 
 void ClientNode::keep_agreement(const Errand& errand, Request* request) {

@@ -127,6 +127,7 @@ class ClientNode final : public Node {
   void on_agree_dropped(Errand& errand, const MessageHeader& answer) TALLY_REQUIRES(mutex_);
   void settle_for_server(std::uint64_t sequence) TALLY_REQUIRES(mutex_);
   void settle_unroutable(std::uint64_t from) TALLY_REQUIRES(mutex_);
+  void publish_snapshot_of(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
   void settle_as_lost(const Errand& errand, const std::string& snapshot) TALLY_REQUIRES(mutex_);
   void repeat_agreement(NodeId old_primary) TALLY_REQUIRES(mutex_);
   void close(const Error& why);

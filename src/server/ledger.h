@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/message.h"
+#include "server/snapshot.h"
 #include "server/sparse_request.h"
 #include "tally/error.h"
 #include "tally/server.h"
@@ -48,6 +49,7 @@ struct Request {
   std::optional<SparseRequest> sparse;
   Client::Size size;
   std::string text;
+  std::vector<SnapshotFile> files;  // of a snapshot, that servers have written
   std::vector<double> sums;
 };
 

@@ -213,6 +213,7 @@ void Part::leave_primary() {
   for (const Waiting& waiting : std::exchange(waiting_, {}))
     answer_plain(waiting.worker, waiting.request, Outcome::kElsewhere);
   held_.clear();
+  when_safe_.clear();
 }
 
 void Part::linked(NodeId peer) {
@@ -255,6 +256,11 @@ void Part::add_size(Client::Size& sum) {
   const auto& bins = round_.staleness().bins();
   sum.staleness.resize(bins.size());
   for (std::size_t i = 0; i < bins.size(); ++i) sum.staleness[i] += bins[i];
+}
+
+bool Part::is_primary() const {
+  const std::shared_lock lock(gate_);
+  return position_.role == Position::Role::kPrimary;
 }
 
 std::optional<Part::Copy> Part::copy(std::size_t max_piece_bytes) {

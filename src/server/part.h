@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <shared_mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policy/round.h"
@@ -60,6 +62,7 @@ class Part final {
   Part(const TableFacts& facts, std::uint32_t index, const Surroundings& surroundings);
 
   std::uint32_t slot() const { return slot_; }
+  std::uint32_t index() const { return index_; }
 
   // The numbers are there, as at first. kExhausted where they do not fit.
   Result<void> make_present();
@@ -95,8 +98,11 @@ class Part final {
     std::vector<std::vector<std::byte>> pieces;
   };
   std::optional<Copy> copy(std::size_t max_piece_bytes);
-  // The numbers take the place of what is here, on all copies in the end. Nothing happens where this is not the primary.
-  Result<void> replace(const Copy& copy);
+  bool is_primary() const;
+  // The storage takes the place of what is here; `when_safe` is called, once and under the gate, when all copies have it. Neither
+  // happens where this is not the primary.
+  void replace(std::unique_ptr<Storage> storage, std::uint64_t version,
+               std::function<void()> when_safe);
 
  private:
   enum class Presence : std::uint8_t {
@@ -241,6 +247,7 @@ class Part final {
   std::uint64_t dropped_ = 0;
   std::vector<Contribution> held_;
   std::vector<Waiting> waiting_;
+  std::vector<std::pair<std::uint64_t, std::function<void()>>> when_safe_;  // by mark
 
   Replication replication_;
   std::vector<std::uint64_t> touched_keys_;  // since the last record

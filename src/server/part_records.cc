@@ -28,6 +28,14 @@ void Part::proceed() {
     owed_.reset();
     answer_record(position_.predecessor, record, Outcome::kDone);
   }
+  for (auto call = when_safe_.begin(); call != when_safe_.end();) {
+    if (!replication_.is_safe(call->first)) {
+      ++call;
+      continue;
+    }
+    call->second();
+    call = when_safe_.erase(call);
+  }
   answer_ready();
 }
 
@@ -221,30 +229,18 @@ void Part::refuse_record(NodeId to, const MessageHeader& record, const Error& wh
   answer_record(to, record, Outcome::kRefused, wire::encode_error(why));
 }
 
-Result<void> Part::replace(const Copy& copy) {
-  Result<void> result;
+void Part::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
+                   std::function<void()> when_safe) {
   exclusively([&] {
     if (position_.role != Position::Role::kPrimary) return;
-    if (storage_ == nullptr) {
-      auto made = make_storage(facts_.stored, index_, around_.budget);
-      if (!made) {
-        result = made.error();
-        return;
-      }
-      storage_ = std::move(*made);
-    }
-    storage_->clear();
-    for (const std::vector<std::byte>& piece : copy.pieces) {
-      if (result = storage_->take(piece); !result) return;
-    }
+    storage_ = std::move(storage);
     presence_ = Presence::kPresent;
-    round_.set_version(copy.version);
+    round_.set_version(version);
     values_changed_ = true;
-    replication_.changed();
+    when_safe_.emplace_back(replication_.changed(), std::move(when_safe));
     replication_.doubt();
     run_due();
   });
-  return result;
 }
 
 }  // namespace tally::server

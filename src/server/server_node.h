@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -10,8 +11,10 @@
 
 #include "base/mutex.h"
 #include "server/agreement.h"
+#include "server/background.h"
 #include "server/newest_snapshot.h"
 #include "server/node.h"
+#include "server/snapshot.h"
 #include "server/storage.h"
 #include "server/table.h"
 #include "tally/server.h"
@@ -27,7 +30,7 @@ struct ServerNodeOptions {
 // A server: finds the part that a message is for, and keeps all parts up with the views. What becomes of a message to a part is
 // decided by the part alone.
 // Threads: on_message() may be called for different peers at once; the others from any thread. A message to a part takes
-// no lock of the node's.
+// no lock of the node's. Snapshots are written by a thread of its own, which its end waits for.
 class ServerNode final : public Node {
  public:
   ServerNode(Postman& postman, const ServerNodeOptions& options, EventSink on_event);
@@ -63,6 +66,8 @@ class ServerNode final : public Node {
   void dispatch(NodeId from, const Message& message);
   void ask_part(NodeId from, const Message& message);
   void unknown_part(NodeId from, const MessageHeader& header);
+  // Whether a worker of this job asks a server that serves; otherwise it is answered.
+  bool admits(NodeId from, const MessageHeader& request) TALLY_REQUIRES(structure_);
   void define(NodeId from, const Message& message);
   void agree(NodeId from, const Message& message);
   void size(NodeId from, const Message& message);
@@ -70,6 +75,17 @@ class ServerNode final : public Node {
               std::vector<std::byte> payload = {}, std::uint64_t version = 0);
   void refuse(NodeId to, const MessageHeader& request, const Error& why);
   void send_agreed(const Agreement::Answers& answers);
+
+  // server_snapshots.cc
+  void snapshot(NodeId from, const Message& message);
+  void restore(NodeId from, const Message& message);
+  void in_background(NodeId from, const MessageHeader& request,
+                     std::function<Result<std::vector<std::byte>>()> work);
+  Result<std::vector<std::byte>> write_snapshot(const std::string& name);
+  Result<std::vector<std::byte>> publish(const std::string& name,
+                                         const std::vector<SnapshotFile>& files);
+  Result<void> read_snapshot(const std::filesystem::path& path, std::function<void()> when_safe);
+  std::vector<Table*> all_tables() const;
 
   // server_view.cc
   void take_view(const Message& message);
@@ -125,6 +141,8 @@ class ServerNode final : public Node {
   Mutex fills_mutex_;
   std::deque<Part*> fills_
       TALLY_GUARDED_BY(fills_mutex_);  // whose successor is to be sent everything
+
+  Background background_;  // last: its jobs use all of the above
 };
 
 }  // namespace tally::server

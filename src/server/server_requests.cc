@@ -67,6 +67,10 @@ void ServerNode::dispatch(NodeId from, const Message& message) {
       return agree(from, message);
     case MessageKind::kSize:
       return size(from, message);
+    case MessageKind::kSnapshot:
+      return snapshot(from, message);
+    case MessageKind::kRestore:
+      return restore(from, message);
     case MessageKind::kRecord:
       if ((message.header.push_kind & (kSpec | kListing)) != 0) return take_spec(from, message);
       return ask_part(from, message);
@@ -118,6 +122,18 @@ void ServerNode::unknown_part(NodeId from, const MessageHeader& header) {
       invalid(fmt::format("no table has the number {} and a part {}", header.table, header.part)));
 }
 
+bool ServerNode::admits(NodeId from, const MessageHeader& request) {
+  if (!expelled() && has_worker(view_, from)) return true;
+  if (expelled()) {
+    answer(from, request, Outcome::kElsewhere);
+  } else {
+    refuse(from, request,
+           {.code = ErrorCode::kClosed,
+            .message = fmt::format("{} is no worker of this job, or no longer", from)});
+  }
+  return false;
+}
+
 void ServerNode::define(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   auto spec = decode_spec(message.payload);
@@ -127,11 +143,7 @@ void ServerNode::define(NodeId from, const Message& message) {
                   invalid(fmt::format("table '{}' has the number {}, not {}", spec->name,
                                       table_id(spec->name), header.table)));
   const MutexLock lock(structure_);
-  if (expelled()) return answer(from, header, Outcome::kElsewhere);
-  if (!has_worker(view_, from))
-    return refuse(from, header,
-                  {.code = ErrorCode::kClosed,
-                   .message = fmt::format("{} is no worker of this job, or no longer", from)});
+  if (!admits(from, header)) return;
   if (auto added = add_table(header.table, *spec); !added)
     return refuse(from, header, added.error());
   answer(from, header, Outcome::kDone);
@@ -163,6 +175,10 @@ void ServerNode::send_agreed(const Agreement::Answers& answers) {
 }
 
 void ServerNode::size(NodeId from, const Message& message) {
+  {
+    const MutexLock lock(structure_);
+    if (!admits(from, message.header)) return;
+  }
   Table* const table = tables_.find(message.header.table);
   if (table == nullptr)
     return refuse(from, message.header,

@@ -1,11 +1,12 @@
 #pragma once
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,7 +19,7 @@
 #include "server/storage.h"
 #include "wire/error_body.h"
 
-// Nodes in one thread and a network between them by seed: messages of one sender to one receiver stay in order, all others come in any.
+// Nodes that one thread drives, and a network between them by seed: messages of one sender to one receiver stay in order, all others come in any.
 
 namespace tally::server::test {
 
@@ -56,6 +57,18 @@ class Network {
     while (step()) {
     }
   }
+  // Delivers until that is so, also what threads of the nodes send.
+  void run_until(const std::function<bool()>& is_over) {
+    while (!is_over()) {
+      if (step()) continue;
+      std::unique_lock lock(mutex_);
+      arrived_.wait(lock, [&] {
+        return std::any_of(mails_.begin(), mails_.end(), [&](const auto& entry) {
+          return !entry.second.empty() && !is_held(entry.first);
+        });
+      });
+    }
+  }
   bool step() {
     if (!losses_.empty()) {
       const auto [at, peer] = losses_.front();
@@ -76,8 +89,11 @@ class Network {
       return true;
     }
     std::vector<std::pair<NodeId, NodeId>> ready;
-    for (const auto& [link, mails] : mails_)
-      if (!mails.empty() && !is_held(link)) ready.push_back(link);
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [link, mails] : mails_)
+        if (!mails.empty() && !is_held(link)) ready.push_back(link);
+    }
     if (ready.empty()) return false;
     deliver(ready[rng_.below(ready.size())]);
     return true;
@@ -106,7 +122,9 @@ class Network {
     void reach(const ServerInfo& server) override { network_.link(id_, server.id); }
     void drop(NodeId) override {}
     void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override {
+      const std::lock_guard lock(network_.mutex_);
       network_.mails_[{id_, to}].push_back({header, std::move(payload)});
+      network_.arrived_.notify_all();
     }
     void send_from(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
                    std::span<std::byte>) override {
@@ -129,8 +147,12 @@ class Network {
     new_links_.emplace_back(b, a);
   }
   void deliver(const std::pair<NodeId, NodeId>& link) {
-    Mail mail = std::move(mails_[link].front());
-    mails_[link].pop_front();
+    Mail mail;
+    {
+      const std::lock_guard lock(mutex_);
+      mail = std::move(mails_[link].front());
+      mails_[link].pop_front();
+    }
     const auto node = nodes_.find(link.second);
     if (node == nodes_.end()) return;
     ++delivered_[mail.header.kind];
@@ -141,6 +163,8 @@ class Network {
   }
 
   Rng rng_;
+  std::mutex mutex_;  // of mails_: nodes may have threads
+  std::condition_variable arrived_;
   std::map<NodeId, std::unique_ptr<Mailman>> postmen_;
   std::map<NodeId, Node*> nodes_;
   std::map<std::pair<NodeId, NodeId>, std::deque<Mail>> mails_;

@@ -1,0 +1,106 @@
+#include "server/directory_node.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/test_network.h"
+
+namespace tally::server {
+namespace {
+
+using test::Cluster;
+using test::Worker;
+using testing::ElementsAre;
+using Chain = std::vector<NodeId>;
+
+TEST(DirectoryNode, SaysNothingBeforeEnoughServersHaveCome) {
+  Cluster cluster({.servers = 0, .workers = 0});
+  DirectoryNode directory(cluster.network.postman(kDirectory), {.servers = 2}, {});
+  cluster.network.add(kDirectory, &directory);
+  Worker& worker = cluster.add_worker(0);
+  cluster.add_server();
+  cluster.network.run();
+  EXPECT_EQ(worker.view().number, 0U);
+  cluster.add_server();
+  cluster.network.run();
+  EXPECT_EQ(worker.view().number, 1U);
+  EXPECT_THAT(worker.view().chains, ElementsAre(Chain{2, 3}, Chain{3, 2}));
+  EXPECT_THAT(worker.view().workers, ElementsAre(WorkerInfo{1, 0}));
+}
+
+TEST(DirectoryNode, TellsEverybodyOfWhoComesAndGoes) {
+  Cluster cluster({.servers = 2, .workers = 2});
+  EXPECT_EQ(cluster.worker(0).view(), cluster.worker(1).view());
+  cluster.kill_worker(1);
+  cluster.network.run();
+  EXPECT_EQ(cluster.worker(0).view().workers.size(), 1U);
+  cluster.kill_server(1);
+  cluster.network.run();
+  EXPECT_THAT(cluster.worker(0).view().chains, ElementsAre(Chain{2}, Chain{2}));
+  cluster.add_server();
+  cluster.network.run();
+  EXPECT_THAT(cluster.worker(0).view().chains, ElementsAre(Chain{2, 5}, Chain{2, 5}));
+  cluster.worker(0).leave();
+  cluster.network.run();
+  EXPECT_TRUE(cluster.directory->view().workers.empty());
+}
+
+TEST(DirectoryNode, AWorkerWithARankThatIsThereTakesItsPlaceAndTheOtherIsTold) {
+  Cluster cluster({.servers = 1, .workers = 1});
+  Worker& second = cluster.add_worker(0);
+  cluster.network.run();
+  EXPECT_THAT(second.view().workers, ElementsAre(WorkerInfo{second.id(), 0}));
+  EXPECT_EQ(cluster.worker(0).view(), second.view());
+}
+
+TEST(DirectoryNode, GivesUpWhoIsSilentAndTellsIt) {
+  Cluster cluster({.servers = 2, .workers = 1});
+  const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
+  cluster.directory->settle(at(100));
+  cluster.network.postman(2).send(kDirectory, {.kind = MessageKind::kBeat}, {});
+  cluster.network.postman(3).send(kDirectory, {.kind = MessageKind::kBeat}, {});
+  cluster.directory->settle(at(103));
+  cluster.network.run();
+  cluster.directory->settle(at(106));
+  cluster.network.run();
+  EXPECT_THAT(cluster.directory->view().chains, ElementsAre(Chain{2}, Chain{2}));
+  EXPECT_TRUE(cluster.servers[1]->expelled());
+  EXPECT_FALSE(cluster.servers[2]->expelled());
+  EXPECT_TRUE(cluster.has_event("server 1 is gone: it was silent for 5000 ms"));
+}
+
+TEST(DirectoryNode, ServersBeat) {
+  Cluster cluster({.servers = 1, .workers = 1});
+  const auto at = [](int milliseconds) {
+    return TimePoint(std::chrono::milliseconds(milliseconds));
+  };
+  for (int now = 1000; now <= 2000; now += 20) cluster.servers[1]->settle(at(now));
+  cluster.network.run();
+  EXPECT_EQ(cluster.network.delivered(MessageKind::kBeat), 6U);
+}
+
+TEST(DirectoryNode, RefusesWhoCannotBeReadAndSaysWhichSlotHasNobody) {
+  Cluster cluster({.servers = 1, .workers = 1});
+  cluster.network.postman(50).send(kDirectory, {.kind = MessageKind::kJoin},
+                                   std::vector<std::byte>(3));
+  cluster.network.run();
+  EXPECT_TRUE(cluster.has_event("member 50 was not let in"));
+  cluster.kill_server(1);
+  cluster.network.run();
+  EXPECT_TRUE(cluster.has_event("nobody is left who has the parts of slot 0"));
+  EXPECT_THAT(cluster.worker(0).view().chains, ElementsAre(Chain{}));
+}
+
+TEST(DirectoryNode, AServerWithoutDirectoryServesNoMore) {
+  Cluster cluster({.servers = 1, .workers = 1});
+  const TableId table = cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
+  cluster.servers[1]->on_lost(kDirectory, {.code = ErrorCode::kPeerLost, .message = "ended"});
+  EXPECT_TRUE(cluster.servers[1]->expelled());
+  const auto pulled = cluster.worker(0).pull(table, 0);
+  cluster.network.run();
+  EXPECT_EQ(cluster.worker(0).answer(pulled), nullptr);
+  EXPECT_EQ(cluster.worker(0).open(), 1U);
+}
+
+}  // namespace
+}  // namespace tally::server
