@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "server/key_hash.h"
 #include "server/storage.h"
 
 namespace tally::server {
@@ -23,7 +24,7 @@ KeyGroups group_keys(std::span<const std::uint64_t> keys, std::uint32_t parts) {
                    .order = std::vector<std::uint32_t>(keys.size())};
   std::vector<std::uint16_t> part_of(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::uint32_t part = part_of_key(keys[i], parts);
+    const std::uint32_t part = part_of_hash(hash_of_key(keys[i]), parts);
     part_of[i] = static_cast<std::uint16_t>(part);
     ++groups.begin[part + 1];
   }

@@ -33,6 +33,8 @@ class Script {
              .pause = 1ms * (1 + static_cast<int>(rng_.below(20))),
              .seed = seed};
     has_two_losses_ = servers_ > 2 && rng_.below(3) == 0;
+    replicas_ = servers_ > 2 && rng_.below(3) == 0 ? 3 : 2;
+    if (servers_ > replicas_ && rng_.below(2) == 0) spares_ = 1;
     // So that the second loss falls into the load, too.
     if (has_two_losses_) load_.pause = 140ms;
     horizon_ = load_.pause * load_.pushes;
@@ -40,14 +42,20 @@ class Script {
 
   void run() {
     ServedClusterOptions options{.servers = servers_,
+                                 .spares = spares_,
                                  .workers = load_.workers,
-                                 .replicas = 2,
+                                 .replicas = replicas_,
                                  .seed = rng_.next(),
                                  .conditions = {.jitter = below(rng_.below(2) == 0 ? 2ms : 50us)},
                                  .silence_limit = kSilence};
     for (std::uint64_t i = rng_.below(4); i > 0; --i) options.breaks.push_back(broken_link());
     ServedCluster cluster(options);
     Load load(load_);
+    if (spares_ > 0) {
+      const Duration late = 5ms + below(has_two_losses_ ? 500ms : horizon_);
+      note(fmt::format("{:.3f} ms: server {} comes", ms(late), servers_));
+      cluster.come_late(cluster.server(servers_ - 1), late);
+    }
     lose_servers(cluster);
     if (rng_.below(2) == 0) lose_worker(cluster, load);
     disturb(cluster);
@@ -58,9 +66,9 @@ class Script {
       EXPECT_TRUE(result.has_value()) << "worker " << i << ": " << to_string(result.error());
     }
     if (!testing::Test::HasFailure()) return;
-    fmt::print(stderr, "{} servers, {} workers, {} pushes, pause {} ns{}{}\n", servers_,
-               load_.workers, load_.pushes, load_.pause.count(), load_.wide ? ", wide" : "",
-               load_.gradients ? ", gradients" : "");
+    fmt::print(stderr, "{} servers, {} copies, {} workers, {} pushes, pause {} ns{}{}\n", servers_,
+               replicas_, load_.workers, load_.pushes, load_.pause.count(),
+               load_.wide ? ", wide" : "", load_.gradients ? ", gradients" : "");
     for (const std::string& fault : faults_) fmt::print(stderr, "{}\n", fault);
     for (const std::string& event : cluster.events()) fmt::print(stderr, "{}\n", event);
     fmt::print(stderr, "failing seed {}\n", load_.seed);
@@ -71,8 +79,9 @@ class Script {
     return Duration(
         static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>(bound.count()))));
   }
+  // Of those that are there from the beginning.
   Rank some_server() {
-    return 1 + static_cast<Rank>(rng_.below(static_cast<std::uint64_t>(servers_)));
+    return 1 + static_cast<Rank>(rng_.below(static_cast<std::uint64_t>(servers_ - spares_)));
   }
   Rank some_worker() {
     return 1 + servers_ + static_cast<Rank>(rng_.below(static_cast<std::uint64_t>(load_.workers)));
@@ -87,7 +96,7 @@ class Script {
     return broken;
   }
 
-  // One at a time: the second when the copies of the first are filled again.
+  // As many at a time as there are copies but one: else the second when the copies of the first are filled again.
   void lose_servers(ServedCluster& cluster) {
     if (rng_.below(8) == 0) return;
     const Rank first = some_server();
@@ -95,8 +104,9 @@ class Script {
     lose(cluster, first, moment, rng_.below(4));
     if (!has_two_losses_) return;
     Rank second = some_server();
-    if (second == first) second = 1 + first % servers_;
-    lose(cluster, second, moment + 2 * kSilence + below(500ms), rng_.below(3));
+    if (second == first) second = 1 + first % (servers_ - spares_);
+    const Duration later = replicas_ == 3 ? below(1s) : 2 * kSilence + below(500ms);
+    lose(cluster, second, moment + later, rng_.below(3));
   }
 
   void lose(ServedCluster& cluster, Rank server, TimePoint at, std::uint64_t how) {
@@ -155,6 +165,8 @@ class Script {
   Rng rng_;
   std::vector<std::string> faults_;
   int servers_ = 0;
+  int spares_ = 0;
+  int replicas_ = 2;
   LoadOptions load_;
   bool has_two_losses_ = false;
   Duration horizon_{};

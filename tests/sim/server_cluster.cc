@@ -226,7 +226,7 @@ server::EventSink ServedCluster::sink(Member& me) {
 Result<void> ServedCluster::be_directory(Member& me) {
   SimPostman postman(me, links_);
   server::DirectoryNode node(postman,
-                             {.servers = options_.servers,
+                             {.servers = options_.servers - options_.spares,
                               .replicas = options_.replicas,
                               .silence_limit = options_.silence_limit},
                              sink(me));

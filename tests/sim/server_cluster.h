@@ -121,6 +121,7 @@ class ServedWorker {
 
 struct ServedClusterOptions {
   int servers = 1;
+  int spares = 0;  // of the servers: the last ones, which are not waited for at the beginning
   int workers = 1;
   int replicas = 0;
   std::uint64_t seed = 1;
