@@ -43,6 +43,29 @@ TEST_P(SimServerMembership, NobodyWaitsForAWorkerThatWasKilled) {
   }
 }
 
+TEST_P(SimServerMembership, TrainingGoesOnWhenAServerAndAWorkerDieTogether) {
+  for (int moment = 0; moment < 8; ++moment) {
+    SCOPED_TRACE(testing::Message() << "moment " << moment);
+    ServedCluster cluster({.servers = 3,
+                           .workers = 3,
+                           .replicas = 2,
+                           .seed = 70 + static_cast<std::uint64_t>(moment),
+                           .conditions = {.jitter = 400us}});
+    const TimePoint at = 50ms + moment * 9100us;
+    cluster.faults().kill({.rank = cluster.server(moment % 3), .at = at});
+    cluster.faults().kill({.rank = cluster.worker(1), .at = at + 700us * (moment % 4)});
+    const auto results = cluster.run([](ServedWorker& me) -> Result<void> {
+      Training training(me, training_of(GetParam()));
+      TALLY_TRY(training.run());
+      EXPECT_LT(loss_of(training.weights(), 200), 0.9 * loss_of(Weights(kWeights), 200));
+      return {};
+    });
+    EXPECT_TRUE(results[0].has_value()) << to_string(results[0].error());
+    EXPECT_TRUE(results[2].has_value()) << to_string(results[2].error());
+    EXPECT_LT(cluster.ended(), 2s);
+  }
+}
+
 TEST_P(SimServerMembership, AWorkerThatComesLateGoesOnWhereTheOthersAre) {
   ServedCluster cluster(
       {.servers = 2, .workers = 4, .replicas = 2, .seed = 7, .worker_ranks = {0, 1, 2, 1}});
