@@ -32,9 +32,8 @@ class Client::Impl final {
     TALLY_TRY(const net::Address directory, group::address_from(options_.directory));
     TALLY_TRY(driver_->join(directory, by));
     node_.join();
-    progress_.wait([this] { return node_.joined() || node_.closed(); }, by);
-    if (node_.joined()) return {};
-    if (auto why = node_.closed()) return *std::move(why);
+    const bool joined = progress_.wait([this] { return node_.joined(); }, by);
+    if (joined) return {};
     return Error{.code = ErrorCode::kTimeout,
                  .message = fmt::format("the directory at {} has not enough servers yet",
                                         options_.directory)};

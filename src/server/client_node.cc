@@ -31,10 +31,6 @@ ClientNode::ClientNode(Postman& postman, ClientNodeOptions options, EventSink on
       lanes_(ledger_, postman, options_.in_flight_bytes) {}
 
 void ClientNode::join() {
-  {
-    const MutexLock lock(mutex_);
-    has_asked_ = true;
-  }
   postman_.send(kDirectory, {.kind = MessageKind::kJoin},
                 encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
 }
@@ -42,11 +38,6 @@ void ClientNode::join() {
 bool ClientNode::joined() const {
   const MutexLock lock(mutex_);
   return lanes_.view().number != 0;
-}
-
-std::optional<Error> ClientNode::closed() const {
-  const MutexLock lock(mutex_);
-  return closed_;
 }
 
 NodeId ClientNode::id() const {
@@ -234,7 +225,7 @@ void ClientNode::settle(TimePoint now) {
   const MutexLock lock(mutex_);
   if (closed_) return;
   lanes_.send();
-  if (!has_asked_ || now - last_beat_ < kBeatEvery) return;
+  if (id_ == kUnnumbered || now - last_beat_ < kBeatEvery) return;
   last_beat_ = now;
   postman_.send(kDirectory, {.kind = MessageKind::kBeat, .view = lanes_.view().number}, {});
 }

@@ -285,7 +285,7 @@ void Driver::tick(TimePoint now) {
 }
 
 void Driver::hand_over(std::unique_ptr<LinkSocket> socket, const Link::Config& config) {
-  const auto link = std::make_shared<Link>(config, std::move(socket), regions_, counters_);
+  const auto link = std::make_shared<Link>(config, std::move(socket), shared_);
   loop_of(config.peer).post([this, link] { adopt(link); });
 }
 

@@ -34,7 +34,7 @@ struct DriverOptions {
   // By which way servers are called: kAuto is by memory where they are on this host.
   TransportKind transport = TransportKind::kAuto;
   // How much of the answers to one worker may wait for it to read.
-  std::size_t backlog_bytes = std::size_t{16} << 20;
+  std::size_t backlog_bytes = std::size_t{4} << 20;
   Duration beat = std::chrono::seconds(1);
 };
 
@@ -66,11 +66,14 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   NodeId id() const { return id_.load(); }
 
   // Memory that servers on this host read and write in place; it goes with the driver.
-  Result<std::span<std::byte>> allocate(std::size_t bytes) { return regions_.allocate(bytes); }
-  const LinkCounters& counters() const { return counters_; }
+  Result<std::span<std::byte>> allocate(std::size_t bytes) {
+    return shared_.regions.allocate(bytes);
+  }
+  const LinkCounters& counters() const { return shared_.counters; }
 
   void reach(const ServerInfo& server) override;
   void drop(NodeId peer) override;
+  std::vector<std::byte> buffer(std::size_t bytes) override { return shared_.pool.take(bytes); }
   void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override;
   void send_from(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
                  std::span<std::byte> reply) override;
@@ -120,8 +123,7 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   Node* node_ = nullptr;
   bool running_ = false;
 
-  OwnRegions regions_;
-  LinkCounters counters_;
+  Link::Shared shared_;
   std::atomic<NodeId> id_{kUnnumbered};
   NodeId next_number_ = 1;  // the directory's; the desk's thread only
   TimePoint next_beat_{};   // the desk's thread only

@@ -19,9 +19,8 @@ constexpr std::size_t kSendBudgetBytes = std::size_t{4} << 20;
 
 }  // namespace
 
-Link::Link(const Config& config, std::unique_ptr<LinkSocket> socket, const OwnRegions& regions,
-           LinkCounters& counters)
-    : config_(config), socket_(std::move(socket)), regions_(regions), counters_(counters) {}
+Link::Link(const Config& config, std::unique_ptr<LinkSocket> socket, Shared& shared)
+    : config_(config), socket_(std::move(socket)), shared_(shared), sender_(shared.pool) {}
 
 Link::~Link() { unwatch(); }
 
@@ -33,8 +32,8 @@ void Link::send_from(const MessageHeader& header, std::span<const std::byte> pay
                      std::span<std::byte> reply) {
   if (!socket_->local()) return enqueue(header, {}, payload, 0);
   MessageHeader placed = header;
-  placed.payload_place = regions_.find(payload);
-  placed.reply_place = regions_.find(reply);
+  placed.payload_place = shared_.regions.find(payload);
+  placed.reply_place = shared_.regions.find(reply);
   placed.reply_bytes = placed.reply_place != 0 ? static_cast<std::uint32_t>(reply.size()) : 0;
   if (placed.payload_place != 0) placed.payload_bytes = static_cast<std::uint32_t>(payload.size());
   const std::uint16_t newest =
@@ -73,7 +72,7 @@ void Link::enqueue(const MessageHeader& header, std::vector<std::byte> owned,
 
 void Link::show_regions(std::uint16_t newest) {
   while (shown_ < newest) {
-    const OwnRegions::Region region = regions_.region(++shown_);
+    const OwnRegions::Region region = shared_.regions.region(++shown_);
     Outgoing out;
     out.header = encode({.kind = MessageKind::kRegion, .sequence = region.bytes});
     out.descriptor = region.descriptor;
@@ -83,7 +82,7 @@ void Link::show_regions(std::uint16_t newest) {
 
 void Link::pump(std::size_t budget_bytes) {
   const LinkSender::Pumped pumped = sender_.pump(*socket_, budget_bytes);
-  counters_.bytes_sent.fetch_add(pumped.bytes, std::memory_order_relaxed);
+  shared_.counters.bytes_sent.fetch_add(pumped.bytes, std::memory_order_relaxed);
   Io::State end = pumped.end;
   if (sender_.idle() && socket_->wants_write()) end = socket_->flush().state;
   if (end == Io::State::kClosed || end == Io::State::kFailed) {
@@ -117,7 +116,7 @@ bool Link::flushed() const {
 Link::Received Link::receive(LinkReceiver::Sink& sink, std::size_t budget_bytes) {
   if (closed()) return {.messages = 0, .more = false, .alive = false};
   const LinkReceiver::Pumped pumped = receiver_.pump(*socket_, sink, budget_bytes);
-  counters_.bytes_received.fetch_add(pumped.bytes, std::memory_order_relaxed);
+  shared_.counters.bytes_received.fetch_add(pumped.bytes, std::memory_order_relaxed);
   Received received{.messages = pumped.messages};
   received.more = pumped.end == LinkReceiver::End::kMore;
   received.alive =
@@ -129,6 +128,11 @@ Link::Received Link::receive(LinkReceiver::Sink& sink, std::size_t budget_bytes)
   wants_in_.store(wants_in, std::memory_order_release);
   update_interest();
   return received;
+}
+
+void Link::pause_reading() {
+  wants_in_.store(false, std::memory_order_release);
+  update_interest();
 }
 
 bool Link::discard() {

@@ -11,6 +11,7 @@
 #include "server/link_receiver.h"
 #include "server/link_sender.h"
 #include "server/link_socket.h"
+#include "server/payload_pool.h"
 #include "server/regions.h"
 
 namespace tally::server {
@@ -33,8 +34,13 @@ class Link final {
     // no more memory. 0: never, as between servers, who could wait for each other.
     std::size_t backlog_bytes = 0;
   };
-  Link(const Config& config, std::unique_ptr<LinkSocket> socket, const OwnRegions& regions,
-       LinkCounters& counters);
+  // What the links of a driver have in common.
+  struct Shared {
+    OwnRegions regions;
+    PayloadPool pool;
+    LinkCounters counters;
+  };
+  Link(const Config& config, std::unique_ptr<LinkSocket> socket, Shared& shared);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -69,6 +75,8 @@ class Link final {
   Received receive(LinkReceiver::Sink& sink, std::size_t budget_bytes);
   // Reads what there is for nobody, and writes to no lent memory any more. False: the peer has closed.
   bool discard();
+  // Until flush() has made room.
+  void pause_reading();
   // Whether more of what was sent to the peer is unsent than it may have.
   bool choked() const {
     return config_.backlog_bytes > 0 &&
@@ -86,8 +94,7 @@ class Link final {
 
   const Config config_;
   const std::unique_ptr<LinkSocket> socket_;
-  const OwnRegions& regions_;
-  LinkCounters& counters_;
+  Shared& shared_;
   LinkReceiver receiver_;
 
   mutable Mutex tx_;

@@ -19,7 +19,7 @@ using net::Io;
 // Headers and small payloads are read many at a time; of a large payload no more than this is copied.
 constexpr std::size_t kBufferBytes = std::size_t{8} << 10;
 // A larger payload's memory is given back after its message.
-constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
+constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
 constexpr std::size_t kAlignment = 4096;
 
 Error corrupt(std::string message) {

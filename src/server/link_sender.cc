@@ -43,6 +43,7 @@ void LinkSender::advance(std::size_t bytes) {
   while (!queue_.empty() && written_bytes_ >= size_of(queue_.front())) {
     written_bytes_ -= size_of(queue_.front());
     owned_bytes_ -= queue_.front().owned.size();
+    pool_.give(std::move(queue_.front().owned));
     queue_.pop_front();
   }
 }

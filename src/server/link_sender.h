@@ -7,6 +7,7 @@
 #include "net/stream.h"
 #include "server/link_socket.h"
 #include "server/message.h"
+#include "server/payload_pool.h"
 
 namespace tally::server {
 
@@ -21,6 +22,8 @@ struct Outgoing {
 // The outgoing half of a link: writes headers and payloads together from where they lie. Threads: calls must not overlap.
 class LinkSender final {
  public:
+  explicit LinkSender(PayloadPool& pool) : pool_(pool) {}
+
   void queue(Outgoing message);
   bool idle() const { return queue_.empty(); }
   // Payload bytes in memory of its own that wait.
@@ -39,6 +42,7 @@ class LinkSender final {
   std::size_t gather(std::span<iovec> parts) const;
   void advance(std::size_t bytes);
 
+  PayloadPool& pool_;  // where memory of sent payloads goes
   std::deque<Outgoing> queue_;
   std::size_t written_bytes_ = 0;  // of the front one
   std::size_t owned_bytes_ = 0;

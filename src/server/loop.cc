@@ -152,7 +152,11 @@ void Loop::run() {
 bool Loop::serve(Link& link, std::uint32_t events) {
   const bool was_choked = link.choked();
   const bool writable = (events & EPOLLOUT) == 0 || link.flush(kBudgetBytes);
-  if (link.choked() || (events == EPOLLOUT && writable && !was_choked)) return false;
+  if (link.choked() && writable) {
+    link.pause_reading();
+    return false;
+  }
+  if (events == EPOLLOUT && writable && !was_choked) return false;
   // What a peer said before it went is still worth hearing.
   LinkSink sink(owner_, link);
   const Link::Received received = link.receive(sink, kBudgetBytes);

@@ -31,6 +31,9 @@ class Postman {
   virtual void reach(const ServerInfo& server) = 0;
   virtual void drop(NodeId peer) = 0;
 
+  // Memory of any content for the payload of a send(), which gives it back when it is sent.
+  virtual std::vector<std::byte> buffer(std::size_t bytes) { return std::vector<std::byte>(bytes); }
+
   // Messages to one peer arrive in this order or not at all.
   virtual void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) = 0;
   // Payload and reply stay in place until the answer has come, the link is lost, or drop() has returned.

@@ -83,7 +83,7 @@ void Part::answer(Waiting& waiting) {
   if (!waiting.wants_values) return around_.postman.send(waiting.worker, header, {});
   const std::size_t bytes = storage_->value_bytes(waiting.keys.size());
   const bool in_place = !waiting.reply.empty() && waiting.reply.size() >= bytes;
-  std::vector<std::byte> owned(in_place ? 0 : bytes);
+  std::vector<std::byte> owned = around_.postman.buffer(in_place ? 0 : bytes);
   const std::span<std::byte> out = in_place ? waiting.reply.first(bytes) : std::span(owned);
   if (auto read = storage_->read(waiting.keys, out); !read)
     return refuse(waiting.worker, waiting.request, read.error());
