@@ -16,6 +16,7 @@
 #include "apps/tally/launch/hosts.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/overseer.h"
+#include "apps/tally/launch/server_processes.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "group/local_access.h"
@@ -31,6 +32,7 @@ Examples:
   tally run --hostfile hosts.txt --log-dir logs --quiet-ranks -- ./train
   tally run --hosts a:8,b:8 --remote-shell "ssh -p 2222 -i key" --env DATA=/data -- ./train
   tally run -n 4 --max-restarts 3 --timeout 2h -- ./train
+  tally run -n 4 --servers 2 -- ./train
 
 A host file has one line for each host, "a", "a:2" or "a slots=2"; # begins a comment.
 
@@ -41,6 +43,7 @@ What each rank gets:
   TALLY_SECRET_FILE                                the job's secret, which only you can read; gone with the job
   TALLY_JOB, TALLY_GENERATION, TALLY_RESTART       name; generation (1, 1001, ...); restarts so far
   TALLY_COORDINATOR, TALLY_HEARTBEAT               where to report to, and how often
+  TALLY_DIRECTORY                                  with --servers: HOST:PORT of the parameter servers' directory
   and on this host the whole environment, on others PATH, LD_LIBRARY_PATH, TALLY_*, OMP_* and what --env
   names, on top of what the remote shell gives. Its stdin is empty.
 
@@ -78,6 +81,8 @@ struct Options {
   std::string lost_after = "0";
   std::string stall_warning = "10";
   bool unwatched = false;
+  int servers = 0;
+  int replicas = 0;
   std::vector<std::string> program;
   launch::LaunchOptions launch;
 };
@@ -177,15 +182,48 @@ Result<launch::LaunchOptions> launch_options(const Options& options) {
   return launch;
 }
 
-int run_watched(launch::LaunchOptions launch) {
+// Whether a sentence of the directory is worth a line among those of ranks.
+bool is_news(const std::string& sentence) {
+  const bool of_server =
+      sentence.starts_with("server") && sentence.find(" joined") == std::string::npos;
+  return of_server || sentence.starts_with("nobody");
+}
+
+// Parameter servers beside the ranks, started anew with them.
+void add_servers(launch::LaunchOptions& launch, const Options& options,
+                 std::unique_ptr<launch::ServerProcesses>& running) {
+  auto before = launch.hooks.before_start;
+  launch.hooks.before_start = [before, &options, &running, verbose = launch.verbose](
+                                  const launch::JobStart& start,
+                                  launch::Console& console) -> Result<launch::Variables> {
+    launch::Variables variables;
+    if (before) TALLY_TRY(variables, before(start, console));
+    running.reset();
+    TALLY_TRY(running, launch::ServerProcesses::start({.servers = options.servers,
+                                                       .replicas = options.replicas,
+                                                       .host = start.own_address,
+                                                       .secret = start.secret},
+                                                      [verbose](const std::string& sentence) {
+                                                        if (verbose || is_news(sentence))
+                                                          fmt::print(stderr, "tally run: {}\n",
+                                                                     sentence);
+                                                      }));
+    variables.emplace_back("TALLY_DIRECTORY", running->directory());
+    return variables;
+  };
+}
+
+int run_watched(launch::LaunchOptions launch, const Options& options) {
   launch::Overseer overseer(launch.watch, launch.verbose);
   if (launch.watch.enabled) launch.hooks = overseer.hooks();
+  std::unique_ptr<launch::ServerProcesses> servers;
+  if (options.servers > 0) add_servers(launch, options, servers);
   return launch::run_job(launch);
 }
 
 int run(const Options& options) {
   const auto launch = launch_options(options);
-  if (launch) return run_watched(*launch);
+  if (launch) return run_watched(*launch, options);
   fmt::print(stderr, "tally run: {}\n", launch.error().message);
   return 2;
 }
@@ -243,6 +281,18 @@ void add_what(CLI::App& command, Options& o) {
                   "none: anywhere; "
                   "auto: cores if there is one for each rank")
       ->check(CLI::IsMember({"auto", "cores", "none"}))
+      ->capture_default_str();
+  command
+      .add_option("--servers", o.servers,
+                  "Parameter servers to start on this host, as processes of their own; they end "
+                  "with the job")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--replicas", o.replicas,
+          "Servers that have each part of a table; 0: two, or one where there is one server")
+      ->check(CLI::Range(0, 16))
       ->capture_default_str();
   command
       .add_option("--job,--tag", o.launch.job,

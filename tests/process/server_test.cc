@@ -124,7 +124,8 @@ TEST(Servers, AFullMemoryLimitIsAClearError) {
   const auto large = (*client)->define(spec, soon());
   ASSERT_FALSE(large.has_value());
   EXPECT_EQ(large.error().code, ErrorCode::kExhausted) << large.error().message;
-  EXPECT_NE(large.error().message.find("of 8388608 are in use"), std::string::npos) << large.error().message;
+  EXPECT_NE(large.error().message.find("of 8388608 are in use"), std::string::npos)
+      << large.error().message;
   // Rows that do not fit are refused, and the others go on.
   const auto sparse = (*client)->define(sparse_spec(), soon());
   ASSERT_TRUE(sparse.has_value()) << sparse.error().message;
@@ -179,6 +180,19 @@ TEST(Servers, LossOfAllCopiesIsReported) {
       << crew.transcript();
   EXPECT_TRUE(crew.worker(0).exits(1)) << crew.transcript();
   EXPECT_TRUE(crew.worker(0).complains("kPeerLost")) << crew.transcript();
+}
+
+// Ranks that `tally run` starts find its servers, and one of these may die.
+TEST(Servers, OfTallyRunServeItsRanks) {
+  Child run({{TALLY_PROGRAM, "run", "-n", "2", "--servers", "2", "--", "/bin/sh", "-c",
+              std::string("exec ") + TALLY_SERVER_WORKER + " $RANK --count 20"},
+             {}});
+  EXPECT_TRUE(run.exits(0)) << run.transcript();
+  EXPECT_EQ(run.errors().find("is gone"), std::string::npos) << run.transcript();
+  std::size_t done = 0;
+  for (std::size_t at = 0; (at = run.output().find("done 20", at)) != std::string::npos; ++at)
+    ++done;
+  EXPECT_EQ(done, 2U) << run.transcript();
 }
 
 TEST(Servers, OneProcessServesAlone) {

@@ -1,5 +1,6 @@
 // A worker of the parameter servers: pushes until it is told to stop, or --count times, and says after each round what was acknowledged.
-//   server_worker RANK [--directory HOST:PORT] [--secret FILE] [--transport shm|tcp|tls] [--count N] [--pause MS]
+//   server_worker RANK [--directory HOST:PORT] [--secret FILE] [--transport shm|tcp|tls] [--count N] [--join SECONDS]
+//   server_worker RANK ... --check N --workers K    looks whether K workers have pushed N times each
 // Without --directory it is what TALLY_DIRECTORY says, and the secret TALLY_SECRET_FILE.
 #include <poll.h>
 #include <unistd.h>
@@ -50,6 +51,8 @@ Result<server::ClientOptions> options_of(int rank,
   server::ClientOptions options;
   options.rank = rank;
   options.directory = text_or(words, "--directory", "TALLY_DIRECTORY");
+  if (const std::string join = text_or(words, "--join", nullptr); !join.empty())
+    options.join_timeout = std::chrono::seconds(std::stoi(join));
   const std::string secret = text_or(words, "--secret", "TALLY_SECRET_FILE");
   const std::string transport = text_or(words, "--transport", nullptr);
   if (transport == "tcp") options.transport = TransportKind::kTcp;
@@ -118,11 +121,34 @@ class Pusher final {
   Milliseconds longest_{0};
 };
 
+// Whether everything has each worker's push that often, and nothing else.
+Result<void> check(server::Client& client, int times, int workers) {
+  TALLY_TRY(const server::TableId dense, client.define(dense_spec(), soon()));
+  TALLY_TRY(const server::TableId sparse, client.define(sparse_spec(), soon()));
+  std::vector<float> values(kDenseElements);
+  std::vector<float> rows(kKeys * kMostWorkers);
+  TALLY_TRY(client.wait(
+      client.pull({dense, 0, client.parts(dense)}, {}, std::as_writable_bytes(std::span(values))),
+      soon()));
+  TALLY_TRY(client.wait(client.pull(sparse, {}, all_keys(), rows), soon()));
+  for (const auto* all : {&values, &rows}) {
+    for (std::size_t i = 0; i < all->size(); ++i) {
+      const bool pushed = i % kMostWorkers < static_cast<std::size_t>(workers);
+      if ((*all)[i] != (pushed ? static_cast<float>(times) : 0.0F))
+        return Error{.code = ErrorCode::kMismatch,
+                     .message = fmt::format("element {} is {}", i, (*all)[i])};
+    }
+  }
+  return {};
+}
+
 Result<void> work(int rank, const std::map<std::string, std::string>& words) {
   TALLY_TRY(const server::ClientOptions options, options_of(rank, words));
   TALLY_TRY(const auto client, server::Client::connect(options, [](const std::string& sentence) {
               fmt::print(stderr, "{}\n", sentence);
             }));
+  if (const std::string times = text_or(words, "--check", nullptr); !times.empty())
+    return check(*client, std::stoi(times), std::stoi(text_or(words, "--workers", nullptr)));
   Pusher pusher(*client, rank);
   TALLY_TRY(pusher.prepare());
   say("ready");

@@ -83,14 +83,15 @@ std::string how_it_ended(int status) {
 Result<std::unique_ptr<ServerProcesses>> ServerProcesses::start(
     const ServerProcessesOptions& options, server::EventSink on_event) {
   const net::Address any{.host = options.host, .port = 0};
-  TALLY_TRY(auto directory, server::Directory::start({.listen = to_string(any),
-                                                      .secret = options.secret,
-                                                      .servers = options.servers,
-                                                      .replicas = options.replicas,
-                                                      .silence_limit = options.silence_limit},
-                                                     on_event));
-  std::unique_ptr<ServerProcesses> started(
-      new ServerProcesses(std::move(directory), std::move(on_event)));
+  std::unique_ptr<ServerProcesses> started(new ServerProcesses(std::move(on_event)));
+  TALLY_TRY(started->directory_,
+            server::Directory::start(
+                {.listen = to_string(any),
+                 .secret = options.secret,
+                 .servers = options.servers,
+                 .replicas = options.replicas,
+                 .silence_limit = options.silence_limit},
+                [self = started.get()](const std::string& sentence) { self->tell(sentence); }));
   for (int i = 0; i < options.servers; ++i) TALLY_TRY(started->start_server(options, i));
   ServerProcesses& self = *started;
   self.watcher_ = std::jthread([&self](const std::stop_token& stop) { self.watch(stop); });
@@ -161,13 +162,15 @@ void ServerProcesses::look() {
       if (process.ended || ::waitpid(process.pid, &status, WNOHANG) != process.pid) continue;
       process.ended = true;
       process.life.reset();
-      if (!ending_)
-        sentences.push_back(
-            fmt::format("server process {} (pid {}) {}", i + 1, process.pid, how_it_ended(status)));
+      sentences.push_back(
+          fmt::format("server process {} (pid {}) {}", i + 1, process.pid, how_it_ended(status)));
     }
   }
-  if (!on_event_) return;
-  for (const std::string& sentence : sentences) on_event_(sentence);
+  for (const std::string& sentence : sentences) tell(sentence);
+}
+
+void ServerProcesses::tell(const std::string& sentence) const {
+  if (on_event_ && !ending_) on_event_(sentence);
 }
 
 bool ServerProcesses::all_ended() const {
@@ -183,10 +186,7 @@ void ServerProcesses::signal_all(int number) {
 }
 
 ServerProcesses::~ServerProcesses() {
-  {
-    const MutexLock lock(mutex_);
-    ending_ = true;
-  }
+  ending_ = true;
   watcher_ = {};
   signal_all(SIGTERM);
   signal_all(SIGCONT);

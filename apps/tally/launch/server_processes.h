@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -61,19 +62,20 @@ class ServerProcesses final {
     bool ended = false;
   };
 
-  ServerProcesses(std::unique_ptr<server::Directory> directory, server::EventSink on_event)
-      : directory_(std::move(directory)), on_event_(std::move(on_event)) {}
+  explicit ServerProcesses(server::EventSink on_event) : on_event_(std::move(on_event)) {}
+  // Nothing is told while all of them end.
+  void tell(const std::string& sentence) const;
   Result<void> start_server(const ServerProcessesOptions& options, int number);
   void watch(const std::stop_token& stop);
   void look();
   bool all_ended() const;
   void signal_all(int number);
 
-  const std::unique_ptr<server::Directory> directory_;
   const server::EventSink on_event_;
+  std::atomic<bool> ending_{false};
+  std::unique_ptr<server::Directory> directory_;
   mutable Mutex mutex_;
   std::vector<Process> processes_ TALLY_GUARDED_BY(mutex_);
-  bool ending_ TALLY_GUARDED_BY(mutex_) = false;
   std::jthread watcher_;
 };
 
