@@ -109,6 +109,7 @@ nlohmann::ordered_json json_of(const bench::Word2vecRun& run) {
   nlohmann::ordered_json line;
   line["words_per_s"] = run.words_per_s;
   line["program_s"] = run.program_s;
+  line["processor_s"] = run.processor_s;
   const auto score = [](const word2vec::Score& s) {
     return nlohmann::ordered_json{{"correct", s.correct}, {"asked", s.asked}};
   };

@@ -3,6 +3,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -14,6 +16,7 @@
 #include "apps/tally/child_process.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/overseer.h"
+#include "apps/tally/launch/server_processes.h"
 #include "apps/tally/word2vec_options.h"
 #include "apps/tally/word2vec_worker.h"
 #include "base/cpu.h"
@@ -32,10 +35,12 @@ Examples:
   tally train word2vec --workers 2 --output imdb.bin
   tally train word2vec --data novel.txt.gz --dimension 200 --window 8 --epochs 15 --output novel.txt
   tally run --hosts a:8,b:8 -- tally train word2vec --data text.txt --plan "update=average:200" --output v.bin
+  tally train word2vec --workers 4 --servers 2 --plan "home=server update=ssp:4" --output imdb.bin
   tally eval analogy --vectors imdb.bin --questions questions-words.txt
 
 Starts its workers itself; under `tally run`, mpirun, srun or torchrun it joins that job instead. The workers of a
-host train one pair of tables in shared memory, without waiting for each other. Ctrl-C once: they stop, and the vectors are
+host train one pair of tables in shared memory, without waiting for each other; with home=server the rows live with
+parameter servers. Ctrl-C once: they stop, and the vectors are
 written as they are; twice: at once.
 
 Exit codes: 0 trained; 1 something failed; 2 wrong usage, nothing was started; 130 interrupted. Others are those of
@@ -58,11 +63,36 @@ int terminal_columns() {
   return told ? size.ws_col : 80;
 }
 
+// Whoever comes, and leaves in good order, is no news.
+bool is_news(const std::string& sentence) {
+  return sentence.find(" joined") == std::string::npos &&
+         sentence.find(": it left") == std::string::npos;
+}
+
+// The servers that the workers need, if they are to be started here. What happens to them is told until `is_over`.
+Result<std::unique_ptr<launch::ServerProcesses>> start_servers(const Word2vecOptions& options,
+                                                               const std::atomic<bool>& is_over) {
+  if (!options.settings.rule.uses_servers() || !options.directory.empty())
+    return std::unique_ptr<launch::ServerProcesses>();
+  return launch::ServerProcesses::start({.servers = std::max(options.servers, 1)},
+                                        [&is_over](const std::string& sentence) {
+                                          if (!is_over && is_news(sentence))
+                                            fmt::print(stderr, "tally train: {}\n", sentence);
+                                        });
+}
+
 int launch(const Word2vecOptions& options, const std::vector<std::string>& words) {
+  std::atomic<bool> is_over = false;
+  const auto servers = start_servers(options, is_over);
+  if (!servers) {
+    fmt::print(stderr, "tally train: {}\n", servers.error().message);
+    return launch::kTroubleExitCode;
+  }
   const int live = options.quiet ? 0 : terminal_columns();
   std::vector<std::string> command = {own_program()};
   command.insert(command.end(), words.begin(), words.end());
   if (live > 0) command.push_back(fmt::format("--live={}", live));
+  if (*servers) command.push_back("--directory=" + (*servers)->directory());
   std::error_code failed;
   launch::LaunchOptions launch{
       .command = command,
@@ -77,7 +107,9 @@ int launch(const Word2vecOptions& options, const std::vector<std::string>& words
       .grace = kGrace};
   launch::Overseer overseer(launch.watch, /*verbose=*/false);
   launch.hooks = overseer.hooks();
-  return launch::run_job(launch);
+  const int code = launch::run_job(launch);
+  is_over = true;
+  return code;
 }
 
 int run(Word2vecOptions& options, const std::vector<std::string>& words) {

@@ -89,12 +89,21 @@ void add_word2vec_options(CLI::App& command, Word2vecOptions& o) {
       ->capture_default_str();
   command.add_option("--workers", o.workers, "Processes to start; default: one for each core")
       ->check(CLI::Range(1, kMostWorkers));
+  command
+      .add_option("--servers", o.servers, "With home=server: processes to start that have the rows")
+      ->check(CLI::Range(1, kMostWorkers));
+  command
+      .add_option("--directory", o.directory,
+                  "With home=server: servers that run already, by the address of their directory "
+                  "(see `tally serve`)")
+      ->type_name("HOST:PORT");
   add_training_options(command, o.settings);
   command
       .add_option("--plan", o.plan,
                   "How several hosts train together: \"update=average:MS\" averages their tables "
                   "every so many milliseconds (default 500), \"update=local:WORDS\" after so many "
-                  "words of a worker")
+                  "words of a worker. Or rows live with parameter servers: \"home=server "
+                  "update=asp\"; \"update=ssp:S\": nobody is more than S chunks ahead")
       ->type_name("TEXT");
   command
       .add_option(
@@ -111,6 +120,9 @@ Result<void> complete(Word2vecOptions& options) {
   options.settings.words =
       options.words == "plain" ? word2vec::Words::kPlain : word2vec::Words::kLower;
   TALLY_TRY(options.settings.rule, word2vec::parse_update_rule(options.plan));
+  if (!options.settings.rule.uses_servers() && (options.servers > 0 || !options.directory.empty()))
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = "--servers and --directory go with --plan home=server"};
   if (!options.output.empty()) {
     TALLY_TRY(word2vec::format_of_name(options.output));
     TALLY_TRY(check_output("--output", options.output));

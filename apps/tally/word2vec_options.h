@@ -18,6 +18,8 @@ namespace tally::app {
 struct Word2vecOptions {
   std::string data = "imdb";
   int workers = 0;  // 0: one for each core
+  int servers = 0;  // processes that have the rows, with home=server; 0: one, or none are needed
+  std::string directory;  // where they are found, as the launcher or the user says
   word2vec::Settings settings;
   std::string words = "lower";
   std::string plan;

@@ -12,6 +12,7 @@
 #include "apps/tally/build_info.h"
 #include "apps/tally/interrupt.h"
 #include "apps/tally/word2vec_progress.h"
+#include "apps/tally/word2vec_rows.h"
 #include "data/input_file.h"
 #include "group/host.h"
 #include "recipes/word2vec/vocabulary.h"
@@ -93,6 +94,7 @@ std::string json_of(const Word2vecOptions& options, int workers, const Text& tex
   line["host"] = group::host_name();
   line["cores"] = ::sysconf(_SC_NPROCESSORS_ONLN);
   line["workers"] = workers;
+  if (s.rule.uses_servers()) line["servers"] = options.servers;
   line["plan"] = to_string(s.rule);
   line["dimension"] = s.dimension;
   line["window"] = s.window;
@@ -124,7 +126,9 @@ class Worker {
     const word2vec::Settings& s = options_.settings;
     talk_.say(fmt::format("word2vec on {}: {} different words, {} in the text", options_.data,
                           text.vocabulary.size(), text.vocabulary.total_count()));
-    TALLY_TRY(const auto training, word2vec::Training::make(job_, text.vocabulary, text.own, s));
+    TALLY_TRY(const auto rows, rows_of_servers(options_, job_));
+    TALLY_TRY(const auto training,
+              word2vec::Training::make(job_, text.vocabulary, text.own, s, rows.get()));
     // All have met: from here on nobody is ended by a signal.
     talk_.say(fmt::format(
         "{} workers, {} epochs; dimension {}, window {}, {} negatives, sample {}, rate {}; {}",
@@ -133,12 +137,12 @@ class Worker {
     TALLY_TRY(const auto result,
               training->run({.interrupted = [] { return interrupted() != 0; },
                              .show = [this](const word2vec::Standing& at) { talk_.show(at); }}));
-    if (job_.rank() == 0) TALLY_TRY(conclude(text, training->tables(), result));
+    if (job_.rank() == 0) TALLY_TRY(conclude(text, *training, result));
     return result.interrupted ? kInterruptedExitCode : 0;
   }
 
  private:
-  Result<void> conclude(const Text& text, const word2vec::HostTables& tables,
+  Result<void> conclude(const Text& text, word2vec::Training& training,
                         const word2vec::TrainingResult& result) {
     const double seconds = seconds_of(result.elapsed);
     talk_.say(fmt::format("{} {} words in {:.1f} s: {} words/s, loss {:.3f}",
@@ -147,9 +151,11 @@ class Worker {
                           short_number(static_cast<double>(result.words) / seconds), result.loss));
     if (!options_.output.empty()) {
       TALLY_TRY(const auto format, word2vec::format_of_name(options_.output));
+      TALLY_TRY(training.collect());
       TALLY_TRY(word2vec::save_vectors(options_.output, format, text.vocabulary.words(),
-                                       options_.settings.dimension, [&tables](std::size_t word) {
-                                         return tables.input(static_cast<word2vec::WordId>(word));
+                                       options_.settings.dimension, [&training](std::size_t word) {
+                                         return training.vector(
+                                             static_cast<word2vec::WordId>(word));
                                        }));
       talk_.say("vectors in " + options_.output);
     }

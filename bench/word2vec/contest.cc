@@ -1,8 +1,9 @@
 #include "bench/word2vec/contest.h"
 
+#include <sys/resource.h>
+
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <string_view>
 
@@ -22,7 +23,18 @@ constexpr Duration kPoll = std::chrono::milliseconds(200);
 struct Finished {
   std::string printed;
   double seconds = 0;
+  double processor_seconds = 0;
 };
+
+// That children which have ended, and theirs, have computed so far.
+double processor_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
 
 // The end of what was printed, for people.
 std::string tail_of(const std::string& printed) {
@@ -35,6 +47,7 @@ Result<Finished> run_to_end(const std::vector<std::string>& command, const std::
   std::filesystem::remove(log);
   const SteadyClock clock;
   const TimePoint begin = clock.now();
+  const double computed = processor_seconds();
   const Deadline by = clock.after(timeout);
   TALLY_TRY(const auto child, app::ChildProcess::start({.command = command, .log_file = log}));
   std::optional<app::ExitStatus> status;
@@ -46,7 +59,8 @@ Result<Finished> run_to_end(const std::vector<std::string>& command, const std::
       return Error{.code = ErrorCode::kTimeout, .message = command.front() + " takes too long"};
   }
   Finished finished{.printed = file_contents(log).value_or(""),
-                    .seconds = std::chrono::duration<double>(clock.now() - begin).count()};
+                    .seconds = std::chrono::duration<double>(clock.now() - begin).count(),
+                    .processor_seconds = processor_seconds() - computed};
   if (status->ok()) return finished;
   return Error{.code = ErrorCode::kSystem,
                .message = fmt::format("{} {}: {}", command.front(), to_string(*status),
@@ -97,9 +111,10 @@ Result<Word2vecOutcome> run_tally_word2vec(const Word2vecPrograms& programs,
   if (!result.is_object() || !result.contains("words_per_s") || !result["words_per_s"].is_number())
     return Error{.code = ErrorCode::kSystem,
                  .message = "tally told no speed: " + tail_of(finished.printed)};
-  return Word2vecOutcome{
-      .run = {.words_per_s = result["words_per_s"].get<double>(), .program_s = finished.seconds},
-      .vectors = vectors};
+  return Word2vecOutcome{.run = {.words_per_s = result["words_per_s"].get<double>(),
+                                 .program_s = finished.seconds,
+                                 .processor_s = finished.processor_seconds},
+                         .vectors = vectors};
 }
 
 std::optional<double> fasttext_speed(const std::string& printed) {
@@ -156,9 +171,10 @@ Result<Word2vecOutcome> run_fasttext(const Word2vecPrograms& programs, const Wor
   if (!speed)
     return Error{.code = ErrorCode::kSystem,
                  .message = "fasttext told no speed: " + tail_of(finished.printed)};
-  return Word2vecOutcome{
-      .run = {.words_per_s = *speed * task.threads, .program_s = finished.seconds},
-      .vectors = stem + ".vec"};
+  return Word2vecOutcome{.run = {.words_per_s = *speed * task.threads,
+                                 .program_s = finished.seconds,
+                                 .processor_s = finished.processor_seconds},
+                         .vectors = stem + ".vec"};
 }
 
 Result<void> ask(const std::string& vectors, const Word2vecQuestions& questions, Word2vecRun& run) {

@@ -29,6 +29,7 @@ struct Word2vecTask {
 struct Word2vecRun {
   double words_per_s = 0;  // while it trained, by wall clock, all threads together
   double program_s = 0;    // from the start of the program to its end
+  double processor_s = 0;  // that its processes computed in that time
   std::optional<word2vec::AnalogyResult> analogies;
   std::optional<word2vec::SimilarityResult> similarity;
 };

@@ -19,12 +19,15 @@ TEST(FasttextSpeed, IsTheLastOneThatWasPrinted) {
 
 TEST(ContestText, EndsWithTheMedianOfTheRatiosOfRounds) {
   Word2vecContest contest;
-  for (const double speed : {900e3, 800e3, 1000e3}) contest.tally.push_back({.words_per_s = speed});
+  for (const double speed : {900e3, 800e3, 1000e3})
+    contest.tally.push_back({.words_per_s = speed, .processor_s = 2});
   for (const double speed : {300e3, 400e3, 200e3})
-    contest.fasttext.push_back({.words_per_s = speed});
+    contest.fasttext.push_back({.words_per_s = speed, .processor_s = speed / 1e4});
   EXPECT_THAT(
       contest_text(contest),
       HasSubstr("ratio     3.00 (2.00 to 5.00) times fasttext's words/s, median of 3 rounds"));
+  EXPECT_THAT(contest_text(contest),
+              HasSubstr("fasttext computes 15.00 (10.00 to 20.00) times as long"));
   EXPECT_THAT(contest_text(contest), HasSubstr("tally     900 (800 to 1000) thousand words/s"));
   contest.tally[0].analogies = word2vec::AnalogyResult{.total = {1, 4}};
   contest.tally[1].analogies = contest.tally[2].analogies = contest.tally[0].analogies;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 
 #include <fmt/format.h>
@@ -31,8 +32,10 @@ std::string range_text(const std::vector<double>& values, int digits, std::strin
 std::string program_text(std::string_view name, const std::vector<Word2vecRun>& runs) {
   const auto speed = figures(runs, [](const Word2vecRun& r) { return r.words_per_s / 1e3; });
   const auto whole = figures(runs, [](const Word2vecRun& r) { return r.program_s; });
-  std::string text = fmt::format("{:<9} {} thousand words/s, whole program {} s\n", name,
-                                 range_text(speed, 0, ""), range_text(whole, 1, ""));
+  const auto computed = figures(runs, [](const Word2vecRun& r) { return r.processor_s; });
+  std::string text = fmt::format("{:<9} {} thousand words/s\n", name, range_text(speed, 0, ""));
+  text += fmt::format("          whole program {} s; processor time {} s\n",
+                      range_text(whole, 1, ""), range_text(computed, 1, ""));
   if (runs.front().analogies) {
     const auto total =
         figures(runs, [](const Word2vecRun& r) { return percent(r.analogies->total); });
@@ -60,11 +63,16 @@ std::string contest_text(const Word2vecContest& contest) {
   text += program_text("tally", contest.tally);
   if (contest.fasttext.empty()) return text;
   text += program_text("fasttext", contest.fasttext);
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < contest.tally.size() && i < contest.fasttext.size(); ++i)
-    ratios.push_back(contest.tally[i].words_per_s / contest.fasttext[i].words_per_s);
+  std::vector<double> speeds, computed;
+  for (std::size_t i = 0; i < contest.tally.size() && i < contest.fasttext.size(); ++i) {
+    speeds.push_back(contest.tally[i].words_per_s / contest.fasttext[i].words_per_s);
+    computed.push_back(contest.fasttext[i].processor_s /
+                       std::max(contest.tally[i].processor_s, 1e-9));
+  }
+  text +=
+      fmt::format("          fasttext computes {} times as long\n", range_text(computed, 2, ""));
   return text + fmt::format("ratio     {} times fasttext's words/s, median of {} rounds\n",
-                            range_text(ratios, 2, ""), ratios.size());
+                            range_text(speeds, 2, ""), speeds.size());
 }
 
 }  // namespace tally::bench

@@ -1,5 +1,6 @@
 #include "recipes/word2vec/training.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -24,39 +25,45 @@ double mean_loss(const HostProgress& from, const HostProgress& to) {
 }  // namespace
 
 Training::Training(Job& job, const Settings& settings, const Vocabulary& vocabulary,
-                   std::span<const WordId> text)
+                   std::span<const WordId> text, RowService* service)
     : job_(job),
       settings_(settings),
       negatives_(vocabulary.counts()),
       keep_(keep_probabilities(vocabulary.counts(), settings.sample)),
       source_(text, keep_, negatives_, {.window = settings.window, .negatives = settings.negatives},
-              seed_of(settings.seed, job.rank())) {}
+              seed_of(settings.seed, job.rank())),
+      row_count_(vocabulary.size()),
+      service_(service) {
+  if (service != nullptr) remote_rows_ = std::make_unique<RemoteRows>(*service, settings.dimension);
+}
 
 Result<std::unique_ptr<Training>> Training::make(Job& job, const Vocabulary& vocabulary,
                                                  std::span<const WordId> text,
-                                                 const Settings& settings) {
-  if (settings.rule.uses_servers())
+                                                 const Settings& settings, RowService* service) {
+  if (settings.rule.uses_servers() != (service != nullptr))
     return Error{.code = ErrorCode::kInvalid,
-                 .message = "word2vec has no home=server yet; take home=group"};
-  std::unique_ptr<Training> training(new Training(job, settings, vocabulary, text));
-  TALLY_TRY(training->connect(vocabulary.size()));
+                 .message = service == nullptr ? "home=server needs servers: give --servers"
+                                               : "servers go with home=server"};
+  std::unique_ptr<Training> training(new Training(job, settings, vocabulary, text, service));
+  TALLY_TRY(training->connect());
   return training;
 }
 
-Result<void> Training::connect(std::size_t rows) {
+Result<void> Training::connect() {
   const Deadline by = Deadline::after(kConnectTime);
   Communicator& world = job_.world();
   TALLY_TRY(tiers_, train::find_tiers(world, by));
-  TALLY_TRY(tables_,
-            HostTables::make(world, tiers_, {.rows = rows, .dimension = settings_.dimension},
-                             settings_.seed, by));
+  TALLY_TRY(tables_, HostTables::make(world, tiers_,
+                                      {.rows = service_ == nullptr ? row_count_ : 0,
+                                       .dimension = settings_.dimension},
+                                      settings_.seed, by));
   const auto own = static_cast<std::int64_t>(source_.words() * settings_.epochs);
   std::vector<std::int64_t> words(static_cast<std::size_t>(world.size()));
   TALLY_TRY(world.allgather(std::span<const std::int64_t>(&own, 1), std::span(words), {.by = by}));
   for (const std::int64_t count : words) world_total_ += static_cast<std::uint64_t>(count);
   for (const Rank rank : tiers_.neighbours)
     host_total_ += static_cast<std::uint64_t>(words[static_cast<std::size_t>(rank)]);
-  if (tiers_.hosts == 1) return {};
+  if (tiers_.hosts == 1 || service_ != nullptr) return {};
   TALLY_TRY(auto average, HostAverage::make(*tiers_.sums, *tables_, tiers_, settings_.rule,
                                             static_cast<std::uint64_t>(own)));
   average_.emplace(std::move(average));
@@ -66,15 +73,9 @@ Result<void> Training::connect(std::size_t rows) {
 Result<TrainingResult> Training::run(const TrainingHooks& hooks) {
   TALLY_TRY(job_.world().barrier());
   begin_ = shown_ = SteadyClock().now();
-  TrainingResult result;
-  bool stops = false;
-  for (std::uint64_t epoch = 0; epoch < settings_.epochs && !stops; ++epoch)
-    while (!stops && source_.next(chunk_)) {
-      TALLY_TRY(stops, train_chunk(*tables_, hooks));
-    }
-  // Whoever has nothing to train takes part in the averages all the same.
-  if (average_ && !stops) TALLY_TRY(average_->advance(done_, false));
+  TALLY_TRY(train_all(hooks));
 
+  TrainingResult result;
   // How many were interrupted, words.
   const bool early = done_ < source_.words() * settings_.epochs;
   std::array<std::int64_t, 2> facts = {early ? 1 : 0, static_cast<std::int64_t>(done_)};
@@ -87,8 +88,36 @@ Result<TrainingResult> Training::run(const TrainingHooks& hooks) {
   return result;
 }
 
+Result<void> Training::train_all(const TrainingHooks& hooks) {
+  bool stops = false;
+  for (std::uint64_t epoch = 0; epoch < settings_.epochs && !stops; ++epoch)
+    while (!stops && source_.next(chunk_)) {
+      TALLY_TRY(stops, train_chunk(hooks));
+    }
+  // Whoever has nothing to train takes part in the averages all the same.
+  if (average_ && !stops) TALLY_TRY(average_->advance(done_, false));
+  return service_ != nullptr ? service_->finish() : Result<void>();
+}
+
+Result<void> Training::collect() {
+  constexpr std::size_t kAtOnce = 4096;
+  if (service_ == nullptr) return {};
+  collected_.resize(row_count_ * settings_.dimension);
+  for (std::size_t begin = 0; begin < row_count_; begin += kAtOnce) {
+    std::vector<std::uint64_t> keys;
+    for (std::size_t row = begin; row < std::min(begin + kAtOnce, row_count_); ++row)
+      keys.push_back(row);
+    TALLY_TRY(service_->pull(
+        RowService::Table::kInputs, keys,
+        std::span(collected_)
+            .subspan(begin * settings_.dimension, keys.size() * settings_.dimension)));
+  }
+  return {};
+}
+
 // True if the training is to end.
-Result<bool> Training::train_chunk(Rows& rows, const TrainingHooks& hooks) {
+Result<bool> Training::train_chunk(const TrainingHooks& hooks) {
+  Rows& rows = service_ != nullptr ? static_cast<Rows&>(*remote_rows_) : *tables_;
   TALLY_TRY(const RowTables tables, rows.fetch(chunk_));
   const float rate = rate_at(settings_.rate, tables_->progress().words, host_total_);
   const ChunkLoss loss = sgns_.train(chunk_, tables, rate);

@@ -4,10 +4,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "recipes/word2vec/chunk.h"
 #include "recipes/word2vec/host_average.h"
 #include "recipes/word2vec/host_tables.h"
+#include "recipes/word2vec/remote_rows.h"
 #include "recipes/word2vec/sgns.h"
 #include "recipes/word2vec/vocabulary.h"
 #include "tally/job.h"
@@ -56,23 +58,30 @@ struct TrainingResult {
 // One worker's training. Deterministic by seed with one worker; several share their rows without locks. Threads: one.
 class Training final {
  public:
-  // Called by all ranks, with the same vocabulary and settings. `text`, the worker's own part, and the vocabulary
-  // stay the caller's.
+  // Called by all ranks, with the same vocabulary and settings. `text`, the worker's own part, the vocabulary and the
+  // service stay the caller's. kInvalid if the rule uses servers and there is no service.
   static Result<std::unique_ptr<Training>> make(Job& job, const Vocabulary& vocabulary,
                                                 std::span<const WordId> text,
-                                                const Settings& settings);
+                                                const Settings& settings,
+                                                RowService* service = nullptr);
 
   // Called once, by all ranks. All workers have ended when it returns.
   Result<TrainingResult> run(const TrainingHooks& hooks);
 
-  // The trained rows, the same on all hosts.
-  const HostTables& tables() const { return *tables_; }
+  // After run(): brings the trained vectors here from where they live.
+  Result<void> collect();
+  // After collect(); the same on all hosts.
+  std::span<const float> vector(WordId word) const {
+    if (service_ == nullptr) return tables_->input(word);
+    return {collected_.data() + word * settings_.dimension, settings_.dimension};
+  }
 
  private:
   Training(Job& job, const Settings& settings, const Vocabulary& vocabulary,
-           std::span<const WordId> text);
-  Result<void> connect(std::size_t rows);
-  Result<bool> train_chunk(Rows& rows, const TrainingHooks& hooks);
+           std::span<const WordId> text, RowService* service);
+  Result<void> connect();
+  Result<void> train_all(const TrainingHooks& hooks);
+  Result<bool> train_chunk(const TrainingHooks& hooks);
   void show(const TrainingHooks& hooks, float rate);
 
   Job& job_;
@@ -80,8 +89,12 @@ class Training final {
   const NegativeSampler negatives_;
   const std::vector<double> keep_;
   ChunkSource source_;
+  const std::size_t row_count_;
+  RowService* const service_;                // null: rows are in the tables
+  std::unique_ptr<RemoteRows> remote_rows_;  // with a service
+  std::vector<float> collected_;
   train::Tiers tiers_;
-  std::unique_ptr<HostTables> tables_;
+  std::unique_ptr<HostTables> tables_;  // with a service: progress only, no rows
   std::optional<HostAverage> average_;  // with several hosts
   std::uint64_t host_total_ = 0;        // words of all passes, of the workers of this host
   std::uint64_t world_total_ = 0;

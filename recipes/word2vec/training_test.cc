@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <string>
 
+#include "base/mutex.h"
 #include "collective/test_jobs.h"
 
 namespace tally::word2vec {
@@ -53,12 +55,12 @@ double cosine(std::span<const float> a, std::span<const float> b) {
   return product / std::sqrt(left * right);
 }
 
-void compare_topics(const HostTables& tables, Trained& trained) {
+void compare_topics(const Training& training, Trained& trained) {
   int insides = 0, acrosses = 0;
   for (WordId a = 0; a < trained.words.size(); ++a) {
     for (WordId b = 0; b < a; ++b) {
       const bool same = trained.words[a][0] == trained.words[b][0];
-      (same ? trained.inside : trained.across) += cosine(tables.input(a), tables.input(b));
+      (same ? trained.inside : trained.across) += cosine(training.vector(a), training.vector(b));
       ++(same ? insides : acrosses);
     }
   }
@@ -66,9 +68,47 @@ void compare_topics(const HostTables& tables, Trained& trained) {
   trained.across /= acrosses;
 }
 
+// Rows that all ranks reach one at a time.
+class LockedRows final : public RowService {
+ public:
+  explicit LockedRows(std::size_t dimension) : dimension_(dimension) {}
+
+  Result<void> pull(Table table, std::span<const std::uint64_t> keys,
+                    std::span<float> rows) override {
+    const MutexLock lock(mutex_);
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      const std::vector<float>& row = row_of(table, keys[k]);
+      std::copy(row.begin(), row.end(), rows.begin() + static_cast<std::ptrdiff_t>(k * dimension_));
+    }
+    return {};
+  }
+  Result<void> add(Table table, std::span<const std::uint64_t> keys,
+                   std::span<const float> rows) override {
+    const MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      row_of(table, keys[i / dimension_])[i % dimension_] += rows[i];
+    return {};
+  }
+  Result<void> tick() override { return {}; }
+  Result<void> flush() override { return {}; }
+  Result<void> finish() override { return {}; }
+
+ private:
+  std::vector<float>& row_of(Table table, std::uint64_t key) TALLY_REQUIRES(mutex_) {
+    auto [found, is_new] = rows_.try_emplace({table, key}, dimension_, 0.0F);
+    if (is_new && table == Table::kInputs)
+      initialise_row(found->second, static_cast<WordId>(key), 1);
+    return found->second;
+  }
+
+  const std::size_t dimension_;
+  Mutex mutex_;
+  std::map<std::pair<Table, std::uint64_t>, std::vector<float>> rows_ TALLY_GUARDED_BY(mutex_);
+};
+
 // What rank 0 has at the end.
 Trained train(Network network, int size, const std::string& text, const Settings& settings,
-              const TrainingHooks& hooks = {}) {
+              const TrainingHooks& hooks = {}, RowService* service = nullptr) {
   Trained trained;
   run_ranks(network, size, [&](Job& job) {
     const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
@@ -76,16 +116,17 @@ Trained train(Network network, int size, const std::string& text, const Settings
     ASSERT_TRUE(vocabulary.has_value());
     const auto own = vocabulary->encode(
         part_of(bytes, static_cast<std::size_t>(job.rank()), static_cast<std::size_t>(job.size())));
-    auto training = Training::make(job, *vocabulary, own, settings);
+    auto training = Training::make(job, *vocabulary, own, settings, service);
     ASSERT_TRUE(training.has_value()) << training.error().message;
     const auto result = (*training)->run(hooks);
     ASSERT_TRUE(result.has_value()) << result.error().message;
     if (job.rank() != 0) return;
     trained.words = vocabulary->words();
-    const auto values = (*training)->tables().values();
-    trained.values.assign(values.begin(), values.end());
+    ASSERT_TRUE((*training)->collect().has_value());
+    for (WordId word = 0; word < trained.words.size(); ++word)
+      for (const float value : (*training)->vector(word)) trained.values.push_back(value);
     trained.result = *result;
-    compare_topics((*training)->tables(), trained);
+    compare_topics(**training, trained);
   });
   return trained;
 }
@@ -138,6 +179,31 @@ TEST(Training, EndsSoonAfterItIsInterrupted) {
     const Trained trained = train(network, 4, text, settings, {.interrupted = [] { return true; }});
     EXPECT_TRUE(trained.result.interrupted);
     EXPECT_LT(trained.result.words, 4U * 20000);
+  }
+}
+
+// One worker whose rows live elsewhere, beginning with the same numbers, ends where one with rows of its own does.
+TEST(Training, RowsThatLiveElsewhereAreTrainedAlike) {
+  const std::string text = two_topics(200);
+  Settings settings = small_settings();
+  const Trained here = train(Network::kInProcess, 1, text, settings);
+  settings.rule.kind = UpdateRule::Kind::kAsp;
+  LockedRows elsewhere(settings.dimension);
+  const Trained there = train(Network::kInProcess, 1, text, settings, {}, &elsewhere);
+  ASSERT_EQ(here.values.size(), there.values.size());
+  for (std::size_t i = 0; i < here.values.size(); ++i)
+    EXPECT_NEAR(here.values[i], there.values[i], 1e-3) << i;
+}
+
+TEST(Training, SeveralWorkersTrainRowsThatLiveElsewhere) {
+  const std::string text = two_topics(3000);
+  Settings settings = small_settings();
+  settings.rule.kind = UpdateRule::Kind::kAsp;
+  for (const Network network : {Network::kInProcess, Network::kTwoHosts}) {
+    LockedRows elsewhere(settings.dimension);
+    const Trained trained = train(network, 4, text, settings, {}, &elsewhere);
+    EXPECT_EQ(trained.result.words, 6U * 3000 * 12);
+    EXPECT_GT(trained.inside, trained.across + 0.5);
   }
 }
 

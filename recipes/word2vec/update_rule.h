@@ -21,15 +21,14 @@ struct UpdateRule {
   Kind kind = Kind::kAverage;
   Duration period = std::chrono::milliseconds(500);
   std::uint64_t words = 0;
-  int bound = 0;
+  std::uint64_t bound = 0;
 
   bool uses_servers() const { return kind == Kind::kAsp || kind == Kind::kSsp; }
   friend bool operator==(const UpdateRule&, const UpdateRule&) = default;
 };
 
-// "" or words of a plan: "update=average:500" (milliseconds), "update=local:100000" (words), "home=server update=asp",
-// "home=server update=ssp:4"; also home=group, data=partition, codec=none, split=data and stale=keep, which are so anyway.
-// kInvalid for anything else, with what there is.
+// What a plan says: "update=average:500" (milliseconds; so without any), "update=local:100000" (words),
+// "home=server update=asp", "home=server update=ssp:4". kInvalid for other plans, with what there is.
 Result<UpdateRule> parse_update_rule(std::string_view plan);
 
 // "home=group update=average:500".

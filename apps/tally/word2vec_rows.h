@@ -1,0 +1,14 @@
+#pragma once
+#include <memory>
+
+#include "apps/tally/word2vec_options.h"
+#include "recipes/word2vec/remote_rows.h"
+#include "tally/job.h"
+
+namespace tally::app {
+
+// The rows as parameter servers have them; null unless the plan says home=server. Called by all ranks.
+Result<std::unique_ptr<word2vec::RowService>> rows_of_servers(const Word2vecOptions& options,
+                                                              const Job& job);
+
+}  // namespace tally::app
