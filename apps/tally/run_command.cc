@@ -197,7 +197,9 @@ void add_servers(launch::LaunchOptions& launch, const Options& options,
                                   const launch::JobStart& start,
                                   launch::Console& console) -> Result<launch::Variables> {
     launch::Variables variables;
-    if (before) TALLY_TRY(variables, before(start, console));
+    if (before) {
+      TALLY_TRY(variables, before(start, console));
+    }
     running.reset();
     TALLY_TRY(running, launch::ServerProcesses::start({.servers = options.servers,
                                                        .replicas = options.replicas,
