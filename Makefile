@@ -6,7 +6,7 @@ TRAIN_ARGS ?=
 BENCH_ARGS ?= --against gloo,openmpi,mpich
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test train bench lint lint-all format asan tsan fuzz clean
+.PHONY: help setup build test soak train bench lint lint-all format asan tsan fuzz clean
 
 help: ## show this list
 	@echo "make TARGET, where TARGET is one of:"
@@ -34,6 +34,12 @@ build: build/release/build.ninja ## build everything as release, in build/releas
 
 test: build ## build and run all tests
 	@tools/run_ctest.sh release
+
+# As many seeds of simulated chaos; real processes are killed SOAK_RUNS times.
+SOAK_SEEDS ?= 4000
+SOAK_RUNS ?= 60
+soak: build ## run the chaos tests of parameter servers for long, simulated and with real processes
+	@TALLY_SOAK_SEEDS=$(SOAK_SEEDS) TALLY_SOAK_RUNS=$(SOAK_RUNS) tools/run_ctest.sh release -R 'Chaos'
 
 train: build/release/build.ninja ## train LeNet-5 on Fashion-MNIST with two workers; report.html has the curves
 	@cmake --build build/release --parallel $(JOBS) --target tally tally-train

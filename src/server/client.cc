@@ -32,8 +32,9 @@ class Client::Impl final {
     TALLY_TRY(const net::Address directory, group::address_from(options_.directory));
     TALLY_TRY(driver_->join(directory, by));
     node_.join();
-    const bool joined = progress_.wait([this] { return node_.joined(); }, by);
-    if (joined) return {};
+    progress_.wait([this] { return node_.joined() || node_.closed(); }, by);
+    if (node_.joined()) return {};
+    if (auto why = node_.closed()) return *std::move(why);
     return Error{.code = ErrorCode::kTimeout,
                  .message = fmt::format("the directory at {} has not enough servers yet",
                                         options_.directory)};

@@ -2,6 +2,7 @@
 
 #include "server/bodies.h"
 #include "server/client_node_test_support.h"
+#include "wire/error_body.h"
 
 // A worker that loses links, servers, parts and the directory.
 
@@ -164,6 +165,17 @@ TEST_F(ClientLosses, AWorkerThatWasGivenUpIsTold) {
   const Ticket ticket = node.agree(std::vector<double>{1});
   ASSERT_TRUE(node.done(ticket));
   EXPECT_FALSE(node.take_agree(ticket).has_value());
+}
+
+TEST(ClientJoining, WhoIsNotLetInHearsWhy) {
+  Tray tray;
+  ClientNode node(tray, {}, {}, [] {});
+  node.join();
+  const auto why = wire::encode_error({.code = ErrorCode::kRefused, .message = "too many"});
+  node.on_message(kDirectory, {.header = {.outcome = Outcome::kRefused}, .payload = why});
+  EXPECT_FALSE(node.joined());
+  ASSERT_TRUE(node.closed().has_value());
+  EXPECT_EQ(node.closed()->code, ErrorCode::kRefused);
 }
 
 }  // namespace

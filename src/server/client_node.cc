@@ -31,6 +31,10 @@ ClientNode::ClientNode(Postman& postman, ClientNodeOptions options, EventSink on
       lanes_(ledger_, postman, options_.in_flight_bytes) {}
 
 void ClientNode::join() {
+  {
+    const MutexLock lock(mutex_);
+    has_asked_ = true;
+  }
   postman_.send(kDirectory, {.kind = MessageKind::kJoin},
                 encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
 }
@@ -38,6 +42,11 @@ void ClientNode::join() {
 bool ClientNode::joined() const {
   const MutexLock lock(mutex_);
   return lanes_.view().number != 0;
+}
+
+std::optional<Error> ClientNode::closed() const {
+  const MutexLock lock(mutex_);
+  return closed_;
 }
 
 NodeId ClientNode::id() const {
@@ -225,7 +234,7 @@ void ClientNode::settle(TimePoint now) {
   const MutexLock lock(mutex_);
   if (closed_) return;
   lanes_.send();
-  if (id_ == kUnnumbered || now - last_beat_ < kBeatEvery) return;
+  if (!has_asked_ || now - last_beat_ < kBeatEvery) return;
   last_beat_ = now;
   postman_.send(kDirectory, {.kind = MessageKind::kBeat, .view = lanes_.view().number}, {});
 }

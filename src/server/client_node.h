@@ -42,6 +42,8 @@ class ClientNode final : public Node {
   // Asks the directory to be let in. Nothing can be asked for before joined().
   void join();
   bool joined() const;
+  // Why nothing can be asked for any more: it was not let in or was given up, or the directory is lost.
+  std::optional<Error> closed() const;
   // Goes in good order: nobody waits for this worker any more.
   void leave();
   NodeId id() const;
@@ -145,6 +147,7 @@ class ClientNode final : public Node {
   std::map<TableId, Table> tables_ TALLY_GUARDED_BY(mutex_);
   std::map<TableId, std::uint64_t> newest_version_ TALLY_GUARDED_BY(mutex_);
   NodeId id_ TALLY_GUARDED_BY(mutex_) = kUnnumbered;
+  bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to be let in
   std::optional<Error> closed_ TALLY_GUARDED_BY(mutex_);
   TimePoint last_beat_ TALLY_GUARDED_BY(mutex_){};
   std::string newest_snapshot_ TALLY_GUARDED_BY(mutex_);

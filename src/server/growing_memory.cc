@@ -47,7 +47,7 @@ bool GrowingMemory::grow(std::size_t bytes) {
                           ? place
                           : ::mremap(data_, bytes_, wanted, MREMAP_MAYMOVE | MREMAP_FIXED, place);
   if (moved == MAP_FAILED) {
-    if (place != nullptr) ::munmap(place, wanted);
+    // What was reserved may be gone already, and its addresses be somebody else's: it is not given back.
     budget_->give_back(wanted - bytes_);
     return false;
   }

@@ -14,6 +14,7 @@ namespace {
 constexpr int kFirstBits = 9;  // one page
 constexpr int kMaxBits = 32;
 constexpr std::size_t kLine = 64;
+constexpr std::size_t kSpareBytes = std::size_t{1} << 20;
 // More of a row than this is brought by the processor itself, which sees that addresses follow each other.
 constexpr std::size_t kPrefetchedBytes = 8 * kLine;
 
@@ -132,10 +133,11 @@ std::size_t RowTable::room() const {
 bool RowTable::make_room(std::span<const std::uint64_t> keys) {
   if (size_ + keys.size() <= room()) return true;
   const std::size_t needed = size_ + missing(keys);
-  if (needed <= room()) return true;
   // Some more, so that the next calls need not count; where memory is short, what is needed.
-  const std::size_t wish = needed + std::max<std::size_t>(size_ / 8, keys.size());
-  return (is_affordable(wish) && grow_to(wish)) || grow_to(needed);
+  const std::size_t more =
+      std::max<std::size_t>(size_ / 8, std::min(keys.size(), kSpareBytes / stride_));
+  const std::size_t wish = needed + more;
+  return (is_affordable(wish) && grow_to(wish)) || needed <= room() || grow_to(needed);
 }
 
 bool RowTable::is_affordable(std::size_t rows) const {

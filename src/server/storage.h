@@ -34,9 +34,10 @@ class Storage {
  public:
   virtual ~Storage() = default;
 
-  // One optimizer step with the mean of the gradients by weight, summed in this order. Of sparse parts the rows that any of them
-  // has; a row's gradient counts as zero where one does not have it. Where all weights are 0 nothing changes. kExhausted, with nothing changed, where new
-  // rows would not fit into the memory limit; kCorrupt if the bytes are not of this part.
+  // One optimizer step with the mean of the gradients by weight, summed in this order. Of sparse parts the rows that any of
+  // them has; a row's gradient counts as zero where one does not have it. Where all weights are 0 nothing changes.
+  // kExhausted, with nothing changed, where new rows would not fit into the memory limit; kCorrupt if the bytes are not of
+  // this part; kInvalid for a weight that is negative or not finite.
   virtual Result<void> apply(std::span<const Gradient> gradients, const ApplyFacts& facts) = 0;
   virtual Result<void> add(const Gradient& gradient) = 0;     // value += gradient
   virtual Result<void> assign(const Gradient& gradient) = 0;  // value = gradient; state as at first
