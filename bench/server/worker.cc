@@ -102,7 +102,7 @@ class Worker final {
     TableSpec made;
     made.name = name;
     made.optimizer.rate = 1;
-    made.plan = "update=asp";
+    made.plan = "update=asp:rate=full";
     made.workers = options_.workers;
     return made;
   }
