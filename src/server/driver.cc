@@ -310,8 +310,8 @@ void Driver::adopt(const std::shared_ptr<Link>& link) {
     first = peer.links.empty();
     peer.links.push_back(link);
   }
-  loop_of(id).add(link);
   if (first) node_->on_linked(id);
+  loop_of(id).add(link);
   if (id != kDirectory || options_.role == Role::kDirects) return;
   {
     const MutexLock lock(mutex_);

@@ -1,0 +1,78 @@
+#include "server/link.h"
+
+#include <sys/socket.h>
+
+#include <array>
+
+#include <gtest/gtest.h>
+
+namespace tally::server {
+namespace {
+
+class LinkTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    peer_ = Descriptor(ends[0]);
+    link_ = std::make_unique<Link>(Link::Config{.peer = 3, .backlog_bytes = kBacklog},
+                                   plain_link(Descriptor(ends[1])), shared_);
+  }
+
+  std::size_t read_away() {
+    std::vector<std::byte> bytes(std::size_t{1} << 20);
+    const ssize_t count = ::recv(peer_.descriptor(), bytes.data(), bytes.size(), 0);
+    return count > 0 ? static_cast<std::size_t>(count) : 0;
+  }
+
+  static constexpr std::size_t kBacklog = std::size_t{1} << 20;
+  Link::Shared shared_;
+  Descriptor peer_;
+  std::unique_ptr<Link> link_;
+};
+
+TEST_F(LinkTest, APeerThatDoesNotReadChokesItUntilItDoes) {
+  for (int i = 0; i < 3; ++i)
+    link_->send({.kind = MessageKind::kAnswer}, std::vector<std::byte>(kBacklog));
+  EXPECT_TRUE(link_->choked());
+  std::size_t read = 0;
+  while (!link_->flushed()) {
+    read += read_away();
+    ASSERT_TRUE(link_->flush(std::size_t{1} << 30));
+  }
+  read += read_away();
+  while (const std::size_t more = read_away()) read += more;
+  EXPECT_FALSE(link_->choked());
+  EXPECT_EQ(read, 3 * (kBacklog + kHeaderBytes));
+  EXPECT_EQ(shared_.counters.bytes_sent.load(), read);
+}
+
+TEST_F(LinkTest, WhatIsLentIsFreeOnceItIsClosed) {
+  const std::vector<std::byte> lent(std::size_t{8} << 20);
+  link_->send_from({.kind = MessageKind::kPush}, lent, {});
+  EXPECT_FALSE(link_->flushed());
+  link_->close();
+  EXPECT_TRUE(link_->flushed());
+  EXPECT_FALSE(link_->flush(1));
+  link_->send({.kind = MessageKind::kPush}, {});  // to nobody
+  EXPECT_TRUE(link_->flushed());
+}
+
+TEST_F(LinkTest, AnEndedPeerIsNoticedByWriting) {
+  peer_.reset();
+  link_->send({.kind = MessageKind::kPush}, {});
+  EXPECT_FALSE(link_->flush(1));
+  EXPECT_EQ(link_->error().code, ErrorCode::kPeerLost);
+}
+
+TEST(PayloadPool, SentMemoryIsUsedAgain) {
+  PayloadPool pool;
+  std::vector<std::byte> first = pool.take(kPartBytes);
+  const std::byte* const where = first.data();
+  pool.give(std::move(first));
+  EXPECT_EQ(pool.take(kPartBytes - 100).data(), where);
+  EXPECT_EQ(pool.take(10).size(), 10U);
+}
+
+}  // namespace
+}  // namespace tally::server
