@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/test_network.h"
+#include "server/test_cluster.h"
 
 namespace tally::server {
 namespace {

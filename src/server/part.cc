@@ -28,9 +28,7 @@ Part::Part(const TableFacts& facts, std::uint32_t index, const Surroundings& sur
 
 Result<void> Part::make_present() {
   const std::unique_lock lock(gate_);
-  if (storage_ == nullptr) {
-    TALLY_TRY(storage_, make_storage(facts_.stored, index_, around_.budget));
-  }
+  TALLY_TRY(ensure_storage());
   presence_ = Presence::kPresent;
   return {};
 }

@@ -153,6 +153,8 @@ class Part final {
     std::vector<std::byte> book_bytes;
     Book book;
     std::vector<std::vector<std::byte>> pieces;
+    // Into numbers that nobody uses yet, as they come: a part that is filled is not in memory twice.
+    bool is_taken_at_once = false;
   };
   struct Owed {
     std::uint64_t number = 0;
@@ -220,6 +222,9 @@ class Part final {
                    std::vector<std::vector<std::byte>> pieces);
   void begin_record(const Message& message);
   void end_record(std::span<const std::byte> last_piece, bool has_piece);
+  void take_or_keep(const Message& message);
+  bool passes_on() const;
+  Result<void> ensure_storage();
   Result<void> take_pieces(std::span<const std::byte> last_piece, bool has_piece);
   void refuse_record(NodeId to, const MessageHeader& record, const Error& why);
   void answer_record(NodeId to, const MessageHeader& record, Outcome outcome,

@@ -129,8 +129,19 @@ void Part::take_record(NodeId from, const Message& message) {
     }
     ++incoming_->pieces_seen;
     if ((header.push_kind & kMoreToCome) == 0) return end_record(message.payload, true);
-    incoming_->pieces.emplace_back(message.payload.begin(), message.payload.end());
+    take_or_keep(message);
   });
+}
+
+void Part::take_or_keep(const Message& message) {
+  if (!incoming_->is_taken_at_once) {
+    incoming_->pieces.emplace_back(message.payload.begin(), message.payload.end());
+    return;
+  }
+  if (auto taken = storage_->take(message.payload); !taken) {
+    incoming_.reset();
+    refuse_record(position_.predecessor, message.header, taken.error());
+  }
 }
 
 void Part::begin_record(const Message& message) {
@@ -141,13 +152,32 @@ void Part::begin_record(const Message& message) {
                        .is_whole = (message.header.push_kind & kWhole) != 0,
                        .book_bytes = {message.payload.begin(), message.payload.end()},
                        .book = std::move(*book)};
+  if (presence_ != Presence::kAbsent || !incoming_->is_whole || passes_on()) return;
+  if (auto made = ensure_storage(); !made) {
+    incoming_.reset();
+    return refuse_record(position_.predecessor, message.header, made.error());
+  }
+  storage_->clear();
+  incoming_->is_taken_at_once = true;
+}
+
+Result<void> Part::ensure_storage() {
+  if (storage_ == nullptr) {
+    TALLY_TRY(storage_, make_storage(facts_.stored, index_, around_.budget));
+  }
+  return {};
+}
+
+// Whether a record goes on to the successor as it comes.
+bool Part::passes_on() const {
+  return replication_.standing() == Replication::Peer::kInStep &&
+         replication_.may_send(position_.view);
 }
 
 void Part::end_record(std::span<const std::byte> last_piece, bool has_piece) {
   // What is passed on as it came must be kept until then.
-  const bool passes_on = replication_.standing() == Replication::Peer::kInStep &&
-                         replication_.may_send(position_.view);
-  if (passes_on && has_piece) {
+  const bool is_passed_on = passes_on() && !incoming_->is_taken_at_once;
+  if (is_passed_on && has_piece) {
     incoming_->pieces.emplace_back(last_piece.begin(), last_piece.end());
     has_piece = false;
   }
@@ -167,7 +197,7 @@ void Part::end_record(std::span<const std::byte> last_piece, bool has_piece) {
     worker.receipts = known == record.book.workers.end() ? Receipts() : std::move(known->second);
   }
   owed_ = Owed{.number = record.number, .mark = replication_.changed()};
-  if (!passes_on) return replication_.doubt();
+  if (!is_passed_on) return replication_.doubt();
   passed_on_ = true;
   replication_.send(Replication::Next::kChanges, position_.view);
   send_pieces(record.is_whole ? kWhole : std::uint8_t{0}, std::move(record.book_bytes),
@@ -175,11 +205,9 @@ void Part::end_record(std::span<const std::byte> last_piece, bool has_piece) {
 }
 
 Result<void> Part::take_pieces(std::span<const std::byte> last_piece, bool has_piece) {
-  if (storage_ == nullptr) {
-    TALLY_TRY(storage_, make_storage(facts_.stored, index_, around_.budget));
-  }
+  TALLY_TRY(ensure_storage());
   TALLY_TRY(round_.restore(incoming_->book.round));
-  if (incoming_->is_whole) storage_->clear();
+  if (incoming_->is_whole && !incoming_->is_taken_at_once) storage_->clear();
   for (const std::vector<std::byte>& piece : incoming_->pieces) TALLY_TRY(storage_->take(piece));
   if (has_piece) TALLY_TRY(storage_->take(last_piece));
   return {};
@@ -205,6 +233,11 @@ void Part::record_taken(NodeId from, const Message& message) {
     if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
     why.message = fmt::format("server {} cannot take a copy: {}", from, why.message);
     refusal_ = std::move(why);
+    if (owed_) {
+      const MessageHeader record{.sequence = owed_->number};
+      owed_.reset();
+      refuse_record(position_.predecessor, record, *refusal_);
+    }
     for (const Waiting& waiting : waiting_)
       if (!replication_.is_safe(waiting.mark)) refuse(waiting.worker, waiting.request, *refusal_);
     std::erase_if(waiting_,

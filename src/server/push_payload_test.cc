@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/test_network.h"
+#include "server/test_worker.h"
 
 namespace tally::server {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "server/test_network.h"
+#include "server/test_cluster.h"
 
 namespace tally::server {
 namespace {
@@ -261,6 +261,30 @@ TEST(ServerMemory, ATableThatDoesNotFitIsRefusedInWords) {
   Worker& worker = cluster.worker(0);
   EXPECT_EQ(worker.answer(1)->error.code, ErrorCode::kExhausted);
   EXPECT_THAT(worker.answer(1)->error.message, HasSubstr("no memory"));
+}
+
+// Rows come until memory ends, on the primary or on the server with the copy: that is said, and nobody waits.
+TEST(ServerMemory, RowsThatDoNotFitOnAllCopiesAreRefusedInWords) {
+  Cluster cluster({.servers = 2, .workers = 1, .memory_limit_bytes = 16 << 20});
+  const TableId table = cluster.define(
+      {.name = "rows", .kind = TableKind::kSparse, .dimension = 1024, .plan = "update=asp"});
+  Worker& worker = cluster.worker(0);
+  std::vector<std::uint64_t> pushed;
+  for (std::uint64_t key = 0; key < 8000; ++key) {
+    pushed.push_back(worker.push(table, part_of_key(key, 8), {.kind = PushKind::kAdd},
+                                 sparse_payload({key}, std::vector<float>(1024, 1))));
+    cluster.network.run();
+  }
+  EXPECT_EQ(worker.open(), 0U);
+  std::size_t refused = 0;
+  for (const auto sequence : pushed) {
+    if (worker.is_done(sequence)) continue;
+    ++refused;
+    EXPECT_EQ(worker.answer(sequence)->error.code, ErrorCode::kExhausted);
+    EXPECT_THAT(worker.answer(sequence)->error.message, HasSubstr("no memory"));
+  }
+  EXPECT_GT(refused, 1000U);
+  EXPECT_LT(refused, 7000U);
 }
 
 }  // namespace

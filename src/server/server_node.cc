@@ -49,11 +49,14 @@ void ServerNode::on_lost(NodeId peer, const Error& why) {
   {
     // Their payloads may lie in the peer's memory. What it still wants it asks again.
     const MutexLock lock(early_mutex_);
-    std::erase_if(early_, [&](const Early& early) {
-      if (early.from != peer) return false;
-      early_bytes_ -= early.owned.size();
-      return true;
-    });
+    for (auto early = early_.begin(); early != early_.end();) {
+      if (early->from != peer) {
+        ++early;
+        continue;
+      }
+      early_bytes_ -= early->owned.size();
+      early = early_.erase(early);
+    }
   }
   const MutexLock lock(structure_);
   linked_.erase(peer);

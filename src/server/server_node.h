@@ -139,6 +139,7 @@ class ServerNode final : public Node {
   bool agrees_ TALLY_GUARDED_BY(agreement_mutex_) = false;  // primary of slot 0
 
   Mutex fills_mutex_;
+  std::atomic<bool> has_fills_{false};
   std::deque<Part*> fills_
       TALLY_GUARDED_BY(fills_mutex_);  // whose successor is to be sent everything
 

@@ -93,6 +93,7 @@ void ServerNode::ask_part(NodeId from, const Message& message) {
   if (part->wants_fill()) {
     const MutexLock lock(fills_mutex_);
     fills_.push_back(part);
+    has_fills_.store(true);
   }
   pump_fills();
 }

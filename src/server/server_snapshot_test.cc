@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "server/test_network.h"
+#include "server/test_cluster.h"
 
 namespace tally::server {
 namespace {

@@ -173,17 +173,19 @@ void ServerNode::queue_fills() {
   for (const auto& table : tables_.all())
     for (const auto& part : table->parts())
       if (part->wants_fill()) fills_.push_back(part.get());
+  has_fills_.store(!fills_.empty());
 }
 
 // Servers that came into a chain are sent its parts a few at a time.
 void ServerNode::pump_fills() {
-  while (fill_bytes_.load() < kMaxFillBytes) {
+  while (has_fills_.load() && fill_bytes_.load() < kMaxFillBytes) {
     Part* part = nullptr;
     {
       const MutexLock lock(fills_mutex_);
       if (fills_.empty()) return;
       part = fills_.front();
       fills_.pop_front();
+      has_fills_.store(!fills_.empty());
     }
     part->fill();
   }
