@@ -65,6 +65,7 @@ void Link::enqueue(const MessageHeader& header, std::vector<std::byte> owned,
     const bool at_once = sender_.idle();
     if (newest_region > shown_) show_regions(newest_region);
     sender_.queue(std::move(out));
+    backlog_.store(sender_.owned_bytes(), std::memory_order_relaxed);
     if (at_once) pump(kSendBudgetBytes);
   }
   update_interest();
