@@ -64,6 +64,7 @@ class ShardedUpdate final {
   ShardedUpdate& operator=(const ShardedUpdate&) = delete;
 
   const std::vector<ParameterInfo>& parameters() const { return options_.parameters; }
+  std::size_t groups() const { return options_.optimizers.size(); }
   // Memory of one parameter; moved by reorder(). Values are those of all neighbours, the gradient is this rank's.
   std::span<std::byte> values(std::size_t parameter) const;
   std::span<std::byte> gradient(std::size_t parameter) const;
