@@ -11,8 +11,10 @@ namespace {
 
 // An offer is sent as numbers: its version, whether its rank has drained instead, the rates.
 enum OfferWord : std::size_t { kVersion, kDrained, kOfferRates };
-// And so is a decision: whether all have drained, the rates, then for each rank whether it counts.
-enum DecisionWord : std::size_t { kFinished, kDecisionRates };
+// And so is a decision: whether all have drained, who is lost (its rank + 1), the rates, then for each rank whether it counts.
+enum DecisionWord : std::size_t { kFinished, kLost, kDecisionRates };
+
+constexpr auto kFarewell = std::chrono::seconds(5);
 
 Error closed() {
   return Error{.code = ErrorCode::kClosed, .message = "the exchange of gradients has ended"};
@@ -104,6 +106,10 @@ void BackupExchange::fail(const Error& error) {
   changed_.notify_all();
 }
 
+std::size_t BackupExchange::decision_words() const {
+  return kDecisionRates + groups_ + static_cast<std::size_t>(world_.size());
+}
+
 void BackupExchange::work() {
   for (;;) {
     const auto words = decision();
@@ -112,29 +118,45 @@ void BackupExchange::work() {
   }
 }
 
+// Rank 0: waits until it is known who counts.
+Result<std::vector<double>> BackupExchange::decide() {
+  std::vector<double> words(decision_words());
+  const MutexLock lock(mutex_);
+  while (!round_.due() && !failure_ && !stopping_) changed_.wait(mutex_);
+  if (stopping_) return closed();
+  if (failure_) return *failure_;
+  const std::vector<std::uint8_t> counts = *round_.due();
+  words[kFinished] = round_.all_drained() ? 1 : 0;
+  const auto first = std::find(counts.begin(), counts.end(), 1);
+  if (first != counts.end()) {
+    const auto& rates = rates_[static_cast<std::size_t>(first - counts.begin())];
+    std::copy(rates.begin(), rates.end(), words.begin() + kDecisionRates);
+  }
+  std::copy(counts.begin(), counts.end(),
+            words.begin() + static_cast<std::ptrdiff_t>(kDecisionRates + groups_));
+  round_.next();
+  return words;
+}
+
 // What rank 0 decides about the current version, when it has.
 Result<std::vector<double>> BackupExchange::decision() {
-  const auto ranks = static_cast<std::size_t>(world_.size());
-  std::vector<double> words(kDecisionRates + groups_ + ranks);
+  std::vector<double> words(decision_words());
   if (world_.rank() == 0) {
-    const MutexLock lock(mutex_);
-    while (!round_.due() && !failure_ && !stopping_) changed_.wait(mutex_);
-    if (stopping_) return closed();
-    if (failure_) return *failure_;
-    const std::vector<std::uint8_t> counts = *round_.due();
-    words[kFinished] = round_.all_drained() ? 1 : 0;
-    const auto first = std::find(counts.begin(), counts.end(), 1);
-    if (first != counts.end()) {
-      const auto& rates = rates_[static_cast<std::size_t>(first - counts.begin())];
-      std::copy(rates.begin(), rates.end(), words.begin() + kDecisionRates);
+    auto decided = decide();
+    if (!decided) {
+      // Those who wait for a decision may not have noticed who is lost.
+      words[kLost] = decided.error().peer + 1;
+      if (decided.error().peer != kNoRank)
+        (void)decisions_->broadcast(std::span(words), 0, {.by = Deadline::after(kFarewell)});
+      return decided.error();
     }
-    std::copy(counts.begin(), counts.end(),
-              words.begin() + static_cast<std::ptrdiff_t>(kDecisionRates + groups_));
-    round_.next();
+    words = *std::move(decided);
   }
   // Nobody knows when the next one comes; a lost peer ends it.
   TALLY_TRY(decisions_->broadcast(std::span(words), 0, {.by = Deadline::never()}));
-  return words;
+  if (words[kLost] == 0) return words;
+  const auto lost = static_cast<Rank>(words[kLost] - 1);
+  return Error{.code = ErrorCode::kPeerLost, .peer = lost, .message = "rank 0 has lost it"};
 }
 
 // The update of the current version, with this rank's gradient if that counts.
@@ -200,6 +222,11 @@ Result<BackupExchange::Taken> BackupExchange::exchange(const Offer& offer, Deadl
   TALLY_TRY(wait_until(
       by, [this, &offer]() TALLY_REQUIRES(mutex_) { return version_ != offer.version; }));
   return Taken{.version = version_, .counted = counted_at_ == offer.version, .totals = totals_};
+}
+
+Result<void> BackupExchange::catch_up(std::uint64_t version, Deadline by) {
+  const MutexLock lock(mutex_);
+  return wait_until(by, [this, version]() TALLY_REQUIRES(mutex_) { return version_ >= version; });
 }
 
 Result<void> BackupExchange::drain(Deadline by) {

@@ -22,7 +22,7 @@ namespace tally::train {
 // that did not change meanwhile. Ranks are not in step: they find out by version() how far the job is. That thread uses `world`
 // and the update whenever others have offered enough: `world` is for nothing else, and the update may be used from outside
 // only while all ranks have met at one version and none has offered since.
-// Threads: exchange(), drain() one at a time; the others from any.
+// Threads: exchange(), catch_up(), drain() one at a time; the others from any.
 class BackupExchange final {
  public:
   struct Offer {
@@ -50,6 +50,8 @@ class BackupExchange final {
   // Offers the gradients that lie in the update's memory, and waits until there is a newer version than theirs; at once if
   // there is. The memory may be written again then.
   Result<Taken> exchange(const Offer& offer, Deadline by);
+  // Waits until this rank has that version, too, which another has seen.
+  Result<void> catch_up(std::uint64_t version, Deadline by);
   // This rank has no more data: returns when all ranks have called it.
   Result<void> drain(Deadline by);
 
@@ -59,6 +61,8 @@ class BackupExchange final {
   void heard(Rank from, const std::vector<double>& words) TALLY_REQUIRES(mutex_);
   Result<void> tell(std::vector<double> words);
   void work();
+  std::size_t decision_words() const;
+  Result<std::vector<double>> decide();
   Result<std::vector<double>> decision();
   Result<void> take_part(const std::vector<double>& words);
   void fail(const Error& error);
