@@ -138,16 +138,22 @@ void BucketedModule::use_order(const std::vector<std::size_t>& order) {
   settle_order();
 }
 
-train::StepTotals BucketedModule::complete(const train::StepContribution& contribution,
-                                           std::span<const double> sums) {
-  // Gradients that somebody set or took away by hand, or that lie on another device.
+// Gradients that somebody set or took away by hand, or that lie on another device.
+std::vector<std::size_t> BucketedModule::gather() {
+  std::vector<std::size_t> ready;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!announced_) is_collected_[i] = false;
     if (!is_collected_[i] && parameters_[i].tensor.grad().defined()) collect(i);
+    if (is_collected_[i]) ready.push_back(i);
   }
+  return ready;
+}
+
+train::StepTotals BucketedModule::complete(const train::StepContribution& contribution,
+                                           std::span<const double> sums) {
+  const std::vector<std::size_t> ready = gather();
   settle_order();
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    if (is_collected_[i]) or_throw(update_->ready(i));
+  for (const std::size_t i : ready) or_throw(update_->ready(i));
   train::StepTotals totals = or_throw(update_->complete(contribution, sums));
   announced_ = false;
   is_told_.assign(is_told_.size(), false);

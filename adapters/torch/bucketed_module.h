@@ -26,6 +26,7 @@ class BucketedModule final {
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   train::ShardedUpdate& update() { return *update_; }
+  const train::ShardedUpdate& update() const { return *update_; }
 
   // Rank 0's values become everybody's. Collective.
   void spread_values();
@@ -39,6 +40,11 @@ class BucketedModule final {
   void announce(const train::StepContribution& contribution);
   // Whether the others count on what was announced: there is no way back.
   bool is_announced() const { return announced_; }
+  // Moves what lies elsewhere into the bucket, for whoever completes the update in another way: the parameters that have
+  // a gradient.
+  std::vector<std::size_t> gather();
+  // Values that others have changed become those of parameters on other devices.
+  void values_to_devices();
   // Collective.
   train::StepTotals complete(const train::StepContribution& contribution,
                              std::span<const double> sums);
@@ -55,7 +61,6 @@ class BucketedModule final {
   void arrived(std::size_t parameter);
   void collect(std::size_t parameter);
   void settle_order();
-  void values_to_devices();
 
   Communicator& world_;
   const std::vector<NamedTensor> parameters_;

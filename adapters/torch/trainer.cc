@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "adapters/torch/group_exchange.h"
 #include "adapters/torch/trainer_impl.h"
 #include "base/stopwatch.h"
-#include "optimizer/update_rule.h"
-#include "plan/plan.h"
+#include "policy/rules.h"
 #include "train/check_same.h"
 
 namespace tally {
@@ -63,8 +64,25 @@ void keep_freed_memory() {
   ::mallopt(M_TOP_PAD, 2 * kLargest);
 }
 
+// Gradients that are not waited for, or not all of them, leave ranks alone in their forward passes.
+void check_alone(const torch::nn::Module& module, const plan::Plan& plan) {
+  if (plan.home == plan::Home::kGroup && plan.update == plan::Update::kBsp) return;
+  for (const auto& part : module.modules())
+    if (dynamic_cast<const SyncBatchNormImpl*>(part.get()) != nullptr)
+      refuse(ErrorCode::kInvalid,
+             fmt::format("SyncBatchNorm needs all ranks in every step, and with home={} {} they "
+                         "are not: use BatchNorm",
+                         plan.home == plan::Home::kServer ? "server" : "group",
+                         plan::update_text(plan)));
+}
+
+train::Disturbance disturbance_of(const TrainerOptions& options) {
+  return {.stragglers = or_throw(train::parse_stragglers(options.straggle)),
+          .delay = or_throw(train::parse_delay(options.delay)),
+          .seed = options.seed};
+}
+
 void check_options(const TrainerOptions& options) {
-  or_throw(plan::check(or_throw(plan::parse_plan(options.plan))));
   if (options.accumulate < 1) refuse(ErrorCode::kInvalid, "accumulate must be at least 1");
   if (options.clip_norm && !(*options.clip_norm > 0))
     refuse(ErrorCode::kInvalid, "clip_norm must be above 0");
@@ -78,10 +96,25 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
                     TrainerOptions options)
     : job_(job),
       options_(std::move(options)),
+      plan_(or_throw(plan::parse_plan(options_.plan))),
       optimizers_(optimizers_of(optimizer, options_.groups)),
-      tensors_(adapter::tensors_of(module)) {
+      tensors_(adapter::tensors_of(module)),
+      disturbance_(disturbance_of(options_)) {
   check_options(options_);
+  check_alone(module, plan_);
   if (options_.keep_freed_memory) keep_freed_memory();
+  if (tensors_.trained.empty())
+    refuse(ErrorCode::kInvalid, "the module has no parameter that requires a gradient");
+  check_untrained();
+  model_ = make_exchange();
+  model_->broadcast(tensors_.frozen);
+  model_->broadcast(tensors_.buffers);
+  model_->begin();
+}
+
+std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
+  or_throw(plan::check_exchanges_gradients(plan_, "the trainer"));
+  const policy::Rules rules = or_throw(policy::rules_of(plan_, job_.size(), options_.seed));
   train::ShardedUpdate::Options update{.parameters = {},
                                        .optimizers = optimizers_,
                                        .bucket_bytes = options_.bucket_bytes,
@@ -89,14 +122,9 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
                                        .clip_norm = options_.clip_norm};
   for (const NamedTensor& parameter : tensors_.trained)
     update.parameters.push_back(info_of(parameter, group_of(parameter, options_.groups)));
-  if (update.parameters.empty())
-    refuse(ErrorCode::kInvalid, "the module has no parameter that requires a gradient");
-  update.settings = {fmt::format("accumulate {}", options_.accumulate)};
-  check_untrained();
-  model_ = std::make_unique<adapter::BucketedModule>(job.world(), tensors_.trained, update);
-  model_->spread_values();
-  broadcast_from_first(tensors_.frozen);
-  broadcast_from_first(tensors_.buffers);
+  update.settings = {fmt::format("accumulate {}", options_.accumulate),
+                     "plan " + plan::to_string(plan_), fmt::format("seed {}", options_.seed)};
+  return std::make_unique<adapter::GroupExchange>(job_, tensors_.trained, update, rules);
 }
 
 // What is not trained must be alike as well: it is sent from rank 0 to the others.
@@ -111,11 +139,12 @@ void Trainer::Impl::check_untrained() {
   or_throw(train::check_same(job_.world(), same, Deadline::after(std::chrono::minutes(5))));
 }
 
-void Trainer::Impl::set_rates() {
-  std::vector<double> rates;
-  const double factor = options_.schedule.factor(steps_);
-  for (const OptimizerSpec& optimizer : optimizers_) rates.push_back(optimizer.rate * factor);
-  model_->update().set_rates(std::move(rates));
+adapter::StepGift Trainer::Impl::gift_of(const train::StepContribution& contribution,
+                                         double loss_sum) const {
+  adapter::StepGift gift{.contribution = contribution, .loss_sum = loss_sum};
+  const double factor = options_.schedule.factor(steps());
+  for (const OptimizerSpec& optimizer : optimizers_) gift.rates.push_back(optimizer.rate * factor);
+  return gift;
 }
 
 void Trainer::Impl::check_whole() const {
@@ -140,7 +169,8 @@ void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tens
     refuse(ErrorCode::kInvalid, "the loss must be a tensor with one element");
   if (pending_.unit == 0) pending_.unit = samples;
   pending_.samples += samples;
-  if (is_last) model_->announce(pending_.contribution());
+  // Who is slowed down holds its gradients back.
+  if (is_last && disturbance_.is_none()) model_->announce(gift_of(pending_.contribution(), 0));
   if (samples != pending_.unit) {
     (loss * (static_cast<double>(samples) / static_cast<double>(pending_.unit))).backward();
   } else {
@@ -149,80 +179,76 @@ void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tens
   pending_.loss_sum += loss.item<double>() * static_cast<double>(samples);
 }
 
+void Trainer::Impl::compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss,
+                            bool is_last) {
+  Duration computed{};
+  {
+    const Stopwatch watch(computed);
+    backward(samples, mean_loss, is_last);
+  }
+  if (disturbance_.is_none()) return;
+  const Stopwatch watch(disturbed_);
+  std::this_thread::sleep_for(train::sleep_of(disturbance_, job_.rank(), calls_, computed));
+}
+
 StepOutcome Trainer::Impl::step(std::uint64_t samples,
                                 const std::function<at::Tensor()>& mean_loss) {
   check_whole();
   const Stopwatch watch(in_steps_);
   const bool is_last = pending_.calls + 1 == options_.accumulate;
-  set_rates();
+  if (pending_.calls == 0) takes_part_ = model_->begin();
   try {
-    if (samples > 0) backward(samples, mean_loss, is_last);
+    if (samples > 0 && takes_part_) compute(samples, mean_loss, is_last);
   } catch (...) {
     is_broken_ = model_->is_announced();
     throw;
   }
+  ++calls_;
   ++pending_.calls;
   if (!is_last) return {};
   const Pending done = std::exchange(pending_, {});
-  return outcome_of(complete(done.contribution(), done.loss_sum, false));
+  return complete(done.contribution(), done.loss_sum);
 }
 
 StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
   check_whole();
   const Stopwatch watch(in_steps_);
-  set_rates();
   const auto own = static_cast<double>(samples);
-  return outcome_of(complete({.samples = own, .weight = own}, loss * own, false));
+  const StepOutcome outcome = complete({.samples = own, .weight = own}, loss * own);
+  // Whatever is computed from here on is computed at the newest parameters.
+  model_->begin();
+  return outcome;
 }
 
-train::StepTotals Trainer::Impl::complete(const train::StepContribution& contribution,
-                                          double loss_sum, bool draining) {
-  const std::vector<double> sums = {loss_sum, draining ? 1.0 : 0.0};
-  train::StepTotals totals = model_->complete(contribution, sums);
-  if (totals.samples > 0) ++steps_;
+StepOutcome Trainer::Impl::complete(const train::StepContribution& contribution, double loss_sum) {
+  const adapter::StepResult result = model_->complete(gift_of(contribution, loss_sum));
   job_.count_step(static_cast<std::uint64_t>(contribution.samples));
   model_->forget_gradients();
-  return totals;
-}
-
-StepOutcome Trainer::Impl::outcome_of(const train::StepTotals& totals) {
-  if (totals.samples == 0) return {};
-  return {.loss = totals.sums[0] / totals.samples,
-          .samples = static_cast<std::uint64_t>(totals.samples),
+  if (!result.updated) return {};
+  return {.loss = result.samples > 0 ? result.loss_sum / result.samples : 0,
+          .samples = static_cast<std::uint64_t>(result.samples),
           .updated = true};
 }
 
-// What an accumulation has so far comes along the first time.
 void Trainer::Impl::drain() {
   check_whole();
   const Stopwatch watch(in_steps_);
-  while (true) {
-    set_rates();
-    const Pending rest = std::exchange(pending_, {});
-    const train::StepTotals totals = complete(rest.contribution(), rest.loss_sum, true);
-    if (totals.sums[1] == static_cast<double>(job_.size())) return;
-  }
+  const Pending rest = std::exchange(pending_, {});
+  model_->drain(gift_of(rest.contribution(), rest.loss_sum));
+  model_->forget_gradients();
 }
 
 TimeSplit Trainer::Impl::times() const {
-  const train::StepTimes inner = model_->update().times();
-  const Duration communicate = inner.update + model_->copying();
+  const train::StepTimes inner = model_->times();
   // Gradients that backward() brings outside of step() are not moved inside one.
-  return {.compute = std::max(Duration{}, in_steps_ - communicate - inner.wait),
-          .communicate = communicate,
+  return {.compute = std::max(Duration{}, in_steps_ - inner.update - inner.wait),
+          .communicate = inner.update,
           .wait = inner.wait};
 }
 
-std::size_t Trainer::Impl::state_bytes() {
-  std::size_t bytes = 0;
-  for (const train::SliceState& slice : model_->update().states())
-    for (const std::span<std::byte> array : slice.state) bytes += array.size();
-  return bytes;
-}
-
-std::vector<double> Trainer::Impl::sum(std::vector<double> values) {
-  if (!values.empty()) or_throw(job_.world().allreduce(std::span(values)));
-  return values;
+PolicyFigures Trainer::Impl::figures() const {
+  const auto& bins = model_->staleness().bins();
+  return {.staleness = {bins.begin(), bins.end()}, .dropped = model_->dropped()};
 }
 
 Trainer::Trainer(Job& job, torch::nn::Module& module, const OptimizerSpec& optimizer,
@@ -243,6 +269,11 @@ double Trainer::rate() const { return impl_->rate(); }
 std::uint64_t Trainer::steps() const { return impl_->steps(); }
 RateSchedule& Trainer::schedule() { return impl_->schedule(); }
 TimeSplit Trainer::times() const { return impl_->times(); }
+PolicyFigures Trainer::figures() const { return impl_->figures(); }
+bool Trainer::in_step() const { return impl_->in_step(); }
+std::vector<double> Trainer::meet(std::vector<double> values) {
+  return impl_->meet(std::move(values));
+}
 std::size_t Trainer::state_bytes() { return impl_->state_bytes(); }
 std::vector<double> Trainer::sum(std::vector<double> values) {
   return impl_->sum(std::move(values));

@@ -3,22 +3,6 @@
 namespace tally {
 
 using adapter::NamedTensor;
-using adapter::or_throw;
-
-void Trainer::Impl::broadcast_from_first(const std::vector<NamedTensor>& tensors) {
-  if (job_.size() == 1) return;
-  for (const NamedTensor& named : tensors) {
-    const at::Tensor host = named.tensor.detach().to(at::kCPU).contiguous();
-    const std::span<std::byte> bytes = adapter::bytes_of(host);
-    or_throw(job_.world().run({.operation = Operation::kBroadcast,
-                               .input = bytes.data(),
-                               .output = bytes.data(),
-                               .count = bytes.size(),
-                               .type = DataType::kUInt8,
-                               .root = 0}));
-    adapter::copy_into(named.tensor.detach(), host);
-  }
-}
 
 // In float64: running statistics of a hundred ranks lose nothing.
 void Trainer::Impl::average(const std::vector<NamedTensor>& tensors) {
@@ -29,7 +13,10 @@ void Trainer::Impl::average(const std::vector<NamedTensor>& tensors) {
     values.insert(values.end(), data, data + host.numel());
   }
   if (values.empty()) return;
-  or_throw(job_.world().allreduce(std::span(values), ReduceOp::kAverage));
+  // The last one counts those who are there.
+  values.push_back(1);
+  values = model_->sum(std::move(values));
+  for (double& value : values) value /= values.back();
   double* next = values.data();
   for (const NamedTensor& named : tensors) {
     const at::NoGradGuard no_grad;
@@ -42,13 +29,13 @@ void Trainer::Impl::average(const std::vector<NamedTensor>& tensors) {
 // Averaging now and then gives what averaging after every step would: running statistics are linear in what they see.
 void Trainer::Impl::synchronise_buffers() {
   if (job_.size() == 1 || options_.buffers == Buffers::kLeave) return;
-  if (options_.buffers == Buffers::kBroadcast) return broadcast_from_first(tensors_.buffers);
+  if (options_.buffers == Buffers::kBroadcast) return model_->broadcast(tensors_.buffers);
   std::vector<NamedTensor> real;
   std::vector<NamedTensor> whole;
   for (const NamedTensor& named : tensors_.buffers)
     (named.tensor.is_floating_point() ? real : whole).push_back(named);
   average(real);
-  broadcast_from_first(whole);
+  model_->broadcast(whole);
 }
 
 }  // namespace tally

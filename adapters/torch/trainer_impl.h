@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "adapters/torch/bucketed_module.h"
+#include "adapters/torch/model_exchange.h"
 #include "adapters/torch/tensors.h"
+#include "plan/plan.h"
 #include "tally/torch.h"
+#include "train/disturbance.h"
 
 namespace tally {
 
@@ -19,12 +21,15 @@ class Trainer::Impl {
   void zero_grad();
   void drain();
   void synchronise_buffers();
-  double rate() const { return optimizers_.front().rate * options_.schedule.factor(steps_); }
-  std::uint64_t steps() const { return steps_; }
+  double rate() const { return optimizers_.front().rate * options_.schedule.factor(steps()); }
+  std::uint64_t steps() const { return model_->steps(); }
   RateSchedule& schedule() { return options_.schedule; }
   TimeSplit times() const;
-  std::size_t state_bytes();
-  std::vector<double> sum(std::vector<double> values);
+  PolicyFigures figures() const;
+  std::size_t state_bytes() { return model_->state_bytes(); }
+  bool in_step() const { return model_->in_step(); }
+  std::vector<double> sum(std::vector<double> values) { return model_->sum(std::move(values)); }
+  std::vector<double> meet(std::vector<double> values) { return model_->meet(std::move(values)); }
 
   // trainer_state.cc
   checkpoint::Content checkpoint();
@@ -42,14 +47,13 @@ class Trainer::Impl {
     }
   };
 
+  std::unique_ptr<adapter::ModelExchange> make_exchange();
   void check_whole() const;
   void check_untrained();
-  void set_rates();
-  train::StepTotals complete(const train::StepContribution& contribution, double loss_sum,
-                             bool draining);
-  StepOutcome outcome_of(const train::StepTotals& totals);
+  adapter::StepGift gift_of(const train::StepContribution& contribution, double loss_sum) const;
+  StepOutcome complete(const train::StepContribution& contribution, double loss_sum);
   void backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
-  void broadcast_from_first(const std::vector<adapter::NamedTensor>& tensors);
+  void compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void average(const std::vector<adapter::NamedTensor>& tensors);
 
   std::vector<checkpoint::TensorInfo> model_infos() const;
@@ -57,18 +61,22 @@ class Trainer::Impl {
   std::vector<std::string> state_names_of(std::size_t parameter) const;
   void check_fits(const checkpoint::Reader& reader) const;
   std::string state_text() const;
-  void restore_state(const std::string& text);
-  void read_values(const checkpoint::Reader& reader);
+  adapter::SavedCourse restore_state(const std::string& text);
+  void read_untrained(const checkpoint::Reader& reader);
 
   Job& job_;
   TrainerOptions options_;
+  const plan::Plan plan_;
   std::vector<OptimizerSpec> optimizers_;  // by group
   adapter::ModuleTensors tensors_;
-  std::unique_ptr<adapter::BucketedModule> model_;
-  std::uint64_t steps_ = 0;
+  train::Disturbance disturbance_;
+  std::unique_ptr<adapter::ModelExchange> model_;
   Pending pending_;
-  bool is_broken_ = false;  // backward ended in the middle of an announced step
+  bool takes_part_ = true;   // in the update under way
+  std::uint64_t calls_ = 0;  // of step()
+  bool is_broken_ = false;   // backward ended in the middle of an announced step
   Duration in_steps_{};
+  Duration disturbed_{};
   std::vector<at::Tensor> saved_;  // copies that checkpoint() points to
 };
 

@@ -26,8 +26,6 @@ TensorInfo info_of(const NamedTensor& named) {
           .shape = adapter::shape_of(named.tensor)};
 }
 
-bool has_master(DataType type) { return type == DataType::kFloat16 || type == DataType::kBFloat16; }
-
 std::string to_string(const TensorInfo& info) {
   return fmt::format("{} {} [{}]", info.name, tally::to_string(info.type),
                      fmt::join(info.shape, ", "));
@@ -56,16 +54,14 @@ std::vector<TensorInfo> Trainer::Impl::model_infos() const {
 }
 
 std::vector<std::string> Trainer::Impl::state_names_of(std::size_t parameter) const {
-  const train::ParameterInfo& info = model_->update().parameters()[parameter];
-  std::vector<std::string> names = optimizer::state_names(optimizers_[info.group]);
-  if (has_master(info.type)) names.emplace_back("master");
-  return names;
+  const train::ParameterInfo& info = model_->parameters()[parameter];
+  return adapter::state_names_of(info, optimizers_[info.group]);
 }
 
 std::vector<TensorInfo> Trainer::Impl::state_infos() const {
   std::vector<TensorInfo> infos;
   for (std::size_t p = 0; p < tensors_.trained.size(); ++p) {
-    const train::ParameterInfo& info = model_->update().parameters()[p];
+    const train::ParameterInfo& info = model_->parameters()[p];
     const DataType type = info.type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
     for (const std::string& name : state_names_of(p))
       infos.push_back({.name = info.name + "/" + name, .type = type, .shape = info.shape});
@@ -75,14 +71,14 @@ std::vector<TensorInfo> Trainer::Impl::state_infos() const {
 
 checkpoint::Content Trainer::Impl::checkpoint() {
   checkpoint::Content content{
-      .step = steps_, .tensors = model_infos(), .state_tensors = state_infos()};
+      .step = steps(), .tensors = model_infos(), .state_tensors = state_infos()};
   std::vector<std::size_t> first_state;  // by parameter
   std::size_t states = 0;
   for (std::size_t p = 0; p < tensors_.trained.size(); ++p) {
     first_state.push_back(states);
     states += state_names_of(p).size();
   }
-  for (const train::SliceState& slice : model_->update().states()) {
+  for (const train::SliceState& slice : model_->states()) {
     content.model.push_back(
         {.tensor = slice.parameter, .first = slice.first, .bytes = slice.values});
     for (std::size_t k = 0; k < slice.state.size(); ++k)
@@ -105,11 +101,12 @@ checkpoint::Content Trainer::Impl::checkpoint() {
 std::string Trainer::Impl::state_text() const {
   json parameter_steps = json::object();
   json order = json::array();
-  const auto& parameters = model_->update().parameters();
+  const auto& parameters = model_->parameters();
+  const adapter::SavedCourse course = model_->course();
   for (std::size_t p = 0; p < parameters.size(); ++p)
-    parameter_steps[parameters[p].name] = model_->update().steps()[p];
-  for (const std::size_t p : model_->order()) order.push_back(parameters[p].name);
-  const json trainer = {{"steps", steps_},
+    parameter_steps[parameters[p].name] = course.parameter_steps[p];
+  for (const std::size_t p : course.order) order.push_back(parameters[p].name);
+  const json trainer = {{"steps", course.steps},
                         {"optimizer", to_string(optimizers_.front())},
                         {"schedule", options_.schedule.text()},
                         {"schedule_state", options_.schedule.state()},
@@ -123,7 +120,7 @@ void Trainer::Impl::check_fits(const checkpoint::Reader& reader) const {
   compare(state_infos(), reader.state_tensors(), "optimizer");
 }
 
-void Trainer::Impl::restore_state(const std::string& text) {
+adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
   try {
     const json trainer = json::parse(text).at("trainer");
     const auto saved = parse_optimizer(trainer.at("optimizer").get<std::string>());
@@ -134,18 +131,19 @@ void Trainer::Impl::restore_state(const std::string& text) {
     std::map<std::string, std::size_t> index_of;
     for (std::size_t p = 0; p < tensors_.trained.size(); ++p)
       index_of[tensors_.trained[p].name] = p;
-    std::vector<std::size_t> order;
+    adapter::SavedCourse course{.steps = trainer.at("steps").get<std::uint64_t>(),
+                                .order = {},
+                                .parameter_steps = model_->course().parameter_steps};
     for (const auto& name : trainer.at("order"))
-      order.push_back(index_of.at(name.get<std::string>()));
-    std::vector<std::size_t> sorted = order;
+      course.order.push_back(index_of.at(name.get<std::string>()));
+    std::vector<std::size_t> sorted = course.order;
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
       refuse(ErrorCode::kCorrupt, "the checkpoint's order of parameters has one twice");
-    model_->use_order(order);
     for (const auto& [name, steps] : trainer.at("parameter_steps").items())
-      model_->update().steps()[index_of.at(name)] = steps.get<std::uint64_t>();
-    steps_ = trainer.at("steps").get<std::uint64_t>();
+      course.parameter_steps[index_of.at(name)] = steps.get<std::uint64_t>();
     or_throw(options_.schedule.restore(trainer.at("schedule_state").get<std::string>()));
+    return course;
   } catch (const json::exception& error) {
     refuse(ErrorCode::kCorrupt, fmt::format("the checkpoint's state: {}", error.what()));
   } catch (const std::out_of_range&) {
@@ -153,14 +151,7 @@ void Trainer::Impl::restore_state(const std::string& text) {
   }
 }
 
-void Trainer::Impl::read_values(const checkpoint::Reader& reader) {
-  // Neighbours may still use the values that are about to be overwritten.
-  or_throw(job_.world().barrier());
-  if (model_->update().writes_values()) {
-    for (std::size_t p = 0; p < tensors_.trained.size(); ++p)
-      or_throw(reader.read(tensors_.trained[p].name, 0, model_->update().values(p)));
-  }
-  model_->adopt_values();
+void Trainer::Impl::read_untrained(const checkpoint::Reader& reader) {
   for (const auto* list : {&tensors_.frozen, &tensors_.buffers}) {
     for (const NamedTensor& named : *list) {
       const at::Tensor host = at::empty_like(named.tensor, at::kCPU).contiguous();
@@ -172,15 +163,8 @@ void Trainer::Impl::read_values(const checkpoint::Reader& reader) {
 
 void Trainer::Impl::restore(const checkpoint::Reader& reader) {
   check_fits(reader);
-  restore_state(reader.state());
-  model_->update().make_state();
-  read_values(reader);
-  for (const train::SliceState& slice : model_->update().states()) {
-    const auto names = state_names_of(slice.parameter);
-    for (std::size_t k = 0; k < names.size(); ++k)
-      or_throw(reader.read_state(tensors_.trained[slice.parameter].name + "/" + names[k],
-                                 slice.first, slice.state[k]));
-  }
+  model_->restore(reader, restore_state(reader.state()));
+  read_untrained(reader);
   zero_grad();
   is_broken_ = false;
 }

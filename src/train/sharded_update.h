@@ -96,6 +96,7 @@ class ShardedUpdate final {
   void make_state();
   // How often each parameter has been updated.
   std::vector<std::uint64_t>& steps() { return steps_; }
+  const std::vector<std::uint64_t>& steps() const { return steps_; }
   StepTimes times() const { return times_; }
 
  private:

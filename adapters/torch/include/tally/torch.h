@@ -15,7 +15,7 @@
 #include "tally/optimizer.h"
 #include "tally/rate_schedule.h"
 
-// Synchronous training of libtorch modules by all ranks of a job. What libtorch users expect to be thrown is thrown
+// Training of libtorch modules by all ranks of a job. What libtorch users expect to be thrown is thrown
 // here: everything ends with a Failure that names the rank and what happened.
 namespace tally {
 
@@ -50,8 +50,9 @@ enum class Buffers : std::uint8_t {
 };
 
 struct TrainerOptions {
-  // How gradients come together, as in docs/optimizers.md; refused if this version does not offer it.
+  // How gradients come together, as in docs/policies.md; refused if this version does not offer it.
   std::string plan = {};
+  std::uint64_t seed = 1;  // of what a plan leaves to chance, and of delays; the same on all ranks
   std::size_t bucket_bytes = 0;      // 0: as measured to be good
   std::optional<double> clip_value;  // each element of the gradient, before clip_norm
   std::optional<double> clip_norm;   // the Euclidean norm of the whole gradient
@@ -62,12 +63,23 @@ struct TrainerOptions {
   // Memory that libtorch frees stays with the process, instead of going back to the system after every step and being
   // faulted in again in the next: a step is up to a fifth shorter. Of the whole process, and from then on.
   bool keep_freed_memory = true;
+  // Slowness on purpose, to see what a plan is worth: "rank=1,factor=4" makes that rank's steps take four times their
+  // computing; "exponential:20ms", "constant:5ms" or "exponential:1x" (of the computing) is added to everybody's.
+  std::string straggle = {};
+  std::string delay = {};
 };
 
 struct StepOutcome {
-  double loss = 0;            // mean over all samples of all ranks
-  std::uint64_t samples = 0;  // of all ranks
+  double loss = 0;            // mean over all samples of all ranks; with home=server of this rank
+  std::uint64_t samples = 0;  // likewise
   bool updated = false;       // not inside an accumulation, and not if nobody had a sample
+};
+
+// What became of this rank's gradients.
+struct PolicyFigures {
+  std::vector<std::uint64_t>
+      staleness;  // how many were applied 0, 1, 2, ... updates late; the last: that or more
+  std::uint64_t dropped = 0;  // came too late, or were not sent because they would have
 };
 
 // Where the time of this rank went since the trainer was made.
@@ -89,6 +101,9 @@ struct TimeSplit {
 //   loss.backward();
 //   trainer.apply(samples);
 //
+// With update=backup:B (and asp, ssp, kbatch on servers) ranks are not in step: loops go on until steps() says so, and ranks come
+// together by meet(). Under a rank that is late the parameters change while it computes; its gradient does not count then.
+//
 // Gradients are weighted by samples. Between backward() and apply() `.grad` of each parameter is a view of its
 // bucket (on the CPU); an update uses it up. Every rank makes the same calls. Parameters that a loss does not
 // use count as zero, and as untouched if no rank uses them. After the trainer the module has parameters of its own.
@@ -107,7 +122,8 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Forward, backward, and the update once `accumulate` calls have been made. `mean_loss` gives the mean over this
-  // rank's `samples`; with 0 samples it is not called, and the rank takes part with nothing.
+  // rank's `samples`; with 0 samples it is not called, and the rank takes part with nothing; nor is it called for a rank that
+  // update=subset:K has not drawn.
   StepOutcome step(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss);
 
   // The update from the gradients that lie in `.grad`: means over `samples`. `loss` is for the outcome.
@@ -131,6 +147,13 @@ class Trainer {
 
   // The sums over all ranks.
   std::vector<double> sum(std::vector<double> values);
+
+  // Whether all ranks make their steps together: then steps() is the same on all after each.
+  bool in_step() const;
+  // Where they do not: all ranks wait for each other. Afterwards steps() is that of the farthest everywhere, and the parameters
+  // are the newest. Before evaluating and saving. Gives the sums of `values`.
+  std::vector<double> meet(std::vector<double> values = {});
+  PolicyFigures figures() const;
 
   // Everything that a restored trainer needs to go on with the same bits, for Writer::save(). Points into the
   // trainer's memory: valid until the next call. `state` is a JSON object with the member "trainer".

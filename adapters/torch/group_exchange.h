@@ -1,0 +1,63 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "adapters/torch/bucketed_module.h"
+#include "adapters/torch/model_exchange.h"
+#include "policy/rules.h"
+#include "tally/job.h"
+#include "train/backup_exchange.h"
+
+namespace tally::adapter {
+
+// home=group: ranks sum and update among themselves. With update=backup:B they are not in step: then a thread takes part in the
+// updates for this rank.
+class GroupExchange final : public ModelExchange {
+ public:
+  // Collective; rank 0's values become everybody's.
+  GroupExchange(Job& job, std::vector<NamedTensor> parameters,
+                const train::ShardedUpdate::Options& options, const policy::Rules& rules);
+  ~GroupExchange() override;
+
+  const std::vector<train::ParameterInfo>& parameters() const override;
+  bool begin() override;
+  void announce(const StepGift& gift) override;
+  bool is_announced() const override { return model_->is_announced(); }
+  StepResult complete(const StepGift& gift) override;
+  void forget_gradients() override { model_->forget_gradients(); }
+  void drain(const StepGift& first) override;
+  std::uint64_t steps() const override { return steps_; }
+  bool in_step() const override { return backup_ == nullptr; }
+  std::vector<double> sum(std::vector<double> values) override;
+  std::vector<double> meet(std::vector<double> values) override;
+  void broadcast(const std::vector<NamedTensor>& tensors) override;
+  train::StepTimes times() const override;
+  const policy::Histogram& staleness() const override { return staleness_; }
+  std::uint64_t dropped() const override { return dropped_; }
+  std::vector<train::SliceState> states() override { return model_->update().states(); }
+  SavedCourse course() const override;
+  void restore(const checkpoint::Reader& reader, const SavedCourse& course) override;
+  std::size_t state_bytes() override;
+
+ private:
+  bool takes_part() const;
+  StepResult complete_together(const StepGift& gift, bool draining, double* drained);
+  StepResult offer(const StepGift& gift);
+  void follow(std::uint64_t version);
+
+  Job& job_;
+  const policy::Rules rules_;
+  const std::vector<OptimizerSpec> optimizers_;
+  std::unique_ptr<Communicator> own_world_;  // the backup's; null: the job's is used
+  std::unique_ptr<BucketedModule> model_;
+  std::unique_ptr<train::BackupExchange> backup_;  // null: all are waited for
+  std::uint64_t steps_ = 0;
+  std::uint64_t first_step_ = 0;  // steps() of the backup's version 0, modulo 2^64
+  std::uint64_t version_ = 0;     // the backup's, at which this rank computes
+  Duration waited_{};
+  policy::Histogram staleness_;
+  std::uint64_t dropped_ = 0;
+};
+
+}  // namespace tally::adapter
