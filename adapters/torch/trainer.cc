@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "adapters/torch/group_exchange.h"
+#include "adapters/torch/server_exchange.h"
 #include "adapters/torch/trainer_impl.h"
 #include "base/stopwatch.h"
 #include "policy/rules.h"
@@ -54,6 +55,13 @@ train::ParameterInfo info_of(const NamedTensor& parameter, std::size_t group) {
           .type = adapter::data_type_of(parameter.tensor, parameter.name),
           .shape = adapter::shape_of(parameter.tensor),
           .group = group};
+}
+
+std::vector<std::string> lines_of(const std::vector<train::ParameterInfo>& parameters) {
+  std::vector<std::string> lines;
+  for (const train::ParameterInfo& parameter : parameters)
+    lines.push_back(train::to_string(parameter));
+  return lines;
 }
 
 // Tensors up to the size that malloc allows this for, which is 32 MiB.
@@ -124,6 +132,24 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
     update.parameters.push_back(info_of(parameter, group_of(parameter, options_.groups)));
   update.settings = {fmt::format("accumulate {}", options_.accumulate),
                      "plan " + plan::to_string(plan_), fmt::format("seed {}", options_.seed)};
+  if (plan_.home == plan::Home::kServer) {
+    // The same models, before anybody defines a table of them.
+    or_throw(train::check_same(job_.world(), {"models", "parameter", lines_of(update.parameters)},
+                               Deadline::after(std::chrono::minutes(5))));
+    or_throw(train::check_same(job_.world(), {"trainers", "setting", update.settings},
+                               Deadline::after(std::chrono::minutes(5))));
+    return std::make_unique<adapter::ServerExchange>(
+        job_, adapter::ServerExchange::Options{.parameters = tensors_.trained,
+                                               .infos = update.parameters,
+                                               .optimizers = optimizers_,
+                                               .rules = rules,
+                                               .plan = plan::to_string(plan_),
+                                               .seed = options_.seed,
+                                               .clip_value = options_.clip_value,
+                                               .clip_norm = options_.clip_norm,
+                                               .servers = options_.servers,
+                                               .on_event = options_.on_event});
+  }
   return std::make_unique<adapter::GroupExchange>(job_, tensors_.trained, update, rules);
 }
 

@@ -49,6 +49,19 @@ enum class Buffers : std::uint8_t {
   kLeave,      // each rank its own
 };
 
+// Where the parameter servers of home=server are.
+struct ServerOptions {
+  // HOST:PORT; empty: inside the workers. Rank 0 has the directory then, and the first `count` workers a server each.
+  std::string directory = {};
+  int count = 0;  // inside the workers; 0: one in each
+  int replicas =
+      0;  // copies of everything, inside the workers; 0: two, or one where there is one server
+  std::optional<Secret> secret = {};  // as the job's
+  // Inside the workers: where others reach this process. Needs a secret unless it is loopback.
+  std::string host = "127.0.0.1";
+  std::string snapshots = {};  // inside the workers: folder of their snapshots; empty: none
+};
+
 struct TrainerOptions {
   // How gradients come together, as in docs/policies.md; refused if this version does not offer it.
   std::string plan = {};
@@ -67,6 +80,9 @@ struct TrainerOptions {
   // computing; "exponential:20ms", "constant:5ms" or "exponential:1x" (of the computing) is added to everybody's.
   std::string straggle = {};
   std::string delay = {};
+  // Of home=server. What happens to servers and workers is told to `on_event`, from threads of its own.
+  ServerOptions servers = {};
+  std::function<void(const std::string& sentence)> on_event = {};
 };
 
 struct StepOutcome {

@@ -1,0 +1,140 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "adapters/torch/gradient_hooks.h"
+#include "adapters/torch/model_exchange.h"
+#include "adapters/torch/server_place.h"
+#include "adapters/torch/server_tables.h"
+#include "policy/rules.h"
+#include "policy/worker_clock.h"
+
+namespace tally::adapter {
+
+// home=server: gradients are pushed to parameter servers and values pulled from them, when and as the rules of the worker say. On the
+// CPU parameters are views of the memory that values are pulled into; while backward still runs, parts whose gradients are
+// complete are under way. After the constructor only the servers are needed: the death of another worker ends nothing here.
+class ServerExchange final : public ModelExchange {
+ public:
+  struct Options {
+    std::vector<NamedTensor> parameters;
+    std::vector<train::ParameterInfo> infos;  // of these
+    std::vector<OptimizerSpec> optimizers;    // by group
+    policy::Rules rules;
+    std::string plan;
+    std::uint64_t seed = 1;
+    std::optional<double> clip_value;  // of this worker's own gradient, as the next
+    std::optional<double> clip_norm;
+    ServerOptions servers;
+    server::EventSink on_event;
+  };
+  // Collective; rank 0's values become everybody's.
+  ServerExchange(Job& job, Options options);
+  // The parameters get memory of their own again.
+  ~ServerExchange() override;
+
+  const std::vector<train::ParameterInfo>& parameters() const override { return options_.infos; }
+  bool begin() override;
+  void announce(const StepGift& gift) override;
+  bool is_announced() const override { return has_begun_; }
+  StepResult complete(const StepGift& gift) override;
+  void forget_gradients() override;
+  void drain(const StepGift& first) override;
+  std::uint64_t steps() const override;
+  bool in_step() const override;
+  std::vector<double> sum(std::vector<double> values) override;
+  std::vector<double> meet(std::vector<double> values) override;
+  void broadcast(const std::vector<NamedTensor>& tensors) override;
+  train::StepTimes times() const override { return {.update = copying_, .wait = waited_}; }
+  const policy::Histogram& staleness() const override { return staleness_; }
+  std::uint64_t dropped() const override { return dropped_; }
+  std::vector<train::SliceState> states() override;
+  SavedCourse course() const override;
+  void restore(const checkpoint::Reader& reader, const SavedCourse& course) override;
+  std::size_t state_bytes() override { return 0; }
+
+ private:
+  using Table = ServerTables::Table;
+  // Of answers to pulls.
+  struct Reading {
+    std::optional<policy::Read> read;
+    void take(const server::Completion& completion);
+  };
+
+  server::Client& client() { return place_.client(); }
+  const server::Client& client() const { return place_.client(); }
+  bool is_first() const { return client().crew().lowest_rank == rank_; }
+
+  // Setting up.
+  void place_views();
+  void assign_values();
+  void pull_first();
+
+  // Gradients.
+  void arrived(std::size_t parameter);
+  void collect(std::size_t parameter);
+  ServerTables::Gradients& gradients();
+  void gather();
+  void prepare(const StepGift& gift);
+  void clip();
+  void add_up();
+  bool is_too_late() const;
+
+  // Requests.
+  void push_ready(std::size_t table);
+  void push(std::size_t table, std::uint32_t first, std::uint32_t count);
+  void push_rest();
+  void pull_all(const server::PullFacts& facts, std::vector<server::Ticket>& tickets);
+  void tell_clock(std::uint64_t clock);
+  server::Completion wait(server::Ticket ticket);
+  void settle(ServerTables::Gradients& gradients);
+  void settle_all();
+  void note(const server::Completion& completion);
+  void move_own_copy(const StepGift& gift);
+  void take_in(const policy::StepChoice& step, const Reading& reading);
+  void values_to_parameters();
+  void refresh();
+  void flush();
+
+  const Rank rank_;
+  const int ranks_;
+  const Options options_;
+  const bool plain_;  // sgd without state: servers add what a worker can add to its own copy
+  ServerPlace place_;
+  ServerTables tables_;
+  std::vector<std::unique_ptr<ServerTables::Gradients>> rooms_;
+  ServerTables::Gradients* room_ = nullptr;  // of the update under way; null: none is needed yet
+  std::vector<at::Tensor> kept_;             // by table: added up for a later push; empty: none is
+  std::unique_ptr<GradientHooks> hooks_;
+
+  policy::WorkerClock me_;
+  policy::StepChoice choice_;
+  bool has_chosen_ = false;
+  std::uint64_t first_version_ = 0;  // at `first_step_`
+  std::uint64_t first_clock_ = 0;
+  std::uint64_t first_step_ = 0;
+  std::uint64_t met_step_ = 0;
+
+  // The update under way.
+  bool announced_ = false;
+  bool has_begun_ = false;  // to push
+  StepGift gift_;
+  std::vector<bool> is_collected_;  // by parameter
+  std::vector<bool> is_told_;       // by parameter, since announce()
+  std::vector<std::vector<std::uint32_t>>
+      pending_;                           // by table and part: parameters that are awaited
+  std::vector<std::uint32_t> next_;       // by table: the first part that is not pushed
+  std::vector<server::Ticket> requests_;  // to be waited for: answers have values
+  bool is_counted_ = false;               // what became of the push is in the figures
+
+  std::vector<at::Tensor> saved_;  // what states() points to
+  Duration copying_{};
+  Duration waited_{};
+  policy::Histogram staleness_;
+  std::uint64_t dropped_ = 0;
+};
+
+}  // namespace tally::adapter

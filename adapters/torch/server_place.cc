@@ -1,0 +1,71 @@
+#include "adapters/torch/server_place.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "adapters/torch/tensors.h"
+
+namespace tally::adapter {
+namespace {
+
+constexpr auto kFarewell = std::chrono::seconds(30);
+// HOST:PORT, with zeros behind it.
+constexpr std::size_t kAddressBytes = 300;
+
+std::string from_first(Job& job, const std::string& address) {
+  std::array<char, kAddressBytes> text{};
+  if (address.size() >= text.size()) refuse(ErrorCode::kInvalid, "the address is too long");
+  std::copy(address.begin(), address.end(), text.begin());
+  or_throw(job.world().run({.operation = Operation::kBroadcast,
+                            .input = text.data(),
+                            .output = text.data(),
+                            .count = text.size(),
+                            .type = DataType::kUInt8,
+                            .root = 0}));
+  return text.data();
+}
+
+}  // namespace
+
+ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::EventSink& on_event)
+    : colocated_(options.directory.empty()), exceptions_(std::uncaught_exceptions()) {
+  std::string directory = options.directory;
+  if (colocated_) {
+    const int servers = options.count > 0 ? options.count : job.size();
+    if (servers > job.size())
+      refuse(ErrorCode::kInvalid,
+             fmt::format("{} servers inside {} workers: at most one in each", servers, job.size()));
+    if (job.rank() == 0) {
+      directory_ = or_throw(server::Directory::start({.listen = options.host + ":0",
+                                                      .secret = options.secret,
+                                                      .servers = servers,
+                                                      .replicas = options.replicas},
+                                                     on_event));
+      directory = directory_->address();
+    }
+    directory = from_first(job, directory);
+    if (job.rank() < servers)
+      server_ = or_throw(server::Server::start({.directory = directory,
+                                                .listen = options.host + ":0",
+                                                .secret = options.secret,
+                                                .threads = 1,
+                                                .snapshots = options.snapshots},
+                                               on_event));
+  }
+  client_ = or_throw(server::Client::connect(
+      {.directory = directory, .secret = options.secret, .rank = job.rank()}, on_event));
+}
+
+ServerPlace::~ServerPlace() {
+  const bool is_whole = std::uncaught_exceptions() == exceptions_;
+  // If it fails others are gone, and there is nobody to wait for.
+  if (colocated_ && client_ && is_whole) (void)client_->barrier(Deadline::after(kFarewell));
+  client_.reset();
+  server_.reset();
+  directory_.reset();
+}
+
+}  // namespace tally::adapter

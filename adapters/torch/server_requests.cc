@@ -1,0 +1,144 @@
+// What a ServerExchange asks servers for.
+#include <algorithm>
+
+#include "adapters/torch/server_exchange.h"
+#include "base/stopwatch.h"
+
+namespace tally::adapter {
+namespace {
+
+// Parts that are sent together while backward runs: a mebibyte.
+constexpr std::uint32_t kRun = 4;
+
+}  // namespace
+
+void ServerExchange::Reading::take(const server::Completion& completion) {
+  if (!read) {
+    read = policy::Read{.version = completion.version,
+                        .clock = completion.clock,
+                        .newest_version = completion.version};
+    return;
+  }
+  read->version = std::min(read->version, completion.version);
+  read->clock = std::min(read->clock, completion.clock);
+  read->newest_version = std::max(read->newest_version, completion.version);
+}
+
+// Those parts at the front that are complete, once they are worth a message.
+void ServerExchange::push_ready(std::size_t t) {
+  const Table& table = tables_.tables()[t];
+  std::uint32_t end = next_[t];
+  while (end < table.parts && pending_[t][end] == 0) ++end;
+  if (end - next_[t] >= kRun || (end == table.parts && end > next_[t]))
+    push(t, next_[t], end - next_[t]);
+}
+
+void ServerExchange::push(std::size_t t, std::uint32_t first, std::uint32_t count) {
+  const Table& table = tables_.tables()[t];
+  ServerTables::Gradients& room = gradients();
+  const server::Client::Range range{.table = table.id, .first = first, .count = count};
+  const server::PushFacts facts{.clock = choice_.clock,
+                                .version = choice_.version,
+                                .weight = gift_.contribution.samples,
+                                .rate = gift_.rates[table.group]};
+  const auto gradient = ServerTables::bytes_of(table, room.flat[t], first, count);
+  has_begun_ = true;
+  next_[t] = first + count;
+  if (choice_.one_request) {
+    const auto values = ServerTables::bytes_of(table, table.values, first, count);
+    requests_.push_back(client().push_pull(
+        range, facts,
+        {.least_version = choice_.read.least_version, .least_clock = choice_.read.least_clock},
+        gradient, values));
+  } else {
+    room.pushes.push_back(client().push(range, facts, gradient));
+  }
+}
+
+void ServerExchange::push_rest() {
+  for (std::size_t t = 0; t < tables_.tables().size(); ++t)
+    if (next_[t] < tables_.tables()[t].parts)
+      push(t, next_[t], tables_.tables()[t].parts - next_[t]);
+}
+
+void ServerExchange::pull_all(const server::PullFacts& facts,
+                              std::vector<server::Ticket>& tickets) {
+  for (const Table& table : tables_.tables())
+    tickets.push_back(client().pull({.table = table.id, .first = 0, .count = table.parts}, facts,
+                                    ServerTables::bytes_of(table, table.values, 0, table.parts)));
+}
+
+void ServerExchange::tell_clock(std::uint64_t clock) {
+  for (const Table& table : tables_.tables())
+    or_throw(client().wait(client().clock(table.id, clock)));
+}
+
+server::Completion ServerExchange::wait(server::Ticket ticket) {
+  const Stopwatch watch(waited_);
+  return or_throw(client().wait(ticket));
+}
+
+// Nobody uses the room any more.
+void ServerExchange::settle(ServerTables::Gradients& gradients) {
+  is_counted_ = false;
+  for (const server::Ticket push : std::exchange(gradients.pushes, {})) note(wait(push));
+  is_counted_ = false;
+}
+
+void ServerExchange::settle_all() {
+  for (const auto& room : rooms_) settle(*room);
+}
+
+// A gradient counts once, by the first of its ranges that tells what became of it.
+void ServerExchange::note(const server::Completion& completion) {
+  if (is_counted_ || completion.applied + completion.dropped == 0) return;
+  is_counted_ = true;
+  if (completion.applied > 0)
+    staleness_.add(completion.staleness);
+  else
+    ++dropped_;
+}
+
+// As servers do it with a gradient that comes by itself. What others do meanwhile comes with the next pull.
+void ServerExchange::move_own_copy(const StepGift& gift) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t t = 0; t < tables_.tables().size(); ++t) {
+    const Table& table = tables_.tables()[t];
+    const double rate = gift.rates[table.group] * policy::rate_factor(options_.rules, 1);
+    const double decay = options_.optimizers[table.group].weight_decay;
+    at::Tensor values = table.values;
+    if (decay != 0) values.mul_(1 - rate * decay);
+    values.add_(gradients().flat[t], -rate);
+  }
+}
+
+// What was added up for a later push goes now.
+void ServerExchange::flush() {
+  if (kept_.empty()) return;
+  begin();
+  choice_.push = true;
+  choice_.pull = false;
+  choice_.one_request = false;
+  choice_.apply_locally = false;
+  choice_.clock = me_.clock;
+  ServerTables::Gradients& room = gradients();
+  for (at::Tensor& flat : room.flat) flat.zero_();
+  gift_.contribution = {.samples = 1, .weight = 1};
+  prepare(gift_);
+  push_rest();
+  settle(room);
+  take_in(choice_, {});
+}
+
+// The newest values, wherever the others are.
+void ServerExchange::refresh() {
+  std::vector<server::Ticket> tickets;
+  pull_all({}, tickets);
+  Reading reading;
+  for (const server::Ticket ticket : tickets) reading.take(wait(ticket));
+  const policy::StepChoice only_read{
+      .takes_part = false, .push = false, .pull = true, .clock = me_.clock};
+  take_in(only_read, reading);
+}
+
+}  // namespace tally::adapter

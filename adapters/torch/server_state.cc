@@ -1,0 +1,199 @@
+// Where the workers of a ServerExchange meet, and what checkpoints have of it.
+#include <algorithm>
+
+#include "adapters/torch/server_exchange.h"
+#include "base/stopwatch.h"
+#include "optimizer/update_rule.h"
+
+namespace tally::adapter {
+namespace {
+
+// What workers may take to come to a meeting: the slowest may have a long step.
+constexpr auto kMeetingTimeout = std::chrono::minutes(10);
+constexpr auto kStateTimeout = std::chrono::minutes(5);
+// Of Client::agree().
+constexpr std::size_t kMostValues = 65536;
+
+Deadline state_deadline() { return Deadline::after(kStateTimeout); }
+
+}  // namespace
+
+void ServerExchange::place_views() {
+  for (std::size_t i = 0; i < options_.parameters.size(); ++i) {
+    at::Tensor parameter = options_.parameters[i].tensor;
+    const at::Tensor& value = tables_.value(i);
+    if (parameter.device().is_cpu() && parameter.scalar_type() == value.scalar_type())
+      parameter.set_data(value);
+  }
+}
+
+void ServerExchange::assign_values() {
+  for (std::size_t i = 0; i < options_.parameters.size(); ++i)
+    copy_into(tables_.value(i), options_.parameters[i].tensor.detach());
+  for (const Table& table : tables_.tables())
+    or_throw(client().wait(client().push(
+        {.table = table.id, .first = 0, .count = table.parts}, {.kind = server::PushKind::kAssign},
+        ServerTables::bytes_of(table, table.values, 0, table.parts))));
+}
+
+void ServerExchange::pull_first() {
+  std::vector<server::Ticket> tickets;
+  pull_all({}, tickets);
+  Reading reading;
+  for (const server::Ticket ticket : tickets) reading.take(wait(ticket));
+  me_ = policy::join(options_.rules, rank_, *reading.read);
+  first_version_ = me_.version;
+  first_clock_ = me_.clock;
+  has_chosen_ = false;
+  values_to_parameters();
+}
+
+void ServerExchange::values_to_parameters() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < options_.parameters.size(); ++i) {
+    const at::Tensor& parameter = options_.parameters[i].tensor;
+    if (parameter.data_ptr() != tables_.value(i).data_ptr()) parameter.copy_(tables_.value(i));
+  }
+}
+
+std::vector<double> ServerExchange::sum(std::vector<double> values) {
+  const Stopwatch watch(waited_);
+  std::size_t begin = 0;
+  do {
+    const std::size_t count = std::min(kMostValues, values.size() - begin);
+    const auto part = std::span(values).subspan(begin, count);
+    const std::vector<double> sums =
+        or_throw(client().agree(part, Deadline::after(kMeetingTimeout)));
+    std::copy_n(sums.begin(), std::min(sums.size(), count), part.begin());
+    begin += count;
+  } while (begin < values.size());
+  return values;
+}
+
+std::vector<double> ServerExchange::meet(std::vector<double> values) {
+  flush();
+  // With kbatch a push may wait for more than those who meet here have given.
+  if (options_.rules.update != plan::Update::kKbatch) settle_all();
+  const std::size_t own = values.size();
+  values.resize(own + static_cast<std::size_t>(ranks_));
+  values[own + static_cast<std::size_t>(rank_)] = static_cast<double>(steps());
+  values = sum(std::move(values));
+  const auto farthest =
+      *std::max_element(values.begin() + static_cast<std::ptrdiff_t>(own), values.end());
+  met_step_ = std::max(met_step_, static_cast<std::uint64_t>(farthest));
+  values.resize(own);
+  refresh();
+  return values;
+}
+
+// By sums: the first gives its numbers, the others zeros. Numbers of all types that buffers have are exact in float64 as far as
+// 2^53.
+void ServerExchange::broadcast(const std::vector<NamedTensor>& tensors) {
+  if (tensors.empty() || ranks_ == 1) return;
+  std::vector<double> values;
+  for (const NamedTensor& named : tensors) {
+    const at::Tensor host = named.tensor.detach().to(at::kCPU, at::kDouble).contiguous();
+    const auto* const data = host.data_ptr<double>();
+    values.insert(values.end(), data, data + host.numel());
+  }
+  if (!is_first()) std::fill(values.begin(), values.end(), 0.0);
+  values = sum(std::move(values));
+  double* next = values.data();
+  const at::NoGradGuard no_grad;
+  for (const NamedTensor& named : tensors) {
+    at::Tensor tensor = named.tensor;
+    tensor.copy_(at::from_blob(next, tensor.sizes(), at::kDouble));
+    next += tensor.numel();
+  }
+}
+
+// The first of those who are there gives everything. Nobody pushes meanwhile.
+std::vector<train::SliceState> ServerExchange::states() {
+  settle_all();
+  sum({});
+  std::vector<train::SliceState> states;
+  saved_.clear();
+  if (is_first()) {
+    refresh();
+    const auto& tables = tables_.tables();
+    std::vector<std::vector<at::Tensor>> arrays(tables.size());
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      const int count = optimizer::state_arrays(options_.optimizers[tables[t].group]);
+      for (int array = 0; array < count; ++array) {
+        const at::Tensor flat = at::empty_like(tables[t].values);
+        or_throw(client().read_state({.table = tables[t].id, .first = 0, .count = tables[t].parts},
+                                     array, adapter::bytes_of(flat), state_deadline()));
+        arrays[t].push_back(flat);
+      }
+    }
+    for (std::size_t p = 0; p < options_.infos.size(); ++p) {
+      const ServerTables::Place& place = tables_.places()[p];
+      const auto begin = static_cast<std::int64_t>(place.begin);
+      const auto end = begin + static_cast<std::int64_t>(options_.infos[p].count());
+      train::SliceState state{.parameter = p, .first = 0};
+      const auto keep = [this](const at::Tensor& tensor) {
+        saved_.push_back(tensor.contiguous());
+        return adapter::bytes_of(saved_.back());
+      };
+      const at::Tensor master = tables[place.table].values.slice(0, begin, end);
+      const at::ScalarType type = options_.parameters[p].tensor.scalar_type();
+      state.values = keep(master.to(type, /*non_blocking=*/false, /*copy=*/true));
+      for (const at::Tensor& array : arrays[place.table])
+        state.state.push_back(keep(array.slice(0, begin, end).clone()));
+      if (type == at::kHalf || type == at::kBFloat16) state.state.push_back(keep(master.clone()));
+      states.push_back(std::move(state));
+    }
+  }
+  sum({});
+  return states;
+}
+
+SavedCourse ServerExchange::course() const {
+  SavedCourse course{.steps = steps(), .order = {}, .parameter_steps = {}};
+  course.parameter_steps.assign(options_.infos.size(), me_.version);
+  return course;
+}
+
+void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
+  settle_all();
+  sum({});
+  if (is_first()) {
+    for (std::size_t t = 0; t < tables_.tables().size(); ++t) {
+      const Table& table = tables_.tables()[t];
+      const OptimizerSpec& optimizer = options_.optimizers[table.group];
+      const auto names = optimizer::state_names(optimizer);
+      std::vector<at::Tensor> arrays(names.size());
+      for (at::Tensor& array : arrays) array = at::zeros_like(table.values);
+      std::uint64_t version = course.steps;
+      for (const std::size_t p : table.parameters) {
+        const train::ParameterInfo& info = options_.infos[p];
+        const auto begin = static_cast<std::int64_t>(tables_.places()[p].begin);
+        const auto end = begin + static_cast<std::int64_t>(info.count());
+        version = course.parameter_steps[p];
+        if (state_names_of(info, optimizer).size() > names.size()) {
+          or_throw(reader.read_state(info.name + "/master", 0,
+                                     adapter::bytes_of(table.values.slice(0, begin, end))));
+        } else {
+          or_throw(reader.read(info.name, 0, adapter::bytes_of(table.values.slice(0, begin, end))));
+        }
+        for (std::size_t k = 0; k < names.size(); ++k)
+          or_throw(reader.read_state(info.name + "/" + names[k], 0,
+                                     adapter::bytes_of(arrays[k].slice(0, begin, end))));
+      }
+      const server::Client::Range range{.table = table.id, .first = 0, .count = table.parts};
+      or_throw(client().wait(
+          client().push(range, {.kind = server::PushKind::kAssign},
+                        ServerTables::bytes_of(table, table.values, 0, table.parts))));
+      for (std::size_t k = 0; k < arrays.size(); ++k)
+        or_throw(client().write_state(range, static_cast<int>(k), adapter::bytes_of(arrays[k]),
+                                      state_deadline()));
+      or_throw(client().set_version(table.id, version, state_deadline()));
+    }
+  }
+  sum({});
+  pull_first();
+  first_step_ = course.steps;
+  met_step_ = 0;
+}
+
+}  // namespace tally::adapter

@@ -1,0 +1,244 @@
+#include <atomic>
+#include <latch>
+
+#include <gmock/gmock.h>
+
+#include "adapters/torch/test_nets.h"
+#include "tally/server.h"
+
+// The trainer with parameter servers, against the trainer in the group.
+namespace tally::adapter {
+namespace {
+
+struct Case {
+  std::string name;
+  OptimizerSpec spec;
+};
+
+std::vector<Case> cases() {
+  return {{"sgd", sgd({.rate = 0.1, .weight_decay = 0.01})},
+          {"momentum", sgd({.rate = 0.1, .momentum = 0.9})},
+          {"adagrad", adagrad({.rate = 0.01})},
+          {"adam", adam({.rate = 0.001})},
+          {"adamw", adamw({.rate = 0.001})}};
+}
+
+struct Run {
+  std::string plan;
+  OptimizerSpec optimizer = sgd({.rate = 0.1});
+  int ranks = 2;
+  std::uint64_t steps = 12;
+  TrainerOptions options = {};
+};
+
+std::vector<at::Tensor> train(const Run& run) {
+  std::vector<at::Tensor> result;
+  run_threads(run.ranks, [&](Job& job) {
+    SmallNet net = own_net(static_cast<std::uint64_t>(1 + job.rank()));
+    TrainerOptions options = run.options;
+    options.plan = run.plan;
+    options.groups = {without_decay(run.optimizer)};
+    Trainer trainer(job, *net, run.optimizer, options);
+    for (std::uint64_t call = 0; trainer.steps() < run.steps; ++call) {
+      ASSERT_LT(call, 10 * run.steps) << run.plan;
+      const TestBatch own = part_of(test_batch(static_cast<int>(call), 50), job.rank(), job.size());
+      trainer.step(static_cast<std::uint64_t>(own.x.size(0)), [&] { return loss_of(net, own); });
+    }
+    trainer.meet();
+    EXPECT_GE(trainer.steps(), run.steps);
+    if (job.rank() == 0) result = copies_of(*net);
+    trainer.meet();
+  });
+  return result;
+}
+
+double loss_after(const std::vector<at::Tensor>& parameters) {
+  SmallNet net = own_net(1);
+  const at::NoGradGuard no_grad;
+  const auto into = net->parameters();
+  for (std::size_t i = 0; i < into.size(); ++i) into[i].copy_(parameters[i]);
+  double sum = 0;
+  for (int i = 0; i < 10; ++i) sum += loss_of(net, test_batch(5000 + i, 64)).item<double>();
+  return sum / 10;
+}
+
+class TrainerServerWith : public testing::TestWithParam<Case> {};
+
+TEST_P(TrainerServerWith, BspOnServersIsBspInTheGroup) {
+  for (const int ranks : {1, 3}) {
+    const auto group = train({.plan = "", .optimizer = GetParam().spec, .ranks = ranks});
+    const auto server =
+        train({.plan = "home=server", .optimizer = GetParam().spec, .ranks = ranks});
+    expect_near(group, server, 1e-6, GetParam().name + " of " + std::to_string(ranks));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TrainerServerWith, testing::ValuesIn(cases()),
+                         [](const auto& each) { return each.param.name; });
+
+// Where the order of additions is fixed the bits are the same.
+TEST(TrainerServer, WithOneWorkerAspHasTheBitsOfBsp) {
+  for (const Case& each : cases()) {
+    const auto bsp = train({.plan = "home=server", .optimizer = each.spec, .ranks = 1});
+    const auto asp = train({.plan = "home=server update=asp", .optimizer = each.spec, .ranks = 1});
+    expect_same_bits(bsp, asp, each.name);
+  }
+}
+
+TEST(TrainerServer, BackupOfNobodyAndTheWholeSubsetHaveTheBitsOfBsp) {
+  const auto bsp = train({.plan = "home=server", .ranks = 3});
+  expect_same_bits(bsp, train({.plan = "home=server update=backup:0", .ranks = 3}), "backup:0");
+  expect_same_bits(bsp, train({.plan = "home=server update=subset:3", .ranks = 3}), "subset:3");
+}
+
+// Plain SGD adds: the gradients of a clock, each with 1/N of the rate, are their mean.
+TEST(TrainerServer, SspOfNothingIsBsp) {
+  // Equal parts: asp and ssp weigh workers alike.
+  std::vector<std::vector<at::Tensor>> results;
+  for (const char* plan : {"", "home=server update=ssp:0"}) {
+    std::vector<at::Tensor> result;
+    run_threads(2, [&](Job& job) {
+      SmallNet net = own_net(1);
+      Trainer trainer(job, *net, sgd({.rate = 0.1}), {.plan = plan});
+      for (int step = 0; step < 12; ++step) {
+        const TestBatch own = part_of(test_batch(step, 48), job.rank(), 2);
+        trainer.step(24, [&] { return loss_of(net, own); });
+      }
+      trainer.meet();
+      if (job.rank() == 0) result = copies_of(*net);
+      trainer.meet();
+    });
+    results.push_back(result);
+  }
+  expect_near(results[0], results[1], 1e-6, "ssp:0");
+}
+
+TEST(TrainerServer, EveryPolicyTrains) {
+  const double before = loss_after(copies_of(*own_net(1)));
+  const double bsp = loss_after(train({.plan = "", .ranks = 3, .steps = 40}));
+  ASSERT_LT(bsp, 0.9 * before);
+  for (const char* plan :
+       {"update=asp", "update=asp:push=2,fetch=3", "update=ssp:2", "update=ssp:2 stale=scale",
+        "update=asp stale=compensate:0.04", "update=asp stale=drop:20", "update=backup:1",
+        "update=subset:2", "update=kbatch:2", "update=kbatch:5",
+        "update=asp conflict=accumulate"}) {
+    const double loss =
+        loss_after(train({.plan = std::string("home=server ") + plan, .ranks = 3, .steps = 40}));
+    EXPECT_LT(loss, before - 0.5 * (before - bsp))
+        << plan << ": from " << before << ", bsp " << bsp;
+  }
+  for (const char* plan : {"update=asp", "update=ssp:2"}) {
+    const double loss = loss_after(train({.plan = std::string("home=server ") + plan,
+                                          .optimizer = adam({.rate = 0.01}),
+                                          .ranks = 3,
+                                          .steps = 40}));
+    EXPECT_LT(loss, before - 0.5 * (before - bsp)) << plan << " with adam";
+  }
+}
+
+// Rank 2 is still in its first forward pass while the others make their steps.
+TEST(TrainerServer, ALateWorkerHoldsNobodyUpUnderAspAndBackup) {
+  for (const char* plan : {"home=server update=asp", "home=server update=backup:1"}) {
+    std::latch others_are_done(2);
+    run_threads(3, [&](Job& job) {
+      SmallNet net = own_net(1);
+      Trainer trainer(job, *net, sgd({.rate = 0.1}), {.plan = plan});
+      if (job.rank() == 2) {
+        trainer.step(16, [&] {
+          others_are_done.wait();
+          return loss_of(net, part_of(test_batch(0, 48), 2, 3));
+        });
+      } else {
+        for (int step = 0; trainer.steps() < 6; ++step)
+          trainer.step(16,
+                       [&] { return loss_of(net, part_of(test_batch(step, 48), job.rank(), 3)); });
+        others_are_done.count_down();
+      }
+      trainer.meet();
+      EXPECT_GE(trainer.steps(), 6U);
+      const PolicyFigures figures = trainer.figures();
+      if (std::string(plan).find("backup") != std::string::npos && job.rank() == 2)
+        EXPECT_EQ(figures.dropped, 1U);
+      if (std::string(plan).find("asp") != std::string::npos && job.rank() == 2)
+        EXPECT_EQ(figures.staleness[0], 0U) << "it was as stale as there were updates";
+      trainer.meet();
+    });
+  }
+}
+
+// With a bound of 2 the fast worker waits when it is 2 ahead: it is asked in its third forward pass after the slow one's first.
+TEST(TrainerServer, NobodyIsMoreThanTheBoundAheadUnderSsp) {
+  std::array<std::atomic<int>, 2> clocks{};
+  run_threads(2, [&](Job& job) {
+    SmallNet net = own_net(1);
+    Trainer trainer(job, *net, sgd({.rate = 0.01}), {.plan = "home=server update=ssp:2"});
+    const auto me = static_cast<std::size_t>(job.rank());
+    for (int step = 0; step < 30; ++step) {
+      trainer.step(8, [&] {
+        // What this worker has finished, less what the other has: one step may be under way there.
+        EXPECT_LE(clocks[me] - clocks[1 - me], 2 + 1);
+        return loss_of(net, part_of(test_batch(step, 16), job.rank(), 2));
+      });
+      ++clocks[me];
+    }
+    trainer.meet();
+  });
+}
+
+TEST(TrainerServer, WhatServersCannotDoIsRefusedWithTheReason) {
+  run_threads(1, [](Job& job) {
+    SmallNet net = own_net(1);
+    for (const OptimizerSpec& spec : {lamb(), lars()}) {
+      try {
+        Trainer trainer(job, *net, spec, {.plan = "home=server"});
+        ADD_FAILURE() << to_string(spec) << " was not refused";
+      } catch (const Failure& failure) {
+        EXPECT_THAT(failure.what(), testing::HasSubstr("norms over whole parameters"));
+      }
+    }
+  });
+}
+
+TEST(TrainerServer, GradientsOfMicroBatchesAddUpAndAreClipped) {
+  const auto whole = train({.plan = "home=server", .ranks = 1, .steps = 6});
+  std::vector<at::Tensor> parts;
+  run_threads(1, [&](Job& job) {
+    SmallNet net = own_net(1);
+    Trainer trainer(job, *net, sgd({.rate = 0.1}), {.plan = "home=server", .accumulate = 2});
+    for (int step = 0; step < 6; ++step) {
+      const TestBatch batch = test_batch(step, 50);
+      for (const auto& [begin, end] : {std::pair{0, 20}, std::pair{20, 50}})
+        trainer.step(static_cast<std::uint64_t>(end - begin), [&, b = begin, e = end] {
+          return loss_of(net, {batch.x.slice(0, b, e), batch.y.slice(0, b, e)});
+        });
+    }
+    parts = copies_of(*net);
+  });
+  expect_near(whole, parts, 1e-6, "micro batches");
+  const auto clipped = [](const char* plan) {
+    return train(
+        {.plan = plan, .ranks = 1, .steps = 6, .options = {.clip_value = 0.01, .clip_norm = 0.05}});
+  };
+  expect_near(clipped(""), clipped("home=server"), 1e-6, "clipped");
+}
+
+TEST(TrainerServer, TwoServersOutsideTheWorkersServeAsWell) {
+  auto directory = or_throw(server::Directory::start({.servers = 2}));
+  std::vector<std::unique_ptr<server::Server>> servers;
+  std::vector<std::thread> starts;
+  std::mutex mutex;
+  for (int i = 0; i < 2; ++i)
+    starts.emplace_back([&] {
+      auto server = or_throw(server::Server::start({.directory = directory->address()}));
+      const std::lock_guard lock(mutex);
+      servers.push_back(std::move(server));
+    });
+  for (std::thread& start : starts) start.join();
+  const auto group = train({.plan = ""});
+  const auto outside =
+      train({.plan = "home=server", .options = {.servers = {.directory = directory->address()}}});
+  expect_near(group, outside, 1e-6, "two servers");
+}
+
+}  // namespace
+}  // namespace tally::adapter
