@@ -31,6 +31,7 @@ class GroupExchange final : public ModelExchange {
   bool in_step() const override { return backup_ == nullptr; }
   std::vector<double> sum(std::vector<double> values) override;
   std::vector<double> meet(std::vector<double> values) override;
+  bool is_first() const override { return job_.rank() == 0; }
   void broadcast(const std::vector<NamedTensor>& tensors) override;
   train::StepTimes times() const override;
   const policy::Histogram& staleness() const override { return staleness_; }

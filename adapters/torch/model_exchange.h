@@ -68,6 +68,8 @@ class ModelExchange {
   virtual std::vector<double> sum(std::vector<double> values) = 0;
   // The same, between steps: afterwards steps() is that of the farthest everywhere, and the parameters are the newest.
   virtual std::vector<double> meet(std::vector<double> values) = 0;
+  // Whether this is the lowest rank of those who are there.
+  virtual bool is_first() const = 0;
   // The first rank's tensors become everybody's. Collective.
   virtual void broadcast(const std::vector<NamedTensor>& tensors) = 0;
 

@@ -49,6 +49,8 @@ ServerExchange::ServerExchange(Job& job, Options options)
   sum({});
   place_views();
   pull_first();
+  // Nobody pushes before all have the same values.
+  sum({});
   hooks_ =
       std::make_unique<GradientHooks>(options_.parameters, [this](std::size_t i) { arrived(i); });
 }

@@ -47,6 +47,7 @@ class ServerExchange final : public ModelExchange {
   bool in_step() const override;
   std::vector<double> sum(std::vector<double> values) override;
   std::vector<double> meet(std::vector<double> values) override;
+  bool is_first() const override { return client().crew().lowest_rank == rank_; }
   void broadcast(const std::vector<NamedTensor>& tensors) override;
   train::StepTimes times() const override { return {.update = copying_, .wait = waited_}; }
   const policy::Histogram& staleness() const override { return staleness_; }
@@ -66,7 +67,6 @@ class ServerExchange final : public ModelExchange {
 
   server::Client& client() { return place_.client(); }
   const server::Client& client() const { return place_.client(); }
-  bool is_first() const { return client().crew().lowest_rank == rank_; }
 
   // Setting up.
   void place_views();

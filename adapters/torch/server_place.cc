@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include "adapters/torch/tensors.h"
+#include "base/clock.h"
 
 namespace tally::adapter {
 namespace {
 
+constexpr auto kJoinTimeout = std::chrono::seconds(60);
 constexpr auto kFarewell = std::chrono::seconds(30);
 // HOST:PORT, with zeros behind it.
 constexpr std::size_t kAddressBytes = 300;
@@ -57,6 +60,18 @@ ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::E
   }
   client_ = or_throw(server::Client::connect(
       {.directory = directory, .secret = options.secret, .rank = job.rank()}, on_event));
+  wait_for_all(job.size());
+}
+
+// From here on workers agree on things: with all of them, not with those who were first.
+void ServerPlace::wait_for_all(int workers) const {
+  const Deadline by = Deadline::after(kJoinTimeout);
+  while (client_->crew().workers < workers) {
+    if (by.passed(SteadyClock().now()))
+      refuse(ErrorCode::kTimeout, fmt::format("only {} of {} workers have come to the servers",
+                                              client_->crew().workers, workers));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 ServerPlace::~ServerPlace() {

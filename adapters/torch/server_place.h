@@ -24,6 +24,8 @@ class ServerPlace final {
   const server::Client& client() const { return *client_; }
 
  private:
+  void wait_for_all(int workers) const;
+
   const bool colocated_;
   const int exceptions_;
   std::unique_ptr<server::Directory> directory_;

@@ -83,6 +83,8 @@ std::vector<double> ServerExchange::meet(std::vector<double> values) {
   met_step_ = std::max(met_step_, static_cast<std::uint64_t>(farthest));
   values.resize(own);
   refresh();
+  // Nobody pushes before all have the same values.
+  sum({});
   return values;
 }
 
@@ -192,6 +194,7 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
   }
   sum({});
   pull_first();
+  sum({});
   first_step_ = course.steps;
   met_step_ = 0;
 }

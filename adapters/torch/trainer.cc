@@ -296,6 +296,7 @@ std::uint64_t Trainer::steps() const { return impl_->steps(); }
 RateSchedule& Trainer::schedule() { return impl_->schedule(); }
 TimeSplit Trainer::times() const { return impl_->times(); }
 PolicyFigures Trainer::figures() const { return impl_->figures(); }
+bool Trainer::is_first() const { return impl_->is_first(); }
 bool Trainer::in_step() const { return impl_->in_step(); }
 std::vector<double> Trainer::meet(std::vector<double> values) {
   return impl_->meet(std::move(values));

@@ -27,6 +27,7 @@ class Trainer::Impl {
   TimeSplit times() const;
   PolicyFigures figures() const;
   std::size_t state_bytes() { return model_->state_bytes(); }
+  bool is_first() const { return model_->is_first(); }
   bool in_step() const { return model_->in_step(); }
   std::vector<double> sum(std::vector<double> values) { return model_->sum(std::move(values)); }
   std::vector<double> meet(std::vector<double> values) { return model_->meet(std::move(values)); }

@@ -1,8 +1,11 @@
 #include <atomic>
 #include <latch>
+#include <mutex>
+#include <thread>
 
 #include <gmock/gmock.h>
 
+#include "adapters/torch/tensors.h"
 #include "adapters/torch/test_nets.h"
 #include "tally/server.h"
 

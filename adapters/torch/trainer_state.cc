@@ -87,7 +87,7 @@ checkpoint::Content Trainer::Impl::checkpoint() {
                                    .bytes = slice.state[k]});
   }
   content.state = state_text();
-  if (job_.rank() != 0) return content;
+  if (!model_->is_first()) return content;
   saved_.clear();
   for (const auto* list : {&tensors_.frozen, &tensors_.buffers})
     for (const NamedTensor& named : *list)

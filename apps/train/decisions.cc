@@ -36,6 +36,25 @@ Due Course::due(const Moment& before, const Moment& after, bool interrupted) con
   return {.evaluate = happens(options_.evaluate), .save = happens(options_.save)};
 }
 
+std::uint64_t Pace::epochs_after(std::uint64_t steps) const {
+  return steps * accumulate / batches_per_epoch;
+}
+
+std::uint64_t Pace::steps_until(std::uint64_t epochs) const {
+  return (epochs * batches_per_epoch + accumulate - 1) / accumulate;
+}
+
+std::uint64_t Course::next_due(const Moment& now, const Pace& pace) const {
+  std::uint64_t next = options_.total_steps;
+  for (const Interval& interval : {options_.evaluate, options_.save}) {
+    if (interval.steps > 0)
+      next = std::min(next, (now.steps / interval.steps + 1) * interval.steps);
+    if (interval.epochs > 0)
+      next = std::min(next, pace.steps_until((now.epochs / interval.epochs + 1) * interval.epochs));
+  }
+  return std::max(next, now.steps + 1);
+}
+
 void Course::observe(const Score& score) {
   // A loss that is not a number is no improvement.
   const bool better =

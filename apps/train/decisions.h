@@ -42,6 +42,16 @@ struct Due {
   friend bool operator==(const Due&, const Due&) = default;
 };
 
+// How steps and epochs go together where workers are not in step: an epoch is so many batches of all workers.
+struct Pace {
+  std::uint64_t batches_per_epoch = 1;
+  std::uint64_t accumulate = 1;  // batches of a step
+
+  std::uint64_t epochs_after(std::uint64_t steps) const;
+  // The first step after which so many are over.
+  std::uint64_t steps_until(std::uint64_t epochs) const;
+};
+
 // Decides when to evaluate, to save and to stop. Pure: it sees numbers and no clock.
 class Course final {
  public:
@@ -50,6 +60,8 @@ class Course final {
   // After the step from `before` to `after`. The last step is evaluated and saved where that is done at all;
   // an interrupt is saved but not evaluated.
   Due due(const Moment& before, const Moment& after, bool interrupted) const;
+  // The step after which something of this is due next, or the training ends, for those who do not come together after every step.
+  std::uint64_t next_due(const Moment& now, const Pace& pace) const;
   // Takes an evaluation into account.
   void observe(const Score& score);
   // Whether it ends here, and why; an evaluation must have been observed before.

@@ -83,4 +83,10 @@ Result<void> append_line(const fs::path& file, const std::string& line) {
   return {};
 }
 
+std::filesystem::path snapshots_folder(const std::string& checkpoint) {
+  if (checkpoint.empty()) return {};
+  std::error_code failed;
+  return std::filesystem::absolute(checkpoint, failed) / "snapshots";
+}
+
 }  // namespace tally::app

@@ -17,4 +17,7 @@ Result<void> write_file(const std::filesystem::path& file, const std::string& te
 // Adds a line at the end of a file.
 Result<void> append_line(const std::filesystem::path& file, const std::string& line);
 
+// Where servers put snapshots of what checkpoints do not have; empty if there are no checkpoints.
+std::filesystem::path snapshots_folder(const std::string& checkpoint);
+
 }  // namespace tally::app

@@ -7,6 +7,9 @@
 #include <fmt/ranges.h>
 
 #include "apps/train/outputs.h"
+#include "optimizer/update_rule.h"
+#include "policy/rules.h"
+#include "train/disturbance.h"
 
 namespace tally::app {
 namespace {
@@ -148,6 +151,37 @@ std::string describe(const checkpoint::TensorInfo& tensor) {
 
 }  // namespace
 
+Result<void> set_plan(const TrainOptions& options, int workers, Preparation& prepared) {
+  TALLY_TRY(prepared.servers, of_option("--servers", parse_servers(options.servers)));
+  const bool asked = prepared.servers.kind != ServerChoice::Kind::kNone;
+  const plan::Plan defaults{.home = asked ? plan::Home::kServer : plan::Home::kGroup};
+  TALLY_TRY(prepared.plan, of_option("--plan", plan::parse_plan(options.plan, defaults)));
+  TALLY_TRY(of_option("--plan", plan::check_exchanges_gradients(prepared.plan, "this recipe")));
+  TALLY_TRY(of_option("--plan", policy::rules_of(prepared.plan, workers, options.seed)));
+  prepared.strategy = strategy_of(prepared.plan.data);
+  const bool home = prepared.plan.home == plan::Home::kServer;
+  if (asked && !home)
+    return invalid(fmt::format("--servers {}: with home=group there are none", options.servers));
+  if (options.replicas > 0 && !home)
+    return invalid("--replicas: with home=group there are no servers that could keep copies");
+  if (prepared.servers.kind == ServerChoice::Kind::kColocated && prepared.servers.count > workers)
+    return invalid(fmt::format("--servers {}: there are only {} workers, for a server each",
+                               options.servers, workers));
+  if (home && optimizer::is_layerwise(prepared.optimizer))
+    return invalid(
+        fmt::format("--optimizer {}: needs norms over whole parameters, which servers "
+                    "have in parts; use home=group",
+                    options.optimizer));
+  TALLY_TRY(const auto stragglers,
+            of_option("--straggle", train::parse_stragglers(options.straggle)));
+  for (const auto& straggler : stragglers)
+    if (straggler.rank >= workers)
+      return invalid(
+          fmt::format("--straggle {}: the workers are 0 to {}", options.straggle, workers - 1));
+  TALLY_TRY(of_option("--delay", train::parse_delay(options.delay)));
+  return {};
+}
+
 Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
                             const std::filesystem::path& cache) {
   Preparation prepared;
@@ -155,8 +189,7 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
   TALLY_TRY(prepared.optimizer, of_option("--optimizer", parse_optimizer(options.optimizer)));
   prepared.optimizer.rate = options.rate;
   TALLY_TRY(of_option("--optimizer", check(prepared.optimizer)));
-  TALLY_TRY(prepared.plan, of_option("--plan", plan::parse_plan(options.plan)));
-  prepared.strategy = strategy_of(prepared.plan.data);
+  TALLY_TRY(set_plan(options, workers, prepared));
   // Looked at before the data are, which may take a while; the number of steps comes with them.
   TALLY_TRY(of_option("--schedule",
                       RateSchedule::parse(schedule_text(options, recipe, kManySteps), kManySteps)));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/train/decisions.h"
+#include "apps/train/server_choice.h"
 #include "apps/train/train_options.h"
 #include "apps/train/train_state.h"
 #include "data/dataset.h"
@@ -31,6 +32,7 @@ struct Preparation {
   OptimizerSpec optimizer;
   RateSchedule schedule;
   plan::Plan plan;
+  ServerChoice servers;
   data::Strategy strategy = data::Strategy::kPartition;
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> test;
@@ -44,6 +46,9 @@ struct Preparation {
 // Opens the data and looks at every option. kInvalid, kSystem or kCorrupt in one line, with what to do.
 Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
                             const std::filesystem::path& cache);
+
+// Opened or not, what the options say of plan, servers and slowness: "" home=server if servers are asked for.
+Result<void> set_plan(const TrainOptions& options, int workers, Preparation& prepared);
 
 // Whether what is to be written can be. For the process that starts the others.
 Result<void> check_outputs(const TrainOptions& options);

@@ -71,6 +71,7 @@ void Recording::step(double loss, std::uint64_t samples, std::uint64_t units) {
 void Recording::point(const Moment& moment, double epochs, Duration at,
                       const std::optional<Score>& score) {
   RecordPoint point{.step = moment.steps, .epoch = epochs, .train_loss = since_point_.mean()};
+  point.at_s = seconds(at);
   const double elapsed = seconds(at - point_at_);
   if (elapsed > 0 && units_ > units_at_point_)
     point.samples_per_s = static_cast<double>(units_ - units_at_point_) / elapsed;
@@ -107,6 +108,19 @@ TrainingRecord& Recording::finish(const Moment& moment, double epochs, Duration 
   return record_;
 }
 
+// Nothing where all gradients counted and none was late.
+std::string staleness_text(const TrainingRecord& record) {
+  if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
+  double applied = 0;
+  double late = 0;
+  for (std::size_t bin = 0; bin < record.staleness.size(); ++bin) {
+    applied += static_cast<double>(record.staleness[bin]);
+    late += static_cast<double>(bin * record.staleness[bin]);
+  }
+  return fmt::format("\n  gradients: {} applied, on average {:.2f} updates late; {} too late",
+                     applied, applied > 0 ? late / applied : 0.0, record.dropped_gradients);
+}
+
 std::string summary_of(const TrainingRecord& record) {
   std::string text = fmt::format("{} after {} steps, {:.4g} epochs, {}: ", record.outcome,
                                  record.steps, record.epochs, clock_text(record.elapsed));
@@ -115,6 +129,7 @@ std::string summary_of(const TrainingRecord& record) {
   if (record.accuracy) text += fmt::format("accuracy {:.2f} %, ", *record.accuracy * 100);
   if (record.auc) text += fmt::format("AUC {:.4f}, ", *record.auc);
   text += fmt::format("{} {}/s", short_count(record.samples_per_s.value_or(0)), record.unit);
+  text += staleness_text(record);
   for (const WorkerTimes& times : record.times) {
     const TimeShares shares = shares_of(times.compute, times.communicate, times.wait, times.data);
     text += fmt::format(

@@ -62,6 +62,8 @@ class Recording final {
   Duration point_at_{};
 };
 
+// A line on what became of gradients, after a newline; empty where all counted and none was late.
+std::string staleness_text(const TrainingRecord& record);
 // The lines at the end of a run.
 std::string summary_of(const TrainingRecord& record);
 

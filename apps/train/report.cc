@@ -99,6 +99,18 @@ std::string events_html(const TrainingRecord& record) {
   return rows_html("Events", "wide", rows);
 }
 
+// Where all gradients counted, and none was late, there is nothing to say.
+std::string policy_html(const TrainingRecord& record) {
+  if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
+  std::vector<RecordRow> rows = {
+      {"gradients not applied", count_text(static_cast<double>(record.dropped_gradients))}};
+  for (std::size_t late = 0; late < record.staleness.size(); ++late)
+    if (record.staleness[late] > 0)
+      rows.push_back({fmt::format("{} updates late", late),
+                      count_text(static_cast<double>(record.staleness[late]))});
+  return rows_html("Gradients", "wide", rows);
+}
+
 std::string head_html(const TrainingRecord& record, const std::string& title) {
   std::string html = fmt::format("<header><h1>{}", title);
   if (!record.outcome.empty())
@@ -128,6 +140,7 @@ std::string report_html(const TrainingRecord& record) {
   // Two cards stand side by side; beside an even number of charts there is no place.
   html += rows_html("Configuration", charts.size() % 2 == 0 ? "wide" : "", record.configuration);
   html += time_bars_html(record.times);
+  html += policy_html(record);
   html += events_html(record);
   if (!record.final_text.empty())
     html += fmt::format("<section class=\"card wide\"><h2>At the end</h2><pre>{}</pre></section>\n",

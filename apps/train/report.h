@@ -27,6 +27,7 @@ struct RecordPoint {
   std::optional<double> accuracy;       // of that part, 0 to 1
   std::optional<double> auc;            // likewise, where the answers are yes or no
   std::optional<double> samples_per_s;  // of all workers since the point before
+  double at_s = 0;                      // since the training began
 };
 
 // Where one worker's time went, all in all.
@@ -68,6 +69,10 @@ struct TrainingRecord {
   std::vector<RecordPoint> points;       // by step, ascending
   std::vector<WorkerTimes> times;        // by rank
   std::vector<RecordEvent> events;       // in the order they happened
+  // Gradients of all workers: how many were applied 0, 1, 2, ... updates late, and how many were not applied.
+  std::vector<std::uint64_t> staleness;
+  std::uint64_t dropped_gradients = 0;
+  std::optional<double> steps_per_s;
   std::string final_text;  // what the recipe says at the end, such as text that a gpt wrote
 };
 

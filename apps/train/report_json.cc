@@ -19,7 +19,7 @@ void put(Json& object, const char* name, const std::optional<double>& value) {
 }
 
 Json point_json(const RecordPoint& point) {
-  Json json{{"step", point.step}, {"epoch", point.epoch}};
+  Json json{{"step", point.step}, {"epoch", point.epoch}, {"at_s", point.at_s}};
   put(json, "train_loss", point.train_loss);
   put(json, "test_loss", point.test_loss);
   put(json, "accuracy", point.accuracy);
@@ -62,6 +62,9 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
   for (const char* const list : {"points", "times", "events"}) json[list] = Json::array();
   for (const RecordPoint& point : record.points) json["points"].push_back(point_json(point));
   for (const WorkerTimes& times : record.times) json["times"].push_back(times_json(times));
+  json["staleness"] = record.staleness;
+  json["dropped_gradients"] = record.dropped_gradients;
+  put(json, "steps_per_s", record.steps_per_s);
   for (const RecordEvent& event : record.events)
     json["events"].push_back({{"step", event.step}, {"text", event.text}});
   if (!record.final_text.empty()) json["final_text"] = record.final_text;

@@ -13,10 +13,13 @@
 
 #include "apps/tally/child_process.h"
 #include "apps/tally/data_cache.h"
+#include "apps/tally/launch/console.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/overseer.h"
 #include "apps/tally/launch/rank_process.h"
+#include "apps/tally/launch/server_processes.h"
 #include "apps/train/device.h"
+#include "apps/train/outputs.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_options.h"
 #include "apps/train/worker.h"
@@ -106,6 +109,11 @@ class Command {
     TALLY_TRY(check_outputs(options_));
     TALLY_TRY(const Preparation prepared,
               prepare(options_, recipe_, options_.workers, data_cache_folder()));
+    servers_ = prepared.servers;
+    has_servers_ = prepared.plan.home == plan::Home::kServer;
+    if (has_servers_ && prepared.servers.kind != ServerChoice::Kind::kNone &&
+        options_.plan.find("home=") == std::string::npos)
+      fmt::print("--servers {}: the plan is home=server\n", options_.servers);
     if (!prepared.resume) return {};
     TALLY_TRY(const auto reader, checkpoint::Reader::open(prepared.resume->checkpoint));
     TALLY_TRY(reader->verify());
@@ -130,13 +138,37 @@ class Command {
         .prefixes = false,
         .live = live_ > 0,
         .agent_program = agent_program(),
+        .goes_on_without_failed = has_servers_,
         .grace = kGrace};
     launch::Overseer overseer(launch.watch, /*verbose=*/false);
     launch.hooks = overseer.hooks();
+    std::unique_ptr<launch::ServerProcesses> servers;
+    if (servers_.kind == ServerChoice::Kind::kProcesses) start_servers_with(launch.hooks, servers);
     return launch::run_job(launch);
   }
 
  private:
+  // Servers live as long as the workers do.
+  void start_servers_with(launch::LaunchHooks& hooks,
+                          std::unique_ptr<launch::ServerProcesses>& servers) {
+    hooks.before_start = [this, &servers, before = hooks.before_start](
+                             const launch::JobStart& start,
+                             launch::Console& console) -> Result<launch::Variables> {
+      TALLY_TRY(launch::Variables variables, before(start, console));
+      TALLY_TRY(servers, launch::ServerProcesses::start(
+                             {.servers = servers_.count,
+                              .replicas = options_.replicas,
+                              .secret = start.secret,
+                              .threads = 0,
+                              .snapshots = snapshots_folder(options_.checkpoint),
+                              .program = agent_program()},
+                             [&console](const std::string& event) { console.say(event); }));
+      variables.emplace_back("TALLY_DIRECTORY", servers->directory());
+      return variables;
+    };
+    hooks.ended = [&servers] { servers.reset(); };
+  }
+
   std::vector<std::string> worker_command() {
     std::vector<std::string> command = {own_program(), "train"};
     for (const std::string& word : words_)
@@ -150,6 +182,8 @@ class Command {
   recipes::Recipe& recipe_;
   TrainOptions options_;
   const std::vector<std::string> words_;
+  ServerChoice servers_;
+  bool has_servers_ = false;
   std::optional<std::uint64_t> resume_step_;
   int live_ = 0;
 };

@@ -103,6 +103,27 @@ void add_where(CLI::App& command, TrainOptions& o) {
       ->capture_default_str();
 }
 
+void add_servers(CLI::App& command, TrainOptions& o) {
+  command
+      .add_option("--servers", o.servers,
+                  "Parameter servers (home=server): so many processes; \"2,colocated\": inside the "
+                  "first workers; HOST:PORT: those of the directory there")
+      ->type_name("COUNT|ADDRESS");
+  command
+      .add_option("--replicas", o.replicas,
+                  "Copies that servers keep of everything; default: 2, or 1 with one server")
+      ->check(CLI::Range(1, 16));
+  command
+      .add_option("--straggle", o.straggle,
+                  "Slow a worker down, to see what a plan is worth: \"rank=1,factor=4\"")
+      ->type_name("TEXT");
+  command
+      .add_option("--delay", o.delay,
+                  "Likewise all of them, by chance: exponential:20ms, constant:5ms, or "
+                  "exponential:1x for as long as a step computes")
+      ->type_name("TEXT");
+}
+
 void add_course(CLI::App& command, TrainOptions& o) {
   command
       .add_option("--eval-every", o.eval_every,
@@ -174,6 +195,7 @@ void add_train_options(CLI::App& command, TrainOptions& options, recipes::Recipe
   add_what(command, options);
   add_how(command, options, defaults);
   add_where(command, options);
+  add_servers(command, options);
   add_course(command, options);
   add_output(command, options);
   add_own(command, recipe);

@@ -31,6 +31,12 @@ struct TrainOptions {
   std::string buffers = "average";
   std::string precision = "float32";
 
+  // Parameter servers, as parse_servers() reads it; empty: inside the workers if the plan wants any.
+  std::string servers;
+  int replicas = 0;      // 0: two, or one where there is one server
+  std::string straggle;  // as train::parse_stragglers() and parse_delay() read them
+  std::string delay;
+
   std::string checkpoint;  // folder; empty: none are written
   std::string checkpoint_every = "1 epoch";
   int keep = 3;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -26,14 +27,22 @@ constexpr auto kLineInterval = std::chrono::seconds(10);
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-TrainerOptions trainer_options(const TrainOptions& options, const Preparation& prepared) {
-  TrainerOptions result{.plan = options.plan,
+TrainerOptions trainer_options(const Training::Parts& with) {
+  const TrainOptions& options = with.options;
+  const Preparation& prepared = with.prepared;
+  TrainerOptions result{.plan = plan::to_string(prepared.plan),
+                        .seed = options.seed,
                         .accumulate = options.accumulate,
                         .buffers = options.buffers == "average"     ? Buffers::kAverage
                                    : options.buffers == "broadcast" ? Buffers::kBroadcast
                                                                     : Buffers::kLeave,
                         .groups = {},
-                        .schedule = prepared.schedule};
+                        .schedule = prepared.schedule,
+                        .straggle = options.straggle,
+                        .delay = options.delay,
+                        .servers = with.servers};
+  const bool tells = with.job.rank() == 0 && with.servers.directory.empty();
+  if (tells) result.on_event = [](const std::string& event) { fmt::print(stderr, "{}\n", event); };
   if (options.clip_norm > 0) result.clip_norm = options.clip_norm;
   if (options.clip_value > 0) result.clip_value = options.clip_value;
   if (prepared.optimizer.weight_decay > 0)
@@ -62,9 +71,10 @@ void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
 Training::Training(Parts parts)
     : with_(std::move(parts)),
       course_(with_.prepared.course),
-      trainer_(with_.job, with_.model, with_.prepared.optimizer,
-               trainer_options(with_.options, with_.prepared)),
+      trainer_(with_.job, with_.model, with_.prepared.optimizer, trainer_options(with_)),
       recording_(std::move(with_.record)),
+      pace_{.batches_per_epoch = with_.prepared.batches_per_epoch,
+            .accumulate = static_cast<std::uint64_t>(with_.options.accumulate)},
       began_(SteadyClock().now()),
       point_every_(std::max<std::uint64_t>(1, with_.prepared.course.total_steps / kCurvePoints)) {
   data::Order order = order_of(with_.job, with_.options, with_.prepared);
@@ -77,9 +87,18 @@ Training::Training(Parts parts)
   loader_ = std::make_unique<train::Loader>(
       *with_.prepared.train, std::move(order),
       train::LoaderOptions{.threads = with_.options.loader_threads, .seed = with_.options.seed});
-  if (!with_.options.checkpoint.empty())
-    writer_ = or_throw(checkpoint::Writer::make(
-        with_.job.world(), {.folder = with_.options.checkpoint, .keep = with_.options.keep}));
+  if (saves() && !has_servers()) writer();
+  together_ = done_;
+  next_meeting_ = course_.next_due(done_, pace_);
+}
+
+checkpoint::Writer& Training::writer() {
+  if (writer_) return *writer_;
+  if (has_servers()) alone_ = or_throw(Job::in_process(1));
+  Communicator& world = has_servers() ? alone_.front()->world() : with_.job.world();
+  writer_ = or_throw(checkpoint::Writer::make(
+      world, {.folder = with_.options.checkpoint, .keep = with_.options.keep}));
+  return *writer_;
 }
 
 Training::~Training() = default;
@@ -106,6 +125,9 @@ void Training::resume(const ResumePoint& point) {
 Duration Training::elapsed() const { return SteadyClock().now() - began_; }
 
 double Training::epochs() const {
+  if (!trainer_.in_step())
+    return static_cast<double>(done_.steps * pace_.accumulate) /
+           static_cast<double>(pace_.batches_per_epoch);
   const data::Position position = loader_->position();
   return static_cast<double>(position.epoch) +
          static_cast<double>(position.samples) / static_cast<double>(with_.prepared.train->size());
@@ -114,19 +136,27 @@ double Training::epochs() const {
 StopReason Training::run() {
   with_.model.train();
   for (;;) {
-    const Moment before = done_;
     step();
-    const bool interrupted = interrupted_anywhere();
-    const Due due = course_.due(before, done_, interrupted);
+    if (!come_together()) {
+      if (done_.steps / point_every_ > pointed_ / point_every_) {
+        recording_.point(done_, epochs(), elapsed(), std::nullopt);
+        pointed_ = done_.steps;
+      }
+      show_progress();
+      continue;
+    }
+    const bool interrupted = interrupted_;
+    const Due due = course_.due(std::exchange(together_, done_), done_, interrupted);
+    next_meeting_ = course_.next_due(done_, pace_);
     if (due.evaluate)
       evaluate();
-    else if (done_.steps % point_every_ == 0)
+    else if (trainer_.in_step() && done_.steps % point_every_ == 0)
       recording_.point(done_, epochs(), elapsed(), std::nullopt);
     if (due.save) save();
     const auto reason = course_.stop(done_.steps, interrupted);
     if (reason) {
       // Stopped by an evaluation, after a step that was not saved: the checkpoint is of the end.
-      if (writer_ && !due.save) save();
+      if (saves() && !due.save) save();
       return *reason;
     }
     if (!due.evaluate) show_progress();
@@ -151,6 +181,9 @@ void Training::step() {
     if (batch.last_of_epoch) ++done_.epochs;
   }
   done_.steps = trainer_.steps();
+  own_samples_ += samples;
+  // Of others than this one nothing is known with servers: they do as much.
+  if (has_servers()) samples *= static_cast<std::uint64_t>(with_.job.size());
   const double mean = loss.mean().value_or(0);
   // Of all ranks, so that all end here.
   if (!std::isfinite(mean))
@@ -166,6 +199,19 @@ void Training::step() {
   recording_.step(mean, samples, units);
   shown_loss_.add(mean, samples);
   evaluated_loss_.add(mean, samples);
+}
+
+// Meetings are where something is due, for whoever waits loses what a plan gains. One who is interrupted goes to the meeting at
+// once: the launcher tells all.
+bool Training::come_together() {
+  if (trainer_.in_step()) {
+    interrupted_anywhere();
+    return true;
+  }
+  if (done_.steps < next_meeting_ && interrupted() == 0) return false;
+  interrupted_ = trainer_.meet({interrupted() != 0 ? 1.0 : 0.0})[0] > 0;
+  done_ = {.steps = trainer_.steps(), .epochs = pace_.epochs_after(trainer_.steps())};
+  return true;
 }
 
 bool Training::interrupted_anywhere() {
@@ -212,7 +258,7 @@ void Training::save() {
                                                             .position = loader_->position(),
                                                             .course = course_.state()}));
   content.rank_state = random_state(with_.device);
-  note_saving(writer_->save(content));
+  if (!has_servers() || is_first()) note_saving(writer().save(content));
   recording_.event(done_.steps, "checkpoint");
 }
 
@@ -232,7 +278,7 @@ void Training::show_progress() {
                : now - shown_at_ < (live ? Duration(kLiveInterval) : Duration(kLineInterval)))
     return;
   const TimeSplit times = trainer_.times();
-  const auto left = with_.prepared.course.total_steps - done_.steps;
+  const auto left = std::max(with_.prepared.course.total_steps, done_.steps) - done_.steps;
   const auto made = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - first_step_));
   const double left_s = seconds(now) / made * static_cast<double>(left);
   with_.console.progress(
@@ -274,7 +320,26 @@ TrainingRecord& Training::finish(StopReason reason) {
                             .communicate = duration(times[4 * rank + 1]),
                             .wait = duration(times[4 * rank + 2]),
                             .data = duration(times[4 * rank + 3])});
+  take_figures(record);
   return record;
+}
+
+// What became of all workers' gradients.
+void Training::take_figures(TrainingRecord& record) {
+  const PolicyFigures own = trainer_.figures();
+  std::vector<double> sums(own.staleness.begin(), own.staleness.end());
+  sums.push_back(static_cast<double>(own.dropped));
+  sums.push_back(static_cast<double>(own_samples_));
+  sums = trainer_.sum(std::move(sums));
+  if (has_servers()) record.samples = static_cast<std::uint64_t>(sums.back());
+  sums.pop_back();
+  record.dropped_gradients = static_cast<std::uint64_t>(sums.back());
+  sums.pop_back();
+  record.staleness.assign(sums.begin(), sums.end());
+  while (!record.staleness.empty() && record.staleness.back() == 0) record.staleness.pop_back();
+  const double elapsed_s = seconds(record.elapsed);
+  if (elapsed_s > 0)
+    record.steps_per_s = static_cast<double>(record.steps - first_step_) / elapsed_s;
 }
 
 }  // namespace tally::app

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -32,6 +33,7 @@ class Training final {
     at::Device device;
     TrainConsole& console;
     TrainingRecord record;  // what is known of it beforehand
+    ServerOptions servers;  // of a plan with home=server
   };
   explicit Training(Parts parts);
   ~Training();
@@ -42,6 +44,8 @@ class Training final {
   StopReason run();
   // After run(): the record, complete on all ranks with the times of each. Collective.
   TrainingRecord& finish(StopReason reason);
+  // Whether this worker is the first of those who are there: who tells the result.
+  bool is_first() const { return trainer_.is_first(); }
 
  private:
   void resume(const ResumePoint& point);
@@ -53,6 +57,12 @@ class Training final {
   void note_saving(const Result<void>& outcome);
   // Whether any rank was told to stop, as of the last time that all asked each other.
   bool interrupted_anywhere();
+  // Whether all workers are together after this step, and then what they have done; sees to it where they are not in step.
+  bool come_together();
+  bool has_servers() const { return with_.prepared.plan.home == plan::Home::kServer; }
+  bool saves() const { return !with_.options.checkpoint.empty(); }
+  checkpoint::Writer& writer();
+  void take_figures(TrainingRecord& record);
   void show_progress();
   double epochs() const;
   Duration elapsed() const;
@@ -61,10 +71,16 @@ class Training final {
   Course course_;
   Trainer trainer_;
   std::unique_ptr<train::Loader> loader_;
+  // With servers whoever is the first writes alone: a job of one.
+  std::vector<std::unique_ptr<Job>> alone_;
   std::unique_ptr<checkpoint::Writer> writer_;
   Recording recording_;
 
   Moment done_;
+  Moment together_;                 // where all were together the last time
+  std::uint64_t next_meeting_ = 0;  // a step; where workers are not in step
+  const Pace pace_;
+  std::uint64_t own_samples_ = 0;
   const TimePoint began_;
   std::uint64_t first_step_ = 0;      // of this run
   std::uint64_t agreement_step_ = 0;  // the next at which ranks ask each other
@@ -72,6 +88,7 @@ class Training final {
   Duration agreed_at_{};
   bool interrupted_ = false;
   std::uint64_t point_every_ = 1;
+  std::uint64_t pointed_ = 0;  // step of the last point between meetings
   Duration shown_at_{};
   std::uint64_t shown_units_ = 0;
   RunningMean shown_loss_;      // since progress was shown

@@ -8,15 +8,20 @@
 #include <torch/torch.h>
 #include <nlohmann/json.hpp>
 
+#include "adapters/torch/tensors.h"
 #include "apps/tally/data_cache.h"
 #include "apps/tally/interrupt.h"
 #include "apps/train/device.h"
 #include "apps/train/outputs.h"
+#include "apps/train/own_address.h"
 #include "apps/train/report.h"
 #include "apps/train/training.h"
 #include "base/cpu.h"
 
 namespace tally::app {
+
+using adapter::or_throw;
+
 namespace {
 
 at::Device device_of(const TrainOptions& options, const Job& job) {
@@ -62,10 +67,11 @@ bool write_results(const TrainOptions& options, const TrainingRecord& record,
 
 class Worker {
  public:
-  Worker(const TrainOptions& options, recipes::Recipe& recipe, Job& job)
+  Worker(const TrainOptions& options, recipes::Recipe& recipe, Job& job, JobOptions joined)
       : options_(options),
         recipe_(recipe),
         job_(job),
+        joined_(std::move(joined)),
         console_({.silent = job.rank() != 0,
                   .progress = !options.quiet,
                   .columns = options.live_columns}) {}
@@ -92,13 +98,42 @@ class Worker {
                                             {job_.size(), threads, device.str(), torch_version()});
     say_head(record, *prepared);
     const InterruptGuard guard;
-    Training training({job_, options_, recipe_, *prepared, *model, device, console_, record});
+    Training training({job_, options_, recipe_, *prepared, *model, device, console_, record,
+                       servers_of(*prepared)});
     const StopReason reason = training.run();
     TrainingRecord& result = training.finish(reason);
-    return job_.rank() == 0 ? conclude(*prepared, *model, reason, result) : exit_code(reason, true);
+    // Rank 0, unless it is gone.
+    const bool tells = training.is_first();
+    return tells ? conclude(*prepared, *model, reason, result) : exit_code(reason, true);
   }
 
  private:
+  // Where this worker finds the servers.
+  ServerOptions servers_of(const Preparation& prepared) const {
+    using Kind = ServerChoice::Kind;
+    const char* const directory = std::getenv("TALLY_DIRECTORY");  // from who started us
+    ServerOptions servers{.directory = directory != nullptr ? directory : "",
+                          .count = prepared.servers.count,
+                          .replicas = options_.replicas,
+                          .secret = joined_.secret,
+                          .snapshots = snapshots_folder(options_.checkpoint).string()};
+    if (prepared.servers.kind == Kind::kElsewhere) servers.directory = prepared.servers.address;
+    if (prepared.servers.kind == Kind::kColocated) servers.directory.clear();
+    if (prepared.plan.home == plan::Home::kServer && prepared.servers.kind == Kind::kProcesses &&
+        servers.directory.empty())
+      throw Failure(
+          Error{.code = ErrorCode::kInvalid,
+                .message = fmt::format("--servers {}: processes are started only where "
+                                       "tally train starts its workers; give {},colocated "
+                                       "or the HOST:PORT of a directory",
+                                       options_.servers, options_.servers)});
+    if (job_.local_size() < job_.size()) servers.host = own_host();
+    return servers;
+  }
+
+  // As the other hosts reach this one: by the way to rank 0.
+  std::string own_host() const { return or_throw(address_towards(joined_.master_address)); }
+
   static int exit_code(StopReason reason, bool good) {
     if (reason == StopReason::kInterrupted) return kInterruptedExitCode;
     return good ? 0 : 1;
@@ -124,15 +159,19 @@ class Worker {
       good = finish->good;
       record.final_text = finish->text;
     }
-    console_.say(summary_of(record));
-    if (!record.final_text.empty()) console_.say("\n" + record.final_text + "\n");
-    good = write_results(options_, record, console_) && good;
+    // Whoever speaks for rank 0 has been silent so far.
+    TrainConsole aloud({.silent = false, .progress = false, .columns = 0});
+    TrainConsole& console = job_.rank() == 0 ? console_ : aloud;
+    console.say(summary_of(record));
+    if (!record.final_text.empty()) console.say("\n" + record.final_text + "\n");
+    good = write_results(options_, record, console) && good;
     return exit_code(reason, good);
   }
 
   const TrainOptions& options_;
   recipes::Recipe& recipe_;
   Job& job_;
+  const JobOptions joined_;
   TrainConsole console_;
 };
 
@@ -146,9 +185,11 @@ std::string torch_text(const std::string& what) {
   return (memory ? "out of memory: " : "libtorch: ") + first_line(what);
 }
 
+const char* variable(const char* name) { return std::getenv(name); }
+
 // As far as the launcher says.
 Rank rank_before_joining() {
-  const auto job = options_from([](const char* name) -> const char* { return std::getenv(name); });
+  const auto job = options_from(variable);
   return job ? job->rank : 0;
 }
 
@@ -162,9 +203,10 @@ int fail(Rank rank, const std::string& what) {
 int run_worker(const TrainOptions& options, recipes::Recipe& recipe) {
   Rank rank = rank_before_joining();
   try {
-    const std::unique_ptr<Job> job = tally::join();
+    const JobOptions joining = or_throw(options_from(variable));
+    const std::unique_ptr<Job> job = or_throw(Job::join(joining));
     rank = job->rank();
-    const int code = Worker(options, recipe, *job).run();
+    const int code = Worker(options, recipe, *job, joining).run();
     job->close();
     return code;
   } catch (const Failure& failure) {

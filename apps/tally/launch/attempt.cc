@@ -48,10 +48,13 @@ AttemptEnd Attempt::run() {
     ping_at_ = clock_.after(options_.lease / kPingsPerLease);
     while (running()) step();
   }
+  if (options_.hooks.ended) options_.hooks.ended();
   end_agents();
   if (verdict_ && verdict_->kind != Kind::kRankFailed) return *std::move(verdict_);
-  AttemptEnd end{.kind = failed_.empty() ? Kind::kDone : Kind::kRankFailed};
-  if (failed_.empty()) return end;
+  const bool good = failed_.empty() || (options_.goes_on_without_failed && succeeded_ > 0);
+  AttemptEnd end{.kind = good ? Kind::kDone : Kind::kRankFailed};
+  if (good) end.failed = failed_;
+  if (good) return end;
   const auto cause = failed_.begin() + static_cast<std::ptrdiff_t>(choose_cause(failed_));
   std::rotate(failed_.begin(), cause, cause + 1);
   end.failed = std::move(failed_);

@@ -22,7 +22,7 @@ namespace tally::launch {
 // How one start of a job ended.
 struct AttemptEnd {
   enum class Kind {
-    kDone,         // every rank exited with 0
+    kDone,         // every rank exited with 0, but for those that it may go on without: `failed`
     kRankFailed,   // `failed` has the cause first
     kHostLost,     // an agent is gone that had started its ranks; `reason`
     kNotStarted,   // the ranks could not be started; `reason`
@@ -109,7 +109,8 @@ class Attempt final {
   Variables hook_variables_;
   bool launched_ = false;
   std::vector<RankState> ranks_;
-  int ended_ = 0;  // ranks
+  int ended_ = 0;      // ranks
+  int succeeded_ = 0;  // of these, with 0
 
   std::vector<RankEnd> failed_;  // by themselves, in the order of their news
   std::optional<AttemptEnd> verdict_;

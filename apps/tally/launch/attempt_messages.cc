@@ -70,10 +70,21 @@ void Attempt::note_end(RankEnd end) {
   of(end.rank).ended = true;
   ++ended_;
   with_.output.finish(end.rank);
-  if (end.code == 0 && end.signal == 0) return;
+  if (end.code == 0 && end.signal == 0) {
+    ++succeeded_;
+    return;
+  }
   if (options_.hooks.rank_failed) options_.hooks.rank_failed(end.rank, describe(end));
   // After the others were asked to stop, an end says nothing about the cause.
   if (verdict_) return;
+  if (options_.goes_on_without_failed) {
+    const int left = static_cast<int>(ranks_.size()) - ended_;
+    if (left > 0)
+      with_.console.say(fmt::format("rank {} on {} {}; the other {} go on without it", end.rank,
+                                    end.host, describe(end), left));
+    failed_.push_back(std::move(end));
+    return;
+  }
   if (failed_.empty()) look_end_ = clock_.after(kLook);
   failed_.push_back(std::move(end));
 }

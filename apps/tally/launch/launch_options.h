@@ -41,6 +41,8 @@ struct LaunchHooks {
   std::function<std::vector<SilentRank>()> silent_ranks;
   // The ranks are about to be asked to stop.
   std::function<void()> stopping;
+  // All ranks of this start have ended; what else was started for them is to end before whoever is left is killed.
+  std::function<void()> ended;
 };
 
 // How the ranks are watched while they run.
@@ -72,6 +74,8 @@ struct LaunchOptions {
   std::string agent_program;  // that has `host-agent` and starts the ranks here; empty: our own
   bool verbose = false;
   int max_restarts = 0;
+  // A rank that fails is told of and the others go on: what they do does not need it. The job is good if one of them is.
+  bool goes_on_without_failed = false;
   Duration timeout = Duration::max();  // of the whole job
   Duration grace = std::chrono::seconds(5);
   Duration start_timeout = std::chrono::seconds(30);  // for the hosts to answer

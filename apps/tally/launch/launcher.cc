@@ -67,6 +67,9 @@ class Launcher {
   int report(const AttemptEnd& end) {
     switch (end.kind) {
       case Kind::kDone:
+        if (!end.failed.empty())
+          console_.say(fmt::format("warning: {} of {} ranks failed, and the others went on without",
+                                   end.failed.size(), options_.size()));
         return 0;
       case Kind::kRankFailed:
         return report_rank(end);

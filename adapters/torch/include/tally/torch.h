@@ -164,6 +164,8 @@ class Trainer {
   // The sums over all ranks.
   std::vector<double> sum(std::vector<double> values);
 
+  // Whether this is the lowest rank of those who are there.
+  bool is_first() const;
   // Whether all ranks make their steps together: then steps() is the same on all after each.
   bool in_step() const;
   // Where they do not: all ranks wait for each other. Afterwards steps() is that of the farthest everywhere, and the parameters

@@ -1,0 +1,190 @@
+// `tally train` under every update policy, with servers as processes of their own and inside the workers; and when
+// servers or workers die.
+#include <csignal>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "process/torch/training.h"
+
+namespace tally::process {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// The children of `tally` whose command line has this word.
+std::vector<pid_t> children_with(pid_t tally, const std::string& word) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string stat = bytes_of("/proc/" + name + "/stat");
+    const std::size_t end = stat.rfind(')');
+    if (end == std::string::npos) continue;
+    std::istringstream words(stat.substr(end + 1));
+    std::string state;
+    pid_t parent = 0;
+    words >> state >> parent;
+    if (parent == tally && bytes_of("/proc/" + name + "/cmdline").find(word) != std::string::npos)
+      found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+class TrainPolicy : public testing::Test {
+ protected:
+  nlohmann::json result_of(std::vector<std::string> words) {
+    const std::string json = folder_.file("out.jsonl");
+    std::remove(json.c_str());
+    words.insert(words.end(), {"--json", json});
+    Child tally = folder_.train(words);
+    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+    EXPECT_TRUE(folder_.left_nothing_behind());
+    output_ = tally.transcript();
+    return nlohmann::json::parse(bytes_of(json), nullptr, false);
+  }
+
+  // Long enough to be disturbed; ends by itself.
+  std::vector<std::string> long_training(const std::string& plan) {
+    return {"mlp",        "--workers",        "3",       "--servers", "2",
+            "--data",     folder_.table(200), "--batch", "4",         "--steps",
+            "4000",       "--width",          "16",      "--layers",  "1",
+            "--schedule", "constant",         "--rate",  "0.05",      "--eval-every",
+            "2000",       "--log-every",      "10",      "--plan",    plan};
+  }
+
+  const TrainingFolder folder_;
+  std::string output_;
+};
+
+TEST_F(TrainPolicy, EveryPolicyTrainsOnServersAndInTheGroup) {
+  const std::string table = folder_.table(301);
+  const auto train = [&](const std::string& plan, std::vector<std::string> more) {
+    std::vector<std::string> words = {"mlp",        "--workers", "3",        "--data", table,
+                                      "--batch",    "10",        "--epochs", "8",      "--width",
+                                      "16",         "--layers",  "1",        "--rate", "0.2",
+                                      "--schedule", "constant",  "--plan",   plan};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto result = result_of(words);
+    ASSERT_TRUE(result.is_object()) << plan << output_;
+    EXPECT_GE(result["accuracy"].get<double>(), 0.85) << plan << output_;
+    EXPECT_EQ(result["outcome"], "completed") << plan;
+    EXPECT_GE(result["steps"].get<int>(), 80) << plan;
+  };
+  for (const char* plan : {"update=bsp", "update=asp", "update=ssp:3 stale=scale",
+                           "update=backup:1", "update=subset:2", "update=kbatch:3"})
+    train(plan, {"--servers", "2"});
+  train("home=server update=ssp:2", {});
+  train("home=server", {"--servers", "1,colocated"});
+  train("update=backup:1", {});
+  train("update=subset:2", {});
+}
+
+TEST_F(TrainPolicy, ASlowWorkerIsSlowAndADelayIsTaken) {
+  const auto result = result_of({"mlp", "--workers", "2", "--data", folder_.table(100), "--batch",
+                                 "10", "--steps", "5", "--eval-every", "never", "--straggle",
+                                 "rank=1,factor=2", "--delay", "constant:20ms"});
+  ASSERT_EQ(result["times"].size(), 2U);
+  // Five delays count as computing.
+  for (const auto& times : result["times"]) EXPECT_GE(times["compute_s"].get<double>(), 0.1);
+}
+
+TEST_F(TrainPolicy, AServerThatIsKilledEndsNothing) {
+  for (const char* plan : {"update=bsp", "update=ssp:3"}) {
+    Child tally = folder_.train(long_training(plan));
+    ASSERT_TRUE(tally.line_with("step 10/", kTrainingTime)) << tally.transcript();
+    const auto servers = children_with(tally.pid(), "--server");
+    ASSERT_EQ(servers.size(), 2U) << tally.transcript();
+    kill(servers.front(), SIGKILL);
+    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+    EXPECT_THAT(tally.output(), HasSubstr("completed after")) << tally.transcript();
+    EXPECT_TRUE(folder_.left_nothing_behind());
+  }
+}
+
+TEST_F(TrainPolicy, AWorkerThatIsKilledIsToldOfAndTheOthersGoOn) {
+  for (const auto& [plan, victim] :
+       {std::pair{"update=bsp", 1}, std::pair{"update=asp", 2}, std::pair{"update=ssp:2", 0}}) {
+    Child tally = folder_.train(long_training(plan));
+    ASSERT_TRUE(tally.line_with("step 10/", kTrainingTime)) << tally.transcript();
+    const pid_t worker = worker_of(tally.pid(), victim);
+    ASSERT_GT(worker, 0);
+    kill(worker, SIGKILL);
+    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << plan << tally.transcript();
+    EXPECT_THAT(tally.errors(), HasSubstr(fmt::format("rank {} on ", victim)));
+    EXPECT_THAT(tally.errors(), HasSubstr("the other 2 go on without it"));
+    EXPECT_THAT(tally.errors(), HasSubstr("warning: 1 of 3 ranks failed"));
+    EXPECT_THAT(tally.output(), HasSubstr("completed after")) << tally.transcript();
+    EXPECT_TRUE(folder_.left_nothing_behind());
+  }
+}
+
+TEST_F(TrainPolicy, WhatServersHaveIsSavedAndResumedInAnyHome) {
+  const std::string table = folder_.table(200);
+  const auto train = [&](const std::string& plan, int steps, bool resume) {
+    std::vector<std::string> words = {"mlp",
+                                      "--workers",
+                                      "2",
+                                      "--data",
+                                      table,
+                                      "--batch",
+                                      "10",
+                                      "--width",
+                                      "16",
+                                      "--layers",
+                                      "1",
+                                      "--steps",
+                                      std::to_string(steps),
+                                      "--rate",
+                                      "0.01",
+                                      "--optimizer",
+                                      "adam",
+                                      "--schedule",
+                                      "constant",
+                                      "--eval-every",
+                                      "never",
+                                      "--checkpoint",
+                                      folder_.file("runs"),
+                                      "--plan",
+                                      plan};
+    if (resume) words.emplace_back("--resume");
+    return result_of(words);
+  };
+  train("home=server update=bsp", 10, false);
+  EXPECT_EQ(train("home=group", 20, true)["steps"], 20);
+  EXPECT_THAT(output_, HasSubstr("resumed from step 10"));
+  EXPECT_EQ(train("home=server update=ssp:2", 30, true)["steps"], 30);
+  EXPECT_THAT(output_, HasSubstr("resumed from step 20"));
+}
+
+TEST_F(TrainPolicy, WhatDoesNotGoTogetherIsRefusedBeforeAnythingStarts) {
+  const std::string table = folder_.table(50);
+  struct Row {
+    std::vector<std::string> words;
+    std::string complaint;
+  };
+  const std::vector<Row> rows = {
+      {{"--plan", "update=ssp:3"}, "home=server"},
+      {{"--plan", "home=group", "--servers", "2"}, "with home=group there are none"},
+      {{"--servers", "two"}, "2,colocated"},
+      {{"--servers", "3,colocated"}, "only 2 workers"},
+      {{"--servers", "1", "--optimizer", "lamb"}, "norms over whole parameters"},
+      {{"--replicas", "2"}, "no servers"},
+      {{"--straggle", "rank=2,factor=4"}, "the workers are 0 to 1"},
+      {{"--straggle", "rank=1"}, "factor=4"},
+      {{"--delay", "20ms"}, "exponential:20ms"},
+      {{"--plan", "update=backup:2"}, "leaves nobody"}};
+  for (const Row& row : rows) {
+    std::vector<std::string> words = {"mlp", "--workers", "2", "--data", table};
+    words.insert(words.end(), row.words.begin(), row.words.end());
+    Child tally = folder_.train(words);
+    EXPECT_TRUE(tally.exits(2, kTrainingTime)) << tally.transcript();
+    EXPECT_THAT(tally.errors(), HasSubstr(row.complaint)) << tally.transcript();
+  }
+}
+
+}  // namespace
+}  // namespace tally::process
