@@ -34,7 +34,13 @@ std::string from_first(Job& job, const std::string& address) {
 }  // namespace
 
 ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::EventSink& on_event)
-    : colocated_(options.directory.empty()), exceptions_(std::uncaught_exceptions()) {
+    : colocated_(options.directory.empty()),
+      exceptions_(std::uncaught_exceptions()),
+      is_leaving_(std::make_shared<std::atomic<bool>>(false)) {
+  // Who leaves in good order is no news, and neither is what becomes of servers when all do.
+  const server::EventSink tell = [on_event, leaving = is_leaving_](const std::string& event) {
+    if (on_event && !leaving->load() && !event.ends_with("it left")) on_event(event);
+  };
   std::string directory = options.directory;
   if (colocated_) {
     const int servers = options.count > 0 ? options.count : job.size();
@@ -46,7 +52,7 @@ ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::E
                                                       .secret = options.secret,
                                                       .servers = servers,
                                                       .replicas = options.replicas},
-                                                     on_event));
+                                                     tell));
       directory = directory_->address();
     }
     directory = from_first(job, directory);
@@ -56,10 +62,10 @@ ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::E
                                                 .secret = options.secret,
                                                 .threads = 1,
                                                 .snapshots = options.snapshots},
-                                               on_event));
+                                               tell));
   }
   client_ = or_throw(server::Client::connect(
-      {.directory = directory, .secret = options.secret, .rank = job.rank()}, on_event));
+      {.directory = directory, .secret = options.secret, .rank = job.rank()}, tell));
   wait_for_all(job.size());
 }
 
@@ -78,6 +84,7 @@ ServerPlace::~ServerPlace() {
   const bool is_whole = std::uncaught_exceptions() == exceptions_;
   // If it fails others are gone, and there is nobody to wait for.
   if (colocated_ && client_ && is_whole) (void)client_->barrier(Deadline::after(kFarewell));
+  is_leaving_->store(true);
   client_.reset();
   server_.reset();
   directory_.reset();

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -28,6 +29,7 @@ class ServerPlace final {
 
   const bool colocated_;
   const int exceptions_;
+  const std::shared_ptr<std::atomic<bool>> is_leaving_;  // shared with what hears events
   std::unique_ptr<server::Directory> directory_;
   std::unique_ptr<server::Server> server_;
   std::unique_ptr<server::Client> client_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -113,7 +114,7 @@ class Command {
     has_servers_ = prepared.plan.home == plan::Home::kServer;
     if (has_servers_ && prepared.servers.kind != ServerChoice::Kind::kNone &&
         options_.plan.find("home=") == std::string::npos)
-      fmt::print("--servers {}: the plan is home=server\n", options_.servers);
+      fmt::print(stderr, "tally train: --servers {}: the plan is home=server\n", options_.servers);
     if (!prepared.resume) return {};
     TALLY_TRY(const auto reader, checkpoint::Reader::open(prepared.resume->checkpoint));
     TALLY_TRY(reader->verify());
@@ -155,18 +156,25 @@ class Command {
                              const launch::JobStart& start,
                              launch::Console& console) -> Result<launch::Variables> {
       TALLY_TRY(launch::Variables variables, before(start, console));
-      TALLY_TRY(servers, launch::ServerProcesses::start(
-                             {.servers = servers_.count,
-                              .replicas = options_.replicas,
-                              .secret = start.secret,
-                              .threads = 0,
-                              .snapshots = snapshots_folder(options_.checkpoint),
-                              .program = agent_program()},
-                             [&console](const std::string& event) { console.say(event); }));
+      TALLY_TRY(servers,
+                launch::ServerProcesses::start({.servers = servers_.count,
+                                                .replicas = options_.replicas,
+                                                .secret = start.secret,
+                                                .threads = 0,
+                                                .snapshots = snapshots_folder(options_.checkpoint),
+                                                .program = agent_program()},
+                                               [this, &console](const std::string& event) {
+                                                 // Who leaves in good order is no news.
+                                                 if (!ending_ && !event.ends_with("it left"))
+                                                   console.say(event);
+                                               }));
       variables.emplace_back("TALLY_DIRECTORY", servers->directory());
       return variables;
     };
-    hooks.ended = [&servers] { servers.reset(); };
+    hooks.ended = [this, &servers] {
+      ending_ = true;
+      servers.reset();
+    };
   }
 
   std::vector<std::string> worker_command() {
@@ -184,6 +192,7 @@ class Command {
   const std::vector<std::string> words_;
   ServerChoice servers_;
   bool has_servers_ = false;
+  std::atomic<bool> ending_{false};  // all workers have ended
   std::optional<std::uint64_t> resume_step_;
   int live_ = 0;
 };

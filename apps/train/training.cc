@@ -258,7 +258,7 @@ void Training::save() {
                                                             .position = loader_->position(),
                                                             .course = course_.state()}));
   content.rank_state = random_state(with_.device);
-  if (!has_servers() || is_first()) note_saving(writer().save(content));
+  if (!has_servers() || trainer_.is_first()) note_saving(writer().save(content));
   recording_.event(done_.steps, "checkpoint");
 }
 
@@ -303,13 +303,18 @@ TrainingRecord& Training::finish(StopReason reason) {
   if (writer_) note_saving(writer_->wait(Deadline::after(std::chrono::minutes(10))));
   const auto size = static_cast<std::size_t>(with_.job.size());
   const TimeSplit own = trainer_.times();
-  std::vector<double> times(4 * size, 0.0);
+  std::vector<double> times(5 * size, 0.0);
   const std::size_t at = 4 * static_cast<std::size_t>(with_.job.rank());
   times[at] = seconds(own.compute);
   times[at + 1] = seconds(own.communicate);
   times[at + 2] = seconds(own.wait);
   times[at + 3] = seconds(loader_->waited());
+  const std::size_t here = 4 * size + static_cast<std::size_t>(with_.job.rank());
+  times[here] = 1;
   times = trainer_.sum(std::move(times));
+  const auto present = times.begin() + static_cast<std::ptrdiff_t>(4 * size);
+  is_first_ =
+      std::find(present, times.end(), 1.0) == times.begin() + static_cast<std::ptrdiff_t>(here);
   TrainingRecord& record = recording_.finish(done_, epochs(), whole, reason);
   const auto duration = [](double value) {
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));

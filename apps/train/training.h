@@ -44,8 +44,8 @@ class Training final {
   StopReason run();
   // After run(): the record, complete on all ranks with the times of each. Collective.
   TrainingRecord& finish(StopReason reason);
-  // Whether this worker is the first of those who are there: who tells the result.
-  bool is_first() const { return trainer_.is_first(); }
+  // Whether this worker was the first of those who came to finish(): who tells the result.
+  bool is_first() const { return is_first_; }
 
  private:
   void resume(const ResumePoint& point);
@@ -81,6 +81,7 @@ class Training final {
   std::uint64_t next_meeting_ = 0;  // a step; where workers are not in step
   const Pace pace_;
   std::uint64_t own_samples_ = 0;
+  bool is_first_ = false;
   const TimePoint began_;
   std::uint64_t first_step_ = 0;      // of this run
   std::uint64_t agreement_step_ = 0;  // the next at which ranks ask each other
