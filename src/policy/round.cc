@@ -32,13 +32,11 @@ void Round::leave(Worker worker) {
 Verdict Round::offer(const Offer& offer) {
   const auto member = members_.find(offer.worker);
   if (member == members_.end()) return Verdict::kDrop;
+  const bool is_too_old =
+      rules_.stale == plan::Stale::kDrop && staleness_of(offer) > rules_.drop_above;
+  if (!rules_.has_rounds() && !is_too_old) return Verdict::kApply;
   advance(offer.worker, offer.clock);
-  if (!rules_.has_rounds()) {
-    const std::uint64_t staleness = version_ > offer.version ? version_ - offer.version : 0;
-    if (rules_.stale == plan::Stale::kDrop && staleness > rules_.drop_above) return Verdict::kDrop;
-    histogram_.add(staleness);
-    return Verdict::kApply;
-  }
+  if (!rules_.has_rounds()) return Verdict::kDrop;
   if (offer.version < version_) return Verdict::kDrop;
   const bool is_asked_for = offer.version == version_
                                 ? is_awaited(member->second)
@@ -56,6 +54,26 @@ Verdict Round::offer(const Offer& offer) {
     batch.push_back(held);
   }
   return Verdict::kHold;
+}
+
+void Round::applied(const std::vector<Offer>& counted) {
+  for (std::size_t i = 0; i < counted.size(); ++i) histogram_.add(0);
+  ++version_;
+}
+
+void Round::applied(const Offer& offer, std::uint64_t staleness) {
+  advance(offer.worker, offer.clock);
+  histogram_.add(staleness);
+  ++version_;
+}
+
+void Round::withdraw(const Offer& offer) {
+  const auto batch = held_.find(offer.version);
+  if (batch == held_.end()) return;
+  std::erase_if(batch->second, [&](const Held& held) {
+    return held.offer.worker == offer.worker && held.offer.clock == offer.clock;
+  });
+  if (batch->second.empty()) held_.erase(batch);
 }
 
 void Round::pass(Worker worker, std::uint64_t version) {
@@ -141,10 +159,7 @@ Round::Due Round::take_current() {
     return std::tie(a.rank, a.offer.clock, a.offer.worker) <
            std::tie(b.rank, b.offer.clock, b.offer.worker);
   });
-  for (const Held& held : batch) {
-    due.counted.push_back(held.offer);
-    histogram_.add(0);
-  }
+  for (const Held& held : batch) due.counted.push_back(held.offer);
   return due;
 }
 

@@ -49,12 +49,12 @@ class Round {
   // Nobody waits for it any more. What it had offered to a round is kept.
   void leave(Worker worker);
 
-  // Moves the worker's clock, whatever the verdict. kDrop for a worker that is no member or not drawn, for a version that is over, and
+  // Moves the worker's clock, but for kApply, where applied() does. kDrop for a worker that is no member or not drawn, for a version that is over, and
   // with stale=drop:T for one more than T versions old. kHold: a worker's offer takes the place of one of the same version that it has
   // here (kbatch: of the same version and clock), so that one which is sent again counts once.
   Verdict offer(const Offer& offer);
-  // The held offers that make up the next update, now: by rank, then by clock; empty while it is not complete. They are counted in
-  // staleness() and are no longer held: applied() must follow. Those that came too late are in `dropped`, also while `counted` is
+  // The held offers that make up the next update, now: by rank, then by clock; empty while it is not complete. They are no longer held; applied()
+  // must follow if they were applied, and their version goes on without them if they cannot be. Those that came too late are in `dropped`, also while `counted` is
   // empty. To be asked after offer(), join(), leave(), set_version() and applied(), until it gives nothing.
   struct Due {
     std::vector<Offer> counted;
@@ -64,8 +64,12 @@ class Round {
     bool nothing() const { return counted.empty() && dropped.empty() && passed_over == 0; }
   };
   Due due();
-  // What due() or kApply gave has been applied: the next version.
-  void applied() { ++version_; }
+  // What due() gave has been applied: it counts, and the next version begins.
+  void applied(const std::vector<Offer>& counted);
+  // So has an offer that was to be applied at once, with this staleness: that which decided on it.
+  void applied(const Offer& offer, std::uint64_t staleness);
+  // A held offer is taken back; nothing if there is no such one.
+  void withdraw(const Offer& offer);
 
   // The worker waits to read `version` and offers nothing for older ones: to be told when a pull cannot be answered yet, before due().
   // With backup:B a worker gives a gradient up that comes too late for other parts; if those who were in time die, nobody waits
@@ -84,6 +88,10 @@ class Round {
   bool is_complete() const { return complete_; }
   std::vector<Worker> members() const;
   std::size_t held() const;
+  // By how many versions the offer is behind.
+  std::uint64_t staleness_of(const Offer& offer) const {
+    return version_ > offer.version ? version_ - offer.version : 0;
+  }
   // Of gradients that were applied, by versions.
   const Histogram& staleness() const { return histogram_; }
 

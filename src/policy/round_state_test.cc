@@ -16,8 +16,9 @@ Round busy_round(const Rules& rules) {
   for (int rank = 0; rank < 3; ++rank) round.join(10U + static_cast<Worker>(rank), rank);
   round.set_version(7);
   for (const std::uint64_t version : {7U, 4U, 6U}) {
-    EXPECT_EQ(round.offer({.worker = 11, .clock = 9, .version = version}), Verdict::kApply);
-    round.applied();
+    const Offer offer{.worker = 11, .clock = 9, .version = version};
+    EXPECT_EQ(round.offer(offer), Verdict::kApply);
+    round.applied(offer, round.staleness_of(offer));
   }
   round.advance(10, 5);
   round.advance(12, 8);

@@ -31,6 +31,8 @@ std::vector<Worker> workers_of(const std::vector<Offer>& offers) {
 
 using Workers = std::vector<Worker>;
 
+void apply(Round& round, const Offer& offer) { round.applied(offer, round.staleness_of(offer)); }
+
 // What an offer or another event leads to, one after the other.
 struct Step {
   std::string_view what;  // "offer", "leave", "join", "pass", "version"
@@ -47,7 +49,7 @@ void play(Round& round, const std::vector<Step>& steps) {
     const std::string where = "step " + std::to_string(number++);
     if (step.what == "offer") {
       EXPECT_EQ(round.offer(from(step.worker, step.version)), step.verdict) << where;
-      if (step.verdict == Verdict::kApply) round.applied();
+      if (step.verdict == Verdict::kApply) apply(round, from(step.worker, step.version));
     }
     if (step.what == "leave") round.leave(step.worker);
     if (step.what == "join") round.join(step.worker, static_cast<int>(step.version));
@@ -56,7 +58,7 @@ void play(Round& round, const std::vector<Step>& steps) {
     const Round::Due due = round.due();
     EXPECT_EQ(workers_of(due.counted), step.counted) << where;
     EXPECT_EQ(workers_of(due.dropped), step.dropped) << where;
-    if (!due.counted.empty()) round.applied();
+    if (!due.counted.empty()) round.applied(due.counted);
     EXPECT_EQ(round.version(), step.version_after) << where;
   }
 }
@@ -202,7 +204,7 @@ TEST(Round, SubsetWaitsForTheDrawnAndForNobodyElse) {
       if (rank == drawn.back()) {
         EXPECT_EQ(workers_of(due.counted), (Workers{10U + static_cast<Worker>(drawn[0]),
                                                     10U + static_cast<Worker>(drawn[1])}));
-        round.applied();
+        round.applied(due.counted);
       } else {
         EXPECT_TRUE(due.nothing());
       }
@@ -220,8 +222,9 @@ TEST(Round, SubsetGoesOnWithoutDrawnWorkersThatLeft) {
   EXPECT_EQ(round.offer(from(worker(0), 0)), kHold);
   EXPECT_TRUE(round.due().nothing());
   round.leave(worker(1));
-  EXPECT_EQ(workers_of(round.due().counted), (Workers{worker(0)}));
-  round.applied();
+  const Round::Due first = round.due();
+  EXPECT_EQ(workers_of(first.counted), (Workers{worker(0)}));
+  round.applied(first.counted);
   // Only ranks that are drawn for some later version are left: versions before it are passed over.
   round.leave(worker(0));
   std::uint64_t next = 1;
@@ -253,7 +256,7 @@ TEST(Round, KbatchTakesTheFirstKFromAnybody) {
   EXPECT_EQ(workers_of(due.counted), (Workers{10, 11, 11}));
   EXPECT_EQ(due.counted[1].clock, 1U);
   EXPECT_EQ(due.counted[2].clock, 2U);
-  round.applied();
+  round.applied(due.counted);
   EXPECT_EQ(round.offer(from(10, 0, 2)), kDrop);
   // One alone can make up a round.
   round.leave(10);
@@ -277,9 +280,37 @@ TEST(Round, AspAppliesEachAndCountsStaleness) {
   EXPECT_EQ(bins[2], 1U);
   round.set_version(1000);
   EXPECT_EQ(round.offer(from(10, 3)), kApply);
+  apply(round, from(10, 3));
   EXPECT_EQ(bins[Histogram::kBins - 1], 1U);
-  EXPECT_TRUE(round.may_read(1000, 0));
-  EXPECT_FALSE(round.may_read(1001, 0));
+  EXPECT_TRUE(round.may_read(1001, 0));
+  EXPECT_FALSE(round.may_read(1002, 0));
+}
+
+// Neither the histogram nor clock or version know of what was not applied in the end.
+TEST(Round, WhatCannotBeAppliedDoesNotCount) {
+  Round asp = crew("update=asp", 1);
+  EXPECT_EQ(asp.offer(from(10, 0, 4)), kApply);
+  EXPECT_EQ(asp.staleness().total(), 0U);
+  EXPECT_EQ(asp.slowest_clock(), 0U);
+  EXPECT_EQ(asp.version(), 0U);
+  Round bsp = crew("update=bsp", 1);
+  EXPECT_EQ(bsp.offer(from(10, 0, 1)), kHold);
+  EXPECT_EQ(bsp.due().counted.size(), 1U);
+  EXPECT_EQ(bsp.staleness().total(), 0U);
+  EXPECT_EQ(bsp.version(), 0U);
+  EXPECT_TRUE(bsp.due().nothing());
+  play(bsp, {{"offer", 10, 0, kHold, {10}, {}, 1}});
+  EXPECT_EQ(bsp.staleness().total(), 1U);
+}
+
+TEST(Round, AnOfferThatIsTakenBackIsWaitedForAgain) {
+  Round round = crew("update=bsp", 2);
+  EXPECT_EQ(round.offer(from(10, 0, 1)), kHold);
+  round.withdraw(from(10, 1, 1));
+  EXPECT_EQ(round.held(), 1U);
+  round.withdraw(from(10, 0, 1));
+  EXPECT_EQ(round.held(), 0U);
+  play(round, {{"offer", 11, 0, kHold, {}, {}, 0}, {"offer", 10, 0, kHold, {10, 11}, {}, 1}});
 }
 
 TEST(Round, DropLeavesOutWhatIsMoreThanTVersionsOld) {
@@ -300,11 +331,11 @@ TEST(Round, SspReadsWaitForTheSlowest) {
   Round round = crew("update=ssp:1", 3);
   for (const Worker worker : {10U, 11U, 12U}) {
     EXPECT_EQ(round.offer(from(worker, 0, 1)), kApply);
-    round.applied();
+    apply(round, from(worker, 0, 1));
   }
   EXPECT_EQ(round.slowest_clock(), 1U);
   EXPECT_EQ(round.offer(from(10, 3, 2)), kApply);
-  round.applied();
+  apply(round, from(10, 3, 2));
   EXPECT_TRUE(round.may_read(0, 1));
   EXPECT_FALSE(round.may_read(0, 2));
   round.advance(11, 3);
@@ -323,6 +354,7 @@ TEST(Round, SspWaitsForThoseWhoAreStillToCome) {
   Round round(rules_from("update=ssp:2", 2));
   round.join(10, 0);
   EXPECT_EQ(round.offer(from(10, 0, 3)), kApply);
+  apply(round, from(10, 0, 3));
   EXPECT_EQ(round.slowest_clock(), 0U);
   EXPECT_FALSE(round.may_read(0, 1));
   round.join(11, 1);

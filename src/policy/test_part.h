@@ -62,8 +62,7 @@ class TestPart {
     if (request.push) {
       ++offered_;
       const Offer offer{request.worker, request.clock, request.version};
-      const std::uint64_t staleness =
-          round_.version() > request.version ? round_.version() - request.version : 0;
+      const std::uint64_t staleness = round_.staleness_of(offer);
       const Verdict verdict = round_.offer(offer);
       open.is_held = verdict == Verdict::kHold;
       if (verdict == Verdict::kDrop) ++dropped_;
@@ -71,6 +70,7 @@ class TestPart {
       if (verdict == Verdict::kApply) {
         ++applied_;
         move(compensated(request), round_.rate_factor(staleness));
+        round_.applied(offer, staleness);
       }
     }
     open_.push_back(open);
@@ -100,7 +100,6 @@ class TestPart {
 
   void move(double gradient, double factor) {
     value_ -= rate_ * factor * gradient;
-    round_.applied();
     has_moved_ = true;
   }
 
@@ -127,6 +126,7 @@ class TestPart {
       if (due.counted.empty()) continue;
       events_.round_done(due.counted);
       move(sum / static_cast<double>(due.counted.size()), round_.rate_factor(0));
+      round_.applied(due.counted);
     }
   }
 

@@ -20,30 +20,26 @@ bool Part::push_atomically(NodeId from, const Message& message) {
   {
     const std::shared_lock gate(gate_);
     if (position_.role != Position::Role::kPrimary || presence_ != Presence::kPresent) return false;
+    const policy::Offer offer{.worker = from, .clock = header.clock, .version = header.version};
     double factor = 1;
-    std::uint64_t version = 0;
     {
       const std::lock_guard books(mutex_);
       const auto worker = workers_.find(from);
       if (worker == workers_.end() ||
           worker->second.receipts.standing(header.sequence) != Receipts::Standing::kNew)
         return false;
-      version = round_.version();
-      // Too late for drop:T: decided, and written down, by whoever has the gate for himself.
-      const std::uint64_t staleness = version > header.version ? version - header.version : 0;
-      if (is_gradient && facts_.rules.stale == plan::Stale::kDrop &&
-          staleness > facts_.rules.drop_above)
-        return false;
-      if (is_gradient) factor = -header.rate * round_.rate_factor(staleness);
+      // Too late for drop:T: written down by whoever has the gate for himself. What is said here stays so, whatever others add
+      // meanwhile.
+      if (is_gradient && round_.offer(offer) != policy::Verdict::kApply) return false;
+      if (is_gradient) waiting.staleness = round_.staleness_of(offer);
+      if (is_gradient) factor = -header.rate * round_.rate_factor(waiting.staleness);
     }
     // Rows that are not there are made by whoever has the gate for himself; nothing is added then.
     if (!storage_->add_atomically({.keys = payload->keys, .values = payload->values}, factor))
       return false;
     const std::lock_guard books(mutex_);
     if (is_gradient) {
-      waiting.staleness = version > header.version ? version - header.version : 0;
-      round_.offer({.worker = from, .clock = header.clock, .version = header.version});
-      round_.applied();
+      round_.applied(offer, waiting.staleness);
     } else {
       round_.advance(from, header.clock);
     }

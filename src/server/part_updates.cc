@@ -20,10 +20,6 @@ Result<void> check_push(const MessageHeader& header) {
   return {};
 }
 
-std::uint64_t staleness_of(std::uint64_t version, const policy::Offer& offer) {
-  return version > offer.version ? version - offer.version : 0;
-}
-
 }  // namespace
 
 void Part::push(NodeId from, const Message& message, Worker& worker) {
@@ -95,11 +91,11 @@ Result<void> Part::offer(NodeId from, const Message& message, PartPayload payloa
     case policy::Verdict::kApply:
       break;
   }
-  waiting.staleness = staleness_of(round_.version(), offer);
+  waiting.staleness = round_.staleness_of(offer);
   const Gradient gradient{.keys = payload.keys, .values = payload.values, .weight = header.weight};
   TALLY_TRY(storage_->apply(std::span(&gradient, 1),
                             apply_facts(header.rate, waiting.staleness, &worker)));
-  round_.applied();
+  round_.applied(offer, waiting.staleness);
   worker.receipts.apply(header.sequence);
   waiting.mark = touched(payload.keys);
   return {};
@@ -172,11 +168,11 @@ void Part::apply_round(const std::vector<policy::Offer>& counted) {
     keys.insert(keys.end(), held->payload.keys.begin(), held->payload.keys.end());
   }
   const auto applied = storage_->apply(gradients, apply_facts(rate, 0, nullptr));
-  round_.applied();
   if (!applied) {
     for (const policy::Offer& offer : counted) refuse_held(offer, applied.error());
     return;
   }
+  round_.applied(counted);
   touched(keys);
   for (const policy::Offer& offer : counted) settle_held(offer, Outcome::kDone);
   tell_late(counted);
