@@ -232,16 +232,30 @@ void Part::lost(NodeId peer) {
       incoming_.reset();
       owed_.reset();
     }
-    // Its memory goes; what it has given to a round stays.
     std::erase_if(waiting_, [peer](const Waiting& waiting) { return waiting.worker == peer; });
-    for (Contribution& held : held_) {
-      if (held.offer.worker != peer || !held.owned.empty()) continue;
-      held.owned.assign(held.bytes.begin(), held.bytes.end());
-      held.bytes = held.owned;
-      auto payload = payload_of(held.owned, true, false);
-      if (payload) held.payload = std::move(*payload);
-    }
+    keep_held(peer);
   });
+}
+
+// The worker's memory goes; what it has given to a round stays. It may have used that memory for something else by now: bytes that are
+// no gradient any more are taken out of their round.
+void Part::keep_held(NodeId worker) {
+  std::vector<policy::Offer> spoilt;
+  for (Contribution& held : held_) {
+    if (held.offer.worker != worker || !held.owned.empty()) continue;
+    held.owned.assign(held.bytes.begin(), held.bytes.end());
+    held.bytes = held.owned;
+    auto payload = payload_of(held.owned, true, true);
+    if (payload) {
+      held.payload = std::move(*payload);
+    } else {
+      spoilt.push_back(held.offer);
+    }
+  }
+  for (const policy::Offer& offer : spoilt) {
+    round_.withdraw(offer);
+    settle_held(offer, Outcome::kDropped);
+  }
 }
 
 void Part::add_size(Client::Size& sum) {

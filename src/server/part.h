@@ -180,6 +180,7 @@ class Part final {
   void handle_admitted(NodeId from, const Message& message, Worker& worker);
   void update_members(const std::vector<WorkerInfo>& workers);
   void leave_primary();
+  void keep_held(NodeId worker);
   Result<PartPayload> payload_of(std::span<const std::byte> bytes, bool has_values,
                                  bool check_keys) const;
 
