@@ -65,14 +65,23 @@ void Part::run_deferred() {
 }
 
 // Whoever has the gate does the work of those who could not get it. One that appends just before the gate is free either finds it
-// free itself, or is seen by the one who looks after freeing it.
+// free itself, or is seen by the one who looks after freeing it. Who only looks at the part does not look after it: for such
+// times it is left over.
 void Part::drain() {
   while (has_deferred_.load(std::memory_order_acquire)) {
     const std::unique_lock lock(gate_, std::try_to_lock);
-    if (!lock.owns_lock()) return;
+    if (!lock.owns_lock()) {
+      if (!is_left_over_.exchange(true)) around_.left_over.add(*this);
+      return;
+    }
     run_deferred();
     proceed();
   }
+}
+
+void Part::work_off() {
+  is_left_over_.exchange(false);
+  exclusively([] {});
 }
 
 void Part::defer(NodeId from, const Message& message) {

@@ -15,6 +15,7 @@
 
 #include "policy/round.h"
 #include "server/book.h"
+#include "server/left_over.h"
 #include "server/newest_snapshot.h"
 #include "server/node.h"
 #include "server/push_payload.h"
@@ -31,6 +32,7 @@ struct Surroundings {
   MemoryBudget& budget;
   const NewestSnapshot& snapshot;
   std::atomic<std::int64_t>& fill_bytes;  // under way to servers that are being filled
+  LeftOver& left_over;
 };
 
 // Where a server stands in the chain of a slot.
@@ -77,6 +79,9 @@ class Part final {
   void install(const Position& position, const std::vector<WorkerInfo>& workers);
   void linked(NodeId peer);
   void lost(NodeId peer);
+
+  // Pushes that nobody could work off when they came (it was in Surroundings::left_over).
+  void work_off();
 
   // kPush, kPull, kPushPull, kClock, kReadState, kWriteState, kSetVersion.
   void request(NodeId from, const Message& message);
@@ -242,6 +247,7 @@ class Part final {
   std::mutex mutex_;
   std::deque<Deferred> deferred_;  // under mutex_
   std::atomic<bool> has_deferred_{false};
+  std::atomic<bool> is_left_over_{false};
 
   Position position_;
   Presence presence_ = Presence::kElsewhere;

@@ -19,7 +19,8 @@ ServerNode::ServerNode(Postman& postman, const ServerNodeOptions& options, Event
       around_{.postman = postman,
               .budget = budget_,
               .snapshot = newest_snapshot_,
-              .fill_bytes = fill_bytes_} {}
+              .fill_bytes = fill_bytes_,
+              .left_over = left_over_} {}
 
 void ServerNode::join() {
   postman_.send(kDirectory, {.kind = MessageKind::kJoin},
@@ -73,6 +74,7 @@ void ServerNode::settle(TimePoint now) {
   std::int64_t due = next_beat_.load();
   if (now.count() >= due && next_beat_.compare_exchange_strong(due, (now + kBeatEvery).count()))
     postman_.send(kDirectory, {.kind = MessageKind::kBeat, .view = view_number_.load()}, {});
+  for (Part* const part : left_over_.take()) part->work_off();
   pump_fills();
 }
 

@@ -113,6 +113,7 @@ class ServerNode final : public Node {
   MemoryBudget budget_;
   NewestSnapshot newest_snapshot_;
   std::atomic<std::int64_t> fill_bytes_{0};
+  LeftOver left_over_;
   const Surroundings around_;
 
   std::atomic<NodeId> id_{kUnnumbered};
