@@ -60,10 +60,14 @@ void DirectoryNode::on_lost(NodeId peer, const Error& why) {
 
 void DirectoryNode::settle(TimePoint now) {
   const MutexLock lock(mutex_);
-  // Times of before the first call are not known.
-  if (now_ == TimePoint::zero())
-    for (auto& [id, when] : heard_) when = now;
-  now_ = now;
+  // Times of before the first call are not known. If this process stood still, what was said meanwhile is yet to be read: such a
+  // time is nobody's silence.
+  const bool is_first = now_ == TimePoint::zero();
+  const Duration gap = now - std::exchange(now_, now);
+  for (auto& [id, when] : heard_) {
+    if (is_first) when = now;
+    if (!is_first && gap > rules_.silence_limit / 4) when += gap;
+  }
   std::vector<NodeId> silent;
   for (const auto& [id, when] : heard_)
     if (now - when > rules_.silence_limit) silent.push_back(id);

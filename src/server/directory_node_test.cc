@@ -59,14 +59,27 @@ TEST(DirectoryNode, GivesUpWhoIsSilentAndTellsIt) {
   cluster.directory->settle(at(100));
   cluster.network.postman(2).send(kDirectory, {.kind = MessageKind::kBeat}, {});
   cluster.network.postman(3).send(kDirectory, {.kind = MessageKind::kBeat}, {});
-  cluster.directory->settle(at(103));
+  for (int now = 101; now <= 103; ++now) cluster.directory->settle(at(now));
   cluster.network.run();
-  cluster.directory->settle(at(106));
+  for (int now = 104; now <= 106; ++now) cluster.directory->settle(at(now));
   cluster.network.run();
   EXPECT_THAT(cluster.directory->view().chains, ElementsAre(Chain{2}, Chain{2}));
   EXPECT_TRUE(cluster.servers[1]->expelled());
   EXPECT_FALSE(cluster.servers[2]->expelled());
   EXPECT_TRUE(cluster.has_event("server 1 is gone: it was silent for 5000 ms"));
+}
+
+TEST(DirectoryNode, GivesNobodyUpForTheTimeItStoodStillItself) {
+  Cluster cluster({.servers = 2, .workers = 1});
+  const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
+  cluster.directory->settle(at(100));
+  cluster.directory->settle(at(101));
+  cluster.directory->settle(at(500));
+  EXPECT_EQ(cluster.directory->view().servers.size(), 2U);
+  EXPECT_EQ(cluster.directory->view().workers.size(), 1U);
+  // The silence of before counts on.
+  for (int now = 501; now <= 505; ++now) cluster.directory->settle(at(now));
+  EXPECT_TRUE(cluster.directory->view().servers.empty());
 }
 
 TEST(DirectoryNode, ServersBeat) {
