@@ -63,7 +63,7 @@ bool Replication::taken(std::uint64_t number) {
 bool Replication::rejected(std::uint64_t number, std::uint32_t its_view, bool resend) {
   if (!under_way_ || under_way_->number != number) return false;
   if (!resend || under_way_->is_whole) standing_ = Peer::kInDoubt;
-  not_before_view_ = std::max(its_view, under_way_->view + 1);
+  not_before_view_ = its_view < under_way_->view ? 0 : std::max(its_view, under_way_->view + 1);
   under_way_.reset();
   return true;
 }

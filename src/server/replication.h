@@ -44,8 +44,9 @@ class Replication {
   std::uint64_t send(Next what, std::uint32_t view);
   // Answers to it. False if it is not that which is under way.
   bool taken(std::uint64_t number);
-  // The peer has view `its_view` and does not take the record: the next goes out in a newer view than that was sent in. `resend`: the sender knows what was in the record and
-  // will send it again with what follows; otherwise the peer is in doubt.
+  // The peer has view `its_view` and does not take the record: the next goes out in a newer view than that was sent in, or at once if
+  // the peer's is older: it had no room to keep it until it has the view. `resend`: the sender knows what was in the record
+  // and will send it again with what follows; otherwise the peer is in doubt.
   bool rejected(std::uint64_t number, std::uint32_t its_view, bool resend);
   // What is under way was not made of this part's state alone; everything has to follow it.
   void doubt();

@@ -63,6 +63,15 @@ TEST(Replication, ARejectedRecordIsSentAgainInANewerView) {
   }
 }
 
+TEST(Replication, ARecordThatCameBeforeItsViewAndWasNotKeptIsSentAgainAtOnce) {
+  Replication copies;
+  copies.set_peer(5, Peer::kInStep);
+  copies.linked();
+  copies.changed();
+  EXPECT_TRUE(copies.rejected(copies.send(Next::kChanges, 3), 2, true));
+  EXPECT_EQ(copies.next(3), Next::kChanges);
+}
+
 TEST(Replication, WhoIsInDoubtGetsEverythingBeforeAChangeIsSafe) {
   Replication copies;
   const auto before = copies.changed();

@@ -126,7 +126,6 @@ TEST_F(ServerMalice, RequestsToAServerThatMakeNoSenseAreRefused) {
        {.kind = MessageKind::kDefine, .table = table_id("huge")},
        encode(too_large),
        ErrorCode::kExhausted},
-      {"size of nothing", {.kind = MessageKind::kSize, .table = 7}, {}, ErrorCode::kInvalid},
       {"a snapshot without a folder",
        {.kind = MessageKind::kSnapshot},
        encode_text("a"),
@@ -251,6 +250,19 @@ TEST_F(ServerMalice, MessagesOfViewsThatNeverComeAreBounded) {
     cluster_.network.postman(3).send(
         1, {.kind = MessageKind::kPull, .table = dense_, .view = 0xFFFFFFFF}, {});
   cluster_.network.run();
+  expect_serving();
+}
+
+// Who sent a record must know that it has to send it again.
+TEST_F(ServerMalice, RecordsOfViewsThatDoNotComeAreKeptOrAnswered) {
+  constexpr std::uint64_t kSent = 140000;
+  constexpr std::uint64_t kKept = 2 * 65536;
+  for (std::uint64_t i = 0; i < kSent; ++i)
+    cluster_.network.postman(3).send(
+        1, {.kind = MessageKind::kRecord, .table = dense_, .view = 0xFFFFFFFF}, {});
+  const std::uint64_t before = cluster_.network.delivered(MessageKind::kRecordTaken);
+  cluster_.network.run();
+  EXPECT_EQ(cluster_.network.delivered(MessageKind::kRecordTaken) - before, kSent - kKept);
   expect_serving();
 }
 

@@ -10,7 +10,7 @@
 namespace tally::server {
 namespace {
 
-// What may wait for a view, of all peers together.
+// What may wait for a view, of all peers together. Twice as much before records have to be sent again.
 constexpr std::size_t kMaxEarly = 65536;
 constexpr std::size_t kMaxEarlyBytes = std::size_t{256} << 20;
 
@@ -42,11 +42,23 @@ void ServerNode::on_message(NodeId from, const Message& message) {
 bool ServerNode::wait_for_view(NodeId from, const Message& message) {
   const MutexLock lock(early_mutex_);
   if (message.header.view <= admitted_view_.load(std::memory_order_acquire)) return false;
-  if (early_.size() >= kMaxEarly || early_bytes_ + message.payload.size() > kMaxEarlyBytes) {
-    if (is_request(message.header.kind))
-      refuse(from, message.header,
+  const MessageHeader& header = message.header;
+  const std::size_t share = is_request(header.kind) ? 1 : 2;
+  if (early_.size() >= share * kMaxEarly ||
+      early_bytes_ + message.payload.size() > share * kMaxEarlyBytes) {
+    if (is_request(header.kind))
+      refuse(from, header,
              {.code = ErrorCode::kExhausted,
               .message = fmt::format("{} messages wait for a newer view", early_.size())});
+    if (header.kind == MessageKind::kRecord)
+      postman_.send(from,
+                    {.kind = MessageKind::kRecordTaken,
+                     .outcome = Outcome::kElsewhere,
+                     .table = header.table,
+                     .part = header.part,
+                     .view = view_number_.load(),
+                     .sequence = header.sequence},
+                    {});
     return true;
   }
   Early early{.from = from, .message = message};
@@ -180,12 +192,10 @@ void ServerNode::size(NodeId from, const Message& message) {
     const MutexLock lock(structure_);
     if (!admits(from, message.header)) return;
   }
-  Table* const table = tables_.find(message.header.table);
-  if (table == nullptr)
-    return refuse(from, message.header,
-                  invalid(fmt::format("no table has the number {}", message.header.table)));
+  // A server that came later and has no place in any chain was never told of the table, and has nothing of it.
   Client::Size sum;
-  for (const auto& part : table->parts()) part->add_size(sum);
+  if (Table* const table = tables_.find(message.header.table); table != nullptr)
+    for (const auto& part : table->parts()) part->add_size(sum);
   answer(from, message.header, Outcome::kDone, encode(sum));
 }
 
