@@ -195,6 +195,7 @@ class Part final {
                          Waiting& waiting);
   Result<void> offer(NodeId from, const Message& message, PartPayload payload, Worker& worker,
                      Waiting& waiting);
+  bool make_room(NodeId from, std::uint64_t sequence, Worker& worker) const;
   void hold(const policy::Offer& offer, const Message& message, PartPayload payload);
   void run_due();
   void apply_round(const std::vector<policy::Offer>& counted);

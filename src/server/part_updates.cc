@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,8 +50,12 @@ void Part::push(NodeId from, const Message& message, Worker& worker) {
     case Receipts::Standing::kNew:
       break;
   }
-  if (auto done = apply_new(from, message, std::move(*payload), worker, waiting); !done)
+  if (auto done = apply_new(from, message, std::move(*payload), worker, waiting); !done) {
+    // Later ones may be applied: if this one is sent again it must not be taken for one of them.
+    worker.receipts.drop(header.sequence);
+    replication_.changed();
     return refuse(from, header, done.error());
+  }
   finish(std::move(waiting));
   run_due();
 }
@@ -71,7 +76,7 @@ Result<void> Part::apply_new(NodeId from, const Message& message, PartPayload pa
 Result<void> Part::offer(NodeId from, const Message& message, PartPayload payload, Worker& worker,
                          Waiting& waiting) {
   const MessageHeader& header = message.header;
-  if (worker.receipts.held().size() >= Receipts::kMaxHeld)
+  if (!make_room(from, header.sequence, worker))
     return Error{.code = ErrorCode::kExhausted,
                  .message = fmt::format("{} gradients of this worker wait for their round",
                                         worker.receipts.held().size())};
@@ -99,6 +104,21 @@ Result<void> Part::offer(NodeId from, const Message& message, PartPayload payloa
   worker.receipts.apply(header.sequence);
   waiting.mark = touched(payload.keys);
   return {};
+}
+
+// Whether one more push of the worker may be held. What was held where the part was before is sent again first, and has its
+// place; what has not come again when a new one comes was given up.
+bool Part::make_room(NodeId from, std::uint64_t sequence, Worker& worker) const {
+  Receipts& receipts = worker.receipts;
+  if (receipts.standing(sequence) == Receipts::Standing::kHeld) return true;
+  if (receipts.held().size() < Receipts::kMaxHeld) return true;
+  std::set<std::uint64_t> here;
+  for (const Contribution& held : held_)
+    if (held.offer.worker == from) here.insert(held.sequence);
+  const std::vector<std::uint64_t> known(receipts.held().begin(), receipts.held().end());
+  for (const std::uint64_t held : known)
+    if (!here.contains(held)) receipts.drop(held);
+  return receipts.held().size() < Receipts::kMaxHeld;
 }
 
 ApplyFacts Part::apply_facts(double rate, std::uint64_t staleness, const Worker* worker) const {
@@ -241,22 +261,27 @@ void Part::tell_late(const std::vector<policy::Offer>& counted) {
 
 void Part::write(NodeId from, const Message& message, Worker& worker) {
   const MessageHeader& header = message.header;
+  const bool is_version = header.kind == MessageKind::kSetVersion;
+  // What is refused here is refused again, however often and late it is sent.
+  if (!is_version &&
+      (facts_.spec.kind != TableKind::kDense || message.payload.size() != value_bytes_))
+    return refuse(from, header,
+                  corrupt(fmt::format("{} bytes of state for part {}, which has {}",
+                                      message.payload.size(), index_, value_bytes_)));
   Waiting waiting{.worker = from, .request = header, .mark = replication_.marks()};
-  if (worker.receipts.standing(header.sequence) != Receipts::Standing::kNew)
-    return finish(std::move(waiting));
-  if (header.kind == MessageKind::kSetVersion) {
+  const Receipts::Standing standing = worker.receipts.standing(header.sequence);
+  if (standing == Receipts::Standing::kDropped)
+    return refuse(from, header, corrupt("state that was refused before"));
+  if (standing != Receipts::Standing::kNew) return finish(std::move(waiting));
+  if (is_version) {
     round_.set_version(header.version);
     storage_->set_steps(header.version);
-    waiting.mark = touched({});
-  } else {
-    if (facts_.spec.kind != TableKind::kDense || message.payload.size() != value_bytes_)
-      return refuse(from, header,
-                    corrupt(fmt::format("{} bytes of state for part {}, which has {}",
-                                        message.payload.size(), index_, value_bytes_)));
-    if (auto done = storage_->write_state(header.push_kind, message.payload); !done)
-      return refuse(from, header, done.error());
-    waiting.mark = touched({});
+  } else if (auto done = storage_->write_state(header.push_kind, message.payload); !done) {
+    worker.receipts.drop(header.sequence);
+    replication_.changed();
+    return refuse(from, header, done.error());
   }
+  waiting.mark = touched({});
   worker.receipts.apply(header.sequence);
   finish(std::move(waiting));
   run_due();

@@ -1,6 +1,9 @@
 #include "server/table_facts.h"
 
+#include <fmt/format.h>
+
 #include "plan/plan.h"
+#include "server/receipts.h"
 #include "server/storage.h"
 
 namespace tally::server {
@@ -9,6 +12,13 @@ Result<TableFacts> facts_of(TableId id, const TableSpec& spec, std::uint32_t slo
   TALLY_TRY(check(spec));
   TALLY_TRY(const plan::Plan plan, plan::parse_plan(spec.plan, {.home = plan::Home::kServer}));
   TALLY_TRY(const policy::Rules rules, policy::rules_of(plan, spec.workers, spec.seed));
+  const std::uint64_t most =
+      std::uint64_t{Receipts::kMaxHeld} * static_cast<std::uint64_t>(spec.workers);
+  if (rules.update == plan::Update::kKbatch && static_cast<std::uint64_t>(rules.needed) > most)
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("kbatch:{} with {} workers, of each of which {} gradients "
+                                        "may wait: such a round is never complete",
+                                        rules.needed, spec.workers, Receipts::kMaxHeld)};
   TableFacts facts{.id = id,
                    .spec = spec,
                    .stored = spec,
