@@ -220,7 +220,8 @@ void Part::leave_primary() {
   for (const Waiting& waiting : std::exchange(waiting_, {}))
     answer_plain(waiting.worker, waiting.request, Outcome::kElsewhere);
   held_.clear();
-  when_safe_.clear();
+  const Error gone{.code = ErrorCode::kPeerLost, .message = "this server serves no more"};
+  for (const auto& [mark, call] : std::exchange(when_safe_, {})) call(gone);
 }
 
 void Part::linked(NodeId peer) {

@@ -104,10 +104,10 @@ class Part final {
   };
   std::optional<Copy> copy(std::size_t max_piece_bytes);
   bool is_primary() const;
-  // The storage takes the place of what is here; `when_safe` is called, once and under the gate, when all copies have it. Neither
-  // happens where this is not the primary.
+  // The storage takes the place of what is here, if this is the primary; `when_safe` is called, once and under the gate, when all
+  // copies have it or with why they never will.
   void replace(std::unique_ptr<Storage> storage, std::uint64_t version,
-               std::function<void()> when_safe);
+               std::function<void(const Result<void>&)> when_safe);
 
  private:
   enum class Presence : std::uint8_t {
@@ -260,7 +260,8 @@ class Part final {
   std::uint64_t dropped_ = 0;
   std::vector<Contribution> held_;
   std::vector<Waiting> waiting_;
-  std::vector<std::pair<std::uint64_t, std::function<void()>>> when_safe_;  // by mark
+  // By mark.
+  std::vector<std::pair<std::uint64_t, std::function<void(const Result<void>&)>>> when_safe_;
 
   Replication replication_;
   std::vector<std::uint64_t> touched_keys_;  // since the last record
@@ -268,7 +269,7 @@ class Part final {
   std::vector<std::uint64_t> sent_keys_;  // of the record under way
   bool values_sent_ = false;
   bool passed_on_ = false;        // the record under way is the predecessor's
-  std::optional<Error> refusal_;  // of the successor: it cannot take the part
+  std::optional<Error> refusal_;  // of the successor: it could not take the last record
   std::int64_t fill_bytes_ = 0;   // of the record under way, if it is counted
   NodeId told_spec_ = kUnnumbered;
   std::optional<Incoming> incoming_;

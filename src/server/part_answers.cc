@@ -52,8 +52,6 @@ bool Part::is_ready(Waiting& waiting) const {
 }
 
 void Part::finish(Waiting waiting) {
-  if (!replication_.is_safe(waiting.mark) && refusal_)
-    return refuse(waiting.worker, waiting.request, *refusal_);
   if (is_ready(waiting)) return answer(waiting);
   // Asked again: the earlier question is forgotten.
   const auto same = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
@@ -69,12 +67,16 @@ void Part::finish(Waiting waiting) {
 void Part::answer_ready() {
   if (waiting_.empty()) return;
   std::vector<Waiting> ready;
+  std::vector<Waiting> unsafe;
   std::erase_if(waiting_, [&](Waiting& waiting) {
-    if (!is_ready(waiting)) return false;
-    ready.push_back(std::move(waiting));
+    const bool is_over = is_ready(waiting);
+    const bool is_refused = refusal_ && !replication_.is_safe(waiting.mark);
+    if (!is_over && !is_refused) return false;
+    (is_over ? ready : unsafe).push_back(std::move(waiting));
     return true;
   });
   for (Waiting& waiting : ready) answer(waiting);
+  for (const Waiting& waiting : unsafe) refuse(waiting.worker, waiting.request, *refusal_);
 }
 
 void Part::answer(Waiting& waiting) {

@@ -23,17 +23,22 @@ void Part::proceed() {
     const Replication::Next next = replication_.next(position_.view);
     if (next != Replication::Next::kNothing) send_record(next);
   }
-  if (owed_ && replication_.is_safe(owed_->mark)) {
-    const MessageHeader record{.sequence = owed_->number};
-    owed_.reset();
-    answer_record(position_.predecessor, record, Outcome::kDone);
+  if (owed_ && (replication_.is_safe(owed_->mark) || refusal_)) {
+    const Owed owed = *std::exchange(owed_, {});
+    const MessageHeader record{.sequence = owed.number};
+    if (replication_.is_safe(owed.mark)) {
+      answer_record(position_.predecessor, record, Outcome::kDone);
+    } else {
+      refuse_record(position_.predecessor, record, *refusal_);
+    }
   }
   for (auto call = when_safe_.begin(); call != when_safe_.end();) {
-    if (!replication_.is_safe(call->first)) {
+    const bool is_safe = replication_.is_safe(call->first);
+    if (!is_safe && !refusal_) {
       ++call;
       continue;
     }
-    call->second();
+    call->second(is_safe ? Result<void>() : Result<void>(*refusal_));
     call = when_safe_.erase(call);
   }
   answer_ready();
@@ -58,6 +63,7 @@ void Part::send_record(Replication::Next what) {
 void Part::send_pieces(std::uint8_t flags, std::vector<std::byte> book,
                        std::vector<std::vector<std::byte>> pieces) {
   const NodeId to = replication_.peer();
+  refusal_.reset();
   MessageHeader header{.kind = MessageKind::kRecord,
                        .table = facts_.id,
                        .view = position_.view,
@@ -221,7 +227,6 @@ void Part::record_taken(NodeId from, const Message& message) {
       if (!replication_.taken(header.sequence)) return;
       sent_keys_.clear();
       values_sent_ = false;
-      refusal_.reset();
       return end_fill();
     }
     const bool resend = !passed_on_ && header.outcome == Outcome::kElsewhere;
@@ -232,16 +237,13 @@ void Part::record_taken(NodeId from, const Message& message) {
     Error why{.code = ErrorCode::kCorrupt, .message = "refused"};
     if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
     why.message = fmt::format("server {} cannot take a copy: {}", from, why.message);
+    // Those who wait for the copy are told when this is over.
     refusal_ = std::move(why);
     if (owed_) {
       const MessageHeader record{.sequence = owed_->number};
       owed_.reset();
       refuse_record(position_.predecessor, record, *refusal_);
     }
-    for (const Waiting& waiting : waiting_)
-      if (!replication_.is_safe(waiting.mark)) refuse(waiting.worker, waiting.request, *refusal_);
-    std::erase_if(waiting_,
-                  [&](const Waiting& waiting) { return !replication_.is_safe(waiting.mark); });
   });
 }
 
@@ -263,9 +265,11 @@ void Part::refuse_record(NodeId to, const MessageHeader& record, const Error& wh
 }
 
 void Part::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
-                   std::function<void()> when_safe) {
+                   std::function<void(const Result<void>&)> when_safe) {
   exclusively([&] {
-    if (position_.role != Position::Role::kPrimary) return;
+    if (position_.role != Position::Role::kPrimary)
+      return when_safe(Error{.code = ErrorCode::kPeerLost,
+                             .message = fmt::format("part {} is elsewhere now", index_)});
     storage_ = std::move(storage);
     presence_ = Presence::kPresent;
     round_.set_version(version);

@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "server/agreement.h"
 #include "server/background.h"
+#include "server/job_book.h"
 #include "server/newest_snapshot.h"
 #include "server/node.h"
 #include "server/snapshot.h"
@@ -62,6 +63,7 @@ class ServerNode final : public Node {
   };
 
   // server_requests.cc
+  void take_refusal(const Message& message);
   bool wait_for_view(NodeId from, const Message& message);
   void dispatch(NodeId from, const Message& message);
   void ask_part(NodeId from, const Message& message);
@@ -79,12 +81,18 @@ class ServerNode final : public Node {
   // server_snapshots.cc
   void snapshot(NodeId from, const Message& message);
   void restore(NodeId from, const Message& message);
-  void in_background(NodeId from, const MessageHeader& request,
-                     std::function<Result<std::vector<std::byte>>()> work);
+  using PartDone = std::function<void(const Result<void>&)>;
+  // The job calls end_job().
+  void in_background(NodeId from, const MessageHeader& request, std::function<void()> job);
+  void end_job(NodeId from, const MessageHeader& request,
+               const Result<std::vector<std::byte>>& done);
   Result<std::vector<std::byte>> write_snapshot(const std::string& name);
   Result<std::vector<std::byte>> publish(const std::string& name,
                                          const std::vector<SnapshotFile>& files);
-  Result<void> read_snapshot(const std::filesystem::path& path, std::function<void()> when_safe);
+  Result<void> read_snapshot(const std::filesystem::path& path,
+                             std::function<void(const Result<void>&)> when_safe);
+  Result<void> read_parts(const SnapshotReader& reader, const TableFacts& facts,
+                          std::span<Part* const> parts, const PartDone& one_done);
   std::vector<Table*> all_tables() const;
 
   // server_view.cc
@@ -144,6 +152,7 @@ class ServerNode final : public Node {
   std::deque<Part*> fills_
       TALLY_GUARDED_BY(fills_mutex_);  // whose successor is to be sent everything
 
+  JobBook jobs_;
   Background background_;  // last: its jobs use all of the above
 };
 

@@ -30,12 +30,22 @@ void ServerNode::on_message(NodeId from, const Message& message) {
     if (from == kDirectory) take_view(message);
     return;
   }
+  if (header.kind == MessageKind::kAnswer && from == kDirectory) return take_refusal(message);
   const bool is_between_servers =
       header.kind == MessageKind::kRecord || header.kind == MessageKind::kRecordTaken;
   if (!is_request(header.kind) && !is_between_servers) return;
   if (header.view > admitted_view_.load(std::memory_order_acquire) && wait_for_view(from, message))
     return;
   dispatch(from, message);
+}
+
+// The directory answers nothing but a join that it does not let in.
+void ServerNode::take_refusal(const Message& message) {
+  if (message.header.outcome != Outcome::kRefused) return;
+  Error why{.code = ErrorCode::kCorrupt, .message = "refused"};
+  if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
+  const MutexLock lock(structure_);
+  become_expelled(fmt::format("the directory does not let it in: {}", why.message));
 }
 
 // False: the view has come meanwhile.

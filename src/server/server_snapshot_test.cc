@@ -139,6 +139,65 @@ TEST_F(ServerSnapshots, AreNamedWhenPartsAreLostAndBringThemBack) {
   EXPECT_THAT(worker.answer(pulled)->values(), ElementsAre(1, 2));
 }
 
+// The answer did not arrive, and the request comes again when the worker has gone on.
+TEST_F(ServerSnapshots, AreWrittenAndReadOnceHoweverOftenTheyAreAskedFor) {
+  Cluster cluster({.servers = 1, .workers = 1, .snapshots = folder_});
+  const TableId table = cluster.define({.name = "weights", .count = 2, .plan = "update=asp"});
+  Worker& worker = cluster.worker(0);
+  const auto add = [&] {
+    const auto pushed = worker.push(table, 0, {.kind = PushKind::kAdd}, bytes_of({1, 2}));
+    cluster.network.run();
+    EXPECT_TRUE(worker.is_done(pushed));
+  };
+  const auto again = [&](std::uint64_t sequence) {
+    const auto before = worker.answer(sequence)->payload;
+    worker.ask_again(sequence);
+    cluster.network.run_until([&] { return worker.answer(sequence) != nullptr; });
+    EXPECT_TRUE(worker.is_done(sequence)) << worker.answer(sequence)->error.message;
+    EXPECT_EQ(worker.answer(sequence)->payload, before);
+  };
+  add();
+  const auto& written = ask(cluster, 1, {.kind = MessageKind::kSnapshot}, encode_text("one"));
+  const std::uint64_t write = written.header.sequence;
+  const SnapshotPublication all{.name = "one", .files = *decode_snapshot_files(written.payload)};
+  add();
+  again(write);
+  const auto& published =
+      ask(cluster, 1, {.kind = MessageKind::kSnapshot, .push_kind = kPublishSnapshot}, encode(all));
+  const std::string path = *decode_text(published.payload);
+  again(write);
+  const auto& restored = ask(cluster, 1, {.kind = MessageKind::kRestore}, encode_text(path));
+  ASSERT_EQ(restored.header.outcome, Outcome::kDone) << restored.error.message;
+  const std::uint64_t restore = restored.header.sequence;
+  add();
+  again(restore);
+  const auto pulled = worker.pull(table, 0);
+  cluster.network.run();
+  EXPECT_THAT(worker.answer(pulled)->values(), ElementsAre(2, 4));
+}
+
+TEST_F(ServerSnapshots, ThatCannotBeCopiedAreRefusedWhenRestored) {
+  Cluster cluster({.servers = 2, .workers = 1, .snapshots = folder_});
+  const TableId table = cluster.define({.name = "weights", .count = 2, .plan = "update=asp"});
+  const std::string path = snapshot(cluster, "one");
+  const NodeId primary = cluster.primary(table, 0);
+  cluster.network.hold(primary, 3 - primary);
+  cluster.worker(0).push(table, 0, {.kind = PushKind::kAdd}, bytes_of({1, 2}));
+  cluster.network.run();
+  cluster.network.postman(3 - primary)
+      .send(primary,
+            {.kind = MessageKind::kRecordTaken,
+             .outcome = Outcome::kRefused,
+             .table = table,
+             .view = cluster.directory->view().number,
+             .sequence = 1},
+            wire::encode_error({.code = ErrorCode::kExhausted, .message = "no room"}));
+  cluster.network.run();
+  const auto& answer = ask(cluster, primary, {.kind = MessageKind::kRestore}, encode_text(path));
+  EXPECT_EQ(answer.header.outcome, Outcome::kRefused);
+  EXPECT_THAT(answer.error.message, HasSubstr("cannot take a copy: no room"));
+}
+
 TEST_F(ServerSnapshots, ThatAreNotThereAreRefusedInWords) {
   Cluster cluster({.servers = 1, .workers = 1, .snapshots = folder_});
   const auto& restored =

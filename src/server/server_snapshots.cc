@@ -7,24 +7,29 @@
 #include "server/bodies.h"
 #include "server/server_node.h"
 #include "server/snapshot.h"
+#include "wire/error_body.h"
 
 namespace tally::server {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 
-// Answers a restore when the last of its parts is safe on all copies. Shared by those parts.
+// Tells of a restore when all copies have the last of its parts, or cannot have it. Shared by those parts.
 class Countdown {
  public:
-  Countdown(std::size_t count, std::function<void()> done)
-      : count_(count), done_(std::move(done)) {}
-  void one_done() {
-    if (count_.fetch_sub(1) == 1) done_();
+  using Done = std::function<void(const Result<void>&)>;
+  Countdown(std::size_t count, Done done) : count_(count), done_(std::move(done)) {}
+  void one_done(const Result<void>& part) {
+    const MutexLock lock(mutex_);
+    if (!part && outcome_) outcome_ = part;
+    if (--count_ == 0) done_(outcome_);
   }
 
  private:
-  std::atomic<std::size_t> count_;
-  const std::function<void()> done_;
+  Mutex mutex_;
+  std::size_t count_ TALLY_GUARDED_BY(mutex_);
+  Result<void> outcome_ TALLY_GUARDED_BY(mutex_);
+  const Done done_;
 };
 
 }  // namespace
@@ -36,22 +41,28 @@ std::vector<Table*> ServerNode::all_tables() const {
   return tables;
 }
 
-// Refuses, or does the work elsewhere and answers with what comes of it.
+// Begins the job on the other thread, unless it was begun when the same request came before.
 void ServerNode::in_background(NodeId from, const MessageHeader& request,
-                               std::function<Result<std::vector<std::byte>>()> work) {
-  const bool taken = background_.run([this, from, request, work = std::move(work)] {
-    auto done = work();
-    if (!done) return refuse(from, request, done.error());
-    answer(from, request, Outcome::kDone, std::move(*done));
-  });
-  if (!taken)
-    refuse(from, request,
-           {.code = ErrorCode::kExhausted,
-            .message = "too many snapshots are asked for at the same time"});
+                               std::function<void()> job) {
+  const JobBook::Standing standing = jobs_.ask(from, request.sequence);
+  if (standing.answer)
+    return answer(from, request, standing.answer->outcome, standing.answer->payload);
+  if (!standing.is_new || background_.run(std::move(job))) return;
+  end_job(from, request,
+          Error{.code = ErrorCode::kExhausted,
+                .message = "too many snapshots are asked for at the same time"});
+}
+
+void ServerNode::end_job(NodeId from, const MessageHeader& request,
+                         const Result<std::vector<std::byte>>& done) {
+  const JobBook::Answer told{.outcome = done ? Outcome::kDone : Outcome::kRefused,
+                             .payload = done ? *done : wire::encode_error(done.error())};
+  jobs_.finish(from, request.sequence, told);
+  answer(from, request, told.outcome, told.payload);
 }
 
 void ServerNode::snapshot(NodeId from, const Message& message) {
-  const MessageHeader& header = message.header;
+  const MessageHeader header = message.header;
   {
     const MutexLock lock(structure_);
     if (!admits(from, header)) return;
@@ -63,13 +74,15 @@ void ServerNode::snapshot(NodeId from, const Message& message) {
   if (header.push_kind == kPublishSnapshot) {
     auto asked = decode_publication(message.payload);
     if (!asked) return refuse(from, header, asked.error());
-    return in_background(from, header, [this, asked = std::move(*asked)] {
-      return publish(asked.name, asked.files);
+    return in_background(from, header, [this, from, header, asked = std::move(*asked)] {
+      end_job(from, header, publish(asked.name, asked.files));
     });
   }
   auto name = decode_text(message.payload);
   if (!name) return refuse(from, header, name.error());
-  in_background(from, header, [this, name = std::move(*name)] { return write_snapshot(name); });
+  in_background(from, header, [this, from, header, name = std::move(*name)] {
+    end_job(from, header, write_snapshot(name));
+  });
 }
 
 Result<std::vector<std::byte>> ServerNode::write_snapshot(const std::string& name) {
@@ -104,45 +117,61 @@ void ServerNode::restore(NodeId from, const Message& message) {
   }
   auto path = decode_text(message.payload);
   if (!path) return refuse(from, header, path.error());
-  const bool taken = background_.run([this, from, header, path = std::move(*path)] {
-    auto done = read_snapshot(path, [this, from, header] { answer(from, header, Outcome::kDone); });
-    if (!done) refuse(from, header, done.error());
+  in_background(from, header, [this, from, header, path = std::move(*path)] {
+    const auto tell = [this, from, header](const Result<void>& done) {
+      if (!done) return end_job(from, header, done.error());
+      end_job(from, header, std::vector<std::byte>());
+    };
+    if (auto read = read_snapshot(path, tell); !read) tell(read);
   });
-  if (!taken)
-    refuse(from, header,
-           {.code = ErrorCode::kExhausted,
-            .message = "too many snapshots are asked for at the same time"});
 }
 
-// Parts are read one after the other beside the old ones, and put in their place when whole; copies follow by record.
+// Parts are read one after the other beside the old ones, and put in their place when whole; copies follow by record. `when_safe` is not
+// called where this fails.
 Result<void> ServerNode::read_snapshot(const std::filesystem::path& path,
-                                       std::function<void()> when_safe) {
+                                       std::function<void(const Result<void>&)> when_safe) {
   TALLY_TRY(const SnapshotReader reader, SnapshotReader::open(path));
-  std::vector<Part*> parts;
-  std::vector<Table*> owners;
+  std::vector<std::pair<const Table*, std::vector<Part*>>> wanted;
+  std::size_t count = 0;
   for (const std::string& name : reader.tables()) {
     Table* const table = tables_.find(table_id(name));
     if (table == nullptr || table->facts().spec.name != name)
       return Error{
           .code = ErrorCode::kInvalid,
           .message = fmt::format("{} has table '{}', which is not defined", path.string(), name)};
-    for (const auto& part : table->parts()) {
-      if (!part->is_primary()) continue;
-      parts.push_back(part.get());
-      owners.push_back(table);
-    }
+    wanted.emplace_back(table, std::vector<Part*>());
+    for (const auto& part : table->parts())
+      if (part->is_primary()) wanted.back().second.push_back(part.get());
+    count += wanted.back().second.size();
   }
   // One more for this thread, so that it is not over before all parts have been begun.
-  const auto countdown = std::make_shared<Countdown>(parts.size() + 1, std::move(when_safe));
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const TableFacts& facts = owners[i]->facts();
-    TALLY_TRY(std::unique_ptr<Storage> storage,
-              make_storage(facts.stored, parts[i]->index(), budget_));
-    SnapshotReader::Wanted wanted{.part = parts[i]->index(), .storage = storage.get()};
-    TALLY_TRY(reader.restore(facts.spec, facts.parts, std::span(&wanted, 1)));
-    parts[i]->replace(std::move(storage), wanted.version, [countdown] { countdown->one_done(); });
+  const auto countdown = std::make_shared<Countdown>(count + 1, std::move(when_safe));
+  const PartDone one_done = [countdown](const Result<void>& done) { countdown->one_done(done); };
+  for (const auto& [table, parts] : wanted) {
+    if (parts.empty()) continue;
+    const TableFacts& facts = table->facts();
+    // Rows that are dealt anew may come from anywhere: they are read once, for all parts.
+    TALLY_TRY(const bool anew, reader.deals_anew(facts.spec, facts.parts));
+    const std::size_t together = anew ? parts.size() : 1;
+    for (std::size_t i = 0; i < parts.size(); i += together)
+      TALLY_TRY(read_parts(reader, facts, std::span(parts).subspan(i, together), one_done));
   }
-  countdown->one_done();
+  one_done({});
+  return {};
+}
+
+Result<void> ServerNode::read_parts(const SnapshotReader& reader, const TableFacts& facts,
+                                    std::span<Part* const> parts, const PartDone& one_done) {
+  std::vector<std::unique_ptr<Storage>> storages;
+  std::vector<SnapshotReader::Wanted> wanted;
+  for (Part* const part : parts) {
+    TALLY_TRY(auto storage, make_storage(facts.stored, part->index(), budget_));
+    wanted.push_back({.part = part->index(), .storage = storage.get()});
+    storages.push_back(std::move(storage));
+  }
+  TALLY_TRY(reader.restore(facts.spec, facts.parts, wanted));
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    parts[i]->replace(std::move(storages[i]), wanted[i].version, one_done);
   return {};
 }
 

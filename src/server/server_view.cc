@@ -78,6 +78,7 @@ void ServerNode::install(View next) {
       part->install(slots_[part->slot()].position, view_.workers);
   queue_fills();
   report_lost(before);
+  jobs_.keep_only(view_.workers);
   Agreement::Answers answers;
   {
     const MutexLock lock(agreement_mutex_);

@@ -96,6 +96,9 @@ class SnapshotReader final {
   // one or is not there, kCorrupt if a part that is needed lies in a file that is not there; nothing is changed then.
   Result<void> restore(const TableSpec& spec, std::uint32_t parts, std::span<Wanted> wanted) const;
 
+  // Whether rows of the table are dealt anew: they come out of all its files then. kMismatch and kCorrupt as restore().
+  Result<bool> deals_anew(const TableSpec& spec, std::uint32_t parts) const;
+
   // Names of its tables, in order.
   std::vector<std::string> tables() const;
 

@@ -159,6 +159,11 @@ Result<SnapshotReader::Entries> SnapshotReader::entries_of(const TableSpec& spec
   return entries;
 }
 
+Result<bool> SnapshotReader::deals_anew(const TableSpec& spec, std::uint32_t parts) const {
+  TALLY_TRY(const Entries entries, entries_of(spec));
+  return entries.begin()->second->part.parts != parts;
+}
+
 Result<void> SnapshotReader::restore(const TableSpec& spec, std::uint32_t parts,
                                      std::span<Wanted> wanted) const {
   TALLY_TRY(const Entries entries, entries_of(spec));
