@@ -14,7 +14,7 @@ constexpr std::uint64_t kFarApart = 2;
 }  // namespace
 
 std::uint64_t Agreement::gathered_now() const {
-  std::uint64_t newest = completed_ + 1;
+  std::uint64_t newest = std::max(completed_, complete_elsewhere_) + 1;
   for (const auto& [worker, number] : newest_) newest = std::max(newest, number);
   return newest;
 }
@@ -22,7 +22,9 @@ std::uint64_t Agreement::gathered_now() const {
 Agreement::Answers Agreement::set_members(const std::vector<WorkerInfo>& workers) {
   members_.clear();
   for (const WorkerInfo& worker : workers) members_.emplace(worker.id, worker.rank);
-  std::erase_if(newest_, [&](const auto& entry) { return !members_.contains(entry.first); });
+  const auto is_gone = [&](const auto& entry) { return !members_.contains(entry.first); };
+  std::erase_if(newest_, is_gone);
+  std::erase_if(told_, is_gone);
   for (auto& [number, shares] : rounds_)
     for (auto& [worker, share] : shares)
       if (!members_.contains(worker)) share.waiting.reset();
@@ -31,44 +33,76 @@ Agreement::Answers Agreement::set_members(const std::vector<WorkerInfo>& workers
   return answers;
 }
 
+std::optional<Error> Agreement::objection(NodeId worker, std::uint64_t number,
+                                          const std::vector<double>& values) const {
+  if (!members_.contains(worker) || number == 0)
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("{} cannot agree on round {}", worker, number)};
+  std::uint64_t open = 0;
+  for (auto round = rounds_.upper_bound(completed_); round != rounds_.end(); ++round)
+    if (round->first != number && round->second.contains(worker)) ++open;
+  if (open > kFarApart)
+    return Error{
+        .code = ErrorCode::kExhausted,
+        .message = fmt::format("worker {} has not waited for {} agreements", worker, open)};
+  const auto round = rounds_.find(number);
+  if (round == rounds_.end() || round->second.empty()) return {};
+  const auto& [first, share] = *round->second.begin();
+  if (share.values.size() == values.size()) return {};
+  return Error{.code = ErrorCode::kMismatch,
+               .message = fmt::format("worker {} agrees on {} values, worker {} on {}", worker,
+                                      values.size(), first, share.values.size())};
+}
+
 Agreement::Answers Agreement::offer(NodeId worker, const MessageHeader& request,
                                     std::vector<double> values) {
   const std::uint64_t number = request.clock;
-  Answer answer{.worker = worker, .request = request, .number = number};
-  const auto member = members_.find(worker);
-  if (member == members_.end() || number == 0) {
-    answer.outcome = Outcome::kRefused;
-    answer.error = Error{.code = ErrorCode::kInvalid,
-                         .message = fmt::format("{} cannot agree on round {}", worker, number)};
-    return {answer};
-  }
-  auto round = rounds_.find(number);
+  const auto round = rounds_.find(number);
   const bool was_in_it = round != rounds_.end() && round->second.contains(worker);
-  if (!was_in_it && (number <= completed_ || number + kFarApart <= gathered_now())) {
-    answer.outcome = Outcome::kDropped;
-    answer.number = gathered_now();
-    return {answer};
-  }
-  if (round == rounds_.end()) round = rounds_.emplace(number, Shares{}).first;
-  Shares& shares = round->second;
-  if (!shares.empty() && shares.begin()->second.values.size() != values.size()) {
-    answer.outcome = Outcome::kRefused;
-    answer.error = Error{.code = ErrorCode::kMismatch,
-                         .message = fmt::format("worker {} agrees on {} values, worker {} on {}",
-                                                worker, values.size(), shares.begin()->first,
-                                                shares.begin()->second.values.size())};
-    return {answer};
-  }
+  if (members_.contains(worker) && number != 0 && !was_in_it &&
+      (number <= completed_ || number + kFarApart <= gathered_now()))
+    return {come_later(worker, request, gathered_now())};
+  if (auto error = objection(worker, number, values))
+    return {{.worker = worker,
+             .request = request,
+             .outcome = Outcome::kRefused,
+             .number = number,
+             .error = std::move(error)}};
   // Offered again: the first values stay, as others may have been told their sum.
-  Share& share = shares[worker];
+  Share& share = rounds_[number][worker];
   if (!was_in_it) share.values = std::move(values);
-  share.rank = member->second;
+  share.rank = members_.at(worker);
   share.waiting = request;
+  const auto told = told_.find(worker);
+  share.came_late = told != told_.end() && told->second == number;
   newest_[worker] = std::max(newest_[worker], number);
   Answers answers;
+  if (request.push_kind == kHadAnswer) close(number, answers);
   drop_left_behind(number, answers);
   complete_rounds(answers);
   return answers;
+}
+
+Agreement::Answer Agreement::come_later(NodeId worker, const MessageHeader& request,
+                                        std::uint64_t number) {
+  told_[worker] = number;
+  return {.worker = worker, .request = request, .outcome = Outcome::kDropped, .number = number};
+}
+
+// Some have the sum of this round already: those who were sent to it from here were not in that sum.
+void Agreement::close(std::uint64_t number, Answers& answers) {
+  complete_elsewhere_ = std::max(complete_elsewhere_, number);
+  Shares& shares = rounds_[number];
+  for (auto share = shares.begin(); share != shares.end();) {
+    if (!share->second.came_late || number <= completed_) {
+      ++share;
+      continue;
+    }
+    newest_.erase(share->first);
+    if (share->second.waiting)
+      answers.push_back(come_later(share->first, *share->second.waiting, gathered_now()));
+    share = shares.erase(share);
+  }
 }
 
 void Agreement::drop_left_behind(std::uint64_t newest, Answers& answers) {
@@ -76,10 +110,7 @@ void Agreement::drop_left_behind(std::uint64_t newest, Answers& answers) {
     if (number <= completed_ || number + kFarApart > newest) continue;
     for (auto& [worker, share] : shares) {
       if (!share.waiting || newest_[worker] != number) continue;
-      answers.push_back({.worker = worker,
-                         .request = *std::exchange(share.waiting, {}),
-                         .outcome = Outcome::kDropped,
-                         .number = newest});
+      answers.push_back(come_later(worker, *std::exchange(share.waiting, {}), gathered_now()));
       newest_.erase(worker);
     }
   }
@@ -134,6 +165,7 @@ Agreement::Answers Agreement::give_up() {
                            .outcome = Outcome::kElsewhere});
   rounds_.clear();
   newest_.clear();
+  told_.clear();
   return answers;
 }
 

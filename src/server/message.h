@@ -59,8 +59,8 @@ enum class Outcome : std::uint8_t {
 struct MessageHeader {
   MessageKind kind = MessageKind::kAnswer;
   Outcome outcome = Outcome::kDone;
-  std::uint8_t push_kind =
-      0;  // PushKind; of kReadState and kWriteState the array; of kRecord flags
+  // PushKind; of kReadState and kWriteState the array; of kRecord flags; of kAgree kHadAnswer or 0.
+  std::uint8_t push_kind = 0;
   std::uint16_t table = 0;
   std::uint32_t part = 0;
   std::uint32_t view = 0;      // of the sender
@@ -87,6 +87,9 @@ struct MessageHeader {
 
 // The reply_place of an answer whose payload was written to where the request wanted it.
 inline constexpr std::uint64_t kWritten = 1;
+
+// Of a kAgree that is offered to another server than the one which had answered it.
+inline constexpr std::uint8_t kHadAnswer = 1;
 
 inline constexpr std::size_t kHeaderBytes = 112;
 using EncodedHeader = std::array<std::byte, kHeaderBytes>;
