@@ -41,8 +41,12 @@ void DirectoryNode::on_message(NodeId from, const Message& message) {
       remove(from, "it left");
       break;
     case MessageKind::kBeat:
-      // Somebody who was given up and does not know it.
-      if (!heard_.contains(from) && view_.number > 0) send_view(from);
+      // Somebody who was given up and does not know it, or who asks whether it was.
+      if (!heard_.contains(from)) {
+        if (view_.number > 0) send_view(from);
+      } else if (message.header.sequence != 0) {
+        postman_.send(from, {.kind = MessageKind::kBeat, .sequence = message.header.sequence}, {});
+      }
       break;
     default:
       break;
@@ -159,7 +163,12 @@ void DirectoryNode::become(View next) {
 }
 
 void DirectoryNode::send_view(NodeId to) {
-  postman_.send(to, {.kind = MessageKind::kView, .part = to, .view = view_.number}, encode(view_));
+  postman_.send(to,
+                {.kind = MessageKind::kView,
+                 .part = to,
+                 .view = view_.number,
+                 .clock = static_cast<std::uint64_t>(rules_.silence_limit.count())},
+                encode(view_));
 }
 
 void DirectoryNode::say(const std::string& sentence) {

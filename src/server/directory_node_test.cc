@@ -104,6 +104,33 @@ TEST(DirectoryNode, RefusesWhoCannotBeReadAndSaysWhichSlotHasNobody) {
   EXPECT_THAT(cluster.worker(0).view().chains, ElementsAre(Chain{}));
 }
 
+TEST(DirectoryNode, AServerThatItDoesNotLetInServesNoMore) {
+  Cluster cluster({.servers = 2, .workers = 0});
+  cluster.network.postman(1).send(kDirectory, {.kind = MessageKind::kJoin},
+                                  std::vector<std::byte>(3));
+  cluster.network.run();
+  EXPECT_TRUE(cluster.servers[1]->expelled());
+  EXPECT_FALSE(cluster.servers[2]->expelled());
+  EXPECT_TRUE(cluster.has_event("this server serves no more: the directory does not let it in"));
+}
+
+TEST(DirectoryNode, AnswersWhoAsksWhetherItIsAMember) {
+  Cluster cluster({.servers = 2, .workers = 1});
+  const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
+  const TableId table = cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
+  for (const NodeId id : {1U, 2U})
+    for (const int now : {10, 20}) cluster.servers[id]->settle(at(now));
+  cluster.network.hold(kDirectory, 1);
+  cluster.network.hold(kDirectory, 2);
+  const auto pulled = cluster.worker(0).pull(table, 0);
+  cluster.network.run();
+  EXPECT_EQ(cluster.worker(0).answer(pulled), nullptr);
+  cluster.network.release(kDirectory, 1);
+  cluster.network.release(kDirectory, 2);
+  cluster.network.run();
+  EXPECT_TRUE(cluster.worker(0).is_done(pulled));
+}
+
 TEST(DirectoryNode, AServerWithoutDirectoryServesNoMore) {
   Cluster cluster({.servers = 1, .workers = 1});
   const TableId table = cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});

@@ -19,9 +19,12 @@ inline constexpr std::size_t kPartBytes = std::size_t{256} << 10;
 
 enum class MessageKind : std::uint8_t {
   // With the directory.
-  kJoin = 1,   // who wants to belong; payload: Joining
-  kView = 2,   // who serves what; payload: View. `part` has the number of whom it is sent to
-  kBeat = 3,   // alive
+  kJoin = 1,  // who wants to belong; payload: Joining
+  // Who serves what; payload: View. `part` has the number of whom it is sent to, `clock` after how many nanoseconds of silence it is
+  // given up.
+  kView = 2,
+  kBeat =
+      3,  // alive. With a `sequence`: whether the directory has given it up; if not it answers with the same
   kLeave = 4,  // goes in good order; to servers, too
   // First on a link between others: `part` has the caller's number, `clock` its rank (workers).
   kHello = 5,

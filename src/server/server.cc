@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "group/reporter.h"
 #include "server/driver.h"
@@ -29,7 +30,8 @@ class Server::Impl final {
         node_(*driver_,
               {.self = driver_->info(),
                .memory_limit_bytes = options.memory_limit_bytes,
-               .snapshots = options.snapshots},
+               .snapshots = options.snapshots,
+               .clock = [] { return SteadyClock().now(); }},
               on_event) {
     driver_->start(node_);
   }

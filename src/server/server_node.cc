@@ -71,9 +71,10 @@ void ServerNode::on_lost(NodeId peer, const Error& why) {
 }
 
 void ServerNode::settle(TimePoint now) {
+  look_at_clock(now);
   std::int64_t due = next_beat_.load();
   if (now.count() >= due && next_beat_.compare_exchange_strong(due, (now + kBeatEvery).count()))
-    postman_.send(kDirectory, {.kind = MessageKind::kBeat, .view = view_number_.load()}, {});
+    beat();
   for (Part* const part : left_over_.take()) part->work_off();
   pump_fills();
 }

@@ -26,6 +26,8 @@ struct ServerNodeOptions {
   ServerInfo self;                       // its id is not looked at
   std::uint64_t memory_limit_bytes = 0;  // of all tables; 0: no limit but the machine's
   std::filesystem::path snapshots;       // where snapshots are written; empty: none can be
+  // What settle() is told, at any time; none: settle() alone shows that the process stood still.
+  std::function<TimePoint()> clock = {};
 };
 
 // A server: finds the part that a message is for, and keeps all parts up with the views. What becomes of a message to a part is
@@ -61,6 +63,12 @@ class ServerNode final : public Node {
     // It knows all tables that were there when it came into the chain.
     bool is_settled = false;
   };
+
+  // server_lease.cc: who stood still may have been given up, and asks before it serves on.
+  void look_at_clock(TimePoint now);
+  void beat();
+  void take_beat(const Message& message);
+  bool keep_view(const Message& message, const View& view) TALLY_REQUIRES(structure_);
 
   // server_requests.cc
   void take_refusal(const Message& message);
@@ -129,6 +137,10 @@ class ServerNode final : public Node {
   std::atomic<std::uint32_t> view_number_{0};
   std::atomic<std::uint32_t> admitted_view_{0};  // messages of newer views wait
   std::atomic<std::int64_t> next_beat_{0};       // nanoseconds of the driver's clock
+  std::atomic<std::int64_t> last_seen_{0};       // likewise: when it ran last
+  std::atomic<std::int64_t> lease_{0};  // nanoseconds that it may stand still; 0: not known yet
+  // The beat to be answered before anything is served; 0: none.
+  std::atomic<std::uint64_t> awaited_beat_{0};
 
   TableSet tables_;
 
@@ -138,10 +150,14 @@ class ServerNode final : public Node {
   std::vector<Slot> slots_ TALLY_GUARDED_BY(structure_);
   std::set<NodeId> linked_ TALLY_GUARDED_BY(structure_);
   std::set<NodeId> reached_ TALLY_GUARDED_BY(structure_);
+  // The newest that came while a beat is awaited; its payload is empty if none.
+  MessageHeader kept_header_ TALLY_GUARDED_BY(structure_);
+  std::vector<std::byte> kept_view_ TALLY_GUARDED_BY(structure_);
 
   Mutex early_mutex_;
   std::deque<Early> early_ TALLY_GUARDED_BY(early_mutex_);
   std::size_t early_bytes_ TALLY_GUARDED_BY(early_mutex_) = 0;
+  std::uint64_t beats_asked_ TALLY_GUARDED_BY(early_mutex_) = 0;
 
   Mutex agreement_mutex_;
   Agreement agreement_ TALLY_GUARDED_BY(agreement_mutex_);

@@ -26,10 +26,12 @@ bool is_request(MessageKind kind) {
 
 void ServerNode::on_message(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
+  if (options_.clock) look_at_clock(options_.clock());
   if (header.kind == MessageKind::kView) {
     if (from == kDirectory) take_view(message);
     return;
   }
+  if (header.kind == MessageKind::kBeat && from == kDirectory) return take_beat(message);
   if (header.kind == MessageKind::kAnswer && from == kDirectory) return take_refusal(message);
   const bool is_between_servers =
       header.kind == MessageKind::kRecord || header.kind == MessageKind::kRecordTaken;

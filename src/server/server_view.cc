@@ -28,9 +28,16 @@ void ServerNode::take_view(const Message& message) {
     const bool is_sound = view->number > view_.number && !view->chains.empty() &&
                           (view_.number == 0 || view->chains.size() == view_.chains.size());
     if (!is_sound || expelled()) return;
+    if (keep_view(message, *view)) return;
     id_.store(message.header.part);
-    if (!has_server(*view, id())) return become_expelled("the directory has given it up");
-    install(std::move(*view));
+    // Half of it: the answer to a request and the directory's patience may take as long.
+    lease_.store(static_cast<std::int64_t>(message.header.clock / 2));
+    if (has_server(*view, id())) {
+      install(std::move(*view));
+    } else {
+      awaited_beat_.store(0);
+      become_expelled("the directory has given it up");
+    }
   }
   admit(number);
   pump_fills();
@@ -139,6 +146,7 @@ void ServerNode::report_lost(const View& before) {
 // What waited for this view goes first: a message that comes now from the same sender must not overtake it.
 void ServerNode::admit(std::uint32_t number) {
   const MutexLock lock(early_mutex_);
+  if (awaited_beat_.load() != 0) return;
   std::deque<Early> later;
   for (Early& early : std::exchange(early_, {})) {
     if (early.message.header.view > number) {
