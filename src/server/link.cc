@@ -67,6 +67,8 @@ void Link::enqueue(const MessageHeader& header, std::vector<std::byte> owned,
     sender_.queue(std::move(out));
     backlog_.store(sender_.owned_bytes(), std::memory_order_relaxed);
     if (at_once) pump(kSendBudgetBytes);
+    // Where nothing is pumped because the peer does not read, the backlog grows all the same.
+    backlog_.store(sender_.owned_bytes(), std::memory_order_relaxed);
   }
   update_interest();
 }

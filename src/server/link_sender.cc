@@ -11,6 +11,9 @@ constexpr std::size_t kMostParts = 64;
 
 std::size_t size_of(const Outgoing& message) { return kHeaderBytes + message.payload.size(); }
 
+// Memory that a waiting message takes.
+std::size_t cost_of(const Outgoing& message) { return sizeof(Outgoing) + message.owned.size(); }
+
 iovec part(std::span<const std::byte> bytes) {
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // only read from
 }
@@ -18,7 +21,7 @@ iovec part(std::span<const std::byte> bytes) {
 }  // namespace
 
 void LinkSender::queue(Outgoing message) {
-  owned_bytes_ += message.owned.size();
+  owned_bytes_ += cost_of(message);
   queue_.push_back(std::move(message));
 }
 
@@ -42,7 +45,7 @@ void LinkSender::advance(std::size_t bytes) {
   written_bytes_ += bytes;
   while (!queue_.empty() && written_bytes_ >= size_of(queue_.front())) {
     written_bytes_ -= size_of(queue_.front());
-    owned_bytes_ -= queue_.front().owned.size();
+    owned_bytes_ -= cost_of(queue_.front());
     pool_.give(std::move(queue_.front().owned));
     queue_.pop_front();
   }

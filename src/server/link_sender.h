@@ -26,7 +26,7 @@ class LinkSender final {
 
   void queue(Outgoing message);
   bool idle() const { return queue_.empty(); }
-  // Payload bytes in memory of its own that wait.
+  // Memory of what waits: payloads that are its own, and what each message costs beside them.
   std::size_t owned_bytes() const { return owned_bytes_; }
 
   struct Pumped {

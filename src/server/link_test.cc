@@ -47,6 +47,16 @@ TEST_F(LinkTest, APeerThatDoesNotReadChokesItUntilItDoes) {
   EXPECT_EQ(shared_.counters.bytes_sent.load(), read);
 }
 
+// The socket is full before there is much to wait for: from then on nothing is written, and all that is asked for adds up.
+TEST_F(LinkTest, ManySmallAnswersThatNobodyReadsChokeIt) {
+  constexpr std::size_t kMost = 4 * kBacklog / kHeaderBytes;
+  std::size_t count = 0;
+  for (; count < kMost && !link_->choked(); ++count)
+    link_->send({.kind = MessageKind::kAnswer}, {});
+  EXPECT_LT(count, kMost);
+  EXPECT_GT(count, 1000U);
+}
+
 TEST_F(LinkTest, WhatIsLentIsFreeOnceItIsClosed) {
   const std::vector<std::byte> lent(std::size_t{8} << 20);
   link_->send_from({.kind = MessageKind::kPush}, lent, {});
