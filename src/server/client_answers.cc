@@ -73,6 +73,7 @@ Result<void> take_body(NodeId from, const Errand& errand, std::span<const std::b
       }
       TALLY_TRY(const std::vector<SnapshotFile> files, decode_snapshot_files(payload));
       request.files.insert(request.files.end(), files.begin(), files.end());
+      request.writers.push_back(from);
       return {};
     }
     case MessageKind::kAgree: {
@@ -148,7 +149,8 @@ void ClientNode::take_in(NodeId from, const Errand& errand, const Message& messa
   newest = std::max(newest, answer.version);
 }
 
-// All servers have written their files: each is told of all, so that the snapshot is seen as a whole or not at all.
+// All servers have written their files: each is told of all, so that the snapshot is seen as a whole or not at all. Servers that have come
+// meanwhile have no part in it.
 void ClientNode::publish_snapshot_of(const Errand& errand, Request& request) {
   auto name = decode_text(request.body);
   if (!name) return fail(request, std::move(name).error());
@@ -156,8 +158,13 @@ void ClientNode::publish_snapshot_of(const Errand& errand, Request& request) {
       encode(SnapshotPublication{.name = std::move(*name), .files = std::move(request.files)});
   MessageHeader header = errand.header;
   header.push_kind = kPublishSnapshot;
-  ledger_.add(errand.ticket, errands_for_servers(header, request.body));
+  std::vector<Errand> errands;
+  for (const NodeId server : request.writers)
+    errands.push_back({.header = header, .payload = request.body, .server = server});
+  const std::uint64_t first = ledger_.next_sequence();
+  ledger_.add(errand.ticket, std::move(errands));
   lanes_.disturb();
+  settle_unroutable(first);
 }
 
 void ClientNode::keep_agreement(const Errand& errand, Request* request) {

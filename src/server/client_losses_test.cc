@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "server/bodies.h"
@@ -143,6 +144,51 @@ TEST_F(ClientLosses, AnAbandonedRequestLeavesNoLinkThatKnowsItsMemory) {
   EXPECT_EQ(tray.reached, std::vector<NodeId>{sent.to});
   answer(sent, {}, std::vector<std::byte>(40));
   EXPECT_FALSE(node.take(ticket).has_value());
+}
+
+TEST_F(ClientLosses, ASnapshotIsPublishedByThoseWhoWroteIt) {
+  const Ticket ticket = node.snapshot("s");
+  const std::vector<Sent> asked = tray.take();
+  ASSERT_EQ(asked.size(), 2U);
+  View view = view_of(2, {{1, 2}, {2, 1}});
+  view.servers.push_back({.id = 7, .address = "127.0.0.1:1"});
+  show(view);
+  node.on_linked(7);
+  for (const Sent& sent : asked) {
+    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    answer(sent, {}, encode(std::span(&file, 1)));
+  }
+  node.settle({});
+  std::vector<NodeId> told;
+  for (const Sent& sent : tray.take()) {
+    told.push_back(sent.to);
+    answer(sent, {}, encode_text("/snapshots/s"));
+  }
+  EXPECT_EQ(told, (std::vector<NodeId>{1, 2}));
+  const auto path = node.take_snapshot(ticket);
+  ASSERT_TRUE(path.has_value()) << path.error().message;
+}
+
+TEST_F(ClientLosses, ASnapshotWhoseWriterIsGoneIsToBeAskedForAgain) {
+  const Ticket ticket = node.snapshot("s");
+  const std::vector<Sent> asked = tray.take();
+  const auto wrote = [&](const Sent& sent) {
+    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    answer(sent, {}, encode(std::span(&file, 1)));
+  };
+  for (const Sent& sent : asked) {
+    if (sent.to == 1) wrote(sent);
+  }
+  show(view_of(2, {{2}, {2}}));
+  for (const Sent& sent : asked) {
+    if (sent.to == 2) wrote(sent);
+  }
+  node.settle({});
+  for (const Sent& sent : tray.take()) answer(sent, {}, encode_text("/snapshots/s"));
+  ASSERT_TRUE(node.done(ticket));
+  const auto path = node.take_snapshot(ticket);
+  ASSERT_FALSE(path.has_value());
+  EXPECT_EQ(path.error().code, ErrorCode::kPeerLost);
 }
 
 TEST_F(ClientLosses, WithoutTheDirectoryEverythingEnds) {

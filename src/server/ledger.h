@@ -50,6 +50,7 @@ struct Request {
   Client::Size size;
   std::string text;
   std::vector<SnapshotFile> files;  // of a snapshot, that servers have written
+  std::vector<NodeId> writers;      // those servers
   std::vector<double> sums;
 };
 
