@@ -8,6 +8,7 @@
 #include "server/bodies.h"
 #include "server/client_node.h"
 #include "server/storage.h"
+#include "server/table_facts.h"
 #include "wire/error_body.h"
 
 // What becomes of answers.
@@ -283,7 +284,9 @@ Result<TableId> ClientNode::take_define(Ticket ticket) {
   TALLY_TRY(const auto request, take_request(ticket));
   TALLY_TRY(const TableSpec spec, decode_spec(request->body));
   const MutexLock lock(mutex_);
-  tables_[request->table] = {.spec = spec, .parts = parts_of(spec, lanes_.slots())};
+  TALLY_TRY(const TableFacts facts, facts_of(request->table, spec, lanes_.slots()));
+  tables_[request->table] = {
+      .spec = spec, .parts = facts.parts, .gathers = facts.rules.update == plan::Update::kKbatch};
   return request->table;
 }
 

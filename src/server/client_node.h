@@ -98,6 +98,7 @@ class ClientNode final : public Node {
   struct Table {
     TableSpec spec;
     std::uint32_t parts = 0;
+    bool gathers = false;  // several gradients to an update, whoever they are from
   };
   // What all messages of a request have in common, and its memory.
   struct Order {

@@ -58,6 +58,21 @@ TEST_F(ClientNodeTest, NoMoreIsInFlightThanThereIsRoomFor) {
   EXPECT_EQ(next[0].to, first[0].to);
 }
 
+// Two workers, four gradients to a round: none of this worker's second ones may wait for its first.
+TEST_F(ClientNodeTest, GradientsThatAreHeldForARoundOfSeveralAreAllInFlight) {
+  dense.count = 20 * kElements;
+  dense.plan = "update=kbatch:4";
+  dense.workers = 2;
+  const TableId table = define(dense);
+  values.resize(dense.count);
+  node.push({table, 0, 20}, {}, gradient());
+  node.push({table, 0, 20}, {}, gradient());
+  EXPECT_EQ(tray.take().size(), 40U);
+  // What is done at once waits for its turn.
+  node.push({table, 0, 20}, {.kind = PushKind::kAdd}, gradient());
+  EXPECT_LT(tray.take().size(), 20U);
+}
+
 TEST_F(ClientNodeTest, AnswersThatDoNotFitAreNotUsed) {
   dense.count = 10;
   values.assign(10, 1.0F);

@@ -25,6 +25,11 @@ MessageHeader header_of(MessageKind kind, const PushFacts& push, const PullFacts
   return header;
 }
 
+bool is_gradient(const MessageHeader& header) {
+  return (header.kind == MessageKind::kPush || header.kind == MessageKind::kPushPull) &&
+         header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
+}
+
 Error invalid(std::string message) {
   return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
@@ -99,7 +104,7 @@ Ticket ClientNode::ask_parts(const Range& range, const Order& order) {
   std::vector<Errand> errands;
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < range.count; ++i) {
-    Errand errand{.header = order.header};
+    Errand errand{.header = order.header, .gathered = found->gathers && is_gradient(order.header)};
     errand.header.part = range.first + i;
     const std::size_t bytes = bytes_of(found->spec, errand.header.part);
     if (!order.payload.empty()) errand.payload = order.payload.subspan(at, bytes);
@@ -187,6 +192,7 @@ Ticket ClientNode::ask_sparse(TableId table_id, const Order& order,
     errands[part].header.part = part;
     errands[part].payload = sparse.payload(part);
     errands[part].reply = sparse.reply(part);
+    errands[part].gathered = found->gathers && is_gradient(order.header);
   }
   return submit(std::move(request), std::move(errands));
 }

@@ -6,7 +6,9 @@ namespace tally::server {
 namespace {
 
 // What a message counts against the bytes in flight; what it asks for does not.
-std::size_t weight(const Errand& errand) { return kHeaderBytes + errand.payload.size(); }
+std::size_t weight(const Errand& errand) {
+  return kHeaderBytes + (errand.gathered ? 0 : errand.payload.size());
+}
 
 bool serves(const View& view, NodeId server) {
   return std::any_of(view.servers.begin(), view.servers.end(),

@@ -29,6 +29,9 @@ struct Errand {
   State state = State::kWaiting;
   NodeId sent_to = kUnnumbered;
   std::uint32_t after_view = 0;  // not to be sent before a newer view
+  // A gradient that is held until as many others have come as the table's rule says, perhaps of this same worker: its payload does not
+  // count against what may be in flight, or those others could never follow.
+  bool gathered = false;
   // The payload of a message that outlives its request; shared by the copies of the message.
   std::shared_ptr<const std::vector<std::byte>> kept;
 };
