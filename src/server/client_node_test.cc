@@ -136,7 +136,8 @@ TEST_F(ClientNodeTest, WhatCannotBeAskedSaysWhy) {
   for (const Ticket ticket :
        {node.push({table, 0, 5}, {}, gradient()), node.push({table, 0, 3}, {}, gradient()),
         node.pull({table, 4294967295U, 4294967295U}, {}, room()),
-        node.push({77, 0, 4}, {}, gradient()),
+        node.push({77, 0, 4}, {}, gradient()), node.read_state({table, 0, 4}, 256, room()),
+        node.write_state({table, 0, 4}, -1, gradient()),
         node.push(table, {}, std::vector<std::uint64_t>{1}, std::vector<float>{1})}) {
     ASSERT_TRUE(node.done(ticket));
     const auto completion = node.take(ticket);

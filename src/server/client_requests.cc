@@ -34,6 +34,12 @@ Error invalid(std::string message) {
   return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
+// A message has a byte for it.
+Result<void> check_array(int array) {
+  if (array >= 0 && array <= 255) return {};
+  return invalid(fmt::format("state array {}: no optimizer has so many", array));
+}
+
 std::size_t bytes_of(const TableSpec& spec, std::uint32_t part) {
   return elements_of(spec, part) * size_of(spec.type);
 }
@@ -144,6 +150,8 @@ Ticket ClientNode::push_pull(const Range& range, const PushFacts& push, const Pu
 }
 
 Ticket ClientNode::read_state(const Range& range, int array, std::span<std::byte> state) {
+  if (auto checked = check_array(array); !checked.has_value())
+    return failed(std::move(checked).error());
   return ask_parts(range, {.header = {.kind = MessageKind::kReadState,
                                       .push_kind = static_cast<std::uint8_t>(array),
                                       .table = range.table},
@@ -151,6 +159,8 @@ Ticket ClientNode::read_state(const Range& range, int array, std::span<std::byte
 }
 
 Ticket ClientNode::write_state(const Range& range, int array, std::span<const std::byte> state) {
+  if (auto checked = check_array(array); !checked.has_value())
+    return failed(std::move(checked).error());
   return ask_parts(range, {.header = {.kind = MessageKind::kWriteState,
                                       .push_kind = static_cast<std::uint8_t>(array),
                                       .table = range.table},
