@@ -163,6 +163,8 @@ Result<void> LinkReceiver::close_message(LinkSocket& socket, Sink& sink) {
   if (on_the_wire && socket.checksummed() &&
       kernel::crc32c(message.payload) != message.header.payload_checksum)
     return corrupt("a payload fails its checksum");
+  // Who has ended a link wants no answer, and uses its memory for something else: also if this process stood still in between.
+  if ((message.stays || !message.reply.empty()) && socket.peer_ended()) return {};
   satisfied_ = !sink.deliver(message);
   if (own_bytes_ > kKeptBytes) {
     own_.reset();

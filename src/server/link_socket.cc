@@ -1,5 +1,6 @@
 #include "server/link_socket.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -65,6 +66,11 @@ class RawSocket final : public LinkSocket {
   bool wants_write() const override { return false; }
   Io flush() override { return {Io::State::kMoved}; }
   void shutdown() override { ::shutdown(socket_.descriptor(), SHUT_WR); }
+  bool peer_ended() const override {
+    if (!local_) return false;
+    pollfd watched{.fd = socket_.descriptor(), .events = POLLRDHUP, .revents = 0};
+    return ::poll(&watched, 1, 0) > 0;
+  }
   Error failure() const override {
     return net::socket_error("link", error_number_.load(std::memory_order_relaxed));
   }

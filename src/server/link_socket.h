@@ -24,6 +24,8 @@ class LinkSocket {
   virtual bool wants_write() const = 0;
   virtual net::Io flush() = 0;
   virtual void shutdown() = 0;
+  // Whether a local peer has ended its writing side, even if not all that it wrote is read yet.
+  virtual bool peer_ended() const { return false; }
   // Why a call ended with kFailed.
   virtual Error failure() const = 0;
   virtual int descriptor() const = 0;

@@ -152,6 +152,25 @@ TEST_F(LyingPeer, PlacesOutsideOfWhatWasShownEndTheLink) {
   }
 }
 
+// As a process that stood still finds it: its peer has gone on without it, and has other things in its memory.
+TEST_F(LyingPeer, WhatItAskedOfItsMemoryIsNotDoneOnceItHasEndedTheLink) {
+  const auto shown = Mapping::create(8192);
+  ASSERT_TRUE(shown.has_value());
+  const std::uint64_t region = 1ULL << 48;
+  connect(true);
+  say({.kind = MessageKind::kRegion, .sequence = 8192}, {(*shown)->descriptor()});
+  say({.kind = MessageKind::kPush, .sequence = 1, .payload_bytes = 64, .payload_place = region});
+  EXPECT_EQ(hear(), LinkReceiver::End::kDrained);
+  ASSERT_EQ(sink_.headers.size(), 1U);
+  say({.kind = MessageKind::kPush, .sequence = 2, .payload_bytes = 64, .payload_place = region});
+  say({.kind = MessageKind::kPull, .sequence = 3, .reply_place = region, .reply_bytes = 64});
+  say({.kind = MessageKind::kLeave, .sequence = 4});
+  ASSERT_EQ(::shutdown(peer_.descriptor(), SHUT_WR), 0);
+  EXPECT_EQ(hear(), LinkReceiver::End::kFailed);
+  ASSERT_EQ(sink_.headers.size(), 2U);
+  EXPECT_EQ(sink_.headers[1].sequence, 4U);
+}
+
 TEST_F(LyingPeer, ARegionWithoutMemoryOrWithTooMuchEndsTheLink) {
   const auto shown = Mapping::create(8192);
   ASSERT_TRUE(shown.has_value());
