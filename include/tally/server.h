@@ -202,7 +202,8 @@ class Client final {
   // This worker has finished `clock` steps, with or without pushing.
   Ticket clock(TableId table, std::uint64_t clock);
 
-  // Ends when all parts have answered: pushes when every copy has them.
+  // Ends when all parts have answered: pushes when every copy has them. After a kTimeout, too, memory that the request named is the caller's; only
+  // a server on this host that stands still may yet be at memory of allocate(), which the error says.
   Result<Completion> wait(Ticket ticket, Deadline by);
   Result<Completion> wait(Ticket ticket);
   bool done(Ticket ticket) const;

@@ -9,6 +9,13 @@
 #include "tally/server.h"
 
 namespace tally::server {
+namespace {
+
+// For servers on this host to close a link that was ended.
+constexpr Duration kTimeToNotice = std::chrono::seconds(1);
+
+}  // namespace
+
 class Client::Impl final {
  public:
   Impl(std::unique_ptr<Driver> driver, const ClientOptions& options, const EventSink& on_event)
@@ -40,11 +47,17 @@ class Client::Impl final {
                                         options_.directory)};
   }
 
-  // Waits until the request is done; else nobody uses its memory any more.
+  // Waits until the request is done; else until nobody uses its memory any more, if all servers are alive.
   Result<void> finish(Ticket ticket, Deadline by) {
     if (progress_.wait([&] { return node_.done(ticket); }, by)) return {};
     node_.abandon(ticket);
-    return Error{.code = ErrorCode::kTimeout, .message = "a request was not answered in time"};
+    const bool free =
+        progress_.wait([&] { return !node_.awaits_release(); }, Deadline::after(kTimeToNotice));
+    return Error{.code = ErrorCode::kTimeout,
+                 .message = fmt::format("a request was not answered in time{}",
+                                        free ? ""
+                                             : "; a server on this host stands still, and "
+                                               "may yet be at memory that was allocated")};
   }
 
   ClientNode& node() { return node_; }

@@ -266,11 +266,8 @@ Result<std::unique_ptr<Request>> ClientNode::take_request(Ticket ticket) {
     if (!request->lost_parts.empty()) fail(*request, loss(*request));
   }
   // Without the lock: it may be much memory.
-  if (request->sparse) {
-    if (!request->error && !request->sparse->target.empty())
-      request->sparse->scatter(request->sparse->target);
-    staging_.give_back(request->sparse->memory());
-  }
+  if (request->sparse && !request->error && !request->sparse->target.empty())
+    request->sparse->scatter(request->sparse->target);
   if (request->error) return *std::move(request->error);
   return request;
 }

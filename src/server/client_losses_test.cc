@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -144,6 +149,85 @@ TEST_F(ClientLosses, AnAbandonedRequestLeavesNoLinkThatKnowsItsMemory) {
   EXPECT_EQ(tray.reached, std::vector<NodeId>{sent.to});
   answer(sent, {}, std::vector<std::byte>(40));
   EXPECT_FALSE(node.take(ticket).has_value());
+}
+
+TEST_F(ClientLosses, NothingOfAnAbandonedRequestIsSentWhileItsLinksEnd) {
+  dense.count = 2 * kElements;
+  values.resize(dense.count);
+  const TableId table = define(dense);
+  node.on_lost(2, {});
+  const Ticket ticket = node.pull({table, 0, 2}, {}, room());
+  ASSERT_EQ(tray.take().size(), 1U);
+  // What waits for server 2 could go now; what server 1 had could go to server 2.
+  tray.on_drop = [this] {
+    node.on_linked(2);
+    node.on_lost(1, {});
+    tray.on_drop = {};
+    show(view_of(2, {{2}, {2}}));
+    node.settle({});
+  };
+  node.abandon(ticket);
+  EXPECT_TRUE(tray.take().empty());
+}
+
+std::set<const std::byte*> payloads_of(const std::vector<Sent>& sent) {
+  std::set<const std::byte*> found;
+  for (const Sent& one : sent) found.insert(one.payload.data());
+  return found;
+}
+
+// A server on this host that has not noticed the end of a link reads what it was shown.
+TEST_F(ClientLosses, MemoryThatAServerMayBeAtIsNotUsedForAnythingElse) {
+  const TableId table = define({.name = "e", .kind = TableKind::kSparse, .dimension = 2});
+  const std::vector<std::uint64_t> keys = {5, 99, 7, 1000};
+  const std::vector<float> rows(8);
+  const Ticket late = node.push(table, {}, keys, rows);
+  const Ticket later = node.push(table, {}, keys, rows);
+  const auto before = payloads_of(tray.take());
+  tray.stands_still = true;
+  node.abandon(late);
+  EXPECT_TRUE(node.awaits_release());
+  // Its links have ended already: it has not been sent on any that is there.
+  node.abandon(later);
+  node.on_linked(1);
+  node.on_linked(2);
+  node.push(table, {}, keys, rows);
+  for (const std::byte* const payload : payloads_of(tray.take()))
+    EXPECT_EQ(before.count(payload), 0U);
+  for (const auto& released : std::exchange(tray.unreleased, {})) released();
+  EXPECT_FALSE(node.awaits_release());
+  node.push(table, {}, keys, rows);
+  for (const std::byte* const payload : payloads_of(tray.take()))
+    EXPECT_EQ(before.count(payload), 1U);
+}
+
+TEST_F(ClientLosses, AServerThatWasGivenUpCanAnswerWithoutEffect) {
+  const TableId table = define({.name = "e", .kind = TableKind::kSparse, .dimension = 2});
+  const std::vector<std::uint64_t> keys = {5, 99, 7, 1000};
+  std::vector<float> rows(8);
+  const Ticket ticket = node.pull(table, {}, keys, rows);
+  const std::vector<Sent> before = tray.take();
+  std::map<std::uint64_t, std::vector<float>> right;
+  for (const Sent& sent : before)
+    right[sent.header.sequence] = std::vector<float>(sent.reply.size() / sizeof(float), 1);
+  const auto answer_rightly = [&](const Sent& sent) {
+    answer(sent, {}, std::as_bytes(std::span(right[sent.header.sequence])));
+  };
+  for (const Sent& sent : before) {
+    if (sent.to == 2) answer_rightly(sent);
+  }
+  tray.stands_still = true;
+  show(view_of(2, {{2}, {2}}));
+  for (const Sent& sent : tray.take()) answer_rightly(sent);
+  for (const Sent& sent : before) {
+    if (sent.to == 1) std::fill(sent.reply.begin(), sent.reply.end(), std::byte{0xFF});
+  }
+  ASSERT_TRUE(node.take(ticket).has_value());
+  EXPECT_EQ(rows, std::vector<float>(8, 1));
+  // Later ones are not laid out where it may still write.
+  node.pull(table, {}, keys, rows);
+  const auto known = payloads_of(before);
+  for (const Sent& sent : tray.take()) EXPECT_EQ(known.count(sent.payload.data()), 0U);
 }
 
 TEST_F(ClientLosses, ASnapshotIsPublishedByThoseWhoWroteIt) {

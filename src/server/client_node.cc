@@ -1,7 +1,6 @@
 #include "server/client_node.h"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,7 +26,7 @@ ClientNode::ClientNode(Postman& postman, ClientNodeOptions options, EventSink on
       options_(std::move(options)),
       on_event_(std::move(on_event)),
       on_progress_(std::move(on_progress)),
-      staging_(options_.allocate),
+      staging_(std::make_shared<Staging>(options_.allocate)),
       lanes_(ledger_, postman, options_.in_flight_bytes) {}
 
 void ClientNode::join() {
@@ -111,25 +110,65 @@ void ClientNode::cancel(Ticket ticket) {
 }
 
 void ClientNode::abandon(Ticket ticket) {
-  std::set<NodeId> used;
-  std::span<std::byte> staged;
+  std::vector<NodeId> used;
+  // Until links that may still send from it have ended.
+  std::unique_ptr<Request> abandoned;
   {
     const MutexLock lock(mutex_);
-    Request* request = ledger_.request(ticket);
-    if (request == nullptr) return;
     for (const auto& [sequence, errand] : ledger_.errands()) {
-      if (errand.ticket == ticket && errand.state == Errand::State::kSent)
-        used.insert(errand.sent_to);
+      if (errand.ticket == ticket && errand.state == Errand::State::kSent &&
+          std::find(used.begin(), used.end(), errand.sent_to) == used.end())
+        used.push_back(errand.sent_to);
     }
-    if (request->sparse) staged = request->sparse->memory();
+    // At once, so that nothing of it is sent to anybody else meanwhile.
+    abandoned = ledger_.forget(ticket);
+    if (abandoned == nullptr) return;
   }
-  for (const NodeId server : used) postman_.drop(server);
+  let_go(used, abandoned->staged);
   const MutexLock lock(mutex_);
-  ledger_.forget(ticket);
   for (const NodeId server : used) {
     if (const ServerInfo* info = lanes_.renew(server)) postman_.reach(*info);
   }
-  if (!staged.empty()) staging_.give_back(staged);
+}
+
+void ClientNode::let_go(std::span<const NodeId> servers, const std::shared_ptr<void>& also) {
+  if (servers.empty()) return;
+  std::vector<std::shared_ptr<void>> known;
+  {
+    const MutexLock lock(mutex_);
+    known = ledger_.staged();
+    unreleased_ += static_cast<int>(servers.size());
+  }
+  if (also) known.push_back(also);
+  for (const NodeId server : servers) {
+    // Whatever was open may be known to this server, and is not used for anything else before it is released.
+    postman_.drop_then(server, [this, known] {
+      {
+        const MutexLock lock(mutex_);
+        --unreleased_;
+      }
+      on_progress_();
+    });
+  }
+}
+
+bool ClientNode::awaits_release() const {
+  const MutexLock lock(mutex_);
+  return unreleased_ > 0;
+}
+
+// A server that others have given up may come back to life and answer what it was asked: rows of a request that goes on
+// are then awaited where it does not know of.
+void ClientNode::move_replies_from(std::span<const NodeId> servers) {
+  for (auto& [sequence, errand] : ledger_.errands()) {
+    if (errand.state != Errand::State::kSent || errand.reply.empty() ||
+        std::find(servers.begin(), servers.end(), errand.sent_to) == servers.end())
+      continue;
+    Request* request = ledger_.request(errand.ticket);
+    if (request == nullptr || !request->sparse) continue;
+    request->sparse->move_reply(errand.header.part);
+    errand.reply = request->sparse->reply(errand.header.part);
+  }
 }
 
 void ClientNode::on_message(NodeId from, const Message& message) {
@@ -169,11 +208,12 @@ void ClientNode::on_view(const Message& message) {
     id_ = self;
     behind = lanes_.leave_behind(*view);
   }
-  for (const NodeId server : behind) postman_.drop(server);
+  let_go(behind, nullptr);
   if (!behind.empty() && on_event_)
     on_event_(fmt::format("servers {} are gone; others go on for them", fmt::join(behind, ", ")));
   const MutexLock lock(mutex_);
   const NodeId old_primary = lanes_.primary(0);
+  move_replies_from(behind);
   lanes_.follow(std::move(*view));
   repeat_agreement(old_primary);
   settle_unroutable(0);
@@ -222,7 +262,7 @@ void ClientNode::close(const Error& why) {
     closed_ = why;
     servers = lanes_.leave_behind({});
   }
-  for (const NodeId server : servers) postman_.drop(server);
+  let_go(servers, nullptr);
   {
     const MutexLock lock(mutex_);
     ledger_.fail_all(why);

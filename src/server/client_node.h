@@ -28,7 +28,7 @@ struct ClientNodeOptions {
 
 // A worker's deciding part. Requests are cut into messages, one for each part or server, numbered, and sent to whom the newest view names; what
 // is not answered when a server or its link is lost is sent again, in order. A request returns its ticket at once, errors included: they come out of take().
-// Memory that a request names stays in place until its ticket is done or abandon() has returned.
+// Memory that a request names stays in place until its ticket is done or abandoned.
 // Threads: safe. The Postman is called with the node's lock held, so it must not hold a lock of its own while it calls the node; drop() is
 // called without it.
 class ClientNode final : public Node {
@@ -81,9 +81,12 @@ class ClientNode final : public Node {
   Result<std::filesystem::path> take_snapshot(Ticket ticket);
   // What was not sent yet never will be, and counts as dropped; the ticket is done when the rest is answered.
   void cancel(Ticket ticket);
-  // Forgets the ticket. When this returns nobody reads or writes its memory any more: links that it was sent on are made anew. Pushes
-  // may or may not have been applied.
+  // Forgets the ticket: links that it was sent on are made anew. Pushes may or may not have been applied. When this returns nobody
+  // reads or writes its memory any more, but for servers on this host where it was allocated to be shown to them, as long as
+  // awaits_release().
   void abandon(Ticket ticket);
+  // Whether a server to which a link was ended may not have noticed yet, and be at memory that was shown to it.
+  bool awaits_release() const;
 
   std::uint64_t newest_version(TableId table) const;
   Client::Crew crew() const;
@@ -132,6 +135,9 @@ class ClientNode final : public Node {
   void settle_as_lost(const Errand& errand, const std::string& snapshot) TALLY_REQUIRES(mutex_);
   void repeat_agreement(NodeId old_primary) TALLY_REQUIRES(mutex_);
   void close(const Error& why);
+  // Ends links, without locks. `also`: memory of a request that is no longer open.
+  void let_go(std::span<const NodeId> servers, const std::shared_ptr<void>& also);
+  void move_replies_from(std::span<const NodeId> servers) TALLY_REQUIRES(mutex_);
   static Error refusal(NodeId from, std::span<const std::byte> payload);
   Error loss(const Request& request) const TALLY_REQUIRES(mutex_);
   Result<std::unique_ptr<Request>> take_request(Ticket ticket);
@@ -140,7 +146,7 @@ class ClientNode final : public Node {
   const ClientNodeOptions options_;
   const EventSink on_event_;
   const std::function<void()> on_progress_;
-  Staging staging_;
+  const std::shared_ptr<Staging> staging_;  // shared by all that was taken from it
 
   mutable Mutex mutex_;
   Ledger ledger_ TALLY_GUARDED_BY(mutex_);
@@ -155,6 +161,7 @@ class ClientNode final : public Node {
   // The agreement that was answered last, to be offered again to a new primary: others may not have its answer.
   std::uint64_t agreements_ TALLY_GUARDED_BY(mutex_) = 0;
   std::optional<Errand> last_agreement_ TALLY_GUARDED_BY(mutex_);
+  int unreleased_ TALLY_GUARDED_BY(mutex_) = 0;  // links
 };
 
 }  // namespace tally::server

@@ -1,5 +1,7 @@
 #pragma once
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -22,10 +24,19 @@ struct Sent {
 class Tray final : public Postman {
  public:
   void reach(const ServerInfo& server) override { reached.push_back(server.id); }
-  void drop(NodeId peer) override { dropped.push_back(peer); }
-  void send(NodeId to, const MessageHeader& header, std::vector<std::byte>) override {
+  void drop(NodeId peer) override {
+    dropped.push_back(peer);
+    if (on_drop) on_drop();
+  }
+  void drop_then(NodeId peer, std::function<void()> released) override {
+    drop(peer);
+    if (!stands_still) return released();
+    unreleased.push_back(std::move(released));
+  }
+  void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override {
     if (to == kDirectory) return;
-    sent.push_back({.to = to, .header = header});
+    owned.push_back(std::move(payload));
+    sent.push_back({.to = to, .header = header, .payload = owned.back()});
   }
   void send_from(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
                  std::span<std::byte> reply) override {
@@ -38,6 +49,11 @@ class Tray final : public Postman {
   std::vector<NodeId> reached;
   std::vector<NodeId> dropped;
   std::vector<Sent> sent;
+  std::deque<std::vector<std::byte>> owned;  // payloads that were given away
+  std::function<void()> on_drop;
+  // Whether servers do not notice that links have ended.
+  bool stands_still = false;
+  std::vector<std::function<void()>> unreleased;
 };
 
 inline View view_of(std::uint32_t number, std::vector<std::vector<NodeId>> chains) {

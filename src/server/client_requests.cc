@@ -192,8 +192,10 @@ Ticket ClientNode::ask_sparse(TableId table_id, const Order& order,
         invalid(fmt::format("{} keys of table '{}' at once: a part's share is {} bytes, limit {}; "
                             "ask for fewer at a time",
                             keys.size(), spec.name, sparse.largest_message(), kMaxPayloadBytes)));
-  auto memory = staging_.take(sparse.bytes());
+  auto memory = staging_->take(sparse.bytes());
   if (!memory.has_value()) return failed(std::move(memory).error());
+  request->staged = {memory->data(),
+                     [staging = staging_, all = *memory](void*) { staging->give_back(all); }};
   sparse.lay_out(keys, gradient, *memory);
   if (pulls) sparse.target = rows;
   std::vector<Errand> errands(found->parts);

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -44,6 +45,8 @@ bool is_numeric(const std::string& host) {
   return ::inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
          ::inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
 }
+
+bool is_local(const std::shared_ptr<Link>& link) { return link->local(); }
 
 // Where others find who listens on all addresses.
 Result<std::string> reachable(net::Address bound) {
@@ -123,6 +126,7 @@ void Driver::stop() {
   desk_->stop();
   const Deadline by = SteadyClock().after(kLastWords);
   for (const auto& loop : loops_) loop->stop(by);
+  farewells_.clear();
   std::unordered_map<NodeId, Peer> peers;
   const MutexLock lock(mutex_);
   peers.swap(peers_);
@@ -191,20 +195,29 @@ void Driver::reach(const ServerInfo& server) {
   desk_->dial(*std::move(target));
 }
 
-void Driver::drop(NodeId peer) {
+void Driver::drop_then(NodeId peer, std::function<void()> released) {
   std::vector<std::shared_ptr<Link>> links;
+  bool known = false;
   {
     const MutexLock lock(mutex_);
     const auto found = peers_.find(peer);
-    if (found == peers_.end()) return;
-    links = std::move(found->second.links);
-    peers_.erase(found);
+    known = found != peers_.end();
+    if (known) {
+      links = std::move(found->second.links);
+      peers_.erase(found);
+    }
   }
-  desk_->forget(peer);
+  if (known) desk_->forget(peer);
   for (const auto& link : links) link->close();
+  std::vector<std::shared_ptr<Link>> shown;
+  if (released) std::copy_if(links.begin(), links.end(), std::back_inserter(shown), is_local);
+  for (const auto& link : shown) link->shutdown();
+  if (shown.empty() && released) std::exchange(released, {})();
   if (links.empty()) return;
-  loop_of(peer).post([this, peer, links = std::move(links)] {
+  loop_of(peer).post([this, peer, links = std::move(links), shown = std::move(shown),
+                      released = std::move(released)] {
     finish(peer, links, {.code = ErrorCode::kClosed, .message = "the link was dropped"});
+    if (!shown.empty()) farewells_.add(shown, released);
   });
 }
 
@@ -281,6 +294,7 @@ void Driver::tick(TimePoint now) {
     send(kDirectory, {.kind = MessageKind::kBeat, .part = id_.load()}, {});
   }
   if (const auto sentence = refusals_.tick(now); sentence && on_event_) on_event_(*sentence);
+  farewells_.look();
   node_->settle(now);
 }
 

@@ -14,6 +14,7 @@
 #include "group/refusals.h"
 #include "net/socket.h"
 #include "server/desk.h"
+#include "server/farewells.h"
 #include "server/link.h"
 #include "server/loop.h"
 #include "server/node.h"
@@ -72,7 +73,8 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   const LinkCounters& counters() const { return shared_.counters; }
 
   void reach(const ServerInfo& server) override;
-  void drop(NodeId peer) override;
+  void drop(NodeId peer) override { drop_then(peer, {}); }
+  void drop_then(NodeId peer, std::function<void()> released) override;
   std::vector<std::byte> buffer(std::size_t bytes) override { return shared_.pool.take(bytes); }
   void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override;
   void send_from(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
@@ -128,6 +130,7 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   NodeId next_number_ = 1;  // the directory's; the desk's thread only
   TimePoint next_beat_{};   // the desk's thread only
   group::Refusals refusals_;
+  Farewells farewells_;
 
   mutable Mutex mutex_;
   ConditionVariable joined_;

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <map>
 #include <mutex>
 
@@ -63,6 +64,10 @@ class Ear : public Node {
   }
   bool linked(NodeId peer, int times = 1) { return wait(linked_, peer, times); }
   bool lost(NodeId peer, int times = 1) { return wait(lost_, peer, times); }
+  bool has_lost(NodeId peer) {
+    const std::lock_guard lock(mutex_);
+    return lost_[peer] > 0;
+  }
   Error why() {
     const std::lock_guard lock(mutex_);
     return why_;
@@ -253,6 +258,26 @@ TEST_P(DriverOver, DroppedAndReachedAgainIsLostAndLinkedAgain) {
   worker_.driver->reach(info_);
   EXPECT_TRUE(worker_.node->linked(1, 2));
   EXPECT_TRUE(server_.node->linked(2, 2));
+}
+
+// Whoever ends a link to a neighbour hears when that one can be at its memory no more.
+TEST_P(DriverOver, ADroppedPeerReleasesMemoryWhenItHasClosed) {
+  const auto memory = worker_.driver->allocate(1 << 20);
+  ASSERT_TRUE(memory.has_value());
+  worker_.driver->send_from(1, {.kind = MessageKind::kPush}, *memory, {});
+  ASSERT_TRUE(server_.node->next().has_value());
+  std::promise<bool> released;
+  worker_.driver->drop_then(1, [&] { released.set_value(server_.node->has_lost(2)); });
+  auto heard = released.get_future();
+  ASSERT_EQ(heard.wait_for(10s), std::future_status::ready);
+  if (GetParam().transport == TransportKind::kShm) {
+    EXPECT_TRUE(heard.get());
+  }
+  EXPECT_TRUE(worker_.node->lost(1));
+  // Nobody is there to be waited for.
+  bool at_once = false;
+  worker_.driver->drop_then(1, [&] { at_once = true; });
+  EXPECT_TRUE(at_once);
 }
 
 TEST_P(DriverOver, WhatWasSentBeforeTheEndArrives) {

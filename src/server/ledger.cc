@@ -67,10 +67,22 @@ Result<std::unique_ptr<Request>> Ledger::take(Ticket ticket) {
   return request;
 }
 
-void Ledger::forget(Ticket ticket) {
+std::unique_ptr<Request> Ledger::forget(Ticket ticket) {
+  const auto found = requests_.find(ticket);
+  if (found == requests_.end()) return nullptr;
   for (auto errand = errands_.begin(); errand != errands_.end();)
     errand = errand->second.ticket == ticket ? errands_.erase(errand) : std::next(errand);
-  requests_.erase(ticket);
+  std::unique_ptr<Request> request = std::move(found->second);
+  requests_.erase(found);
+  return request;
+}
+
+std::vector<std::shared_ptr<void>> Ledger::staged() const {
+  std::vector<std::shared_ptr<void>> memory;
+  for (const auto& [ticket, request] : requests_) {
+    if (request->staged) memory.push_back(request->staged);
+  }
+  return memory;
 }
 
 void Ledger::fail_all(const Error& why) {

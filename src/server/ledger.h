@@ -50,6 +50,8 @@ struct Request {
   // By kind.
   std::vector<std::byte> body;  // what is sent, where it is not the caller's memory
   std::optional<SparseRequest> sparse;
+  // Gives the memory of `sparse` back. Shared with links that were ended: servers may be at it until those are released.
+  std::shared_ptr<void> staged;
   Client::Size size;
   std::string text;
   std::vector<SnapshotFile> files;  // of a snapshot, that servers have written
@@ -77,8 +79,10 @@ class Ledger {
   bool done(Ticket ticket) const;
   // kInvalid for a ticket that is not known or not done.
   Result<std::unique_ptr<Request>> take(Ticket ticket);
-  // Forgets the request and its messages.
-  void forget(Ticket ticket);
+  // Forgets the request and its messages; null if there is none. What it had stays in place as long as it is kept.
+  std::unique_ptr<Request> forget(Ticket ticket);
+  // Memory of all requests that are open.
+  std::vector<std::shared_ptr<void>> staged() const;
   // All open requests end with this, unless they have an error; all messages are forgotten.
   void fail_all(const Error& why);
 

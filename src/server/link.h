@@ -46,6 +46,7 @@ class Link final {
   Link& operator=(const Link&) = delete;
 
   const Config& config() const { return config_; }
+  bool local() const { return socket_->local(); }
 
   void send(const MessageHeader& header, std::vector<std::byte> payload);
   // Payload and reply in regions are named to a local peer instead of sent.

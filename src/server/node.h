@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -30,6 +31,12 @@ class Postman {
   // Keeps a link to that server from now on, made anew while it does not come about; until drop().
   virtual void reach(const ServerInfo& server) = 0;
   virtual void drop(NodeId peer) = 0;
+  // As drop(). A neighbour to whom memory was shown may be at it until it has noticed: `released` is called when it has closed its end; at once where
+  // no memory is shared. From any thread, without locks, perhaps before this returns; destroyed uncalled if the Postman ends before.
+  virtual void drop_then(NodeId peer, std::function<void()> released) {
+    drop(peer);
+    released();
+  }
 
   // Memory of any content for the payload of a send(), which gives it back when it is sent.
   virtual std::vector<std::byte> buffer(std::size_t bytes) { return std::vector<std::byte>(bytes); }

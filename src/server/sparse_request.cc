@@ -72,7 +72,13 @@ std::span<const std::byte> SparseRequest::payload(std::uint32_t part) const {
 }
 
 std::span<std::byte> SparseRequest::reply(std::uint32_t part) const {
+  if (const auto moved = moved_.find(part); moved != moved_.end())
+    return {moved->second.get(), reply_bytes(part)};
   return memory_.subspan(reply_at_[part], reply_bytes(part));
+}
+
+void SparseRequest::move_reply(std::uint32_t part) {
+  moved_[part] = std::make_unique<std::byte[]>(reply_bytes(part));
 }
 
 void SparseRequest::lay_out(std::span<const std::uint64_t> keys, std::span<const float> rows,

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -40,7 +42,8 @@ class SparseRequest {
 
   std::span<const std::byte> payload(std::uint32_t part) const;
   std::span<std::byte> reply(std::uint32_t part) const;
-  std::span<std::byte> memory() const { return memory_; }
+  // The rows of this part are awaited elsewhere from now on, in memory of its own.
+  void move_reply(std::uint32_t part);
 
   // Puts the rows of the answers where the caller's keys are.
   void scatter(std::span<float> rows) const;
@@ -61,6 +64,7 @@ class SparseRequest {
   std::size_t bytes_ = 0;
   std::size_t largest_message_ = 0;
   std::span<std::byte> memory_;
+  std::map<std::uint32_t, std::unique_ptr<std::byte[]>> moved_;  // by part
 };
 
 }  // namespace tally::server
