@@ -34,6 +34,23 @@ TEST_F(ClientLosses, WhatALostLinkHadIsSentAgainInOrder) {
   EXPECT_EQ(again, numbers);
 }
 
+// The first copy may be answered while the second is on its way: the caller's memory is its own again then.
+TEST_F(ClientLosses, WhatIsSentAgainIsNotReadFromTheCallersMemory) {
+  dense.count = 10;
+  values.assign(10, 2.5F);
+  const TableId table = define(dense);
+  node.push({table, 0, 1}, {}, gradient());
+  const Sent first = tray.take().front();
+  EXPECT_EQ(first.payload.data(), gradient().data());
+  node.on_lost(first.to, {});
+  node.on_linked(first.to);
+  const std::vector<Sent> again = tray.take();
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_NE(again[0].payload.data(), gradient().data());
+  EXPECT_TRUE(std::equal(again[0].payload.begin(), again[0].payload.end(), gradient().begin(),
+                         gradient().end()));
+}
+
 TEST_F(ClientLosses, ANewViewMovesWhatIsUnansweredToTheNextInTheChain) {
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 4}, {}, gradient());

@@ -147,10 +147,18 @@ void Lanes::send(NodeId to, Lane& lane) {
     if (lane.in_flight != 0 && lane.in_flight + weight(*errand) > in_flight_bytes_) return;
     lane.waiting.pop_front();
     lane.in_flight += weight(*errand);
+    const bool again = errand->sent_to != kUnnumbered;
     errand->state = Errand::State::kSent;
     errand->sent_to = to;
     errand->header.view = view_.number;
-    postman_.send_from(to, errand->header, errand->payload, errand->reply);
+    if (!again) {
+      postman_.send_from(to, errand->header, errand->payload, errand->reply);
+      continue;
+    }
+    // The answer to the first copy may come while this one is on its way, and ends the caller's loan.
+    std::vector<std::byte> copy = postman_.buffer(errand->payload.size());
+    std::copy(errand->payload.begin(), errand->payload.end(), copy.begin());
+    postman_.send(to, errand->header, std::move(copy));
   }
 }
 
