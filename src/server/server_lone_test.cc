@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "server/test_lone_server.h"
-#include "server/test_network.h"
+#include "server/test_cluster.h"
 
 namespace tally::server {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "server/test_network.h"
+#include "server/test_cluster.h"
 
 namespace tally::server {
 namespace {
