@@ -158,12 +158,16 @@ void ServerProcesses::look() {
     const MutexLock lock(mutex_);
     for (std::size_t i = 0; i < processes_.size(); ++i) {
       Process& process = processes_[i];
+      if (process.ended) continue;
       int status = 0;
-      if (process.ended || ::waitpid(process.pid, &status, WNOHANG) != process.pid) continue;
+      const pid_t found = ::waitpid(process.pid, &status, WNOHANG);
+      // Who ignores SIGCHLD, as a parent may have left it to us, is not told how children end.
+      const bool untold = found < 0 && errno == ECHILD;
+      if (found != process.pid && !untold) continue;
       process.ended = true;
       process.life.reset();
-      sentences.push_back(
-          fmt::format("server process {} (pid {}) {}", i + 1, process.pid, how_it_ended(status)));
+      sentences.push_back(fmt::format("server process {} (pid {}) {}", i + 1, process.pid,
+                                      untold ? "ended" : how_it_ended(status)));
     }
   }
   for (const std::string& sentence : sentences) tell(sentence);
