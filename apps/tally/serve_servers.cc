@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -25,6 +26,8 @@ constexpr int kWrongUsage = 2;
 constexpr int kGaveUp = 3;
 // Signals end poll(); one that comes just before it is seen this much later.
 constexpr int kLookMilliseconds = 200;
+// A server that does not get in looks so often whether it is still wanted.
+constexpr std::chrono::milliseconds kTurn = std::chrono::seconds(2);
 
 void say(const std::string& sentence) {
   fmt::print("{:%H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), sentence);
@@ -89,14 +92,21 @@ Result<std::unique_ptr<server::Server>> start_server(const ServeServers& options
   const auto limit = parse_bytes(options.memory_limit);
   if (!limit.has_value()) return invalid("--memory-limit " + limit.error().message);
   TALLY_TRY(const auto join_timeout, time_in("--join-timeout", options.join_timeout));
-  return server::Server::start({.directory = directory,
-                                .listen = listen,
-                                .secret = secret,
-                                .threads = options.threads,
-                                .memory_limit_bytes = *limit,
-                                .snapshots = options.snapshots,
-                                .join_timeout = join_timeout},
-                               tell);
+  server::ServerOptions asked{.directory = directory,
+                              .listen = listen,
+                              .secret = secret,
+                              .threads = options.threads,
+                              .memory_limit_bytes = *limit,
+                              .snapshots = options.snapshots};
+  auto left = join_timeout;
+  while (true) {
+    asked.join_timeout = std::min(left, kTurn);
+    left -= asked.join_timeout;
+    auto started = server::Server::start(asked, tell);
+    if (started.has_value() || started.error().code != ErrorCode::kTimeout || left.count() == 0 ||
+        interrupted() != 0)
+      return started;
+  }
 }
 
 // The same host, any port.
@@ -144,6 +154,7 @@ int serve_servers(const ServeServers& options) {
     if (!ending) say(sentence);
   };
   const auto parts = start(options, tell);
+  if (!parts.has_value() && interrupted() != 0) return kInterruptedExitCode;
   if (!parts.has_value()) {
     fmt::print(stderr, "tally serve: {}\n", parts.error().message);
     return parts.error().code == ErrorCode::kInvalid ? kWrongUsage : 1;

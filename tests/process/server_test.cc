@@ -193,6 +193,20 @@ TEST(Servers, OfTallyRunServeItsRanks) {
   EXPECT_EQ(done, 2U) << run.transcript();
 }
 
+// A server whose directory is not there yet can be ended all the same.
+TEST(Servers, OneThatDoesNotGetInEndsWhenItIsTold) {
+  auto nobody = net::Listener::bind({"127.0.0.1", 0});
+  ASSERT_TRUE(nobody.has_value());
+  const std::string address = to_string(nobody->address());
+  Child server(
+      {{TALLY_PROGRAM, "serve", "--server", "--directory-at", address, "--join-timeout", "600s"},
+       {}});
+  // It has called: it is joining.
+  ASSERT_TRUE(nobody->accept(soon()).has_value()) << server.transcript();
+  server.signal(SIGTERM);
+  EXPECT_TRUE(server.exits(130)) << server.transcript();
+}
+
 TEST(Servers, OneProcessServesAlone) {
   Child both({{TALLY_PROGRAM, "serve", "--listen", "127.0.0.1:0"}, {}});
   const auto line = both.line_with("of the directory at ");
