@@ -7,6 +7,7 @@
 #include <numeric>
 #include <thread>
 
+#include "server/table_facts.h"
 #include "server/test_lone_server.h"
 #include "server/test_cluster.h"
 
@@ -28,25 +29,38 @@ TableSpec dense(const std::string& plan, int workers, std::uint64_t count) {
       .name = "t", .count = count, .optimizer = sgd({.rate = 1}), .plan = plan, .workers = workers};
 }
 
-// Who asks for the size holds the part, too, and does nothing for those who push meanwhile.
-TEST(LoneServer, NoPushIsLeftLyingWhenSettleHasReturned) {
-  LoneServer server(2);
-  const TableId table = server.define(dense("update=asp conflict=accumulate", 2, 4));
+// Who copies a part has it for a while, and does nothing for those who push meanwhile.
+TEST(LoneServer, APushThatFoundItsPartInUseIsLeftForSettle) {
+  LoneServer server(1);
+  const auto facts = facts_of(table_id("t"), dense("update=asp conflict=accumulate", 1, 65536), 1);
+  ASSERT_TRUE(facts.has_value());
+  MemoryBudget budget(0);
+  const NewestSnapshot snapshot;
+  std::atomic<std::int64_t> fill_bytes{0};
+  LeftOver left_over;
+  Part part(*facts, 0, {server, budget, snapshot, fill_bytes, left_over});
+  ASSERT_TRUE(part.make_present().has_value());
+  part.install({.view = 1, .role = Position::Role::kPrimary}, server.view.workers);
+  const std::vector<std::byte> payload = bytes_of(std::vector<float>(65536, 1));
   std::atomic<bool> is_over{false};
-  std::thread looks([&] {
-    while (!is_over.load()) server.ask(kB, {.kind = MessageKind::kSize, .table = table}, {});
+  std::thread copies([&] {
+    while (!is_over.load()) static_cast<void>(part.copy(std::size_t{4} << 20));
   });
-  int left_lying = 0;
-  const std::vector<std::byte> payload = bytes_of({1, 1, 1, 1});
-  for (int i = 0; i < 20000; ++i) {
-    const auto pushed =
-        server.ask(kA, {.kind = MessageKind::kPush, .table = table, .rate = 1}, payload);
-    server.node.settle(TimePoint(i));
-    if (server.answer(kA, pushed) == nullptr) ++left_lying;
+  int left = 0;
+  int lost = 0;
+  // Until it has happened a few times.
+  for (std::uint64_t i = 1; i <= 20000 && left < 20; ++i) {
+    part.request(kA, {.header = {.kind = MessageKind::kPush, .sequence = i, .weight = 1, .rate = 1},
+                      .payload = payload});
+    const bool was_left = server.answer(kA, i) == nullptr;
+    for (Part* const one : left_over.take()) one->work_off();
+    if (was_left) ++left;
+    if (server.answer(kA, i) == nullptr) ++lost;
   }
   is_over.store(true);
-  looks.join();
-  EXPECT_EQ(left_lying, 0);
+  copies.join();
+  EXPECT_GT(left, 0);
+  EXPECT_EQ(lost, 0);
 }
 
 // Each push is applied and counted, with the staleness that it was let in with, or dropped.
