@@ -21,8 +21,8 @@ struct OptimizerSpec {
   bool nesterov = false;
   double beta1 = 0.9;  // adam, adamw, lamb
   double beta2 = 0.999;
-  double epsilon = 1e-8;    // all but sgd and ftrl
-  double weight_decay = 0;  // all but ftrl
+  double epsilon = 1e-8;           // all but sgd and ftrl
+  double weight_decay = 0;         // all but ftrl
   double rate_decay = 0;           // adagrad
   double initial_accumulator = 0;  // adagrad
   double trust = 0.001;            // lars

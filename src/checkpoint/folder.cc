@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <charconv>
 
-#include "base/log.h"
 #include "base/file_io.h"
+#include "base/log.h"
 
 namespace tally::checkpoint {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "checkpoint/claim.h"
-#include "base/file_io.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"

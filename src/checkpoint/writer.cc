@@ -6,11 +6,11 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "checkpoint/claim.h"
 #include "checkpoint/exchange.h"
-#include "base/file_io.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/save.h"
 #include "checkpoint/snapshot.h"

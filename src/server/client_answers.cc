@@ -171,6 +171,7 @@ void ClientNode::publish_snapshot_of(const Errand& errand, Request& request) {
 void ClientNode::keep_agreement(const Errand& errand, Request* request) {
   if (errand.ticket == 0 || request == nullptr) return;
   last_agreement_ = errand;
+  last_agreement_->header.push_kind = kHadAnswer;
   last_agreement_->kept =
       std::make_shared<const std::vector<std::byte>>(errand.payload.begin(), errand.payload.end());
   last_agreement_->payload = *last_agreement_->kept;

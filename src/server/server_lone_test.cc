@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "server/table_facts.h"
-#include "server/test_lone_server.h"
 #include "server/test_cluster.h"
+#include "server/test_lone_server.h"
 
 namespace tally::server {
 namespace {
