@@ -96,6 +96,12 @@ class Network {
   void hold(NodeId from, NodeId to) { held_.insert({from, to}); }
   void release(NodeId from, NodeId to) { held_.erase({from, to}); }
 
+  // Sent and not delivered.
+  std::size_t bytes_under_way(NodeId from, NodeId to) {
+    std::size_t bytes = 0;
+    for (const Mail& mail : mails_[{from, to}]) bytes += mail.payload.size();
+    return bytes;
+  }
   std::uint64_t delivered(MessageKind kind) const {
     const auto count = delivered_.find(kind);
     return count == delivered_.end() ? 0 : count->second;
