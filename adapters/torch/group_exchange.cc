@@ -46,10 +46,9 @@ void GroupExchange::follow(std::uint64_t version) {
   model_->values_to_devices();
 }
 
-bool GroupExchange::begin() {
-  if (backup_) follow(backup_->version());
-  return takes_part();
-}
+// At the version that steps() has told, even if there is a newer one by now: whoever has seen that it is time to meet does not
+// wait for others' gradients.
+bool GroupExchange::begin() { return takes_part(); }
 
 void GroupExchange::announce(const StepGift& gift) {
   // Whether a gradient counts is known when it is whole.

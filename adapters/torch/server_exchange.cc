@@ -263,10 +263,8 @@ void ServerExchange::drain(const StepGift& first) {
   refresh();
 }
 
-bool ServerExchange::in_step() const {
-  return options_.rules.update == plan::Update::kBsp ||
-         options_.rules.update == plan::Update::kSubset;
-}
+// With subset:K others may have made the next update by the time that one who is not drawn reads.
+bool ServerExchange::in_step() const { return options_.rules.update == plan::Update::kBsp; }
 
 // Of gradients that come one by one, N make a step.
 std::uint64_t ServerExchange::steps() const {
