@@ -92,5 +92,37 @@ TEST(TotalSteps, AreWholeUpdates) {
   EXPECT_EQ(total_steps(std::numeric_limits<std::uint64_t>::max(), 10, 1, 7), 7U);
 }
 
+TEST(Pace, StepsAndEpochsGoTogether) {
+  const Pace plain{.batches_per_epoch = 10};
+  EXPECT_EQ(plain.epochs_after(9), 0U);
+  EXPECT_EQ(plain.epochs_after(10), 1U);
+  EXPECT_EQ(plain.steps_until(3), 30U);
+  // Four batches to a step: the first epoch of ten is over in the third step.
+  const Pace gathered{.batches_per_epoch = 10, .accumulate = 4};
+  EXPECT_EQ(gathered.steps_until(1), 3U);
+  EXPECT_EQ(gathered.epochs_after(2), 0U);
+  EXPECT_EQ(gathered.epochs_after(3), 1U);
+  EXPECT_EQ(gathered.epochs_after(5), 2U);
+}
+
+TEST(Course, NextMeetingIsWhereSomethingIsDue) {
+  const Pace pace{.batches_per_epoch = 10};
+  struct Row {
+    CourseOptions options;
+    Moment now;
+    std::uint64_t expected;
+  };
+  const std::vector<Row> table = {
+      {{.total_steps = 100, .evaluate = {.epochs = 1}}, {0, 0}, 10},
+      {{.total_steps = 100, .evaluate = {.epochs = 2}}, {20, 2}, 40},
+      {{.total_steps = 100, .evaluate = {.epochs = 2}, .save = {.steps = 7}}, {20, 2}, 21},
+      {{.total_steps = 100, .evaluate = {.steps = 30}}, {31, 3}, 60},
+      {{.total_steps = 100, .evaluate = {.steps = 30}}, {95, 9}, 100},
+      {{.total_steps = 100, .evaluate = {}}, {5, 0}, 100},
+      {{.total_steps = 100, .evaluate = {}}, {103, 10}, 104}};  // it ran over: at once
+  for (const Row& row : table)
+    EXPECT_EQ(Course(row.options).next_due(row.now, pace), row.expected) << row.now.steps;
+}
+
 }  // namespace
 }  // namespace tally::app
