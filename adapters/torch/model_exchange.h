@@ -34,6 +34,8 @@ struct SavedCourse {
   std::uint64_t steps = 0;
   std::vector<std::size_t> order;              // of parameters
   std::vector<std::uint64_t> parameter_steps;  // updates of each
+  std::string
+      snapshot;  // folder, of rows on servers that the checkpoint does not have; empty: none
 };
 
 // The trained parameters of a module, and the way in which ranks update them together: in a group, or on servers. It has

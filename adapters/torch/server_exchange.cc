@@ -44,6 +44,10 @@ ServerExchange::ServerExchange(Job& job, Options options)
       is_collected_(options_.infos.size()),
       is_told_(options_.infos.size()),
       next_(tables_.tables().size()) {
+  if (has_embeddings())
+    options_.embeddings->connect(
+        client(),
+        {.optimizer = options_.optimizers.front(), .plan = options_.plan, .workers = ranks_});
   for (const Table& table : tables_.tables()) pending_.push_back(table.part_owners);
   if (rank_ == 0) assign_values();
   sum({});
@@ -88,7 +92,7 @@ void ServerExchange::announce(const StepGift& gift) {
 }
 
 bool ServerExchange::is_too_late() const {
-  std::uint64_t newest = 0;
+  std::uint64_t newest = client().newest_version(first_table());
   for (const Table& table : tables_.tables())
     newest = std::max(newest, client().newest_version(table.id));
   return policy::is_too_late(options_.rules, me_, newest, has_begun_);
@@ -158,7 +162,7 @@ void ServerExchange::prepare(const StepGift& gift) {
   const at::NoGradGuard no_grad;
   const train::StepContribution& own = gift.contribution;
   if (own.samples > 0 && own.weight != own.samples)
-    for (at::Tensor& flat : gradients().flat) flat.mul_(own.weight / own.samples);
+    for (at::Tensor& flat : all_gradients()) flat.mul_(own.weight / own.samples);
   clip();
   if (kept_.empty()) return;
   for (std::size_t t = 0; t < kept_.size(); ++t) gradients().flat[t].add_(kept_[t]);
@@ -167,18 +171,26 @@ void ServerExchange::prepare(const StepGift& gift) {
 
 void ServerExchange::clip() {
   if (options_.clip_value)
-    for (at::Tensor& flat : gradients().flat)
+    for (at::Tensor& flat : all_gradients())
       flat.clamp_(-*options_.clip_value, *options_.clip_value);
   if (!options_.clip_norm) return;
   double squares = 0;
-  for (const at::Tensor& flat : gradients().flat) {
+  for (const at::Tensor& flat : all_gradients()) {
     const double norm = flat.norm().item<double>();
     squares += norm * norm;
   }
   constexpr double kTiny = 1e-6;
   const double factor = *options_.clip_norm / (std::sqrt(squares) + kTiny);
   if (factor > 1) return;
-  for (at::Tensor& flat : gradients().flat) flat.mul_(factor);
+  for (at::Tensor& flat : all_gradients()) flat.mul_(factor);
+}
+
+// Those of tables, and of the rows that embeddings have read.
+std::vector<at::Tensor> ServerExchange::all_gradients() {
+  std::vector<at::Tensor> all = gradients().flat;
+  for (const SparseEmbeddingImpl::Used& used : gradients().rows)
+    if (used.gradient.defined() && used.gradient.numel() > 0) all.push_back(used.gradient);
+  return all;
 }
 
 // asp:push=P: the gradients of P steps are pushed as their sum.
@@ -202,6 +214,7 @@ StepResult ServerExchange::complete(const StepGift& gift) {
   }
   gift_ = gift;
   if (!has) gift_.contribution = {};
+  if (has_embeddings()) gradients().rows = options_.embeddings->take();
   if (has || pushes) {
     gather();
     if (!announced_) prepare(gift_);
@@ -209,18 +222,23 @@ StepResult ServerExchange::complete(const StepGift& gift) {
   }
   if (choice_.apply_locally && has) move_own_copy(gift_);
   if (pushes) push_rest();
+  // Rows are not added up: those of each step go with it.
+  if (has_embeddings() && (pushes || (has && !choice_.push))) push_rows();
   if (!pushes && options_.rules.update == plan::Update::kSsp) tell_clock(choice_.clock);
   const bool is_read = pushes && choice_.one_request;
-  if (choice_.pull && !is_read)
-    pull_all({.least_version = choice_.read.least_version, .least_clock = choice_.read.least_clock},
-             requests_);
+  const server::PullFacts facts{.least_version = choice_.read.least_version,
+                                .least_clock = choice_.read.least_clock};
+  if (choice_.pull && !is_read) pull_all(facts, requests_);
+  if (choice_.pull) await_rows(facts, requests_);
   Reading reading;
   for (const server::Ticket request : std::exchange(requests_, {})) {
     const server::Completion completion = wait(request);
     if (is_read) note(completion);
     reading.take(completion);
   }
-  if (pushes && choice_.wait_for_push && !is_read) settle(gradients());
+  if (pushes && (choice_.wait_for_push || has_embeddings()) &&
+      options_.rules.update != plan::Update::kKbatch)
+    settle(gradients());
   take_in(choice_, reading);
   return {.samples = gift_.contribution.samples,
           .loss_sum = has ? gift.loss_sum : 0,
@@ -272,7 +290,7 @@ std::uint64_t ServerExchange::steps() const {
   if (options_.rules.has_rounds()) {
     made = me_.version - first_version_;
   } else if (options_.rules.update == plan::Update::kAsp) {
-    const std::uint64_t newest = client().newest_version(tables_.tables().front().id);
+    const std::uint64_t newest = client().newest_version(first_table());
     made = (std::max(newest, me_.version) - first_version_) * options_.rules.push_every /
            static_cast<std::uint64_t>(ranks_);
   }

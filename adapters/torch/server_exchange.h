@@ -28,6 +28,7 @@ class ServerExchange final : public ModelExchange {
     std::uint64_t seed = 1;
     std::optional<double> clip_value;  // of this worker's own gradient, as the next
     std::optional<double> clip_norm;
+    ServerEmbeddings* embeddings = nullptr;  // borrowed; their rows are pulled and pushed, too
     ServerOptions servers;
     server::EventSink on_event;
   };
@@ -88,7 +89,14 @@ class ServerExchange final : public ModelExchange {
   void push(std::size_t table, std::uint32_t first, std::uint32_t count);
   void push_rest();
   void pull_all(const server::PullFacts& facts, std::vector<server::Ticket>& tickets);
+  void push_rows();
+  void await_rows(const server::PullFacts& facts, std::vector<server::Ticket>& tickets);
   void tell_clock(std::uint64_t clock);
+  bool has_embeddings() const {
+    return options_.embeddings != nullptr && !options_.embeddings->empty();
+  }
+  server::TableId first_table() const;
+  std::vector<at::Tensor> all_gradients();
   server::Completion wait(server::Ticket ticket);
   void settle(ServerTables::Gradients& gradients);
   void settle_all();
@@ -98,6 +106,7 @@ class ServerExchange final : public ModelExchange {
   void values_to_parameters();
   void refresh();
   void flush();
+  void take_snapshot();
 
   const Rank rank_;
   const int ranks_;
@@ -114,6 +123,7 @@ class ServerExchange final : public ModelExchange {
   policy::StepChoice choice_;
   bool has_chosen_ = false;
   std::uint64_t first_version_ = 0;  // at `first_step_`
+  std::string snapshot_;             // of embeddings, with the last states()
   std::uint64_t first_clock_ = 0;
   std::uint64_t first_step_ = 0;
   std::uint64_t met_step_ = 0;

@@ -68,9 +68,35 @@ void ServerExchange::pull_all(const server::PullFacts& facts,
                                     ServerTables::bytes_of(table, table.values, 0, table.parts)));
 }
 
+// With the gradient that they belong to; none of those who take part with nothing, so that rounds come about.
+void ServerExchange::push_rows() {
+  ServerTables::Gradients& room = gradients();
+  const auto tickets = options_.embeddings->push(room.rows, {.clock = choice_.clock,
+                                                             .version = choice_.version,
+                                                             .weight = gift_.contribution.samples,
+                                                             .rate = gift_.rates.front()});
+  room.pushes.insert(room.pushes.end(), tickets.begin(), tickets.end());
+}
+
+// Forward passes read rows when they need them; whoever may not go on yet waits here.
+void ServerExchange::await_rows(const server::PullFacts& facts,
+                                std::vector<server::Ticket>& tickets) {
+  if (!has_embeddings()) return;
+  const auto awaited = options_.embeddings->await(facts);
+  tickets.insert(tickets.end(), awaited.begin(), awaited.end());
+}
+
+server::TableId ServerExchange::first_table() const {
+  return tables_.tables().empty() ? options_.embeddings->first_table()
+                                  : tables_.tables().front().id;
+}
+
 void ServerExchange::tell_clock(std::uint64_t clock) {
   for (const Table& table : tables_.tables())
     or_throw(client().wait(client().clock(table.id, clock)));
+  if (!has_embeddings()) return;
+  for (const server::TableId table : options_.embeddings->tables())
+    or_throw(client().wait(client().clock(table, clock)));
 }
 
 server::Completion ServerExchange::wait(server::Ticket ticket) {
@@ -80,9 +106,11 @@ server::Completion ServerExchange::wait(server::Ticket ticket) {
 
 // Nobody uses the room any more.
 void ServerExchange::settle(ServerTables::Gradients& gradients) {
-  is_counted_ = false;
+  // What is pushed in several requests counts once.
+  const bool is_current = &gradients == room_;
+  if (!is_current) is_counted_ = false;
   for (const server::Ticket push : std::exchange(gradients.pushes, {})) note(wait(push));
-  is_counted_ = false;
+  if (!is_current) is_counted_ = false;
 }
 
 void ServerExchange::settle_all() {
@@ -134,6 +162,7 @@ void ServerExchange::flush() {
 void ServerExchange::refresh() {
   std::vector<server::Ticket> tickets;
   pull_all({}, tickets);
+  await_rows({}, tickets);
   Reading reading;
   for (const server::Ticket ticket : tickets) reading.take(wait(ticket));
   const policy::StepChoice only_read{

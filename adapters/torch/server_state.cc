@@ -1,7 +1,10 @@
 // Where the workers of a ServerExchange meet, and what checkpoints have of it.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "adapters/torch/server_exchange.h"
+#include "base/clock.h"
 #include "base/stopwatch.h"
 #include "optimizer/update_rule.h"
 
@@ -11,6 +14,7 @@ namespace {
 // What workers may take to come to a meeting: the slowest may have a long step.
 constexpr auto kMeetingTimeout = std::chrono::minutes(10);
 constexpr auto kStateTimeout = std::chrono::minutes(5);
+constexpr auto kSnapshotTimeout = std::chrono::minutes(30);
 // Of Client::agree().
 constexpr std::size_t kMostValues = 65536;
 
@@ -39,6 +43,7 @@ void ServerExchange::assign_values() {
 void ServerExchange::pull_first() {
   std::vector<server::Ticket> tickets;
   pull_all({}, tickets);
+  await_rows({}, tickets);
   Reading reading;
   for (const server::Ticket ticket : tickets) reading.take(wait(ticket));
   me_ = policy::join(options_.rules, rank_, *reading.read);
@@ -115,8 +120,10 @@ std::vector<train::SliceState> ServerExchange::states() {
   sum({});
   std::vector<train::SliceState> states;
   saved_.clear();
+  snapshot_.clear();
   if (is_first()) {
     refresh();
+    if (has_embeddings()) take_snapshot();
     const auto& tables = tables_.tables();
     std::vector<std::vector<at::Tensor>> arrays(tables.size());
     for (std::size_t t = 0; t < tables.size(); ++t) {
@@ -150,8 +157,16 @@ std::vector<train::SliceState> ServerExchange::states() {
   return states;
 }
 
+// Rows of embeddings lie beside the checkpoint: there may be more than one worker's memory holds.
+void ServerExchange::take_snapshot() {
+  const auto now = SteadyClock().now().count();
+  snapshot_ = or_throw(client().snapshot(fmt::format("step-{}-{:x}", steps(), now),
+                                         Deadline::after(kSnapshotTimeout)))
+                  .string();
+}
+
 SavedCourse ServerExchange::course() const {
-  SavedCourse course{.steps = steps(), .order = {}, .parameter_steps = {}};
+  SavedCourse course{.steps = steps(), .order = {}, .parameter_steps = {}, .snapshot = snapshot_};
   course.parameter_steps.assign(options_.infos.size(), me_.version);
   return course;
 }
@@ -159,7 +174,13 @@ SavedCourse ServerExchange::course() const {
 void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
   settle_all();
   sum({});
+  if (has_embeddings() && course.snapshot.empty())
+    refuse(
+        ErrorCode::kMismatch,
+        "the checkpoint has no snapshot of the rows on servers: it was not saved with home=server");
   if (is_first()) {
+    if (has_embeddings())
+      or_throw(client().restore(course.snapshot, Deadline::after(kSnapshotTimeout)));
     for (std::size_t t = 0; t < tables_.tables().size(); ++t) {
       const Table& table = tables_.tables()[t];
       const OptimizerSpec& optimizer = options_.optimizers[table.group];

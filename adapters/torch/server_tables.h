@@ -7,6 +7,7 @@
 
 #include <torch/torch.h>
 
+#include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
 #include "tally/server.h"
 #include "train/parameter_layout.h"
@@ -45,6 +46,7 @@ class ServerTables final {
   struct Gradients {
     std::vector<at::Tensor> flat;        // by table
     std::vector<at::Tensor> views;       // by parameter, of its shape
+    ServerEmbeddings::Used rows;         // of embeddings
     std::vector<server::Ticket> pushes;  // that still use it
   };
 

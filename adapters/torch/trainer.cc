@@ -106,12 +106,15 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
       options_(std::move(options)),
       plan_(or_throw(plan::parse_plan(options_.plan))),
       optimizers_(optimizers_of(optimizer, options_.groups)),
+      embeddings_(plan_.home == plan::Home::kServer
+                      ? std::make_unique<adapter::ServerEmbeddings>(module)
+                      : nullptr),
       tensors_(adapter::tensors_of(module)),
       disturbance_(disturbance_of(options_)) {
   check_options(options_);
   check_alone(module, plan_);
   if (options_.keep_freed_memory) keep_freed_memory();
-  if (tensors_.trained.empty())
+  if (tensors_.trained.empty() && !(embeddings_ && !embeddings_->empty()))
     refuse(ErrorCode::kInvalid, "the module has no parameter that requires a gradient");
   check_untrained();
   model_ = make_exchange();
@@ -147,6 +150,7 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
                                                .seed = options_.seed,
                                                .clip_value = options_.clip_value,
                                                .clip_norm = options_.clip_norm,
+                                               .embeddings = embeddings_.get(),
                                                .servers = options_.servers,
                                                .on_event = options_.on_event});
   }

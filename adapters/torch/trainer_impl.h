@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "adapters/torch/model_exchange.h"
+#include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
 #include "plan/plan.h"
 #include "tally/torch.h"
@@ -69,6 +70,8 @@ class Trainer::Impl {
   TrainerOptions options_;
   const plan::Plan plan_;
   std::vector<OptimizerSpec> optimizers_;  // by group
+  // With servers, and before the module's parameters are looked at: theirs are none. Outlives the exchange.
+  std::unique_ptr<adapter::ServerEmbeddings> embeddings_;
   adapter::ModuleTensors tensors_;
   train::Disturbance disturbance_;
   std::unique_ptr<adapter::ModelExchange> model_;

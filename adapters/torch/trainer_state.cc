@@ -106,12 +106,13 @@ std::string Trainer::Impl::state_text() const {
   for (std::size_t p = 0; p < parameters.size(); ++p)
     parameter_steps[parameters[p].name] = course.parameter_steps[p];
   for (const std::size_t p : course.order) order.push_back(parameters[p].name);
-  const json trainer = {{"steps", course.steps},
-                        {"optimizer", to_string(optimizers_.front())},
-                        {"schedule", options_.schedule.text()},
-                        {"schedule_state", options_.schedule.state()},
-                        {"parameter_steps", parameter_steps},
-                        {"order", order}};
+  json trainer = {{"steps", course.steps},
+                  {"optimizer", to_string(optimizers_.front())},
+                  {"schedule", options_.schedule.text()},
+                  {"schedule_state", options_.schedule.state()},
+                  {"parameter_steps", parameter_steps},
+                  {"order", order}};
+  if (!course.snapshot.empty()) trainer["snapshot"] = course.snapshot;
   return json{{"trainer", trainer}}.dump();
 }
 
@@ -133,7 +134,8 @@ adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
       index_of[tensors_.trained[p].name] = p;
     adapter::SavedCourse course{.steps = trainer.at("steps").get<std::uint64_t>(),
                                 .order = {},
-                                .parameter_steps = model_->course().parameter_steps};
+                                .parameter_steps = model_->course().parameter_steps,
+                                .snapshot = trainer.value("snapshot", "")};
     for (const auto& name : trainer.at("order"))
       course.order.push_back(index_of.at(name.get<std::string>()));
     std::vector<std::size_t> sorted = course.order;

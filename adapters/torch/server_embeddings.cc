@@ -1,0 +1,84 @@
+#include "adapters/torch/server_embeddings.h"
+
+#include "adapters/torch/tensors.h"
+
+namespace tally::adapter {
+namespace {
+
+constexpr auto kSetupTimeout = std::chrono::minutes(5);
+
+std::span<const float> floats_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+}  // namespace
+
+ServerEmbeddings::ServerEmbeddings(torch::nn::Module& module) {
+  for (const auto& part : module.named_modules()) {
+    auto embedding = std::dynamic_pointer_cast<SparseEmbeddingImpl>(part.value());
+    if (!embedding) continue;
+    auto rows = std::make_unique<Rows>();
+    rows->name = "embedding " + part.key();
+    embedding->attach(rows.get());
+    embeddings_.push_back(std::move(embedding));
+    rows_.push_back(std::move(rows));
+  }
+}
+
+ServerEmbeddings::~ServerEmbeddings() {
+  for (const auto& embedding : embeddings_) embedding->attach(nullptr);
+}
+
+void ServerEmbeddings::connect(server::Client& client, const server::TableSpec& like) {
+  for (std::size_t i = 0; i < embeddings_.size(); ++i) {
+    const SparseEmbeddingOptions& options = embeddings_[i]->options();
+    server::TableSpec spec = like;
+    spec.name = rows_[i]->name;
+    spec.kind = server::TableKind::kSparse;
+    spec.dimension = static_cast<std::uint32_t>(options.dimension);
+    spec.seed = options.seed;
+    spec.initial_scale = options.initial_scale;
+    rows_[i]->client = &client;
+    rows_[i]->table = or_throw(client.define(spec, Deadline::after(kSetupTimeout)));
+  }
+}
+
+void ServerEmbeddings::Rows::pull(std::span<const std::uint64_t> keys, std::span<float> rows) {
+  if (client == nullptr)
+    refuse(ErrorCode::kInvalid, name + " is used before the servers are there");
+  or_throw(client->wait(client->pull(table, {}, keys, rows)));
+}
+
+std::vector<server::TableId> ServerEmbeddings::tables() const {
+  std::vector<server::TableId> tables;
+  for (const auto& rows : rows_) tables.push_back(rows->table);
+  return tables;
+}
+
+ServerEmbeddings::Used ServerEmbeddings::take() {
+  Used used;
+  for (const auto& embedding : embeddings_) {
+    used.push_back(embedding->take());
+    at::Tensor& gradient = used.back().gradient;
+    if (gradient.defined()) gradient = gradient.contiguous();
+  }
+  return used;
+}
+
+std::vector<server::Ticket> ServerEmbeddings::push(const Used& used,
+                                                   const server::PushFacts& facts) {
+  std::vector<server::Ticket> tickets;
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    tickets.push_back(
+        rows_[i]->client->push(rows_[i]->table, facts, used[i].keys, floats_of(used[i].gradient)));
+  return tickets;
+}
+
+std::vector<server::Ticket> ServerEmbeddings::await(const server::PullFacts& facts) {
+  std::vector<server::Ticket> tickets;
+  for (const auto& rows : rows_) tickets.push_back(rows->client->pull(rows->table, facts, {}, {}));
+  return tickets;
+}
+
+}  // namespace tally::adapter
