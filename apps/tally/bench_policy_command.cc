@@ -36,10 +36,10 @@ struct Options {
   std::string data;
   int workers = 4;
   int servers = 2;
-  int steps = 240;
-  int evaluations = 12;
+  int steps = 480;
+  int evaluations = 16;
   int batch = 64;
-  double rate = 0.05;
+  double rate = 0.04;
   int threads = 0;
   int deadline_s = 300;
   std::string json;
@@ -96,7 +96,7 @@ class Bench {
                                       "--rate",
                                       text(options_.rate),
                                       "--schedule",
-                                      "constant",
+                                      "linear",
                                       "--optimizer",
                                       "sgd",
                                       "--eval-every",
