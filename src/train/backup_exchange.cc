@@ -25,7 +25,6 @@ Error closed() {
 BackupExchange::BackupExchange(Communicator& world, ShardedUpdate& update, int needed)
     : world_(world),
       update_(update),
-      needed_(needed),
       groups_(update.groups()),
       incoming_(static_cast<std::size_t>(world.size())),
       round_(world.size(), needed),

@@ -71,7 +71,6 @@ class BackupExchange final {
 
   Communicator& world_;
   ShardedUpdate& update_;
-  const int needed_;
   const std::size_t groups_;
   // For offers to rank 0, and for what it decides: neither waits for the other, nor for updates.
   std::unique_ptr<Communicator> offers_;
