@@ -1,8 +1,12 @@
+#include <unistd.h>
+
 #include <atomic>
+#include <filesystem>
 #include <latch>
 #include <mutex>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "adapters/torch/tensors.h"
@@ -241,6 +245,52 @@ TEST(TrainerServer, TwoServersOutsideTheWorkersServeAsWell) {
   const auto outside =
       train({.plan = "home=server", .options = {.servers = {.directory = directory->address()}}});
   expect_near(group, outside, 1e-6, "two servers");
+}
+
+// Adam, whose state and count of steps must come along.
+std::vector<at::Tensor> train_part(const std::string& plan, const std::filesystem::path& folder,
+                                   bool resume, int from, int to) {
+  std::vector<at::Tensor> result;
+  run_threads(2, [&](Job& job) {
+    SmallNet net = own_net(resume ? 77 : 1);
+    Trainer trainer(job, *net, adam({.rate = 0.01}), {.plan = plan});
+    if (resume) {
+      const auto latest = or_throw(checkpoint::find_latest(folder));
+      trainer.restore(*or_throw(checkpoint::Reader::open(latest)));
+      EXPECT_EQ(trainer.steps(), static_cast<std::uint64_t>(from));
+    }
+    for (int step = from; step < to; ++step) {
+      const TestBatch own = part_of(test_batch(step, 48), job.rank(), 2);
+      trainer.step(24, [&] { return loss_of(net, own); });
+    }
+    const checkpoint::Content content = trainer.checkpoint();
+    const bool alone = plan.find("server") != std::string::npos;
+    if (!alone || trainer.is_first()) {
+      const auto solo = or_throw(Job::in_process(1));
+      auto writer = or_throw(checkpoint::Writer::make(alone ? solo.front()->world() : job.world(),
+                                                      {.folder = folder}));
+      or_throw(writer->save(content));
+      or_throw(writer->wait(Deadline::after(std::chrono::seconds(60))));
+    }
+    trainer.meet();
+    if (job.rank() == 0) result = copies_of(*net);
+    trainer.meet();
+  });
+  return result;
+}
+
+TEST(TrainerServer, WhatOneHomeSavedTheOtherResumes) {
+  const auto root = std::filesystem::temp_directory_path() /
+                    ("tally_trainer_server_" + std::to_string(::getpid()));
+  const auto through = train_part("", root / "through", false, 0, 12);
+  for (const auto& [first, second] : {std::pair{"home=server", ""}, std::pair{"", "home=server"},
+                                      std::pair{"home=server", "home=server"}}) {
+    const auto folder = root / fmt::format("{}-{}", first, second);
+    train_part(first, folder, false, 0, 6);
+    expect_near(through, train_part(second, folder, true, 6, 12), 1e-6,
+                fmt::format("'{}' then '{}'", first, second));
+  }
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace
