@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "apps/tally/watch_target.h"
 #include "apps/train/outputs.h"
 #include "optimizer/update_rule.h"
 #include "policy/rules.h"
@@ -162,6 +163,12 @@ Result<void> set_plan(const TrainOptions& options, int workers, Preparation& pre
   const bool home = prepared.plan.home == plan::Home::kServer;
   if (asked && !home)
     return invalid(fmt::format("--servers {}: with home=group there are none", options.servers));
+  if (!options.server_secret.empty()) {
+    if (prepared.servers.kind != ServerChoice::Kind::kElsewhere)
+      return invalid("--server-secret goes with --servers HOST:PORT");
+    TALLY_TRY(prepared.server_secret,
+              of_option("--server-secret", secret_in(options.server_secret)));
+  }
   if (options.replicas > 0 && !home)
     return invalid("--replicas: with home=group there are no servers that could keep copies");
   if (prepared.servers.kind == ServerChoice::Kind::kColocated && prepared.servers.count > workers)

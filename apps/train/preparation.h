@@ -15,6 +15,7 @@
 #include "recipes/recipe.h"
 #include "tally/checkpoint.h"
 #include "tally/error.h"
+#include "tally/job.h"
 #include "tally/optimizer.h"
 #include "tally/rate_schedule.h"
 
@@ -33,6 +34,7 @@ struct Preparation {
   RateSchedule schedule;
   plan::Plan plan;
   ServerChoice servers;
+  std::optional<Secret> server_secret;  // of servers that stand alone
   data::Strategy strategy = data::Strategy::kPartition;
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> test;

@@ -49,7 +49,7 @@ void add_how(CLI::App& command, TrainOptions& o, const recipes::Defaults& defaul
   command
       .add_option(
           "--optimizer", o.optimizer,
-          "sgd, momentum, nesterov, adagrad, adam, adamw, lamb or lars, with settings as in "
+          "sgd, momentum, nesterov, adagrad, adam, adamw, ftrl, lamb or lars, with settings as in "
           "adamw:beta2=0.95,decay=0.1")
       ->type_name("TEXT")
       ->capture_default_str();
@@ -109,6 +109,10 @@ void add_servers(CLI::App& command, TrainOptions& o) {
                   "Parameter servers (home=server): so many processes; \"2,colocated\": inside the "
                   "first workers; HOST:PORT: those of the directory there")
       ->type_name("COUNT|ADDRESS");
+  command
+      .add_option("--server-secret", o.server_secret,
+                  "With --servers HOST:PORT: the file that their --secret-file names")
+      ->type_name("FILE");
   command
       .add_option("--replicas", o.replicas,
                   "Copies that servers keep of everything; default: 2, or 1 with one server")

@@ -33,6 +33,8 @@ struct TrainOptions {
 
   // Parameter servers, as parse_servers() reads it; empty: inside the workers if the plan wants any.
   std::string servers;
+  std::string
+      server_secret;     // file with the secret of servers that stand alone; empty: they have none
   int replicas = 0;      // 0: two, or one where there is one server
   std::string straggle;  // as train::parse_stragglers() and parse_delay() read them
   std::string delay;

@@ -117,7 +117,10 @@ class Worker {
                           .replicas = options_.replicas,
                           .secret = joined_.secret,
                           .snapshots = snapshots_folder(options_.checkpoint).string()};
-    if (prepared.servers.kind == Kind::kElsewhere) servers.directory = prepared.servers.address;
+    if (prepared.servers.kind == Kind::kElsewhere) {
+      servers.directory = prepared.servers.address;
+      servers.secret = prepared.server_secret;
+    }
     if (prepared.servers.kind == Kind::kColocated) servers.directory.clear();
     if (prepared.plan.home == plan::Home::kServer && prepared.servers.kind == Kind::kProcesses &&
         servers.directory.empty())
