@@ -6,7 +6,7 @@ TRAIN_ARGS ?=
 BENCH_ARGS ?= --against gloo,openmpi,mpich
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test soak train bench lint lint-all format asan tsan fuzz clean
+.PHONY: help setup build test soak train bench lint lint-all lint-form format asan tsan fuzz clean
 
 help: ## show this list
 	@echo "make TARGET, where TARGET is one of:"
@@ -54,6 +54,10 @@ bench: setup ## measure all-reduce against other libraries
 
 lint: build/release/build.ninja ## check format and run clang-tidy on what changed since main
 	@tools/lint.sh changed
+
+lint-form: PACKAGES = lint
+lint-form: setup ## check the format of everything
+	@tools/lint.sh form
 
 lint-all: build/release/build.ninja ## check format and run clang-tidy on everything
 	@tools/lint.sh all
