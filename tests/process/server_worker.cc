@@ -88,7 +88,9 @@ class Pusher final {
                        std::chrono::steady_clock::now()});
   }
 
+  // The oldest round; nothing if none is under way.
   Result<void> finish() {
+    if (rounds_.empty()) return {};
     const Round round = rounds_.front();
     rounds_.pop_front();
     TALLY_TRY(client_.wait(round.dense, soon()));
