@@ -137,7 +137,7 @@ bool RowTable::make_room(std::span<const std::uint64_t> keys) {
   const std::size_t more =
       std::max<std::size_t>(size_ / 8, std::min(keys.size(), kSpareBytes / stride_));
   const std::size_t wish = needed + more;
-  return (is_affordable(wish) && grow_to(wish)) || needed <= room() || grow_to(needed);
+  return grow_to(wish) || needed <= room() || grow_to(needed);
 }
 
 bool RowTable::is_affordable(std::size_t rows) const {
@@ -148,7 +148,10 @@ bool RowTable::is_affordable(std::size_t rows) const {
   return budget_.used() + index + more <= budget_.limit();
 }
 
-bool RowTable::grow_to(std::size_t rows) { return grow_index(rows) && rows_.grow(rows * stride_); }
+// Nothing is taken unless all of it fits: a refused request must not leave an index behind that keeps small ones out.
+bool RowTable::grow_to(std::size_t rows) {
+  return is_affordable(rows) && grow_index(rows) && rows_.grow(rows * stride_);
+}
 
 int RowTable::bits_for(std::size_t rows) const {
   int bits = std::max(bits_, kFirstBits);
