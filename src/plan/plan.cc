@@ -25,10 +25,12 @@ constexpr Answer kUpdates[] = {{"bsp", "bsp"},       {"asp", "asp"},        {"ss
                                {"local", "local"},   {"easgd", "bsp"},      {"bmuf", "bsp"},
                                {"diloco", "bsp"},    {"slowmo", "bsp"},     {"gossip", "bsp"},
                                {"adpsgd", "bsp"},    {"average", "average"}};
-constexpr Answer kCodecs[] = {
-    {"none", "none"},  {"fp16", "none"},    {"bf16", "none"},    {"int8", "none"}, {"fp8", "none"},
-    {"qsgd", "none"},  {"ternary", "none"}, {"onebit", "none"},  {"sign", "none"}, {"topk", "none"},
-    {"randk", "none"}, {"dgc", "none"},     {"powersgd", "none"}};
+constexpr Answer kCodecs[] = {{"none", "none"},     {"fp16", "none"},        {"bf16", "none"},
+                              {"int8", "none"},     {"fp8", "none"},         {"qsgd", "none"},
+                              {"ternary", "none"},  {"natural", "none"},     {"onebit", "none"},
+                              {"sign", "none"},     {"onebit-adam", "none"}, {"topk", "none"},
+                              {"randk", "none"},    {"dgc", "none"},         {"threshold", "none"},
+                              {"powersgd", "none"}, {"auto", "none"}};
 constexpr Answer kStales[] = {
     {"keep", "keep"}, {"drop", "drop"}, {"scale", "scale"}, {"compensate", "compensate"}};
 constexpr Answer kConflicts[] = {

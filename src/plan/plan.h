@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "plan/codec_spec.h"
 #include "tally/error.h"
 
 namespace tally::plan {
@@ -26,22 +27,6 @@ enum class Update : std::uint8_t {
   kGossip,
   kAdpsgd,
   kAverage,
-};
-// How gradients travel.
-enum class Codec : std::uint8_t {
-  kNone,
-  kFp16,
-  kBf16,
-  kInt8,
-  kFp8,
-  kQsgd,
-  kTernary,
-  kOnebit,
-  kSign,
-  kTopk,
-  kRandk,
-  kDgc,
-  kPowersgd,
 };
 // What is done with a gradient that comes late.
 enum class Stale : std::uint8_t { kKeep, kDrop, kScale, kCompensate };

@@ -1,0 +1,89 @@
+#include "codec/codec.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "base/check.h"
+#include "codec/families.h"
+
+namespace tally::codec {
+namespace {
+
+std::unique_ptr<Codec> make_inner(const plan::CodecSpec& spec, const Shape& shape) {
+  switch (spec.kind) {
+    case plan::Codec::kNone:
+    case plan::Codec::kPowersgd:
+    case plan::Codec::kAuto:
+      return make_plain();
+    case plan::Codec::kFp16:
+    case plan::Codec::kBf16:
+      return make_cast(spec.kind);
+    case plan::Codec::kInt8:
+      return make_int8(spec.block);
+    case plan::Codec::kFp8:
+      return make_fp8(spec.fp8, spec.block);
+    case plan::Codec::kNatural:
+      return make_natural();
+    case plan::Codec::kQsgd:
+      return make_qsgd(spec.bits, spec.block);
+    case plan::Codec::kTernary:
+      return make_ternary(spec.clip);
+    case plan::Codec::kOnebit:
+      return make_onebit(spec.by_column && shape.columns > 0 ? shape.columns : spec.block);
+    case plan::Codec::kSign:
+    case plan::Codec::kOnebitAdam:
+      return make_sign(spec.block);
+    case plan::Codec::kTopk:
+      return make_topk(spec.density, spec.exact);
+    case plan::Codec::kDgc:
+      return make_topk(spec.density, /*exact=*/false);
+    case plan::Codec::kRandk:
+      return make_randk(spec.density);
+    case plan::Codec::kThreshold:
+      return make_threshold(spec.threshold);
+  }
+  TALLY_CHECK(false);
+  return nullptr;
+}
+
+std::unique_ptr<Codec> staged(std::unique_ptr<Codec> inner, plan::EntropyStage stage) {
+  if (stage == plan::EntropyStage::kNone) return inner;
+  return make_staged(std::move(inner), stage);
+}
+
+bool is_sparse(plan::Codec kind) {
+  return kind == plan::Codec::kTopk || kind == plan::Codec::kDgc || kind == plan::Codec::kRandk ||
+         kind == plan::Codec::kThreshold;
+}
+
+}  // namespace
+
+std::unique_ptr<Codec> make_codec(const plan::CodecSpec& spec, const Shape& shape) {
+  return staged(make_inner(spec, shape), spec.stage);
+}
+
+WayBack make_way_back(const plan::CodecSpec& spec, const Shape& shape) {
+  if (is_sparse(spec.kind)) return {.codec = staged(make_nonzero(), spec.stage)};
+  if (spec.kind == plan::Codec::kSign && spec.vote)
+    return {.codec = staged(make_votes(spec.block), spec.stage)};
+  return {.codec = make_codec(spec, shape), .feedback = spec.feedback};
+}
+
+bool is_compressed(const plan::CodecSpec& spec, std::span<const std::int64_t> shape) {
+  if (spec.kind == plan::Codec::kNone) return false;
+  // Factors are of matrices.
+  if (spec.kind == plan::Codec::kPowersgd && shape.size() < 2) return false;
+  if (spec.all) return true;
+  const std::int64_t count =
+      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  return shape.size() >= 2 && static_cast<std::uint64_t>(count) >= spec.min_elements;
+}
+
+Shape shape_of(std::span<const std::int64_t> shape) {
+  if (shape.size() < 2) return {};
+  return {.columns = static_cast<std::size_t>(std::accumulate(
+              shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>()))};
+}
+
+}  // namespace tally::codec
