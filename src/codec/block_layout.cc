@@ -1,0 +1,29 @@
+#include "codec/block_layout.h"
+
+#include <fmt/format.h>
+
+namespace tally::codec {
+
+Error wrong_size(std::string_view codec, std::size_t bytes, std::size_t expected,
+                 std::size_t count) {
+  return {.code = ErrorCode::kCorrupt,
+          .message = fmt::format("{}: {} bytes for {} values, which take {}", codec, bytes, count,
+                                 expected)};
+}
+
+Error wrong_scale(std::string_view codec, std::size_t block, float scale) {
+  return {.code = ErrorCode::kCorrupt,
+          .message = fmt::format("{}: block {} has scale {}", codec, block, scale)};
+}
+
+Error wrong_codes(std::string_view codec, std::size_t block) {
+  return {.code = ErrorCode::kCorrupt,
+          .message = fmt::format("{}: block {} has a code that stands for nothing", codec, block)};
+}
+
+Error wrong_ends(std::string_view codec) {
+  return {.code = ErrorCode::kCorrupt,
+          .message = fmt::format("{}: bits are set behind the last value of a block", codec)};
+}
+
+}  // namespace tally::codec

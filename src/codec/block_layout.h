@@ -1,0 +1,84 @@
+#pragma once
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "base/check.h"
+#include "tally/error.h"
+
+namespace tally::codec {
+
+// Where the parts of an encoding in blocks lie: first `floats` numbers for each block, block by block, then the codes of all values, `bits`
+// each, lowest bits first; the codes of a block begin with a byte of their own, and bits behind the last of them are zero.
+class BlockLayout final {
+ public:
+  BlockLayout(std::size_t count, std::size_t block, std::size_t floats, std::size_t bits)
+      : count_(count), block_(block), floats_(floats), bits_(bits) {
+    TALLY_CHECK(block > 0);
+  }
+
+  std::size_t blocks() const { return count_ / block_ + (count_ % block_ != 0 ? 1 : 0); }
+  // Of a block: where its values begin, and how many they are.
+  std::size_t first(std::size_t b) const { return b * block_; }
+  std::size_t length(std::size_t b) const {
+    return count_ - first(b) < block_ ? count_ - first(b) : block_;
+  }
+
+  std::size_t head_bytes() const { return blocks() * floats_ * sizeof(float); }
+  // From the first code on.
+  std::size_t codes_at(std::size_t b) const { return b * bytes_of(block_); }
+  std::size_t code_bytes(std::size_t b) const { return bytes_of(length(b)); }
+  std::size_t code_bytes() const {
+    if (count_ == 0) return 0;
+    return codes_at(blocks() - 1) + code_bytes(blocks() - 1);
+  }
+  std::size_t bytes() const { return head_bytes() + code_bytes(); }
+
+  // Whether nothing is behind the codes of any block. `codes` has code_bytes().
+  bool ends_clear(std::span<const std::byte> codes) const {
+    // Only the last block can be of another length than the others.
+    if (block_ * bits_ % 8 == 0) return blocks() == 0 || ends_clear(codes, blocks() - 1);
+    for (std::size_t b = 0; b < blocks(); ++b)
+      if (!ends_clear(codes, b)) return false;
+    return true;
+  }
+
+ private:
+  std::size_t bytes_of(std::size_t values) const { return (values * bits_ + 7) / 8; }
+  bool ends_clear(std::span<const std::byte> codes, std::size_t b) const {
+    const std::size_t used = length(b) * bits_ % 8;
+    if (used == 0) return true;
+    return (codes[codes_at(b) + code_bytes(b) - 1] >> used) == std::byte{0};
+  }
+
+  std::size_t count_, block_, floats_, bits_;
+};
+
+// Float number `index` of an encoding, which lies at any address.
+inline float load_float(std::span<const std::byte> bytes, std::size_t index) {
+  float value = 0;
+  std::memcpy(&value, bytes.subspan(index * sizeof value, sizeof value).data(), sizeof value);
+  return value;
+}
+inline void store_float(std::span<std::byte> bytes, std::size_t index, float value) {
+  std::memcpy(bytes.subspan(index * sizeof value, sizeof value).data(), &value, sizeof value);
+}
+
+// What stands for the scale of a block with a value that is not finite; all of the block is decoded as this.
+inline constexpr float kNotFinite = std::numeric_limits<float>::quiet_NaN();
+// A scale as encoders write it: a finite number that is not negative, or not a number.
+inline bool is_scale(float scale) {
+  return std::isnan(scale) || (std::isfinite(scale) && scale >= 0);
+}
+
+Error wrong_size(std::string_view codec, std::size_t bytes, std::size_t expected,
+                 std::size_t count);
+Error wrong_scale(std::string_view codec, std::size_t block, float scale);
+Error wrong_codes(std::string_view codec, std::size_t block);
+Error wrong_ends(std::string_view codec);
+
+}  // namespace tally::codec
