@@ -43,7 +43,8 @@ enum class Fp8Format : std::uint8_t { kE4m3, kE5m2 };
 //   fp8:e4m3            or e5m2; ,block=B as above
 //   qsgd:b              b = 2, 4 or 8 bits, default 4; ,block=B default 512 (128 with 2 bits)
 //   ternary             ,clip=C standard deviations, 0: none, default 2.5
-//   onebit:B            two means for each B values, default 512; onebit:column: for each output of a weight matrix
+//   onebit:B            two means for each B values, default 512; onebit:column: for each output of a weight matrix (for each 512 of
+//                       what is no matrix)
 //   sign:B              mean magnitude for each B values, default 512; ,vote: majority vote, without feedback
 //   onebit-adam:W       plain Adam for W steps, default 100, then signs of momentum; ,block=B as sign
 //   topk:d              share of values in (0, 1], default 0.01; ,exact: by sorting; else by a sampled threshold
@@ -52,10 +53,16 @@ enum class Fp8Format : std::uint8_t { kE4m3, kE5m2 };
 //                       gradient, 0 (default): none; ,mask=off: momentum of sent values stays
 //   threshold:t         magnitudes of at least t, default 0.001
 //   powersgd:r          rank 1 to 64, default 2
-//   auto                ,from=A/B/...: what to choose from; "none" always is
+//   auto                :from=A/B/...: what to choose from, at most 16, each with its settings and stage; "none" always is. Not powersgd,
+//                       dgc and onebit-adam, which are not run by run or change the optimizer
 //
-// Of all but none and auto: ,feedback=on|off (default by kind), ,min=N smallest tensor that is compressed (default 1024), ,all: vectors and
-// small tensors too. Then +rans, +huffman or +zstd.
+// Of all but none and auto: ,min=N smallest tensor that is compressed (default 1024), ,all: vectors and small tensors too, and
+// ,feedback=on|off. Then +rans, +huffman or +zstd, but not behind powersgd, whose factors are summed on their way.
+//
+// Feedback is on where a codec is biased: what it always leaves out would be lost for ever (int8, fp8, onebit, sign, topk, randk,
+// threshold; and always with dgc, powersgd and onebit-adam, which are made of it). It is off for qsgd, ternary and natural: over many steps
+// their errors cancel out by themselves, and those of ternary or of few bits may be larger than the gradient, so that a residual would grow
+// from step to step. It is off for fp16 and bf16, whose rounding is far below the gradient's own noise. sign,vote cannot have it.
 struct CodecSpec {
   Codec kind = Codec::kNone;
   std::size_t block = 0;   // int8, fp8, qsgd, onebit, sign, onebit-adam; set by parsing
@@ -78,6 +85,9 @@ struct CodecSpec {
 
   friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
 };
+
+// "topk"; "?" for what is no codec.
+std::string_view word_of(Codec kind);
 
 // "topk:0.01,exact+rans". The result passes check(). kInvalid for anything else, with the nearest word.
 Result<CodecSpec> parse_codec(std::string_view text);
