@@ -25,7 +25,7 @@ target_compile_features(tally_library PUBLIC cxx_std_20)
 target_compile_definitions(tally_library PRIVATE
   TALLY_PLUGIN_FOLDERS="${CMAKE_INSTALL_FULL_LIBDIR}/tally" TALLY_PLUGIN_FOLDER_BESIDE="${TALLY_PLUGIN_FOLDER_BESIDE}")
 target_link_libraries(tally_library PRIVATE $<BUILD_INTERFACE:tally_options>
-  spdlog::spdlog fmt::fmt OpenSSL::SSL OpenSSL::Crypto PkgConfig::zstd Threads::Threads ${CMAKE_DL_LIBS})
+  spdlog::spdlog fmt::fmt OpenSSL::SSL OpenSSL::Crypto zstd::libzstd_shared Threads::Threads ${CMAKE_DL_LIBS})
 
 install(TARGETS tally_library EXPORT TallyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tally DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
