@@ -94,6 +94,7 @@ const bool kRegistered = [] {
       {"int8", [] { return make_int8(256); }},
       {"e4m3", [] { return make_fp8(plan::Fp8Format::kE4m3, 256); }},
       {"e5m2", [] { return make_fp8(plan::Fp8Format::kE5m2, 256); }},
+      {"natural", [] { return make_natural(); }},
   };
   for (const std::int64_t count :
        {std::int64_t{1} << 16, std::int64_t{1} << 20, std::int64_t{1} << 24}) {

@@ -27,6 +27,19 @@ struct ScaledBytes {
                      std::size_t block, float weight, float* sum);
 };
 
+// Powers of two: for each value a byte of float32's exponent, and a bit that is 1 below zero, first value in the lowest bit; the
+// last byte of these is filled up with zeros. Exponent 0 is zero or, with the bit, NaN; 255 is infinite.
+// A value becomes one of the two powers around it (0 and the smallest normal number for subnormal ones), at random so that the mean is
+// the value; but above 2^127 always 2^127, since there is no higher one.
+struct NaturalBytes {
+  // Value i takes number i of the sequence. Nothing overlaps.
+  void (*encode)(const float* values, std::size_t count, RandomKey key, std::byte* exponents,
+                 std::byte* signs);
+  void (*decode)(const std::byte* exponents, const std::byte* signs, std::size_t count, float* out);
+  void (*decode_add)(const std::byte* exponents, const std::byte* signs, std::size_t count,
+                     float weight, float* sum);
+};
+
 // The loops of codecs that make each value smaller. Bytes may lie at any address; floats lie at theirs. Every level gives the same bits as
 // the reference, except for sign and payload where decode_add() has a NaN. Rounding is the thread's, to nearest; nothing is fused.
 struct QuantizeKernels {
@@ -38,6 +51,7 @@ struct QuantizeKernels {
   ScaledBytes int8;  // -127 to 127
   ScaledBytes e4m3;  // sign, 4 bits of exponent, 3 of mantissa: up to 448
   ScaledBytes e5m2;  // up to 57344; its infinities are not used
+  NaturalBytes natural;
 };
 
 // The best level of this processor, chosen once; a level from available_levels().

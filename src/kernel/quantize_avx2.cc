@@ -58,6 +58,12 @@ inline StepOf<Halves> load_bytes_as_16_bits(const std::byte* from) {
            __builtin_bit_cast(Halves, _mm_cvtepu8_epi16(_mm_srli_si128(bytes, 8)))}};
 }
 
+inline std::uint16_t sign_bits(const StepOf<Bits>& values) {
+  const int low = _mm256_movemask_ps(__builtin_bit_cast(__m256, values.part[0]));
+  const int high = _mm256_movemask_ps(__builtin_bit_cast(__m256, values.part[1]));
+  return static_cast<std::uint16_t>(low | (high << 8));
+}
+
 inline Ints larger(Ints a, Ints b) {
   return __builtin_bit_cast(
       Ints, _mm256_max_epi32(__builtin_bit_cast(__m256i, a), __builtin_bit_cast(__m256i, b)));
@@ -73,6 +79,8 @@ inline std::int32_t largest_of(Ints values) {
 }
 
 #include "kernel/quantize_blocks.inc"
+
+#include "kernel/quantize_natural.inc"
 
 #include "kernel/quantize_formats.inc"
 

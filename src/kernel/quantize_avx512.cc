@@ -51,6 +51,10 @@ inline StepOf<Halves> load_bytes_as_16_bits(const std::byte* from) {
   return {{__builtin_bit_cast(Halves, _mm256_cvtepu8_epi16(load_sixteen(from)))}};
 }
 
+inline std::uint16_t sign_bits(const StepOf<Bits>& values) {
+  return _mm512_movepi32_mask(__builtin_bit_cast(__m512i, values.part[0]));
+}
+
 inline Ints larger(Ints a, Ints b) {
   const auto first = __builtin_bit_cast(__m512i, a);
   const auto second = __builtin_bit_cast(__m512i, b);
@@ -69,6 +73,8 @@ inline std::int32_t largest_of(Ints values) {
 }
 
 #include "kernel/quantize_blocks.inc"
+
+#include "kernel/quantize_natural.inc"
 
 #include "kernel/quantize_formats.inc"
 

@@ -18,6 +18,8 @@ constexpr int kVectorBytes = 16;
 
 #include "kernel/quantize_blocks.inc"
 
+#include "kernel/quantize_natural.inc"
+
 #include "kernel/quantize_formats.inc"
 
 }  // namespace

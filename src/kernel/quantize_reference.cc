@@ -157,6 +157,54 @@ constexpr ScaledBytes kScaled = {.encode = encode<kMeaning, kTop>,
                                  .decode = decode<kMeaning>,
                                  .decode_add = decode_add<kMeaning>};
 
+struct Power {
+  int exponent;
+  bool sign;
+};
+
+// `random` has 23 bits; up or down as it and the part of the way to the next power say.
+Power natural_of(float value, std::uint32_t random) {
+  if (std::isnan(value)) return {0, true};
+  if (std::isinf(value)) return {255, value < 0};
+  const double size = std::fabs(value);
+  const bool subnormal = size < std::numeric_limits<float>::min();
+  int exponent = subnormal ? 0 : std::ilogb(size) + 127;
+  const double part = subnormal ? std::ldexp(size, 126) : std::ldexp(size, 127 - exponent) - 1;
+  if (std::ldexp(part, 23) + random >= 0x1p23) ++exponent;
+  exponent = std::min(exponent, 254);
+  return {exponent, exponent > 0 && value < 0};
+}
+
+void encode_natural(const float* values, std::size_t count, RandomKey key, std::byte* exponents,
+                    std::byte* signs) {
+  std::fill(signs, signs + (count + 7) / 8, std::byte{0});
+  for (std::size_t i = 0; i < count; ++i) {
+    const Power power = natural_of(values[i], random_bits(key, static_cast<std::uint32_t>(i)) >> 9);
+    exponents[i] = static_cast<std::byte>(power.exponent);
+    if (power.sign) signs[i / 8] |= std::byte{1} << (i % 8);
+  }
+}
+
+float natural_at(const std::byte* exponents, const std::byte* signs, std::size_t i) {
+  using Limits = std::numeric_limits<float>;
+  const int exponent = std::to_integer<int>(exponents[i]);
+  const bool sign = std::to_integer<bool>((signs[i / 8] >> (i % 8)) & std::byte{1});
+  if (exponent == 0) return sign ? Limits::quiet_NaN() : 0;
+  const float size = exponent == 255 ? Limits::infinity() : std::ldexp(1.0F, exponent - 127);
+  return sign ? -size : size;
+}
+
+void decode_natural(const std::byte* exponents, const std::byte* signs, std::size_t count,
+                    float* out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = natural_at(exponents, signs, i);
+}
+
+void add_natural(const std::byte* exponents, const std::byte* signs, std::size_t count,
+                 float weight, float* sum) {
+  for (std::size_t i = 0; i < count; ++i)
+    sum[i] = sum[i] + weight * natural_at(exponents, signs, i);
+}
+
 constexpr QuantizeKernels kReference = {
     .add_float32 = add_float32,
     .add_float16 = add_halves<DataType::kFloat16>,
@@ -164,6 +212,7 @@ constexpr QuantizeKernels kReference = {
     .int8 = kScaled<int8_meaning, 127>,
     .e4m3 = kScaled<float8_meaning<3, 0x7E>, 448>,
     .e5m2 = kScaled<float8_meaning<2, 0x7B>, 57344>,
+    .natural = {.encode = encode_natural, .decode = decode_natural, .decode_add = add_natural},
 };
 
 }  // namespace
