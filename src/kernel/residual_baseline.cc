@@ -1,7 +1,7 @@
 #include "kernel/residual_level.h"
 
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace tally::kernel {
