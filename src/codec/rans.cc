@@ -24,54 +24,43 @@ static_assert(kRansTotal == 1U << kTotalBits);
 
 using States = std::array<std::uint32_t, kStreams>;
 
-// (x / f) * 4096 + b + x % f is x + bias + (x / f) * complement.
-struct EncoderEntry {
-  std::uint32_t limit = 0;       // a word leaves x from here on
-  std::uint32_t reciprocal = 0;  // x / f is x * reciprocal >> shift
-  std::uint32_t bias = 0;
-  std::uint16_t complement = 0;
-  std::uint16_t shift = 0;
+// (x / f) * 4096 + b + x % f is x + b + (x / f) * complement. As x is below f * 2^19 then, its quotient is
+// x * reciprocal >> kQuotientBits with the reciprocal rounded up: x * reciprocal is below 2^64, and x times what was rounded
+// below 2^kQuotientBits.
+constexpr unsigned kQuotientBits = 44;
+struct EncoderTable {
+  std::array<std::uint64_t, 256> reciprocal{};
+  std::array<std::uint32_t, 256> limit{};  // a word leaves x from here on
+  std::array<std::uint32_t, 256> begin{};
+  std::array<std::uint32_t, 256> complement{};
 };
-using EncoderTable = std::array<EncoderEntry, 256>;
-
-EncoderEntry encoder_entry(std::uint32_t share, std::uint32_t begin) {
-  EncoderEntry entry{.limit = (kLow >> kTotalBits << 16) * share, .bias = begin};
-  entry.complement = static_cast<std::uint16_t>(kRansTotal - share);
-  if (share == 1) {
-    // Its reciprocal has one bit too many; (x * (2^32 - 1)) >> 32 is x - 1, which the bias makes good.
-    entry.reciprocal = ~0U;
-    entry.shift = 32;
-    entry.bias += kRansTotal - 1;
-    return entry;
-  }
-  const auto bits = static_cast<unsigned>(std::bit_width(share - 1));
-  entry.reciprocal =
-      static_cast<std::uint32_t>(((std::uint64_t{1} << (bits + 31)) + share - 1) / share);
-  entry.shift = static_cast<std::uint16_t>(bits + 31);
-  return entry;
-}
 
 EncoderTable encoder_table(const RansShares& shares) {
-  EncoderTable table{};
+  EncoderTable table;
   std::uint32_t begin = 0;
   for (std::size_t s = 0; s < shares.size(); ++s) {
-    if (shares[s] == 0) continue;
-    table[s] = encoder_entry(shares[s], begin);
-    begin += shares[s];
+    const std::uint32_t share = shares[s];
+    if (share == 0) continue;
+    table.reciprocal[s] = ((std::uint64_t{1} << kQuotientBits) + share - 1) / share;
+    table.limit[s] = (kLow >> kTotalBits << 16) * share;
+    table.begin[s] = begin;
+    table.complement[s] = kRansTotal - share;
+    begin += share;
   }
   return table;
 }
 
 // `at` is where the last word was written; there is room for one more.
-inline std::uint32_t encode_byte(std::uint32_t x, const EncoderEntry& entry, std::byte*& at) {
+inline std::uint32_t encode_byte(std::uint32_t x, const EncoderTable& table, std::byte symbol,
+                                 std::byte*& at) {
+  const auto s = std::to_integer<std::size_t>(symbol);
   const auto word = static_cast<std::uint16_t>(x);
   std::memcpy(at - 2, &word, 2);
-  const bool full = x >= entry.limit;
-  at -= full ? 2 : 0;
-  x >>= full ? 16 : 0;
-  const auto quotient =
-      static_cast<std::uint32_t>((std::uint64_t{x} * entry.reciprocal) >> entry.shift);
-  return x + entry.bias + quotient * entry.complement;
+  const bool full = x >= table.limit[s];
+  at -= 2 * static_cast<int>(full);
+  x = __builtin_expect_with_probability(full, 1, 0.5) ? x >> 16 : x;
+  const auto quotient = static_cast<std::uint32_t>(x * table.reciprocal[s] >> kQuotientBits);
+  return x + table.begin[s] + quotient * table.complement[s];
 }
 
 // Writes backwards from the end of `out`; how many bytes, or 0 for want of room.
@@ -79,27 +68,26 @@ std::size_t encode_words(std::span<const std::byte> in, const EncoderTable& tabl
                          std::span<std::byte> out) {
   States x;
   x.fill(kLow);
+  // The first place from which a group of bytes and the states still fit.
+  const std::size_t least = 2 * kStreams + kStateBytes;
+  if (out.size() < least) return 0;
   std::byte* at = out.data() + out.size();
-  const auto room = [&] { return static_cast<std::size_t>(at - out.data()); };
+  const std::byte* const last = out.data() + least;
   std::size_t i = in.size();
   for (; i % kStreams != 0; --i) {
-    if (room() < 2 + kStateBytes) return 0;
     std::uint32_t& state = x[(i - 1) % kStreams];
-    state = encode_byte(state, table[std::to_integer<std::size_t>(in[i - 1])], at);
+    state = encode_byte(state, table, in[i - 1], at);
   }
-  States fast = x;
   for (; i > 0; i -= kStreams) {
-    if (room() < 2 * kStreams + kStateBytes) return 0;
-    const std::byte* group = in.data() + i - kStreams;
+    if (at < last) return 0;
+    const std::byte* const group = in.data() + i - kStreams;
 #pragma GCC unroll 8
     for (std::size_t k = kStreams; k > 0; --k)
-      fast[k - 1] = encode_byte(fast[k - 1], table[std::to_integer<std::size_t>(group[k - 1])], at);
+      x[k - 1] = encode_byte(x[k - 1], table, group[k - 1], at);
   }
-  if (room() < kStateBytes) return 0;
   at -= kStateBytes;
-  for (std::size_t k = 0; k < kStreams; ++k)
-    wire::store(std::span(at, kStateBytes), 4 * k, fast[k]);
-  return out.size() - room();
+  for (std::size_t k = 0; k < kStreams; ++k) wire::store(std::span(at, kStateBytes), 4 * k, x[k]);
+  return static_cast<std::size_t>(out.data() + out.size() - at);
 }
 
 std::size_t write_shares(const RansShares& shares, std::span<const std::uint8_t> symbols,
@@ -163,10 +151,10 @@ inline std::uint32_t decode_byte(std::uint32_t x, const std::uint32_t* table, co
   x = (entry >> 20) * (x >> kTotalBits) + (entry >> 8) % kRansTotal;
   std::uint16_t word = 0;
   std::memcpy(&word, at, 2);
-  const std::uint32_t longer = x << 16 | word;
-  const bool low = x < kLow;
-  at += low ? 2 : 0;
-  return low ? longer : x;
+  // As in encoding: 1 or 0 without a branch.
+  const std::uint32_t low = 0 - ((x - kLow) >> 31);
+  at += low & 2;
+  return x ^ ((x ^ (x << 16 | word)) & low);
 }
 
 Result<void> decode_words(std::span<const std::byte> in, const DecoderTable& table,
