@@ -82,7 +82,9 @@ void add_how(CLI::App& command, TrainOptions& o, const recipes::Defaults& defaul
                   "Of the computation; parameters and updates are float32 always")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
-  command.add_option("--plan", o.plan, "How gradients meet, as in \"update=bsp data=partition\"")
+  command
+      .add_option("--plan", o.plan,
+                  "How gradients meet and travel, as in \"update=bsp codec=topk:0.01\"")
       ->type_name("TEXT");
 }
 

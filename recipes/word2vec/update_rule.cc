@@ -19,9 +19,9 @@ Error invalid(std::string message) {
 Result<void> check_fixed(const plan::Plan& plan) {
   const plan::Plan fixed;
   if (plan.codec == fixed.codec && plan.stale == fixed.stale && plan.split == fixed.split &&
-      plan.data == fixed.data)
+      plan.data == fixed.data && plan.schedule == fixed.schedule)
     return {};
-  return invalid("word2vec has codec=none stale=keep split=data data=partition");
+  return invalid("word2vec has codec=none stale=keep split=data data=partition schedule=fifo");
 }
 
 }  // namespace

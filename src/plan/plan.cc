@@ -25,12 +25,6 @@ constexpr Answer kUpdates[] = {{"bsp", "bsp"},       {"asp", "asp"},        {"ss
                                {"local", "local"},   {"easgd", "bsp"},      {"bmuf", "bsp"},
                                {"diloco", "bsp"},    {"slowmo", "bsp"},     {"gossip", "bsp"},
                                {"adpsgd", "bsp"},    {"average", "average"}};
-constexpr Answer kCodecs[] = {{"none", "none"},     {"fp16", "none"},        {"bf16", "none"},
-                              {"int8", "none"},     {"fp8", "none"},         {"qsgd", "none"},
-                              {"ternary", "none"},  {"natural", "none"},     {"onebit", "none"},
-                              {"sign", "none"},     {"onebit-adam", "none"}, {"topk", "none"},
-                              {"randk", "none"},    {"dgc", "none"},         {"threshold", "none"},
-                              {"powersgd", "none"}, {"auto", "none"}};
 constexpr Answer kStales[] = {
     {"keep", "keep"}, {"drop", "drop"}, {"scale", "scale"}, {"compensate", "compensate"}};
 constexpr Answer kConflicts[] = {
@@ -42,26 +36,32 @@ constexpr Answer kDatas[] = {{"partition", "partition"},
                              {"stream", "stream"},
                              {"stages", "partition"}};
 
+constexpr Answer kSchedules[] = {{"fifo", "fifo"}, {"priority", "priority"}};
+
+// codec's answers are codec_spec.h's.
 struct Question {
   std::string_view key;
   std::span<const Answer> answers;
 };
 constexpr Question kQuestions[] = {
-    {"home", kHomes},   {"update", kUpdates}, {"codec", kCodecs},      {"stale", kStales},
-    {"split", kSplits}, {"data", kDatas},     {"conflict", kConflicts}};
+    {"home", kHomes},         {"update", kUpdates},    {"codec", {}},
+    {"stale", kStales},       {"split", kSplits},      {"data", kDatas},
+    {"conflict", kConflicts}, {"schedule", kSchedules}};
 constexpr std::size_t kQuestionCount = std::size(kQuestions);
-constexpr std::size_t kUpdateIndex = 1, kStaleIndex = 3, kConflictIndex = 6;
+constexpr std::size_t kUpdateIndex = 1, kCodecIndex = 2, kStaleIndex = 3, kConflictIndex = 6,
+                      kScheduleIndex = 7;
 
 // The answers of a plan as numbers in their lists, in the order of kQuestions.
 using Choices = std::array<std::size_t, kQuestionCount>;
 
 Choices choices_of(const Plan& plan) {
-  return {static_cast<std::size_t>(plan.home),    static_cast<std::size_t>(plan.update),
-          static_cast<std::size_t>(plan.codec),   static_cast<std::size_t>(plan.stale),
-          static_cast<std::size_t>(plan.split),   static_cast<std::size_t>(plan.data),
-          static_cast<std::size_t>(plan.conflict)};
+  return {static_cast<std::size_t>(plan.home),       static_cast<std::size_t>(plan.update),
+          static_cast<std::size_t>(plan.codec.kind), static_cast<std::size_t>(plan.stale),
+          static_cast<std::size_t>(plan.split),      static_cast<std::size_t>(plan.data),
+          static_cast<std::size_t>(plan.conflict),   static_cast<std::size_t>(plan.schedule)};
 }
 
+// Of all but codec.
 void set_choice(Plan& plan, std::size_t question, std::size_t answer) {
   switch (question) {
     case 0:
@@ -69,9 +69,6 @@ void set_choice(Plan& plan, std::size_t question, std::size_t answer) {
       break;
     case kUpdateIndex:
       plan.update = static_cast<Update>(answer);
-      break;
-    case 2:
-      plan.codec = static_cast<Codec>(answer);
       break;
     case kStaleIndex:
       plan.stale = static_cast<Stale>(answer);
@@ -82,8 +79,11 @@ void set_choice(Plan& plan, std::size_t question, std::size_t answer) {
     case 5:
       plan.data = static_cast<Data>(answer);
       break;
-    default:
+    case kConflictIndex:
       plan.conflict = static_cast<Conflict>(answer);
+      break;
+    default:
+      plan.schedule = static_cast<Schedule>(answer);
       break;
   }
 }
@@ -96,6 +96,7 @@ std::string_view word_of(const Plan& plan, std::size_t question) {
 }
 
 std::string text_of(const Plan& plan, std::size_t question) {
+  if (question == kCodecIndex) return fmt::format("codec={}", to_string(plan.codec));
   const std::string_view word = word_of(plan, question);
   return fmt::format("{}={}{}", kQuestions[question].key, word, values_text(word, plan));
 }
@@ -116,9 +117,13 @@ std::vector<std::string_view> names_of(const List& list, Name name) {
   return names;
 }
 
-// Takes over the answer that `text` gives. A word may bring values ("ssp:3"), an entropy stage ("topk:0.01+rans") or a
-// product ("data*tensor:2"); only the first is offered.
+// Takes over the answer that `text` gives. A word may bring values ("ssp:3") or a product ("data*tensor:2"); only the first is
+// offered.
 Result<void> choose(std::size_t index, std::string_view text, Plan& plan) {
+  if (index == kCodecIndex) {
+    TALLY_TRY(plan.codec, parse_codec(text));
+    return {};
+  }
   const Question& question = kQuestions[index];
   const std::string_view word = text.substr(0, text.find_first_of(":+*"));
   const auto found = std::find_if(question.answers.begin(), question.answers.end(),
@@ -136,6 +141,55 @@ Result<void> choose(std::size_t index, std::string_view text, Plan& plan) {
   copy_values(word_of(plan, index), Plan(), plan);
   set_choice(plan, index, static_cast<std::size_t>(found - question.answers.begin()));
   return read_values(answer, word, behind.empty() ? behind : behind.substr(1), plan);
+}
+
+Result<void> check_codec_together(const Plan& plan) {
+  if (plan.codec.kind == Codec::kNone) return {};
+  const std::string codec = codec_text(plan), update = update_text(plan);
+  if (averages_models(plan)) {
+    return invalid(fmt::format(
+        "{} needs an update of gradients: with {} whole models travel; nearest: codec=none", codec,
+        update));
+  }
+  if (plan.home == Home::kGroup && plan.update != Update::kBsp && plan.update != Update::kSubset) {
+    return invalid(fmt::format(
+        "{} with {} needs home=server: in a group it is made for steps whose senders are known; "
+        "nearest: update=bsp, or codec=none",
+        codec, update));
+  }
+  if (plan.home == Home::kGroup) return {};
+  if (plan.codec.kind == Codec::kAuto) {
+    return invalid(fmt::format(
+        "{} needs home=group: servers do not measure the way to each worker; nearest: home=group, "
+        "or codec=int8",
+        codec));
+  }
+  const bool together =
+      plan.codec.kind == Codec::kPowersgd || plan.codec.kind == Codec::kOnebitAdam;
+  if (together && plan.update != Update::kBsp) {
+    return invalid(fmt::format(
+        "{} on servers needs update=bsp: what is sent only means something together with what all "
+        "others send in the same step; nearest: update=bsp, or codec=int8",
+        codec));
+  }
+  return {};
+}
+
+Result<void> check_schedule_together(const Plan& plan) {
+  if (plan.schedule == Schedule::kFifo) return {};
+  const std::string schedule = schedule_text(plan);
+  if (plan.home != Home::kGroup) {
+    return invalid(fmt::format(
+        "{} needs home=group: a server answers in the order of requests; nearest: schedule=fifo",
+        schedule));
+  }
+  if (averages_models(plan)) {
+    return invalid(
+        fmt::format("{} needs an update of gradients: with {} whole models travel; nearest: "
+                    "schedule=fifo",
+                    schedule, update_text(plan)));
+  }
+  return {};
 }
 
 // The combinations that make sense.
@@ -161,13 +215,16 @@ Result<void> check_together(const Plan& plan) {
                     "home=server {}, or conflict=lock",
                     conflict, conflict));
   }
-  return {};
+  TALLY_TRY(check_codec_together(plan));
+  return check_schedule_together(plan);
 }
 
 // Numbers in their ranges, and none that belong to answers which the plan does not give.
 Result<void> check_numbers(const Plan& plan) {
-  Plan expected;
+  TALLY_TRY(check(plan.codec));
+  Plan expected{.codec = plan.codec};
   for (std::size_t q = 0; q < kQuestionCount; ++q) {
+    if (q == kCodecIndex) continue;
     TALLY_TRY(check_values(word_of(plan, q), plan));
     set_choice(expected, q, choices_of(plan)[q]);
     copy_values(word_of(plan, q), plan, expected);
@@ -211,6 +268,7 @@ Result<Plan> parse_plan(std::string_view text, const Plan& defaults) {
 Result<void> check(const Plan& plan) {
   const Choices choices = choices_of(plan);
   for (std::size_t q = 0; q < kQuestionCount; ++q) {
+    if (q == kCodecIndex) continue;
     const Question& question = kQuestions[q];
     if (choices[q] >= question.answers.size()) {
       return invalid(fmt::format("no answer to {} has the number {}", question.key, choices[q]));
@@ -236,7 +294,8 @@ std::string to_string(const Plan& plan) {
   std::string text;
   for (std::size_t q = 0; q < kQuestionCount; ++q) {
     if (q == kConflictIndex && plan.home != Home::kServer && plan.conflict == Conflict::kLock)
-      break;
+      continue;
+    if (q == kScheduleIndex && plan.schedule == Schedule::kFifo) continue;
     text += fmt::format("{}{}", q == 0 ? "" : " ", text_of(plan, q));
   }
   return text;
@@ -244,5 +303,7 @@ std::string to_string(const Plan& plan) {
 
 std::string update_text(const Plan& plan) { return text_of(plan, kUpdateIndex); }
 std::string stale_text(const Plan& plan) { return text_of(plan, kStaleIndex); }
+std::string codec_text(const Plan& plan) { return text_of(plan, kCodecIndex); }
+std::string schedule_text(const Plan& plan) { return text_of(plan, kScheduleIndex); }
 
 }  // namespace tally::plan

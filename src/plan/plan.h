@@ -41,16 +41,23 @@ enum class Split : std::uint8_t { kData, kPipeline, kTensor, kShard };
 // Which samples a worker sees.
 enum class Data : std::uint8_t { kPartition, kReplicate, kStream, kStages };
 
-// How workers train together: one answer to each of seven questions, and the numbers that some answers bring. The enums have
+// In which order gradients travel.
+enum class Schedule : std::uint8_t {
+  kFifo,      // as they are ready
+  kPriority,  // those first that the next forward pass needs first
+};
+
+// How workers train together: one answer to each of eight questions, and the numbers that some answers bring. The enums have
 // all answers that are known; check() says which are offered. Numbers that the plan's answers do not take have the values below.
 struct Plan {
   Home home = Home::kGroup;
   Update update = Update::kBsp;
-  Codec codec = Codec::kNone;
+  CodecSpec codec;
   Stale stale = Stale::kKeep;
   Split split = Split::kData;
   Data data = Data::kPartition;
   Conflict conflict = Conflict::kLock;
+  Schedule schedule = Schedule::kFifo;
 
   std::uint64_t bound = 0;                       // ssp:S, clocks that the fastest may be ahead
   std::uint64_t backups = 0;                     // backup:B, workers that are not waited for
@@ -65,6 +72,7 @@ struct Plan {
   std::uint64_t drop_above = 0;                  // drop:T, staleness
   double compensation = 0;                       // compensate:L
   bool adaptive = false;                         // compensate:L,adaptive
+  std::uint64_t bytes_in_flight = 4ULL << 20;    // priority:BYTES, sent and not yet through
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
@@ -84,10 +92,12 @@ bool averages_models(const Plan& plan);
 Result<void> check_exchanges_gradients(const Plan& plan, std::string_view recipe);
 
 // All keys in the order above: "home=group update=bsp codec=none stale=keep split=data data=partition", and "conflict=lock" with
-// home=server. Behind a word are its numbers that differ from their defaults. parse_plan() reads it back.
+// home=server; "schedule=priority" only where it is not fifo. Behind a word are its numbers that differ from their defaults. parse_plan() reads it back.
 std::string to_string(const Plan& plan);
 // Of one key: "update=ssp:3".
 std::string update_text(const Plan& plan);
 std::string stale_text(const Plan& plan);
+std::string codec_text(const Plan& plan);
+std::string schedule_text(const Plan& plan);
 
 }  // namespace tally::plan

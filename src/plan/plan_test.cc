@@ -10,12 +10,22 @@ TEST(Plan, TextBecomesTheValueItSays) {
     std::string_view text;
     Plan plan;
   };
-  constexpr Case kCases[] = {
+  const Case kCases[] = {
       {"", {}},
       {"  \t ", {}},
       {"home=group update=bsp codec=none stale=keep split=data data=partition", {}},
       {"data=replicate", {.data = Data::kReplicate}},
       {" data=stream   home=group\n", {.data = Data::kStream}},
+      {"codec=topk:0.05,exact+rans",
+       {.codec = {.kind = Codec::kTopk,
+                  .density = 0.05,
+                  .exact = true,
+                  .feedback = true,
+                  .stage = EntropyStage::kRans}}},
+      {"schedule=fifo", {}},
+      {"schedule=priority", {.schedule = Schedule::kPriority}},
+      {"schedule=priority:256KiB",
+       {.schedule = Schedule::kPriority, .bytes_in_flight = 256 * 1024}},
   };
   for (const Case& c : kCases) {
     const auto plan = parse_plan(c.text);
@@ -34,10 +44,36 @@ TEST(Plan, PrintedItHasAllAnswersAndIsReadAgain) {
     ASSERT_TRUE(again);
     EXPECT_EQ(*again, plan);
   }
-  EXPECT_EQ(
-      to_string(Plan{
-          .home = Home::kServer, .update = Update::kSsp, .codec = Codec::kPowersgd, .bound = 3}),
-      "home=server update=ssp:3 codec=powersgd stale=keep split=data data=partition conflict=lock");
+  struct Case {
+    std::string_view text, printed;
+  };
+  constexpr Case kCases[] = {
+      {"home=server update=ssp:3 codec=int8:128+rans",
+       "home=server update=ssp:3 codec=int8:128+rans stale=keep split=data data=partition "
+       "conflict=lock"},
+      {"codec=auto:from=int8/topk:0.05,exact",
+       "home=group update=bsp codec=auto:from=int8/topk:0.05,exact stale=keep split=data "
+       "data=partition"},
+      {"schedule=priority codec=topk:0.01",
+       "home=group update=bsp codec=topk stale=keep split=data data=partition schedule=priority"},
+      {"schedule=priority:4MiB",
+       "home=group update=bsp codec=none stale=keep split=data data=partition schedule=priority"},
+      {"schedule=priority:1000kB",
+       "home=group update=bsp codec=none stale=keep split=data data=partition "
+       "schedule=priority:1000000"},
+      {"schedule=priority:1TiB",
+       "home=group update=bsp codec=none stale=keep split=data data=partition "
+       "schedule=priority:1048576MiB"},
+      {"schedule=priority:64KiB",
+       "home=group update=bsp codec=none stale=keep split=data data=partition "
+       "schedule=priority:64KiB"},
+  };
+  for (const Case& c : kCases) {
+    const auto plan = parse_plan(c.text);
+    ASSERT_TRUE(plan) << c.text << ": " << plan.error().message;
+    EXPECT_EQ(to_string(*plan), c.printed);
+    EXPECT_EQ(parse_plan(c.printed).value(), *plan) << c.printed;
+  }
 }
 
 TEST(Plan, ADefaultHomeIsTakenWhereTheTextHasNone) {
@@ -59,8 +95,6 @@ TEST(Plan, KnownWordsThatAreNotOfferedAreRefusedWithTheNearest) {
   constexpr Case kCases[] = {
       {"update=easgd:0.1", "update=easgd:0.1 is not offered by this version; nearest: update=bsp"},
       {"update=gossip", "update=gossip is not offered by this version; nearest: update=bsp"},
-      {"codec=topk:0.01+rans",
-       "codec=topk:0.01+rans is not offered by this version; nearest: codec=none"},
       {"split=pipeline:2", "split=pipeline:2 is not offered by this version; nearest: split=data"},
       {"data=stages", "data=stages is not offered by this version; nearest: data=partition"},
   };
@@ -79,7 +113,7 @@ TEST(Plan, WhatNobodyKnowsIsNamedWithTheNearestWord) {
   constexpr Case kCases[] = {
       {"hom=group",
        "'hom' is no key of a plan; nearest: home (known: home, update, codec, stale, split, data, "
-       "conflict)"},
+       "conflict, schedule)"},
       {"data=partitoin",
        "'partitoin' is no answer to data; nearest: partition (known: partition, replicate, stream, "
        "stages)"},
@@ -87,6 +121,14 @@ TEST(Plan, WhatNobodyKnowsIsNamedWithTheNearestWord) {
       {"home=sever", "'sever' is no answer to home; nearest: server (known: group, server)"},
       {"conflict=atom",
        "'atom' is no answer to conflict; nearest: atomic (known: lock, atomic, accumulate)"},
+      {"codec=int9",
+       "'int9' is no codec; nearest: int8 (known: none, fp16, bf16, int8, fp8, qsgd, ternary, "
+       "natural, onebit, sign, onebit-adam, topk, randk, dgc, threshold, powersgd, auto)"},
+      {"codec=topk:2", "codec=topk:2: 2 is not above 0 and at most 1"},
+      {"codec=none:2", "codec=none:2: none takes nothing behind it"},
+      {"codec=none codec=none", "'codec' is given twice in the plan"},
+      {"schedule=prio", "'prio' is no answer to schedule; nearest: fifo (known: fifo, priority)"},
+      {"schedule=fifo:4MiB", "schedule=fifo:4MiB: fifo takes nothing behind it"},
       {"bsp", "'bsp' in the plan is not of the form key=word"},
       {"data=stream data=stream", "'data' is given twice in the plan"},
       {"update=bsp:3", "update=bsp:3: bsp takes nothing behind it"},
@@ -127,6 +169,30 @@ TEST(Plan, AnswersThatDoNotGoTogetherAreRefusedWithTheNearestThatDo) {
       {"conflict=atomic",
        "conflict=atomic needs home=server: in a group nobody writes where others do; nearest: "
        "home=server conflict=atomic, or conflict=lock"},
+      {"update=local:8 codec=int8",
+       "codec=int8 needs an update of gradients: with update=local:8 whole models travel; nearest: "
+       "codec=none"},
+      {"home=server update=average:50 codec=int8",
+       "codec=int8 needs an update of gradients: with update=average:50 whole models travel; "
+       "nearest: codec=none"},
+      {"update=backup:1 codec=topk:0.05",
+       "codec=topk:0.05 with update=backup:1 needs home=server: in a group it is made for steps "
+       "whose senders are known; nearest: update=bsp, or codec=none"},
+      {"home=server codec=auto",
+       "codec=auto needs home=group: servers do not measure the way to each worker; nearest: "
+       "home=group, or codec=int8"},
+      {"home=server update=asp codec=powersgd:4",
+       "codec=powersgd:4 on servers needs update=bsp: what is sent only means something together "
+       "with what all others send in the same step; nearest: update=bsp, or codec=int8"},
+      {"home=server update=subset:2 codec=onebit-adam",
+       "codec=onebit-adam on servers needs update=bsp: what is sent only means something together "
+       "with what all others send in the same step; nearest: update=bsp, or codec=int8"},
+      {"home=server schedule=priority:64KiB",
+       "schedule=priority:64KiB needs home=group: a server answers in the order of requests; "
+       "nearest: schedule=fifo"},
+      {"update=average:50 schedule=priority",
+       "schedule=priority needs an update of gradients: with update=average:50 whole models "
+       "travel; nearest: schedule=fifo"},
   };
   for (const Case& c : kCases) {
     const auto plan = parse_plan(c.text);
@@ -134,9 +200,13 @@ TEST(Plan, AnswersThatDoNotGoTogetherAreRefusedWithTheNearestThatDo) {
     EXPECT_EQ(plan.error().code, ErrorCode::kInvalid);
     EXPECT_EQ(plan.error().message, c.message);
   }
-  for (const char* text : {"update=backup:1", "update=subset:2", "home=server update=backup:1",
-                           "home=server", "conflict=lock", "home=server conflict=accumulate",
-                           "update=average:50", "home=server update=local:8"}) {
+  for (const char* text :
+       {"update=backup:1", "update=subset:2", "home=server update=backup:1", "home=server",
+        "conflict=lock", "home=server conflict=accumulate", "update=average:50",
+        "home=server update=local:8", "codec=auto",
+        "update=subset:2 codec=powersgd schedule=priority", "home=server codec=powersgd",
+        "home=server codec=onebit-adam", "home=server update=backup:1 codec=dgc",
+        "home=server update=asp stale=compensate:0.04 codec=sign:vote"}) {
     EXPECT_TRUE(parse_plan(text)) << text;
   }
 }
@@ -159,7 +229,9 @@ TEST(Plan, OnlyModelsThatAreAveragedDoNotExchangeGradients) {
 TEST(Plan, CheckRefusesWhatIsNotOffered) {
   const Plan plans[] = {{.home = static_cast<Home>(2)},
                         {.update = Update::kGossip},
-                        {.codec = Codec::kDgc},
+                        {.codec = {.kind = Codec::kDgc}},
+                        {.codec = {.kind = static_cast<Codec>(99)}},
+                        {.schedule = static_cast<Schedule>(2)},
                         {.stale = Stale::kCompensate},
                         {.split = Split::kShard},
                         {.data = Data::kStages},

@@ -8,19 +8,27 @@
 
 #include "base/nearest_word.h"
 #include "base/option_text.h"
+#include "base/units.h"
 
 namespace tally::plan {
 namespace {
 
-// All numbers fit into a double without loss. One without a name stands first and may not be left out.
+enum class Form {
+  kAny,
+  kWhole,
+  kBytes,  // "4MiB"; may be left out
+};
+
+// All numbers fit into a double without loss. One without a name stands first and, but for bytes, may not be left out.
 struct Number {
   std::string_view word, name, example;
   double least, most;
-  bool whole;
+  Form form;
   double (*get)(const Plan&);
   void (*set)(Plan&, double);
 
   bool is_first() const { return name.empty(); }
+  bool may_be_left_out() const { return !is_first() || form == Form::kBytes; }
 };
 
 struct Setting {
@@ -39,12 +47,13 @@ void set_count(Plan& plan, double value) {
 template <std::uint64_t Plan::*kField>
 constexpr Number count_of(std::string_view word, std::string_view name, std::string_view example,
                           double least, double most) {
-  return {word, name, example, least, most, true, &get_count<kField>, &set_count<kField>};
+  return {word, name, example, least, most, Form::kWhole, &get_count<kField>, &set_count<kField>};
 }
 
 constexpr double kMostWorkers = 65536;
 constexpr double kMostSteps = 1e6;
 constexpr double kMostMilliseconds = 3.6e6;
+constexpr double kLeastInFlight = 4096, kMostInFlight = 0x1p40;
 
 constexpr Number kNumbers[] = {
     count_of<&Plan::push_every>("asp", "push", "4", 1, kMostSteps),
@@ -53,15 +62,18 @@ constexpr Number kNumbers[] = {
     count_of<&Plan::backups>("backup", "", "1", 0, kMostWorkers - 1),
     count_of<&Plan::subset>("subset", "", "2", 1, kMostWorkers),
     count_of<&Plan::batches>("kbatch", "", "4", 1, kMostWorkers),
-    {"average", "", "50", 1, kMostMilliseconds, true,
+    {"average", "", "50", 1, kMostMilliseconds, Form::kWhole,
      [](const Plan& plan) { return static_cast<double>(plan.average_every.count()); },
      [](Plan& plan, double value) {
        plan.average_every = std::chrono::milliseconds(static_cast<std::int64_t>(value));
      }},
     count_of<&Plan::local_steps>("local", "", "8", 1, kMostSteps),
     count_of<&Plan::drop_above>("drop", "", "4", 0, kMostSteps),
-    {"compensate", "", "0.04", 0, 1e6, false, [](const Plan& plan) { return plan.compensation; },
+    {"compensate", "", "0.04", 0, 1e6, Form::kAny,
+     [](const Plan& plan) { return plan.compensation; },
      [](Plan& plan, double value) { plan.compensation = value; }},
+    {"priority", "", "4MiB", kLeastInFlight, kMostInFlight, Form::kBytes,
+     &get_count<&Plan::bytes_in_flight>, &set_count<&Plan::bytes_in_flight>},
 };
 constexpr Setting kSettings[] = {
     {"asp", "rate=full", &Plan::full_rate},
@@ -94,18 +106,34 @@ const Number* first_of(std::string_view word) {
   return found == std::end(kNumbers) ? nullptr : found;
 }
 
+Result<double> parse_as(Form form, std::string_view text) {
+  if (form == Form::kBytes) {
+    TALLY_TRY(const std::size_t bytes, parse_bytes(text));
+    return static_cast<double>(bytes);
+  }
+  auto value = parse_number(text);
+  if (value && form == Form::kWhole) TALLY_TRY(parse_count(text));
+  return value;
+}
+
+// parse_as() reads it back, whatever the value.
+std::string print_as(Form form, double value) {
+  if (form != Form::kBytes) return fmt::format("{}", value);
+  const auto bytes = static_cast<std::uint64_t>(value);
+  if (bytes % (1U << 20) == 0) return fmt::format("{}MiB", bytes >> 20);
+  if (bytes % (1U << 10) == 0) return fmt::format("{}KiB", bytes >> 10);
+  return fmt::format("{}", bytes);
+}
+
 Result<void> read_number(std::string_view answer, const Number& number, std::string_view text,
                          Plan& plan) {
-  auto value = parse_number(text);
-  if (value && number.whole) {
-    const auto count = parse_count(text);
-    if (!count) value = count.error();
-  }
+  const auto value = parse_as(number.form, text);
   if (!value) return invalid(fmt::format("{}: {}", answer, value.error().message));
   // Checked here, too: a number that does not fit its field cannot be checked there.
   if (!(*value >= number.least && *value <= number.most)) {
-    return invalid(
-        fmt::format("{}: {} is not from {} to {}", answer, text, number.least, number.most));
+    return invalid(fmt::format("{}: {} is not from {} to {}", answer, text,
+                               print_as(number.form, number.least),
+                               print_as(number.form, number.most)));
   }
   number.set(plan, *value);
   return {};
@@ -142,6 +170,7 @@ Result<void> read_values(std::string_view answer, std::string_view word, std::st
   if (first == nullptr && names_of(word).empty()) {
     return invalid(fmt::format("{}: {} takes nothing behind it", answer, word));
   }
+  if (first != nullptr && text.empty() && first->may_be_left_out()) return {};
   if (first != nullptr && text.empty()) {
     return invalid(
         fmt::format("{}: {} takes a number, as in {}:{}", answer, word, word, first->example));
@@ -170,11 +199,9 @@ std::string values_text(std::string_view word, const Plan& plan) {
   for (const Number& number : kNumbers) {
     if (number.word != word) continue;
     const double value = number.get(plan);
-    if (number.is_first()) {
-      items.push_back(fmt::format("{}", value));
-    } else if (value != number.get(Plan())) {
-      items.push_back(fmt::format("{}={}", number.name, value));
-    }
+    if (number.may_be_left_out() && value == number.get(Plan())) continue;
+    items.push_back(fmt::format("{}{}{}", number.name, number.is_first() ? "" : "=",
+                                print_as(number.form, value)));
   }
   for (const Setting& setting : kSettings) {
     if (setting.word == word && plan.*setting.field) items.emplace_back(setting.text);
@@ -187,9 +214,9 @@ Result<void> check_values(std::string_view word, const Plan& plan) {
     if (number.word != word) continue;
     const double value = number.get(plan);
     if (value >= number.least && value <= number.most) continue;
-    return invalid(fmt::format("{}{}{}: {} is not from {} to {}", word,
-                               number.is_first() ? "" : ":", number.name, value, number.least,
-                               number.most));
+    return invalid(fmt::format(
+        "{}{}{}: {} is not from {} to {}", word, number.is_first() ? "" : ":", number.name, value,
+        print_as(number.form, number.least), print_as(number.form, number.most)));
   }
   return {};
 }
