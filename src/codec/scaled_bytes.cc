@@ -2,7 +2,6 @@
 
 #include "base/check.h"
 #include "codec/check_size.h"
-#include "codec/families.h"
 
 namespace tally::codec {
 
@@ -39,16 +38,6 @@ Result<void> ScaledBytes::decode_add(std::span<const std::byte> bytes, float wei
   const std::byte* codes = bytes.data() + scale_bytes(sum.size());
   loops_.decode_add(bytes.data(), codes, sum.size(), block_, weight, sum.data());
   return {};
-}
-
-std::unique_ptr<Codec> make_int8(std::size_t block) {
-  return std::make_unique<ScaledBytes>(kernel::quantize_kernels().int8, block);
-}
-
-std::unique_ptr<Codec> make_fp8(plan::Fp8Format format, std::size_t block) {
-  const kernel::QuantizeKernels& loops = kernel::quantize_kernels();
-  return std::make_unique<ScaledBytes>(format == plan::Fp8Format::kE4m3 ? loops.e4m3 : loops.e5m2,
-                                       block);
 }
 
 }  // namespace tally::codec
