@@ -120,5 +120,9 @@ BENCHMARK_CAPTURE(feedback, topk_1_percent,
 BENCHMARK_CAPTURE(feedback, randk_1_percent,
                   plan::CodecSpec{.kind = plan::Codec::kRandk, .feedback = true}, random_ones);
 
+BENCHMARK_CAPTURE(feedback, dgc_0_1_percent,
+                  plan::CodecSpec{.kind = plan::Codec::kDgc, .density = 0.001, .feedback = true},
+                  top_thousandth);
+
 }  // namespace
 }  // namespace tally::codec
