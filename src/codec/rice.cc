@@ -16,6 +16,7 @@ std::uint64_t swapped_on_big_endian(std::uint64_t word) {
   return word;
 }
 
+// Stores what is pending with every code, over what it stored before: that takes no decision.
 class BitWriter {
  public:
   explicit BitWriter(std::span<std::byte> out) : out_(out) {}
@@ -23,32 +24,25 @@ class BitWriter {
   // The lower `count` bits, of at most 56; those above are 0.
   void put(std::uint64_t bits, unsigned count) {
     pending_ |= bits << used_;
-    if (used_ + count < 64) {
-      used_ += count;
-      return;
+    used_ += count;
+    const std::uint64_t word = swapped_on_big_endian(pending_);
+    if (at_ + sizeof word <= out_.size()) {
+      std::memcpy(out_.data() + at_, &word, sizeof word);
+    } else {
+      TALLY_CHECK(at_ + (used_ + 7) / 8 <= out_.size());
+      std::memcpy(out_.data() + at_, &word, out_.size() - at_);
     }
-    flush(8);
-    // used_ is at least 8 here.
-    pending_ = bits >> (64 - used_);
-    used_ = used_ + count - 64;
+    at_ += used_ / 8;
+    pending_ >>= used_ / 8 * 8;
+    used_ %= 8;
   }
-  void finish() {
-    flush((used_ + 7) / 8);
-    TALLY_CHECK(at_ == out_.size());
-  }
+  bool is_full() const { return at_ + (used_ + 7) / 8 == out_.size(); }
 
  private:
-  void flush(std::size_t bytes) {
-    TALLY_CHECK(bytes <= out_.size() - at_);
-    const std::uint64_t word = swapped_on_big_endian(pending_);
-    std::memcpy(out_.data() + at_, &word, bytes);
-    at_ += bytes;
-  }
-
   std::span<std::byte> out_;
   std::size_t at_ = 0;
   std::uint64_t pending_ = 0;
-  unsigned used_ = 0;  // bits of pending_, below 64
+  unsigned used_ = 0;  // bits of pending_; below 8 between calls
 };
 
 std::uint64_t bits_with(unsigned parameter, std::span<const std::uint32_t> indices) {
@@ -110,7 +104,8 @@ void write_gaps(const RiceCode& code, std::span<const std::uint32_t> indices,
     const std::uint64_t gap = index - next;
     next = index + 1;
     std::uint64_t zeros = gap >> parameter;
-    while (zeros > 0 && zeros + 1 + parameter > kMost) {
+    // Only where there are zeros: the rest alone is 1 + kMaxRice bits at most.
+    while (zeros + 1 + parameter > kMost) {
       const std::uint64_t some = std::min<std::uint64_t>(zeros, kMost);
       writer.put(0, static_cast<unsigned>(some));
       zeros -= some;
@@ -118,7 +113,7 @@ void write_gaps(const RiceCode& code, std::span<const std::uint32_t> indices,
     const auto width = static_cast<unsigned>(zeros) + 1 + parameter;
     writer.put((((gap & lower) << 1) | 1) << zeros, width);
   }
-  writer.finish();
+  TALLY_CHECK(writer.is_full());
 }
 
 std::uint64_t GapReader::window() const {

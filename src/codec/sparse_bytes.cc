@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -60,10 +61,14 @@ Result<void> each_by_gaps(std::span<const std::byte> bytes, std::size_t count, T
                                parameter, bytes.size()));
   const std::byte* value = bytes.data() + kGapsHeader;
   GapReader gaps(bytes.subspan(kGapsHeader + 4 * entries), parameter, count);
-  for (std::size_t i = 0; i < entries; ++i, value += 4) {
-    std::size_t index = 0;
-    if (!gaps.next(index)) return corrupt("sparse values: no place for a value");
-    take(index, load_float(value));
+  // Some places first, then their values: these may be far apart in memory and are better waited for together.
+  std::array<std::size_t, 128> places;
+  for (std::size_t done = 0; done < entries;) {
+    const std::size_t some = std::min(places.size(), entries - done);
+    for (std::size_t i = 0; i < some; ++i)
+      if (!gaps.next(places[i])) return corrupt("sparse values: no place for a value");
+    for (std::size_t i = 0; i < some; ++i, value += 4) take(places[i], load_float(value));
+    done += some;
   }
   if (!gaps.at_end()) return corrupt("sparse values: bytes left over");
   return {};
