@@ -9,9 +9,8 @@
 #include "wire/little_endian.h"
 
 // A state x is at least kLow and below kLow * 2^16. Coding byte s of share f, whose shares begin at b, backwards:
-//   encode: while x >= (kLow / 4096 * 2^16) * f: a word leaves x. Then x = (x / f) * 4096 + b + x % f
+//   encode: if x >= (kLow / 4096 * 2^16) * f: a word leaves x. Then x = (x / f) * 4096 + b + x % f
 //   decode: s is whose share x % 4096 lies in. x = f * (x / 4096) + x % 4096 - b. If x < kLow: a word enters x
-// As kLow * 2^16 is 2^31, quotients are had by a multiplication (rounded-up reciprocals are exact for 31 bits).
 namespace tally::codec {
 namespace {
 

@@ -1,0 +1,122 @@
+#include "codec/conformance_test_support.h"
+#include "codec/encoder.h"
+
+// A sender with feedback: what it sent and what it kept are what it was given.
+namespace tally::codec {
+namespace {
+
+class Feedback : public testing::TestWithParam<std::string> {
+ protected:
+  Feedback() : spec_(with_feedback(spec_of(GetParam()))), codec_(make_codec(spec_)) {}
+
+  static plan::CodecSpec with_feedback(plan::CodecSpec spec) {
+    spec.feedback = true;
+    EXPECT_TRUE(check(spec));
+    return spec;
+  }
+  bool is_sparse() const { return spec_.density > 0 || spec_.kind == plan::Codec::kThreshold; }
+
+  const plan::CodecSpec spec_;
+  const std::unique_ptr<Codec> codec_;
+};
+
+constexpr std::size_t kCount = 1500;
+
+TEST_P(Feedback, SentAndKeptAreWhatWasGiven) {
+  const auto encoder = Encoder::make(spec_, *codec_, kCount);
+  const auto states = encoder->states();
+  ASSERT_EQ(states.size(), 1U);
+  EXPECT_EQ(states[0].name, "residual");
+  const std::span<const float> residual = states[0].values;
+  ASSERT_EQ(residual.size(), kCount);
+  std::vector<double> given(kCount);
+  std::vector<double> sent(kCount);
+  std::vector<double> rounding(kCount);
+  Bytes bytes(encoder->max_bytes());
+  for (std::uint64_t step = 0; step < 20; ++step) {
+    const Values gradient = normal_values(kCount, 100 + step);
+    const Values kept(residual.begin(), residual.end());
+    const std::size_t used = encoder->encode(gradient, {.step = step}, bytes);
+    const Values decoded = decode(*codec_, std::span(bytes).first(used), kCount);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const float wanted = gradient[i] + kept[i];
+      // A value that is sent as it is leaves nothing; one that is not is left whole; others are off by the rounding of a difference.
+      const double off = is_sparse() ? 0 : 0x1p-24 * std::abs(double{wanted} - double{decoded[i]});
+      ASSERT_NEAR(double{decoded[i]} + double{residual[i]}, wanted, off) << step << " " << i;
+      given[i] += gradient[i];
+      sent[i] += decoded[i];
+      rounding[i] += off + 0x1p-24 * std::abs(double{wanted});
+    }
+  }
+  for (std::size_t i = 0; i < kCount; ++i)
+    EXPECT_NEAR(sent[i] + double{residual[i]}, given[i], rounding[i]) << i;
+}
+
+// One gradient that is not finite is seen, and does not spoil all later ones.
+TEST_P(Feedback, IsFiniteAgainAfterOddValues) {
+  const auto encoder = Encoder::make(spec_, *codec_, kCount);
+  Bytes bytes(encoder->max_bytes());
+  Values gradient = normal_values(kCount, 1);
+  gradient[7] = std::numeric_limits<float>::quiet_NaN();
+  gradient[1400] = std::numeric_limits<float>::infinity();
+  std::size_t used = encoder->encode(gradient, {.step = 0}, bytes);
+  const Values odd = decode(*codec_, std::span(bytes).first(used), kCount);
+  EXPECT_FALSE(std::isfinite(odd[7]));
+  EXPECT_FALSE(std::isfinite(odd[1400]));
+  used = encoder->encode(normal_values(kCount, 2), {.step = 1}, bytes);
+  for (const float value : decode(*codec_, std::span(bytes).first(used), kCount))
+    EXPECT_TRUE(std::isfinite(value));
+}
+
+// With its memory put back a sender goes on with the same bytes.
+TEST_P(Feedback, GoesOnFromItsStates) {
+  const auto one = Encoder::make(spec_, *codec_, kCount);
+  const auto two = Encoder::make(spec_, *codec_, kCount);
+  Bytes bytes(one->max_bytes());
+  for (std::uint64_t step = 0; step < 3; ++step)
+    one->encode(normal_values(kCount, step), {.step = step}, bytes);
+  const auto from = one->states();
+  const auto to = two->states();
+  ASSERT_EQ(from.size(), to.size());
+  std::vector<std::string> names;
+  for (std::size_t s = 0; s < from.size(); ++s) {
+    std::copy(from[s].values.begin(), from[s].values.end(), to[s].values.begin());
+    names.push_back(from[s].name);
+  }
+  EXPECT_EQ(names, state_names(spec_));
+  const Values next = normal_values(kCount, 50);
+  Bytes again(one->max_bytes());
+  const std::size_t size = one->encode(next, {.step = 3}, bytes);
+  ASSERT_EQ(two->encode(next, {.step = 3}, again), size);
+  EXPECT_TRUE(
+      std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size), again.begin()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Feedback,
+                         testing::Values("fp16", "bf16", "int8", "int8:16", "fp8", "fp8:e5m2",
+                                         "qsgd:2", "qsgd", "qsgd:8", "natural", "ternary",
+                                         "ternary:clip=0", "onebit", "sign", "sign:48", "topk",
+                                         "topk:0.1,exact", "randk:0.1", "threshold:0.5",
+                                         "topk+rans", "sign+huffman", "int8+zstd"),
+                         codec_test_name);
+
+// What leaves nothing out: every step sends the gradient, and nothing is kept.
+TEST(FeedbackOfAll, SendsWhatIsGiven) {
+  for (const char* const text :
+       {"topk:1", "topk:1,exact", "randk:1", "threshold:0", "topk:1+rans"}) {
+    const plan::CodecSpec spec = spec_of(text);
+    const auto codec = make_codec(spec);
+    const auto encoder = Encoder::make(spec, *codec, kCount);
+    Bytes bytes(encoder->max_bytes());
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const Values gradient = normal_values(kCount, step);
+      const std::size_t used = encoder->encode(gradient, {.step = step}, bytes);
+      EXPECT_TRUE(same_bits(decode(*codec, std::span(bytes).first(used), kCount), gradient))
+          << text;
+      for (const float value : encoder->states()[0].values) ASSERT_EQ(value, 0) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tally::codec

@@ -1,0 +1,166 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "codec/codec.h"
+#include "codec/test_sources.h"
+#include "plan/codec_spec.h"
+
+// What the tests of all codecs share: the list of codecs, data, and how far each may be from what was encoded.
+namespace tally::codec {
+
+using Values = std::vector<float>;
+
+inline const char* const kCodecTexts[] = {"none",           "fp16",
+                                          "bf16",           "int8",
+                                          "int8:16",        "fp8",
+                                          "fp8:e5m2",       "qsgd:2",
+                                          "qsgd",           "qsgd:8,block=64",
+                                          "natural",        "ternary",
+                                          "ternary:clip=0", "onebit",
+                                          "onebit:48",      "sign",
+                                          "sign:48",        "sign:vote",
+                                          "onebit-adam:0",  "topk",
+                                          "topk:0.1,exact", "topk:1",
+                                          "randk:0.1",      "randk:1",
+                                          "dgc:0.01",       "threshold:0.5",
+                                          "threshold:0"};
+
+// Each of them, and with each entropy stage.
+inline std::vector<std::string> all_codecs() {
+  std::vector<std::string> texts;
+  for (const std::string text : kCodecTexts) {
+    texts.push_back(text);
+    if (text == "none") continue;
+    for (const char* const stage : {"+rans", "+huffman", "+zstd"}) texts.push_back(text + stage);
+  }
+  return texts;
+}
+
+inline plan::CodecSpec spec_of(const std::string& text) {
+  auto spec = plan::parse_codec(text);
+  if (!spec) {
+    ADD_FAILURE() << spec.error().message;
+    return {};
+  }
+  return *spec;
+}
+
+inline Values normal_values(std::size_t count, std::uint64_t seed) {
+  Rng rng(seed);
+  Values values(count);
+  for (float& value : values) value = static_cast<float>(normal(rng));
+  return values;
+}
+
+inline Bytes encode(const Codec& codec, std::span<const float> values, const Draw& draw = {}) {
+  Bytes bytes(codec.max_bytes(values.size()));
+  const std::size_t used = codec.encode(values, draw, bytes);
+  EXPECT_LE(used, bytes.size());
+  bytes.resize(std::min(used, bytes.size()));
+  return bytes;
+}
+
+inline Values decode(const Codec& codec, std::span<const std::byte> bytes, std::size_t count) {
+  Values values(count, -77);
+  const auto result = codec.decode(bytes, values);
+  EXPECT_TRUE(result) << result.error().message;
+  return values;
+}
+
+inline Values there_and_back(const Codec& codec, std::span<const float> values,
+                             const Draw& draw = {}) {
+  return decode(codec, encode(codec, values, draw), values.size());
+}
+
+// Bit for bit, whatever not-a-number is.
+inline bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+// How many values share what not-a-number among them spoils.
+inline std::size_t spoiled_together(const plan::CodecSpec& spec, std::size_t count) {
+  if (spec.kind == plan::Codec::kTernary) return count;
+  return spec.block > 0 ? spec.block : 1;
+}
+
+// The largest magnitude in the block of value i.
+inline double block_most(const plan::CodecSpec& spec, std::span<const float> values,
+                         std::size_t i) {
+  const std::size_t block = spoiled_together(spec, values.size());
+  double most = 0;
+  for (std::size_t k = i / block * block; k < std::min(values.size(), (i / block + 1) * block); ++k)
+    most = std::max(most, std::abs(double{values[k]}));
+  return most;
+}
+
+// How far value i may be from what it was, by what is written of each kind: half a step for what is rounded, a step for what is
+// rounded by chance, what is left out for the sparse ones. Float32's own rounding and its smallest numbers come on top.
+inline double error_bound(const plan::CodecSpec& spec, std::span<const float> values,
+                          std::size_t i) {
+  using plan::Codec;
+  const double x = std::abs(double{values[i]});
+  const double own = 1e-6 * block_most(spec, values, i) + 0x1p-126;
+  switch (spec.kind) {
+    case Codec::kFp16:
+      return x > 65504 ? std::numeric_limits<double>::infinity() : std::max(x * 0x1p-11, 0x1p-25);
+    case Codec::kBf16:
+      return std::max(x * 0x1p-8, 0x1p-134);
+    case Codec::kInt8:
+      return block_most(spec, values, i) / 127 / 2 + own;
+    case Codec::kFp8: {
+      const bool e4m3 = spec.fp8 == plan::Fp8Format::kE4m3;
+      const double scale = block_most(spec, values, i) / (e4m3 ? 448 : 57344);
+      return std::max(x * (e4m3 ? 0x1p-4 : 0x1p-3), scale * (e4m3 ? 0x1p-10 : 0x1p-17)) + own;
+    }
+    case Codec::kQsgd:
+      return block_most(spec, values, i) / ((1 << (spec.bits - 1)) - 1) + own;
+    case Codec::kTernary:
+      return block_most(spec, values, i) + own;
+    case Codec::kNatural:
+      return std::max(x, 0x1p-126);
+    case Codec::kOnebit:
+    case Codec::kSign:
+    case Codec::kOnebitAdam:
+      // Both have the sign of the value, and neither is larger than the largest.
+      return block_most(spec, values, i) + own;
+    case Codec::kTopk:
+    case Codec::kDgc:
+    case Codec::kRandk:
+      return spec.density >= 1 ? 0 : x;
+    case Codec::kThreshold:
+      return x >= spec.threshold ? 0 : x;
+    case Codec::kNone:
+    case Codec::kPowersgd:
+    case Codec::kAuto:
+      return 0;
+  }
+  return 0;
+}
+
+// One suite over all codecs, with names as "topk_0_1_exact_rans".
+class EveryCodec : public testing::TestWithParam<std::string> {
+ protected:
+  EveryCodec() : spec_(spec_of(GetParam())), codec_(make_codec(spec_)) {}
+
+  const plan::CodecSpec spec_;
+  const std::unique_ptr<Codec> codec_;
+};
+
+inline std::string codec_test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+}
+
+}  // namespace tally::codec
