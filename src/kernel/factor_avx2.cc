@@ -1,0 +1,14 @@
+#include "kernel/factor_level.h"
+
+#if defined(__x86_64__)
+namespace tally::kernel {
+namespace {
+
+#include "kernel/factor_loops.inc"
+
+}  // namespace
+
+constinit const FactorKernels kAvx2Factors = kFactors;
+
+}  // namespace tally::kernel
+#endif

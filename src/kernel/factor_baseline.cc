@@ -1,0 +1,12 @@
+#include "kernel/factor_level.h"
+
+namespace tally::kernel {
+namespace {
+
+#include "kernel/factor_loops.inc"
+
+}  // namespace
+
+constinit const FactorKernels kBaselineFactors = kFactors;
+
+}  // namespace tally::kernel
