@@ -31,6 +31,9 @@ struct OptimizerSpec {
   double beta = 1;  // ftrl
   double l1 = 0;
   double l2 = 0;
+  // adam, adamw; 0: never. From the update with this number on, counted from 0, what is given for the gradient is the first moment
+  // itself (others have averaged it already), and the second stays as it is, with its bias correction.
+  std::uint64_t freeze_after = 0;
 
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };

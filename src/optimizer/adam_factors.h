@@ -11,24 +11,30 @@ namespace tally::optimizer {
 struct Corrections {
   double first = 1;
   double root = 1;
+  bool frozen = false;  // the gradient is the first moment, the second stays
 };
 
+// Steps count from 1.
 inline Corrections corrections_at(const OptimizerSpec& spec, std::uint64_t step) {
-  const auto exponent = static_cast<double>(step);
-  return {.first = 1 - std::pow(spec.beta1, exponent),
-          .root = std::sqrt(1 - std::pow(spec.beta2, exponent))};
+  const bool frozen = spec.freeze_after > 0 && step > spec.freeze_after;
+  const auto exponent = static_cast<double>(frozen ? spec.freeze_after : step);
+  return {.first = frozen ? 1.0 : 1 - std::pow(spec.beta1, exponent),
+          .root = std::sqrt(1 - std::pow(spec.beta2, exponent)),
+          .frozen = frozen};
 }
 
 // Scalars of a step of adam, adamw or lamb.
 template <typename T>
 kernel::AdamFactors<T> adam_factors(const OptimizerSpec& spec, double rate,
                                     const Corrections& corrections) {
+  const double beta1 = corrections.frozen ? 0 : spec.beta1;
+  const double beta2 = corrections.frozen ? 1 : spec.beta2;
   const bool decoupled = spec.kind == OptimizerKind::kAdamW;
   return {.rate = static_cast<T>(rate / corrections.first),
-          .beta1 = static_cast<T>(spec.beta1),
-          .gain1 = static_cast<T>(1 - spec.beta1),
-          .beta2 = static_cast<T>(spec.beta2),
-          .gain2 = static_cast<T>(1 - spec.beta2),
+          .beta1 = static_cast<T>(beta1),
+          .gain1 = static_cast<T>(1 - beta1),
+          .beta2 = static_cast<T>(beta2),
+          .gain2 = static_cast<T>(1 - beta2),
           .correction = static_cast<T>(corrections.first),
           .root = static_cast<T>(corrections.root),
           .epsilon = static_cast<T>(spec.epsilon),

@@ -62,6 +62,10 @@ constexpr Setting kSettings[] = {
     {"l2", &OptimizerSpec::l2, bit(Kind::kFtrl)},
 };
 
+// A whole number, not in the table.
+constexpr std::string_view kFreeze = "freeze";
+bool has_freeze(Kind kind) { return kind == Kind::kAdam || kind == Kind::kAdamW; }
+
 bool has(Kind kind, const Setting& setting) { return (setting.kinds & bit(kind)) != 0; }
 
 std::string_view word_of(const OptimizerSpec& spec) {
@@ -96,6 +100,12 @@ Error invalid(std::string message) {
 }
 
 Result<void> set(OptimizerSpec& spec, std::string_view word, const OptionText::Option& option) {
+  if (has_freeze(spec.kind) && option.key == kFreeze) {
+    const auto count = parse_count(option.value);
+    if (!count) return invalid(fmt::format("{}: {}", kFreeze, count.error().message));
+    spec.freeze_after = *count;
+    return {};
+  }
   std::vector<std::string_view> names;
   for (const Setting& setting : kSettings) {
     if (!has(spec.kind, setting)) continue;
@@ -106,6 +116,7 @@ Result<void> set(OptimizerSpec& spec, std::string_view word, const OptionText::O
     spec.*setting.field = *number;
     return {};
   }
+  if (has_freeze(spec.kind)) names.push_back(kFreeze);
   return invalid(unknown_word(option.key, fmt::format("setting of {}", word), names));
 }
 
@@ -217,6 +228,7 @@ std::string to_string(const OptimizerSpec& spec) {
     text += fmt::format("{}{}={}", separator, setting.name, spec.*setting.field);
     separator = ',';
   }
+  if (spec.freeze_after > 0) text += fmt::format("{}{}={}", separator, kFreeze, spec.freeze_after);
   return text;
 }
 
@@ -230,6 +242,14 @@ Result<void> check(const OptimizerSpec& spec) {
     if (spec.momentum == 0) return invalid("nesterov needs a momentum above 0");
     if (spec.dampening != 0) return invalid("nesterov needs a dampening of 0");
   }
+  if (spec.freeze_after > 0 && !has_freeze(spec.kind)) {
+    return invalid(fmt::format("{} has no {}, but it is set to {}", word_of(spec), kFreeze,
+                               spec.freeze_after));
+  }
+  // More than text can say.
+  if (spec.freeze_after > (1ULL << 53))
+    return invalid(
+        fmt::format("{} of {} is {}, too late", kFreeze, word_of(spec), spec.freeze_after));
   // Its rate divides.
   if (spec.kind == Kind::kFtrl && spec.rate == 0) return invalid("ftrl needs a rate above 0");
   if (spec.ratio_min > spec.ratio_max) {

@@ -7,6 +7,11 @@
 namespace tally {
 namespace {
 
+OptimizerSpec frozen_after(std::uint64_t updates, OptimizerSpec spec) {
+  spec.freeze_after = updates;
+  return spec;
+}
+
 TEST(Optimizer, TextBecomesTheValueItSays) {
   struct Case {
     std::string_view text;
@@ -22,6 +27,9 @@ TEST(Optimizer, TextBecomesTheValueItSays) {
       {"adagrad:rate_decay=0.1,initial=0.5",
        adagrad({.rate_decay = 0.1, .initial_accumulator = 0.5})},
       {"adam:beta1=0.8,epsilon=1e-6", adam({.beta1 = 0.8, .epsilon = 1e-6})},
+      {"adam:freeze=100", frozen_after(100, adam())},
+      {"adamw:freeze=1e3,rate=0.01", frozen_after(1000, adamw({.rate = 0.01}))},
+      {"adam:freeze=0", adam()},
       {"adamw:beta2=0.95,decay=0.1", adamw({.beta2 = 0.95, .weight_decay = 0.1})},
       {"lamb:ratio_min=0.01,ratio_max=5", lamb({.ratio_min = 0.01, .ratio_max = 5})},
       {"ftrl:rate=0.05,beta=2,l1=1,l2=0.5", ftrl({.rate = 0.05, .beta = 2, .l1 = 1, .l2 = 0.5})},
@@ -40,6 +48,8 @@ TEST(Optimizer, PrintedItHasItsWordAndWhatIsNotDefault) {
   EXPECT_EQ(to_string(sgd({.rate = 0.01, .momentum = 0.8})), "momentum:rate=0.01,momentum=0.8");
   EXPECT_EQ(to_string(sgd({.momentum = 0.9, .nesterov = true})), "nesterov");
   EXPECT_EQ(to_string(adamw({.beta2 = 0.95, .weight_decay = 0.1})), "adamw:beta2=0.95,decay=0.1");
+  EXPECT_EQ(to_string(frozen_after(100, adam())), "adam:freeze=100");
+  EXPECT_EQ(to_string(frozen_after(7, adam({.rate = 0.1}))), "adam:rate=0.1,freeze=7");
 }
 
 TEST(Optimizer, PrintedAndReadAgainItIsTheSame) {
@@ -50,6 +60,7 @@ TEST(Optimizer, PrintedAndReadAgainItIsTheSame) {
       adagrad({.rate = odd, .rate_decay = odd, .weight_decay = odd, .initial_accumulator = odd}),
       adam({.rate = odd, .beta1 = odd, .beta2 = odd, .epsilon = odd, .weight_decay = odd}),
       adamw({.rate = odd, .weight_decay = 0}),
+      frozen_after(1ULL << 53, adam({.rate = odd})),
       lamb({.rate = odd, .ratio_min = odd, .ratio_max = 1e300}),
       ftrl({.rate = odd, .beta = odd, .l1 = odd, .l2 = 0.1 + 0.2}),
       lars({.rate = odd, .momentum = odd, .trust = odd, .epsilon = 0})};
@@ -72,7 +83,11 @@ TEST(Optimizer, WhatIsWrongIsNamedWithTheNearestWord) {
        "'rat' is no setting of sgd; nearest: rate (known: rate, momentum, dampening, decay)"},
       {"adam:momentum=0.9",
        "'momentum' is no setting of adam; nearest: beta1 (known: rate, beta1, beta2, epsilon, "
-       "decay)"},
+       "decay, freeze)"},
+      {"adam:freeze=1.5", "freeze: '1.5' is not a whole number from 0"},
+      {"lamb:freeze=10",
+       "'freeze' is no setting of lamb; nearest: rate (known: rate, beta1, beta2, epsilon, decay, "
+       "ratio_min, ratio_max)"},
       {"sgd:rate=fast", "rate: 'fast' is not a number"},
       {"sgd:rate=-1", "rate of sgd is -1, must be a finite number from 0"},
       {"momentum:momentum=1", "momentum of momentum is 1, must be from 0 to below 1"},
@@ -106,6 +121,8 @@ TEST(Optimizer, CheckRefusesWhatWouldNotBeLookedAt) {
   spec.nesterov = true;
   ASSERT_FALSE(check(spec));
   EXPECT_EQ(check(spec).error().message, "adam has no nesterov, but it is set");
+  EXPECT_EQ(check(frozen_after(3, sgd())).error().message, "sgd has no freeze, but it is set to 3");
+  EXPECT_FALSE(check(frozen_after((1ULL << 53) + 1, adam())));
 }
 
 TEST(Optimizer, CheckRefusesWhatIsNotFinite) {

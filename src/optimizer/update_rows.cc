@@ -27,7 +27,7 @@ RowUpdate::Way RowUpdate::way_for(const OptimizerSpec& spec) {
       return spec.rate_decay == 0 ? Way::kTogether : Way::kEach;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
-      return Way::kAdam;
+      return spec.freeze_after == 0 ? Way::kAdam : Way::kEach;
     case OptimizerKind::kFtrl:
       return Way::kTogether;
     case OptimizerKind::kLamb:

@@ -8,7 +8,10 @@ namespace tally::optimizer {
 namespace {
 
 std::vector<OptimizerSpec> specs() {
-  return {sgd({.weight_decay = 0.01}),
+  OptimizerSpec frozen = adam();
+  frozen.freeze_after = 20;
+  return {frozen,
+          sgd({.weight_decay = 0.01}),
           sgd({.momentum = 0.9}),
           sgd({.momentum = 0.9, .dampening = 0.3}),
           sgd({.momentum = 0.9, .nesterov = true}),

@@ -305,6 +305,37 @@ TYPED_TEST(UpdateRule, TheFirstStepForgetsWhatTheMomentumHeld) {
   EXPECT_EQ(p.state[0][0], T(0.5));
 }
 
+// After two updates the second moment stays, and what is given is the first.
+TYPED_TEST(UpdateRule, FrozenAdamTakesMomentumAndKeepsItsSecondMoment) {
+  using T = TypeParam;
+  for (OptimizerSpec spec : {adam({.rate = 0.1, .beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.25}),
+                             adamw({.rate = 0.1, .beta1 = 0.8, .beta2 = 0.9})}) {
+    const bool coupled = spec.kind == OptimizerKind::kAdam;
+    const OptimizerSpec plain = spec;
+    spec.freeze_after = 2;
+    Parameter<T> p(spec, {T(2)}), unfrozen(plain, {T(2)});
+    for (std::uint64_t step = 1; step <= 2; ++step) {
+      p.gradient = unfrozen.gradient = {T(0.5) * static_cast<T>(step)};
+      take_step(spec, {.step = step, .rate = 0.1}, p, {0, 1});
+      take_step(plain, {.step = step, .rate = 0.1}, unfrozen, {0, 1});
+    }
+    EXPECT_EQ(p.values, unfrozen.values);
+    EXPECT_EQ(p.state, unfrozen.state);
+    const T second = p.state[1][0];
+    for (std::uint64_t step = 3; step <= 5; ++step) {
+      const double before = p.values[0];
+      const double momentum = 0.25 * static_cast<double>(step) + (coupled ? 0.25 * before : 0);
+      const double shrunk = coupled ? before : before * (1 - 0.1 * 0.01);
+      const double root = std::sqrt(static_cast<double>(second) / (1 - 0.9 * 0.9));
+      p.gradient = {static_cast<T>(0.25 * static_cast<double>(step))};
+      take_step(spec, {.step = step, .rate = 0.1}, p, {0, 1});
+      EXPECT_NEAR(p.values[0], shrunk - 0.1 * momentum / (root + 1e-8), 1e-6);
+      EXPECT_NEAR(p.state[0][0], momentum, 1e-6);
+      EXPECT_EQ(p.state[1][0], second);
+    }
+  }
+}
+
 TYPED_TEST(UpdateRule, AnotherRateScalesFtrlsGradientAndMovesNothingElse) {
   using T = TypeParam;
   const OptimizerSpec spec = ftrl({.rate = 0.1});
