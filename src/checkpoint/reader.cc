@@ -5,6 +5,7 @@
 
 #include "base/file_io.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/header_file.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
@@ -43,27 +44,6 @@ struct StoredTensor {
   std::vector<Extent> extents;  // by `first`, without gaps
 };
 using Index = std::map<std::string, StoredTensor, std::less<>>;
-
-struct OpenedHeader {
-  std::vector<Entry> entries;
-  std::uint64_t data_offset = 0;
-};
-
-Result<OpenedHeader> read_header(const fs::path& path) {
-  TALLY_TRY(const File file, File::open_to_read(path));
-  TALLY_TRY(const std::uint64_t bytes, file.size());
-  std::string first(std::min(bytes, kHeaderLengthBytes), '\0');
-  TALLY_TRY(file.read_at(0, std::as_writable_bytes(std::span(first))));
-  const auto length = header_length(first, bytes);
-  if (!length.has_value()) return corrupt(path, length.error().message);
-  std::string text(*length, '\0');
-  TALLY_TRY(file.read_at(kHeaderLengthBytes, std::as_writable_bytes(std::span(text))));
-  OpenedHeader header{.data_offset = kHeaderLengthBytes + *length};
-  auto entries = parse_header(text, bytes - header.data_offset);
-  if (!entries.has_value()) return corrupt(path, entries.error().message);
-  header.entries = *std::move(entries);
-  return header;
-}
 
 class FolderReader final : public Reader {
  public:
@@ -165,7 +145,8 @@ class FolderReader final : public Reader {
   Result<void> load_model() {
     const fs::path path = path_of_file(kModelIndex);
     TALLY_TRY(model_, empty_index(manifest_.tensors));
-    TALLY_TRY(const OpenedHeader header, read_header(path));
+    TALLY_TRY(const File file, File::open_to_read(path));
+    TALLY_TRY(const OpenedHeader header, read_header(file, path));
     if (header.entries.size() != manifest_.tensors.size())
       return corrupt(path, fmt::format("{} tensors, the manifest has {}", header.entries.size(),
                                        manifest_.tensors.size()));
@@ -206,7 +187,8 @@ class FolderReader final : public Reader {
                                          const std::map<std::string_view, std::size_t>& numbers) {
     const std::size_t index = kFirstOptimizerIndex + static_cast<std::size_t>(rank);
     const fs::path path = path_of_file(index);
-    TALLY_TRY(const OpenedHeader header, read_header(path));
+    TALLY_TRY(const File file, File::open_to_read(path));
+    TALLY_TRY(const OpenedHeader header, read_header(file, path));
     std::vector<Range> ranges;
     bool has_rank_state = false;
     for (const Entry& entry : header.entries) {

@@ -1,0 +1,85 @@
+#include "checkpoint/tensor_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/file_io.h"
+#include "base/units.h"
+#include "checkpoint/header_file.h"
+#include "checkpoint/layout.h"
+
+namespace tally::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beside the file, and of this process alone.
+fs::path aside_of(const fs::path& path) {
+  fs::path aside = path;
+  aside += fmt::format(".{}.part", ::getpid());
+  return aside;
+}
+
+Result<void> write_all(const fs::path& path, const std::string& header,
+                       std::span<const Entry> entries, std::span<const FloatTensor> tensors) {
+  TALLY_TRY(const File file, File::create(path));
+  TALLY_TRY(file.write_at(0, std::as_bytes(std::span(header))));
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    TALLY_TRY(file.write_at(header.size() + entries[i].begin,
+                            std::as_bytes(std::span(tensors[i].values))));
+  return file.sync();
+}
+
+}  // namespace
+
+Result<void> write_float_tensors(const fs::path& path, std::span<const FloatTensor> tensors,
+                                 std::string_view format) {
+  std::vector<TensorInfo> infos;
+  for (const FloatTensor& tensor : tensors)
+    infos.push_back({.name = tensor.name, .type = DataType::kFloat32, .shape = tensor.shape});
+  TALLY_TRY(check_tensors(infos));
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    TALLY_CHECK(*element_count(infos[i]) == tensors[i].values.size());
+  const std::vector<Entry> entries = lay_out(infos);
+  TALLY_TRY(const std::string header, encode_header(entries, format));
+  const fs::path aside = aside_of(path);
+  std::error_code failed;
+  fs::remove(aside, failed);  // of an earlier process with our number
+  const auto written = write_all(aside, header, entries, tensors);
+  if (written) fs::rename(aside, path, failed);
+  if (written && !failed) return {};
+  const Error error =
+      written ? system_error(path, "cannot be given its name", failed.value()) : written.error();
+  fs::remove(aside, failed);
+  return error;
+}
+
+Result<std::vector<FloatTensor>> read_float_tensors(const fs::path& path, std::uint64_t max_bytes) {
+  TALLY_TRY(const File file, File::open_to_read(path));
+  TALLY_TRY(const std::uint64_t bytes, file.size());
+  if (bytes > max_bytes)
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("{}: {}, and at most {} are read", path.string(),
+                                        format_bytes(bytes), format_bytes(max_bytes))};
+  TALLY_TRY(OpenedHeader header, read_header(file, path));
+  std::vector<FloatTensor> tensors;
+  for (Entry& entry : header.entries) {
+    if (entry.tensor.type != DataType::kFloat32)
+      return Error{.code = ErrorCode::kCorrupt,
+                   .message = fmt::format("{}: {} is no float32", path.string(),
+                                          entry.tensor.name)};
+    FloatTensor tensor{.name = std::move(entry.tensor.name),
+                       .shape = std::move(entry.tensor.shape),
+                       .values = std::vector<float>((entry.end - entry.begin) / sizeof(float))};
+    TALLY_TRY(file.read_at(header.data_offset + entry.begin,
+                           std::as_writable_bytes(std::span(tensor.values))));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+}  // namespace tally::checkpoint
