@@ -36,6 +36,14 @@ std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
   return infos;
 }
 
+std::uint64_t parameters_of(const recipes::Recipe& recipe, const data::Dataset& dataset) {
+  const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset);
+  std::uint64_t count = 0;
+  for (const adapter::NamedTensor& parameter : adapter::tensors_of(*model).trained)
+    count += static_cast<std::uint64_t>(parameter.tensor.numel());
+  return count;
+}
+
 void set_threads(int threads) { at::set_num_threads(threads); }
 
 }  // namespace tally::app

@@ -25,6 +25,9 @@ bool uses_cuda(const std::string& device);
 std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
                                                const data::Dataset& dataset);
 
+// Numbers in the parameters of that model that are trained.
+std::uint64_t parameters_of(const recipes::Recipe& recipe, const data::Dataset& dataset);
+
 // Threads that libtorch computes with.
 void set_threads(int threads);
 

@@ -145,6 +145,26 @@ Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& reci
   return {};
 }
 
+Result<void> set_record(const TrainOptions& options, Preparation& prepared) {
+  constexpr const char* kOption = "--record-gradients";
+  if (options.record_gradients.empty()) return {};
+  TALLY_TRY(RecordChoice choice, of_option(kOption, parse_record_choice(options.record_gradients)));
+  if (options.accumulate > 1)
+    return invalid(fmt::format(
+        "--record-gradients: with --accumulate {} no backward pass has the gradient of a step",
+        options.accumulate));
+  TALLY_TRY(prepared.record_steps,
+            of_option(kOption, recorded_steps(choice, prepared.course.total_steps)));
+  prepared.record_file = std::move(choice.file);
+  if (!prepared.resume) return {};
+  std::erase_if(prepared.record_steps,
+                [&](std::uint64_t step) { return step <= prepared.resume->step; });
+  if (prepared.record_steps.empty())
+    return invalid(fmt::format("--record-gradients: step {}, where it goes on, is past all of them",
+                               prepared.resume->step));
+  return {};
+}
+
 std::string describe(const checkpoint::TensorInfo& tensor) {
   return fmt::format("{} [{}] {}", tensor.name, fmt::join(tensor.shape, ", "),
                      to_string(tensor.type));
@@ -208,12 +228,18 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
       of_option("--schedule", RateSchedule::parse(schedule_text(options, recipe, steps), steps)));
   TALLY_TRY(set_course(options, prepared));
   TALLY_TRY(set_resume(options, recipe, prepared));
+  TALLY_TRY(set_record(options, prepared));
   return prepared;
 }
 
 Result<void> check_outputs(const TrainOptions& options) {
   if (!options.json.empty()) TALLY_TRY(check_writable_file("--json", options.json));
   if (!options.report.empty()) TALLY_TRY(check_writable_file("--report", options.report));
+  if (!options.record_gradients.empty()) {
+    TALLY_TRY(const RecordChoice choice,
+              of_option("--record-gradients", parse_record_choice(options.record_gradients)));
+    TALLY_TRY(check_writable_file("--record-gradients", choice.file));
+  }
   if (!options.checkpoint.empty())
     TALLY_TRY(check_writable_folder("--checkpoint", options.checkpoint));
   return {};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/train/decisions.h"
+#include "apps/train/record_choice.h"
 #include "apps/train/server_choice.h"
 #include "apps/train/train_options.h"
 #include "apps/train/train_state.h"
@@ -43,6 +44,8 @@ struct Preparation {
   std::uint64_t epoch_count = 0;  // 0: as many as the steps need
   CourseOptions course;
   std::optional<ResumePoint> resume;
+  std::string record_file;                  // of --record-gradients; empty: none
+  std::vector<std::uint64_t> record_steps;  // those of them that are still to come
 };
 
 // Opens the data and looks at every option. kInvalid, kSystem or kCorrupt in one line, with what to do.

@@ -115,6 +115,12 @@ class Command {
     if (has_servers_ && prepared.servers.kind != ServerChoice::Kind::kNone &&
         options_.plan.find("home=") == std::string::npos)
       fmt::print(stderr, "tally train: --servers {}: the plan is home=server\n", options_.servers);
+    if (!prepared.record_steps.empty()) {
+      auto fits =
+          check_record_size(prepared.record_steps.size(), parameters_of(recipe_, *prepared.train));
+      if (!fits) fits.error().message.insert(0, "--record-gradients: ");
+      TALLY_TRY(std::move(fits));
+    }
     if (!prepared.resume) return {};
     TALLY_TRY(const auto reader, checkpoint::Reader::open(prepared.resume->checkpoint));
     TALLY_TRY(reader->verify());

@@ -161,6 +161,13 @@ void add_course(CLI::App& command, TrainOptions& o) {
 }
 
 void add_output(CLI::App& command, TrainOptions& o) {
+  command
+      .add_option(
+          "--record-gradients", o.record_gradients,
+          "Write rank 0's own gradients of some steps into FILE (safetensors, up to 1 GiB), as "
+          "backward made "
+          "them: of 4 steps spread over the training, or of the first N multiples of every=N")
+      ->type_name("FILE[,every=N][,steps=N]");
   command.add_option("--json", o.json, "Append the result to FILE as one line of JSON")
       ->type_name("FILE");
   command.add_option("--report", o.report, "Write a page with curves and the time of each worker")

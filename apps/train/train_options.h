@@ -47,6 +47,7 @@ struct TrainOptions {
   std::optional<double> target_accuracy;
   std::uint64_t patience = 0;  // 0: no early stop
 
+  std::string record_gradients;  // as parse_record_choice() reads it; empty: none
   std::string json;
   std::string report;
   std::string device = "auto";

@@ -77,6 +77,9 @@ Training::Training(Parts parts)
             .accumulate = static_cast<std::uint64_t>(with_.options.accumulate)},
       began_(SteadyClock().now()),
       point_every_(std::max<std::uint64_t>(1, with_.prepared.course.total_steps / kCurvePoints)) {
+  if (!with_.prepared.record_steps.empty() && with_.job.rank() == 0)
+    recorder_ = std::make_unique<GradientRecorder>(with_.model, with_.prepared.record_file,
+                                                   with_.prepared.record_steps);
   data::Order order = order_of(with_.job, with_.options, with_.prepared);
   seed_torch(with_.options.seed, with_.job.rank(), 0);
   if (const auto& point = with_.prepared.resume) {
@@ -170,12 +173,14 @@ void Training::step() {
   RunningMean loss;
   for (int i = 0; i < with_.options.accumulate; ++i) {
     const train::Batch batch = or_throw(loader_->next());
+    if (recorder_) recorder_->begin(trainer_.steps() + 1);
     outcome = trainer_.step(batch.samples, [&] {
       const TensorBatch tensors = to_tensors(batch, with_.prepared.train->shape(), with_.device);
       const Bfloat16Scope precision(bfloat16, with_.device);
       return recipes::mean_loss(with_.prepared.task, with_.model.forward(tensors.input),
                                 tensors.target);
     });
+    if (recorder_) recorder_->end();
     loss.add(outcome.loss, outcome.samples);
     samples += outcome.samples;
     if (batch.last_of_epoch) ++done_.epochs;
@@ -327,6 +332,11 @@ TrainingRecord& Training::finish(StopReason reason) {
                             .data = duration(times[4 * rank + 3])});
   take_figures(record);
   return record;
+}
+
+Result<std::string> Training::write_gradients() const {
+  if (!recorder_) return std::string();
+  return recorder_->write();
 }
 
 // What became of all workers' gradients.

@@ -8,6 +8,7 @@
 
 #include "apps/train/console.h"
 #include "apps/train/decisions.h"
+#include "apps/train/gradient_recorder.h"
 #include "apps/train/preparation.h"
 #include "apps/train/recording.h"
 #include "apps/train/train_options.h"
@@ -46,6 +47,8 @@ class Training final {
   TrainingRecord& finish(StopReason reason);
   // Whether this worker was the first of those who came to finish(): who tells the result.
   bool is_first() const { return is_first_; }
+  // What --record-gradients took, on rank 0: written to its file. A sentence for people, or nothing where none was asked for.
+  Result<std::string> write_gradients() const;
 
  private:
   void resume(const ResumePoint& point);
@@ -70,6 +73,7 @@ class Training final {
   Parts with_;
   Course course_;
   Trainer trainer_;
+  std::unique_ptr<GradientRecorder> recorder_;  // where gradients are recorded
   std::unique_ptr<train::Loader> loader_;
   // With servers whoever is the first writes alone: a job of one.
   std::vector<std::unique_ptr<Job>> alone_;

@@ -104,7 +104,11 @@ class Worker {
     TrainingRecord& result = training.finish(reason);
     // Rank 0, unless it is gone.
     const bool tells = training.is_first();
-    return tells ? conclude(*prepared, *model, reason, result) : exit_code(reason, true);
+    const auto recorded = training.write_gradients();
+    if (recorded && !recorded->empty()) console_.say(*recorded);
+    if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
+    const int code = tells ? conclude(*prepared, *model, reason, result) : exit_code(reason, true);
+    return code == 0 && !recorded ? 1 : code;
   }
 
  private:

@@ -69,9 +69,9 @@ Result<std::vector<FloatTensor>> read_float_tensors(const fs::path& path, std::u
   std::vector<FloatTensor> tensors;
   for (Entry& entry : header.entries) {
     if (entry.tensor.type != DataType::kFloat32)
-      return Error{.code = ErrorCode::kCorrupt,
-                   .message = fmt::format("{}: {} is no float32", path.string(),
-                                          entry.tensor.name)};
+      return Error{
+          .code = ErrorCode::kCorrupt,
+          .message = fmt::format("{}: {} is no float32", path.string(), entry.tensor.name)};
     FloatTensor tensor{.name = std::move(entry.tensor.name),
                        .shape = std::move(entry.tensor.shape),
                        .values = std::vector<float>((entry.end - entry.begin) / sizeof(float))};

@@ -14,11 +14,10 @@ namespace {
 constexpr std::uint64_t kMuch = 1 << 20;
 
 std::vector<FloatTensor> some_tensors() {
-  return {{.name = "step.1/fc.weight", .shape = {2, 3}, .values = {1, -2, 3.5F, 0, -0.0F, 1e-40F}},
-          {.name = "step.1/fc.bias", .shape = {0}, .values = {}},
-          {.name = "step.2/scale",
-           .shape = {},
-           .values = {std::numeric_limits<float>::infinity()}}};
+  return {
+      {.name = "step.1/fc.weight", .shape = {2, 3}, .values = {1, -2, 3.5F, 0, -0.0F, 1e-40F}},
+      {.name = "step.1/fc.bias", .shape = {0}, .values = {}},
+      {.name = "step.2/scale", .shape = {}, .values = {std::numeric_limits<float>::infinity()}}};
 }
 
 std::size_t files_in(const std::filesystem::path& folder) {

@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "apps/train/record_choice.h"
+#include "checkpoint/tensor_file.h"
+
+namespace tally::app {
+
+// Copies this worker's own gradients of some steps, as backward makes them: before clipping and before any exchange. They stay in
+// memory until write(). Threads: one; hooks run inside backward(), which waits for them.
+class GradientRecorder final {
+ public:
+  // After the trainer was made, which may move the parameters; the module outlives it. `steps` rise.
+  GradientRecorder(torch::nn::Module& module, std::string file, std::vector<std::uint64_t> steps);
+  ~GradientRecorder();
+  GradientRecorder(const GradientRecorder&) = delete;
+  GradientRecorder& operator=(const GradientRecorder&) = delete;
+
+  // The next backward pass is of this step. A worker that a step does not draw records the next one it takes part in.
+  void begin(std::uint64_t step);
+  void end();
+
+  // All that was recorded, as tensors "step.50/NAME". A sentence for people; kSystem if the file cannot be written.
+  Result<std::string> write() const;
+
+ private:
+  void take(const std::string& name, const at::Tensor& gradient);
+
+  const std::string file_;
+  std::vector<std::uint64_t> due_;  // the next one last
+  std::uint64_t step_ = 0;          // under way and recorded; 0: none
+  std::vector<std::uint64_t> recorded_;
+  std::vector<checkpoint::FloatTensor> tensors_;
+  std::vector<std::pair<at::Tensor, unsigned>> hooks_;
+};
+
+}  // namespace tally::app
