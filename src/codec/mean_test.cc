@@ -183,44 +183,30 @@ TEST(Vote, ABlockThatIsNotFiniteOfOneSenderIsNotFinite) {
   EXPECT_TRUE(same_bits(mean, mean_of_values(kVote, senders, 96)));
 }
 
-// Hands on what sign does, with a byte in front: not what count_signs() could read.
-class Wrapped final : public Codec {
- public:
-  Traits traits() const override { return inner_->traits(); }
-  std::size_t max_bytes(std::size_t count) const override { return 1 + inner_->max_bytes(count); }
-  std::size_t encode(std::span<const float> values, const Draw& draw,
-                     std::span<std::byte> out) const override {
-    out[0] = std::byte{1};
-    return 1 + inner_->encode(values, draw, out.subspan(1));
-  }
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
-    return inner_->decode(bytes.subspan(1), out);
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    return inner_->decode_add(bytes.subspan(1), weight, sum);
-  }
-
- private:
-  std::unique_ptr<Codec> inner_ = make_sign(32);
-};
-
 TEST(Vote, BehindAnotherStageItIsTheSame) {
   Rng rng(3);
   const auto sign = make_sign(32);
-  const Wrapped wrapped;
-  plan::CodecSpec staged = kVote;
-  staged.stage = plan::EntropyStage::kRans;
-  Senders plain, packed;
-  for (int i = 0; i < 12; ++i) {
-    Values gradient = odd_values(333, rng);
-    if (i % 2 == 0) std::fill_n(gradient.begin() + 50, 64, 0.0F);
-    const auto weight = static_cast<double>(rng.below(3));
-    plain.add(*sign, gradient, weight);
-    packed.add(wrapped, gradient, weight);
+  for (const auto stage :
+       {plan::EntropyStage::kRans, plan::EntropyStage::kHuffman, plan::EntropyStage::kZstd}) {
+    const auto staged = make_staged(make_sign(32), stage);
+    plan::CodecSpec spec = kVote;
+    spec.stage = stage;
+    Senders plain, packed;
+    for (int i = 0; i < 12; ++i) {
+      Values gradient = odd_values(333, rng);
+      if (i % 2 == 0) std::fill_n(gradient.begin() + 50, 64, 0.0F);
+      if (i == 5) gradient[200] = kNan;
+      const auto weight = static_cast<double>(rng.below(3));
+      plain.add(*sign, gradient, weight);
+      packed.add(*staged, gradient, weight);
+    }
+    EXPECT_TRUE(same_bits(mean_of_bytes(spec, *staged, packed, 333),
+                          mean_of_bytes(kVote, *sign, plain, 333)));
+    packed.weights[0] = 1;
+    packed.bytes[0].clear();
+    Values mean(333);
+    EXPECT_FALSE(mean_of(spec, *staged, packed.encoded(), mean).has_value());
   }
-  EXPECT_TRUE(same_bits(mean_of_bytes(staged, wrapped, packed, 333),
-                        mean_of_bytes(kVote, *sign, plain, 333)));
 }
 
 TEST(Vote, FourThousandVotersAreTheMostThatAreCounted) {
