@@ -13,7 +13,8 @@ struct FactorShape {
   std::size_t rank = 0;
 };
 
-// Products of a matrix and its factors, of rank 1 to 64. Nothing is fused and the order of all additions is fixed, so every level gives the same bits.
+// Products of a matrix and its factors, of rank 1 to 64. Nothing is fused and the order of all additions is fixed, so every level gives
+// the same bits.
 // Arrays do not overlap.
 struct FactorKernels {
   // matrix += addend; left = matrix * right. Value j of a row goes to lane j % 32 of its sum, and the lanes are added by halves.

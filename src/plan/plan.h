@@ -92,7 +92,8 @@ bool averages_models(const Plan& plan);
 Result<void> check_exchanges_gradients(const Plan& plan, std::string_view recipe);
 
 // All keys in the order above: "home=group update=bsp codec=none stale=keep split=data data=partition", and "conflict=lock" with
-// home=server; "schedule=priority" only where it is not fifo. Behind a word are its numbers that differ from their defaults. parse_plan() reads it back.
+// home=server; "schedule=priority" only where it is not fifo. Behind a word are its numbers that differ from their defaults.
+// parse_plan() reads it back.
 std::string to_string(const Plan& plan);
 // Of one key: "update=ssp:3".
 std::string update_text(const Plan& plan);
