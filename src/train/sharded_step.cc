@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/stopwatch.h"
+#include "kernel/weighted_sum.h"
+#include "train/sharded_update.h"
+
+// One step of a ShardedUpdate; sharded_update.cc has what it is made of.
+namespace tally::train {
+namespace {
+
+// In which lanes are summed: halves would lose what float32 keeps.
+DataType sum_type(DataType type) {
+  return type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
+}
+
+// Clipping leaves a gradient of this norm as it is and shortens longer ones to it; a norm that is no number spoils all, as
+// in libtorch.
+double clip_factor(double norm, double limit) {
+  constexpr double kTiny = 1e-6;
+  const double factor = limit / (norm + kTiny);
+  return factor > 1 ? 1 : factor;
+}
+
+// Operations under way on a lane at once.
+constexpr std::size_t kInFlight = 512;
+
+}  // namespace
+
+bool ShardedUpdate::is_deferred() const {
+  return layerwise_ || options_.clip_norm.has_value() || tiers_.hosts > 1;
+}
+
+void ShardedUpdate::begin(const StepContribution& contribution) {
+  if (begun_) return;
+  begun_ = true;
+  make_state();
+  memory_->flags(tiers_.local).weigh(contribution.weight, contribution.samples);
+}
+
+Result<void> ShardedUpdate::ready(std::size_t parameter) {
+  if (is_ready_[parameter] != 0) return {};
+  is_ready_[parameter] = 1;
+  const std::size_t bucket = memory_->layout().place_of[parameter].bucket;
+  if (--works_[bucket].pending > 0 || !begun_) return {};
+  memory_->flags(tiers_.local).complete(bucket, step_);
+  return advance(false);
+}
+
+bool ShardedUpdate::complete_on_host(std::size_t bucket) const {
+  for (int neighbour = 0; neighbour < tiers_.locals(); ++neighbour)
+    if (!memory_->flags(neighbour).is_complete(bucket, step_)) return false;
+  return true;
+}
+
+// Before totals are known only buckets are worked on that are complete here by ready(): all their parameters are used.
+Result<void> ShardedUpdate::advance(bool totals_known) {
+  const Stopwatch watch(times_.update);
+  for (; next_ < works_.size() && (totals_known || works_[next_].pending == 0); ++next_) {
+    if (!complete_on_host(next_)) break;
+    double samples = 0;
+    for (int n = 0; n < tiers_.locals(); ++n) samples += memory_->flags(n).samples();
+    if (!totals_known && samples == 0) break;
+    // Across hosts the divisor comes with the totals.
+    const double divisor = tiers_.hosts > 1 ? 1 : samples;
+    for (int n = 0; n < tiers_.locals(); ++n) {
+      const bool counts = memory_->flags(n).samples() > 0;
+      weights_[static_cast<std::size_t>(n)] = counts ? memory_->flags(n).weight() / divisor : 0;
+    }
+    TALLY_TRY(work_on(next_, totals_known));
+  }
+  return {};
+}
+
+Result<void> ShardedUpdate::work_on(std::size_t b, bool totals_known) {
+  Work& work = works_[b];
+  const std::size_t offset = work.local.begin * size_of(memory_->layout().buckets[b].type);
+  for (int n = 0; n < tiers_.locals(); ++n)
+    sources_[static_cast<std::size_t>(n)] = memory_->gradients(b, n) + offset;
+  if (tiers_.hosts > 1) return sum_over_lane(b);
+  const Sources sources{.gradients = sources_, .weights = weights_};
+  if (is_deferred()) {
+    work.slice->sum(sources);
+  } else {
+    work.slice->sum_and_update(
+        sources, options_.clip_value.value_or(0),
+        {.rates = rates_, .steps = steps_, .used = totals_known ? used_ : all_used_});
+  }
+  return {};
+}
+
+Result<void> ShardedUpdate::sum_over_lane(std::size_t b) {
+  if (b >= kInFlight && works_[b - kInFlight].summed)
+    TALLY_TRY(timed_wait(*works_[b - kInFlight].summed));
+  Work& work = works_[b];
+  const DataType type = memory_->layout().buckets[b].type;
+  work.lane_sum.resize(work.local.count() * size_of(sum_type(type)));
+  if (type == DataType::kFloat64) {
+    kernel::weighted_sum(type, sources_, weights_, reinterpret_cast<double*>(work.lane_sum.data()),
+                         work.local.count());
+  } else {
+    const std::vector<float> weights(weights_.begin(), weights_.end());
+    kernel::weighted_sum(type, sources_, weights, reinterpret_cast<float*>(work.lane_sum.data()),
+                         work.local.count());
+  }
+  work.summed = tiers_.sums->start({.operation = Operation::kReduceScatter,
+                                    .input = work.lane_sum.data(),
+                                    .output = work.slice->gradient().data(),
+                                    .count = work.own.count(),
+                                    .type = sum_type(type),
+                                    .counts = work.counts});
+  return {};
+}
+
+// What this rank has no gradient for counts as zero.
+void ShardedUpdate::zero_unused() {
+  for (std::size_t p = 0; p < is_ready_.size(); ++p) {
+    if (is_ready_[p] != 0) continue;
+    const std::span<std::byte> bytes = gradient(p);
+    std::memset(bytes.data(), 0, bytes.size());
+  }
+}
+
+Result<StepTotals> ShardedUpdate::complete(const StepContribution& contribution,
+                                           std::span<const double> sums) {
+  begin(contribution);
+  // Weights that were announced stand; those who have no samples are not read.
+  if (contribution.samples > 0) zero_unused();
+  for (std::size_t b = 0; b < works_.size(); ++b) memory_->flags(tiers_.local).complete(b, step_);
+  TALLY_TRY(StepTotals totals, agree(contribution, sums));
+  if (totals.samples > 0) {
+    TALLY_TRY(advance(true));
+    TALLY_CHECK(next_ == works_.size());
+    if (is_deferred()) TALLY_TRY(update_deferred());
+    for (std::size_t p = 0; p < steps_.size(); ++p) steps_[p] += used_[p];
+  }
+  TALLY_TRY(finish_step());
+  return totals;
+}
+
+// One sum over all ranks: samples, what was given along, and who uses which parameter. When it is there, all ranks
+// have completed all their buckets.
+Result<StepTotals> ShardedUpdate::agree(const StepContribution& contribution,
+                                        std::span<const double> sums) {
+  const Stopwatch watch(times_.wait);
+  statistics_.assign(1, contribution.samples);
+  statistics_.insert(statistics_.end(), sums.begin(), sums.end());
+  for (const std::uint8_t ready : is_ready_)
+    statistics_.push_back(contribution.samples > 0 ? ready : 0);
+  TALLY_TRY(world_.allreduce(std::span(statistics_)));
+  total_samples_ = statistics_[0];
+  const std::size_t first = 1 + sums.size();
+  for (std::size_t p = 0; p < used_.size(); ++p) used_[p] = statistics_[first + p] > 0 ? 1 : 0;
+  return StepTotals{
+      .samples = total_samples_,
+      .sums = {statistics_.begin() + 1, statistics_.begin() + static_cast<std::ptrdiff_t>(first)}};
+}
+
+Result<void> ShardedUpdate::timed_wait(Handle& handle) {
+  const Stopwatch watch(times_.wait);
+  return handle.wait();
+}
+
+Result<void> ShardedUpdate::await_sums() {
+  for (Work& work : works_) {
+    if (!work.summed) continue;
+    TALLY_TRY(timed_wait(*work.summed));
+    work.summed.reset();
+    const Stopwatch watch(times_.update);
+    work.slice->scale(1 / total_samples_);
+  }
+  return {};
+}
+
+Result<std::vector<Squares>> ShardedUpdate::all_cells() {
+  std::vector<Squares> cells(cells_);
+  if (cells.empty()) return cells;
+  for (const Work& work : works_) {
+    const Stopwatch watch(times_.update);
+    work.slice->squares(std::span(cells).subspan(work.first_cell));
+  }
+  // Each cell is one rank's: adding zeros of the others changes no bit.
+  const Stopwatch watch(times_.wait);
+  static_assert(sizeof(Squares) == 2 * sizeof(double));
+  TALLY_TRY(world_.allreduce(std::span(&cells.data()->values, 2 * cells.size())));
+  return cells;
+}
+
+Result<void> ShardedUpdate::clip() {
+  if (options_.clip_value)
+    for (Work& work : works_) work.slice->clamp(*options_.clip_value);
+  if (!options_.clip_norm) return {};
+  TALLY_TRY(const auto cells, all_cells());
+  double squares = 0;
+  for (const Squares& cell : cells) squares += cell.gradient;
+  const double factor = clip_factor(std::sqrt(squares), *options_.clip_norm);
+  if (factor != 1)
+    for (Work& work : works_) work.slice->scale(factor);
+  return {};
+}
+
+Result<std::vector<Squares>> ShardedUpdate::squares_of_parameters() {
+  TALLY_TRY(const auto cells, all_cells());
+  std::vector<Squares> sums(options_.parameters.size());
+  std::size_t cell = 0;
+  for (const BucketLayout& bucket : memory_->layout().buckets) {
+    for (const BucketLayout::Entry& entry : bucket.entries) {
+      const std::size_t end = cell + Slice::cells_in(entry.range);
+      for (; cell < end; ++cell) {
+        sums[entry.parameter].values += cells[cell].values;
+        sums[entry.parameter].gradient += cells[cell].gradient;
+      }
+    }
+  }
+  return sums;
+}
+
+Result<void> ShardedUpdate::update_deferred() {
+  TALLY_TRY(await_sums());
+  TALLY_TRY(clip());
+  const UpdateFacts facts{.rates = rates_, .steps = steps_, .used = used_};
+  std::vector<Squares> of_parameters;
+  if (layerwise_) {
+    for (Work& work : works_) {
+      const Stopwatch watch(times_.update);
+      work.slice->prepare(facts);
+    }
+    TALLY_TRY(of_parameters, squares_of_parameters());
+  }
+  for (std::size_t b = 0; b < works_.size(); ++b) {
+    {
+      const Stopwatch watch(times_.update);
+      works_[b].slice->update(facts, of_parameters);
+    }
+    if (tiers_.hosts > 1) TALLY_TRY(send_values(b));
+  }
+  return {};
+}
+
+Result<void> ShardedUpdate::send_values(std::size_t b) {
+  if (b >= kInFlight) TALLY_TRY(timed_wait(*works_[b - kInFlight].gathered));
+  Work& work = works_[b];
+  const DataType type = memory_->layout().buckets[b].type;
+  work.gathered =
+      tiers_.values->start({.operation = Operation::kAllgather,
+                            .input = work.slice->outgoing().data(),
+                            .output = memory_->values(b) + work.local.begin * size_of(type),
+                            .count = work.own.count(),
+                            .type = type,
+                            .counts = work.counts});
+  return {};
+}
+
+// Everybody goes on when all new values are there and nobody reads gradients any more.
+Result<void> ShardedUpdate::finish_step() {
+  for (Work& work : works_) {
+    if (!work.gathered) continue;
+    TALLY_TRY(timed_wait(*work.gathered));
+    work.gathered.reset();
+  }
+  {
+    const Stopwatch watch(times_.wait);
+    TALLY_TRY(world_.barrier());
+  }
+  for (std::size_t b = 0; b < works_.size(); ++b)
+    works_[b].pending = memory_->layout().buckets[b].entries.size();
+  std::fill(is_ready_.begin(), is_ready_.end(), std::uint8_t{0});
+  next_ = 0;
+  ++step_;
+  begun_ = false;
+  return {};
+}
+
+}  // namespace tally::train
