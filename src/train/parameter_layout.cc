@@ -60,4 +60,17 @@ Range part_of(Range whole, const Share& share) {
   return {cut(turned), cut(turned + 1)};
 }
 
+Range entries_of(const BucketLayout& bucket, const Share& share) {
+  const auto parts = static_cast<std::size_t>(share.parts);
+  const std::size_t turned = (static_cast<std::size_t>(share.index) + share.first) % parts;
+  // The entries whose middle lies in the part.
+  const auto cut = [&](std::size_t part) {
+    for (const BucketLayout::Entry& entry : bucket.entries)
+      if ((entry.range.begin + entry.range.end) * parts >= 2 * bucket.count * part)
+        return entry.range.begin;
+    return bucket.count;
+  };
+  return {cut(turned), turned + 1 == parts ? bucket.count : cut(turned + 1)};
+}
+
 }  // namespace tally::train

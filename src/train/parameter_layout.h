@@ -72,5 +72,7 @@ struct Share {
   std::size_t first = 0;
 };
 Range part_of(Range whole, const Share& share);
+// The same in whole entries of the bucket, as even as these allow.
+Range entries_of(const BucketLayout& bucket, const Share& share);
 
 }  // namespace tally::train

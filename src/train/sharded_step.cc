@@ -30,7 +30,7 @@ constexpr std::size_t kInFlight = 512;
 }  // namespace
 
 bool ShardedUpdate::is_deferred() const {
-  return layerwise_ || options_.clip_norm.has_value() || tiers_.hosts > 1;
+  return layerwise_ || options_.clip_norm.has_value() || tiers_.hosts > 1 || encodes_;
 }
 
 void ShardedUpdate::begin(const StepContribution& contribution) {
@@ -63,24 +63,34 @@ Result<void> ShardedUpdate::advance(bool totals_known) {
     double samples = 0;
     for (int n = 0; n < tiers_.locals(); ++n) samples += memory_->flags(n).samples();
     if (!totals_known && samples == 0) break;
-    // Across hosts the divisor comes with the totals.
-    const double divisor = tiers_.hosts > 1 ? 1 : samples;
+    // What this rank is ready with counts as used only if it has samples, and other hosts must see it the same way.
+    if (!totals_known && encodes_ && memory_->flags(tiers_.local).samples() == 0) break;
+    // Across hosts the divisor comes with the totals; what is encoded is a mean.
+    const double divisor = (tiers_.hosts > 1 && !encodes_) || samples == 0 ? 1 : samples;
     for (int n = 0; n < tiers_.locals(); ++n) {
       const bool counts = memory_->flags(n).samples() > 0;
       weights_[static_cast<std::size_t>(n)] = counts ? memory_->flags(n).weight() / divisor : 0;
     }
-    TALLY_TRY(work_on(next_, totals_known));
+    TALLY_TRY(work_on(next_, samples, totals_known));
   }
   return {};
 }
 
-Result<void> ShardedUpdate::work_on(std::size_t b, bool totals_known) {
+Result<void> ShardedUpdate::work_on(std::size_t b, double samples, bool totals_known) {
   Work& work = works_[b];
   const std::size_t offset = work.local.begin * size_of(memory_->layout().buckets[b].type);
   for (int n = 0; n < tiers_.locals(); ++n)
     sources_[static_cast<std::size_t>(n)] = memory_->gradients(b, n) + offset;
-  if (tiers_.hosts > 1) return sum_over_lane(b);
   const Sources sources{.gradients = sources_, .weights = weights_};
+  if (encodes_) {
+    if (samples > 0) work.slice->sum(sources);
+    exchange_->submit(b, {.step = updates_,
+                          .weight = samples,
+                          .used = totals_known ? used_ : all_used_,
+                          .values = work.slice->gradient()});
+    return {};
+  }
+  if (tiers_.hosts > 1) return sum_over_lane(b);
   if (is_deferred()) {
     work.slice->sum(sources);
   } else {
@@ -135,6 +145,7 @@ Result<StepTotals> ShardedUpdate::complete(const StepContribution& contribution,
     TALLY_CHECK(next_ == works_.size());
     if (is_deferred()) TALLY_TRY(update_deferred());
     for (std::size_t p = 0; p < steps_.size(); ++p) steps_[p] += used_[p];
+    ++updates_;
   }
   TALLY_TRY(finish_step());
   return totals;
@@ -164,6 +175,7 @@ Result<void> ShardedUpdate::timed_wait(Handle& handle) {
 }
 
 Result<void> ShardedUpdate::await_sums() {
+  for (std::size_t b = 0; exchange_ && b < works_.size(); ++b) TALLY_TRY(await_average(b));
   for (Work& work : works_) {
     if (!work.summed) continue;
     TALLY_TRY(timed_wait(*work.summed));
@@ -174,13 +186,22 @@ Result<void> ShardedUpdate::await_sums() {
   return {};
 }
 
+Result<void> ShardedUpdate::await_average(std::size_t bucket) {
+  const Stopwatch watch(times_.wait);
+  return exchange_->wait(bucket);
+}
+
 Result<std::vector<Squares>> ShardedUpdate::all_cells() {
   std::vector<Squares> cells(cells_);
   if (cells.empty()) return cells;
+  // With a codec all hosts have the same: the first one's count, or this rank has them all.
+  const bool has_all = encodes_ && tiers_.locals() == 1;
   for (const Work& work : works_) {
+    if (encodes_ && !has_all && tiers_.host != 0) continue;
     const Stopwatch watch(times_.update);
     work.slice->squares(std::span(cells).subspan(work.first_cell));
   }
+  if (has_all) return cells;
   // Each cell is one rank's: adding zeros of the others changes no bit.
   const Stopwatch watch(times_.wait);
   static_assert(sizeof(Squares) == 2 * sizeof(double));
@@ -217,7 +238,20 @@ Result<std::vector<Squares>> ShardedUpdate::squares_of_parameters() {
   return sums;
 }
 
+// What needs nothing of all buckets is updated while later ones are still on their way.
+Result<void> ShardedUpdate::update_as_they_come() {
+  const UpdateFacts facts{.rates = rates_, .steps = steps_, .used = used_};
+  for (std::size_t b = 0; b < works_.size(); ++b) {
+    TALLY_TRY(await_average(b));
+    const Stopwatch watch(times_.update);
+    if (options_.clip_value) works_[b].slice->clamp(*options_.clip_value);
+    works_[b].slice->update(facts, {});
+  }
+  return {};
+}
+
 Result<void> ShardedUpdate::update_deferred() {
+  if (encodes_ && !layerwise_ && !options_.clip_norm) return update_as_they_come();
   TALLY_TRY(await_sums());
   TALLY_TRY(clip());
   const UpdateFacts facts{.rates = rates_, .steps = steps_, .used = used_};
@@ -234,7 +268,7 @@ Result<void> ShardedUpdate::update_deferred() {
       const Stopwatch watch(times_.update);
       works_[b].slice->update(facts, of_parameters);
     }
-    if (tiers_.hosts > 1) TALLY_TRY(send_values(b));
+    if (tiers_.hosts > 1 && !encodes_) TALLY_TRY(send_values(b));
   }
   return {};
 }

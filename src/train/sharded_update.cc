@@ -29,8 +29,24 @@ std::vector<std::string> settings_of(const ShardedUpdate::Options& options) {
                                     "clip_norm " + text(options.clip_norm)};
   for (const OptimizerSpec& spec : options.optimizers)
     lines.push_back("optimizer " + tally::to_string(spec));
+  lines.push_back("codec " + plan::to_string(options.codec));
+  if (options.codec.kind != plan::Codec::kNone)
+    lines.push_back(fmt::format("seed of the codec {}", options.seed));
   lines.insert(lines.end(), options.settings.begin(), options.settings.end());
   return lines;
+}
+
+// One of `parts` about equal parts.
+Range even_part(Range whole, int parts, int index) {
+  const auto cut = [&](int part) {
+    return whole.begin +
+           whole.count() * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts);
+  };
+  return {cut(index), cut(index + 1)};
+}
+
+bool encodes(const plan::CodecSpec& spec) {
+  return spec.kind != plan::Codec::kNone && spec.kind != plan::Codec::kAuto;
 }
 
 }  // namespace
@@ -42,6 +58,8 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
       layerwise_(
           std::any_of(options_.optimizers.begin(), options_.optimizers.end(),
                       [](const OptimizerSpec& spec) { return optimizer::is_layerwise(spec); })),
+      encodes_(encodes(options_.codec)),
+      senders_(options_.senders),
       steps_(options_.parameters.size()),
       is_ready_(options_.parameters.size()),
       used_(options_.parameters.size()),
@@ -49,9 +67,12 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
       sources_(static_cast<std::size_t>(tiers_.locals())),
       weights_(static_cast<std::size_t>(tiers_.locals())) {
   for (const OptimizerSpec& spec : options_.optimizers) rates_.push_back(spec.rate);
+  senders_.resize(options_.optimizers.size());
+  for (codec::SenderFacts& facts : senders_) facts.ranks = tiers_.hosts;
 }
 
 ShardedUpdate::~ShardedUpdate() {
+  exchange_.reset();
   tiers_.sums.reset();
   tiers_.values.reset();
 }
@@ -60,7 +81,9 @@ Result<std::unique_ptr<ShardedUpdate>> ShardedUpdate::make(Communicator& world,
                                                            const Options& options, Deadline by) {
   TALLY_TRY(check_same(world, {"models", "parameter", lines_of(options.parameters)}, by));
   TALLY_TRY(check_same(world, {"trainers", "setting", settings_of(options)}, by));
-  TALLY_TRY(Tiers tiers, find_tiers(world, by));
+  TALLY_TRY(
+      Tiers tiers,
+      find_tiers(world, encodes(options.codec) ? SingleHost::kApart : SingleHost::kTogether, by));
   std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(world, options, std::move(tiers)));
   std::vector<std::size_t> order(options.parameters.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
@@ -80,15 +103,19 @@ Result<void> ShardedUpdate::use(Layout layout, Deadline by) {
 }
 
 void ShardedUpdate::plan_work() {
+  exchange_.reset();
   works_.clear();
   cells_ = 0;
   for (std::size_t b = 0; b < buckets(); ++b) {
     const BucketLayout& bucket = memory_->layout().buckets[b];
     Work work;
-    work.local =
-        part_of({0, bucket.count}, {.parts = tiers_.locals(), .index = tiers_.local, .first = b});
+    const Share share{.parts = tiers_.locals(), .index = tiers_.local, .first = b};
+    // powersgd takes a parameter as a whole.
+    work.local = options_.codec.kind == plan::Codec::kPowersgd ? entries_of(bucket, share)
+                                                               : part_of({0, bucket.count}, share);
     for (int host = 0; host < tiers_.hosts; ++host) {
-      const Range part = part_of(work.local, {.parts = tiers_.hosts, .index = host});
+      const Range part = encodes_ ? even_part(work.local, tiers_.hosts, host)
+                                  : part_of(work.local, {.parts = tiers_.hosts, .index = host});
       work.counts.push_back(part.count());
       if (host == tiers_.host) work.own = part;
     }
@@ -164,22 +191,54 @@ void ShardedUpdate::make_state() {
   for (std::size_t b = 0; b < buckets(); ++b) {
     if (works_[b].slice) continue;
     works_[b].slice = Slice::make({.bucket = memory_->layout().buckets[b],
-                                   .range = works_[b].own,
+                                   .range = encodes_ ? works_[b].local : works_[b].own,
                                    .parameters = options_.parameters,
                                    .optimizers = options_.optimizers,
                                    .values = memory_->values(b),
-                                   .apart = tiers_.hosts > 1});
+                                   .apart = tiers_.hosts > 1 && !encodes_});
   }
+  if (encodes_ && !exchange_) make_exchange();
+}
+
+void ShardedUpdate::make_exchange() {
+  std::vector<std::unique_ptr<BucketCodec>> codecs;
+  for (std::size_t b = 0; b < buckets(); ++b)
+    codecs.push_back(make_bucket_codec({.bucket = memory_->layout().buckets[b],
+                                        .number = b,
+                                        .local = works_[b].local,
+                                        .parameters = options_.parameters,
+                                        .spec = options_.codec,
+                                        .seed = options_.seed,
+                                        .senders = senders_,
+                                        .self = sender()}));
+  LaneExchange::Lanes lanes{.there = std::make_unique<Lane>(tiers_.sums.get(), tiers_.lane),
+                            .back = std::make_unique<Lane>(tiers_.values.get(), tiers_.lane)};
+  exchange_ = std::make_unique<LaneExchange>(std::move(lanes), std::move(codecs));
 }
 
 std::vector<SliceState> ShardedUpdate::states() {
   make_state();
   std::vector<SliceState> all;
   for (Work& work : works_) {
-    auto states = work.slice->states();
+    auto states = work.slice->states(encodes_ ? work.local : work.own);
     std::move(states.begin(), states.end(), std::back_inserter(all));
   }
   return all;
+}
+
+std::vector<SliceState> ShardedUpdate::saved_states() {
+  make_state();
+  std::vector<SliceState> all;
+  for (Work& work : works_) {
+    auto states = work.slice->states(work.own);
+    std::move(states.begin(), states.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+std::vector<CodecState> ShardedUpdate::codec_states() {
+  make_state();
+  return exchange_ ? exchange_->states() : std::vector<CodecState>{};
 }
 
 }  // namespace tally::train

@@ -6,8 +6,12 @@
 #include <span>
 #include <vector>
 
+#include "codec/encoder.h"
+#include "plan/codec_spec.h"
 #include "tally/communicator.h"
 #include "tally/optimizer.h"
+#include "train/codec_state.h"
+#include "train/lane_exchange.h"
 #include "train/model_memory.h"
 #include "train/parameter_layout.h"
 #include "train/slice.h"
@@ -37,6 +41,11 @@ struct StepTimes {
 // the parameters, which are there once for all; nothing is sent. Across hosts, sums and new values of a slice travel over
 // its lane. The same ranks and gradients give the same bits as one rank that sums and updates everything.
 //
+// With a codec the mean of a host's gradients is encoded on its way over the lane, and so is the mean of all on its way back: every
+// host then has the same average, applies the optimizer to all of it and keeps all state; no values are sent. The ranks of a job
+// on a single host act as if each had one of its own, so that one machine shows what many would do. What codecs leave out
+// belongs to parameters and hosts (codec_state.h); after reorder(), which only comes before the first step, there is none.
+//
 //   begin -> ready ... ready -> complete        the same steps on all ranks
 //
 // Buckets that are complete on all neighbours are worked on inside ready(), while the caller goes on computing the
@@ -50,6 +59,10 @@ class ShardedUpdate final {
     std::size_t bucket_bytes = 0;           // 0: kDefaultBucketBytes
     std::optional<double> clip_value;       // before clip_norm
     std::optional<double> clip_norm;
+    // How gradients travel between hosts. auto: as none.
+    plan::CodecSpec codec;
+    std::uint64_t seed = 1;                   // of what codecs draw
+    std::vector<codec::SenderFacts> senders;  // by group; as codec_groups.h makes them, or empty
     // What else must be the same on all ranks, as text.
     std::vector<std::string> settings;
   };
@@ -93,17 +106,24 @@ class ShardedUpdate final {
 
   // What this rank keeps of the model and its optimizer; there after the first step, or make_state().
   std::vector<SliceState> states();
+  // The same, but of what several hosts keep only this one's share: all ranks' together are the model, once.
+  std::vector<SliceState> saved_states();
+  // What codecs remember here, and who this rank is among senders. Between steps.
+  std::vector<CodecState> codec_states();
+  Sender sender() const { return {.number = tiers_.host, .of = tiers_.hosts}; }
   void make_state();
   // How often each parameter has been updated.
   std::vector<std::uint64_t>& steps() { return steps_; }
   const std::vector<std::uint64_t>& steps() const { return steps_; }
+  // Updates before the coming step; what codecs draw depends on it.
+  void set_updates(std::uint64_t updates) { updates_ = updates; }
   StepTimes times() const { return times_; }
 
  private:
   // One bucket's way through a step.
   struct Work {
     Range local;                      // what this rank sums of its host's gradients
-    Range own;                        // what it updates: a part of that
+    Range own;                        // what it updates, or with a codec saves: a part of that
     std::vector<std::size_t> counts;  // of `local`, by host
     std::vector<std::byte> lane_sum;  // of `local`, to be summed over the lane
     std::optional<Handle> summed;
@@ -118,18 +138,21 @@ class ShardedUpdate final {
   std::span<std::byte> bytes_of(std::size_t parameter, std::byte* bucket) const;
   Result<void> use(Layout layout, Deadline by);
   void plan_work();
+  void make_exchange();
   bool is_deferred() const;
   bool complete_on_host(std::size_t bucket) const;
   void zero_unused();
   Result<void> advance(bool totals_known);
-  Result<void> work_on(std::size_t bucket, bool totals_known);
+  Result<void> work_on(std::size_t bucket, double samples, bool totals_known);
   Result<void> sum_over_lane(std::size_t bucket);
   Result<StepTotals> agree(const StepContribution& contribution, std::span<const double> sums);
   Result<void> await_sums();
+  Result<void> await_average(std::size_t bucket);
   Result<void> clip();
   Result<std::vector<Squares>> squares_of_parameters();
   Result<std::vector<Squares>> all_cells();
   Result<void> update_deferred();
+  Result<void> update_as_they_come();
   Result<void> send_values(std::size_t bucket);
   Result<void> finish_step();
   Result<void> timed_wait(Handle& handle);
@@ -138,6 +161,8 @@ class ShardedUpdate final {
   const Options options_;
   Tiers tiers_;
   const bool layerwise_;
+  const bool encodes_;  // there is a codec
+  std::vector<codec::SenderFacts> senders_;
   std::unique_ptr<ModelMemory> memory_;
   std::vector<Work> works_;  // by bucket
   std::vector<double> rates_;
@@ -146,6 +171,7 @@ class ShardedUpdate final {
   std::vector<std::uint8_t> used_;      // by parameter, in this step on any rank
   const std::vector<std::uint8_t> all_used_;
   std::uint64_t step_ = 1;
+  std::uint64_t updates_ = 0;
   std::size_t next_ = 0;  // the first bucket that has not been worked on in this step
   bool begun_ = false;
   double total_samples_ = 0;
@@ -154,6 +180,7 @@ class ShardedUpdate final {
   std::vector<double> weights_;
   std::vector<double> statistics_;
   StepTimes times_;
+  std::unique_ptr<LaneExchange> exchange_;  // with a codec; uses all of the above
 };
 
 }  // namespace tally::train

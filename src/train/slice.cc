@@ -165,12 +165,16 @@ class TypedSlice final : public Slice {
     std::memcpy(master_.data(), values_, range_.count() * sizeof(T));
   }
 
-  std::vector<SliceState> states() override {
+  std::vector<SliceState> states(Range part) override {
     std::vector<SliceState> states;
     for (const Piece& piece : pieces_) {
-      const auto begin = piece.range.begin - range_.begin;
-      const std::size_t count = piece.range.count();
-      SliceState state{.parameter = piece.parameter, .first = piece.first_in_parameter};
+      const Range common{std::max(piece.range.begin, part.begin),
+                         std::min(piece.range.end, part.end)};
+      if (common.begin >= common.end) continue;
+      const auto begin = common.begin - range_.begin;
+      const std::size_t count = common.count();
+      SliceState state{.parameter = piece.parameter,
+                       .first = piece.first_in_parameter + common.begin - piece.range.begin};
       state.values = {values_ + begin * size_of(type_), count * size_of(type_)};
       const auto arrays = static_cast<std::size_t>(optimizer::state_arrays(optimizer(piece)));
       for (std::size_t k = 0; k < arrays; ++k)

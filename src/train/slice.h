@@ -78,7 +78,8 @@ class Slice {
   virtual std::span<const std::byte> outgoing() = 0;
   // After values changed from outside: master copies follow.
   virtual void adopt_values() = 0;
-  virtual std::vector<SliceState> states() = 0;
+  // Of the elements in `part`, a part of the slice's range.
+  virtual std::vector<SliceState> states(Range part) = 0;
 };
 
 }  // namespace tally::train

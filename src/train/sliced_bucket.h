@@ -1,0 +1,67 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "codec/codec.h"
+#include "codec/encoder.h"
+#include "train/bucket_codec.h"
+#include "train/runs.h"
+#include "wire/bytes.h"
+
+namespace tally::train {
+
+// A bucket whose runs have an owner each: every member encodes its mean for the owner, who decodes and averages them, encodes
+// the average and gives it to all. So two encodings lie between a gradient and its use, however many members there are.
+// Parameters that are not compressed travel along as float32.
+//
+// A message has the sender's weight (float64); if that is above 0 then, for each run of its owner that is used, in their order, the
+// number of bytes (u32) and the encoding. The way back has the same without the weight. All little-endian. Where all encodings have
+// one size a message is filled up with zeros to that, so that sizes need not be told.
+class SlicedBucket final : public BucketCodec {
+ public:
+  explicit SlicedBucket(const BucketFacts& facts);
+
+  Result<void> first(Lane& lane, const LaneStep& step) override;
+  Result<void> second(Lane& lane, const LaneStep& step) override;
+  std::vector<CodecState> states() override;
+
+ private:
+  // Of one parameter.
+  struct Ways {
+    plan::CodecSpec spec;
+    std::unique_ptr<codec::Codec> there;
+    codec::WayBack back;
+  };
+  struct Part {
+    Run run;
+    const Ways* ways = nullptr;
+    std::unique_ptr<codec::Encoder> encoder;  // null: not compressed
+    std::vector<float> back_residual;         // the owner's, with feedback
+    std::uint64_t element = 0;                // of the model: the first one
+  };
+  enum class Way { kThere, kBack };
+
+  void add(const BucketFacts& facts, const Run& run);
+  const Ways& ways_of(const BucketFacts& facts, std::size_t parameter);
+  static const codec::Codec& codec_of(const Part& part, Way way, std::uint64_t step);
+  codec::Draw draw_of(const Part& part, Way way, std::uint64_t step) const;
+  std::span<float> values_of(const Part& part, const LaneStep& step) const;
+  // The parts that an owner has and that are used.
+  std::vector<Part*> parts_of(int owner, const LaneStep& step);
+  bool is_fixed(Way way, const LaneStep& step) const;
+  std::size_t most_bytes(Way way, const LaneStep& step, int owner);
+  Result<void> make_means(const Lane& lane, const LaneStep& step);
+  void encode_mean(Part& part, Lane& lane, const LaneStep& step);
+  Result<void> take_averages(Lane& lane, const LaneStep& step);
+
+  const std::vector<ParameterInfo>& parameters_;
+  const Range local_;
+  const std::uint64_t seed_;
+  const Sender self_;
+  std::vector<std::pair<std::size_t, std::unique_ptr<Ways>>> ways_;  // by parameter
+  std::vector<Part> parts_;
+  Parcels received_;  // of the runs that this member owns
+};
+
+}  // namespace tally::train
