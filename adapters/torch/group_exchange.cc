@@ -19,7 +19,7 @@ Deadline setup_deadline() { return Deadline::after(kSetupTimeout); }
 GroupExchange::GroupExchange(Job& job, std::vector<NamedTensor> parameters,
                              const train::ShardedUpdate::Options& options,
                              const policy::Rules& rules)
-    : job_(job), rules_(rules), optimizers_(options.optimizers) {
+    : job_(job), rules_(rules), optimizers_(options.optimizers), codec_(options.codec) {
   // Without backups all are waited for: that is bsp.
   const bool has_backups = rules.update == plan::Update::kBackup && rules.needed < rules.workers;
   if (has_backups) own_world_ = or_throw(job.world().split(0, job.rank(), setup_deadline()));
@@ -150,7 +150,7 @@ SavedCourse GroupExchange::course() const {
 
 std::size_t GroupExchange::state_bytes() {
   std::size_t bytes = 0;
-  for (const train::SliceState& slice : states())
+  for (const train::SliceState& slice : model_->update().states())
     for (const std::span<std::byte> array : slice.state) bytes += array.size();
   return bytes;
 }
@@ -158,6 +158,7 @@ std::size_t GroupExchange::state_bytes() {
 void GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
   model_->use_order(course.order);
   model_->update().steps() = course.parameter_steps;
+  model_->update().set_updates(course.steps);
   steps_ = course.steps;
   first_step_ = steps_ - version_;
   model_->update().make_state();
@@ -167,12 +168,17 @@ void GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse&
     for (std::size_t p = 0; p < parameters().size(); ++p)
       or_throw(reader.read(parameters()[p].name, 0, model_->update().values(p)));
   model_->adopt_values();
-  for (const train::SliceState& slice : states()) {
+  for (const train::SliceState& slice : model_->update().states()) {
     const train::ParameterInfo& info = parameters()[slice.parameter];
     const auto names = state_names_of(info, optimizers_[info.group]);
     for (std::size_t k = 0; k < names.size(); ++k)
       or_throw(reader.read_state(info.name + "/" + names[k], slice.first, slice.state[k]));
   }
+  or_throw(train::read_states(reader, parameters(), codec_states(), sender()));
+}
+
+std::vector<train::CodecTensor> GroupExchange::codec_tensors() const {
+  return train::codec_tensors(codec_, parameters(), sender().of);
 }
 
 std::vector<std::string> state_names_of(const train::ParameterInfo& parameter,

@@ -36,7 +36,10 @@ class GroupExchange final : public ModelExchange {
   train::StepTimes times() const override;
   const policy::Histogram& staleness() const override { return staleness_; }
   std::uint64_t dropped() const override { return dropped_; }
-  std::vector<train::SliceState> states() override { return model_->update().states(); }
+  std::vector<train::SliceState> states() override { return model_->update().saved_states(); }
+  std::vector<train::CodecTensor> codec_tensors() const override;
+  std::vector<train::CodecState> codec_states() override { return model_->update().codec_states(); }
+  train::Sender sender() const override { return model_->update().sender(); }
   SavedCourse course() const override;
   void restore(const checkpoint::Reader& reader, const SavedCourse& course) override;
   std::size_t state_bytes() override;
@@ -50,6 +53,7 @@ class GroupExchange final : public ModelExchange {
   Job& job_;
   const policy::Rules rules_;
   const std::vector<OptimizerSpec> optimizers_;
+  const plan::CodecSpec codec_;
   std::unique_ptr<Communicator> own_world_;  // the backup's; null: the job's is used
   std::unique_ptr<BucketedModule> model_;
   std::unique_ptr<train::BackupExchange> backup_;  // null: all are waited for

@@ -8,6 +8,7 @@
 #include "adapters/torch/tensors.h"
 #include "policy/staleness.h"
 #include "tally/checkpoint.h"
+#include "train/codec_state.h"
 #include "train/parameter_layout.h"
 #include "train/sharded_update.h"
 #include "train/slice.h"
@@ -82,6 +83,11 @@ class ModelExchange {
 
   // What this rank gives to a checkpoint; in memory that stays until the next call. Collective.
   virtual std::vector<train::SliceState> states() = 0;
+  // What codecs remember, in names of checkpoints; by parameter: all ranks' tensors, and what this one has. Likewise.
+  virtual std::vector<train::CodecTensor> codec_tensors() const { return {}; }
+  virtual std::vector<train::CodecState> codec_states() { return {}; }
+  // Who this rank is among those that send.
+  virtual train::Sender sender() const { return {}; }
   virtual SavedCourse course() const = 0;
   // Values, state and course of a checkpoint that fits. Collective.
   virtual void restore(const checkpoint::Reader& reader, const SavedCourse& course) = 0;

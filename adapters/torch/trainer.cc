@@ -13,6 +13,7 @@
 #include "base/stopwatch.h"
 #include "policy/rules.h"
 #include "train/check_same.h"
+#include "train/codec_groups.h"
 
 namespace tally {
 
@@ -127,12 +128,19 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
   or_throw(plan::check_exchanges_gradients(plan_, "the trainer"));
   const policy::Rules rules = or_throw(policy::rules_of(plan_, job_.size(), options_.seed));
   train::ShardedUpdate::Options update{.parameters = {},
-                                       .optimizers = optimizers_,
+                                       .optimizers = {},
                                        .bucket_bytes = options_.bucket_bytes,
                                        .clip_value = options_.clip_value,
-                                       .clip_norm = options_.clip_norm};
+                                       .clip_norm = options_.clip_norm,
+                                       .codec = plan_.codec,
+                                       .seed = options_.seed};
   for (const NamedTensor& parameter : tensors_.trained)
     update.parameters.push_back(info_of(parameter, group_of(parameter, options_.groups)));
+  train::CodecGroups groups =
+      or_throw(train::split_groups(plan_.codec, optimizers_, update.parameters));
+  optimizers_ = std::move(groups.optimizers);
+  update.optimizers = optimizers_;
+  update.senders = std::move(groups.senders);
   update.settings = {fmt::format("accumulate {}", options_.accumulate),
                      "plan " + plan::to_string(plan_), fmt::format("seed {}", options_.seed)};
   if (plan_.home == plan::Home::kServer) {

@@ -61,6 +61,7 @@ class Trainer::Impl {
   std::vector<checkpoint::TensorInfo> model_infos() const;
   std::vector<checkpoint::TensorInfo> state_infos() const;
   std::vector<std::string> state_names_of(std::size_t parameter) const;
+  void add_codec_states(checkpoint::Content& content);
   void check_fits(const checkpoint::Reader& reader) const;
   std::string state_text() const;
   adapter::SavedCourse restore_state(const std::string& text);
@@ -69,7 +70,7 @@ class Trainer::Impl {
   Job& job_;
   TrainerOptions options_;
   const plan::Plan plan_;
-  std::vector<OptimizerSpec> optimizers_;  // by group
+  std::vector<OptimizerSpec> optimizers_;  // by group; those of compressed parameters come last
   // With servers, and before the module's parameters are looked at: theirs are none. Outlives the exchange.
   std::unique_ptr<adapter::ServerEmbeddings> embeddings_;
   adapter::ModuleTensors tensors_;

@@ -69,6 +69,25 @@ std::vector<TensorInfo> Trainer::Impl::state_infos() const {
   return infos;
 }
 
+// Behind the optimizer's: what codecs remember.
+void Trainer::Impl::add_codec_states(checkpoint::Content& content) {
+  const auto& parameters = model_->parameters();
+  std::map<std::pair<std::size_t, std::string>, std::size_t> index_of;
+  for (const train::CodecTensor& tensor : model_->codec_tensors()) {
+    index_of[{tensor.parameter, tensor.name}] = content.state_tensors.size();
+    content.state_tensors.push_back(
+        {.name = parameters[tensor.parameter].name + "/" + tensor.name, .shape = tensor.shape});
+  }
+  const int sender = model_->sender().number;
+  for (const train::CodecState& state : model_->codec_states()) {
+    if (!state.is_saved_here) continue;
+    content.optimizer.push_back(
+        {.tensor = index_of.at({state.parameter, train::tensor_name(state, sender)}),
+         .first = state.first,
+         .bytes = std::as_bytes(state.values)});
+  }
+}
+
 checkpoint::Content Trainer::Impl::checkpoint() {
   checkpoint::Content content{
       .step = steps(), .tensors = model_infos(), .state_tensors = state_infos()};
@@ -86,6 +105,7 @@ checkpoint::Content Trainer::Impl::checkpoint() {
                                    .first = slice.first,
                                    .bytes = slice.state[k]});
   }
+  add_codec_states(content);
   content.state = state_text();
   if (!model_->is_first()) return content;
   saved_.clear();
@@ -118,7 +138,11 @@ std::string Trainer::Impl::state_text() const {
 
 void Trainer::Impl::check_fits(const checkpoint::Reader& reader) const {
   compare(model_infos(), reader.tensors(), "model");
-  compare(state_infos(), reader.state_tensors(), "optimizer");
+  // What codecs remember is as much as there were senders, and may be of another codec.
+  std::vector<TensorInfo> of_optimizer = reader.state_tensors();
+  std::erase_if(of_optimizer,
+                [](const TensorInfo& info) { return train::is_codec_tensor(info.name); });
+  compare(state_infos(), of_optimizer, "optimizer");
 }
 
 adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {

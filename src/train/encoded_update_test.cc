@@ -100,9 +100,8 @@ TEST(EncodedUpdate, OfSeveralRanksAHostHasTheBitsOfTheirHostsMeans) {
 TEST(EncodedUpdate, ThatLeavesNothingOutIsTheOneWithoutACodec) {
   const OptimizerSpec momentum = sgd({.rate = 0.1, .momentum = 0.9});
   const auto plain = encoded_model("none", momentum);
-  for (const std::string codec :
-       {"topk:1", "topk:1,exact", "randk:1", "threshold:0", "dgc:1,warmup=0,mask=off",
-        "powersgd:64,all"}) {
+  for (const std::string codec : {"topk:1", "topk:1,exact", "randk:1", "threshold:0",
+                                  "dgc:1,warmup=0,mask=off", "powersgd:64,all"}) {
     // Factors of rank 64 are the whole of p1, p3, p5 and p6.
     auto options = encoded_model(codec, momentum);
     auto expected_of = plain;
@@ -154,8 +153,8 @@ TEST(EncodedUpdate, ClipsAndNormsTheAverageAsWithoutACodec) {
     auto plain = encoded_model("none", optimizer);
     plain.clip_norm = 1;
     plain.clip_value = 0.01;
-    for (const auto& [network, ranks] : std::vector<std::pair<Network, int>>{
-             {Network::kInProcess, 3}, {Network::kTwoHosts, 4}}) {
+    for (const auto& [network, ranks] :
+         std::vector<std::pair<Network, int>>{{Network::kInProcess, 3}, {Network::kTwoHosts, 4}}) {
       const auto expected = train(network, ranks, plain, {});
       const auto results = train(network, ranks, options, {});
       for (const Values& values : results) EXPECT_EQ(values, results[0]);

@@ -157,8 +157,7 @@ class SlowRecipe {
         for (std::size_t i = 0; i < mean.size(); ++i)
           gradient[i] = gradient_value(p, i, step, rank);
       gradients.push_back(std::move(gradient));
-      weights.push_back(
-          total > 0 ? static_cast<float>(course.samples(rank, step) / total) : 0.0F);
+      weights.push_back(total > 0 ? static_cast<float>(course.samples(rank, step) / total) : 0.0F);
     }
     for (const auto& gradient : gradients) inputs.push_back(gradient.data());
     kernel::weighted_sum_reference(DataType::kFloat32, inputs, weights, mean.data(), mean.size());
@@ -185,8 +184,8 @@ class SlowRecipe {
       }
       const optimizer::Segment<float> segment{
           .parameters = values_[p], .gradient = average, .state = {state_[0][p], state_[1][p]}};
-      optimizer::update(optimizer_of(p),
-                        {.step = ++updates_of_[p], .rate = optimizer_of(p).rate}, segment);
+      optimizer::update(optimizer_of(p), {.step = ++updates_of_[p], .rate = optimizer_of(p).rate},
+                        segment);
     }
     ++updates_;
   }
@@ -270,8 +269,7 @@ class SlowRecipe {
   std::uint64_t updates_ = 0;
 };
 
-inline std::unique_ptr<ShardedUpdate> make_update(Job& job,
-                                                  const ShardedUpdate::Options& options) {
+inline std::unique_ptr<ShardedUpdate> make_update(Job& job, const ShardedUpdate::Options& options) {
   auto made = ShardedUpdate::make(job.world(), options, soon());
   EXPECT_TRUE(made.has_value()) << to_string(made.error());
   if (!made) return nullptr;
@@ -293,8 +291,8 @@ inline void take_steps(Job& job, ShardedUpdate& update, const Course& course, in
       auto* const gradient = reinterpret_cast<float*>(update.gradient(p).data());
       const bool has = samples > 0 && course.has(p, job.rank(), step);
       for (std::size_t i = 0; i < update.parameters()[p].count(); ++i)
-        gradient[i] = has ? gradient_value(p, i, step, job.rank())
-                          : std::numeric_limits<float>::quiet_NaN();
+        gradient[i] =
+            has ? gradient_value(p, i, step, job.rank()) : std::numeric_limits<float>::quiet_NaN();
       if (!has) continue;
       const auto ready = update.ready(p);
       ASSERT_TRUE(ready.has_value()) << to_string(ready.error());
