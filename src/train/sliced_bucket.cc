@@ -200,12 +200,23 @@ Result<void> SlicedBucket::make_means(const Lane& lane, const LaneStep& step) {
     }
     const auto made = codec::mean_of(part->ways->spec, codec_of(*part, Way::kThere, step.step),
                                      encoded, values_of(*part, step));
-    if (!made) return with_peer(made.error(), kNoRank, name);
+    if (!made) return with_peer(made.error(), who_is_corrupt(*part, lane, encoded, step), name);
   }
   for (std::size_t m = 0; m < senders.size() && !is_fixed(Way::kThere, step); ++m)
     if (const auto end = senders[m].rest.end(); !end)
       return with_peer(end.error(), lane.rank_of(static_cast<int>(m)), "a bucket");
   return {};
+}
+
+// The first whose bytes cannot be decoded.
+Rank SlicedBucket::who_is_corrupt(const Part& part, const Lane& lane,
+                                  std::span<const codec::Encoded> senders, const LaneStep& step) {
+  std::vector<float> values(part.run.count());
+  for (std::size_t m = 0; m < senders.size(); ++m)
+    if (senders[m].weight > 0 &&
+        !codec_of(part, Way::kThere, step.step).decode(senders[m].bytes, values))
+      return lane.rank_of(static_cast<int>(m));
+  return kNoRank;
 }
 
 // What the encoding will leave out is known once it is decoded.

@@ -52,6 +52,8 @@ class SlicedBucket final : public BucketCodec {
   bool is_fixed(Way way, const LaneStep& step) const;
   std::size_t most_bytes(Way way, const LaneStep& step, int owner);
   Result<void> make_means(const Lane& lane, const LaneStep& step);
+  static Rank who_is_corrupt(const Part& part, const Lane& lane,
+                             std::span<const codec::Encoded> senders, const LaneStep& step);
   void encode_mean(Part& part, Lane& lane, const LaneStep& step);
   Result<void> take_averages(Lane& lane, const LaneStep& step);
 

@@ -1,0 +1,330 @@
+#include "train/lane_exchange.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <future>
+
+#include "base/rng.h"
+#include "train/encoded_update_test_support.h"
+#include "train/sliced_bucket.h"
+
+namespace tally::train {
+namespace {
+
+using collective::Network;
+using collective::run_ranks;
+
+// A lane of two with a peer that sends what the test wants.
+class ScriptedPeer final : public Communicator {
+ public:
+  explicit ScriptedPeer(Rank rank) : rank_(rank) {}
+
+  std::vector<std::byte> there;         // what the peer sends to this rank
+  std::vector<std::byte> back;          // what it gives to all
+  std::optional<std::int64_t> told;     // its size, if the peer lies about it
+  std::vector<std::byte> sent_there{};  // what this rank sent to it
+  std::vector<std::byte> sent_back{};
+
+  Rank rank() const override { return rank_; }
+  int size() const override { return 2; }
+  Result<void> run(const Request& request) override {
+    if (request.operation == Operation::kAllToAll) return exchange(request, there, sent_there);
+    return gather(request);
+  }
+  Handle start(const Request& /*request*/) override { return Handle(nullptr); }
+  Result<SharedBuffer> allocate(std::size_t /*bytes*/) override { return closed(); }
+  Result<std::vector<std::span<std::byte>>> share(const SharedBuffer& /*buffer*/,
+                                                  Deadline /*by*/) override {
+    return closed();
+  }
+  Result<std::unique_ptr<Communicator>> split(int /*colour*/, int /*key*/,
+                                              Deadline /*by*/) override {
+    return closed();
+  }
+  void close() override {}
+  Traffic traffic() const override { return {}; }
+  std::string recent_operations() const override { return {}; }
+
+ private:
+  static Error closed() { return {.code = ErrorCode::kClosed, .message = "nothing of that"}; }
+  // Fills the peer's place in an output of one part for each rank.
+  void answer(const Request& request, std::size_t own, std::size_t others,
+              const std::vector<std::byte>& bytes) const {
+    auto* const out = static_cast<std::byte*>(request.output) + (rank_ == 0 ? own : 0);
+    std::fill_n(out, others, std::byte{0});
+    std::copy_n(bytes.begin(), std::min(bytes.size(), others), out);
+  }
+  Result<void> exchange(const Request& request, const std::vector<std::byte>& bytes,
+                        std::vector<std::byte>& sent) const {
+    const auto* const input = static_cast<const std::byte*>(request.input);
+    const auto self = static_cast<std::size_t>(rank_);
+    if (request.type == DataType::kInt64) {
+      auto* const sizes = static_cast<std::int64_t*>(request.output);
+      sizes[self] = static_cast<const std::int64_t*>(request.input)[self];
+      sizes[1 - self] = told.value_or(static_cast<std::int64_t>(bytes.size()));
+      return {};
+    }
+    const std::size_t first = request.counts[0];
+    sent.assign(input + (self == 0 ? first : 0),
+                input + (self == 0 ? first + request.counts[1] : first));
+    std::copy_n(
+        input + (self == 0 ? 0 : first), request.counts[self],
+        static_cast<std::byte*>(request.output) + (self == 0 ? 0 : request.receive_counts[0]));
+    answer(request, request.receive_counts[0], request.receive_counts[1 - self], bytes);
+    return {};
+  }
+  Result<void> gather(const Request& request) {
+    const auto self = static_cast<std::size_t>(rank_);
+    const auto* const input = static_cast<const std::byte*>(request.input);
+    if (request.type == DataType::kInt64) {
+      auto* const sizes = static_cast<std::int64_t*>(request.output);
+      sizes[self] = *static_cast<const std::int64_t*>(request.input);
+      sizes[1 - self] = told.value_or(static_cast<std::int64_t>(back.size()));
+      return {};
+    }
+    sent_back.assign(input, input + request.counts[self]);
+    std::copy_n(input, request.counts[self],
+                static_cast<std::byte*>(request.output) + (self == 0 ? 0 : request.counts[0]));
+    answer(request, request.counts[0], request.counts[1 - self], back);
+    return {};
+  }
+
+  const Rank rank_;
+};
+
+// One of two members that have a matrix of two runs, one each, and a vector.
+class Member {
+ public:
+  Member(const std::string& codec, int number)
+      : spec_(spec_of(codec)),
+        peer(number),
+        lane_(&peer, {10, 11}),
+        bucket_({{.name = "w", .shape = {70, 1000}}, {.name = "b", .shape = {40}}}),
+        values_(70048 + 40) {
+    layout_.count = values_.size();
+    layout_.entries = {{.parameter = 0, .range = {0, 70000}},
+                       {.parameter = 1, .range = {70048, 70088}}};
+    for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = gradient_value(0, i, 0, number);
+    codec_ = std::make_unique<SlicedBucket>(BucketFacts{.bucket = layout_,
+                                                        .local = {0, layout_.count},
+                                                        .parameters = bucket_,
+                                                        .spec = spec_,
+                                                        .senders = senders_,
+                                                        .self = {.number = number, .of = 2}});
+  }
+
+  LaneStep step() {
+    return {.weight = 3, .used = used_, .values = std::as_writable_bytes(std::span(values_))};
+  }
+  Result<void> first() { return codec_->first(lane_, step()); }
+  Result<void> second() { return codec_->second(lane_, step()); }
+  const std::vector<float>& values() const { return values_; }
+
+ private:
+  const plan::CodecSpec spec_;
+  const std::vector<codec::SenderFacts> senders_ = std::vector<codec::SenderFacts>(1);
+
+ public:
+  ScriptedPeer peer;
+
+ private:
+  Lane lane_;
+  BucketLayout layout_;
+  const std::vector<ParameterInfo> bucket_;
+  const std::vector<std::uint8_t> used_ = {1, 1};
+  std::vector<float> values_;
+  std::unique_ptr<SlicedBucket> codec_;
+};
+
+// What member 1 sends to member 0, there and back, when all is well.
+struct Messages {
+  std::vector<std::byte> there;
+  std::vector<std::byte> back;
+};
+Messages good_messages(const std::string& codec) {
+  Member other(codec, 1);
+  Member first(codec, 0);
+  first.peer.there = std::vector<std::byte>(8);
+  EXPECT_TRUE(first.first().has_value());
+  other.peer.there = first.peer.sent_there;
+  EXPECT_TRUE(other.first().has_value());
+  // The script has no way back yet, which comes after it has sent its own.
+  EXPECT_FALSE(other.second().has_value());
+  EXPECT_FALSE(other.peer.sent_back.empty());
+  return {.there = other.peer.sent_there, .back = other.peer.sent_back};
+}
+
+class CorruptLaneOf : public testing::TestWithParam<std::string> {};
+
+TEST_P(CorruptLaneOf, TakesWhatAHealthyPeerSends) {
+  const Messages good = good_messages(GetParam());
+  Member member(GetParam(), 0);
+  member.peer.there = good.there;
+  member.peer.back = good.back;
+  ASSERT_TRUE(member.first().has_value());
+  const auto second = member.second();
+  ASSERT_TRUE(second.has_value()) << to_string(second.error());
+  EXPECT_THAT(member.values(),
+              testing::Each(testing::Truly([](float value) { return std::isfinite(value); })));
+}
+
+// Weights that are none.
+TEST_P(CorruptLaneOf, RefusesWeightsThatAreNone) {
+  const Messages good = good_messages(GetParam());
+  for (const double weight : {-1.0, std::nan(""), HUGE_VAL}) {
+    Member member(GetParam(), 0);
+    member.peer.there = good.there;
+    member.peer.back = good.back;
+    std::memcpy(member.peer.there.data(), &weight, sizeof(weight));
+    ASSERT_TRUE(member.first().has_value());
+    const auto second = member.second();
+    ASSERT_FALSE(second.has_value());
+    EXPECT_EQ(second.error().code, ErrorCode::kCorrupt);
+    EXPECT_EQ(second.error().peer, 11);
+  }
+}
+
+// Any bytes: cut off, changed in one place, or made up. Some of them still are encodings.
+TEST_P(CorruptLaneOf, SurvivesAnyBytes) {
+  const Messages good = good_messages(GetParam());
+  Rng rng(5);
+  int refused = 0;
+  for (int round = 0; round < 60; ++round) {
+    Member member(GetParam(), 0);
+    member.peer.there = good.there;
+    member.peer.back = good.back;
+    std::vector<std::byte>& bytes = round % 2 == 0 ? member.peer.there : member.peer.back;
+    const auto at = static_cast<std::size_t>(rng.below(bytes.size()));
+    if (round % 3 == 0) bytes.resize(at);
+    if (round % 3 == 1) bytes[at % 24] ^= static_cast<std::byte>(1 + rng.below(255));
+    if (round % 3 == 2)
+      for (std::size_t i = round % 2 == 0 ? 8 : 0; i < bytes.size(); ++i)
+        bytes[i] = static_cast<std::byte>(rng.below(256));
+    auto outcome = member.first();
+    if (outcome) outcome = member.second();
+    if (outcome) continue;
+    ++refused;
+    EXPECT_EQ(outcome.error().code, ErrorCode::kCorrupt) << to_string(outcome.error());
+    EXPECT_EQ(outcome.error().peer, 11) << to_string(outcome.error());
+  }
+  EXPECT_GT(refused, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CorruptLaneOf,
+                         testing::Values("int8", "topk:0.01", "sign", "fp16+rans"),
+                         [](const auto& each) { return each.param.substr(0, 4); });
+
+TEST(Lane, RefusesSizesThatCannotBe) {
+  for (const std::int64_t told : {std::int64_t{-1}, std::int64_t{1} << 60}) {
+    Member member("topk:0.01", 0);
+    member.peer.told = told;
+    const auto first = member.first();
+    ASSERT_FALSE(first.has_value());
+    EXPECT_EQ(first.error().code, ErrorCode::kCorrupt);
+    EXPECT_EQ(first.error().peer, 11);
+  }
+}
+
+// Nothing of a rank that left in the middle of a step is waited for.
+TEST(LaneExchange, EndsInTheMiddleOfAStep) {
+  std::promise<void> gone;
+  const std::shared_future<void> is_gone = gone.get_future().share();
+  run_ranks(Network::kInProcess, 2, [&](Job& job) {
+    const auto options = encoded_model("int8", sgd());
+    auto update = make_update(job, options);
+    if (job.rank() == 0) {
+      update->begin({.samples = 1, .weight = 1});
+      for (std::size_t p = options.parameters.size(); p-- > 0;)
+        ASSERT_TRUE(update->ready(p).has_value());
+      update.reset();
+      gone.set_value();
+    }
+    is_gone.wait();
+  });
+}
+
+// Counts its calls, and fails where it is told to.
+class CountingBucket final : public BucketCodec {
+ public:
+  CountingBucket(std::vector<std::string>& log, Mutex& mutex, int number)
+      : log_(log), mutex_(mutex), number_(number) {}
+  bool fails = false;
+
+  Result<void> first(Lane& /*lane*/, const LaneStep& step) override {
+    note("first", step);
+    return {};
+  }
+  Result<void> second(Lane& /*lane*/, const LaneStep& step) override {
+    if (fails) return Error{.code = ErrorCode::kCorrupt, .message = "as told"};
+    note("second", step);
+    return {};
+  }
+  std::vector<CodecState> states() override { return {}; }
+
+ private:
+  void note(const char* what, const LaneStep& step) {
+    const MutexLock lock(mutex_);
+    log_.push_back(fmt::format("{} {} {}", what, number_, step.step));
+  }
+  std::vector<std::string>& log_;
+  Mutex& mutex_;
+  const int number_;
+};
+
+class CountedExchange {
+ public:
+  explicit CountedExchange(int buckets) {
+    std::vector<std::unique_ptr<BucketCodec>> codecs;
+    for (int b = 0; b < buckets; ++b) {
+      auto bucket = std::make_unique<CountingBucket>(log, mutex, b);
+      parts.push_back(bucket.get());
+      codecs.push_back(std::move(bucket));
+    }
+    exchange = std::make_unique<LaneExchange>(
+        LaneExchange::Lanes{.there = std::make_unique<Lane>(nullptr, std::vector<Rank>{0}),
+                            .back = std::make_unique<Lane>(nullptr, std::vector<Rank>{0})},
+        std::move(codecs));
+  }
+  std::vector<std::string> log;
+  Mutex mutex;
+  std::vector<CountingBucket*> parts;
+  std::unique_ptr<LaneExchange> exchange;
+};
+
+TEST(LaneExchange, TakesBucketsInTheirOrderStepByStep) {
+  CountedExchange counted(3);
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    for (std::size_t b = 0; b < 3; ++b) counted.exchange->submit(b, {.step = step});
+    for (std::size_t b = 3; b-- > 0;) ASSERT_TRUE(counted.exchange->wait(b).has_value());
+  }
+  std::vector<std::string> firsts;
+  std::vector<std::string> seconds;
+  for (const std::string& line : counted.log)
+    (line.starts_with("first") ? firsts : seconds).push_back(line);
+  ASSERT_EQ(firsts.size(), 12U);
+  ASSERT_EQ(seconds.size(), 12U);
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(firsts[static_cast<std::size_t>(i)], fmt::format("first {} {}", i % 3, i / 3));
+    EXPECT_EQ(seconds[static_cast<std::size_t>(i)], fmt::format("second {} {}", i % 3, i / 3));
+  }
+}
+
+TEST(LaneExchange, TellsAnErrorToAllThatWait) {
+  CountedExchange counted(3);
+  counted.parts[1]->fails = true;
+  for (std::size_t b = 0; b < 3; ++b) counted.exchange->submit(b, {});
+  for (const std::size_t b : {1, 2, 1}) {
+    const auto outcome = counted.exchange->wait(b);
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_EQ(outcome.error().message, "as told");
+  }
+  // And to whoever goes on regardless.
+  counted.exchange->submit(0, {});
+  EXPECT_FALSE(counted.exchange->wait(0).has_value());
+}
+
+}  // namespace
+}  // namespace tally::train
