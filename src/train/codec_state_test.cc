@@ -133,9 +133,8 @@ void restore(Job& job, const ShardedUpdate::Options& options, const TestCheckpoi
              ShardedUpdate& update) {
   update.make_state();
   ASSERT_TRUE(job.world().barrier().has_value());
-  if (update.writes_values())
-    for (std::size_t p = 0; p < options.parameters.size(); ++p)
-      ASSERT_TRUE(all.read_state(options.parameters[p].name, 0, update.values(p)).has_value());
+  for (std::size_t p = 0; update.writes_values() && p < options.parameters.size(); ++p)
+    ASSERT_TRUE(all.read_state(options.parameters[p].name, 0, update.values(p)).has_value());
   ASSERT_TRUE(update.adopt_values(soon()).has_value());
   for (const SliceState& state : update.states())
     for (std::size_t k = 0; k < state.state.size(); ++k)

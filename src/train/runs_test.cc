@@ -52,7 +52,7 @@ TEST(Runs, AreSharedEvenlyByTheirOwners) {
   for (const int owners : {1, 2, 3, 4, 7}) {
     for (const std::size_t number : {0, 1, 5}) {
       std::map<int, std::size_t> loads;
-      for (const Run& run : runs_of(bucket, {0, bucket.count}, owners, number))
+      for (const auto& run : runs_of(bucket, {0, bucket.count}, owners, number))
         loads[run.owner] += run.count();
       EXPECT_EQ(loads.size(), static_cast<std::size_t>(owners));
       std::size_t least = bucket.count;
