@@ -1,0 +1,127 @@
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "adapters/torch/tensors.h"
+#include "adapters/torch/test_nets.h"
+
+namespace tally::adapter {
+namespace {
+
+class TestFolder {
+ public:
+  TestFolder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("tally_trainer_codec_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TestFolder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  const std::filesystem::path path_;
+};
+
+struct Run {
+  std::string codec;
+  int ranks = 3;
+  int from = 0;
+  int to = 12;
+  std::filesystem::path folder = {};
+  bool save = false;
+  bool resume = false;
+};
+
+struct Trained {
+  std::vector<at::Tensor> parameters;  // the last rank's
+  double loss = 0;                     // of the last step
+};
+
+OptimizerSpec optimizer_for(const std::string& codec) {
+  return codec.starts_with("onebit-adam") ? adam({.rate = 0.01})
+                                          : sgd({.rate = 0.1, .momentum = 0.9});
+}
+
+Trained train(const Run& run) {
+  Trained trained;
+  run_threads(run.ranks, [&](Job& job) {
+    SmallNet net = own_net(run.resume ? 77 : 1);
+    const OptimizerSpec optimizer = optimizer_for(run.codec);
+    TrainerOptions options;
+    options.plan = "codec=" + run.codec;
+    options.groups = {without_decay(optimizer)};
+    Trainer trainer(job, *net, optimizer, options);
+    if (run.resume) {
+      const auto latest = or_throw(checkpoint::find_latest(run.folder));
+      trainer.restore(*or_throw(checkpoint::Reader::open(latest)));
+    }
+    for (int step = run.from; step < run.to; ++step) {
+      const TestBatch own = part_of(test_batch(step, 48), job.rank(), job.size());
+      const StepOutcome outcome = trainer.step(static_cast<std::uint64_t>(own.x.size(0)),
+                                               [&] { return loss_of(net, own); });
+      if (job.rank() == 0) trained.loss = outcome.loss;
+    }
+    if (run.save) {
+      auto writer = or_throw(checkpoint::Writer::make(job.world(), {.folder = run.folder}));
+      or_throw(writer->save(trainer.checkpoint()));
+      or_throw(writer->wait(Deadline::after(std::chrono::seconds(60))));
+    }
+    if (job.rank() == job.size() - 1) trained.parameters = copies_of(*net);
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+  return trained;
+}
+
+TEST(TrainerCodec, ThatLeavesNothingOutTrainsAsNone) {
+  const Trained plain = train({.codec = "none"});
+  for (const std::string codec : {"topk:1,exact", "dgc:1,warmup=0,mask=off"})
+    expect_near(plain.parameters, train({.codec = codec}).parameters, 5e-6, codec);
+}
+
+// After 60 steps the loss of each is below half of the first one's, about 1.1.
+TEST(TrainerCodec, LearnsWithEachFamily) {
+  for (const std::string codec : {"none", "bf16", "int8", "qsgd:4+rans", "sign", "onebit-adam:10",
+                                  "topk:0.05", "dgc:0.05,warmup=10", "powersgd:2"})
+    EXPECT_LT(train({.codec = codec, .to = 60}).loss, 0.55) << codec;
+}
+
+class TrainerCodecOf : public testing::TestWithParam<const char*> {};
+
+TEST_P(TrainerCodecOf, SixAndSixStepsHaveTheBitsOfTwelve) {
+  const std::string codec = GetParam();
+  const TestFolder folder;
+  const Trained through = train({.codec = codec});
+  train({.codec = codec, .to = 6, .folder = folder.path(), .save = true});
+  const Trained resumed =
+      train({.codec = codec, .from = 6, .folder = folder.path(), .resume = true});
+  expect_same_bits(through.parameters, resumed.parameters, codec);
+  // Others go on from there as well.
+  const Trained fewer =
+      train({.codec = codec, .ranks = 2, .from = 6, .folder = folder.path(), .resume = true});
+  EXPECT_TRUE(std::isfinite(fewer.loss));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TrainerCodecOf,
+                         testing::Values("int8", "topk:0.05", "dgc:0.05", "onebit-adam:3",
+                                         "powersgd:2"),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           name = name.substr(0, name.find(':'));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// Residuals are dropped, or begin empty.
+TEST(TrainerCodec, MayChangeFromOneCheckpointToTheNext) {
+  const TestFolder folder;
+  train({.codec = "topk:0.05", .to = 6, .folder = folder.path(), .save = true});
+  for (const std::string codec : {"none", "sign", "topk:0.5"})
+    EXPECT_TRUE(std::isfinite(
+        train({.codec = codec, .from = 6, .folder = folder.path(), .resume = true}).loss))
+        << codec;
+}
+
+}  // namespace
+}  // namespace tally::adapter
