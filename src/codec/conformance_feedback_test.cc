@@ -113,7 +113,8 @@ TEST(FeedbackOfAll, SendsWhatIsGiven) {
       const std::size_t used = encoder->encode(gradient, {.step = step}, bytes);
       EXPECT_TRUE(same_bits(decode(*codec, std::span(bytes).first(used), kCount), gradient))
           << text;
-      for (const float value : encoder->states()[0].values) ASSERT_EQ(value, 0) << text;
+      const std::span<const float> residual = encoder->states()[0].values;
+      for (const float value : residual) ASSERT_EQ(value, 0) << text;
     }
   }
 }

@@ -62,7 +62,8 @@ TEST(FeedbackEncoder, ZeroGradientsSendWhatIsLeftUntilNothingIs) {
     for (std::size_t i = 0; i < 1000; ++i) arrived[i] += more[i];
   }
   EXPECT_EQ(arrived, gradient);
-  for (const float left : encoder->states()[0].values) EXPECT_EQ(left, 0.0F);
+  const std::span<const float> residual = encoder->states()[0].values;
+  for (const float left : residual) EXPECT_EQ(left, 0.0F);
 }
 
 TEST(FeedbackEncoder, NonFiniteGradientsArriveOnceAndLeaveNothing) {

@@ -25,7 +25,8 @@ TEST(MomentumEncoder, SendsRawGradientsBeforeTheFreeze) {
   for (std::uint64_t step = 0; step < 5; ++step) {
     const Floats gradient = awkward_values(300, rng, /*odd_ones=*/true);
     EXPECT_TRUE(same_bits(sent_by(*encoder, spec, *codec, gradient, step), gradient));
-    for (const float left : encoder->states()[1].values) EXPECT_EQ(left, 0.0F);
+    const std::span<const float> residual = encoder->states()[1].values;
+    for (const float left : residual) EXPECT_EQ(left, 0.0F);
   }
   const Floats gradient = normal_values(300, rng);
   EXPECT_NE(sent_by(*encoder, spec, *codec, gradient, 5), gradient);
