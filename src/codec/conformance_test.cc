@@ -142,6 +142,23 @@ TEST_P(EveryCodec, HasOtherRandomNumbersForAnotherDraw) {
   });
 }
 
+TEST_P(EveryCodec, HasOtherRandomNumbersForEachValue) {
+  with_each_stage([&] {
+    // The same values in each block.
+    const Values once = normal_values(512, 7);
+    Values in = once;
+    in.insert(in.end(), once.begin(), once.end());
+    const Values out = there_and_back(*codec_, in);
+    const bool same = same_bits(std::span(out).first(512), std::span(out).last(512));
+    const bool by_chance = spec_.kind == kQsgd || spec_.kind == kTernary || spec_.kind == kNatural;
+    if (by_chance) {
+      EXPECT_FALSE(same);
+    } else if (!is_sparse() && 512 % spoiled_together(spec_, in.size()) == 0) {
+      EXPECT_TRUE(same);
+    }
+  });
+}
+
 TEST_P(EveryCodec, IsNeverLargerThanItSaysAndAboutWhatItExpects) {
   with_each_stage([&] {
     const Values in = normal_values(65536, 8);
