@@ -62,6 +62,42 @@ inline std::uint32_t encode_byte(std::uint32_t x, const EncoderTable& table, std
   return x + table.begin[s] + quotient * table.complement[s];
 }
 
+// 256 * log2(number), rounded down: by squaring, in whole numbers, so that it is the same everywhere.
+constexpr std::uint32_t log2_in_256ths(std::uint32_t number) {
+  std::uint32_t result = 0;
+  std::uint64_t x = number;
+  while (x >= 2) {
+    x >>= 1;
+    result += 256;
+  }
+  x = (std::uint64_t{number} << 31) >> (result / 256);
+  for (std::uint32_t bit = 128; bit > 0; bit /= 2) {
+    x = (x * x) >> 31;
+    if (x >> 32 != 0) {
+      x >>= 1;
+      result += bit;
+    }
+  }
+  return result;
+}
+static_assert(log2_in_256ths(1) == 0 && log2_in_256ths(3) == 405 && log2_in_256ths(4096) == 3072);
+
+constexpr std::array<std::uint16_t, kRansTotal + 1> kLogarithms = [] {
+  std::array<std::uint16_t, kRansTotal + 1> table{};
+  for (std::uint32_t i = 1; i < table.size(); ++i)
+    table[i] = static_cast<std::uint16_t>(log2_in_256ths(i));
+  return table;
+}();
+
+// What the words will take, or a little less.
+std::uint64_t least_bytes(const ByteCounts& counts, const RansShares& shares) {
+  std::uint64_t bits = 0;
+  for (std::size_t s = 0; s < counts.size(); ++s)
+    if (counts[s] > 0)
+      bits += std::uint64_t{counts[s]} * (256 * kTotalBits - 1 - kLogarithms[shares[s]]);
+  return bits / 256 / 8;
+}
+
 // Writes backwards from the end of `out`; how many bytes, or 0 for want of room.
 std::size_t encode_words(std::span<const std::byte> in, const EncoderTable& table,
                          std::span<std::byte> out) {
@@ -230,6 +266,8 @@ std::size_t rans_encode(std::span<const std::byte> in, std::span<std::byte> out)
   const std::vector<std::uint8_t> symbols = present(counts);
   const std::size_t head = write_shares(shares, symbols, out);
   if (head == 0 || symbols.size() == 1) return head;
+  // Where there is nothing to gain this is known before anything is coded.
+  if (least_bytes(counts, shares) > out.size() - head) return 0;
   const std::size_t body = encode_words(in, encoder_table(shares), out.subspan(head));
   if (body == 0) return 0;
   std::memmove(out.data() + head, out.data() + out.size() - body, body);
