@@ -1,5 +1,5 @@
 // A gradient from a peer: the first byte chooses the codec, two the number of values, the rest is what is decoded. With the first byte's
-// highest bit the rest are values instead, which must come through.
+// highest bit the rest are values instead: their encoding must come through, and then again with one byte changed, as the two say.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -56,13 +56,16 @@ void decode(const Codec& codec, std::span<const std::byte> bytes, std::size_t co
   TALLY_CHECK(codec.decode_add(bytes, 0.5F, sum).has_value() == decoded.has_value());
 }
 
-void encode(const Codec& codec, std::span<const std::byte> input) {
+void encode(const Codec& codec, std::span<const std::byte> input, std::size_t change) {
   std::vector<float> values(std::min(input.size() / sizeof(float), kMostValues));
   if (!values.empty()) std::memcpy(values.data(), input.data(), values.size() * sizeof(float));
   std::vector<std::byte> bytes(codec.max_bytes(values.size()));
   bytes.resize(codec.encode(values, {}, bytes));
   std::vector<float> out(values.size());
   TALLY_CHECK(codec.decode(bytes, out).has_value());
+  if (bytes.empty()) return;
+  bytes[change / 256 * 37 % bytes.size()] ^= static_cast<std::byte>(change);
+  decode(codec, bytes, values.size());
 }
 
 }  // namespace
@@ -70,13 +73,13 @@ void encode(const Codec& codec, std::span<const std::byte> input) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < kHead) return 0;
   const Codec& codec = *all_codecs()[(data[0] & ~kValues) % all_codecs().size()];
-  const std::size_t count = (data[1] + 256U * data[2]) % (kMostValues + 1);
+  const std::size_t number = data[1] + 256U * data[2];
   // Of their own, so that reading beyond them is seen.
   const std::vector<std::uint8_t> rest(data + kHead, data + size);
   if ((data[0] & kValues) != 0) {
-    encode(codec, std::as_bytes(std::span(rest)));
+    encode(codec, std::as_bytes(std::span(rest)), number);
   } else {
-    decode(codec, std::as_bytes(std::span(rest)), count);
+    decode(codec, std::as_bytes(std::span(rest)), number % (kMostValues + 1));
   }
   return 0;
 }
@@ -97,6 +100,9 @@ std::vector<std::vector<std::uint8_t>> fuzz_seeds() {
       for (const std::byte byte : bytes) seed.push_back(static_cast<std::uint8_t>(byte));
       seeds.push_back(seed);
     }
+    std::vector<std::uint8_t> values(203, static_cast<std::uint8_t>(0x3B + c));
+    values[0] = static_cast<std::uint8_t>(kValues | c);
+    seeds.push_back(values);
   }
   return seeds;
 }
