@@ -90,7 +90,6 @@ Result<void> LowRankBucket::second(Lane& lane, const LaneStep& step) {
     part->matrix->correlate(sum, q);
     if (!is_alone) scale(q, step.weight);
   }
-  if (step.weight == 0) std::fill(factors_.begin(), factors_.end(), 0.0F);
   TALLY_TRY(lane.sum(std::span(factors_)));
   scale(factors_, share);
   finish(step);
@@ -112,11 +111,8 @@ void LowRankBucket::finish(const LaneStep& step) {
     if (!part.matrix) continue;
     const auto q = std::span<const float>(factors_).subspan(factor_at, part.matrix->q_count());
     factor_at += q.size();
-    const std::span<float> residual = part.matrix->residual();
-    // Who had no samples keeps what it had left over.
-    if (step.weight == 0) kept_.assign(residual.begin(), residual.end());
     part.matrix->finish(p, q, values);
-    if (step.weight == 0) std::copy(kept_.begin(), kept_.end(), residual.begin());
+    const std::span<float> residual = part.matrix->residual();
     if (!feedback_) std::fill(residual.begin(), residual.end(), 0.0F);
   }
 }

@@ -38,7 +38,6 @@ class LowRankBucket final : public BucketCodec {
   std::vector<float>
       sums_;  // left factors and what is not compressed, by weight; at last the weight
   std::vector<float> factors_;  // right ones
-  std::vector<float> kept_;     // a residual that the step is none of
 };
 
 }  // namespace tally::train
