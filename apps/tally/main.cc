@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/tally/bench_allreduce_command.h"
+#include "apps/tally/bench_codec_command.h"
 #include "apps/tally/bench_policy_command.h"
 #include "apps/tally/bench_server_command.h"
 #include "apps/tally/bench_startup_command.h"
@@ -106,6 +107,7 @@ int main(int argc, char** argv) {
   tally::app::add_bench_startup_command(bench, app, exit_code);
   tally::app::add_bench_word2vec_command(bench, exit_code);
   tally::app::add_bench_policy_command(bench, exit_code);
+  tally::app::add_bench_codec_command(bench, exit_code);
   bench.add_subcommand("train", "Training beside PyTorch's DDP and beside one worker");
 
   tally::app::add_data_command(app, exit_code);

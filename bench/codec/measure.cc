@@ -1,0 +1,182 @@
+#include "bench/codec/measure.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "bench/codec/bounds.h"
+#include "bench/codec/harness.h"
+#include "codec/codec.h"
+#include "codec/encoder.h"
+
+namespace tally::bench::codecs {
+namespace {
+
+// Past all warm-ups.
+constexpr std::uint64_t kStep = 1'000'000;
+constexpr std::size_t kLine = 64;
+// Of the look at what feedback does, which is no question of speed.
+constexpr std::size_t kFeedbackRuns = 16;
+
+std::size_t line_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+codec::Draw draw_of(const Run& run, std::uint64_t step) {
+  return {.seed = 7, .step = step, .rank = 0, .first = run.first};
+}
+
+class Trial final {
+ public:
+  Trial(const plan::CodecSpec& spec, const Input& input)
+      : spec_(spec), input_(input), runs_(runs_of(input)), decoded_(input.values.size()) {
+    std::size_t bytes = 0;
+    for (const Run& run : runs_) {
+      auto& codec = codecs_[run.columns];
+      if (!codec) codec = codec::make_codec(spec, {.columns = run.columns});
+      std::size_t most = codec->max_bytes(run.count);
+      if (spec.feedback) {
+        senders_.push_back(codec::Encoder::make(spec, *codec, run.count));
+        most = std::max(most, senders_.back()->max_bytes());
+      }
+      bytes += line_up(most);
+    }
+    bytes_.resize(bytes);
+    encoded_.resize(runs_.size());
+  }
+
+  Result<void> check();
+  void measure(Measurement& result);
+  double feedback_error();
+  double error() const { return relative_error(input_.values, decoded_); }
+  double bytes_per_value() const {
+    std::size_t bytes = 0;
+    for (const auto& encoded : encoded_) bytes += encoded.size();
+    return static_cast<double>(bytes) / static_cast<double>(input_.values.size());
+  }
+
+ private:
+  const codec::Codec& codec_of(const Run& run) const { return *codecs_.at(run.columns); }
+  std::span<const float> values_of(const Run& run) const {
+    return std::span(input_.values).subspan(run.first, run.count);
+  }
+  std::span<float> decoded_of(const Run& run) {
+    return std::span(decoded_).subspan(run.first, run.count);
+  }
+  // Encodings lie behind each other, as in a message.
+  template <typename Encode>
+  void encode_all(Encode&& encode) {
+    std::span<std::byte> room(bytes_);
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      encoded_[i] = room.first(encode(i, room));
+      room = room.subspan(line_up(encoded_[i].size()));
+    }
+  }
+  void encode_all() {
+    encode_all([this](std::size_t i, std::span<std::byte> room) {
+      return codec_of(runs_[i]).encode(values_of(runs_[i]), draw_of(runs_[i], kStep), room);
+    });
+  }
+  Result<void> decode_all() {
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      TALLY_TRY(codec_of(runs_[i]).decode(encoded_[i], decoded_of(runs_[i])));
+    return {};
+  }
+  Result<void> add_all() {
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      TALLY_TRY(codec_of(runs_[i]).decode_add(encoded_[i], 0.5F, decoded_of(runs_[i])));
+    return {};
+  }
+  Error wrong(const Run& run, const std::string& what) const {
+    return {.code = ErrorCode::kCorrupt,
+            .message = fmt::format("{} on {}: {} in the run that begins at {}",
+                                   plan::to_string(spec_), input_.name, what, run.first)};
+  }
+
+  const plan::CodecSpec spec_;
+  const Input& input_;
+  const std::vector<Run> runs_;
+  std::map<std::size_t, std::unique_ptr<codec::Codec>> codecs_;  // by columns
+  std::vector<std::unique_ptr<codec::Encoder>> senders_;
+  std::vector<std::byte> bytes_;
+  std::vector<std::span<const std::byte>> encoded_;
+  std::vector<float> decoded_;
+};
+
+Result<void> Trial::check() {
+  encode_all();
+  TALLY_TRY(decode_all());
+  const std::vector<float> first = decoded_;
+  std::fill(decoded_.begin(), decoded_.end(), 1.0F);
+  TALLY_TRY(decode_all());
+  for (const Run& run : runs_) {
+    const auto decoded = decoded_of(run);
+    if (!std::equal(decoded.begin(), decoded.end(), first.begin() + static_cast<long>(run.first)))
+      return wrong(run, "a second decoding differs");
+    const std::size_t block = spec_.by_column && run.columns > 0 ? run.columns : spec_.block;
+    if (first_out_of_bounds(spec_, block, values_of(run), decoded))
+      return wrong(run, "an error beyond its bounds");
+  }
+  TALLY_TRY(add_all());  // half of itself on top
+  for (const Run& run : runs_)
+    for (std::size_t i = run.first; i < run.first + run.count; ++i)
+      if (std::abs(decoded_[i] - 1.5F * first[i]) > 1e-5F * std::abs(first[i]))
+        return wrong(run, "decode-add and decode disagree");
+  return decode_all();
+}
+
+// Each repetition beside a memory copy of its own.
+void Trial::measure(Measurement& result) {
+  const std::size_t bytes = input_.values.size() * sizeof(float);
+  const double copy = copy_gb_per_s(input_, runs_, decoded_);
+  result.copy_gb_per_s.push_back(copy);
+  add_sample(result.encode, gb_per_s(bytes, [this] { encode_all(); }), copy);
+  // What was checked decodes.
+  add_sample(result.decode, gb_per_s(bytes, [this] { (void)decode_all().has_value(); }), copy);
+  add_sample(result.decode_add, gb_per_s(bytes, [this] { (void)add_all().has_value(); }), copy);
+  if (senders_.empty()) return;
+  const auto send = [this](std::size_t i, std::span<std::byte> room) {
+    return senders_[i]->encode(values_of(runs_[i]), draw_of(runs_[i], kStep), room);
+  };
+  add_sample(result.send, gb_per_s(bytes, [&] { encode_all(send); }), copy);
+}
+
+double Trial::feedback_error() {
+  std::vector<float> sent;
+  std::vector<float> wanted;
+  for (std::size_t i = 0; i < std::min(runs_.size(), kFeedbackRuns); ++i) {
+    const Run& run = runs_[i];
+    const auto sender = codec::Encoder::make(spec_, codec_of(run), run.count);
+    std::vector<float> mean(run.count, 0.0F);
+    for (int step = 0; step < kFeedbackSteps; ++step) {
+      const std::size_t used = sender->encode(
+          values_of(run), draw_of(run, kStep + static_cast<std::uint64_t>(step)), bytes_);
+      const auto added =
+          codec_of(run).decode_add(std::span(bytes_).first(used), 1.0F / kFeedbackSteps, mean);
+      if (!added) std::fill(mean.begin(), mean.end(), std::numeric_limits<float>::quiet_NaN());
+    }
+    sent.insert(sent.end(), mean.begin(), mean.end());
+    wanted.insert(wanted.end(), values_of(run).begin(), values_of(run).end());
+  }
+  return relative_error(wanted, sent);
+}
+
+}  // namespace
+
+Result<Measurement> measure(const plan::CodecSpec& spec, const Input& input, int repeats) {
+  if (spec.kind == plan::Codec::kPowersgd) return measure_powersgd(spec, input, repeats);
+  Trial trial(spec, input);
+  TALLY_TRY(trial.check());
+  Measurement result{.codec = plan::to_string(spec),
+                     .input = input.name,
+                     .elements = input.values.size(),
+                     .bytes_per_value = trial.bytes_per_value(),
+                     .error = trial.error()};
+  // onebit-adam sends momentum, which is not what it was given.
+  if (spec.feedback && spec.kind != plan::Codec::kOnebitAdam)
+    result.error_with_feedback = trial.feedback_error();
+  for (int i = 0; i < repeats; ++i) trial.measure(result);
+  return result;
+}
+
+}  // namespace tally::bench::codecs

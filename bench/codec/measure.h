@@ -1,0 +1,51 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/codec/input.h"
+#include "plan/codec_spec.h"
+#include "tally/error.h"
+
+namespace tally::bench::codecs {
+
+// One codec on one input. Speeds are GB of float32 values per second, a sample for each repetition; shares are over a memory copy of
+// the same values in the same repetition.
+struct Measurement {
+  std::string codec;
+  std::string input;
+  std::size_t elements = 0;
+  struct Speed {
+    std::vector<double> gb_per_s;
+    std::vector<double> share;
+  };
+  Speed encode;
+  Speed decode;
+  Speed decode_add;
+  Speed send;  // what a sender does that keeps what was left out; empty: it does not
+  std::vector<double> copy_gb_per_s;
+  double bytes_per_value = 0;
+  double error = 0;  // ||x - decoded|| / ||x||
+  // The same of the mean of 20 encodings of the same values by such a sender.
+  std::optional<double> error_with_feedback;
+};
+
+// Checks what comes out first: within its kind's bounds, twice the same, and the sum of two with decode-add. kCorrupt if it is not.
+// Everything on the calling thread, run by run over an array that is meant not to fit the caches.
+Result<Measurement> measure(const plan::CodecSpec& spec, const Input& input, int repeats);
+
+// The zstd library at its fastest ordinary level on the raw bytes of the values.
+Result<Measurement> measure_zstd(const Input& input, int repeats);
+
+// A stage alone on the bytes that `spec` makes of the input: GB of these bytes, which are its symbols, per second.
+struct StageMeasurement {
+  std::string stage;
+  std::string of;
+  std::vector<double> encode_gb_per_s;
+  std::vector<double> decode_gb_per_s;
+  double ratio = 0;  // bytes in over bytes out
+};
+Result<StageMeasurement> measure_stage(plan::EntropyStage stage, const plan::CodecSpec& spec,
+                                       const Input& input, int repeats);
+
+}  // namespace tally::bench::codecs

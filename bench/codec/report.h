@@ -1,0 +1,42 @@
+#pragma once
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/codec/measure.h"
+
+namespace tally::bench::codecs {
+
+// What is measured unless told otherwise: every codec with its defaults, and some with stages.
+std::vector<std::string> usual_codecs();
+
+struct Results {
+  std::vector<Measurement> codecs;
+  std::vector<StageMeasurement> stages;
+};
+
+struct ReportContext {
+  std::string commit;
+  std::string host;
+  int cores = 1;
+  std::string level;  // the widest vector instructions that are used
+  int repeats = 1;
+};
+
+// What is asked of a codec's speed, and what was seen.
+struct Target {
+  std::string what;
+  double wanted = 0;
+  double seen = 0;
+  bool is_share = true;  // of a memory copy; else GB/s
+  bool met() const { return seen >= wanted; }
+};
+// Of those that were measured, on the first input.
+std::vector<Target> targets_of(const Results& results);
+
+std::string table_text(const Results& results, const ReportContext& context);
+// One JSON object per line for each codec and input, and for each stage.
+void write_json(std::ostream& out, const Results& results, const ReportContext& context);
+
+}  // namespace tally::bench::codecs
