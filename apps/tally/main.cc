@@ -109,6 +109,7 @@ int main(int argc, char** argv) {
   tally::app::add_bench_policy_command(bench, exit_code);
   tally::app::add_bench_codec_command(bench, exit_code);
   bench.add_subcommand("train", "Training beside PyTorch's DDP and beside one worker");
+  bench.add_subcommand("compress", "What codecs are worth between two hosts, by the link's speed");
 
   tally::app::add_data_command(app, exit_code);
   tally::app::add_eval_command(app, exit_code);

@@ -25,8 +25,9 @@ std::optional<std::vector<std::string>> torch_program_words(const std::vector<st
   if (words.empty()) return std::nullopt;
   if (words[0] == "train" && words.size() > 1 && words[1] == "word2vec") return std::nullopt;
   if (words[0] == "train") return words;
-  if (words.size() < 2 || words[0] != "bench" || words[1] != "train") return std::nullopt;
-  std::vector<std::string> bench = {"bench"};
+  if (words.size() < 2 || words[0] != "bench") return std::nullopt;
+  if (words[1] != "train" && words[1] != "compress") return std::nullopt;
+  std::vector<std::string> bench = {words[1] == "train" ? "bench" : "bench-compress"};
   bench.insert(bench.end(), words.begin() + 2, words.end());
   return bench;
 }

@@ -5,8 +5,8 @@
 
 namespace tally::app {
 
-// The words that tally-train is started with for those of our command line that belong to it: `train ...` and
-// `bench train ...`, but for the recipes that need no libtorch. Nothing for other commands.
+// The words that tally-train is started with for those of our command line that belong to it: `train ...`,
+// `bench train ...` and `bench compress ...`, but for the recipes that need no libtorch. Nothing for other commands.
 std::optional<std::vector<std::string>> torch_program_words(const std::vector<std::string>& words);
 
 // Whether these words ask for the list of recipes.

@@ -9,12 +9,14 @@ namespace {
 using testing::ElementsAre;
 using testing::Optional;
 
-TEST(TorchProgramWords, AreThoseOfTrainAndBenchTrain) {
+TEST(TorchProgramWords, AreThoseOfTrainAndItsBenchmarks) {
   EXPECT_THAT(torch_program_words({"train", "lenet", "--batch", "3"}),
               Optional(ElementsAre("train", "lenet", "--batch", "3")));
   EXPECT_THAT(torch_program_words({"train"}), Optional(ElementsAre("train")));
   EXPECT_THAT(torch_program_words({"bench", "train", "--ranks", "2"}),
               Optional(ElementsAre("bench", "--ranks", "2")));
+  EXPECT_THAT(torch_program_words({"bench", "compress", "--steps", "2"}),
+              Optional(ElementsAre("bench-compress", "--steps", "2")));
 }
 
 TEST(TorchProgramWords, AreNoneOfOtherCommands) {

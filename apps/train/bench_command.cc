@@ -115,6 +115,7 @@ void add_worker_command(CLI::App& parent, int& exit_code) {
   command.add_option("--threads", options->threads)->check(CLI::Range(1, 1024));
   command.add_option("--parts", options->parts)->check(CLI::Range(1, 1024));
   command.add_option("--bucket", options->bucket_bytes);
+  command.add_option("--plan", options->plan);
   command.callback([options, &exit_code] {
     const Result<void> outcome =
         bt::run_torch_worker(*options, [](const char* name) { return std::getenv(name); });

@@ -1,4 +1,4 @@
-// What `tally train` and `tally bench train` become: the part of the command line that needs libtorch.
+// What `tally train`, `tally bench train` and `tally bench compress` become: the part of the command line that needs libtorch.
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -9,6 +9,7 @@
 
 #include "apps/tally/launch/agent.h"
 #include "apps/train/bench_command.h"
+#include "apps/train/compress_command.h"
 #include "apps/train/train_command.h"
 
 int main(int argc, char** argv) {
@@ -16,6 +17,8 @@ int main(int argc, char** argv) {
   const std::string command = words.empty() ? "" : words.front();
   ::signal(SIGPIPE, SIG_IGN);
   if (command == "host-agent") return tally::launch::run_agent();
+  if (command == "bench-compress")
+    return tally::app::run_compress_command({words.begin() + 1, words.end()});
   if (command != "train") return tally::app::run_bench_command(words);
   int code = 1;
   try {

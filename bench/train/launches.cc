@@ -75,7 +75,8 @@ Result<Launch> launch_tally(const Workers& workers) {
   TALLY_TRY(launch.job, app::LocalJob::make(workers.ranks));
   for (Rank rank = 0; rank < workers.ranks; ++rank) {
     std::vector<std::string> command = worker_command(workers, launch);
-    command.insert(command.end(), {"--bucket", std::to_string(workers.bucket_bytes)});
+    command.insert(command.end(),
+                   {"--bucket", std::to_string(workers.bucket_bytes), "--plan", workers.plan});
     std::vector<std::pair<std::string, std::string>> variables = launch.job->variables(rank);
     variables.push_back(thread_variable(workers));
     launch.processes.push_back(

@@ -1,4 +1,7 @@
+#include <cstdio>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "bench/train/samples.h"
 #include "bench/train/train_loop.h"
@@ -16,19 +19,21 @@ OptimizerSpec momentum_of(const ModelFacts& facts) {
   return spec;
 }
 
-TrainerOptions options_with(std::size_t bucket_bytes) {
-  TrainerOptions options;
-  options.bucket_bytes = bucket_bytes;
-  return options;
+TrainerOptions trainer_options(const TallyLoopOptions& options) {
+  TrainerOptions result;
+  result.bucket_bytes = options.bucket_bytes;
+  result.plan = options.plan;
+  result.on_event = [](const std::string& event) { fmt::print(stderr, "{}\n", event); };
+  return result;
 }
 
 class TallyLoop final : public TrainLoop {
  public:
-  TallyLoop(Problem problem, Batches batches, Job& job, std::size_t bucket_bytes)
+  TallyLoop(Problem problem, Batches batches, Job& job, const TallyLoopOptions& options)
       : model_(std::move(problem.model)),
         batches_(std::move(batches)),
         samples_(static_cast<std::uint64_t>(problem.facts.batch)),
-        trainer_(job, *model_, momentum_of(problem.facts), options_with(bucket_bytes)) {
+        trainer_(job, *model_, momentum_of(problem.facts), trainer_options(options)) {
     model_->train();
   }
 
@@ -53,10 +58,10 @@ class TallyLoop final : public TrainLoop {
 }  // namespace
 
 Result<std::unique_ptr<TrainLoop>> make_tally_loop(Problem problem, Job& job,
-                                                   std::size_t bucket_bytes) {
+                                                   const TallyLoopOptions& options) {
   TALLY_TRY(Batches batches, problem.batches_of(job.rank()));
   return std::unique_ptr<TrainLoop>(
-      std::make_unique<TallyLoop>(std::move(problem), std::move(batches), job, bucket_bytes));
+      std::make_unique<TallyLoop>(std::move(problem), std::move(batches), job, options));
 }
 
 }  // namespace tally::bench::train

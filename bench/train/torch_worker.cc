@@ -76,7 +76,8 @@ Result<void> work(const TorchWorkerOptions& options,
   TALLY_TRY(const std::unique_ptr<Job> job, Job::join(job_options));
   {
     TALLY_TRY(const std::unique_ptr<TrainLoop> loop,
-              make_tally_loop(std::move(problem), *job, options.bucket_bytes));
+              make_tally_loop(std::move(problem), *job,
+                              {.bucket_bytes = options.bucket_bytes, .plan = options.plan}));
     TALLY_TRY(serve(*loop, job->rank(), options.folder));
   }
   job->close();

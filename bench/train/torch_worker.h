@@ -14,6 +14,7 @@ struct TorchWorkerOptions {
   int parts = 1;          // of a plain loop
   int threads = 1;
   std::size_t bucket_bytes = 0;
+  std::string plan = {};
 };
 
 // A worker of the contenders in C++: serves the commands of its pipe until that closes; the protocol is told in

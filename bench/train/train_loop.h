@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "bench/train/problem.h"
 #include "tally/error.h"
@@ -23,8 +24,13 @@ class TrainLoop {
 // come to, by other means.
 Result<std::unique_ptr<TrainLoop>> make_plain_loop(Problem problem, int parts);
 
-// Our trainer, as rank of `job`, which outlives the loop. `bucket_bytes` 0: the trainer's default.
+struct TallyLoopOptions {
+  std::size_t bucket_bytes = 0;  // 0: the trainer's default
+  std::string plan = {};
+};
+
+// Our trainer, as rank of `job`, which outlives the loop. What it tells of itself goes to stderr.
 Result<std::unique_ptr<TrainLoop>> make_tally_loop(Problem problem, Job& job,
-                                                   std::size_t bucket_bytes);
+                                                   const TallyLoopOptions& options);
 
 }  // namespace tally::bench::train

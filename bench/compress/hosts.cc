@@ -1,0 +1,141 @@
+#include "bench/compress/hosts.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "apps/tally/child_process.h"
+#include "base/clock.h"
+
+namespace tally::bench::compress {
+namespace {
+
+constexpr const char* kIp = "/usr/sbin/ip";
+constexpr const char* kTc = "/usr/sbin/tc";
+constexpr const char* kUnshare = "/usr/bin/unshare";
+constexpr const char* kCable = "cable";  // the interface's name on both hosts
+// A host has a name of its own: $0.
+constexpr const char* kAsHost = "hostname \"$0\" && exec \"$@\"";
+constexpr auto kToolTimeout = std::chrono::seconds(20);
+constexpr auto kRemovalTimeout = std::chrono::seconds(10);
+
+Error invalid(std::string message) {
+  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+Result<std::string> tool(const std::vector<std::string>& command) {
+  return app::output_of(command, SteadyClock().after(kToolTimeout));
+}
+
+// The temporary folder's own random letters: nobody else has them.
+std::string unique_part(const std::string& folder) {
+  return folder.substr(folder.size() - std::min<std::size_t>(6, folder.size()));
+}
+
+}  // namespace
+
+Result<void> check_link(const std::string& text) {
+  if (text == "none") return {};
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  const std::string_view unit(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
+  const bool known = unit == "kbit" || unit == "mbit" || unit == "gbit";
+  if (parsed.ec == std::errc() && known && value > 0 && value < 1e6) return {};
+  return invalid(fmt::format("'{}' is no speed such as 100mbit or 1gbit, and not none", text));
+}
+
+Hosts::Hosts(std::unique_ptr<app::TempDir> folder)
+    : folder_(std::move(folder)),
+      names_{fmt::format("tally-bench-a-{}", unique_part(folder_->path())),
+             fmt::format("tally-bench-b-{}", unique_part(folder_->path()))} {}
+
+Result<std::unique_ptr<Hosts>> Hosts::make() {
+  for (const char* const program : {kIp, kTc})
+    if (::access(program, X_OK) != 0)
+      return invalid(fmt::format("{} is missing: package iproute2", program));
+  if (::geteuid() != 0)
+    return invalid("two hosts on one machine are network namespaces, which only root can make");
+  TALLY_TRY(std::unique_ptr<app::TempDir> folder, app::TempDir::make());
+  std::unique_ptr<Hosts> hosts(new Hosts(std::move(folder)));
+  TALLY_TRY(hosts->build());
+  return hosts;
+}
+
+Result<void> Hosts::build() {
+  for (const std::string& name : names_) TALLY_TRY(tool({kIp, "netns", "add", name}));
+  TALLY_TRY(tool({kIp, "link", "add", kCable, "netns", names_[0], "type", "veth", "peer", "name",
+                  kCable, "netns", names_[1]}));
+  std::string cases;
+  for (int host = 0; host < 2; ++host) {
+    const std::string& name = names_[static_cast<std::size_t>(host)];
+    TALLY_TRY(tool({kIp, "-n", name, "addr", "add", address(host) + "/24", "dev", kCable}));
+    TALLY_TRY(tool({kIp, "-n", name, "link", "set", "lo", "up"}));
+    TALLY_TRY(tool({kIp, "-n", name, "link", "set", kCable, "up"}));
+    cases += fmt::format("{}) host={};;\n", address(host), name);
+  }
+  std::ofstream script(remote_shell());
+  script << "#!/bin/sh\ncase $1 in\n"
+         << cases << "*) echo \"no host $1\" >&2; exit 255;;\nesac\nshift\nexec " << kIp
+         << " netns exec $host " << kUnshare << " --uts /bin/sh -c '" << kAsHost
+         << "' $host \"$@\"\n";
+  script.close();
+  if (!script || ::chmod(remote_shell().c_str(), 0700) != 0)
+    return Error{.code = ErrorCode::kSystem, .message = "cannot write " + remote_shell()};
+  return {};
+}
+
+// output_of() would not run any more after an interrupt.
+Hosts::~Hosts() {
+  for (const std::string& name : names_) {
+    const auto removal = app::ChildProcess::start(
+        {.command = {kIp, "netns", "del", name}, .log_file = folder_->path() + "/removal"});
+    if (removal) (*removal)->wait(SteadyClock().after(kRemovalTimeout));
+  }
+}
+
+Result<void> Hosts::shape(const std::string& link) {
+  TALLY_TRY(check_link(link));
+  for (int host = 0; host < 2; ++host) {
+    // Segments of up to 64 KiB leave the stack as one: the bucket must hold some of them.
+    if (link != "none")
+      TALLY_TRY(tool(on(host, {kTc, "qdisc", "replace", "dev", kCable, "root", "tbf", "rate", link,
+                               "burst", "256kb", "latency", "50ms"})));
+    else if (is_shaped_)
+      TALLY_TRY(tool(on(host, {kTc, "qdisc", "del", "dev", kCable, "root"})));
+  }
+  is_shaped_ = link != "none";
+  return {};
+}
+
+std::string Hosts::address(int host) { return fmt::format("10.77.0.{}", host + 1); }
+
+std::vector<std::string> Hosts::on(int host, const std::vector<std::string>& command) const {
+  const std::string& name = names_.at(static_cast<std::size_t>(host));
+  std::vector<std::string> there = {kIp,     "netns",   "exec", name,    kUnshare,
+                                    "--uts", "/bin/sh", "-c",   kAsHost, name};
+  there.insert(there.end(), command.begin(), command.end());
+  return there;
+}
+
+Result<std::uint64_t> Hosts::sent_bytes() const {
+  std::uint64_t sum = 0;
+  for (int host = 0; host < 2; ++host) {
+    TALLY_TRY(const std::string text,
+              tool(on(host, {"/usr/bin/cat",
+                             fmt::format("/sys/class/net/{}/statistics/tx_bytes", kCable)})));
+    std::uint64_t bytes = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), bytes).ec != std::errc())
+      return Error{.code = ErrorCode::kSystem,
+                   .message = fmt::format("'{}' is no number of bytes sent", text)};
+    sum += bytes;
+  }
+  return sum;
+}
+
+}  // namespace tally::bench::compress

@@ -1,0 +1,128 @@
+#include "bench/compress/report.h"
+
+#include <algorithm>
+#include <optional>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bench/allreduce/statistics.h"
+
+namespace tally::bench::compress {
+namespace {
+
+constexpr double kBytesPerMegabyte = 1e6;
+constexpr double kBestWanted = 3;
+constexpr double kAutoOfBest = 1 / 1.10;
+constexpr double kAutoOfFirst = 1 / 1.03;
+constexpr const char* kAuto = "codec=auto";
+
+// Those of one model and link that were measured; the first plan first.
+struct Table {
+  std::string model;
+  std::string link;
+  std::vector<const Measurement*> rows;
+};
+
+std::vector<Table> tables_of(const Contest& contest) {
+  std::vector<Table> tables;
+  for (const Measurement& m : contest.measurements) {
+    if (m.samples_ms.empty()) continue;
+    if (tables.empty() || tables.back().model != m.model || tables.back().link != m.link)
+      tables.push_back({.model = m.model, .link = m.link, .rows = {}});
+    tables.back().rows.push_back(&m);
+  }
+  return tables;
+}
+
+double ms(const Measurement& m) { return median(m.samples_ms); }
+
+double gain(const Table& table, const Measurement& m) { return ms(*table.rows.front()) / ms(m); }
+
+const Measurement& fastest(const Table& table) {
+  return **std::min_element(table.rows.begin(), table.rows.end(),
+                            [](const auto* a, const auto* b) { return ms(*a) < ms(*b); });
+}
+
+const Measurement* own_choice(const Table& table) {
+  for (const Measurement* m : table.rows)
+    if (m->plan == kAuto) return m;
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<Target> targets_of(const Contest& contest) {
+  std::vector<Target> targets;
+  for (const Table& table : tables_of(contest)) {
+    const Measurement& best = fastest(table);
+    const std::string where = fmt::format("{}, {}", table.model, table.link);
+    if (table.model == "mlp" && table.link == "1gbit" && table.rows.size() > 1)
+      targets.push_back({.what = fmt::format("{}: best ({}) over {}", where, short_name(best.plan),
+                                             short_name(table.rows.front()->plan)),
+                         .wanted = kBestWanted,
+                         .seen = gain(table, best)});
+    const Measurement* const own = own_choice(table);
+    if (own == nullptr || table.rows.size() < 2) continue;
+    targets.push_back(
+        {.what = fmt::format("{}: auto over the best ({})", where, short_name(best.plan)),
+         .wanted = kAutoOfBest,
+         .seen = ms(best) / ms(*own)});
+    targets.push_back(
+        {.what = fmt::format("{}: auto over {}", where, short_name(table.rows.front()->plan)),
+         .wanted = kAutoOfFirst,
+         .seen = gain(table, *own)});
+  }
+  return targets;
+}
+
+std::string table_text(const Contest& contest, const ReportContext& context) {
+  std::string text = fmt::format(
+      "two hosts with a worker each, threads per worker: {}, cores of the machine: {}\n",
+      context.threads, context.cores);
+  for (const Table& table : tables_of(contest)) {
+    text += fmt::format("\n{}, link {}\n  {:<30}{:>10}{:>10}{:>12}{:>9}{:>11}\n", table.model,
+                        table.link, "plan", "ms/step", "spread", "MB/step", "gain", "loss ratio");
+    for (const Measurement* m : table.rows)
+      text +=
+          fmt::format("  {:<30}{:>10.2f}{:>10.2f}{:>12.3f}{:>8.2f}x{:>11.4f}\n",
+                      short_name(m->plan), ms(*m), spread(m->samples_ms),
+                      median(m->sent_bytes) / kBytesPerMegabyte, gain(table, *m), m->loss_ratio);
+    if (const Measurement* own = own_choice(table); own != nullptr && !own->said.empty())
+      text += fmt::format("  auto: {}\n", own->said);
+  }
+  const std::vector<Target> targets = targets_of(contest);
+  if (!targets.empty())
+    text += fmt::format("\n{:<46}{:>8}{:>8}\n", "what is asked", "wanted", "seen");
+  for (const Target& target : targets)
+    text += fmt::format("{:<46}{:>7.2f}x{:>7.2f}x  {}\n", target.what, target.wanted, target.seen,
+                        target.met() ? "met" : "missed");
+  for (const std::string& failure : contest.failures) text += "\nfailed: " + failure + "\n";
+  return text;
+}
+
+void write_json(std::ostream& out, const Contest& contest, const ReportContext& context) {
+  for (const Table& table : tables_of(contest)) {
+    for (const Measurement* m : table.rows) {
+      nlohmann::ordered_json line = {{"bench", "compress"},
+                                     {"commit", context.commit},
+                                     {"host", context.host},
+                                     {"cores", context.cores},
+                                     {"threads", context.threads},
+                                     {"model", m->model},
+                                     {"link", m->link},
+                                     {"plan", m->plan},
+                                     {"runs", m->samples_ms.size()},
+                                     {"median_ms", ms(*m)},
+                                     {"spread_ms", spread(m->samples_ms)},
+                                     {"sent_bytes_per_step", median(m->sent_bytes)},
+                                     {"gain", gain(table, *m)},
+                                     {"loss_ratio", m->loss_ratio}};
+      if (!m->said.empty()) line["said"] = m->said;
+      out << line.dump() << '\n';
+    }
+  }
+}
+
+}  // namespace tally::bench::compress
