@@ -1,0 +1,133 @@
+// `tally train lenet --plan "codec=..."` with every codec: it trains, and what was stopped goes on to the same bits. Between them the
+// codecs go through 1 to 4 workers on either home.
+#include <filesystem>
+#include <map>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "process/torch/training.h"
+
+namespace tally::process {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+struct Case {
+  std::string name;  // of the test
+  std::string codec;
+  int group_workers = 1;
+  int server_workers = 1;
+};
+
+// Settings that reach the end of warm-ups in a few steps.
+const std::vector<Case> kCases = {
+    {"None", "none", 3, 2},
+    {"Fp16", "fp16", 1, 4},
+    {"Bf16", "bf16", 2, 3},
+    {"Int8", "int8", 3, 2},
+    {"Fp8", "fp8", 4, 1},
+    {"Fp8E5m2", "fp8:e5m2", 2, 1},
+    {"Qsgd", "qsgd:4", 1, 2},
+    {"Ternary", "ternary", 2, 4},
+    {"Natural", "natural", 3, 1},
+    {"Onebit", "onebit", 4, 3},
+    {"OnebitColumn", "onebit:column", 2, 2},
+    {"Sign", "sign", 2, 4},
+    {"SignVote", "sign:vote", 3, 3},
+    {"OnebitAdam", "onebit-adam:2", 4, 2},
+    {"Topk", "topk:0.05", 2, 3},
+    {"TopkExact", "topk:0.05,exact", 4, 1},
+    {"Randk", "randk:0.05", 3, 4},
+    {"Dgc", "dgc:0.02,warmup=4", 2, 3},
+    {"Threshold", "threshold:0.0001", 1, 2},
+    {"Powersgd", "powersgd:2", 3, 4},
+    {"Auto", "auto", 2, 3},
+    {"Rans", "qsgd:4+rans", 2, 2},
+    {"Huffman", "int8+huffman", 3, 1},
+    {"Zstd", "topk:0.05+zstd", 1, 3},
+};
+
+class TrainCodec : public testing::TestWithParam<Case> {
+ protected:
+  Child start(const std::string& saved, int workers, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"lenet",
+                                      "--data",
+                                      images_,
+                                      "--batch",
+                                      "6",
+                                      "--steps",
+                                      "8",
+                                      "--schedule",
+                                      "constant",
+                                      "--eval-every",
+                                      "8",
+                                      "--checkpoint-every",
+                                      "4",
+                                      "--threads",
+                                      "1",
+                                      "--workers",
+                                      std::to_string(workers),
+                                      "--checkpoint",
+                                      folder_.file(saved),
+                                      "--plan",
+                                      "codec=" + GetParam().codec};
+    // Adam's share of 1-bit Adam is the optimizer's.
+    if (GetParam().codec.rfind("onebit-adam", 0) == 0)
+      words.insert(words.end(), {"--optimizer", "adam", "--rate", "0.001"});
+    words.insert(words.end(), more.begin(), more.end());
+    return folder_.train(words);
+  }
+
+  std::string step(const std::string& saved, int number) const {
+    return fmt::format("{}/step-{:010}", folder_.file(saved), number);
+  }
+
+  // All tensors of a checkpoint by the names of their files: values, the optimizer's and the codec's memory.
+  std::map<std::string, std::string> tensors_of(const std::string& checkpoint) const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(checkpoint))
+      if (entry.path().extension() == ".safetensors")
+        files[entry.path().filename()] = bytes_of(entry.path());
+    return files;
+  }
+
+  // Eight steps, and from the fourth on once more.
+  void train_and_resume(int workers, const std::vector<std::string>& more) {
+    Child whole = start("whole", workers, more);
+    ASSERT_TRUE(whole.exits(0, kTrainingTime)) << whole.transcript();
+    EXPECT_THAT(whole.output(), HasSubstr("completed after"));
+    fs::create_directory(folder_.file("half"));
+    fs::copy(step("whole", 4), step("half", 4), fs::copy_options::recursive);
+    std::vector<std::string> resumed = more;
+    resumed.emplace_back("--resume");
+    Child rest = start("half", workers, resumed);
+    ASSERT_TRUE(rest.exits(0, kTrainingTime)) << rest.transcript();
+    EXPECT_THAT(rest.output(), HasSubstr("resumed from step 4"));
+    const auto expected = tensors_of(step("whole", 8));
+    const auto found = tensors_of(step("half", 8));
+    EXPECT_GE(expected.size(), 2U);
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [name, bytes] : expected)
+      EXPECT_TRUE(found.at(name) == bytes) << name << " differs";
+    EXPECT_FALSE(tensors_of(step("whole", 4)) == expected);  // the last steps did something
+  }
+
+  const TrainingFolder folder_;
+  const std::string images_ = folder_.images(60);
+};
+
+TEST_P(TrainCodec, InTheGroupGoesOnWithTheSameBits) {
+  train_and_resume(GetParam().group_workers, {});
+}
+
+TEST_P(TrainCodec, OnServersGoesOnWithTheSameBits) {
+  train_and_resume(GetParam().server_workers, {"--servers", "1,colocated"});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TrainCodec, testing::ValuesIn(kCases),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace tally::process
