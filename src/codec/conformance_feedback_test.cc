@@ -20,6 +20,9 @@ class Feedback : public testing::TestWithParam<std::string> {
   const std::unique_ptr<Codec> codec_;
 };
 
+// Also those that remember more than what was left out.
+class Memory : public Feedback {};
+
 constexpr std::size_t kCount = 1500;
 
 TEST_P(Feedback, SentAndKeptAreWhatWasGiven) {
@@ -69,7 +72,7 @@ TEST_P(Feedback, IsFiniteAgainAfterOddValues) {
 }
 
 // With its memory put back a sender goes on with the same bytes.
-TEST_P(Feedback, GoesOnFromItsStates) {
+TEST_P(Memory, GoesOnFromItsStates) {
   const auto one = Encoder::make(spec_, *codec_, kCount);
   const auto two = Encoder::make(spec_, *codec_, kCount);
   Bytes bytes(one->max_bytes());
@@ -92,13 +95,38 @@ TEST_P(Feedback, GoesOnFromItsStates) {
       std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size), again.begin()));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Feedback,
-                         testing::Values("fp16", "bf16", "int8", "int8:16", "fp8", "fp8:e5m2",
-                                         "qsgd:2", "qsgd", "qsgd:8", "natural", "ternary",
-                                         "ternary:clip=0", "onebit", "sign", "sign:48", "topk",
-                                         "topk:0.1,exact", "randk:0.1", "threshold:0.5",
-                                         "topk+rans", "sign+huffman", "int8+zstd"),
+std::vector<std::string> with_one_state() {
+  return {"fp16",         "bf16",           "int8",      "int8:16",       "fp8",
+          "fp8:e5m2",     "qsgd:2",         "qsgd",      "qsgd:8",        "natural",
+          "ternary",      "ternary:clip=0", "onebit",    "sign",          "sign:48",
+          "topk",         "topk:0.1,exact", "randk:0.1", "threshold:0.5", "topk+rans",
+          "sign+huffman", "int8+zstd"};
+}
+INSTANTIATE_TEST_SUITE_P(All, Feedback, testing::ValuesIn(with_one_state()), codec_test_name);
+INSTANTIATE_TEST_SUITE_P(All, Memory, testing::ValuesIn(with_one_state()), codec_test_name);
+INSTANTIATE_TEST_SUITE_P(Two, Memory, testing::Values("dgc:0.01,warmup=4", "onebit-adam:1"),
                          codec_test_name);
+
+// Without momentum what dgc keeps is what was left out, exactly.
+TEST(DgcFeedback, SentAndKeptAreWhatWasGiven) {
+  const plan::CodecSpec spec = spec_of("dgc:0.01,warmup=8");
+  const auto codec = make_codec(spec);
+  const auto encoder = Encoder::make(spec, *codec, kCount);
+  ASSERT_EQ(encoder->states()[1].name, "residual");
+  const std::span<const float> residual = encoder->states()[1].values;
+  Bytes bytes(encoder->max_bytes());
+  for (std::uint64_t step = 0; step < 12; ++step) {
+    const Values gradient = normal_values(kCount, 100 + step);
+    const Values kept(residual.begin(), residual.end());
+    const std::size_t used = encoder->encode(gradient, {.step = step}, bytes);
+    const Values sent = decode(*codec, std::span(bytes).first(used), kCount);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const float wanted = gradient[i] + kept[i];
+      ASSERT_TRUE(sent[i] == 0 || residual[i] == 0) << step << " " << i;
+      ASSERT_EQ(sent[i] + residual[i], wanted) << step << " " << i;
+    }
+  }
+}
 
 // What leaves nothing out: every step sends the gradient, and nothing is kept.
 TEST(FeedbackOfAll, SendsWhatIsGiven) {
