@@ -29,6 +29,9 @@ struct AdamFactors {
   T epsilon;
   T weight_decay;  // adam: added to the gradient; lamb: to the direction
   T shrink;        // what parameters are multiplied with first: adamw 1 - rate * decay, adam 1
+  // What the steps of elements are multiplied with whose second moment is 0: they never had a gradient. 1, or 0 once it is frozen,
+  // so that what a codec makes of their zeros is not divided by epsilon alone.
+  T untouched = 1;
 };
 template <typename T>
 struct LarsFactors {

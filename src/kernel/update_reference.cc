@@ -64,7 +64,8 @@ void adam(const AdamFactors<T>& f, T* parameters, const T* gradient, T* average,
     const T slope = with_decay(gradient[i], f.weight_decay, parameters[i]);
     add_to_averages(f, slope, average[i], square_average[i]);
     parameters[i] *= f.shrink;
-    parameters[i] -= f.rate * average[i] / (std::sqrt(square_average[i]) / f.root + f.epsilon);
+    const T step = f.rate * average[i] / (std::sqrt(square_average[i]) / f.root + f.epsilon);
+    parameters[i] -= square_average[i] == 0 ? f.untouched * step : step;
   }
 }
 

@@ -39,7 +39,8 @@ kernel::AdamFactors<T> adam_factors(const OptimizerSpec& spec, double rate,
           .root = static_cast<T>(corrections.root),
           .epsilon = static_cast<T>(spec.epsilon),
           .weight_decay = static_cast<T>(decoupled ? 0.0 : spec.weight_decay),
-          .shrink = static_cast<T>(decoupled ? 1 - rate * spec.weight_decay : 1.0)};
+          .shrink = static_cast<T>(decoupled ? 1 - rate * spec.weight_decay : 1.0),
+          .untouched = static_cast<T>(corrections.frozen ? 0 : 1)};
 }
 
 }  // namespace tally::optimizer

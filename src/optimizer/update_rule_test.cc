@@ -336,6 +336,20 @@ TYPED_TEST(UpdateRule, FrozenAdamTakesMomentumAndKeepsItsSecondMoment) {
   }
 }
 
+// What a codec makes of an element that never had a gradient moves nothing.
+TYPED_TEST(UpdateRule, FrozenAdamLeavesWhatNeverHadAGradient) {
+  using T = TypeParam;
+  OptimizerSpec spec = adam({.rate = 0.1});
+  spec.freeze_after = 1;
+  Parameter<T> p(spec, {T(2)});
+  for (const T gradient : {T(0), T(1e-3), T(-1e-3)}) {
+    p.gradient = {gradient};
+    const std::uint64_t step = gradient == T(0) ? 1 : 2;
+    take_step(spec, {.step = step, .rate = 0.1}, p, {0, 1});
+    EXPECT_EQ(p.values[0], T(2));
+  }
+}
+
 TYPED_TEST(UpdateRule, AnotherRateScalesFtrlsGradientAndMovesNothingElse) {
   using T = TypeParam;
   const OptimizerSpec spec = ftrl({.rate = 0.1});
