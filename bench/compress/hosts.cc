@@ -103,11 +103,12 @@ Result<void> Hosts::shape(const std::string& link) {
   TALLY_TRY(check_link(link));
   for (int host = 0; host < 2; ++host) {
     // Segments of up to 64 KiB leave the stack as one: the bucket must hold some of them.
-    if (link != "none")
+    if (link != "none") {
       TALLY_TRY(tool(on(host, {kTc, "qdisc", "replace", "dev", kCable, "root", "tbf", "rate", link,
                                "burst", "256kb", "latency", "50ms"})));
-    else if (is_shaped_)
+    } else if (is_shaped_) {
       TALLY_TRY(tool(on(host, {kTc, "qdisc", "del", "dev", kCable, "root"})));
+    }
   }
   is_shaped_ = link != "none";
   return {};

@@ -29,9 +29,11 @@ struct AdamFactors {
   T epsilon;
   T weight_decay;  // adam: added to the gradient; lamb: to the direction
   T shrink;        // what parameters are multiplied with first: adamw 1 - rate * decay, adam 1
-  // What the steps of elements are multiplied with whose second moment is 0: they never had a gradient. 1, or 0 once it is frozen,
-  // so that what a codec makes of their zeros is not divided by epsilon alone.
+  // Of a frozen second moment. What the steps of elements are multiplied with that never had a gradient: a codec makes numbers of their
+  // zeros, which would be divided by epsilon alone. And the largest step: where the second moment is far below the others', what a codec
+  // makes of small momenta is not small. Infinite: none.
   T untouched = 1;
+  T largest_step = std::numeric_limits<T>::infinity();
 };
 template <typename T>
 struct LarsFactors {

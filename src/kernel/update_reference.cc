@@ -64,8 +64,10 @@ void adam(const AdamFactors<T>& f, T* parameters, const T* gradient, T* average,
     const T slope = with_decay(gradient[i], f.weight_decay, parameters[i]);
     add_to_averages(f, slope, average[i], square_average[i]);
     parameters[i] *= f.shrink;
-    const T step = f.rate * average[i] / (std::sqrt(square_average[i]) / f.root + f.epsilon);
-    parameters[i] -= square_average[i] == 0 ? f.untouched * step : step;
+    T step = f.rate * average[i] / (std::sqrt(square_average[i]) / f.root + f.epsilon);
+    if (square_average[i] == 0) step *= f.untouched;
+    if (std::abs(step) > f.largest_step) step = std::copysign(f.largest_step, step);
+    parameters[i] -= step;
   }
 }
 

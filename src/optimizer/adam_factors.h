@@ -1,6 +1,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "kernel/update.h"
 #include "tally/optimizer.h"
@@ -40,7 +41,10 @@ kernel::AdamFactors<T> adam_factors(const OptimizerSpec& spec, double rate,
           .epsilon = static_cast<T>(spec.epsilon),
           .weight_decay = static_cast<T>(decoupled ? 0.0 : spec.weight_decay),
           .shrink = static_cast<T>(decoupled ? 1 - rate * spec.weight_decay : 1.0),
-          .untouched = static_cast<T>(corrections.frozen ? 0 : 1)};
+          .untouched = static_cast<T>(corrections.frozen ? 0 : 1),
+          // As Adam's own steps are, but for few.
+          .largest_step =
+              corrections.frozen ? static_cast<T>(rate) : std::numeric_limits<T>::infinity()};
 }
 
 }  // namespace tally::optimizer

@@ -329,7 +329,7 @@ TYPED_TEST(UpdateRule, FrozenAdamTakesMomentumAndKeepsItsSecondMoment) {
       const double root = std::sqrt(static_cast<double>(second) / (1 - 0.9 * 0.9));
       p.gradient = {static_cast<T>(0.25 * static_cast<double>(step))};
       take_step(spec, {.step = step, .rate = 0.1}, p, {0, 1});
-      EXPECT_NEAR(p.values[0], shrunk - 0.1 * momentum / (root + 1e-8), 1e-6);
+      EXPECT_NEAR(p.values[0], shrunk - std::min(0.1, 0.1 * momentum / (root + 1e-8)), 1e-6);
       EXPECT_NEAR(p.state[0][0], momentum, 1e-6);
       EXPECT_EQ(p.state[1][0], second);
     }
@@ -347,6 +347,24 @@ TYPED_TEST(UpdateRule, FrozenAdamLeavesWhatNeverHadAGradient) {
     const std::uint64_t step = gradient == T(0) ? 1 : 2;
     take_step(spec, {.step = step, .rate = 0.1}, p, {0, 1});
     EXPECT_EQ(p.values[0], T(2));
+  }
+}
+
+TYPED_TEST(UpdateRule, NoStepOfAFrozenAdamIsLongerThanTheRate) {
+  using T = TypeParam;
+  OptimizerSpec spec = adam({.rate = 0.1});
+  spec.freeze_after = 1;
+  for (const T sign : {T(1), T(-1)}) {
+    Parameter<T> p(spec, {T(2)});
+    p.gradient = {T(1e-6)};
+    take_step(spec, {.step = 1, .rate = 0.1}, p, {0, 1});
+    const T before = p.values[0];
+    p.gradient = {sign * T(1e-3)};
+    take_step(spec, {.step = 2, .rate = 0.1}, p, {0, 1});
+    EXPECT_NEAR(p.values[0], before - sign * T(0.1), 1e-6);
+    p.gradient = {std::numeric_limits<T>::quiet_NaN()};
+    take_step(spec, {.step = 3, .rate = 0.1}, p, {0, 1});
+    EXPECT_TRUE(std::isnan(p.values[0]));
   }
 }
 
