@@ -27,10 +27,11 @@ constexpr std::size_t kCount = 1500;
 
 TEST_P(Feedback, SentAndKeptAreWhatWasGiven) {
   const auto encoder = Encoder::make(spec_, *codec_, kCount);
+  // Without momentum, early or late, gradients are what is encoded.
   const auto states = encoder->states();
-  ASSERT_EQ(states.size(), 1U);
-  EXPECT_EQ(states[0].name, "residual");
-  const std::span<const float> residual = states[0].values;
+  ASSERT_EQ(states.size(), spec_.early_momentum ? 2U : 1U);
+  EXPECT_EQ(states.back().name, "residual");
+  const std::span<const float> residual = states.back().values;
   ASSERT_EQ(residual.size(), kCount);
   std::vector<double> given(kCount);
   std::vector<double> sent(kCount);
@@ -128,6 +129,40 @@ TEST(DgcFeedback, SentAndKeptAreWhatWasGiven) {
   }
 }
 
+// Over steps what is sent and kept is sgd's momentum, as the optimizer would have had it.
+TEST(EarlyMomentum, SendsWhatTheOptimizerWouldHave) {
+  for (const bool nesterov : {false, true}) {
+    const plan::CodecSpec spec = spec_of("topk:1,momentum=early");
+    const auto codec = make_codec(spec);
+    const auto encoder =
+        Encoder::make(spec, *codec, kCount, {.momentum = 0.75, .nesterov = nesterov});
+    std::vector<double> momentum(kCount);
+    Bytes bytes(encoder->max_bytes());
+    for (std::uint64_t step = 0; step < 12; ++step) {
+      const Values gradient = normal_values(kCount, 100 + step);
+      const std::size_t used = encoder->encode(gradient, {.step = step}, bytes);
+      const Values sent = decode(*codec, std::span(bytes).first(used), kCount);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        momentum[i] = 0.75 * momentum[i] + gradient[i];
+        const double wanted = nesterov ? gradient[i] + 0.75 * momentum[i] : momentum[i];
+        ASSERT_NEAR(sent[i], wanted, 1e-5) << step << " " << i;
+      }
+    }
+  }
+}
+
+TEST(EarlyMomentum, IsFiniteAgainAfterOddValues) {
+  const plan::CodecSpec spec = spec_of("sign");
+  const auto codec = make_codec(spec);
+  const auto encoder = Encoder::make(spec, *codec, kCount, {.momentum = 0.9});
+  Bytes bytes(encoder->max_bytes());
+  Values gradient = normal_values(kCount, 1);
+  gradient[kCount / 2] = std::numeric_limits<float>::quiet_NaN();
+  encoder->encode(gradient, {}, bytes);
+  for (const Encoder::State& state : encoder->states())
+    for (const float value : state.values) ASSERT_TRUE(std::isfinite(value)) << state.name;
+}
+
 // What leaves nothing out: every step sends the gradient, and nothing is kept.
 TEST(FeedbackOfAll, SendsWhatIsGiven) {
   for (const char* const text :
@@ -141,7 +176,7 @@ TEST(FeedbackOfAll, SendsWhatIsGiven) {
       const std::size_t used = encoder->encode(gradient, {.step = step}, bytes);
       EXPECT_TRUE(same_bits(decode(*codec, std::span(bytes).first(used), kCount), gradient))
           << text;
-      const std::span<const float> residual = encoder->states()[0].values;
+      const std::span<const float> residual = encoder->states().back().values;
       for (const float value : residual) ASSERT_EQ(value, 0) << text;
     }
   }

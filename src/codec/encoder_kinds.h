@@ -13,6 +13,10 @@ std::unique_ptr<Encoder> make_forgetful_encoder(const Codec& codec, std::size_t 
 // has seen it, and one such gradient does not spoil all later ones.
 std::unique_ptr<Encoder> make_feedback_encoder(const Codec& codec, std::size_t count);
 
+// Gradients become sgd's momentum first; what of it is not finite becomes 0 once it is sent.
+std::unique_ptr<Encoder> make_early_momentum_encoder(std::unique_ptr<Encoder> inner,
+                                                     std::size_t count, const SenderFacts& facts);
+
 // dgc: momentum at the sender, of which the largest sums are sent. `codec` is topk of the final density.
 std::unique_ptr<Encoder> make_dgc_encoder(const plan::CodecSpec& spec, const Codec& codec,
                                           std::size_t count, const SenderFacts& facts);

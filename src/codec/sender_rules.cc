@@ -9,6 +9,20 @@ Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
+// The decay was under the momentum, too: the sum of what one step's does there is 1 / (1 - momentum) of it.
+OptimizerSpec without_momentum(OptimizerSpec optimizer) {
+  optimizer.weight_decay /= 1 - optimizer.momentum;
+  optimizer.momentum = 0;
+  optimizer.nesterov = false;
+  return optimizer;
+}
+
+// Whether senders have the momentum of this optimizer: with dampening they would have to know of the first step.
+bool is_early(const plan::CodecSpec& spec, const OptimizerSpec& optimizer) {
+  return spec.early_momentum && optimizer.kind == OptimizerKind::kSgd && optimizer.momentum > 0 &&
+         optimizer.momentum < 1 && optimizer.dampening == 0;
+}
+
 Result<OptimizerSpec> behind_dgc(const plan::CodecSpec& spec, OptimizerSpec optimizer) {
   if (optimizer.kind != OptimizerKind::kSgd) {
     return invalid(fmt::format(
@@ -20,9 +34,7 @@ Result<OptimizerSpec> behind_dgc(const plan::CodecSpec& spec, OptimizerSpec opti
     return invalid(fmt::format("codec={} has no dampening, but it is {}; nearest: dampening=0",
                                plan::to_string(spec), optimizer.dampening));
   }
-  optimizer.momentum = 0;
-  optimizer.nesterov = false;
-  return optimizer;
+  return without_momentum(optimizer);
 }
 
 Result<OptimizerSpec> behind_onebit_adam(const plan::CodecSpec& spec, OptimizerSpec optimizer) {
@@ -46,12 +58,13 @@ Result<OptimizerSpec> optimizer_behind(const plan::CodecSpec& spec,
                                        const OptimizerSpec& optimizer) {
   if (spec.kind == plan::Codec::kDgc) return behind_dgc(spec, optimizer);
   if (spec.kind == plan::Codec::kOnebitAdam) return behind_onebit_adam(spec, optimizer);
+  if (is_early(spec, optimizer)) return without_momentum(optimizer);
   return optimizer;
 }
 
-SenderFacts sender_facts(const OptimizerSpec& optimizer, int ranks) {
-  const bool sgd = optimizer.kind == OptimizerKind::kSgd;
-  return {.momentum = sgd ? optimizer.momentum : 0,
+SenderFacts sender_facts(const plan::CodecSpec& spec, const OptimizerSpec& optimizer, int ranks) {
+  const bool is_senders = spec.kind == plan::Codec::kDgc || is_early(spec, optimizer);
+  return {.momentum = is_senders ? optimizer.momentum : 0,
           .nesterov = optimizer.nesterov,
           .beta1 = optimizer.beta1,
           .ranks = ranks};

@@ -24,7 +24,12 @@ TEST(SenderRules, WhatSendersDoIsTakenFromTheOptimizer) {
       {"powersgd", "nesterov", "nesterov"},
       {"sign", "lamb", "lamb"},
       {"dgc", "sgd:rate=0.5", "sgd:rate=0.5"},
-      {"dgc", "momentum:rate=0.05,decay=0.0005", "sgd:rate=0.05,decay=0.0005"},
+      {"dgc", "momentum:rate=0.05,momentum=0.75,decay=0.5", "sgd:rate=0.05,decay=2"},
+      {"sign", "momentum:rate=0.05,momentum=0.75,decay=0.5", "sgd:rate=0.05,decay=2"},
+      {"sign:momentum=late", "momentum", "momentum"},
+      {"topk:momentum=early", "nesterov", "sgd"},
+      {"onebit", "adam", "adam"},
+      {"onebit", "momentum:dampening=0.1", "momentum:dampening=0.1"},
       {"dgc", "nesterov:rate=0.05", "sgd:rate=0.05"},
       {"onebit-adam", "adam", "adam:freeze=100"},
       {"onebit-adam:250", "adamw:decay=0.1", "adamw:decay=0.1,freeze=250"},
@@ -66,15 +71,19 @@ TEST(SenderRules, OptimizersThatDoNotGoWithTheCodecAreRefused) {
 }
 
 TEST(SenderRules, SendersKnowOfMomentumAndBeta) {
-  const SenderFacts nesterov = sender_facts(parse_optimizer("nesterov:momentum=0.8").value(), 4);
+  const auto facts_of = [](std::string_view codec, std::string_view optimizer) {
+    return sender_facts(plan::parse_codec(codec).value(), parse_optimizer(optimizer).value(), 4);
+  };
+  const SenderFacts nesterov = facts_of("dgc", "nesterov:momentum=0.8");
   EXPECT_EQ(nesterov.momentum, 0.8);
   EXPECT_TRUE(nesterov.nesterov);
   EXPECT_EQ(nesterov.ranks, 4);
-  const SenderFacts adam = sender_facts(parse_optimizer("adam:beta1=0.7").value(), 2);
+  EXPECT_EQ(facts_of("sign", "momentum").momentum, 0.9);
+  EXPECT_EQ(facts_of("topk:momentum=late", "momentum").momentum, 0);
+  const SenderFacts adam = facts_of("onebit-adam", "adam:beta1=0.7");
   EXPECT_EQ(adam.momentum, 0);
-  EXPECT_FALSE(adam.nesterov);
   EXPECT_EQ(adam.beta1, 0.7);
-  EXPECT_EQ(sender_facts(parse_optimizer("lars").value(), 1).momentum, 0);
+  EXPECT_EQ(facts_of("sign", "lars").momentum, 0);
 }
 
 }  // namespace

@@ -55,6 +55,10 @@ constexpr double kMostSteps = 1e9;
 constexpr unsigned kBlockFirst = kinds_of(Codec::kInt8, Codec::kOnebit, Codec::kSign);
 constexpr unsigned kBlockNamed = kinds_of(Codec::kFp8, Codec::kQsgd, Codec::kOnebitAdam);
 
+constexpr unsigned kMayHaveMomentum =
+    kinds_of(Codec::kInt8, Codec::kFp8, Codec::kOnebit, Codec::kSign, Codec::kTopk, Codec::kRandk,
+             Codec::kThreshold);
+
 constexpr Number kNumbers[] = {
     {kBlockFirst, "", "256", Range::kWhole, 16, 65536, field_of<&CodecSpec::block>()},
     {bit(Codec::kOnebitAdam), "", "100", Range::kWhole, 1, kMostSteps,
@@ -86,6 +90,8 @@ constexpr Choice kChoices[] = {
     {bit(Codec::kDgc), "mask", "mask=on", 1, field_of<&CodecSpec::masks>()},
     {kCompressing, "feedback", "feedback=on", 1, field_of<&CodecSpec::feedback>()},
     {kCompressing, "feedback", "feedback=off", 0, field_of<&CodecSpec::feedback>()},
+    {kMayHaveMomentum, "momentum", "momentum=early", 1, field_of<&CodecSpec::early_momentum>()},
+    {kMayHaveMomentum, "momentum", "momentum=late", 0, field_of<&CodecSpec::early_momentum>()},
     {kCompressing, "all", "all", 1, field_of<&CodecSpec::all>()},
 };
 

@@ -54,7 +54,7 @@ std::size_t default_block(const CodecSpec& spec) {
     case Codec::kOnebit:
     case Codec::kSign:
     case Codec::kOnebitAdam:
-      return 512;
+      return 128;
     default:
       return 0;
   }
@@ -74,6 +74,8 @@ CodecSpec defaults_of(const CodecSpec& spec) {
     defaults.warmup = 200;
   }
   if (spec.kind == Codec::kOnebitAdam) defaults.warmup = 100;
+  defaults.early_momentum = spec.kind == Codec::kOnebit || spec.kind == Codec::kSign ||
+                            spec.kind == Codec::kTopk || spec.kind == Codec::kRandk;
   if (spec.kind == Codec::kThreshold) defaults.threshold = 0.001;
   if (spec.kind == Codec::kPowersgd) defaults.rank = 2;
   return defaults;

@@ -43,9 +43,9 @@ enum class Fp8Format : std::uint8_t { kE4m3, kE5m2 };
 //   fp8:e4m3            or e5m2; ,block=B as above
 //   qsgd:b              b = 2, 4 or 8 bits, default 4; ,block=B default 512 (128 with 2 bits)
 //   ternary             ,clip=C standard deviations, 0: none, default 2.5
-//   onebit:B            two means for each B values, default 512; onebit:column: for each output of a weight matrix (for each 512 of
+//   onebit:B            two means for each B values, default 128; onebit:column: for each output of a weight matrix (for each 128 of
 //                       what is no matrix)
-//   sign:B              mean magnitude for each B values, default 512; ,vote: majority vote, without feedback
+//   sign:B              mean magnitude for each B values, default 128; ,vote: majority vote, without feedback
 //   onebit-adam:W       plain Adam for W steps, default 100, then signs of momentum; ,block=B as sign
 //   topk:d              share of values in (0, 1], default 0.01; ,exact: by sorting; else by a sampled threshold
 //   randk:d             default 0.01
@@ -56,13 +56,17 @@ enum class Fp8Format : std::uint8_t { kE4m3, kE5m2 };
 //   auto                :from=A/B/...: what to choose from, at most 16, each with its settings and stage; "none" always is. Not powersgd,
 //                       dgc and onebit-adam, which are not run by run or change the optimizer
 //
-// Of all but none and auto: ,min=N smallest tensor that is compressed (default 1024), ,all: vectors and small tensors too, and
+// Of int8, fp8, onebit, sign, topk, randk and threshold: ,momentum=early|late, whether sgd's momentum is the sender's, before encoding
+// (default of onebit, sign, topk and randk), or the optimizer's. Of all but none and auto: ,min=N smallest tensor that is compressed (default 1024), ,all: vectors and small tensors too, and
 // ,feedback=on|off. Then +rans, +huffman or +zstd, but not behind powersgd, whose factors are summed on their way.
 //
 // Feedback is on where a codec is biased: what it always leaves out would be lost for ever (int8, fp8, onebit, sign, topk, randk,
 // threshold; and always with dgc, powersgd and onebit-adam, which are made of it). It is off for qsgd, ternary and natural: over many steps
 // their errors cancel out by themselves, and those of ternary or of few bits may be larger than the gradient, so that a residual would grow
 // from step to step. It is off for fp16 and bf16, whose rounding is far below the gradient's own noise. sign,vote cannot have it.
+//
+// What few bits say of a gradient is noise for the most part, which cancels out over some steps if there is feedback; a momentum behind it
+// keeps each error for many steps, one before it does not.
 struct CodecSpec {
   Codec kind = Codec::kNone;
   std::size_t block = 0;   // int8, fp8, qsgd, onebit, sign, onebit-adam; set by parsing
@@ -79,6 +83,7 @@ struct CodecSpec {
   bool masks = true;                    // dgc
   std::vector<std::string> candidates;  // auto: texts of codecs; empty: its own list
   bool feedback = false;  // what a sender left out is added to its next gradient; set by parsing
+  bool early_momentum = false;  // sgd's momentum is the sender's; set by parsing
   std::size_t min_elements = 1024;
   bool all = false;
   EntropyStage stage = EntropyStage::kNone;

@@ -21,6 +21,7 @@ TEST(Plan, TextBecomesTheValueItSays) {
                   .density = 0.05,
                   .exact = true,
                   .feedback = true,
+                  .early_momentum = true,
                   .stage = EntropyStage::kRans}}},
       {"schedule=fifo", {}},
       {"schedule=priority", {.schedule = Schedule::kPriority}},

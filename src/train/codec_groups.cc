@@ -12,7 +12,7 @@ Result<CodecGroups> split_groups(const plan::CodecSpec& spec,
                                  std::vector<ParameterInfo>& parameters) {
   CodecGroups groups{.optimizers = optimizers, .senders = {}};
   for (const OptimizerSpec& optimizer : optimizers)
-    groups.senders.push_back(codec::sender_facts(optimizer, 1));
+    groups.senders.push_back(codec::sender_facts(spec, optimizer, 1));
   if (spec.kind == plan::Codec::kNone || spec.kind == plan::Codec::kAuto) return groups;
   for (std::size_t g = 0; g < optimizers.size(); ++g) {
     const auto moves = [&](const ParameterInfo& parameter) {

@@ -33,9 +33,9 @@ const std::vector<ParameterInfo>& infos() {
 TEST(CodecState, HasATensorForEachSenderAndOneForTheWayBack) {
   EXPECT_THAT(names_of(codec_tensors(spec_of("none"), infos(), 2)), ElementsAre());
   EXPECT_THAT(names_of(codec_tensors(spec_of("fp16"), infos(), 2)), ElementsAre());
-  EXPECT_THAT(names_of(codec_tensors(spec_of("sign"), infos(), 2)),
+  EXPECT_THAT(names_of(codec_tensors(spec_of("sign:momentum=late"), infos(), 2)),
               ElementsAre("0 codec.residual.0", "0 codec.residual.1", "0 codec.back"));
-  EXPECT_THAT(names_of(codec_tensors(spec_of("topk"), infos(), 1)),
+  EXPECT_THAT(names_of(codec_tensors(spec_of("topk:momentum=late"), infos(), 1)),
               ElementsAre("0 codec.residual.0"));
   const auto factors = codec_tensors(spec_of("powersgd:3"), infos(), 1);
   EXPECT_THAT(names_of(factors), ElementsAre("0 codec.residual.0", "0 codec.q"));
