@@ -105,6 +105,11 @@ struct TableSpec {
   int workers = 1;  // how many take part; rounds begin when so many have come
   std::uint64_t seed = 1;
   double initial_scale = 0;  // sparse: new rows are uniform in +- this, by seed and key alone
+  // Dense float32: how gradients that are pushed are encoded, as in a plan ("topk:0.01"), part by part; empty: they are not. With update=bsp
+  // what goes back to workers is encoded, too.
+  std::string codec;
+  std::uint32_t columns = 0;        // with a codec: values of one output of a weight matrix; 0: none
+  std::uint64_t first_element = 0;  // with a codec: number of this table's first element in the model
 };
 
 using TableId = std::uint16_t;
@@ -189,6 +194,22 @@ class Client final {
   Ticket push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
                    std::span<const std::byte> gradient, std::span<std::byte> values);
 
+  // Dense, of a table with a codec: gradients go as what the codec has made of them, one message for each part of the range; of a
+  // worker with weight 0 they may be empty. kCorrupt, with nothing changed, where a message cannot be of its part.
+  using Messages = std::span<const std::span<const std::byte>>;
+  Ticket push_encoded(const Range& range, const PushFacts& facts, Messages gradient);
+  Ticket push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
+                           Messages gradient, std::span<std::byte> values);
+  // What came back for one part: the average that was applied, as the codec's way back has it, or else its values.
+  struct Average {
+    bool is_average = false;
+    std::vector<std::byte> bytes;
+  };
+  // update=bsp: the worker has the values and the state of facts.version, and is told by how much they move. Who cannot be told (the server is new,
+  // or the part is further) gets the part's values in `values`, which is left alone otherwise. `averages` has one for each part.
+  Ticket push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
+                      Messages gradient, std::span<std::byte> values, std::span<Average> averages);
+
   // Sparse. Keys in any order, each once; rows behind each other. All parts are touched, so that rounds complete: a
   // worker without keys pushes none.
   Ticket push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
@@ -238,7 +259,9 @@ class Client final {
   // Fills the tables, which must be defined, from a snapshot, by any number of servers. Others must not push meanwhile.
   Result<void> restore(const std::filesystem::path& snapshot, Deadline by);
 
-  // Dense: everything that a part keeps beside its values, by the optimizer's state arrays, for checkpoints. Same memory layout as values.
+  // Dense: everything that a part keeps beside its values, by the optimizer's state arrays, for checkpoints. Same memory layout as values. With
+  // update=bsp and a codec with feedback one more array behind them has what the way back has left out.
+  bool keeps_residual(TableId table) const;
   Result<void> read_state(const Range& range, int array, std::span<std::byte> state, Deadline by);
   // Puts values, state arrays and the number of updates back.
   Result<void> write_state(const Range& range, int array, std::span<const std::byte> state,

@@ -96,6 +96,8 @@ std::size_t Client::part_elements(TableId table) const {
   return impl_->node().part_elements(table);
 }
 
+bool Client::keeps_residual(TableId table) const { return impl_->node().keeps_residual(table); }
+
 Result<std::span<std::byte>> Client::allocate(std::size_t bytes) {
   return impl_->driver().allocate(bytes);
 }
@@ -110,6 +112,18 @@ Ticket Client::pull(const Range& range, const PullFacts& facts, std::span<std::b
 Ticket Client::push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
                          std::span<const std::byte> gradient, std::span<std::byte> values) {
   return impl_->node().push_pull(range, push, pull, gradient, values);
+}
+Ticket Client::push_encoded(const Range& range, const PushFacts& facts, Messages gradient) {
+  return impl_->node().push_encoded(range, facts, gradient);
+}
+Ticket Client::push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
+                                 Messages gradient, std::span<std::byte> values) {
+  return impl_->node().push_pull_encoded(range, push, pull, gradient, values);
+}
+Ticket Client::push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
+                            Messages gradient, std::span<std::byte> values,
+                            std::span<Average> averages) {
+  return impl_->node().push_average(range, push, pull, gradient, values, averages);
 }
 Ticket Client::push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
                     std::span<const float> rows) {

@@ -17,7 +17,8 @@ namespace tally::server {
 namespace {
 
 bool is_push(MessageKind kind) {
-  return kind == MessageKind::kPush || kind == MessageKind::kPushPull;
+  return kind == MessageKind::kPush || kind == MessageKind::kPushPull ||
+         kind == MessageKind::kPushAverage;
 }
 
 void fail(Request& request, Error why) {
@@ -55,12 +56,23 @@ Result<void> take_values(NodeId from, const Errand& errand, std::span<const std:
   return {};
 }
 
-Result<void> take_body(NodeId from, const Errand& errand, std::span<const std::byte> payload,
+Result<void> take_average(NodeId from, const Errand& errand, const Message& message) {
+  if (errand.average == nullptr) return corrupt(from, "an average that nobody has asked for");
+  errand.average->is_average = true;
+  errand.average->bytes.assign(message.payload.begin(), message.payload.end());
+  return {};
+}
+
+Result<void> take_body(NodeId from, const Errand& errand, const Message& message,
                        Request& request) {
+  const std::span<const std::byte> payload = message.payload;
   switch (errand.header.kind) {
     case MessageKind::kPull:
     case MessageKind::kPushPull:
     case MessageKind::kReadState:
+      return take_values(from, errand, payload);
+    case MessageKind::kPushAverage:
+      if (message.header.push_kind == kAverage) return take_average(from, errand, message);
       return take_values(from, errand, payload);
     case MessageKind::kSize: {
       TALLY_TRY(const Client::Size more, decode_size(payload));
@@ -138,7 +150,7 @@ void ClientNode::take_in(NodeId from, const Errand& errand, const Message& messa
     fail(request, corrupt(from, "that something was too late which cannot be"));
     return;
   }
-  if (auto taken = take_body(from, errand, message.payload, request); !taken.has_value()) {
+  if (auto taken = take_body(from, errand, message, request); !taken.has_value()) {
     fail(request, std::move(taken).error());
     return;
   }
@@ -284,7 +296,11 @@ Result<TableId> ClientNode::take_define(Ticket ticket) {
   const MutexLock lock(mutex_);
   TALLY_TRY(const TableFacts facts, facts_of(request->table, spec, lanes_.slots()));
   tables_[request->table] = {
-      .spec = spec, .parts = facts.parts, .gathers = facts.rules.update == plan::Update::kKbatch};
+      .spec = spec,
+      .parts = facts.parts,
+      .gathers = facts.rules.update == plan::Update::kKbatch,
+      .is_coded = facts.codec != nullptr,
+      .keeps_residual = facts.codec != nullptr && facts.codec->keeps_residual()};
   return request->table;
 }
 

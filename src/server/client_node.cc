@@ -73,6 +73,12 @@ std::size_t ClientNode::part_elements(TableId table) const {
   return found == tables_.end() ? 0 : elements_of(found->second.spec, 0);
 }
 
+bool ClientNode::keeps_residual(TableId table) const {
+  const MutexLock lock(mutex_);
+  const auto found = tables_.find(table);
+  return found != tables_.end() && found->second.keeps_residual;
+}
+
 bool ClientNode::done(Ticket ticket) const {
   const MutexLock lock(mutex_);
   return ledger_.done(ticket);
@@ -234,7 +240,8 @@ std::span<std::byte> ClientNode::place(NodeId from, const MessageHeader& header)
   const MutexLock lock(mutex_);
   const Errand* errand = ledger_.find(header.sequence);
   if (errand == nullptr || errand->state != Errand::State::kSent || errand->sent_to != from ||
-      errand->reply.size() != header.payload_bytes)
+      errand->reply.size() != header.payload_bytes ||
+      (errand->average != nullptr && header.push_kind == kAverage))
     return {};
   return errand->reply;
 }

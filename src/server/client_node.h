@@ -51,11 +51,18 @@ class ClientNode final : public Node {
   Ticket define(const TableSpec& spec);
   std::uint32_t parts(TableId table) const;
   std::size_t part_elements(TableId table) const;
+  bool keeps_residual(TableId table) const;
 
   Ticket push(const Range& range, const PushFacts& facts, std::span<const std::byte> gradient);
   Ticket pull(const Range& range, const PullFacts& facts, std::span<std::byte> values);
   Ticket push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
                    std::span<const std::byte> gradient, std::span<std::byte> values);
+  Ticket push_encoded(const Range& range, const PushFacts& facts, Client::Messages gradient);
+  Ticket push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
+                           Client::Messages gradient, std::span<std::byte> values);
+  Ticket push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
+                      Client::Messages gradient, std::span<std::byte> values,
+                      std::span<Client::Average> averages);
   Ticket push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
               std::span<const float> rows);
   Ticket pull(TableId table, const PullFacts& facts, std::span<const std::uint64_t> keys,
@@ -102,12 +109,17 @@ class ClientNode final : public Node {
     TableSpec spec;
     std::uint32_t parts = 0;
     bool gathers = false;  // several gradients to an update, whoever they are from
+    bool is_coded = false;
+    bool keeps_residual = false;
   };
   // What all messages of a request have in common, and its memory.
   struct Order {
     MessageHeader header;
     std::span<const std::byte> payload;
     std::span<std::byte> reply;
+    // Instead of `payload`: by part.
+    Client::Messages messages = {};
+    std::span<Client::Average> averages = {};
   };
 
   Ticket failed(Error why);
@@ -121,6 +133,7 @@ class ClientNode final : public Node {
                                           std::span<const std::byte> body) const
       TALLY_REQUIRES(mutex_);
   Result<Table> table(TableId id) const;
+  Result<void> check_order(const Table& table, const Range& range, const Order& order) const;
   Result<void> check_range(const Table& table, const Range& range, std::size_t bytes) const;
 
   void on_view(const Message& message);

@@ -26,7 +26,8 @@ MessageHeader header_of(MessageKind kind, const PushFacts& push, const PullFacts
 }
 
 bool is_gradient(const MessageHeader& header) {
-  return (header.kind == MessageKind::kPush || header.kind == MessageKind::kPushPull) &&
+  return (header.kind == MessageKind::kPush || header.kind == MessageKind::kPushPull ||
+          header.kind == MessageKind::kPushAverage) &&
          header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
 }
 
@@ -97,16 +98,40 @@ Result<void> ClientNode::check_range(const Table& table, const Range& range,
   return {};
 }
 
+Result<void> ClientNode::check_order(const Table& table, const Range& range,
+                                     const Order& order) const {
+  for (const std::size_t bytes : {order.payload.size(), order.reply.size()})
+    if (bytes != 0) TALLY_TRY(check_range(table, range, bytes));
+  const bool is_encoded = !order.messages.empty();
+  if (order.payload.empty() && order.reply.empty() && !is_encoded && range.count > 0)
+    return invalid(fmt::format("no memory for parts of table '{}'", table.spec.name));
+  if (is_gradient(order.header) && range.count > 0 && is_encoded != table.is_coded)
+    return invalid(fmt::format("gradients of table '{}' are {}", table.spec.name,
+                               table.is_coded ? "encoded" : "not encoded"));
+  if (!is_encoded) return {};
+  if (!is_gradient(order.header))
+    return invalid("additions and assignments are values, not encoded");
+  std::size_t bytes = 0;
+  for (std::uint32_t i = 0; i < range.count && range.first + i < table.parts; ++i)
+    bytes += bytes_of(table.spec, range.first + i);
+  TALLY_TRY(check_range(table, range, bytes));
+  const bool has_each = order.messages.size() == range.count &&
+                        (order.averages.empty() || order.averages.size() == range.count);
+  if (!has_each)
+    return invalid(fmt::format("{} messages and {} averages for {} parts", order.messages.size(),
+                               order.averages.size(), range.count));
+  for (const auto message : order.messages)
+    if (message.size() > kMaxPayloadBytes)
+      return invalid(
+          fmt::format("a message of {} bytes, limit {}", message.size(), kMaxPayloadBytes));
+  return {};
+}
+
 Ticket ClientNode::ask_parts(const Range& range, const Order& order) {
   auto found = table(range.table);
   if (!found.has_value()) return failed(std::move(found).error());
-  for (const std::size_t bytes : {order.payload.size(), order.reply.size()}) {
-    if (bytes == 0) continue;
-    if (auto checked = check_range(*found, range, bytes); !checked.has_value())
-      return failed(std::move(checked).error());
-  }
-  if (order.payload.empty() && order.reply.empty() && range.count > 0)
-    return failed(invalid(fmt::format("no memory for parts of table '{}'", found->spec.name)));
+  if (auto checked = check_order(*found, range, order); !checked.has_value())
+    return failed(std::move(checked).error());
   std::vector<Errand> errands;
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < range.count; ++i) {
@@ -114,7 +139,9 @@ Ticket ClientNode::ask_parts(const Range& range, const Order& order) {
     errand.header.part = range.first + i;
     const std::size_t bytes = bytes_of(found->spec, errand.header.part);
     if (!order.payload.empty()) errand.payload = order.payload.subspan(at, bytes);
+    if (!order.messages.empty()) errand.payload = order.messages[i];
     if (!order.reply.empty()) errand.reply = order.reply.subspan(at, bytes);
+    if (!order.averages.empty()) errand.average = &order.averages[i];
     at += bytes;
     errands.push_back(std::move(errand));
   }
@@ -146,6 +173,35 @@ Ticket ClientNode::push_pull(const Range& range, const PushFacts& push, const Pu
   if (gradient.size() != values.size())
     return failed(
         invalid(fmt::format("{} bytes pushed and {} pulled", gradient.size(), values.size())));
+  return ask_parts(range, order);
+}
+
+Ticket ClientNode::push_encoded(const Range& range, const PushFacts& facts,
+                                Client::Messages gradient) {
+  Order order{.header = header_of(MessageKind::kPush, facts), .messages = gradient};
+  order.header.table = range.table;
+  return ask_parts(range, order);
+}
+
+Ticket ClientNode::push_pull_encoded(const Range& range, const PushFacts& push,
+                                     const PullFacts& pull, Client::Messages gradient,
+                                     std::span<std::byte> values) {
+  Order order{.header = header_of(MessageKind::kPushPull, push, pull),
+              .reply = values,
+              .messages = gradient};
+  order.header.table = range.table;
+  return ask_parts(range, order);
+}
+
+Ticket ClientNode::push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
+                                Client::Messages gradient, std::span<std::byte> values,
+                                std::span<Client::Average> averages) {
+  Order order{.header = header_of(MessageKind::kPushAverage, push, pull),
+              .reply = values,
+              .messages = gradient,
+              .averages = averages};
+  order.header.table = range.table;
+  for (Client::Average& average : averages) average = {};
   return ask_parts(range, order);
 }
 

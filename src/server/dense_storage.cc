@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -34,20 +36,24 @@ std::size_t stride_of(std::size_t count) {
 }  // namespace
 
 template <typename T>
-DenseStorage<T>::DenseStorage(const TableSpec& spec, std::uint32_t part, MemoryBudget& budget)
+DenseStorage<T>::DenseStorage(const TableSpec& spec, std::uint32_t part,
+                              std::shared_ptr<const TableCodec> codec, MemoryBudget& budget)
     : spec_(spec),
       part_(part),
       count_(elements_of(spec, part)),
+      codec_(std::move(codec)),
       state_arrays_(static_cast<std::size_t>(optimizer::state_arrays(spec.optimizer))),
+      kept_arrays_(state_arrays_ + (codec_ != nullptr && codec_->keeps_residual() ? 1 : 0)),
       stride_(stride_of<T>(count_)),
       memory_(budget),
       mean_square_(budget) {}
 
 template <typename T>
 Result<std::unique_ptr<Storage>> DenseStorage<T>::make(const TableSpec& spec, std::uint32_t part,
+                                                       std::shared_ptr<const TableCodec> codec,
                                                        MemoryBudget& budget) {
-  std::unique_ptr<DenseStorage> storage(new DenseStorage(spec, part, budget));
-  const std::size_t bytes = (1 + storage->state_arrays_) * storage->stride_ * sizeof(T);
+  std::unique_ptr<DenseStorage> storage(new DenseStorage(spec, part, std::move(codec), budget));
+  const std::size_t bytes = (1 + storage->kept_arrays_) * storage->stride_ * sizeof(T);
   if (!storage->memory_.grow(bytes))
     return storage->wrong(ErrorCode::kExhausted,
                           fmt::format("no memory for {} elements in {} bytes: {} of {} are in use",
@@ -71,7 +77,7 @@ Result<void> DenseStorage<T>::check_bytes(const char* what, std::size_t bytes) c
 
 template <typename T>
 T* DenseStorage<T>::array(std::size_t index) const {
-  if (index == 1 + state_arrays_) return reinterpret_cast<T*>(mean_square_.data());
+  if (index == 1 + kept_arrays_) return reinterpret_cast<T*>(mean_square_.data());
   return reinterpret_cast<T*>(memory_.data()) + index * stride_;
 }
 
@@ -87,6 +93,8 @@ template <typename T>
 void DenseStorage<T>::reset_state() {
   const auto first = static_cast<T>(optimizer::initial_state(spec_.optimizer));
   for (std::size_t s = 0; s < state_arrays_; ++s) std::fill_n(array(1 + s), count_, first);
+  for (std::size_t s = state_arrays_; s < kept_arrays_; ++s)
+    std::fill_n(array(1 + s), count_, T(0));
   mean_square_.release();
   steps_ = 0;
 }
@@ -104,19 +112,27 @@ Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients, const A
   TALLY_TRY(const std::vector<double> shares, shares_of(gradients));
   std::vector<AlignedValues<T>> values;
   std::vector<const void*> inputs;
-  std::vector<T> weights;
+  std::vector<T> rounded;
+  std::vector<double> weights;
   values.reserve(gradients.size());
   for (std::size_t r = 0; r < gradients.size(); ++r) {
-    TALLY_TRY(check_bytes("gradient", gradients[r].values.size()));
+    if (codec_ == nullptr || shares[r] != 0)
+      TALLY_TRY(check_bytes("gradient", gradients[r].values.size()));
     if (shares[r] == 0) continue;
     values.emplace_back(gradients[r].values);
     inputs.push_back(values.back().data());
-    weights.push_back(static_cast<T>(shares[r]));
+    rounded.push_back(static_cast<T>(shares[r]));
+    weights.push_back(gradients[r].weight);
   }
+  average_.clear();
   if (inputs.empty()) return {};
   const bool compensates = facts.compensation != 0 && !facts.backup.empty();
   if (compensates) TALLY_TRY(check_bytes("backup", facts.backup.size()));
   if (compensates && facts.adaptive) TALLY_TRY(ensure_mean_square());
+  if (codec_ != nullptr && (codec_->goes_back() || inputs.size() > 1)) {
+    apply_coded(inputs, weights, facts);
+    return {};
+  }
   ++steps_;
   if (inputs.size() == 1 && !compensates) {
     // Only layerwise optimizers write to the gradient, and tables have none of them.
@@ -126,8 +142,30 @@ Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients, const A
     return {};
   }
   const AlignedValues<T> backup(compensates ? facts.backup : std::span<const std::byte>());
-  apply_blocks(inputs, weights, facts, compensates ? backup.data() : nullptr);
+  apply_blocks(inputs, rounded, facts, compensates ? backup.data() : nullptr);
   return {};
+}
+
+// In whole runs, as the codec has them.
+template <typename T>
+void DenseStorage<T>::apply_coded(std::span<const void* const> inputs,
+                                  std::span<const double> weights, const ApplyFacts& facts) {
+  if constexpr (std::is_same_v<T, float>) {
+    std::vector<const float*> decoded;
+    for (const void* const input : inputs) decoded.push_back(static_cast<const float*>(input));
+    std::vector<float> mean(count_);
+    codec_->mean(decoded, weights, mean);
+    ++steps_;
+    if (codec_->goes_back()) {
+      const std::span<float> residual =
+          codec_->keeps_residual() ? std::span(array(kept_arrays_), count_) : std::span<float>();
+      const std::uint64_t first = std::uint64_t{part_} * elements_of(spec_, 0);
+      average_ = codec_->send_back({.version = facts.version, .first = first}, mean, residual);
+      steps_ = facts.version + 1;
+    }
+    optimizer::update(spec_.optimizer, {.step = steps_, .rate = facts.rate},
+                      segment(0, count_, mean.data()));
+  }
 }
 
 template <typename T>
@@ -157,7 +195,7 @@ void DenseStorage<T>::compensate(const ApplyFacts& facts, const T* backup, std::
   if (!facts.adaptive)
     return loops.compensate(factors, array(0) + begin, backup, scratch_.data(), count);
   loops.compensate_adaptively(factors, array(0) + begin, backup, scratch_.data(),
-                              array(1 + state_arrays_) + begin, count);
+                              array(1 + kept_arrays_) + begin, count);
 }
 
 template <typename T>
@@ -210,10 +248,10 @@ Result<void> DenseStorage<T>::read(std::span<const std::uint64_t> keys, std::spa
 
 template <typename T>
 Result<T*> DenseStorage<T>::state_array(int array_index) const {
-  if (array_index < 0 || static_cast<std::size_t>(array_index) >= state_arrays_)
+  if (array_index < 0 || static_cast<std::size_t>(array_index) >= kept_arrays_)
     return wrong(ErrorCode::kInvalid,
                  fmt::format("{} has {} state arrays, but no number {}", to_string(spec_.optimizer),
-                             state_arrays_, array_index));
+                             kept_arrays_, array_index));
   return array(1 + static_cast<std::size_t>(array_index));
 }
 
@@ -262,7 +300,7 @@ std::vector<std::vector<std::byte>> DenseStorage<T>::pieces(std::span<const std:
 template <typename T>
 Result<void> DenseStorage<T>::take(std::span<const std::byte> bytes) {
   TALLY_TRY(const DensePiece piece, read_dense_piece(bytes));
-  const std::size_t expected = 1 + state_arrays_ + (piece.has_mean_square ? 1 : 0);
+  const std::size_t expected = 1 + kept_arrays_ + (piece.has_mean_square ? 1 : 0);
   if (piece.type != kDataTypeOf<T> || piece.arrays != expected || piece.first > count_ ||
       piece.count > count_ - piece.first)
     return wrong(

@@ -25,7 +25,8 @@ struct Errand {
   // Memory of the caller or of the request.
   std::span<const std::byte> payload;
   std::span<std::byte> reply;
-  NodeId server = kUnnumbered;  // asked of this one; else of the part's primary
+  Client::Average* average = nullptr;  // of the caller, too: where one goes that comes instead
+  NodeId server = kUnnumbered;         // asked of this one; else of the part's primary
   State state = State::kWaiting;
   NodeId sent_to = kUnnumbered;
   std::uint32_t after_view = 0;  // not to be sent before a newer view

@@ -67,6 +67,7 @@ bool is_known(MessageKind kind) {
     case MessageKind::kReadState:
     case MessageKind::kWriteState:
     case MessageKind::kSetVersion:
+    case MessageKind::kPushAverage:
     case MessageKind::kAnswer:
     case MessageKind::kClosed:
     case MessageKind::kRecord:

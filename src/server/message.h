@@ -43,6 +43,8 @@ enum class MessageKind : std::uint8_t {
   kReadState = 17,
   kWriteState = 18,
   kSetVersion = 19,
+  // As kPushPull; the answer may have the average that was applied instead of the values: then its push_kind is kAverage.
+  kPushAverage = 20,
   kAnswer = 24,
   kClosed = 25,  // to workers, unasked: the part has `version` now; older gradients come too late
   // Between servers: what a part has become, and that it was taken.
@@ -62,7 +64,7 @@ enum class Outcome : std::uint8_t {
 struct MessageHeader {
   MessageKind kind = MessageKind::kAnswer;
   Outcome outcome = Outcome::kDone;
-  // PushKind; of kReadState and kWriteState the array; of kRecord flags; of kAgree kHadAnswer or 0.
+  // PushKind; of kReadState and kWriteState the array; of kRecord flags; of kAgree kHadAnswer or 0; of answers kAverage or 0.
   std::uint8_t push_kind = 0;
   std::uint16_t table = 0;
   std::uint32_t part = 0;
@@ -90,6 +92,9 @@ struct MessageHeader {
 
 // The reply_place of an answer whose payload was written to where the request wanted it.
 inline constexpr std::uint64_t kWritten = 1;
+
+// Of the answer to a kPushAverage.
+inline constexpr std::uint8_t kAverage = 1;
 
 // Of a kAgree that is offered to another server than the one which had answered it.
 inline constexpr std::uint8_t kHadAnswer = 1;

@@ -11,7 +11,8 @@ namespace tally::server {
 namespace {
 
 bool is_push(MessageKind kind) {
-  return kind == MessageKind::kPush || kind == MessageKind::kPushPull;
+  return kind == MessageKind::kPush || kind == MessageKind::kPushPull ||
+         kind == MessageKind::kPushAverage;
 }
 
 }  // namespace
@@ -137,6 +138,7 @@ void Part::handle_admitted(NodeId from, const Message& message, Worker& worker) 
   switch (header.kind) {
     case MessageKind::kPush:
     case MessageKind::kPushPull:
+    case MessageKind::kPushAverage:
       return push(from, message, worker);
     case MessageKind::kPull:
       return pull(from, message);
@@ -165,6 +167,18 @@ Result<PartPayload> Part::payload_of(std::span<const std::byte> bytes, bool has_
                               .value_bytes = value_bytes_,
                               .has_values = has_values,
                               .check_keys = check_keys});
+}
+
+Result<PartPayload> Part::pushed_by(const Message& message) const {
+  const MessageHeader& header = message.header;
+  if (facts_.codec == nullptr || header.push_kind != static_cast<std::uint8_t>(PushKind::kGradient))
+    return payload_of(message.payload, true, true);
+  return read_encoded(message.payload, *facts_.codec,
+                      {.place = {.version = header.version,
+                                 .first = std::uint64_t{index_} * elements_of(facts_.spec, 0)},
+                       .count = value_bytes_ / sizeof(float),
+                       .weight = header.weight,
+                       .is_shared = message.stays});
 }
 
 void Part::install(const Position& position, const std::vector<WorkerInfo>& workers) {
@@ -250,6 +264,7 @@ void Part::lost(NodeId peer) {
 // The worker's memory goes; what it has given to a round stays. It may have used that memory for something else by now: bytes that are
 // no gradient any more are taken out of their round.
 void Part::keep_held(NodeId worker) {
+  if (facts_.codec != nullptr) return;
   std::vector<policy::Offer> spoilt;
   for (Contribution& held : held_) {
     if (held.offer.worker != worker || !held.owned.empty()) continue;

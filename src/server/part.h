@@ -83,7 +83,7 @@ class Part final {
   // Pushes that nobody could work off when they came (it was in Surroundings::left_over).
   void work_off();
 
-  // kPush, kPull, kPushPull, kClock, kReadState, kWriteState, kSetVersion.
+  // kPush, kPull, kPushPull, kPushAverage, kClock, kReadState, kWriteState, kSetVersion.
   void request(NodeId from, const Message& message);
 
   void take_record(NodeId from, const Message& message);
@@ -134,7 +134,7 @@ class Part final {
     Outcome outcome = Outcome::kDone;
     std::uint64_t staleness = 0;
   };
-  // A gradient that waits for its round.
+  // A gradient that waits for its round. Of one that was decoded nothing lies elsewhere.
   struct Contribution {
     policy::Offer offer;
     std::uint64_t sequence = 0;
@@ -188,6 +188,7 @@ class Part final {
   void keep_held(NodeId worker);
   Result<PartPayload> payload_of(std::span<const std::byte> bytes, bool has_values,
                                  bool check_keys) const;
+  Result<PartPayload> pushed_by(const Message& message) const;
 
   // part_updates.cc: pushes, rounds, and what else changes numbers.
   void push(NodeId from, const Message& message, Worker& worker);
@@ -217,6 +218,7 @@ class Part final {
   bool is_ready(Waiting& waiting) const;
   void answer_ready();
   void answer(Waiting& waiting);
+  bool has_average_for(const Waiting& waiting) const;
   void answer_plain(NodeId to, const MessageHeader& request, Outcome outcome,
                     std::vector<std::byte> payload = {});
   void refuse(NodeId to, const MessageHeader& request, const Error& why);
@@ -259,6 +261,8 @@ class Part final {
   std::map<NodeId, Worker> workers_;
   std::uint64_t dropped_ = 0;
   std::vector<Contribution> held_;
+  // The version that storage_'s average has led to, as long as nothing else has changed since; 0: none. Copies do not have it.
+  std::uint64_t average_version_ = 0;
   std::vector<Waiting> waiting_;
   // By mark.
   std::vector<std::pair<std::uint64_t, std::function<void(const Result<void>&)>>> when_safe_;

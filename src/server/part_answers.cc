@@ -83,6 +83,11 @@ void Part::answer(Waiting& waiting) {
   MessageHeader header = answer_header(waiting.request, waiting.outcome);
   header.least_clock = waiting.staleness;
   if (!waiting.wants_values) return around_.postman.send(waiting.worker, header, {});
+  if (has_average_for(waiting)) {
+    const auto average = storage_->average();
+    header.push_kind = kAverage;
+    return around_.postman.send(waiting.worker, header, {average.begin(), average.end()});
+  }
   const std::size_t bytes = storage_->value_bytes(waiting.keys.size());
   const bool in_place = !waiting.reply.empty() && waiting.reply.size() >= bytes;
   std::vector<std::byte> owned = around_.postman.buffer(in_place ? 0 : bytes);
@@ -95,6 +100,13 @@ void Part::answer(Waiting& waiting) {
   }
   if (in_place) return around_.postman.send_written(waiting.worker, header, bytes);
   around_.postman.send(waiting.worker, header, std::move(owned));
+}
+
+// It has the values that the average was added to, and none has come since.
+bool Part::has_average_for(const Waiting& waiting) const {
+  return waiting.request.kind == MessageKind::kPushAverage && waiting.outcome == Outcome::kDone &&
+         average_version_ != 0 && average_version_ == round_.version() &&
+         average_version_ == waiting.request.version + 1;
 }
 
 MessageHeader Part::answer_header(const MessageHeader& request, Outcome outcome) const {

@@ -12,7 +12,7 @@ bool Part::push_atomically(NodeId from, const Message& message) {
   const bool is_add = header.push_kind == static_cast<std::uint8_t>(PushKind::kAdd);
   if (!is_add && !(is_gradient && facts_.gradients_commute)) return false;
   if (header.sequence == 0 || !(header.weight > 0)) return false;
-  auto payload = payload_of(message.payload, true, true);
+  auto payload = pushed_by(message);
   if (!payload) return false;
 
   Waiting waiting{.worker = from, .request = header, .reply = message.reply};
@@ -45,7 +45,7 @@ bool Part::push_atomically(NodeId from, const Message& message) {
     }
     workers_.find(from)->second.receipts.apply(header.sequence);
     waiting.mark = touched(payload->keys);
-    waiting.wants_values = header.kind == MessageKind::kPushPull;
+    waiting.wants_values = header.kind != MessageKind::kPush;
     if (waiting.wants_values) waiting.keys.assign(payload->keys.begin(), payload->keys.end());
     if (!waiting.wants_values && replication_.is_safe(waiting.mark) && waiting_.empty()) {
       answer = answer_header(header, Outcome::kDone);

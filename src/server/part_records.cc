@@ -211,6 +211,7 @@ void Part::end_record(std::span<const std::byte> last_piece, bool has_piece) {
 }
 
 Result<void> Part::take_pieces(std::span<const std::byte> last_piece, bool has_piece) {
+  average_version_ = 0;
   TALLY_TRY(ensure_storage());
   TALLY_TRY(round_.restore(incoming_->book.round));
   if (incoming_->is_whole && !incoming_->is_taken_at_once) storage_->clear();
@@ -274,6 +275,7 @@ void Part::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
     presence_ = Presence::kPresent;
     round_.set_version(version);
     values_changed_ = true;
+    average_version_ = 0;
     when_safe_.emplace_back(replication_.changed(), std::move(when_safe));
     replication_.doubt();
     run_due();

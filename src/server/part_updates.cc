@@ -26,10 +26,10 @@ Result<void> check_push(const MessageHeader& header) {
 void Part::push(NodeId from, const Message& message, Worker& worker) {
   const MessageHeader& header = message.header;
   if (auto fine = check_push(header); !fine) return refuse(from, header, fine.error());
-  auto payload = payload_of(message.payload, true, true);
+  auto payload = pushed_by(message);
   if (!payload) return refuse(from, header, payload.error());
   Waiting waiting{.worker = from, .request = header, .reply = message.reply};
-  waiting.wants_values = header.kind == MessageKind::kPushPull;
+  waiting.wants_values = header.kind != MessageKind::kPush;
   if (waiting.wants_values) waiting.keys.assign(payload->keys.begin(), payload->keys.end());
 
   switch (worker.receipts.standing(header.sequence)) {
@@ -122,7 +122,7 @@ bool Part::make_room(NodeId from, std::uint64_t sequence, Worker& worker) const 
 }
 
 ApplyFacts Part::apply_facts(double rate, std::uint64_t staleness, const Worker* worker) const {
-  ApplyFacts facts{.rate = rate * round_.rate_factor(staleness)};
+  ApplyFacts facts{.rate = rate * round_.rate_factor(staleness), .version = round_.version()};
   // Without a backup the gradient is as if computed at the values that are here.
   if (facts_.rules.stale != plan::Stale::kCompensate || worker == nullptr ||
       worker->backup.size() != value_bytes_)
@@ -135,6 +135,7 @@ ApplyFacts Part::apply_facts(double rate, std::uint64_t staleness, const Worker*
 
 std::uint64_t Part::touched(std::span<const std::uint64_t> keys) {
   values_changed_ = true;
+  average_version_ = 0;
   if (replication_.is_waited_for())
     touched_keys_.insert(touched_keys_.end(), keys.begin(), keys.end());
   return replication_.changed();
@@ -155,7 +156,9 @@ void Part::hold(const policy::Offer& offer, const Message& message, PartPayload 
                     .rate = message.header.rate,
                     .payload = std::move(payload),
                     .bytes = message.payload};
-  if (!message.stays) {
+  if (facts_.codec != nullptr) {
+    held.bytes = {};
+  } else if (!message.stays) {
     held.owned.assign(message.payload.begin(), message.payload.end());
     held.bytes = held.owned;
     auto copied = payload_of(held.owned, true, false);
@@ -194,6 +197,7 @@ void Part::apply_round(const std::vector<policy::Offer>& counted) {
   }
   round_.applied(counted);
   touched(keys);
+  if (!storage_->average().empty()) average_version_ = round_.version();
   for (const policy::Offer& offer : counted) settle_held(offer, Outcome::kDone);
   tell_late(counted);
 }

@@ -65,4 +65,20 @@ Result<PartPayload> read_payload(std::span<const std::byte> payload, const Paylo
   return result;
 }
 
+Result<PartPayload> read_encoded(std::span<const std::byte> payload, const TableCodec& codec,
+                                 const EncodedPlace& part) {
+  PartPayload result;
+  if (payload.empty() && part.weight == 0) return result;
+  // Nothing may change between being checked and being used.
+  std::vector<std::byte> own;
+  if (part.is_shared) {
+    own.assign(payload.begin(), payload.end());
+    payload = own;
+  }
+  result.decoded.resize(part.count);
+  TALLY_TRY(codec.decode(payload, part.place, result.decoded));
+  result.values = std::as_bytes(std::span<const float>(result.decoded));
+  return result;
+}
+
 }  // namespace tally::server

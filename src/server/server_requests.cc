@@ -19,7 +19,7 @@ Error invalid(std::string message) {
 }
 
 bool is_request(MessageKind kind) {
-  return kind >= MessageKind::kDefine && kind <= MessageKind::kSetVersion;
+  return kind >= MessageKind::kDefine && kind <= MessageKind::kPushAverage;
 }
 
 }  // namespace

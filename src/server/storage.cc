@@ -1,10 +1,13 @@
 #include "server/storage.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "server/dense_storage.h"
 #include "server/sparse_storage.h"
+#include "server/table_codec.h"
 
 namespace tally::server {
 
@@ -30,8 +33,10 @@ Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32
     return Error{
         .code = ErrorCode::kInvalid,
         .message = fmt::format("table '{}' has {} parts, but no part {}", spec.name, parts, part)};
-  if (spec.type == DataType::kFloat32) return DenseStorage<float>::make(spec, part, budget);
-  return DenseStorage<double>::make(spec, part, budget);
+  TALLY_TRY(auto codec, TableCodec::make(spec));
+  if (spec.type == DataType::kFloat32)
+    return DenseStorage<float>::make(spec, part, std::move(codec), budget);
+  return DenseStorage<double>::make(spec, part, nullptr, budget);
 }
 
 }  // namespace tally::server

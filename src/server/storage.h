@@ -26,6 +26,9 @@ struct ApplyFacts {
   bool adaptive = false;
   // The values that the gradient was computed at; empty: nothing is compensated. Dense only.
   std::span<const std::byte> backup = {};
+  // Updates that the part has had. Looked at where the way back is encoded: it has a number of its own for each, and the
+  // optimizer's step is this one's next, so that whoever knows the version can follow.
+  std::uint64_t version = 0;
 };
 
 // The numbers of one part, their optimizer's state, and nothing else. Bytes of values may lie at any address; keys of one
@@ -37,8 +40,11 @@ class Storage {
   // One optimizer step with the mean of the gradients by weight, summed in this order. Of sparse parts the rows that any of
   // them has; a row's gradient counts as zero where one does not have it. Where all weights are 0 nothing changes.
   // kExhausted, with nothing changed, where new rows would not fit into the memory limit; kCorrupt if the bytes are not of
-  // this part; kInvalid for a weight that is negative or not finite.
+  // this part; kInvalid for a weight that is negative or not finite. With a codec: decoded gradients, none where the weight is 0.
   virtual Result<void> apply(std::span<const Gradient> gradients, const ApplyFacts& facts) = 0;
+  // With a codec and update=bsp: what the last apply() has changed the values by, as bytes for whoever follows. Empty before the first, and
+  // where that changed nothing.
+  virtual std::span<const std::byte> average() const { return {}; }
   virtual Result<void> add(const Gradient& gradient) = 0;     // value += gradient
   virtual Result<void> assign(const Gradient& gradient) = 0;  // value = gradient; state as at first
   // value += factor * gradient by one atomic addition per element; may overlap with itself. Of sparse parts only rows that are there:
@@ -50,7 +56,7 @@ class Storage {
   virtual std::size_t value_bytes(std::size_t keys) const = 0;
   virtual Result<void> read(std::span<const std::uint64_t> keys, std::span<std::byte> out) = 0;
 
-  // Dense only: one of the optimizer's arrays.
+  // Dense only: one of the optimizer's arrays; behind them what the way back has left out, where that is kept.
   virtual Result<void> read_state(int array, std::span<std::byte> out) const = 0;
   virtual Result<void> write_state(int array, std::span<const std::byte> in) = 0;
   // Dense only: optimizer steps so far, which bias corrections depend on. To be set with kSetVersion; rows of sparse

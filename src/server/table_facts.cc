@@ -26,6 +26,7 @@ Result<TableFacts> facts_of(TableId id, const TableSpec& spec, std::uint32_t slo
                    .parts = parts_of(spec, slots),
                    .slots = slots,
                    .encoded = encode(spec)};
+  TALLY_TRY(facts.codec, TableCodec::make(spec));
   facts.stored.optimizer.momentum = policy::corrected_momentum(rules, spec.optimizer.momentum);
   OptimizerSpec& optimizer = facts.stored.optimizer;
   if (optimizer.kind == OptimizerKind::kSgd && optimizer.momentum == 0) {

@@ -1,9 +1,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "policy/rules.h"
+#include "server/table_codec.h"
 #include "tally/error.h"
 #include "tally/server.h"
 
@@ -17,7 +19,8 @@ struct TableFacts {
   policy::Rules rules;  // of its plan
   std::uint32_t parts = 0;
   std::uint32_t slots = 1;
-  std::vector<std::byte> encoded;  // the spec
+  std::vector<std::byte> encoded;           // the spec
+  std::shared_ptr<const TableCodec> codec;  // shared by copies of this value; null: none
   // Pushed gradients are added to values, times a factor, and nothing else: their order does not matter.
   bool gradients_commute = false;
 };

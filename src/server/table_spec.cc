@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "optimizer/update_rule.h"
+#include "plan/codec_spec.h"
 #include "server/key_hash.h"
 #include "server/message.h"
 #include "server/storage.h"
@@ -14,10 +15,11 @@
 namespace tally::server {
 namespace {
 
-constexpr std::uint8_t kSpecVersion = 1;
+constexpr std::uint8_t kSpecVersion = 2;
 constexpr std::size_t kMaxNameBytes = 200;
 constexpr std::size_t kMaxPlanBytes = 1000;
 constexpr std::size_t kMaxOptimizerBytes = 1000;
+constexpr std::size_t kMaxCodecBytes = 1000;
 constexpr std::uint32_t kMaxDimension = 4096;
 // So that all byte counts fit into 63 bits, and part numbers into 32.
 constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 46;
@@ -60,6 +62,32 @@ Result<void> check_sparse(const TableSpec& spec) {
   return {};
 }
 
+Result<void> check_codec(const TableSpec& spec) {
+  if (spec.codec.empty()) {
+    if (spec.columns == 0 && spec.first_element == 0) return {};
+    return invalid(spec, "columns and first_element are of tables with a codec");
+  }
+  if (spec.kind != TableKind::kDense || spec.type != DataType::kFloat32)
+    return invalid(spec, "a codec is of dense tables of float32");
+  if (spec.codec.size() > kMaxCodecBytes)
+    return invalid(spec,
+                   fmt::format("a codec of {} bytes, limit {}", spec.codec.size(), kMaxCodecBytes));
+  if (spec.first_element > kMaxCount)
+    return invalid(spec, fmt::format("its first element is {}, must be 0 to {}", spec.first_element,
+                                     kMaxCount));
+  const auto parsed = plan::parse_codec(spec.codec);
+  if (!parsed.has_value()) return invalid(spec, parsed.error().message);
+  if (parsed->kind == plan::Codec::kNone || parsed->kind == plan::Codec::kAuto)
+    return invalid(spec, fmt::format("codec {} is for whoever pushes to decide on", spec.codec));
+  return {};
+}
+
+// Several texts say the same codec. What says none is left to check().
+std::string codec_text(const TableSpec& spec) {
+  const auto parsed = plan::parse_codec(spec.codec);
+  return spec.codec.empty() || !parsed.has_value() ? spec.codec : plan::to_string(*parsed);
+}
+
 }  // namespace
 
 Result<void> check(const TableSpec& spec) {
@@ -78,6 +106,7 @@ Result<void> check(const TableSpec& spec) {
                    fmt::format("a plan of {} bytes, limit {}", spec.plan.size(), kMaxPlanBytes));
   if (spec.workers < 1 || spec.workers > kMaxWorkers)
     return invalid(spec, fmt::format("{} workers, must be 1 to {}", spec.workers, kMaxWorkers));
+  TALLY_TRY(check_codec(spec));
   switch (spec.kind) {
     case TableKind::kDense:
       return check_dense(spec);
@@ -117,6 +146,9 @@ std::vector<std::byte> encode(const TableSpec& spec) {
   out.string(spec.name);
   out.string(to_string(spec.optimizer));
   out.string(spec.plan);
+  out.string(codec_text(spec));
+  out.u32(spec.columns);
+  out.u64(spec.first_element);
   return out.take();
 }
 
@@ -141,12 +173,15 @@ Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
   TALLY_TRY(spec.name, in.string(kMaxNameBytes));
   TALLY_TRY(const std::string optimizer, in.string(kMaxOptimizerBytes));
   TALLY_TRY(spec.plan, in.string(kMaxPlanBytes));
+  TALLY_TRY(spec.codec, in.string(kMaxCodecBytes));
+  TALLY_TRY(spec.columns, in.u32());
+  TALLY_TRY(spec.first_element, in.u64());
   TALLY_TRY(in.end());
   const auto parsed = parse_optimizer(optimizer);
   if (!parsed.has_value()) return corrupt(parsed.error().message);
   spec.optimizer = *parsed;
   if (const auto sound = check(spec); !sound.has_value()) return corrupt(sound.error().message);
-  // Several texts say the same optimizer: encode() writes only one of them.
+  // Several texts say the same optimizer or codec: encode() writes only one of them.
   const std::vector<std::byte> again = encode(spec);
   if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()))
     return corrupt("not as it would be written");

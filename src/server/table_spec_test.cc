@@ -22,14 +22,24 @@ TableSpec odd_sparse() {
   return spec;
 }
 
+TableSpec coded() {
+  TableSpec spec = dense_spec(DataType::kFloat32, 100'000);
+  spec.codec = "topk:0.05,exact+rans";
+  spec.columns = 250;
+  spec.first_element = 1'000'000'000'000;
+  return spec;
+}
+
 bool same(const TableSpec& a, const TableSpec& b) {
   return a.name == b.name && a.kind == b.kind && a.type == b.type && a.count == b.count &&
          a.dimension == b.dimension && a.optimizer == b.optimizer && a.plan == b.plan &&
-         a.workers == b.workers && a.seed == b.seed && a.initial_scale == b.initial_scale;
+         a.workers == b.workers && a.seed == b.seed && a.initial_scale == b.initial_scale &&
+         a.codec == b.codec && a.columns == b.columns && a.first_element == b.first_element;
 }
 
 TEST(TableSpec, EncodedAndDecodedItIsTheSame) {
-  for (const TableSpec& spec : {odd_dense(), odd_sparse(), dense_spec(DataType::kFloat32, 1)}) {
+  for (const TableSpec& spec :
+       {odd_dense(), odd_sparse(), dense_spec(DataType::kFloat32, 1), coded()}) {
     ASSERT_TRUE(check(spec).has_value());
     const auto again = decode_spec(encode(spec));
     ASSERT_TRUE(again.has_value()) << again.error().message;
@@ -78,6 +88,14 @@ TEST(TableSpec, ATextThatEncodeWouldNotWriteIsCorrupt) {
   EXPECT_EQ(decoded.error().message, "description of a table: not as it would be written");
 }
 
+TEST(TableSpec, OneCodecHasOneText) {
+  TableSpec spec = coded();
+  spec.codec = "int8:256";
+  TableSpec other = coded();
+  other.codec = "int8";
+  EXPECT_EQ(encode(spec), encode(other));
+}
+
 TEST(TableSpec, WhatNoTableCanBeIsRefusedInWords) {
   struct Case {
     const char* message;
@@ -117,6 +135,22 @@ TEST(TableSpec, WhatNoTableCanBeIsRefusedInWords) {
       [](TableSpec& s) { s.count = 1; });
   add("table 'rows': initial_scale is -1, must be a finite number from 0", sparse,
       [](TableSpec& s) { s.initial_scale = -1; });
+  add("table 'weights': columns and first_element are of tables with a codec", dense,
+      [](TableSpec& s) { s.columns = 1; });
+  add("table 'weights': columns and first_element are of tables with a codec", dense,
+      [](TableSpec& s) { s.first_element = 1; });
+  add("table 'rows': a codec is of dense tables of float32", sparse,
+      [](TableSpec& s) { s.codec = "bf16"; });
+  add("table 'weights': a codec is of dense tables of float32", dense, [](TableSpec& s) {
+    s.codec = "bf16";
+    s.type = DataType::kFloat64;
+  });
+  add("table 'weights': a codec of 1001 bytes, limit 1000", dense,
+      [](TableSpec& s) { s.codec.assign(1001, ' '); });
+  add("table 'weights': codec auto is for whoever pushes to decide on", coded(),
+      [](TableSpec& s) { s.codec = "auto"; });
+  add("table 'weights': its first element is 70368744177665, must be 0 to 70368744177664", coded(),
+      [](TableSpec& s) { s.first_element = 70368744177665; });
   MemoryBudget budget(0);
   for (const Case& c : cases) {
     const auto checked = check(c.spec);

@@ -1,0 +1,127 @@
+// Storages of tables with a codec: what goes back is applied, and what it leaves out is kept.
+#include <gtest/gtest.h>
+
+#include "server/storage_test_support.h"
+#include "server/test_follower.h"
+
+namespace tally::server {
+namespace {
+
+// Two parts, the last one short.
+constexpr std::size_t kCount = 65536 + 300;
+
+TableSpec coded_spec(const std::string& codec, const std::string& plan = "update=bsp",
+                     const OptimizerSpec& optimizer = sgd({.rate = 1, .momentum = 0.5})) {
+  TableSpec spec = dense_spec(DataType::kFloat32, kCount, optimizer);
+  spec.plan = plan;
+  spec.codec = codec;
+  spec.first_element = 77;
+  return spec;
+}
+
+// The second part as a table that begins there.
+TableSpec second_part(TableSpec spec) {
+  spec.count = 300;
+  spec.first_element += 65536;
+  return spec;
+}
+
+std::vector<float> apply(Storage& storage, std::uint64_t version, std::uint64_t seed) {
+  Rng rng(seed);
+  const auto gradient = random_numbers<float>(300, rng);
+  const Gradient one{.values = bytes_of(gradient)};
+  EXPECT_TRUE(storage.apply(std::span(&one, 1), {.rate = 0.5, .version = version}).has_value());
+  return gradient;
+}
+
+TEST(CodedStorage, EachPartDrawsForItsOwnPlaceInTheModel) {
+  for (const char* const codec : {"qsgd:4", "sign:32", "ternary"}) {
+    const TableSpec spec = coded_spec(codec);
+    MemoryBudget budget(0);
+    const auto storage = made(spec, budget, 1);
+    test::Follower follower(second_part(spec), 300);
+    for (std::uint64_t version = 10; version < 14; ++version) {
+      const auto gradient = apply(*storage, version, version);
+      follower.send_back(gradient, version, 0.5);
+      EXPECT_EQ(read_all<float>(*storage), follower.values()) << codec;
+    }
+  }
+}
+
+TEST(CodedStorage, ACopyGoesOnWithTheSameBits) {
+  MemoryBudget budget(0);
+  const TableSpec spec = coded_spec("sign:32", "update=bsp", adam());
+  const auto original = made(spec, budget, 1);
+  for (std::uint64_t version = 0; version < 3; ++version) apply(*original, version, version);
+  const auto copy = made(spec, budget, 1);
+  // Values, two arrays of adam, and what the way back left out.
+  EXPECT_EQ(copy->bytes(), 4U * 300 * sizeof(float));
+  for (const auto& piece : original->pieces({}, true, 1000)) TALLY_EXPECT_OK(copy->take(piece));
+  EXPECT_TRUE(copy->average().empty());
+  EXPECT_FALSE(original->average().empty());
+  for (std::uint64_t version = 3; version < 5; ++version) {
+    apply(*original, version, version);
+    apply(*copy, version, version);
+    EXPECT_EQ(read_all<float>(*original), read_all<float>(*copy));
+  }
+  // A copy without that array is of another table.
+  const auto other = made(coded_spec("bf16", "update=bsp", adam()), budget, 1);
+  EXPECT_EQ(other->take(original->pieces({}, true, 10000).front()).error().code,
+            ErrorCode::kCorrupt);
+}
+
+TEST(CodedStorage, AssignmentsBeginAnew) {
+  MemoryBudget budget(0);
+  const TableSpec spec = coded_spec("sign:32");
+  const auto used = made(spec, budget, 1);
+  for (std::uint64_t version = 0; version < 3; ++version) apply(*used, version, version);
+  const std::vector<float> zeros(300);
+  TALLY_EXPECT_OK(used->assign({.values = bytes_of(zeros)}));
+  const auto fresh = made(spec, budget, 1);
+  apply(*used, 0, 9);
+  apply(*fresh, 0, 9);
+  EXPECT_EQ(read_all<float>(*used), read_all<float>(*fresh));
+}
+
+TEST(CodedStorage, OnlyInStepSomethingGoesBack) {
+  MemoryBudget budget(0);
+  const auto storage = made(coded_spec("sign:32", "update=asp", sgd()), budget, 1);
+  const auto gradient = apply(*storage, 5, 1);
+  EXPECT_TRUE(storage->average().empty());
+  EXPECT_EQ(storage->bytes(), 300 * sizeof(float));
+  const auto values = read_all<float>(*storage);
+  for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(values[i], -0.5F * gradient[i]);
+}
+
+TEST(CodedStorage, ARoundOfNobodyHasNoAverage) {
+  MemoryBudget budget(0);
+  const auto storage = made(coded_spec("sign:32"), budget, 1);
+  apply(*storage, 0, 1);
+  const auto before = read_all<float>(*storage);
+  const std::vector<Gradient> none = {{.values = {}, .weight = 0}, {.values = {}, .weight = 0}};
+  TALLY_EXPECT_OK(storage->apply(none, {.version = 1}));
+  EXPECT_TRUE(storage->average().empty());
+  EXPECT_EQ(read_all<float>(*storage), before);
+  // With a weight there must be values.
+  const Gradient lacking{.values = {}, .weight = 1};
+  EXPECT_EQ(storage->apply(std::span(&lacking, 1), {.version = 1}).error().code,
+            ErrorCode::kCorrupt);
+}
+
+// A majority, not a mean.
+TEST(CodedStorage, VotesAreCounted) {
+  MemoryBudget budget(0);
+  const auto storage = made(coded_spec("sign:300,vote", "update=bsp", sgd()), budget, 1);
+  std::vector<std::vector<float>> senders(3, std::vector<float>(300, 1.0F));
+  for (int i = 0; i < 100; ++i) senders[0][static_cast<std::size_t>(i)] = -1;
+  for (int i = 50; i < 150; ++i) senders[1][static_cast<std::size_t>(i)] = -1;
+  std::vector<Gradient> gradients;
+  for (const auto& sender : senders) gradients.push_back({.values = bytes_of(sender)});
+  TALLY_EXPECT_OK(storage->apply(gradients, {.rate = 1}));
+  const auto values = read_all<float>(*storage);
+  for (std::size_t i = 0; i < 300; ++i)
+    EXPECT_EQ(values[i], i >= 50 && i < 100 ? 1.0F : -1.0F) << i;
+}
+
+}  // namespace
+}  // namespace tally::server
