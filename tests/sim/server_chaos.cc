@@ -32,6 +32,8 @@ class Script {
              .gradients = rng_.below(2) == 0,
              .pause = 1ms * (1 + static_cast<int>(rng_.below(20))),
              .seed = seed};
+    if (load_.gradients && seed % 4 < 2)
+      load_.codec = seed % 4 == 0 ? "fp16" : "threshold:0.5+rans";
     has_two_losses_ = servers_ > 2 && rng_.below(3) == 0;
     replicas_ = servers_ > 2 && rng_.below(3) == 0 ? 3 : 2;
     if (servers_ > replicas_ && rng_.below(2) == 0) spares_ = 1;
@@ -69,6 +71,7 @@ class Script {
     fmt::print(stderr, "{} servers, {} copies, {} workers, {} pushes, pause {} ns{}{}\n", servers_,
                replicas_, load_.workers, load_.pushes, load_.pause.count(),
                load_.wide ? ", wide" : "", load_.gradients ? ", gradients" : "");
+    if (!load_.codec.empty()) fmt::print(stderr, "codec {}\n", load_.codec);
     for (const std::string& fault : faults_) fmt::print(stderr, "{}\n", fault);
     for (const std::string& event : cluster.events()) fmt::print(stderr, "{}\n", event);
     fmt::print(stderr, "failing seed {}\n", load_.seed);

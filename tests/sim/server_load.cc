@@ -1,5 +1,6 @@
 #include "sim/server_load.h"
 
+#include <algorithm>
 #include <list>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "codec/codec.h"
 
 namespace tally::sim {
 namespace {
@@ -41,12 +43,14 @@ Result<std::vector<Load::Table>> Load::define(ServedWorker& me) const {
   for (std::size_t i = 0; i < sparse(); ++i) {
     spec.name = fmt::format("dense {}", i);
     spec.count = count_of(i);
+    spec.codec = options_.codec;
     TALLY_TRY(const server::TableId id, me.define(spec));
     tables.push_back({.id = id, .parts = me.node().parts(id)});
   }
   spec.name = "sparse";
   spec.kind = server::TableKind::kSparse;
   spec.count = 0;
+  spec.codec.clear();
   spec.dimension = 2;
   TALLY_TRY(const server::TableId id, me.define(spec));
   tables.push_back({.id = id, .parts = me.node().parts(id)});
@@ -82,11 +86,33 @@ Result<void> Load::submit(ServedWorker& me, const std::vector<Table>& tables, co
   open.answer.resize(open.values.size());
   const server::Client::Range range{table.id, 0, table.parts};
   const auto bytes = std::as_bytes(std::span(open.values));
+  if (!options_.codec.empty()) {
+    submit_encoded(me, range, facts, reads_back, open);
+    return {};
+  }
   open.ticket = reads_back ? me.node().push_pull(range, facts, {}, bytes,
                                                  std::as_writable_bytes(std::span(open.answer)))
                            : me.node().push(range, facts, bytes);
   if (!reads_back) open.answer.clear();
   return {};
+}
+
+void Load::submit_encoded(ServedWorker& me, const server::Client::Range& range,
+                          const server::PushFacts& facts, bool reads_back, Open& open) const {
+  const auto codec = codec::make_codec(*plan::parse_codec(options_.codec));
+  std::vector<std::span<const std::byte>> messages;
+  for (std::uint32_t part = 0; part < range.count; ++part) {
+    const auto rest = std::span<const float>(open.values).subspan(begin_of_part(part));
+    const auto values = rest.first(std::min(rest.size(), kPartElements));
+    std::vector<std::byte>& bytes = open.encoded.emplace_back(codec->max_bytes(values.size()));
+    bytes.resize(codec->encode(values, {}, bytes));
+  }
+  for (const auto& bytes : open.encoded) messages.emplace_back(bytes);
+  open.ticket = reads_back
+                    ? me.node().push_pull_encoded(range, facts, {}, messages,
+                                                  std::as_writable_bytes(std::span(open.answer)))
+                    : me.node().push_encoded(range, facts, messages);
+  if (!reads_back) open.answer.clear();
 }
 
 // Acknowledged: from now on it must be there.

@@ -16,6 +16,7 @@ struct LoadOptions {
   int dense_tables = 3;
   bool wide = false;       // the first table has several parts
   bool gradients = false;  // through the optimizer, else by PushKind::kAdd
+  std::string codec = {};  // of gradients to dense tables: one that loses nothing of 1 and 3
   Duration pause{};        // between pushes, on average
   std::uint64_t seed = 1;
 };
@@ -52,6 +53,7 @@ class Load {
     std::vector<float> values;
     std::vector<float> answer;
     std::vector<std::uint64_t> keys;
+    std::vector<std::vector<std::byte>> encoded;  // by part
     TimePoint sent{};
   };
   struct Table {
@@ -62,6 +64,8 @@ class Load {
   Result<std::vector<Table>> define(ServedWorker& me) const;
   Result<void> submit(ServedWorker& me, const std::vector<Table>& tables, const Name& name,
                       bool reads_back, Open& open) const;
+  void submit_encoded(ServedWorker& me, const server::Client::Range& range,
+                      const server::PushFacts& facts, bool reads_back, Open& open) const;
   Result<void> finish(ServedWorker& me, Open& open);
   Result<void> agree(ServedWorker& me, int point) const;
   Result<void> read_all(ServedWorker& me, const std::vector<Table>& tables);
