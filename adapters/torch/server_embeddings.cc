@@ -50,6 +50,12 @@ void ServerEmbeddings::Rows::pull(std::span<const std::uint64_t> keys, std::span
   or_throw(client->wait(client->pull(table, {}, keys, rows)));
 }
 
+std::vector<std::string> ServerEmbeddings::names() const {
+  std::vector<std::string> names;
+  for (const auto& rows : rows_) names.push_back(rows->name);
+  return names;
+}
+
 std::vector<server::TableId> ServerEmbeddings::tables() const {
   std::vector<server::TableId> tables;
   for (const auto& rows : rows_) tables.push_back(rows->table);

@@ -35,6 +35,7 @@ class ServerEmbeddings final {
   // For whoever has no dense table.
   server::TableId first_table() const { return rows_.front()->table; }
   std::vector<server::TableId> tables() const;
+  std::vector<std::string> names() const;  // of tables
 
  private:
   struct Rows final : SparseEmbeddingImpl::Rows {

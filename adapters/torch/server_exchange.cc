@@ -12,7 +12,9 @@
 namespace tally::adapter {
 namespace {
 
-bool is_plain(const std::vector<OptimizerSpec>& optimizers) {
+bool is_plain(const std::vector<OptimizerSpec>& optimizers, const plan::CodecSpec& codec) {
+  // dgc leaves sgd without its momentum, which senders have.
+  if (codec.kind == plan::Codec::kDgc) return false;
   return std::all_of(optimizers.begin(), optimizers.end(), [](const OptimizerSpec& spec) {
     return spec.kind == OptimizerKind::kSgd && optimizer::state_arrays(spec) == 0;
   });
@@ -34,13 +36,16 @@ ServerExchange::ServerExchange(Job& job, Options options)
     : rank_(job.rank()),
       ranks_(job.size()),
       options_(checked(options)),
-      plain_(is_plain(options_.optimizers)),
+      plain_(is_plain(options_.optimizers, options_.codec)),
       place_(job, options_.servers, options_.on_event),
       tables_(client(), {.parameters = options_.infos,
                          .optimizers = options_.optimizers,
                          .plan = options_.plan,
                          .workers = job.size(),
-                         .seed = options_.seed}),
+                         .seed = options_.seed,
+                         .codec = options_.codec,
+                         .other_tables = has_embeddings() ? options_.embeddings->names()
+                                                          : std::vector<std::string>()}),
       is_collected_(options_.infos.size()),
       is_told_(options_.infos.size()),
       next_(tables_.tables().size()) {
@@ -49,6 +54,7 @@ ServerExchange::ServerExchange(Job& job, Options options)
         client(),
         {.optimizer = options_.optimizers.front(), .plan = options_.plan, .workers = ranks_});
   for (const Table& table : tables_.tables()) pending_.push_back(table.part_owners);
+  make_coded();
   if (rank_ == 0) assign_values();
   sum({});
   place_views();
@@ -231,11 +237,13 @@ StepResult ServerExchange::complete(const StepGift& gift) {
   if (choice_.pull && !is_read) pull_all(facts, requests_);
   if (choice_.pull) await_rows(facts, requests_);
   Reading reading;
+  if (pushes) push_low_rank(reading);
   for (const server::Ticket request : std::exchange(requests_, {})) {
     const server::Completion completion = wait(request);
     if (is_read) note(completion);
     reading.take(completion);
   }
+  follow(reading);
   if (pushes && (choice_.wait_for_push || has_embeddings()) &&
       options_.rules.update != plan::Update::kKbatch)
     settle(gradients());

@@ -26,7 +26,9 @@ class ServerExchange final : public ModelExchange {
     policy::Rules rules;
     std::string plan;
     std::uint64_t seed = 1;
-    std::optional<double> clip_value;  // of this worker's own gradient, as the next
+    plan::CodecSpec codec;
+    std::vector<codec::SenderFacts> senders;  // by group
+    std::optional<double> clip_value;         // of this worker's own gradient, as the next
     std::optional<double> clip_norm;
     ServerEmbeddings* embeddings = nullptr;  // borrowed; their rows are pulled and pushed, too
     ServerOptions servers;
@@ -54,6 +56,10 @@ class ServerExchange final : public ModelExchange {
   const policy::Histogram& staleness() const override { return staleness_; }
   std::uint64_t dropped() const override { return dropped_; }
   std::vector<train::SliceState> states() override;
+  std::vector<train::CodecTensor> codec_tensors() const override;
+  // Of all workers, at the first.
+  std::vector<train::CodecState> codec_states() override;
+  train::Sender sender() const override { return {.number = rank_, .of = ranks_}; }
   SavedCourse course() const override;
   void restore(const checkpoint::Reader& reader, const SavedCourse& course) override;
   std::size_t state_bytes() override { return 0; }
@@ -64,6 +70,14 @@ class ServerExchange final : public ModelExchange {
   struct Reading {
     std::optional<policy::Read> read;
     void take(const server::Completion& completion);
+  };
+
+  // An update that averages are asked of.
+  struct Asked {
+    server::Ticket ticket = 0;
+    std::size_t table = 0;
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
   };
 
   server::Client& client() { return place_.client(); }
@@ -108,12 +122,30 @@ class ServerExchange final : public ModelExchange {
   void flush();
   void take_snapshot();
 
+  // Tables with a codec.
+  void make_coded();
+  void push_coded(std::size_t table, std::uint32_t first, std::uint32_t count);
+  void push_low_rank(Reading& reading);
+  void make_means(const std::vector<std::size_t>& tables);
+  void follow(Reading& reading);
+  void read_own_state();
+  CodedTable::Step coded_step(std::size_t table) const;
+  server::PushFacts push_facts(std::size_t table) const;
+  bool is_low_rank(std::size_t table) const {
+    return coded_[table] != nullptr && coded_[table]->is_low_rank();
+  }
+  std::vector<train::CodecState> own_codec_states();
+  void gather_senders();
+  void read_backs();
+  void restore_backs(const checkpoint::Reader& reader);
+
   const Rank rank_;
   const int ranks_;
   const Options options_;
   const bool plain_;  // sgd without state: servers add what a worker can add to its own copy
   ServerPlace place_;
   ServerTables tables_;
+  std::vector<std::unique_ptr<CodedTable>> coded_;  // by table; null: gradients are not encoded
   std::vector<std::unique_ptr<ServerTables::Gradients>> rooms_;
   ServerTables::Gradients* room_ = nullptr;  // of the update under way; null: none is needed yet
   std::vector<at::Tensor> kept_;             // by table: added up for a later push; empty: none is
@@ -138,9 +170,13 @@ class ServerExchange final : public ModelExchange {
       pending_;                           // by table and part: parameters that are awaited
   std::vector<std::uint32_t> next_;       // by table: the first part that is not pushed
   std::vector<server::Ticket> requests_;  // to be waited for: answers have values
+  std::vector<Asked> asked_;              // likewise: answers have averages
+  double total_weight_ = 0;               // powersgd: of all workers, in this update
   bool is_counted_ = false;               // what became of the push is in the figures
 
-  std::vector<at::Tensor> saved_;  // what states() points to
+  std::vector<at::Tensor> saved_;                  // what states() points to
+  std::vector<std::vector<float>> saved_senders_;  // by rank, at the first: what encoders remember
+  std::vector<std::vector<float>> saved_backs_;    // by table, there too
   Duration copying_{};
   Duration waited_{};
   policy::Histogram staleness_;

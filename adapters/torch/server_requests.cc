@@ -26,6 +26,7 @@ void ServerExchange::Reading::take(const server::Completion& completion) {
 
 // Those parts at the front that are complete, once they are worth a message.
 void ServerExchange::push_ready(std::size_t t) {
+  if (is_low_rank(t)) return;
   const Table& table = tables_.tables()[t];
   std::uint32_t end = next_[t];
   while (end < table.parts && pending_[t][end] == 0) ++end;
@@ -33,14 +34,19 @@ void ServerExchange::push_ready(std::size_t t) {
     push(t, next_[t], end - next_[t]);
 }
 
+server::PushFacts ServerExchange::push_facts(std::size_t t) const {
+  return {.clock = choice_.clock,
+          .version = choice_.version,
+          .weight = gift_.contribution.samples,
+          .rate = gift_.rates[tables_.tables()[t].group]};
+}
+
 void ServerExchange::push(std::size_t t, std::uint32_t first, std::uint32_t count) {
+  if (coded_[t] != nullptr) return push_coded(t, first, count);
   const Table& table = tables_.tables()[t];
   ServerTables::Gradients& room = gradients();
   const server::Client::Range range{.table = table.id, .first = first, .count = count};
-  const server::PushFacts facts{.clock = choice_.clock,
-                                .version = choice_.version,
-                                .weight = gift_.contribution.samples,
-                                .rate = gift_.rates[table.group]};
+  const server::PushFacts facts = push_facts(t);
   const auto gradient = ServerTables::bytes_of(table, room.flat[t], first, count);
   has_begun_ = true;
   next_[t] = first + count;
@@ -57,7 +63,7 @@ void ServerExchange::push(std::size_t t, std::uint32_t first, std::uint32_t coun
 
 void ServerExchange::push_rest() {
   for (std::size_t t = 0; t < tables_.tables().size(); ++t)
-    if (next_[t] < tables_.tables()[t].parts)
+    if (next_[t] < tables_.tables()[t].parts && !is_low_rank(t))
       push(t, next_[t], tables_.tables()[t].parts - next_[t]);
 }
 
@@ -165,6 +171,9 @@ void ServerExchange::refresh() {
   await_rows({}, tickets);
   Reading reading;
   for (const server::Ticket ticket : tickets) reading.take(wait(ticket));
+  // Who was in step has the same values, and their state.
+  if (reading.read->version != me_.version || reading.read->newest_version != me_.version)
+    read_own_state();
   const policy::StepChoice only_read{
       .takes_part = false, .push = false, .pull = true, .clock = me_.clock};
   take_in(only_read, reading);

@@ -46,6 +46,7 @@ void ServerExchange::pull_first() {
   await_rows({}, tickets);
   Reading reading;
   for (const server::Ticket ticket : tickets) reading.take(wait(ticket));
+  read_own_state();
   me_ = policy::join(options_.rules, rank_, *reading.read);
   first_version_ = me_.version;
   first_clock_ = me_.clock;
@@ -121,6 +122,8 @@ std::vector<train::SliceState> ServerExchange::states() {
   std::vector<train::SliceState> states;
   saved_.clear();
   snapshot_.clear();
+  gather_senders();
+  read_backs();
   if (is_first()) {
     refresh();
     if (has_embeddings()) take_snapshot();
@@ -212,7 +215,9 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
                                       state_deadline()));
       or_throw(client().set_version(table.id, version, state_deadline()));
     }
+    restore_backs(reader);
   }
+  or_throw(train::read_states(reader, options_.infos, own_codec_states(), sender()));
   sum({});
   pull_first();
   sum({});

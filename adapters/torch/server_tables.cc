@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "codec/codec.h"
+#include "server/bodies.h"
+#include "train/codec_state.h"
 
 namespace tally::adapter {
 namespace {
@@ -29,27 +34,13 @@ std::string name_of(std::size_t group, DataType type) {
 
 ServerTables::ServerTables(server::Client& client, const Options& options)
     : client_(client), options_(options), places_(options.parameters.size()) {
-  std::map<std::pair<std::size_t, DataType>, std::size_t> index_of;
-  for (std::size_t p = options.parameters.size(); p-- > 0;) {
-    const train::ParameterInfo& info = options.parameters[p];
-    const auto [found, is_new] =
-        index_of.try_emplace({info.group, table_type(info.type)}, tables_.size());
-    if (is_new) tables_.push_back({.group = info.group, .type = table_type(info.type)});
-    Table& table = tables_[found->second];
-    places_[p] = {.table = found->second, .begin = table.count};
-    table.parameters.push_back(p);
-    table.count += (info.count() + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  place_parameters();
+  const std::vector<std::string> table_names = names();
   std::vector<at::Tensor> flat;
-  for (Table& table : tables_) {
-    table.id = or_throw(client.define({.name = name_of(table.group, table.type),
-                                       .type = table.type,
-                                       .count = table.count,
-                                       .optimizer = options.optimizers[table.group],
-                                       .plan = options.plan,
-                                       .workers = options.workers,
-                                       .seed = options.seed},
-                                      Deadline::after(kSetupTimeout)));
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    Table& table = tables_[t];
+    table.id =
+        or_throw(client.define(spec_of(table, table_names[t]), Deadline::after(kSetupTimeout)));
     table.parts = client.parts(table.id);
     table.part_elements = client.part_elements(table.id);
     table.part_owners.assign(table.parts, 0);
@@ -66,6 +57,62 @@ ServerTables::ServerTables(server::Client& client, const Options& options)
     }
   }
   values_ = views_of(flat);
+}
+
+void ServerTables::place_parameters() {
+  std::map<std::pair<std::size_t, DataType>, std::size_t> index_of;
+  for (std::size_t p = options_.parameters.size(); p-- > 0;) {
+    const train::ParameterInfo& info = options_.parameters[p];
+    if (train::is_compressed(options_.codec, info)) {
+      places_[p] = {.table = tables_.size(), .begin = 0};
+      tables_.push_back(
+          {.group = info.group, .count = info.count(), .is_coded = true, .parameters = {p}});
+      continue;
+    }
+    const auto [found, is_new] =
+        index_of.try_emplace({info.group, table_type(info.type)}, tables_.size());
+    if (is_new) tables_.push_back({.group = info.group, .type = table_type(info.type)});
+    Table& table = tables_[found->second];
+    places_[p] = {.table = found->second, .begin = table.count};
+    table.parameters.push_back(p);
+    table.count += (info.count() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+}
+
+// By table. Servers number tables by a short hash of the name: of the many that a codec brings two would meet sooner or later. Every worker
+// comes to the same names.
+std::vector<std::string> ServerTables::names() const {
+  std::vector<std::string> names(tables_.size());
+  std::set<server::TableId> taken;
+  for (const std::string& other : options_.other_tables) taken.insert(server::table_id(other));
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (tables_[t].is_coded) continue;
+    names[t] = name_of(tables_[t].group, tables_[t].type);
+    taken.insert(server::table_id(names[t]));
+  }
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (!tables_[t].is_coded) continue;
+    names[t] = fmt::format("parameter {}", tables_[t].parameters.front());
+    for (int again = 1; !taken.insert(server::table_id(names[t])).second; ++again)
+      names[t] = fmt::format("parameter {}, {}", tables_[t].parameters.front(), again);
+  }
+  return names;
+}
+
+server::TableSpec ServerTables::spec_of(const Table& table, const std::string& name) const {
+  server::TableSpec spec{.name = name,
+                         .type = table.type,
+                         .count = table.count,
+                         .optimizer = options_.optimizers[table.group],
+                         .plan = options_.plan,
+                         .workers = options_.workers,
+                         .seed = options_.seed};
+  if (!table.is_coded) return spec;
+  const std::size_t p = table.parameters.front();
+  spec.codec = plan::to_string(options_.codec);
+  spec.columns = static_cast<std::uint32_t>(codec::shape_of(options_.parameters[p].shape).columns);
+  spec.first_element = train::first_element_of(options_.parameters, p);
+  return spec;
 }
 
 at::Tensor ServerTables::allocate(const Table& table) {
@@ -88,7 +135,10 @@ std::vector<at::Tensor> ServerTables::views_of(const std::vector<at::Tensor>& fl
 
 std::unique_ptr<ServerTables::Gradients> ServerTables::make_gradients() {
   auto made = std::make_unique<Gradients>();
-  for (const Table& table : tables_) made->flat.push_back(allocate(table));
+  for (const Table& table : tables_) {
+    made->flat.push_back(allocate(table));
+    made->messages.emplace_back(table.is_coded ? table.parts : 0);
+  }
   made->views = views_of(made->flat);
   return made;
 }

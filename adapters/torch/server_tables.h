@@ -7,15 +7,17 @@
 
 #include <torch/torch.h>
 
+#include "adapters/torch/coded_table.h"
 #include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
+#include "plan/codec_spec.h"
 #include "tally/server.h"
 #include "train/parameter_layout.h"
 
 namespace tally::adapter {
 
 // Parameters as flat tables on servers: one for each group and type, in which they lie in the reverse order, as gradients come;
-// halves as float32. Memory is the client's, so that servers on this host use it in place. Throws Failure.
+// halves as float32. What the codec compresses has a table for each parameter. Memory is the client's, so that servers on this host use it in place. Throws Failure.
 class ServerTables final {
  public:
   struct Options {
@@ -24,12 +26,15 @@ class ServerTables final {
     std::string plan;
     int workers = 1;
     std::uint64_t seed = 1;
+    plan::CodecSpec codec;
+    std::vector<std::string> other_tables;  // names that are not to be met
   };
   struct Table {
     server::TableId id = 0;
     std::size_t group = 0;
     DataType type = DataType::kFloat32;
     std::size_t count = 0;  // elements
+    bool is_coded = false;  // gradients are encoded; it has one parameter
     std::uint32_t parts = 0;
     std::size_t part_elements = 0;
     std::vector<std::size_t> parameters;     // in their order here
@@ -44,10 +49,11 @@ class ServerTables final {
   };
   // Room for one gradient of everything.
   struct Gradients {
-    std::vector<at::Tensor> flat;        // by table
-    std::vector<at::Tensor> views;       // by parameter, of its shape
-    ServerEmbeddings::Used rows;         // of embeddings
-    std::vector<server::Ticket> pushes;  // that still use it
+    std::vector<at::Tensor> flat;                // by table
+    std::vector<at::Tensor> views;               // by parameter, of its shape
+    std::vector<CodedTable::Messages> messages;  // by table; by part where it is coded
+    ServerEmbeddings::Used rows;                 // of embeddings
+    std::vector<server::Ticket> pushes;          // that still use it
   };
 
   ServerTables(server::Client& client, const Options& options);
@@ -63,6 +69,9 @@ class ServerTables final {
                                        std::uint32_t first, std::uint32_t count);
 
  private:
+  void place_parameters();
+  std::vector<std::string> names() const;
+  server::TableSpec spec_of(const Table& table, const std::string& name) const;
   at::Tensor allocate(const Table& table);
   std::vector<at::Tensor> views_of(const std::vector<at::Tensor>& flat) const;
 

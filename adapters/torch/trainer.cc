@@ -156,6 +156,8 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
                                                .rules = rules,
                                                .plan = plan::to_string(plan_),
                                                .seed = options_.seed,
+                                               .codec = plan_.codec,
+                                               .senders = update.senders,
                                                .clip_value = options_.clip_value,
                                                .clip_norm = options_.clip_norm,
                                                .embeddings = embeddings_.get(),

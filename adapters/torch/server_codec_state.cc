@@ -1,0 +1,133 @@
+// What checkpoints have of the codecs of a ServerExchange.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "adapters/torch/server_exchange.h"
+#include "optimizer/update_rule.h"
+
+namespace tally::adapter {
+namespace {
+
+constexpr auto kStateTimeout = std::chrono::minutes(5);
+
+Deadline state_deadline() { return Deadline::after(kStateTimeout); }
+
+}  // namespace
+
+std::vector<train::CodecTensor> ServerExchange::codec_tensors() const {
+  auto tensors = train::codec_tensors(options_.codec, options_.infos, ranks_);
+  // Only in step there is a way back.
+  if (options_.rules.update != plan::Update::kBsp)
+    std::erase_if(tensors,
+                  [](const train::CodecTensor& tensor) { return tensor.name == "codec.back"; });
+  return tensors;
+}
+
+std::vector<train::CodecState> ServerExchange::own_codec_states() {
+  std::vector<train::CodecState> states;
+  for (const auto& coded : coded_) {
+    if (coded == nullptr) continue;
+    for (const CodedTable::State& state : coded->states())
+      states.push_back({.parameter = coded->options().parameter,
+                        .name = state.name,
+                        .is_of_sender = state.is_of_sender,
+                        .first = state.first,
+                        .values = state.values});
+  }
+  return states;
+}
+
+// What every worker's encoders remember comes to the first, one worker after the other by way of a table. Of who is gone it is zero.
+void ServerExchange::gather_senders() {
+  saved_senders_.clear();
+  std::vector<float> own;
+  for (const train::CodecState& state : own_codec_states())
+    if (state.is_of_sender) own.insert(own.end(), state.values.begin(), state.values.end());
+  if (own.empty()) return;
+  std::vector<double> here(static_cast<std::size_t>(ranks_));
+  here[static_cast<std::size_t>(rank_)] = 1;
+  here = sum(std::move(here));
+  const auto first = static_cast<int>(
+      std::find_if(here.begin(), here.end(), [](double is) { return is > 0; }) - here.begin());
+  const server::TableId table = or_throw(client().define({.name = "what encoders remember",
+                                                          .count = own.size(),
+                                                          .optimizer = sgd(),
+                                                          .plan = "update=asp",
+                                                          .workers = ranks_},
+                                                         state_deadline()));
+  const server::Client::Range all{.table = table, .first = 0, .count = client().parts(table)};
+  if (rank_ == first) saved_senders_.assign(here.size(), std::vector<float>(own.size()));
+  if (rank_ == first) saved_senders_[static_cast<std::size_t>(first)] = own;
+  for (int rank = first + 1; rank < ranks_; ++rank) {
+    if (here[static_cast<std::size_t>(rank)] == 0) continue;
+    if (rank == rank_)
+      wait(client().push(all, {.kind = server::PushKind::kAssign}, std::as_bytes(std::span(own))));
+    sum({});
+    if (rank_ == first)
+      wait(client().pull(
+          all, {},
+          std::as_writable_bytes(std::span(saved_senders_[static_cast<std::size_t>(rank)]))));
+    sum({});
+  }
+}
+
+void ServerExchange::read_backs() {
+  saved_backs_.assign(coded_.size(), {});
+  if (!is_first()) return;
+  for (std::size_t t = 0; t < coded_.size(); ++t) {
+    const Table& table = tables_.tables()[t];
+    if (!client().keeps_residual(table.id)) continue;
+    saved_backs_[t].resize(table.count);
+    or_throw(client().read_state({.table = table.id, .first = 0, .count = table.parts},
+                                 optimizer::state_arrays(options_.optimizers[table.group]),
+                                 std::as_writable_bytes(std::span(saved_backs_[t])),
+                                 state_deadline()));
+  }
+}
+
+// In names of checkpoints each sender's has its number.
+std::vector<train::CodecState> ServerExchange::codec_states() {
+  std::vector<train::CodecState> states;
+  if (!is_first()) return states;
+  std::vector<train::CodecState> own = own_codec_states();
+  for (std::size_t rank = 0; rank < saved_senders_.size(); ++rank) {
+    std::span<float> rest = saved_senders_[rank];
+    for (train::CodecState state : own) {
+      if (!state.is_of_sender) continue;
+      state.name = fmt::format("{}.{}", state.name, rank);
+      state.is_of_sender = false;
+      state.values = rest.first(state.values.size());
+      rest = rest.subspan(state.values.size());
+      states.push_back(std::move(state));
+    }
+  }
+  for (train::CodecState& state : own)
+    if (!state.is_of_sender) states.push_back(std::move(state));
+  for (std::size_t t = 0; t < saved_backs_.size(); ++t)
+    if (!saved_backs_[t].empty())
+      states.push_back({.parameter = coded_[t]->options().parameter,
+                        .name = "back",
+                        .is_of_sender = false,
+                        .values = saved_backs_[t]});
+  return states;
+}
+
+void ServerExchange::restore_backs(const checkpoint::Reader& reader) {
+  for (std::size_t t = 0; t < coded_.size(); ++t) {
+    const Table& table = tables_.tables()[t];
+    if (!client().keeps_residual(table.id)) continue;
+    std::vector<float> back(table.count);
+    const train::CodecState state{.parameter = coded_[t]->options().parameter,
+                                  .name = "back",
+                                  .is_of_sender = false,
+                                  .values = back};
+    or_throw(train::read_states(reader, options_.infos, std::span(&state, 1), sender()));
+    or_throw(client().write_state({.table = table.id, .first = 0, .count = table.parts},
+                                  optimizer::state_arrays(options_.optimizers[table.group]),
+                                  std::as_bytes(std::span<const float>(back)), state_deadline()));
+  }
+}
+
+}  // namespace tally::adapter

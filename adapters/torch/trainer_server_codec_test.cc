@@ -1,0 +1,199 @@
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "adapters/torch/tensors.h"
+#include "adapters/torch/test_nets.h"
+
+// Gradients that go to servers encoded, against the same codec in the group.
+namespace tally::adapter {
+namespace {
+
+struct Course {
+  std::string plan;
+  OptimizerSpec optimizer = sgd({.rate = 0.05});
+  int ranks = 2;
+  int from = 0;
+  int to = 10;
+  std::filesystem::path load = {};
+  std::filesystem::path save = {};
+  std::int64_t hidden = 100;
+  bool checks_copies = false;  // that each worker's own copy has the servers' bits
+};
+
+void save_to(const std::filesystem::path& folder, Trainer& trainer, Job& job, bool has_servers) {
+  const checkpoint::Content content = trainer.checkpoint();
+  if (has_servers && !trainer.is_first()) return;
+  const auto solo = or_throw(Job::in_process(1));
+  auto writer = or_throw(checkpoint::Writer::make(has_servers ? solo.front()->world() : job.world(),
+                                                  {.folder = folder}));
+  or_throw(writer->save(content));
+  or_throw(writer->wait(Deadline::after(std::chrono::seconds(60))));
+}
+
+SmallNet net_of(std::uint64_t seed, std::int64_t hidden) {
+  const std::lock_guard lock(making());
+  torch::manual_seed(seed);
+  return SmallNet(hidden);
+}
+
+std::vector<at::Tensor> train(const Course& run) {
+  std::vector<at::Tensor> result;
+  const bool has_servers = run.plan.find("home=server") != std::string::npos;
+  run_threads(run.ranks, [&](Job& job) {
+    SmallNet net = net_of(run.load.empty() ? 1 : 77, run.hidden);
+    Trainer trainer(job, *net, run.optimizer, {.plan = run.plan, .seed = 9});
+    if (!run.load.empty())
+      trainer.restore(
+          *or_throw(checkpoint::Reader::open(or_throw(checkpoint::find_latest(run.load)))));
+    for (int step = run.from; trainer.steps() < static_cast<std::uint64_t>(run.to); ++step) {
+      ASSERT_LT(step, 10 * run.to) << run.plan;
+      // Unequal parts: weights matter.
+      const TestBatch own = part_of(test_batch(step, 50), job.rank(), job.size());
+      trainer.step(static_cast<std::uint64_t>(own.x.size(0)), [&] { return loss_of(net, own); });
+    }
+    const auto before = copies_of(*net);
+    trainer.meet();
+    if (run.checks_copies) expect_same_bits(before, copies_of(*net), run.plan);
+    if (!run.save.empty()) save_to(run.save, trainer, job, has_servers);
+    if (job.rank() == 0) result = copies_of(*net);
+    trainer.meet();
+  });
+  return result;
+}
+
+double loss_after(const std::vector<at::Tensor>& parameters) {
+  SmallNet net = own_net(1);
+  const at::NoGradGuard no_grad;
+  const auto into = net->parameters();
+  for (std::size_t i = 0; i < into.size(); ++i) into[i].copy_(parameters[i]);
+  double sum = 0;
+  for (int i = 0; i < 10; ++i) sum += loss_of(net, test_batch(5000 + i, 64)).item<double>();
+  return sum / 10;
+}
+
+struct Case {
+  std::string codec;
+  OptimizerSpec optimizer = sgd({.rate = 0.05});
+};
+
+std::vector<Case> cases() {
+  return {{"bf16"},
+          {"int8:64,min=100"},
+          {"fp8:e4m3,all"},
+          {"qsgd:4,min=100"},
+          {"natural+zstd"},
+          {"sign:64,min=100", adam({.rate = 0.01})},
+          {"sign:64,vote"},
+          {"onebit:column"},
+          {"topk:0.1,exact", sgd({.rate = 0.05, .momentum = 0.9})},
+          {"randk:0.2"},
+          {"threshold:0.001+rans"},
+          {"dgc:0.1,warmup=4", sgd({.rate = 0.05, .momentum = 0.9})},
+          {"onebit-adam:5,min=100", adam({.rate = 0.01})}};
+}
+
+TEST(TrainerServerCodec, BspOnServersIsBspInTheGroup) {
+  for (const Case& each : cases()) {
+    for (const int ranks : {1, 3}) {
+      const Course run{.plan = "codec=" + each.codec, .optimizer = each.optimizer, .ranks = ranks};
+      Course on_servers = run;
+      on_servers.plan += " home=server";
+      on_servers.checks_copies = true;
+      expect_near(train(run), train(on_servers), 1e-6, fmt::format("{} of {}", each.codec, ranks));
+    }
+  }
+}
+
+// A weight of three parts, whose rows do not end where those do.
+TEST(TrainerServerCodec, AParameterOfSeveralPartsIsAsInTheGroup) {
+  for (const char* const codec : {"qsgd:4", "topk:0.02", "sign", "powersgd:2"}) {
+    const Course run{.plan = fmt::format("codec={}", codec), .to = 4, .hidden = 1700};
+    Course on_servers = run;
+    on_servers.plan += " home=server";
+    on_servers.checks_copies = true;
+    expect_near(train(run), train(on_servers), 1e-5, codec);
+  }
+}
+
+// Sums of factors are in double here, in float there.
+TEST(TrainerServerCodec, PowersgdOnServersIsThatInTheGroup) {
+  const Course run{.plan = "codec=powersgd:2,min=100", .ranks = 3};
+  Course on_servers = run;
+  on_servers.plan += " home=server";
+  on_servers.checks_copies = true;
+  expect_near(train(run), train(on_servers), 1e-5, "powersgd");
+}
+
+TEST(TrainerServerCodec, EveryPolicyTrainsWithEncodedGradients) {
+  const double before = loss_after(copies_of(*own_net(1)));
+  const double bsp =
+      loss_after(train({.plan = "", .optimizer = sgd({.rate = 0.1}), .ranks = 3, .to = 40}));
+  ASSERT_LT(bsp, 0.9 * before);
+  for (const char* const plan :
+       {"update=bsp", "update=asp", "update=asp:push=2,fetch=3", "update=ssp:2", "update=backup:1",
+        "update=subset:2", "update=kbatch:2", "update=asp conflict=accumulate",
+        "update=asp stale=compensate:0.04"}) {
+    for (const char* const codec : {"int8", "topk:0.25"}) {
+      const double loss =
+          loss_after(train({.plan = fmt::format("home=server codec={} {}", codec, plan),
+                            .optimizer = sgd({.rate = 0.1}),
+                            .ranks = 3,
+                            .to = 40}));
+      EXPECT_LT(loss, before - 0.4 * (before - bsp)) << codec << " " << plan;
+    }
+  }
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder()
+      : path_(std::filesystem::temp_directory_path() /
+              fmt::format("tally_server_codec_{}", ::getpid())) {}
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  const std::filesystem::path path_;
+};
+
+TEST(TrainerServerCodec, AResumedTrainingHasTheBitsOfOneThatWasNot) {
+  const TemporaryFolder folder;
+  for (const Case& each : {Case{"sign:64,min=100", adam({.rate = 0.01})},
+                           Case{"topk:0.1", sgd({.rate = 0.05, .momentum = 0.9})},
+                           Case{"dgc:0.1,warmup=4", sgd({.rate = 0.05, .momentum = 0.9})},
+                           Case{"onebit-adam:3,min=100", adam({.rate = 0.01})},
+                           Case{"powersgd:2,min=100", adam({.rate = 0.01})}}) {
+    const auto own = folder.path() / each.codec;
+    const Course through{
+        .plan = "home=server codec=" + each.codec, .optimizer = each.optimizer, .ranks = 3};
+    Course first = through, second = through;
+    first.to = second.from = 6;
+    first.save = second.load = own;
+    train(first);
+    expect_same_bits(train(through), train(second), each.codec);
+  }
+}
+
+TEST(TrainerServerCodec, WhatOneHomeSavedTheOtherResumes) {
+  const TemporaryFolder folder;
+  const std::string codec = "codec=sign:64,min=100";
+  const Course through{.plan = codec, .optimizer = adam({.rate = 0.01})};
+  const auto expected = train(through);
+  for (const auto& [before, after] :
+       {std::pair{codec, codec + " home=server"}, std::pair{codec + " home=server", codec}}) {
+    Course first = through, second = through;
+    first.plan = before;
+    second.plan = after;
+    first.to = second.from = 6;
+    first.save = second.load = folder.path() / before;
+    train(first);
+    expect_near(expected, train(second), 1e-6, before + " then " + after);
+  }
+}
+
+}  // namespace
+}  // namespace tally::adapter
