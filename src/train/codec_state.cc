@@ -130,7 +130,7 @@ std::vector<CodecTensor> codec_tensors(const plan::CodecSpec& spec,
     tensors.push_back(
         {p,
          "codec.q",
-         {static_cast<std::int64_t>(matrix.columns), static_cast<std::int64_t>(matrix.rank)}});
+         {static_cast<std::int64_t>(matrix.rank), static_cast<std::int64_t>(matrix.columns)}});
   }
   return tensors;
 }

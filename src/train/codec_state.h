@@ -14,7 +14,7 @@
 //
 //   PARAMETER/codec.residual.2   what sender 2 has left out so far; likewise the other names of codec::state_names()
 //   PARAMETER/codec.back         what the means' way back has left out, wherever that was
-//   PARAMETER/codec.q            powersgd: everybody's factor, columns x rank
+//   PARAMETER/codec.q            powersgd: everybody's factor, rank x columns
 //
 // A sender is a rank, or a host where several ranks of one send together. With as many senders as the checkpoint had each gets its own
 // again, and training goes on with the same bits. With another number each gets the mean of all, so that what is still to come of it

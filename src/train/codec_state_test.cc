@@ -39,7 +39,7 @@ TEST(CodecState, HasATensorForEachSenderAndOneForTheWayBack) {
               ElementsAre("0 codec.residual.0"));
   const auto factors = codec_tensors(spec_of("powersgd:3"), infos(), 1);
   EXPECT_THAT(names_of(factors), ElementsAre("0 codec.residual.0", "0 codec.q"));
-  EXPECT_THAT(factors[1].shape, ElementsAre(50, 3));
+  EXPECT_THAT(factors[1].shape, ElementsAre(3, 50));
 }
 
 TEST(CodecState, IsToldFromTheOptimizersByName) {
@@ -96,7 +96,7 @@ TEST(CodecState, OfAnotherShapeIsRefused) {
 
 TEST(CodecState, OfAFactorOfAnotherRankIsNotTaken) {
   TestCheckpoint checkpoint;
-  checkpoint.add("w/codec.q", {50, 2}, 0, std::vector<float>(100, 3.0F));
+  checkpoint.add("w/codec.q", {2, 50}, 0, std::vector<float>(100, 3.0F));
   std::vector<float> same(100, 1.0F);
   std::vector<float> other(150, 1.0F);
   const std::vector<CodecState> states = {{.name = "q", .is_of_sender = false, .values = same},

@@ -187,6 +187,33 @@ TEST(EncodedUpdate, LeavesFloat64AsItIs) {
   });
 }
 
+// Halves are encoded from, and updated in, float32.
+TEST(EncodedUpdate, OfBFloat16IsMadeInFloat32) {
+  collective::run_ranks(Network::kInProcess, 2, [](Job& job) {
+    const ShardedUpdate::Options options{
+        .parameters = {{.name = "w", .type = DataType::kBFloat16, .shape = {100, 100}}},
+        .optimizers = {sgd({.rate = 1})},
+        .codec = spec_of("fp16")};
+    const auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    std::vector<float> values(10000, 1.0F);
+    kernel::convert_from_float(DataType::kBFloat16, values.data(), update->values(0).data(),
+                               values.size());
+    ASSERT_TRUE(update->spread_values(soon()).has_value());
+    // Each step alone is too small for eight bits; together they are not.
+    std::fill(values.begin(), values.end(), 0x1.0p-10F);
+    kernel::convert_from_float(DataType::kBFloat16, values.data(), update->gradient(0).data(),
+                               values.size());
+    for (int step = 0; step < 64; ++step) {
+      ASSERT_TRUE(update->ready(0).has_value());
+      ASSERT_TRUE(update->complete({.samples = 1, .weight = 1}, {}).has_value());
+    }
+    kernel::convert_to_float(DataType::kBFloat16, update->values(0).data(), values.data(),
+                             values.size());
+    EXPECT_THAT(values, testing::Each(1.0F - 64 * 0x1.0p-10F));
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
 TEST(EncodedUpdate, WithAnotherCodecIsRefusedOnAllRanks) {
   collective::run_ranks(Network::kInProcess, 2, [](Job& job) {
     auto options = encoded_model(job.rank() == 0 ? "int8" : "fp16", sgd());

@@ -35,8 +35,8 @@ class LowRankBucket final : public BucketCodec {
   const bool feedback_;
   const bool is_first_;  // sender
   std::vector<Part> parts_;
-  std::vector<float>
-      sums_;  // left factors and what is not compressed, by weight; at last the weight
+  // Left factors and what is not compressed, by weight; at last the weight.
+  std::vector<float> sums_;
   std::vector<float> factors_;  // right ones
 };
 
