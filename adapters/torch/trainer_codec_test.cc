@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <latch>
 
 #include <gmock/gmock.h>
 
@@ -93,36 +92,6 @@ TEST(TrainerCodec, OfASubsetIsThatOfTheDrawn) {
   const Trained plain = train({.codec = "none", .update = "subset:2"});
   const Trained encoded = train({.codec = "topk:1,exact", .update = "subset:2"});
   expect_near(plain.parameters, encoded.parameters, 5e-6, "subset:2");
-}
-
-// Rank 2 is still in its first forward pass while the others make six updates of their own gradients.
-TEST(TrainerCodec, OfABackupRankThatIsLateHoldsNobodyUp) {
-  constexpr std::uint64_t kSteps = 6;
-  std::vector<at::Tensor> plain;
-  for (const std::string codec : {"none", "topk:1,exact", "powersgd:2"}) {
-    std::latch others_are_done(2);
-    std::vector<std::vector<at::Tensor>> results(3);
-    run_threads(3, [&](Job& job) {
-      SmallNet net = own_net(1);
-      Trainer trainer(job, *net, sgd({.rate = 0.1, .momentum = 0.9}),
-                      {.plan = "update=backup:1 codec=" + codec});
-      while (trainer.steps() < kSteps) {
-        const auto step = static_cast<int>(trainer.steps());
-        trainer.step(16, [&] {
-          if (job.rank() == 2) others_are_done.wait();
-          return loss_of(net, part_of(test_batch(step, 48), job.rank(), 3));
-        });
-      }
-      if (job.rank() != 2) others_are_done.count_down();
-      trainer.meet();
-      EXPECT_EQ(trainer.figures().dropped, job.rank() == 2 ? 1U : 0U);
-      results[static_cast<std::size_t>(job.rank())] = copies_of(*net);
-      trainer.meet();
-    });
-    if (codec == "none") plain = results[0];
-    if (codec == "topk:1,exact") expect_near(plain, results[0], 5e-6, codec);
-    for (const auto& result : results) expect_same_bits(results[0], result, codec);
-  }
 }
 
 class TrainerCodecOf : public testing::TestWithParam<const char*> {};

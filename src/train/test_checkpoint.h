@@ -82,8 +82,8 @@ class TestCheckpoint final : public checkpoint::Reader {
   Mutex mutex_;
   std::map<std::string, Tensor> tensors_;
   std::vector<checkpoint::TensorInfo> infos_;
-  const std::vector<checkpoint::TensorInfo> none_;
-  const std::string state_;
+  const std::vector<checkpoint::TensorInfo> none_ = {};
+  const std::string state_ = {};
 };
 
 }  // namespace tally::train
