@@ -154,8 +154,11 @@ TEST_P(CodecStateOf, LetsTheSameRanksGoOnWithTheSameBits) {
                                       ? adam({.rate = 0.01})
                                       : sgd({.rate = 0.1, .momentum = 0.9});
   const auto options = encoded_model(GetParam(), optimizer);
-  for (const auto& [network, ranks] :
-       std::vector<std::pair<Network, int>>{{Network::kInProcess, 3}, {Network::kTwoHosts, 4}}) {
+  const std::vector<std::pair<Network, int>> places = {{Network::kInProcess, 3},
+                                                       {Network::kTwoHosts, 4}};
+  for (const auto& place : places) {
+    const Network network = place.first;
+    const int ranks = place.second;
     TestCheckpoint saved;
     std::vector<Values> whole(static_cast<std::size_t>(ranks));
     run_ranks(network, ranks, [&](Job& job) {
