@@ -133,6 +133,9 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
                                        .clip_value = options_.clip_value,
                                        .clip_norm = options_.clip_norm,
                                        .codec = plan_.codec,
+                                       .by_priority = plan_.schedule == plan::Schedule::kPriority,
+                                       .bytes_in_flight = plan_.bytes_in_flight,
+                                       .on_event = options_.on_event,
                                        .seed = options_.seed};
   for (const NamedTensor& parameter : tensors_.trained)
     update.parameters.push_back(info_of(parameter, group_of(parameter, options_.groups)));

@@ -19,7 +19,8 @@ struct LaneStep {
   double weight = 0;       // samples behind `values`; 0: they are not read
   std::span<const std::uint8_t>
       used;  // by parameter; what nobody has a gradient for becomes zero and is not sent
-  // This host's mean of its part of the bucket becomes that of all hosts. float64 for such buckets, else float32.
+  // This host's mean of its part of the bucket becomes that of all hosts; with takes_sums() its sum by weight becomes that of all,
+  // and without samples it is zero. float64 for such buckets, else float32.
   std::span<std::byte> values;
 };
 
@@ -29,6 +30,8 @@ struct LaneStep {
 class BucketCodec {
  public:
   virtual ~BucketCodec() = default;
+  // Whether it is given sums instead of means, and leaves sums.
+  virtual bool takes_sums() const { return false; }
   // From the senders to where means are made.
   virtual Result<void> first(Lane& lane, const LaneStep& step) = 0;
   // And to all.
@@ -42,7 +45,7 @@ struct BucketFacts {
   std::size_t number = 0;  // among all buckets
   Range local;             // what this lane has of it; powersgd: whole entries
   const std::vector<ParameterInfo>& parameters;
-  const plan::CodecSpec& spec;  // neither none nor auto
+  const plan::CodecSpec& spec;  // not auto
   std::uint64_t seed = 1;
   const std::vector<codec::SenderFacts>& senders;  // by group of parameters
   Sender self;                                     // of the lane's members

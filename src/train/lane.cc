@@ -95,6 +95,33 @@ Result<void> Lane::sum(std::span<double> values) {
                                                     : communicator_->allreduce(values);
 }
 
+Result<void> Lane::sum_parts(std::span<const std::byte> all, const Parts& parts,
+                             std::span<std::byte> own) {
+  if (communicator_ == nullptr) return {};
+  return communicator_->run({.operation = Operation::kReduceScatter,
+                             .input = all.data(),
+                             .output = own.data(),
+                             .count = own.size() / size_of(parts.type),
+                             .type = parts.type,
+                             .counts = parts.counts});
+}
+
+Result<void> Lane::gather_parts(std::span<const std::byte> own, const Parts& parts,
+                                std::span<std::byte> all) {
+  if (communicator_ == nullptr) return {};
+  return communicator_->run({.operation = Operation::kAllgather,
+                             .input = own.data(),
+                             .output = all.data(),
+                             .count = own.size() / size_of(parts.type),
+                             .type = parts.type,
+                             .counts = parts.counts});
+}
+
+Result<void> Lane::tell(std::int64_t& number) {
+  return communicator_ == nullptr ? Result<void>{}
+                                  : communicator_->broadcast(std::span(&number, 1), 0);
+}
+
 void Lane::close() {
   if (communicator_ != nullptr) communicator_->close();
 }

@@ -43,6 +43,18 @@ class Lane final {
   // Element by element, the same bits everywhere.
   Result<void> sum(std::span<float> values);
   Result<void> sum(std::span<double> values);
+  // Numbers of which each member has a part, one behind the other.
+  struct Parts {
+    DataType type = DataType::kFloat32;
+    std::span<const std::size_t> counts;  // by member
+  };
+  // The sums of this member's part, and everybody's part to all. Alone nothing is done: all there is stays where it is.
+  Result<void> sum_parts(std::span<const std::byte> all, const Parts& parts,
+                         std::span<std::byte> own);
+  Result<void> gather_parts(std::span<const std::byte> own, const Parts& parts,
+                            std::span<std::byte> all);
+  // The first member's number becomes everybody's.
+  Result<void> tell(std::int64_t& number);
   // What is under way ends with kClosed. From any thread.
   void close();
 

@@ -1,26 +1,24 @@
 #include "train/lane_exchange.h"
 
+#include <algorithm>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/check.h"
 
 namespace tally::train {
 
-LaneExchange::LaneExchange(Lanes lanes, std::vector<std::unique_ptr<BucketCodec>> buckets)
+LaneExchange::LaneExchange(Lanes lanes, std::vector<std::unique_ptr<BucketCodec>> buckets,
+                           LaneSchedule schedule)
     : lanes_(std::move(lanes)),
       buckets_(std::move(buckets)),
+      schedule_(std::move(schedule)),
       steps_(buckets_.size()),
-      awaited_(buckets_.size()) {
-  sender_ = std::jthread([this] {
-    work(&Progress::submitted, &Progress::sent, [this](std::size_t bucket) {
-      return buckets_[bucket]->first(*lanes_.there, steps_[bucket]);
-    });
-  });
-  receiver_ = std::jthread([this] {
-    work(&Progress::sent, &Progress::done, [this](std::size_t bucket) {
-      return buckets_[bucket]->second(*lanes_.back, steps_[bucket]);
-    });
-  });
+      stages_(buckets_.size(), LaneStage::kIdle) {
+  TALLY_CHECK(!schedule_.by_priority || schedule_.bytes.size() == buckets_.size());
+  sender_ = std::jthread([this] { send_all(); });
+  receiver_ = std::jthread([this] { receive_all(); });
 }
 
 LaneExchange::~LaneExchange() {
@@ -28,7 +26,9 @@ LaneExchange::~LaneExchange() {
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
-    is_under_way = progress_.done != progress_.submitted;
+    is_under_way = std::any_of(stages_.begin(), stages_.end(), [](LaneStage stage) {
+      return stage == LaneStage::kReady || stage == LaneStage::kUnderWay;
+    });
   }
   changed_.notify_all();
   if (is_under_way) {
@@ -39,25 +39,93 @@ LaneExchange::~LaneExchange() {
   receiver_ = {};
 }
 
-template <typename Stage>
-void LaneExchange::work(std::uint64_t Progress::*from, std::uint64_t Progress::*to,
-                        const Stage& stage) {
+bool LaneExchange::note(const Result<void>& outcome) {
+  if (outcome) return true;
+  {
+    const MutexLock lock(mutex_);
+    if (!failure_) failure_ = outcome.error();
+  }
+  changed_.notify_all();
+  return false;
+}
+
+std::optional<std::size_t> LaneExchange::next_to_send() {
+  if (buckets_.empty()) return std::nullopt;
+  if (schedule_.by_priority) return lanes_.there->self() == 0 ? lead() : follow();
+  const MutexLock lock(mutex_);
+  const std::size_t bucket = next_in_order_;
+  while (!is_over() && stages_[bucket] != LaneStage::kReady) changed_.wait(mutex_);
+  if (is_over()) return std::nullopt;
+  stages_[bucket] = LaneStage::kUnderWay;
+  next_in_order_ = (bucket + 1) % buckets_.size();
+  return bucket;
+}
+
+std::optional<std::size_t> LaneExchange::lead() {
+  std::int64_t told = 0;
+  {
+    const MutexLock lock(mutex_);
+    std::optional<std::size_t> next;
+    while (!is_over() && !(next = next_by_priority(schedule_, stages_))) changed_.wait(mutex_);
+    if (is_over()) return std::nullopt;
+    stages_[*next] = LaneStage::kUnderWay;
+    told = static_cast<std::int64_t>(*next);
+  }
+  if (!note(lanes_.there->tell(told))) return std::nullopt;
+  return static_cast<std::size_t>(told);
+}
+
+// Nobody waits for the first member before the step has begun here, too, so operations do not time out between steps.
+std::optional<std::size_t> LaneExchange::follow() {
+  {
+    const MutexLock lock(mutex_);
+    while (!is_over() &&
+           std::find(stages_.begin(), stages_.end(), LaneStage::kReady) == stages_.end())
+      changed_.wait(mutex_);
+    if (is_over()) return std::nullopt;
+  }
+  std::int64_t told = 0;
+  if (!note(lanes_.there->tell(told))) return std::nullopt;
+  const auto bucket = static_cast<std::size_t>(told);
+  const MutexLock lock(mutex_);
+  if (told < 0 || bucket >= buckets_.size() || stages_[bucket] == LaneStage::kUnderWay) {
+    failure_ = Error{.code = ErrorCode::kCorrupt,
+                     .peer = lanes_.there->rank_of(0),
+                     .message = fmt::format("bucket {} is none to be sent now", told)};
+    changed_.notify_all();
+    return std::nullopt;
+  }
+  while (!is_over() && stages_[bucket] != LaneStage::kReady) changed_.wait(mutex_);
+  if (is_over()) return std::nullopt;
+  stages_[bucket] = LaneStage::kUnderWay;
+  return bucket;
+}
+
+void LaneExchange::send_all() {
+  while (const std::optional<std::size_t> bucket = next_to_send()) {
+    if (!note(buckets_[*bucket]->first(*lanes_.there, steps_[*bucket]))) return;
+    {
+      const MutexLock lock(mutex_);
+      sent_.push_back(*bucket);
+    }
+    changed_.notify_all();
+  }
+}
+
+void LaneExchange::receive_all() {
   for (;;) {
     std::size_t bucket = 0;
     {
       const MutexLock lock(mutex_);
-      while (!stopping_ && !failure_ && progress_.*from == progress_.*to) changed_.wait(mutex_);
-      if (stopping_ || failure_) return;
-      bucket = static_cast<std::size_t>(progress_.*to % buckets_.size());
+      while (!is_over() && sent_.empty()) changed_.wait(mutex_);
+      if (is_over()) return;
+      bucket = sent_.front();
+      sent_.pop_front();
     }
-    const Result<void> outcome = stage(bucket);
+    if (!note(buckets_[bucket]->second(*lanes_.back, steps_[bucket]))) return;
     {
       const MutexLock lock(mutex_);
-      if (outcome) {
-        ++(progress_.*to);
-      } else if (!failure_) {
-        failure_ = outcome.error();
-      }
+      stages_[bucket] = LaneStage::kThere;
     }
     changed_.notify_all();
   }
@@ -67,18 +135,19 @@ void LaneExchange::submit(std::size_t bucket, const LaneStep& step) {
   {
     const MutexLock lock(mutex_);
     if (failure_) return;
-    TALLY_CHECK(bucket == progress_.submitted % buckets_.size());
+    TALLY_CHECK(bucket == next_submitted_);
     // The bucket's last step has been waited for.
-    TALLY_CHECK(progress_.done >= awaited_[bucket]);
+    TALLY_CHECK(stages_[bucket] == LaneStage::kIdle || stages_[bucket] == LaneStage::kThere);
     steps_[bucket] = step;
-    awaited_[bucket] = ++progress_.submitted;
+    stages_[bucket] = LaneStage::kReady;
+    next_submitted_ = (bucket + 1) % buckets_.size();
   }
   changed_.notify_all();
 }
 
 Result<void> LaneExchange::wait(std::size_t bucket) {
   const MutexLock lock(mutex_);
-  while (progress_.done < awaited_[bucket] && !failure_) changed_.wait(mutex_);
+  while (stages_[bucket] != LaneStage::kThere && !failure_) changed_.wait(mutex_);
   if (failure_) return *failure_;
   return {};
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -9,11 +10,12 @@
 #include "base/mutex.h"
 #include "train/bucket_codec.h"
 #include "train/lane.h"
+#include "train/lane_schedule.h"
 
 namespace tally::train {
 
-// Buckets on their way over a lane, by two threads: one is in BucketCodec::first(), the other in second() of an earlier bucket, each
-// with a lane of its own. So encoding and sending go on beside each other and beside whoever submits.
+// Buckets on their way over a lane, by two threads: one is in BucketCodec::first(), the other in second() of a bucket that was sent before,
+// each with a lane of its own. So encoding and sending go on beside each other and beside whoever submits.
 //
 //   submit(0) submit(1) ... submit(n - 1), and wait() for each at any time after its submit       every step
 //
@@ -25,38 +27,45 @@ class LaneExchange final {
     std::unique_ptr<Lane> there;
     std::unique_ptr<Lane> back;
   };
-  LaneExchange(Lanes lanes, std::vector<std::unique_ptr<BucketCodec>> buckets);
+  LaneExchange(Lanes lanes, std::vector<std::unique_ptr<BucketCodec>> buckets,
+               LaneSchedule schedule = {});
   // What is under way is broken off: its lanes are closed then.
   ~LaneExchange();
   LaneExchange(const LaneExchange&) = delete;
   LaneExchange& operator=(const LaneExchange&) = delete;
 
+  bool takes_sums(std::size_t bucket) const { return buckets_[bucket]->takes_sums(); }
   void submit(std::size_t bucket, const LaneStep& step);
-  // Until the bucket's values are everybody's mean. Ends when the lanes' operations do: by their deadlines.
+  // Until the bucket's values are everybody's. Ends when the lanes' operations do: by their deadlines.
   Result<void> wait(std::size_t bucket);
 
-  // Between steps.
+  // While nothing is under way.
   std::vector<CodecState> states();
+  // For whoever has something to say beside buckets.
+  Lane& lane() { return *lanes_.there; }
 
  private:
-  // Buckets that have come so far, one step's behind the other's.
-  struct Progress {
-    std::uint64_t submitted = 0;
-    std::uint64_t sent = 0;  // through first()
-    std::uint64_t done = 0;
-  };
-  // Lets buckets through, of which *from have come, in their order, and counts them in *to.
-  template <typename Stage>
-  void work(std::uint64_t Progress::*from, std::uint64_t Progress::*to, const Stage& stage);
+  void send_all();
+  void receive_all();
+  // The bucket to send next, the same on all members; none: it is over.
+  std::optional<std::size_t> next_to_send();
+  std::optional<std::size_t> lead();
+  std::optional<std::size_t> follow();
+  bool is_over() const TALLY_REQUIRES(mutex_) { return stopping_ || failure_.has_value(); }
+  // Whether it is well; an error is everybody's.
+  bool note(const Result<void>& outcome);
 
   const Lanes lanes_;
   const std::vector<std::unique_ptr<BucketCodec>> buckets_;
-  std::vector<LaneStep> steps_;         // by bucket; whoever has the bucket in hand reads them
-  std::vector<std::uint64_t> awaited_;  // by bucket: Progress::done, at the least, once it is there
+  const LaneSchedule schedule_;
+  std::vector<LaneStep> steps_;     // by bucket; whoever has the bucket in hand reads them
+  std::size_t next_submitted_ = 0;  // in the order of buckets
+  std::size_t next_in_order_ = 0;   // the sender's
 
   Mutex mutex_;
   ConditionVariable changed_;
-  Progress progress_ TALLY_GUARDED_BY(mutex_);
+  std::vector<LaneStage> stages_ TALLY_GUARDED_BY(mutex_);  // by bucket
+  std::deque<std::size_t> sent_ TALLY_GUARDED_BY(mutex_);   // through first()
   std::optional<Error> failure_ TALLY_GUARDED_BY(mutex_);
   bool stopping_ TALLY_GUARDED_BY(mutex_) = false;
   std::jthread sender_;

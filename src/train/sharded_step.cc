@@ -36,11 +36,14 @@ bool ShardedUpdate::is_deferred() const {
 void ShardedUpdate::begin(const StepContribution& contribution) {
   if (begun_) return;
   begun_ = true;
+  // What has gone wrong is told by whatever follows.
+  [[maybe_unused]] const auto outcome = settle();
   make_state();
   memory_->flags(tiers_.local).weigh(contribution.weight, contribution.samples);
 }
 
 Result<void> ShardedUpdate::ready(std::size_t parameter) {
+  if (failure_) return *failure_;
   if (is_ready_[parameter] != 0) return {};
   is_ready_[parameter] = 1;
   const std::size_t bucket = memory_->layout().place_of[parameter].bucket;
@@ -65,8 +68,9 @@ Result<void> ShardedUpdate::advance(bool totals_known) {
     if (!totals_known && samples == 0) break;
     // What this rank is ready with counts as used only if it has samples, and other hosts must see it the same way.
     if (!totals_known && encodes_ && memory_->flags(tiers_.local).samples() == 0) break;
-    // Across hosts the divisor comes with the totals; what is encoded is a mean.
-    const double divisor = (tiers_.hosts > 1 && !encodes_) || samples == 0 ? 1 : samples;
+    // Across hosts the divisor of sums comes with the totals; what is encoded is a mean.
+    const bool is_sum = encodes_ ? exchange_->takes_sums(next_) : tiers_.hosts > 1;
+    const double divisor = is_sum || samples == 0 ? 1 : samples;
     for (int n = 0; n < tiers_.locals(); ++n) {
       const bool counts = memory_->flags(n).samples() > 0;
       weights_[static_cast<std::size_t>(n)] = counts ? memory_->flags(n).weight() / divisor : 0;
@@ -83,7 +87,8 @@ Result<void> ShardedUpdate::work_on(std::size_t b, double samples, bool totals_k
     sources_[static_cast<std::size_t>(n)] = memory_->gradients(b, n) + offset;
   const Sources sources{.gradients = sources_, .weights = weights_};
   if (encodes_) {
-    if (samples > 0) work.slice->sum(sources);
+    if (auto_ && !totals_known) auto_->ready(b);
+    if (samples > 0 || exchange_->takes_sums(b)) work.slice->sum(sources);
     exchange_->submit(b, {.step = updates_,
                           .weight = samples,
                           .used = totals_known ? used_ : all_used_,
@@ -136,6 +141,8 @@ void ShardedUpdate::zero_unused() {
 Result<StepTotals> ShardedUpdate::complete(const StepContribution& contribution,
                                            std::span<const double> sums) {
   begin(contribution);
+  if (failure_) return *failure_;
+  if (auto_) auto_->ended();
   // Weights that were announced stand; those who have no samples are not read.
   if (contribution.samples > 0) zero_unused();
   for (std::size_t b = 0; b < works_.size(); ++b) memory_->flags(tiers_.local).complete(b, step_);
@@ -143,9 +150,14 @@ Result<StepTotals> ShardedUpdate::complete(const StepContribution& contribution,
   if (totals.samples > 0) {
     TALLY_TRY(advance(true));
     TALLY_CHECK(next_ == works_.size());
-    if (is_deferred()) TALLY_TRY(update_deferred());
+    if (can_be_late_) {
+      begin_late();
+    } else if (is_deferred()) {
+      TALLY_TRY(update_deferred());
+    }
     for (std::size_t p = 0; p < steps_.size(); ++p) steps_[p] += used_[p];
     ++updates_;
+    if (auto_) TALLY_TRY(choose_codecs());
   }
   TALLY_TRY(finish_step());
   return totals;
@@ -187,8 +199,14 @@ Result<void> ShardedUpdate::await_sums() {
 }
 
 Result<void> ShardedUpdate::await_average(std::size_t bucket) {
-  const Stopwatch watch(times_.wait);
-  return exchange_->wait(bucket);
+  {
+    const Stopwatch watch(times_.wait);
+    TALLY_TRY(exchange_->wait(bucket));
+  }
+  if (!exchange_->takes_sums(bucket)) return {};
+  const Stopwatch watch(times_.update);
+  works_[bucket].slice->scale(1 / total_samples_);
+  return {};
 }
 
 Result<std::vector<Squares>> ShardedUpdate::all_cells() {
@@ -241,12 +259,15 @@ Result<std::vector<Squares>> ShardedUpdate::squares_of_parameters() {
 // What needs nothing of all buckets is updated while later ones are still on their way.
 Result<void> ShardedUpdate::update_as_they_come() {
   const UpdateFacts facts{.rates = rates_, .steps = steps_, .used = used_};
-  for (std::size_t b = 0; b < works_.size(); ++b) {
-    TALLY_TRY(await_average(b));
-    const Stopwatch watch(times_.update);
-    if (options_.clip_value) works_[b].slice->clamp(*options_.clip_value);
-    works_[b].slice->update(facts, {});
-  }
+  for (std::size_t b = 0; b < works_.size(); ++b) TALLY_TRY(update_bucket(b, facts));
+  return {};
+}
+
+Result<void> ShardedUpdate::update_bucket(std::size_t b, const UpdateFacts& facts) {
+  TALLY_TRY(await_average(b));
+  const Stopwatch watch(times_.update);
+  if (options_.clip_value) works_[b].slice->clamp(*options_.clip_value);
+  works_[b].slice->update(facts, {});
   return {};
 }
 
@@ -287,14 +308,15 @@ Result<void> ShardedUpdate::send_values(std::size_t b) {
   return {};
 }
 
-// Everybody goes on when all new values are there and nobody reads gradients any more.
+// Everybody goes on when all new values are there and nobody reads gradients any more. Where updates may be late nobody has neighbours
+// who read or write here.
 Result<void> ShardedUpdate::finish_step() {
   for (Work& work : works_) {
     if (!work.gathered) continue;
     TALLY_TRY(timed_wait(*work.gathered));
     work.gathered.reset();
   }
-  {
+  if (!can_be_late_) {
     const Stopwatch watch(times_.wait);
     TALLY_TRY(world_.barrier());
   }

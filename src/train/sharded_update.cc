@@ -32,6 +32,8 @@ std::vector<std::string> settings_of(const ShardedUpdate::Options& options) {
   lines.push_back("codec " + plan::to_string(options.codec));
   if (options.codec.kind != plan::Codec::kNone)
     lines.push_back(fmt::format("seed of the codec {}", options.seed));
+  if (options.by_priority)
+    lines.push_back(fmt::format("bytes in flight {}", options.bytes_in_flight));
   lines.insert(lines.end(), options.settings.begin(), options.settings.end());
   return lines;
 }
@@ -45,6 +47,7 @@ Range even_part(Range whole, int parts, int index) {
   return {cut(index), cut(index + 1)};
 }
 
+// Also on a single host.
 bool encodes(const plan::CodecSpec& spec) {
   return spec.kind != plan::Codec::kNone && spec.kind != plan::Codec::kAuto;
 }
@@ -59,6 +62,7 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
           std::any_of(options_.optimizers.begin(), options_.optimizers.end(),
                       [](const OptimizerSpec& spec) { return optimizer::is_layerwise(spec); })),
       encodes_(encodes(options_.codec)),
+      can_be_late_(can_be_late()),
       senders_(options_.senders),
       steps_(options_.parameters.size()),
       is_ready_(options_.parameters.size()),
@@ -69,9 +73,13 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
   for (const OptimizerSpec& spec : options_.optimizers) rates_.push_back(spec.rate);
   senders_.resize(options_.optimizers.size());
   for (codec::SenderFacts& facts : senders_) facts.ranks = tiers_.hosts;
+  const bool is_auto = options_.codec.kind == plan::Codec::kAuto;
+  if (tiers_.hosts > 1 && (is_auto || can_be_late_)) encodes_ = true;
 }
 
 ShardedUpdate::~ShardedUpdate() {
+  // Whoever has the values when this is gone has those of the last update, unless they do not come.
+  [[maybe_unused]] const auto outcome = settle();
   exchange_.reset();
   tiers_.sums.reset();
   tiers_.values.reset();
@@ -104,25 +112,32 @@ Result<void> ShardedUpdate::use(Layout layout, Deadline by) {
 
 void ShardedUpdate::plan_work() {
   exchange_.reset();
+  auto_.reset();
   works_.clear();
+  works_.resize(buckets());
   cells_ = 0;
   for (std::size_t b = 0; b < buckets(); ++b) {
+    plan_ranges(b);
     const BucketLayout& bucket = memory_->layout().buckets[b];
-    Work work;
-    const Share share{.parts = tiers_.locals(), .index = tiers_.local, .first = b};
-    // powersgd takes a parameter as a whole.
-    work.local = options_.codec.kind == plan::Codec::kPowersgd ? entries_of(bucket, share)
-                                                               : part_of({0, bucket.count}, share);
-    for (int host = 0; host < tiers_.hosts; ++host) {
-      const Range part = encodes_ ? even_part(work.local, tiers_.hosts, host)
-                                  : part_of(work.local, {.parts = tiers_.hosts, .index = host});
-      work.counts.push_back(part.count());
-      if (host == tiers_.host) work.own = part;
-    }
-    work.pending = bucket.entries.size();
-    work.first_cell = cells_;
+    works_[b].pending = bucket.entries.size();
+    works_[b].first_cell = cells_;
     cells_ += Slice::cells_of(bucket);
-    works_.push_back(std::move(work));
+  }
+}
+
+void ShardedUpdate::plan_ranges(std::size_t b) {
+  const BucketLayout& bucket = memory_->layout().buckets[b];
+  Work& work = works_[b];
+  const Share share{.parts = tiers_.locals(), .index = tiers_.local, .first = b};
+  // powersgd takes a parameter as a whole.
+  work.local = options_.codec.kind == plan::Codec::kPowersgd ? entries_of(bucket, share)
+                                                             : part_of({0, bucket.count}, share);
+  work.counts.clear();
+  for (int host = 0; host < tiers_.hosts; ++host) {
+    const Range part = encodes_ ? even_part(work.local, tiers_.hosts, host)
+                                : part_of(work.local, {.parts = tiers_.hosts, .index = host});
+    work.counts.push_back(part.count());
+    if (host == tiers_.host) work.own = part;
   }
 }
 
@@ -143,6 +158,7 @@ std::span<std::byte> ShardedUpdate::gradient(std::size_t parameter) const {
 }
 
 Result<void> ShardedUpdate::spread_values(Deadline by) {
+  TALLY_TRY(settle());
   // The first lane has the first rank of every host, and rank 0 is the first of the first.
   if (tiers_.hosts > 1 && tiers_.local == 0) {
     for (std::size_t b = 0; b < buckets(); ++b) {
@@ -159,6 +175,7 @@ Result<void> ShardedUpdate::spread_values(Deadline by) {
 }
 
 Result<void> ShardedUpdate::adopt_values(Deadline by) {
+  TALLY_TRY(settle());
   TALLY_TRY(world_.barrier({.by = by}));
   for (Work& work : works_)
     if (work.slice) work.slice->adopt_values();
@@ -187,36 +204,24 @@ Result<bool> ShardedUpdate::reorder(std::vector<std::size_t>& order, Deadline by
   return true;
 }
 
+std::unique_ptr<Slice> ShardedUpdate::make_slice(std::size_t b) {
+  return Slice::make({.bucket = memory_->layout().buckets[b],
+                      .range = encodes_ ? works_[b].local : works_[b].own,
+                      .parameters = options_.parameters,
+                      .optimizers = options_.optimizers,
+                      .values = memory_->values(b),
+                      .apart = tiers_.hosts > 1 && !encodes_});
+}
+
 void ShardedUpdate::make_state() {
-  for (std::size_t b = 0; b < buckets(); ++b) {
-    if (works_[b].slice) continue;
-    works_[b].slice = Slice::make({.bucket = memory_->layout().buckets[b],
-                                   .range = encodes_ ? works_[b].local : works_[b].own,
-                                   .parameters = options_.parameters,
-                                   .optimizers = options_.optimizers,
-                                   .values = memory_->values(b),
-                                   .apart = tiers_.hosts > 1 && !encodes_});
-  }
+  for (std::size_t b = 0; b < buckets(); ++b)
+    if (!works_[b].slice) works_[b].slice = make_slice(b);
   if (encodes_ && !exchange_) make_exchange();
 }
 
-void ShardedUpdate::make_exchange() {
-  std::vector<std::unique_ptr<BucketCodec>> codecs;
-  for (std::size_t b = 0; b < buckets(); ++b)
-    codecs.push_back(make_bucket_codec({.bucket = memory_->layout().buckets[b],
-                                        .number = b,
-                                        .local = works_[b].local,
-                                        .parameters = options_.parameters,
-                                        .spec = options_.codec,
-                                        .seed = options_.seed,
-                                        .senders = senders_,
-                                        .self = sender()}));
-  LaneExchange::Lanes lanes{.there = std::make_unique<Lane>(tiers_.sums.get(), tiers_.lane),
-                            .back = std::make_unique<Lane>(tiers_.values.get(), tiers_.lane)};
-  exchange_ = std::make_unique<LaneExchange>(std::move(lanes), std::move(codecs));
-}
-
 std::vector<SliceState> ShardedUpdate::states() {
+  // Of an error the next step tells.
+  [[maybe_unused]] const auto outcome = settle();
   make_state();
   std::vector<SliceState> all;
   for (Work& work : works_) {
@@ -227,6 +232,8 @@ std::vector<SliceState> ShardedUpdate::states() {
 }
 
 std::vector<SliceState> ShardedUpdate::saved_states() {
+  // Of an error the next step tells.
+  [[maybe_unused]] const auto outcome = settle();
   make_state();
   std::vector<SliceState> all;
   for (Work& work : works_) {
@@ -234,11 +241,6 @@ std::vector<SliceState> ShardedUpdate::saved_states() {
     std::move(states.begin(), states.end(), std::back_inserter(all));
   }
   return all;
-}
-
-std::vector<CodecState> ShardedUpdate::codec_states() {
-  make_state();
-  return exchange_ ? exchange_->states() : std::vector<CodecState>{};
 }
 
 }  // namespace tally::train

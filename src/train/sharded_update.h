@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include "plan/codec_spec.h"
 #include "tally/communicator.h"
 #include "tally/optimizer.h"
+#include "train/auto_codec.h"
 #include "train/codec_state.h"
 #include "train/lane_exchange.h"
 #include "train/model_memory.h"
@@ -45,8 +47,13 @@ struct StepTimes {
 // host then has the same average, applies the optimizer to all of it and keeps all state; no values are sent. The ranks of a job
 // on a single host act as if each had one of its own, so that one machine shows what many would do. What codecs leave out
 // belongs to parameters and hosts (codec_state.h); after reorder(), which only comes before the first step, there is none.
+// With codec=auto gradients of several hosts first travel as they are, and after AutoCodec::kSteps updates in the way that was measured to
+// be the fastest for each bucket; on a single host it is none.
 //
 //   begin -> ready ... ready -> complete        the same steps on all ranks
+//
+// By priority complete() returns when all gradients are on their way. A parameter may be read after await(), all of them after settle(), which
+// begin() and everything that reads values or state calls by itself. Results are those without it, bit for bit.
 //
 // Buckets that are complete on all neighbours are worked on inside ready(), while the caller goes on computing the
 // other gradients. A parameter's values may change as soon as its bucket is complete everywhere.
@@ -59,8 +66,16 @@ class ShardedUpdate final {
     std::size_t bucket_bytes = 0;           // 0: kDefaultBucketBytes
     std::optional<double> clip_value;       // before clip_norm
     std::optional<double> clip_norm;
-    // How gradients travel between hosts. auto: as none.
+    // How gradients travel between hosts.
     plan::CodecSpec codec;
+    // Between several hosts with one rank each, where nothing (clip_norm, layerwise optimizers) needs all gradients at once: buckets that
+    // the next forward pass needs first travel first. Else they travel as they come.
+    bool by_priority = false;
+    std::size_t bytes_in_flight = std::size_t{4} << 20;  // by_priority: at most so many at once
+    // auto: what the way between hosts costs, if that is known; else it is measured.
+    std::optional<codec::WireCost> wire;
+    // Hears, on every rank, what auto has chosen, and why there is no priority where it was asked for.
+    std::function<void(const std::string& sentence)> on_event;
     std::uint64_t seed = 1;                   // of what codecs draw
     std::vector<codec::SenderFacts> senders;  // by group; as codec_groups.h makes them, or empty
     // What else must be the same on all ranks, as text.
@@ -104,11 +119,18 @@ class ShardedUpdate final {
   // are left as they are. `sums` is summed over all ranks on the way.
   Result<StepTotals> complete(const StepContribution& contribution, std::span<const double> sums);
 
+  // Whether values may still be on their way after complete().
+  bool is_late() const { return late_.left > 0; }
+  bool is_late(std::size_t parameter) const;
+  // Until a parameter, or all of them, have the values of the last update. An error is that of all further steps, too.
+  Result<void> await(std::size_t parameter);
+  Result<void> settle();
+
   // What this rank keeps of the model and its optimizer; there after the first step, or make_state().
   std::vector<SliceState> states();
   // The same, but of what several hosts keep only this one's share: all ranks' together are the model, once.
   std::vector<SliceState> saved_states();
-  // What codecs remember here, and who this rank is among senders. Between steps.
+  // What codecs remember here, and who this rank is among senders. Between steps. auto: nothing that is kept.
   std::vector<CodecState> codec_states();
   Sender sender() const { return {.number = tiers_.host, .of = tiers_.hosts}; }
   void make_state();
@@ -133,12 +155,27 @@ class ShardedUpdate final {
     std::size_t first_cell = 0;
   };
 
+  // What the last update, which goes on, is made of.
+  struct Late {
+    std::vector<double> rates;
+    std::vector<std::uint64_t> steps;  // by parameter, before it
+    std::vector<bool> is_there;        // by bucket
+    std::size_t left = 0;              // buckets
+  };
+
   ShardedUpdate(Communicator& world, Options options, Tiers tiers);
+  bool can_be_late();
   Layout layout_of(std::span<const std::size_t> order) const;
   std::span<std::byte> bytes_of(std::size_t parameter, std::byte* bucket) const;
   Result<void> use(Layout layout, Deadline by);
   void plan_work();
+  void plan_ranges(std::size_t bucket);
+  std::unique_ptr<Slice> make_slice(std::size_t bucket);
   void make_exchange();
+  Result<void> choose_codecs();
+  void leave_lanes();
+  void begin_late();
+  Result<void> finish_late(std::size_t bucket);
   bool is_deferred() const;
   bool complete_on_host(std::size_t bucket) const;
   void zero_unused();
@@ -153,6 +190,7 @@ class ShardedUpdate final {
   Result<std::vector<Squares>> all_cells();
   Result<void> update_deferred();
   Result<void> update_as_they_come();
+  Result<void> update_bucket(std::size_t bucket, const UpdateFacts& facts);
   Result<void> send_values(std::size_t bucket);
   Result<void> finish_step();
   Result<void> timed_wait(Handle& handle);
@@ -161,7 +199,9 @@ class ShardedUpdate final {
   const Options options_;
   Tiers tiers_;
   const bool layerwise_;
-  const bool encodes_;  // there is a codec
+  // Averages come back over lanes to all hosts, which update everything; else each updates its part and sends values.
+  bool encodes_;
+  const bool can_be_late_;
   std::vector<codec::SenderFacts> senders_;
   std::unique_ptr<ModelMemory> memory_;
   std::vector<Work> works_;  // by bucket
@@ -180,7 +220,11 @@ class ShardedUpdate final {
   std::vector<double> weights_;
   std::vector<double> statistics_;
   StepTimes times_;
-  std::unique_ptr<LaneExchange> exchange_;  // with a codec; uses all of the above
+  Late late_;
+  std::optional<Error> failure_;            // of what was late
+  std::vector<plan::CodecSpec> codecs_;     // by bucket, once auto has chosen
+  std::unique_ptr<AutoCodec> auto_;         // while it measures
+  std::unique_ptr<LaneExchange> exchange_;  // with encodes_; uses all of the above
 };
 
 }  // namespace tally::train

@@ -80,8 +80,8 @@ struct TrainerOptions {
   // computing; "exponential:20ms", "constant:5ms" or "exponential:1x" (of the computing) is added to everybody's.
   std::string straggle = {};
   std::string delay = {};
-  // Of home=server. What happens to servers and workers is told to `on_event`, from threads of its own.
-  ServerOptions servers = {};
+  ServerOptions servers = {};  // of home=server
+  // Hears what codec=auto has chosen and why, and what happens to servers and workers, the latter from threads of its own.
   std::function<void(const std::string& sentence)> on_event = {};
 };
 

@@ -1,0 +1,131 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "train/encoded_update_test_support.h"
+
+// codec=auto from its first step to its choice. What the way between hosts costs is given: what is measured would be different every time.
+namespace tally::train {
+namespace {
+
+using collective::Network;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr codec::WireCost kSlow{.seconds_per_byte = 1e-3, .seconds_per_message = 1e-3};
+
+ShardedUpdate::Options auto_model(const std::string& codec, const codec::WireCost& wire) {
+  ShardedUpdate::Options options = encoded_model(codec, sgd({.rate = 0.1, .momentum = 0.9}));
+  options.wire = wire;
+  return options;
+}
+
+struct Trained {
+  std::vector<Values> values;                    // by rank
+  std::vector<std::vector<std::string>> events;  // likewise
+};
+
+Trained train_and_listen(Network network, int ranks, const ShardedUpdate::Options& options,
+                         const Course& course) {
+  Trained trained;
+  trained.values.resize(static_cast<std::size_t>(ranks));
+  trained.events.resize(static_cast<std::size_t>(ranks));
+  collective::run_ranks(network, ranks, [&](Job& job) {
+    const auto rank = static_cast<std::size_t>(job.rank());
+    ShardedUpdate::Options own = options;
+    own.on_event = [&](const std::string& event) { trained.events[rank].push_back(event); };
+    const auto update = make_update(job, own);
+    if (update) take_steps(job, *update, course);
+    if (update) trained.values[rank] = values_in(*update);
+    EXPECT_TRUE(job.world().barrier().has_value());
+  });
+  return trained;
+}
+
+// One after the other, in no time at all: nothing beats sending gradients as they are.
+TEST(AutoUpdate, OverAnInfinitelyFastWireHasTheBitsOfNoCodec) {
+  for (const Network network : {Network::kTwoHosts, Network::kUnevenHosts}) {
+    const Course course{.steps = 8};
+    const Trained chosen = train_and_listen(network, 4, auto_model("auto", {}), course);
+    EXPECT_EQ(
+        chosen.values,
+        train(network, 4, encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9})), course));
+    for (const auto& events : chosen.events)
+      EXPECT_THAT(events, ElementsAre(HasSubstr("none; the last is there")));
+  }
+}
+
+TEST(AutoUpdate, OverASlowWireIsTheSameOnAllRanksAndTold) {
+  const Course course{.steps = 9};
+  const Trained chosen = train_and_listen(Network::kTwoHosts, 4, auto_model("auto", kSlow), course);
+  for (const Values& values : chosen.values) EXPECT_EQ(values, chosen.values[0]);
+  for (const auto& events : chosen.events)
+    EXPECT_THAT(events, ElementsAre(AllOf(HasSubstr("codec=auto: 1kB/s between hosts"),
+                                          HasSubstr("topk:0.001"), HasSubstr("instead of"))));
+}
+
+// In the steps before the choice gradients travel as they are, then all encoders begin at once.
+TEST(AutoUpdate, IsPlainFirstAndThenWhatWasChosen) {
+  const Network network = Network::kTwoHosts;
+  const auto plain = encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9}));
+  const auto options = auto_model("auto:from=bf16", kSlow);
+  const Course before{.steps = AutoCodec::kSteps};
+  EXPECT_EQ(train(network, 2, options, before), train(network, 2, plain, before));
+  const Course after{.steps = AutoCodec::kSteps + 3};
+  const std::vector<Values> chosen = train(network, 2, options, after);
+  const std::vector<Values> exact = train(network, 2, plain, after);
+  EXPECT_GT(largest_difference(chosen[0], exact[0]), 0);
+  EXPECT_LT(largest_difference(chosen[0], exact[0]), 0.01);
+}
+
+TEST(AutoUpdate, TakesGradientsThatAreMissing) {
+  Course course{.steps = 9};
+  course.samples = [](Rank rank, int step) { return (rank + step) % 3 == 0 ? 0.0 : 4.0; };
+  course.has = [](std::size_t p, Rank rank, int step) {
+    return p != 5 && (p + static_cast<std::size_t>(rank + step)) % 4 != 0;
+  };
+  const Trained chosen = train_and_listen(Network::kTwoHosts, 2, auto_model("auto", kSlow), course);
+  EXPECT_EQ(chosen.values[0], chosen.values[1]);
+  for (const auto& parameter : chosen.values[0])
+    EXPECT_THAT(parameter,
+                testing::Each(testing::Truly([](float value) { return std::isfinite(value); })));
+}
+
+TEST(AutoUpdate, MeasuresAWireThatIsNotKnown) {
+  ShardedUpdate::Options options = auto_model("auto", {});
+  options.wire.reset();
+  const Trained chosen = train_and_listen(Network::kTwoHosts, 2, options, {.steps = 6});
+  EXPECT_EQ(chosen.values[0], chosen.values[1]);
+  EXPECT_EQ(chosen.events[0], chosen.events[1]);
+  EXPECT_EQ(chosen.events[0].size(), 1U);
+}
+
+TEST(AutoUpdate, OnASingleHostIsNone) {
+  const Course course{.steps = 6};
+  const Trained chosen = train_and_listen(Network::kShm, 2, auto_model("auto", kSlow), course);
+  EXPECT_EQ(
+      chosen.values,
+      train(Network::kShm, 2, encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9})), course));
+  EXPECT_TRUE(chosen.events[0].empty());
+}
+
+// A checkpoint of what is chosen has what one without a codec has.
+TEST(AutoUpdate, KeepsNothingForCheckpointsButTheModel) {
+  collective::run_ranks(Network::kTwoHosts, 2, [&](Job& job) {
+    const auto options = auto_model("auto", kSlow);
+    const auto update = make_update(job, options);
+    take_steps(job, *update, {.steps = 7});
+    EXPECT_TRUE(update->codec_states().empty());
+    EXPECT_TRUE(codec_tensors(options.codec, update->parameters(), 2).empty());
+    std::size_t elements = 0;
+    for (const SliceState& state : update->saved_states()) elements += state.values.size() / 4;
+    double total = static_cast<double>(elements);
+    ASSERT_TRUE(job.world().allreduce(std::span(&total, 1)).has_value());
+    std::size_t expected = 0;
+    for (const ParameterInfo& parameter : update->parameters()) expected += parameter.count();
+    EXPECT_EQ(total, static_cast<double>(expected));
+  });
+}
+
+}  // namespace
+}  // namespace tally::train

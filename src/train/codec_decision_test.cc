@@ -1,0 +1,91 @@
+#include "train/codec_decision.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace tally::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A megabyte as it is, a quarter of that for 1 ms of computing, or a hundredth for 3 ms.
+CodecFigures::Bucket bucket(double early_seconds) {
+  return {.early_seconds = early_seconds,
+          .candidates = {{.text = "none", .bytes = 1'000'000},
+                         {.text = "int8", .bytes = 250'000, .codec_seconds = 1e-3},
+                         {.text = "topk", .bytes = 10'000, .codec_seconds = 3e-3}}};
+}
+
+CodecFigures figures(double bytes_per_second, const std::vector<double>& early) {
+  CodecFigures figures{.wire = {.seconds_per_byte = 1 / bytes_per_second}};
+  for (const double seconds : early) figures.buckets.push_back(bucket(seconds));
+  return figures;
+}
+
+TEST(CodecDecision, TakesWhatIsFastestWhereNothingIsHidden) {
+  // none 100 us, int8 1.025 ms, topk 3.001 ms.
+  EXPECT_THAT(decide(figures(1e10, {0, 0, 0})).chosen, ElementsAre(0, 0, 0));
+  // 4 ms, 2 ms, 3.04 ms.
+  EXPECT_THAT(decide(figures(250e6, {0, 0, 0})).chosen, ElementsAre(1, 1, 1));
+  // 100 ms, 26 ms, 4 ms.
+  EXPECT_THAT(decide(figures(10e6, {0, 0, 0})).chosen, ElementsAre(2, 2, 2));
+}
+
+TEST(CodecDecision, LosesNothingWhereComputingHidesEverything) {
+  const CodecDecision decision = decide(figures(10e6, {0.5, 0.3, 0.2}));
+  EXPECT_THAT(decision.chosen, ElementsAre(0, 0, 0));
+  EXPECT_EQ(decision.late_seconds, 0);
+  EXPECT_EQ(decision.plain_late_seconds, 0);
+}
+
+// As they are 100 ms each: the first alone would be there in time, but the others behind it would not.
+TEST(CodecDecision, LeavesLaterBucketsTheTimeTheyNeed) {
+  const CodecDecision decision = decide(figures(10e6, {0.1, 0.05, 0.01}));
+  // The last one cannot be early: it is ready 10 ms before the end and takes 4.
+  EXPECT_EQ(decision.late_seconds, 0);
+  EXPECT_NEAR(decision.plain_late_seconds, 0.2, 1e-9);
+  EXPECT_NE(decision.chosen[0], 0U);
+  for (const double early : {0.0, 0.001, 0.003, 0.02}) {
+    const CodecFigures given = figures(10e6, {early + 0.02, early + 0.01, early});
+    const CodecDecision other = decide(given);
+    // All topk, in 4 ms each, is the earliest there is.
+    double end = -1;
+    for (const auto& each : given.buckets) end = std::max(end, -each.early_seconds) + 4e-3;
+    EXPECT_LE(other.late_seconds, std::max(end, 0.0) + 0.03 * 0.03) << early;
+  }
+}
+
+TEST(CodecDecision, TakesNothingThatWasNotMeasured) {
+  CodecFigures given = figures(10e6, {0, 0});
+  given.buckets[1].candidates[1].codec_seconds = std::numeric_limits<double>::infinity();
+  given.buckets[1].candidates[2].codec_seconds = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(decide(given).chosen, ElementsAre(2, 0));
+}
+
+TEST(CodecDecision, OfNoBucketsIsEmpty) {
+  const CodecDecision decision = decide({});
+  EXPECT_TRUE(decision.chosen.empty());
+  EXPECT_EQ(decision.late_seconds, 0);
+  EXPECT_THAT(sentence_of({}, decision), HasSubstr("of 0 buckets"));
+}
+
+TEST(CodecDecision, IsToldInOneSentence) {
+  CodecFigures given = figures(10e6, {0, 0, 0});
+  given.buckets[1].candidates.resize(1);
+  given.buckets[1].candidates[0].bytes = 1000;
+  EXPECT_EQ(
+      sentence_of(given, decide(given)),
+      "codec=auto: 10MB/s between hosts; of 3 buckets 2 topk, 1 none; the last is there 8.1ms "
+      "after the backward pass instead of 200.1ms; bucket 0: topk, 4.0 ms instead of 100 ms "
+      "at 10.0 MB/s");
+  const CodecFigures fast = figures(1e10, {0, 0, 0});
+  EXPECT_EQ(sentence_of(fast, decide(fast)),
+            "codec=auto: 10GB/s between hosts; of 3 buckets 3 none; the last is there 300us after "
+            "the backward pass; bucket 0: none, 100 us at 10.0 GB/s; int8 would take 1.0 ms");
+}
+
+}  // namespace
+}  // namespace tally::train
