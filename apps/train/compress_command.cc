@@ -41,7 +41,7 @@ Exit codes: 0 everything was measured; 1 something failed; 2 wrong usage, or no 
 struct Options {
   std::vector<std::string> models = {"mlp", "gpt"};
   std::vector<std::string> links = {"100mbit", "1gbit", "none"};
-  std::string codecs = "none,bf16,int8,sign,topk:0.01,dgc:0.001,powersgd:2,auto";
+  std::string codecs = "none,bf16,int8,sign,topk:0.01,dgc:0.001,warmup=0,powersgd:2,auto";
   std::string plans;
   int threads = 1;
   int steps = 10;
@@ -54,9 +54,8 @@ struct Options {
 
 std::vector<std::string> plans_of(const Options& options) {
   if (!options.plans.empty()) return *bc::parse_plans(options.plans);
-  std::vector<std::string> plans;
-  for (const std::string& codec : *bench::codecs::parse_codec_list(options.codecs))
-    plans.push_back("codec=" + codec);
+  std::vector<std::string> plans = *bench::codecs::parse_codec_list(options.codecs);
+  for (std::string& plan : plans) plan.insert(0, "codec=");
   return plans;
 }
 

@@ -94,9 +94,9 @@ std::string table_text(const Contest& contest, const ReportContext& context) {
   }
   const std::vector<Target> targets = targets_of(contest);
   if (!targets.empty())
-    text += fmt::format("\n{:<46}{:>8}{:>8}\n", "what is asked", "wanted", "seen");
+    text += fmt::format("\n{:<52}{:>8}{:>8}\n", "what is asked", "wanted", "seen");
   for (const Target& target : targets)
-    text += fmt::format("{:<46}{:>7.2f}x{:>7.2f}x  {}\n", target.what, target.wanted, target.seen,
+    text += fmt::format("{:<52}{:>7.2f}x{:>7.2f}x  {}\n", target.what, target.wanted, target.seen,
                         target.met() ? "met" : "missed");
   for (const std::string& failure : contest.failures) text += "\nfailed: " + failure + "\n";
   return text;

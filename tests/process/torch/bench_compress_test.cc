@@ -35,9 +35,8 @@ class BenchCompress : public testing::Test {
   }
 
   Child start(const std::vector<std::string>& options) {
-    std::vector<std::string> command{TALLY_PROGRAM, "bench",   "compress", "--rounds",
-                                     "2",           "--steps", "3",        "--models",
-                                     "tiny-mlp",    "--json",  json_file()};
+    std::vector<std::string> command{TALLY_PROGRAM, "bench",    "compress", "--steps",  "3",
+                                     "--models",    "tiny-mlp", "--json",   json_file()};
     command.insert(command.end(), options.begin(), options.end());
     return Child({.command = command, .variables = {{"TMPDIR", folder_.path() + "/tmp"}}});
   }
@@ -52,8 +51,8 @@ class BenchCompress : public testing::Test {
 };
 
 TEST_F(BenchCompress, PlansAreMeasuredOverEachLink) {
-  Child bench =
-      start({"--links", "50mbit,none", "--plans", "codec=none;codec=int8:all;codec=auto"});
+  Child bench = start({"--rounds", "2", "--links", "50mbit,none", "--plans",
+                       "codec=none;codec=int8:all;codec=auto"});
   EXPECT_TRUE(bench.exits(0, kRunTime)) << bench.transcript();
   std::set<std::string> found;
   std::map<std::string, double> sent;
