@@ -133,9 +133,12 @@ void BucketedModule::settle_order() {
 }
 
 void BucketedModule::use_order(const std::vector<std::size_t>& order) {
-  if (order_is_settled_ || order.empty()) return;
+  if (order_is_settled_) return;
   order_ = order;
-  settle_order();
+  if (!order.empty()) return settle_order();
+  // That in which buckets were made.
+  order_is_settled_ = true;
+  for (std::size_t i = parameters_.size(); i-- > 0;) order_.push_back(i);
 }
 
 // Gradients that somebody set or took away by hand, or that lie on another device.

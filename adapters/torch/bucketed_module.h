@@ -49,8 +49,8 @@ class BucketedModule final {
   train::StepTotals complete(const train::StepContribution& contribution,
                              std::span<const double> sums);
 
-  // Buckets by this order of parameters, as a checkpoint had it; not if an update has settled it already, nor if the
-  // checkpoint was saved before one had. Collective.
+  // Buckets by this order of parameters, as a checkpoint had it, from now on: state that is read from there stays where it
+  // is. Empty: the order they have. Not if an update has settled it already. Collective.
   void use_order(const std::vector<std::size_t>& order);
   const std::vector<std::size_t>& order() const { return order_; }
   // Time spent with moving gradients.

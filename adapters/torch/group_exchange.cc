@@ -156,7 +156,8 @@ std::size_t GroupExchange::state_bytes() {
 }
 
 void GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
-  model_->use_order(course.order);
+  // Before the first update there is no state, and gradients may still tell their order.
+  if (course.steps > 0 || !course.order.empty()) model_->use_order(course.order);
   model_->update().steps() = course.parameter_steps;
   model_->update().set_updates(course.steps);
   steps_ = course.steps;

@@ -15,10 +15,14 @@ namespace tally::adapter {
 
 // Two layers, the second big enough to be cut between ranks.
 struct SmallNetImpl : torch::nn::Module {
-  explicit SmallNetImpl(std::int64_t hidden = 100)
-      : first(register_module("first", torch::nn::Linear(10, hidden))),
-        second(register_module("second", torch::nn::Linear(hidden, 90))),
-        last(register_module("last", torch::nn::Linear(90, 3))) {}
+  // `last_first`: its parameters are not in the order in which forward() uses them.
+  explicit SmallNetImpl(std::int64_t hidden = 100, bool last_first = false)
+      : first(10, hidden), second(hidden, 90), last(90, 3) {
+    if (last_first) register_module("last", last);
+    register_module("first", first);
+    register_module("second", second);
+    if (!last_first) register_module("last", last);
+  }
   at::Tensor forward(const at::Tensor& x) {
     return last(torch::relu(second(torch::tanh(first(x)))));
   }
