@@ -70,6 +70,22 @@ TEST(CodedStorage, ACopyGoesOnWithTheSameBits) {
             ErrorCode::kCorrupt);
 }
 
+TEST(CodedStorage, OneGradientThatIsNotFiniteDoesNotSpoilLaterAverages) {
+  for (const char* const codec : {"sign:32", "int8:32,feedback=on"}) {
+    MemoryBudget budget(0);
+    const auto storage = made(coded_spec(codec), budget, 1);
+    std::vector<float> odd(300, 0.25F);
+    odd[40] = std::numeric_limits<float>::quiet_NaN();
+    const Gradient one{.values = bytes_of(odd)};
+    TALLY_EXPECT_OK(storage->apply(std::span(&one, 1), {.rate = 0.5, .version = 0}));
+    apply(*storage, 1, 7);
+    std::vector<float> average(300);
+    const auto back = codec::make_way_back(*plan::parse_codec(codec));
+    TALLY_EXPECT_OK(back.codec->decode(storage->average(), average));
+    for (const float value : average) EXPECT_TRUE(std::isfinite(value)) << codec;
+  }
+}
+
 TEST(CodedStorage, AssignmentsBeginAnew) {
   MemoryBudget budget(0);
   const TableSpec spec = coded_spec("sign:32");

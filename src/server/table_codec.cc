@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "codec/encoder.h"
 #include "codec/factors.h"
+#include "kernel/residual.h"
 #include "plan/plan.h"
 
 namespace tally::server {
@@ -78,8 +79,11 @@ std::vector<std::byte> TableCodec::send_back(const Place& place, std::span<float
   room.resize(used.encode(whole, draw, room));
   // As workers will.
   TALLY_CHECK(used.decode(room, mean).has_value());
-  if (back_.feedback)
+  if (back_.feedback) {
     for (std::size_t i = 0; i < mean.size(); ++i) residual[i] -= mean[i];
+    // What was not finite has reached all, and is not to come again.
+    kernel::residual_kernels().keep_finite(residual.data(), residual.size());
+  }
   return {room.begin(), room.end()};
 }
 

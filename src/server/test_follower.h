@@ -1,5 +1,6 @@
 #pragma once
 // For tests of tables with a codec: one update as it is written down, a run of values at a time, with no server.
+#include <cmath>
 #include <memory>
 #include <span>
 #include <vector>
@@ -62,7 +63,10 @@ class Follower final {
         {.seed = spec_.seed, .step = version, .rank = 0xFFFFFFFF, .first = spec_.first_element},
         bytes));
     const std::vector<float> average = follow(bytes, version, rate);
-    for (std::size_t i = 0; i < mean.size(); ++i) residual_[i] = mean[i] - average[i];
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      residual_[i] = mean[i] - average[i];
+      if (!std::isfinite(residual_[i])) residual_[i] = 0;
+    }
   }
   // What a worker does that is told the average.
   std::vector<float> follow(std::span<const std::byte> bytes, std::uint64_t version, double rate) {

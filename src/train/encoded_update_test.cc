@@ -166,6 +166,31 @@ TEST(EncodedUpdate, ClipsAndNormsTheAverageAsWithoutACodec) {
   }
 }
 
+// One gradient that is not finite spoils values, as without a codec, but nothing that codecs remember.
+TEST(EncodedUpdate, RemembersNothingThatIsNotFinite) {
+  for (const char* const codec : {"sign:64", "int8:64,all,feedback=on", "topk:0.05"}) {
+    const auto options = encoded_model(codec, sgd({.rate = 0.1}));
+    collective::run_ranks(Network::kInProcess, 2, [&](Job& job) {
+      const auto update = make_update(job, options);
+      for (std::size_t p = 0; p < options.parameters.size(); ++p) {
+        auto* const gradient = reinterpret_cast<float*>(update->gradient(p).data());
+        std::fill_n(gradient, options.parameters[p].count(), 0.5F);
+        if (job.rank() == 1) gradient[3] = std::numeric_limits<float>::quiet_NaN();
+        ASSERT_TRUE(update->ready(p).has_value());
+      }
+      ASSERT_TRUE(update->complete({.samples = 2, .weight = 2}, {}).has_value());
+      const auto states = update->codec_states();
+      EXPECT_FALSE(states.empty());
+      for (const CodecState& state : states)
+        EXPECT_THAT(state.values, testing::Each(testing::Truly([](float value) {
+                      return std::isfinite(value);
+                    })))
+            << codec << " " << state.name;
+      ASSERT_TRUE(job.world().barrier().has_value());
+    });
+  }
+}
+
 // float64 is not compressed, and loses nothing on its way.
 TEST(EncodedUpdate, LeavesFloat64AsItIs) {
   collective::run_ranks(Network::kInProcess, 3, [](Job& job) {

@@ -224,7 +224,8 @@ class SlowRecipe {
     answer.resize(back.encode(mean, draw, answer));
     const auto out = std::span(average).subspan(first, count);
     ASSERT_TRUE(back.decode(answer, out).has_value());
-    for (std::size_t i = 0; part.back.feedback && i < count; ++i) residual[i] = mean[i] - out[i];
+    for (std::size_t i = 0; part.back.feedback && i < count; ++i)
+      residual[i] = std::isfinite(mean[i] - out[i]) ? mean[i] - out[i] : 0;
     for (std::size_t u = 0; u < units_.size(); ++u) {
       draw.rank = static_cast<std::uint32_t>(u);
       part.encoders[run][u]->took(out, draw);

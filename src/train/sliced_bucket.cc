@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "kernel/residual.h"
 
 namespace tally::train {
 namespace {
@@ -249,6 +250,9 @@ Result<void> SlicedBucket::take_averages(Lane& lane, const LaneStep& step) {
                          parameters_[part->run.parameter].name);
       for (std::size_t i = 0; i < part->back_residual.size(); ++i)
         part->back_residual[i] -= average[i];
+      // What was not finite has reached all, and is not to come again.
+      kernel::residual_kernels().keep_finite(part->back_residual.data(),
+                                             part->back_residual.size());
       if (part->encoder) part->encoder->took(average, draw_of(*part, Way::kThere, step.step));
     }
     if (const auto end = parcel.end(); !end && !is_fixed(Way::kBack, step))
