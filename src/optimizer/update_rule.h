@@ -35,7 +35,7 @@ struct Segment {
 };
 
 struct StepFacts {
-  std::uint64_t step = 1;  // of this parameter, from 1
+  std::uint64_t step = 1;  // of this parameter, from 1; with freeze_after of the whole model
   // Of this step; the one in the spec is not looked at, but by ftrl: there it is alpha, and what this one is beside
   // it multiplies the gradient. (All of z is divided by alpha, so another one would move every parameter.)
   double rate = 0.1;

@@ -166,6 +166,31 @@ TEST(EncodedUpdate, ClipsAndNormsTheAverageAsWithoutACodec) {
   }
 }
 
+// Senders turn to momentum after so many updates of the model; from then on nobody may take it for a gradient.
+TEST(EncodedUpdate, OfAParameterThatIsSeldomUsedFreezesWithTheOthers) {
+  const auto options = encoded_model("onebit-adam:2", adam({.rate = 0.01}));
+  Course course;
+  course.steps = 2;
+  course.has = [](std::size_t p, Rank, int step) { return p != 2 || step != 1; };
+  collective::run_ranks(Network::kInProcess, 2, [&](Job& job) {
+    const auto update = make_update(job, options);
+    const auto second_moments = [&] {
+      std::vector<std::vector<std::byte>> moments;
+      for (const SliceState& state : update->states())
+        if (state.parameter == 2) moments.emplace_back(state.state[1].begin(), state.state[1].end());
+      return moments;
+    };
+    take_steps(job, *update, course);
+    const auto frozen = second_moments();
+    EXPECT_FALSE(frozen.empty());
+    Course rest = course;
+    rest.steps = 5;
+    take_steps(job, *update, rest, 2);
+    EXPECT_EQ(second_moments(), frozen);
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
 // One gradient that is not finite spoils values, as without a codec, but nothing that codecs remember.
 TEST(EncodedUpdate, RemembersNothingThatIsNotFinite) {
   for (const char* const codec : {"sign:64", "int8:64,all,feedback=on", "topk:0.05"}) {

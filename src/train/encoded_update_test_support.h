@@ -185,8 +185,10 @@ class SlowRecipe {
       }
       const optimizer::Segment<float> segment{
           .parameters = values_[p], .gradient = average, .state = {state_[0][p], state_[1][p]}};
-      optimizer::update(optimizer_of(p), {.step = ++updates_of_[p], .rate = optimizer_of(p).rate},
-                        segment);
+      ++updates_of_[p];
+      const std::uint64_t number =
+          optimizer_of(p).freeze_after > 0 ? updates_ + 1 : updates_of_[p];
+      optimizer::update(optimizer_of(p), {.step = number, .rate = optimizer_of(p).rate}, segment);
     }
     ++updates_;
   }

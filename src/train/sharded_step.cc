@@ -99,9 +99,11 @@ Result<void> ShardedUpdate::work_on(std::size_t b, double samples, bool totals_k
   if (is_deferred()) {
     work.slice->sum(sources);
   } else {
-    work.slice->sum_and_update(
-        sources, options_.clip_value.value_or(0),
-        {.rates = rates_, .steps = steps_, .used = totals_known ? used_ : all_used_});
+    work.slice->sum_and_update(sources, options_.clip_value.value_or(0),
+                               {.rates = rates_,
+                                .steps = steps_,
+                                .used = totals_known ? used_ : all_used_,
+                                .updates = updates_});
   }
   return {};
 }
@@ -258,7 +260,7 @@ Result<std::vector<Squares>> ShardedUpdate::squares_of_parameters() {
 
 // What needs nothing of all buckets is updated while later ones are still on their way.
 Result<void> ShardedUpdate::update_as_they_come() {
-  const UpdateFacts facts{.rates = rates_, .steps = steps_, .used = used_};
+  const UpdateFacts facts{.rates = rates_, .steps = steps_, .used = used_, .updates = updates_};
   for (std::size_t b = 0; b < works_.size(); ++b) TALLY_TRY(update_bucket(b, facts));
   return {};
 }
@@ -275,7 +277,7 @@ Result<void> ShardedUpdate::update_deferred() {
   if (encodes_ && !layerwise_ && !options_.clip_norm) return update_as_they_come();
   TALLY_TRY(await_sums());
   TALLY_TRY(clip());
-  const UpdateFacts facts{.rates = rates_, .steps = steps_, .used = used_};
+  const UpdateFacts facts{.rates = rates_, .steps = steps_, .used = used_, .updates = updates_};
   std::vector<Squares> of_parameters;
   if (layerwise_) {
     for (Work& work : works_) {

@@ -191,7 +191,8 @@ class TypedSlice final : public Slice {
     return optimizers_[parameters_[piece.parameter].group];
   }
   optimizer::StepFacts step_of(const Piece& piece, const UpdateFacts& facts) const {
-    return {.step = facts.steps[piece.parameter] + 1,
+    const bool freezes = optimizer(piece).freeze_after > 0;
+    return {.step = (freezes ? facts.updates : facts.steps[piece.parameter]) + 1,
             .rate = facts.rates[parameters_[piece.parameter].group]};
   }
   std::ptrdiff_t at(std::size_t element) const {

@@ -16,6 +16,8 @@ struct UpdateFacts {
   std::span<const double> rates;         // by group
   std::span<const std::uint64_t> steps;  // by parameter: how often it was updated before
   std::span<const std::uint8_t> used;    // by parameter: whether anybody has a gradient for it
+  // Of the model before. An optimizer that freezes counts by them, as whoever sends momentum from then on does, and as servers do.
+  std::uint64_t updates = 0;
 };
 
 // Gradients of several ranks, and what each weighs.
