@@ -101,9 +101,27 @@ std::optional<std::size_t> LaneExchange::follow() {
   return bucket;
 }
 
+bool LaneExchange::take_in_hand() {
+  const MutexLock lock(mutex_);
+  if (is_over()) return false;
+  ++working_;
+  return true;
+}
+
+bool LaneExchange::let_go(const Result<void>& outcome) {
+  const bool is_well = note(outcome);
+  {
+    const MutexLock lock(mutex_);
+    --working_;
+  }
+  changed_.notify_all();
+  return is_well;
+}
+
 void LaneExchange::send_all() {
   while (const std::optional<std::size_t> bucket = next_to_send()) {
-    if (!note(buckets_[*bucket]->first(*lanes_.there, steps_[*bucket]))) return;
+    if (!take_in_hand()) return;
+    if (!let_go(buckets_[*bucket]->first(*lanes_.there, steps_[*bucket]))) return;
     {
       const MutexLock lock(mutex_);
       sent_.push_back(*bucket);
@@ -122,7 +140,8 @@ void LaneExchange::receive_all() {
       bucket = sent_.front();
       sent_.pop_front();
     }
-    if (!note(buckets_[bucket]->second(*lanes_.back, steps_[bucket]))) return;
+    if (!take_in_hand()) return;
+    if (!let_go(buckets_[bucket]->second(*lanes_.back, steps_[bucket]))) return;
     {
       const MutexLock lock(mutex_);
       stages_[bucket] = LaneStage::kThere;
@@ -148,11 +167,17 @@ void LaneExchange::submit(std::size_t bucket, const LaneStep& step) {
 Result<void> LaneExchange::wait(std::size_t bucket) {
   const MutexLock lock(mutex_);
   while (stages_[bucket] != LaneStage::kThere && !failure_) changed_.wait(mutex_);
-  if (failure_) return *failure_;
-  return {};
+  if (!failure_) return {};
+  // The other thread may have another bucket in hand; it begins no more.
+  while (working_ > 0) changed_.wait(mutex_);
+  return *failure_;
 }
 
 std::vector<CodecState> LaneExchange::states() {
+  {
+    const MutexLock lock(mutex_);
+    while (failure_ && working_ > 0) changed_.wait(mutex_);
+  }
   std::vector<CodecState> all;
   for (const auto& bucket : buckets_)
     for (CodecState& state : bucket->states()) all.push_back(std::move(state));

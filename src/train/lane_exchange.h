@@ -36,10 +36,11 @@ class LaneExchange final {
 
   bool takes_sums(std::size_t bucket) const { return buckets_[bucket]->takes_sums(); }
   void submit(std::size_t bucket, const LaneStep& step);
-  // Until the bucket's values are everybody's. Ends when the lanes' operations do: by their deadlines.
+  // Until the bucket's values are everybody's. Ends when the lanes' operations do: by their deadlines. With an error nobody works on the
+  // step's memory any more.
   Result<void> wait(std::size_t bucket);
 
-  // While nothing is under way.
+  // While nothing is under way, or after an error: then what is in hand ends first, as wait() says.
   std::vector<CodecState> states();
   // For whoever has something to say beside buckets.
   Lane& lane() { return *lanes_.there; }
@@ -54,6 +55,9 @@ class LaneExchange final {
   bool is_over() const TALLY_REQUIRES(mutex_) { return stopping_ || failure_.has_value(); }
   // Whether it is well; an error is everybody's.
   bool note(const Result<void>& outcome);
+  // Around the work on a bucket. False: it is over.
+  bool take_in_hand();
+  bool let_go(const Result<void>& outcome);
 
   const Lanes lanes_;
   const std::vector<std::unique_ptr<BucketCodec>> buckets_;
@@ -66,6 +70,7 @@ class LaneExchange final {
   ConditionVariable changed_;
   std::vector<LaneStage> stages_ TALLY_GUARDED_BY(mutex_);  // by bucket
   std::deque<std::size_t> sent_ TALLY_GUARDED_BY(mutex_);   // through first()
+  int working_ TALLY_GUARDED_BY(mutex_) = 0;                // threads that have a bucket in hand
   std::optional<Error> failure_ TALLY_GUARDED_BY(mutex_);
   bool stopping_ TALLY_GUARDED_BY(mutex_) = false;
   std::jthread sender_;

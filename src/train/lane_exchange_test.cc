@@ -326,5 +326,54 @@ TEST(LaneExchange, TellsAnErrorToAllThatWait) {
   EXPECT_FALSE(counted.exchange->wait(0).has_value());
 }
 
+// Two buckets: the first fails while the second one is being sent, which takes until `told` or as long as nobody is told anything.
+class SlowBucket final : public BucketCodec {
+ public:
+  struct Shared {
+    std::promise<void> sending;
+    std::promise<void> told;
+    std::atomic<bool> was_told_while_sending{false};
+    std::atomic<bool> is_sent{false};
+  };
+  SlowBucket(Shared& shared, bool fails) : shared_(shared), fails_(fails) {}
+
+  Result<void> first(Lane& /*lane*/, const LaneStep& /*step*/) override {
+    if (fails_) return {};
+    auto told = shared_.told.get_future();
+    shared_.sending.set_value();
+    shared_.was_told_while_sending =
+        told.wait_for(std::chrono::milliseconds(100)) == std::future_status::ready;
+    shared_.is_sent = true;
+    return {};
+  }
+  Result<void> second(Lane& /*lane*/, const LaneStep& /*step*/) override {
+    if (!fails_) return {};
+    shared_.sending.get_future().wait();
+    return Error{.code = ErrorCode::kCorrupt, .message = "as told"};
+  }
+  std::vector<CodecState> states() override { return {}; }
+
+ private:
+  Shared& shared_;
+  const bool fails_;
+};
+
+TEST(LaneExchange, TellsAnErrorWhenNothingIsInHandAnyMore) {
+  SlowBucket::Shared shared;
+  std::vector<std::unique_ptr<BucketCodec>> buckets;
+  for (const bool fails : {true, false})
+    buckets.push_back(std::make_unique<SlowBucket>(shared, fails));
+  LaneExchange exchange({.there = std::make_unique<Lane>(nullptr, std::vector<Rank>{0}),
+                         .back = std::make_unique<Lane>(nullptr, std::vector<Rank>{0})},
+                        std::move(buckets));
+  for (const std::size_t b : {0, 1}) exchange.submit(b, {});
+  EXPECT_FALSE(exchange.wait(0).has_value());
+  shared.told.set_value();
+  // Which is when its memory may be read again.
+  exchange.states();
+  EXPECT_TRUE(shared.is_sent);
+  EXPECT_FALSE(shared.was_told_while_sending);
+}
+
 }  // namespace
 }  // namespace tally::train
