@@ -22,8 +22,6 @@ std::unique_ptr<codec::PowerSgd> matrix_of(const CodedTable::Options& options) {
 
 CodedTable::CodedTable(const Options& options)
     : options_(options),
-      codec_(codec::make_codec(options.spec, codec::shape_of(options.shape))),
-      back_(codec::make_way_back(options.spec, codec::shape_of(options.shape))),
       copy_(options.copy),
       matrix_(matrix_of(options)),
       averages_(copy_.parts()) {
@@ -32,9 +30,15 @@ CodedTable::CodedTable(const Options& options)
     right_.resize(matrix_->q_count());
     return;
   }
-  for (std::uint32_t part = 0; part < parts(); ++part)
-    encoders_.push_back(
-        codec::Encoder::make(options.spec, *codec_, copy_.values(part).size(), options.sender));
+  for (std::uint32_t part = 0; part < parts(); ++part) {
+    if (part == 0 || codec::differs_by_run(options.spec)) {
+      const auto shape = codec::shape_of(options.shape, part * options.copy.part_elements);
+      ways_.push_back({.there = codec::make_codec(options.spec, shape),
+                       .back = codec::make_way_back(options.spec, shape).codec});
+    }
+    encoders_.push_back(codec::Encoder::make(options.spec, *ways_.back().there,
+                                             copy_.values(part).size(), options.sender));
+  }
 }
 
 // With bsp a version has one gradient of each rank. Else there may be several, which draw differently.
@@ -58,8 +62,9 @@ void CodedTable::encode(std::uint32_t part, std::span<const float> gradient, con
 
 Result<void> CodedTable::follow(server::Client& client, std::uint32_t first, std::uint32_t count,
                                 const Step& step) {
-  const codec::Codec& back = codec::codec_at(options_.spec, *back_.codec, step.version);
   for (std::uint32_t part = first; part < first + count; ++part) {
+    const Ways& ways = ways_.size() == 1 ? ways_.front() : ways_[part];
+    const codec::Codec& back = codec::codec_at(options_.spec, *ways.back, step.version);
     const server::Client::Average& average = averages_[part];
     if (!average.is_average) {
       TALLY_TRY(adopt(client, part));

@@ -84,8 +84,11 @@ class CodedTable final {
   Result<void> adopt(server::Client& client, std::uint32_t part);
 
   const Options options_;
-  const std::unique_ptr<codec::Codec> codec_;
-  const codec::WayBack back_;
+  struct Ways {
+    std::unique_ptr<codec::Codec> there;
+    std::unique_ptr<codec::Codec> back;
+  };
+  std::vector<Ways> ways_;  // by part, or one for all; none of powersgd
   OwnCopy copy_;
   std::vector<std::unique_ptr<codec::Encoder>> encoders_;  // by part; none of powersgd
   std::unique_ptr<codec::PowerSgd> matrix_;                // powersgd

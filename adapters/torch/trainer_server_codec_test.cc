@@ -111,7 +111,7 @@ TEST(TrainerServerCodec, BspOnServersIsBspInTheGroup) {
 
 // A weight of three parts, whose rows do not end where those do.
 TEST(TrainerServerCodec, AParameterOfSeveralPartsIsAsInTheGroup) {
-  for (const char* const codec : {"qsgd:4", "topk:0.02", "sign", "powersgd:2"}) {
+  for (const char* const codec : {"qsgd:4", "topk:0.02", "sign", "onebit:column", "powersgd:2"}) {
     const Course run{.plan = fmt::format("codec={}", codec), .to = 4, .hidden = 1700};
     Course on_servers = run;
     on_servers.plan += " home=server";

@@ -14,23 +14,31 @@ namespace tally::codec {
 
 // Where the parts of an encoding in blocks lie: first `floats` numbers for each block, block by block, then the codes of all values, `bits`
 // each, lowest bits first; the codes of a block begin with a byte of their own, and bits behind the last of them are zero.
+// Of the first block `missing` values, fewer than a block's, lie before all this.
 class BlockLayout final {
  public:
-  BlockLayout(std::size_t count, std::size_t block, std::size_t floats, std::size_t bits)
-      : count_(count), block_(block), floats_(floats), bits_(bits) {
-    TALLY_CHECK(block > 0);
+  BlockLayout(std::size_t count, std::size_t block, std::size_t floats, std::size_t bits,
+              std::size_t missing = 0)
+      : count_(count), block_(block), floats_(floats), bits_(bits), missing_(missing) {
+    TALLY_CHECK(block > missing);
   }
 
-  std::size_t blocks() const { return count_ / block_ + (count_ % block_ != 0 ? 1 : 0); }
+  std::size_t blocks() const {
+    const std::size_t all = count_ + missing_;
+    return count_ == 0 ? 0 : all / block_ + (all % block_ != 0 ? 1 : 0);
+  }
   // Of a block: where its values begin, and how many they are.
-  std::size_t first(std::size_t b) const { return b * block_; }
+  std::size_t first(std::size_t b) const { return b == 0 ? 0 : b * block_ - missing_; }
   std::size_t length(std::size_t b) const {
-    return count_ - first(b) < block_ ? count_ - first(b) : block_;
+    const std::size_t next = (b + 1) * block_ - missing_;
+    return (next < count_ ? next : count_) - first(b);
   }
 
   std::size_t head_bytes() const { return blocks() * floats_ * sizeof(float); }
   // From the first code on.
-  std::size_t codes_at(std::size_t b) const { return b * bytes_of(block_); }
+  std::size_t codes_at(std::size_t b) const {
+    return b == 0 ? 0 : bytes_of(block_ - missing_) + (b - 1) * bytes_of(block_);
+  }
   std::size_t code_bytes(std::size_t b) const { return bytes_of(length(b)); }
   std::size_t code_bytes() const {
     if (count_ == 0) return 0;
@@ -40,8 +48,8 @@ class BlockLayout final {
 
   // Whether nothing is behind the codes of any block. `codes` has code_bytes().
   bool ends_clear(std::span<const std::byte> codes) const {
-    // Only the last block can be of another length than the others.
-    if (block_ * bits_ % 8 == 0) return blocks() == 0 || ends_clear(codes, blocks() - 1);
+    // Only the last block can be of another length than the others, unless the first one is.
+    if (missing_ == 0 && block_ * bits_ % 8 == 0) return blocks() == 0 || ends_clear(codes, blocks() - 1);
     for (std::size_t b = 0; b < blocks(); ++b)
       if (!ends_clear(codes, b)) return false;
     return true;
@@ -55,7 +63,7 @@ class BlockLayout final {
     return (codes[codes_at(b) + code_bytes(b) - 1] >> used) == std::byte{0};
   }
 
-  std::size_t count_, block_, floats_, bits_;
+  std::size_t count_, block_, floats_, bits_, missing_;
 };
 
 // Float number `index` of an encoding, which lies at any address.

@@ -30,7 +30,8 @@ std::unique_ptr<Codec> make_inner(const plan::CodecSpec& spec, const Shape& shap
     case plan::Codec::kTernary:
       return make_ternary(spec.clip);
     case plan::Codec::kOnebit:
-      return make_onebit(spec.by_column && shape.columns > 0 ? shape.columns : spec.block);
+      return spec.by_column && shape.columns > 0 ? make_onebit(shape.columns, shape.first)
+                                                 : make_onebit(spec.block);
     case plan::Codec::kSign:
     case plan::Codec::kOnebitAdam:
       return make_sign(spec.block);
@@ -80,10 +81,19 @@ bool is_compressed(const plan::CodecSpec& spec, std::span<const std::int64_t> sh
   return shape.size() >= 2 && static_cast<std::uint64_t>(count) >= spec.min_elements;
 }
 
-Shape shape_of(std::span<const std::int64_t> shape) {
+Shape shape_of(std::size_t columns, std::uint64_t element) {
+  return {.columns = columns, .first = columns == 0 ? 0 : element % columns};
+}
+
+Shape shape_of(std::span<const std::int64_t> shape, std::uint64_t element) {
   if (shape.size() < 2) return {};
-  return {.columns = static_cast<std::size_t>(std::accumulate(
-              shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>()))};
+  const std::int64_t columns =
+      std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>());
+  return shape_of(static_cast<std::size_t>(columns), element);
+}
+
+bool differs_by_run(const plan::CodecSpec& spec) {
+  return spec.kind == plan::Codec::kOnebit && spec.by_column;
 }
 
 }  // namespace tally::codec

@@ -51,8 +51,9 @@ class Codec {
 
 // Of the tensor that a run of values is a part of.
 struct Shape {
-  std::size_t columns =
-      0;  // values of one output of a weight matrix, which lie side by side; 0: no matrix
+  // Values of one output of a weight matrix, which lie side by side; 0: no matrix.
+  std::size_t columns = 0;
+  std::size_t first = 0;  // which of those of its output the run's first value is
 };
 
 // The codec of a spec that passes check(): what senders use. For none, auto and powersgd: float32 as it is (the latter's factors are
@@ -87,7 +88,10 @@ inline constexpr std::size_t kRunElements = 65536;
 
 // Whether a tensor of this shape is compressed: it has at least two dimensions and min_elements, or the spec says all.
 bool is_compressed(const plan::CodecSpec& spec, std::span<const std::int64_t> shape);
-// shape[0] outputs of so many values; 0 for fewer than two dimensions.
-Shape shape_of(std::span<const std::int64_t> shape);
+// shape[0] outputs of so many values; 0 for fewer than two dimensions. Of the run that begins with that element of the tensor.
+Shape shape_of(std::span<const std::int64_t> shape, std::uint64_t element = 0);
+Shape shape_of(std::size_t columns, std::uint64_t element);
+// Whether the codecs of a tensor's runs differ by where these begin.
+bool differs_by_run(const plan::CodecSpec& spec);
 
 }  // namespace tally::codec

@@ -38,7 +38,7 @@ Means means_of(const kernel::SideSums& sums, std::size_t negative_count, std::si
 
 class Onebit final : public Codec {
  public:
-  explicit Onebit(std::size_t block) : block_(block) {}
+  Onebit(std::size_t block, std::size_t missing) : block_(block), missing_(missing) {}
 
   Traits traits() const override { return {.fixed_size = true}; }
   std::size_t max_bytes(std::size_t count) const override { return layout_of(count).bytes(); }
@@ -67,7 +67,7 @@ class Onebit final : public Codec {
 
  private:
   BlockLayout layout_of(std::size_t count) const {
-    return {count, block_, /*floats=*/2, /*bits=*/1};
+    return {count, block_, /*floats=*/2, /*bits=*/1, missing_};
   }
   static Means load_means(std::span<const std::byte> bytes, std::size_t b) {
     return {.negative = load_float(bytes, 2 * b), .other = load_float(bytes, 2 * b + 1)};
@@ -103,11 +103,14 @@ class Onebit final : public Codec {
   }
 
   const std::size_t block_;
+  const std::size_t missing_;  // of the first block
   const kernel::SignKernels kernels_ = kernel::sign_kernels();
 };
 
 }  // namespace
 
-std::unique_ptr<Codec> make_onebit(std::size_t block) { return std::make_unique<Onebit>(block); }
+std::unique_ptr<Codec> make_onebit(std::size_t block, std::size_t missing) {
+  return std::make_unique<Onebit>(block, missing);
+}
 
 }  // namespace tally::codec

@@ -35,11 +35,13 @@ std::vector<float> apply(Storage& storage, std::uint64_t version, std::uint64_t 
 }
 
 TEST(CodedStorage, EachPartDrawsForItsOwnPlaceInTheModel) {
-  for (const char* const codec : {"qsgd:4", "sign:32", "ternary"}) {
-    const TableSpec spec = coded_spec(codec);
+  for (const char* const codec : {"qsgd:4", "sign:32", "ternary", "onebit:column"}) {
+    TableSpec spec = coded_spec(codec);
+    // Of which the second part begins with the last ones of an output.
+    spec.columns = 100;
     MemoryBudget budget(0);
     const auto storage = made(spec, budget, 1);
-    test::Follower follower(second_part(spec), 300);
+    test::Follower follower(second_part(spec), 300, 65536);
     for (std::uint64_t version = 10; version < 14; ++version) {
       const auto gradient = apply(*storage, version, version);
       follower.send_back(gradient, version, 0.5);

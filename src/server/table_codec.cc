@@ -39,12 +39,19 @@ TableCodec::TableCodec(const plan::CodecSpec& spec, const TableSpec& table, bool
   if (spec.kind == plan::Codec::kDgc) densest_ = codec::make_way_back(spec, shape).codec;
 }
 
+std::unique_ptr<codec::Codec> TableCodec::own_codec(const Place& place) const {
+  const codec::Shape shape = codec::shape_of(columns_, place.first);
+  if (shape.first == 0 || !codec::differs_by_run(spec_)) return nullptr;
+  return codec::make_codec(spec_, shape);
+}
+
 Result<void> TableCodec::decode(std::span<const std::byte> bytes, const Place& place,
                                 std::span<float> values) const {
   if (spec_.kind == plan::Codec::kPowersgd)
     return codec::decode_factors(
         bytes, {.columns = columns_, .first = place.first, .count = values.size()}, values);
-  const codec::Codec& used = codec::codec_at(spec_, *codec_, place.version);
+  const std::unique_ptr<codec::Codec> own = own_codec(place);
+  const codec::Codec& used = codec::codec_at(spec_, own ? *own : *codec_, place.version);
   std::size_t most = used.max_bytes(values.size());
   // While it warms up dgc sends a larger share than it has for good.
   if (densest_ != nullptr) most = std::max(most, densest_->max_bytes(values.size()));
@@ -69,7 +76,8 @@ void TableCodec::mean(std::span<const float* const> decoded, std::span<const dou
 std::vector<std::byte> TableCodec::send_back(const Place& place, std::span<float> mean,
                                              std::span<float> residual) const {
   TALLY_CHECK(goes_back());
-  const codec::Codec& used = codec::codec_at(spec_, *back_.codec, place.version);
+  const std::unique_ptr<codec::Codec> own = own_codec(place);
+  const codec::Codec& used = codec::codec_at(spec_, own ? *own : *back_.codec, place.version);
   if (back_.feedback)
     for (std::size_t i = 0; i < mean.size(); ++i) residual[i] += mean[i];
   const std::span<const float> whole = back_.feedback ? std::span<const float>(residual) : mean;

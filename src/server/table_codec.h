@@ -40,6 +40,8 @@ class TableCodec final {
 
  private:
   TableCodec(const plan::CodecSpec& spec, const TableSpec& table, bool goes_back);
+  // Of one part, there and back, where it has another than the first; else null.
+  std::unique_ptr<codec::Codec> own_codec(const Place& place) const;
 
   const plan::CodecSpec spec_;
   const std::size_t columns_;

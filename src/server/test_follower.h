@@ -29,11 +29,12 @@ inline std::vector<std::byte> encoded(const TableSpec& spec, const std::vector<f
 // The values of a table of one part and its optimizer's state, beginning with zeros.
 class Follower final {
  public:
-  Follower(const TableSpec& spec, std::size_t count)
+  // `before`: values of its tensor that lie in other tables.
+  Follower(const TableSpec& spec, std::size_t count, std::size_t before = 0)
       : spec_(spec),
         codec_spec_(*plan::parse_codec(spec.codec)),
-        codec_(codec::make_codec(codec_spec_, {.columns = spec.columns})),
-        back_(codec::make_way_back(codec_spec_, {.columns = spec.columns})),
+        codec_(codec::make_codec(codec_spec_, codec::shape_of(spec.columns, before))),
+        back_(codec::make_way_back(codec_spec_, codec::shape_of(spec.columns, before))),
         values_(count),
         first_(count),
         second_(count),

@@ -102,8 +102,9 @@ class SlowRecipe {
 
  private:
   struct Part {
-    std::unique_ptr<codec::Codec> there;
-    codec::WayBack back;
+    // By run.
+    std::vector<std::unique_ptr<codec::Codec>> there;
+    std::vector<codec::WayBack> back;
     // By run, then by sender.
     std::vector<std::vector<std::unique_ptr<codec::Encoder>>> encoders;
     std::vector<float> back_residual;
@@ -130,16 +131,16 @@ class SlowRecipe {
             .seed = factor_seed(options_.seed, first_element_of(options_.parameters, p))}));
       return part;
     }
-    part.there = codec::make_codec(spec(p), codec::shape_of(info.shape));
-    part.back = codec::make_way_back(spec(p), codec::shape_of(info.shape));
     part.back_residual.resize(info.count());
     codec::SenderFacts facts = options_.senders[info.group];
     facts.ranks = static_cast<int>(units_.size());
     for (std::size_t first = 0; first < info.count(); first += codec::kRunElements) {
+      part.there.push_back(codec::make_codec(spec(p), codec::shape_of(info.shape, first)));
+      part.back.push_back(codec::make_way_back(spec(p), codec::shape_of(info.shape, first)));
       part.encoders.emplace_back();
       for (std::size_t u = 0; u < units_.size(); ++u)
         part.encoders.back().push_back(codec::Encoder::make(
-            spec(p), *part.there, std::min(codec::kRunElements, info.count() - first), facts));
+            spec(p), *part.there.back(), std::min(codec::kRunElements, info.count() - first), facts));
     }
     return part;
   }
@@ -202,7 +203,7 @@ class SlowRecipe {
                      .step = updates_,
                      .first = first_element_of(options_.parameters, p) + first};
     const bool plain = spec(p).kind == plan::Codec::kNone;
-    const codec::Codec& there = codec::codec_at(spec(p), *part.there, updates_);
+    const codec::Codec& there = codec::codec_at(spec(p), *part.there[run], updates_);
     std::vector<std::vector<std::byte>> bytes;
     std::vector<codec::Encoded> encoded;
     for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -219,14 +220,14 @@ class SlowRecipe {
     std::vector<float> mean(count);
     ASSERT_TRUE(codec::mean_of(spec(p), there, encoded, mean).has_value());
     const auto residual = std::span(part.back_residual).subspan(first, count);
-    for (std::size_t i = 0; part.back.feedback && i < count; ++i) mean[i] += residual[i];
+    for (std::size_t i = 0; part.back[run].feedback && i < count; ++i) mean[i] += residual[i];
     draw.rank = 0xFFFFFFFF;
-    const codec::Codec& back = codec::codec_at(spec(p), *part.back.codec, updates_);
+    const codec::Codec& back = codec::codec_at(spec(p), *part.back[run].codec, updates_);
     std::vector<std::byte> answer(back.max_bytes(count));
     answer.resize(back.encode(mean, draw, answer));
     const auto out = std::span(average).subspan(first, count);
     ASSERT_TRUE(back.decode(answer, out).has_value());
-    for (std::size_t i = 0; part.back.feedback && i < count; ++i)
+    for (std::size_t i = 0; part.back[run].feedback && i < count; ++i)
       residual[i] = std::isfinite(mean[i] - out[i]) ? mean[i] - out[i] : 0;
     for (std::size_t u = 0; u < units_.size(); ++u) {
       draw.rank = static_cast<std::uint32_t>(u);

@@ -68,20 +68,22 @@ SlicedBucket::SlicedBucket(const BucketFacts& facts)
     add(facts, run);
 }
 
-const SlicedBucket::Ways& SlicedBucket::ways_of(const BucketFacts& facts, std::size_t parameter) {
-  if (!ways_.empty() && ways_.back().first == parameter) return *ways_.back().second;
-  const ParameterInfo& info = parameters_[parameter];
+const SlicedBucket::Ways& SlicedBucket::ways_of(const BucketFacts& facts, const Run& run) {
+  const bool is_next = !ways_.empty() && ways_.back()->parameter == run.parameter;
+  if (is_next && !codec::differs_by_run(ways_.back()->spec)) return *ways_.back();
+  const ParameterInfo& info = parameters_[run.parameter];
   auto ways = std::make_unique<Ways>();
+  ways->parameter = run.parameter;
   if (is_compressed(facts.spec, info)) ways->spec = facts.spec;
-  const codec::Shape shape = codec::shape_of(info.shape);
+  const codec::Shape shape = codec::shape_of(info.shape, run.first);
   ways->there = codec::make_codec(ways->spec, shape);
   ways->back = codec::make_way_back(ways->spec, shape);
-  ways_.emplace_back(parameter, std::move(ways));
-  return *ways_.back().second;
+  ways_.push_back(std::move(ways));
+  return *ways_.back();
 }
 
 void SlicedBucket::add(const BucketFacts& facts, const Run& run) {
-  Part part{.run = run, .ways = &ways_of(facts, run.parameter)};
+  Part part{.run = run, .ways = &ways_of(facts, run)};
   part.element = first_element_of(parameters_, run.parameter) + run.first;
   const Ways& ways = *part.ways;
   if (ways.spec.kind != plan::Codec::kNone)

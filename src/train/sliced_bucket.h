@@ -27,8 +27,9 @@ class SlicedBucket final : public BucketCodec {
   std::vector<CodecState> states() override;
 
  private:
-  // Of one parameter.
+  // Of the runs of one parameter, or of one of them.
   struct Ways {
+    std::size_t parameter = 0;
     plan::CodecSpec spec;
     std::unique_ptr<codec::Codec> there;
     codec::WayBack back;
@@ -43,7 +44,7 @@ class SlicedBucket final : public BucketCodec {
   enum class Way { kThere, kBack };
 
   void add(const BucketFacts& facts, const Run& run);
-  const Ways& ways_of(const BucketFacts& facts, std::size_t parameter);
+  const Ways& ways_of(const BucketFacts& facts, const Run& run);
   static const codec::Codec& codec_of(const Part& part, Way way, std::uint64_t step);
   codec::Draw draw_of(const Part& part, Way way, std::uint64_t step) const;
   std::span<float> values_of(const Part& part, const LaneStep& step) const;
@@ -61,7 +62,7 @@ class SlicedBucket final : public BucketCodec {
   const Range local_;
   const std::uint64_t seed_;
   const Sender self_;
-  std::vector<std::pair<std::size_t, std::unique_ptr<Ways>>> ways_;  // by parameter
+  std::vector<std::unique_ptr<Ways>> ways_;
   std::vector<Part> parts_;
   Parcels received_;  // of the runs that this member owns
 };
