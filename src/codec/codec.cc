@@ -65,6 +65,8 @@ std::unique_ptr<Codec> make_codec(const plan::CodecSpec& spec, const Shape& shap
 }
 
 WayBack make_way_back(const plan::CodecSpec& spec, const Shape& shape) {
+  if (spec.kind == plan::Codec::kRandk)
+    return {.codec = staged(make_randk_mean(spec.density), spec.stage)};
   if (is_sparse(spec.kind)) return {.codec = staged(make_nonzero(), spec.stage)};
   if (spec.kind == plan::Codec::kSign && spec.vote)
     return {.codec = staged(make_votes(spec.block), spec.stage)};

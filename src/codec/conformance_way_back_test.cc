@@ -155,5 +155,18 @@ TEST_P(Meeting, ShowsOddValuesToAll) {
 
 INSTANTIATE_TEST_SUITE_P(All, Meeting, testing::ValuesIn(codec_texts()), codec_test_name);
 
+// Everybody knows the places already.
+TEST(RandkMeeting, GoesBackInAsManyBytesAsItCame) {
+  const plan::CodecSpec spec = spec_of("randk:0.1");
+  const auto codec = make_codec(spec);
+  const Bytes one = encode(*codec, normal_values(1500, 1), {.step = 3, .rank = 1});
+  const Bytes two = encode(*codec, normal_values(1500, 2), {.step = 3, .rank = 2});
+  const Encoded senders[] = {{.bytes = one, .weight = 3}, {.bytes = two, .weight = 5}};
+  Values mean(1500);
+  ASSERT_TRUE(mean_of(spec, *codec, senders, mean));
+  const Bytes back = encode(*make_way_back(spec).codec, mean, {.step = 3, .rank = 0xFFFFFFFF});
+  EXPECT_EQ(back.size(), one.size());
+}
+
 }  // namespace
 }  // namespace tally::codec

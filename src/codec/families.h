@@ -24,6 +24,8 @@ std::unique_ptr<Codec> make_votes(std::size_t block);
 std::unique_ptr<Codec> make_topk(double density, bool exact);
 std::unique_ptr<Codec> make_threshold(double threshold);
 std::unique_ptr<Codec> make_randk(double density);
+// All values that are not zero; without their places where these are among those that randk draws.
+std::unique_ptr<Codec> make_randk_mean(double density);
 // All values that are not zero, with their places; as it is where these are too many.
 std::unique_ptr<Codec> make_nonzero();
 // The bytes of `inner` squeezed once more.

@@ -74,5 +74,29 @@ TEST(Randk, SendsTheDensityWithoutIndices) {
   EXPECT_TRUE(same_bits(there_and_back(*make_randk(1), values), values));
 }
 
+// All have drawn the same places, so the mean goes back without them, by whoever makes it.
+TEST(Randk, TheMeanGoesBackWithoutIndicesAndExactly) {
+  Rng rng(4);
+  const auto codec = make_randk(0.02);
+  const auto back = make_randk_mean(0.02);
+  const Draw draw{.seed = 3, .step = 5, .first = 65536};
+  Floats mean(3000);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    Draw own = draw;
+    own.rank = rank;
+    const Bytes bytes = encoded(*codec, normal_values(3000, rng), own);
+    ASSERT_TRUE(codec->decode_add(bytes, 1.0F / 3, mean).has_value());
+  }
+  Draw of_mean = draw;
+  of_mean.rank = 0xFFFFFFFFU;
+  EXPECT_EQ(encoded(*back, mean, of_mean).size(), kDrawnHeader + 4 * 60);
+  EXPECT_TRUE(same_bits(there_and_back(*back, mean, of_mean), mean));
+  // What is not finite had to arrive though nobody drew it.
+  for (std::size_t i = 0; i < 10; ++i) {
+    mean[i] = std::numeric_limits<float>::infinity();
+    EXPECT_TRUE(same_bits(there_and_back(*back, mean, of_mean), mean));
+  }
+}
+
 }  // namespace
 }  // namespace tally::codec
