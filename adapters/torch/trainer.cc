@@ -99,6 +99,16 @@ void check_options(const TrainerOptions& options) {
     refuse(ErrorCode::kInvalid, "clip_value must be above 0");
 }
 
+// In the group the mean is clipped once it is decoded; what senders remember of it is not.
+void check_clipping(const TrainerOptions& options, const plan::Plan& plan) {
+  if (plan.codec.kind != plan::Codec::kOnebitAdam || plan.home == plan::Home::kServer) return;
+  if (!options.clip_norm && !options.clip_value) return;
+  refuse(ErrorCode::kInvalid,
+         fmt::format("{} with codec={} in the group would clip momentum after the warm-up, not "
+                     "gradients: leave it out, or use home=server, where each worker clips its own",
+                     options.clip_norm ? "clip_norm" : "clip_value", plan::to_string(plan.codec)));
+}
+
 }  // namespace
 
 Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& optimizer,
@@ -113,6 +123,7 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
       tensors_(adapter::tensors_of(module)),
       disturbance_(disturbance_of(options_)) {
   check_options(options_);
+  check_clipping(options_, plan_);
   check_alone(module, plan_);
   if (options_.keep_freed_memory) keep_freed_memory();
   if (tensors_.trained.empty() && !(embeddings_ && !embeddings_->empty()))

@@ -131,5 +131,24 @@ TEST(TrainerCodec, MayChangeFromOneCheckpointToTheNext) {
         << codec;
 }
 
+TEST(TrainerCodec, OnebitAdamInTheGroupRefusesToClip) {
+  run_threads(1, [](Job& job) {
+    SmallNet net = own_net(1);
+    for (const bool norm : {true, false}) {
+      TrainerOptions options{.plan = "codec=onebit-adam:5"};
+      (norm ? options.clip_norm : options.clip_value) = 1;
+      try {
+        Trainer trainer(job, *net, adam(), options);
+        ADD_FAILURE() << "was not refused";
+      } catch (const Failure& failure) {
+        EXPECT_THAT(failure.what(), testing::HasSubstr("would clip momentum after the warm-up"));
+        EXPECT_THAT(failure.what(), testing::HasSubstr(norm ? "clip_norm" : "clip_value"));
+      }
+      options.plan += " home=server";
+      Trainer on_servers(job, *net, adam(), options);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tally::adapter
