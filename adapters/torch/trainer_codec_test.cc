@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(All, TrainerCodecOf,
                            return name;
                          });
 
-// Residuals are dropped, or begin empty.
+// What both codecs remember by the same name goes on, the rest is dropped or begins empty.
 TEST(TrainerCodec, MayChangeFromOneCheckpointToTheNext) {
   const TestFolder folder;
   train({.codec = "topk:0.05,momentum=late", .to = 6, .folder = folder.path(), .save = true});
@@ -129,6 +129,37 @@ TEST(TrainerCodec, MayChangeFromOneCheckpointToTheNext) {
     EXPECT_TRUE(std::isfinite(
         train({.codec = codec, .from = 6, .folder = folder.path(), .resume = true}).loss))
         << codec;
+}
+
+TEST(TrainerCodec, OnebitAdamDoesNotSkipItsWarmUpWithMomentsOfPlainAdam) {
+  const TestFolder folder;
+  const auto steps = [&](const std::string& codec, bool resume) {
+    run_threads(2, [&](Job& job) {
+      SmallNet net = own_net(1);
+      Trainer trainer(job, *net, adam({.rate = 0.01}), {.plan = "codec=" + codec});
+      if (resume) {
+        const auto latest = or_throw(checkpoint::find_latest(folder.path()));
+        const auto reader = or_throw(checkpoint::Reader::open(latest));
+        if (codec == "onebit-adam:3") {
+          EXPECT_THROW(trainer.restore(*reader), Failure);
+          return;
+        }
+        trainer.restore(*reader);
+      }
+      for (int step = 0; step < 6; ++step)
+        trainer.step(24,
+                     [&] { return loss_of(net, part_of(test_batch(step, 48), job.rank(), 2)); });
+      if (!resume) {
+        auto writer = or_throw(checkpoint::Writer::make(job.world(), {.folder = folder.path()}));
+        or_throw(writer->save(trainer.checkpoint()));
+        or_throw(writer->wait(Deadline::after(std::chrono::seconds(60))));
+      }
+      ASSERT_TRUE(job.world().barrier().has_value());
+    });
+  };
+  steps("none", false);
+  steps("onebit-adam:3", true);
+  steps("onebit-adam:8", true);
 }
 
 TEST(TrainerCodec, OnebitAdamInTheGroupRefusesToClip) {

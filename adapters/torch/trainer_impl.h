@@ -63,6 +63,7 @@ class Trainer::Impl {
   std::vector<std::string> state_names_of(std::size_t parameter) const;
   void add_codec_states(checkpoint::Content& content);
   void check_fits(const checkpoint::Reader& reader) const;
+  void check_warm_up(const checkpoint::Reader& reader, std::uint64_t steps) const;
   std::string state_text() const;
   adapter::SavedCourse restore_state(const std::string& text);
   void read_untrained(const checkpoint::Reader& reader);

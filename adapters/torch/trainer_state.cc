@@ -187,9 +187,25 @@ void Trainer::Impl::read_untrained(const checkpoint::Reader& reader) {
   }
 }
 
+// The second moments of an Adam that was not about to be frozen have more updates behind them than a warm-up that is over.
+void Trainer::Impl::check_warm_up(const checkpoint::Reader& reader, std::uint64_t steps) const {
+  if (plan_.codec.kind != plan::Codec::kOnebitAdam || steps <= plan_.codec.warmup) return;
+  const auto tensors = reader.state_tensors();
+  const bool has_momentum = std::any_of(tensors.begin(), tensors.end(), [](const auto& info) {
+    return info.name.find("/codec.mean.") != std::string::npos;
+  });
+  if (has_momentum || model_->codec_tensors().empty()) return;
+  refuse(ErrorCode::kMismatch,
+         fmt::format("the checkpoint has {} updates without codec=onebit-adam, whose warm-up of {} "
+                     "would be over: choose a longer one, as onebit-adam:{}",
+                     steps, plan_.codec.warmup, steps + 100));
+}
+
 void Trainer::Impl::restore(const checkpoint::Reader& reader) {
   check_fits(reader);
-  model_->restore(reader, restore_state(reader.state()));
+  const adapter::SavedCourse course = restore_state(reader.state());
+  check_warm_up(reader, course.steps);
+  model_->restore(reader, course);
   read_untrained(reader);
   zero_grad();
   is_broken_ = false;

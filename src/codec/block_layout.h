@@ -49,7 +49,8 @@ class BlockLayout final {
   // Whether nothing is behind the codes of any block. `codes` has code_bytes().
   bool ends_clear(std::span<const std::byte> codes) const {
     // Only the last block can be of another length than the others, unless the first one is.
-    if (missing_ == 0 && block_ * bits_ % 8 == 0) return blocks() == 0 || ends_clear(codes, blocks() - 1);
+    if (missing_ == 0 && block_ * bits_ % 8 == 0)
+      return blocks() == 0 || ends_clear(codes, blocks() - 1);
     for (std::size_t b = 0; b < blocks(); ++b)
       if (!ends_clear(codes, b)) return false;
     return true;

@@ -65,7 +65,7 @@ struct WayBack {
   std::unique_ptr<Codec> codec;
   bool feedback = false;  // the codec loses something: what it left out is added to the next mean
 };
-// Sparse codecs: all values that are not zero, exactly. sign,vote: votes, exactly. Others: the same codec again, with feedback if the
+// Sparse codecs: all values that are not zero, exactly; of randk, if `draw` is that of the senders but for the rank, without places. sign,vote: votes, exactly. Others: the same codec again, with feedback if the
 // spec has it.
 WayBack make_way_back(const plan::CodecSpec& spec, const Shape& shape = {});
 
@@ -83,7 +83,8 @@ void mean_of_decoded(const plan::CodecSpec& spec, std::span<const float* const> 
                      std::span<const double> weights, std::span<float> mean);
 
 // Values are compressed in runs of at most this many elements of one tensor, counted from its beginning, whatever the
-// number of ranks or servers: so every home gives the same result.
+// number of senders or servers: so every home gives the same result. Where several ranks of a host send together, runs are also cut
+// where their shares of a bucket end, and blocks begin anew there.
 inline constexpr std::size_t kRunElements = 65536;
 
 // Whether a tensor of this shape is compressed: it has at least two dimensions and min_elements, or the spec says all.

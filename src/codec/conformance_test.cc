@@ -225,8 +225,8 @@ TEST(OnebitByColumn, HasMeansForEachOutputInTheMiddleOfAMatrix) {
   for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i / 30) - 4.5F;
   for (const std::size_t begin : {7, 29, 30, 59, 60, 290}) {
     for (std::size_t count = 0; count <= whole.size() - begin; ++count) {
-      const auto codec =
-          make_codec(spec_of("onebit:column"), shape_of(std::vector<std::int64_t>{10, 5, 6}, begin));
+      const auto codec = make_codec(spec_of("onebit:column"),
+                                    shape_of(std::vector<std::int64_t>{10, 5, 6}, begin));
       const auto first = whole.begin() + static_cast<std::ptrdiff_t>(begin);
       const Values in(first, first + static_cast<std::ptrdiff_t>(count));
       ASSERT_EQ(there_and_back(*codec, in), in) << begin << " " << count;

@@ -177,7 +177,8 @@ TEST(EncodedUpdate, OfAParameterThatIsSeldomUsedFreezesWithTheOthers) {
     const auto second_moments = [&] {
       std::vector<std::vector<std::byte>> moments;
       for (const SliceState& state : update->states())
-        if (state.parameter == 2) moments.emplace_back(state.state[1].begin(), state.state[1].end());
+        if (state.parameter == 2)
+          moments.emplace_back(state.state[1].begin(), state.state[1].end());
       return moments;
     };
     take_steps(job, *update, course);
@@ -207,9 +208,8 @@ TEST(EncodedUpdate, RemembersNothingThatIsNotFinite) {
       const auto states = update->codec_states();
       EXPECT_FALSE(states.empty());
       for (const CodecState& state : states)
-        EXPECT_THAT(state.values, testing::Each(testing::Truly([](float value) {
-                      return std::isfinite(value);
-                    })))
+        EXPECT_THAT(state.values,
+                    testing::Each(testing::Truly([](float value) { return std::isfinite(value); })))
             << codec << " " << state.name;
       ASSERT_TRUE(job.world().barrier().has_value());
     });

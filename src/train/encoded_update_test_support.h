@@ -139,8 +139,9 @@ class SlowRecipe {
       part.back.push_back(codec::make_way_back(spec(p), codec::shape_of(info.shape, first)));
       part.encoders.emplace_back();
       for (std::size_t u = 0; u < units_.size(); ++u)
-        part.encoders.back().push_back(codec::Encoder::make(
-            spec(p), *part.there.back(), std::min(codec::kRunElements, info.count() - first), facts));
+        part.encoders.back().push_back(
+            codec::Encoder::make(spec(p), *part.there.back(),
+                                 std::min(codec::kRunElements, info.count() - first), facts));
     }
     return part;
   }
@@ -187,8 +188,7 @@ class SlowRecipe {
       const optimizer::Segment<float> segment{
           .parameters = values_[p], .gradient = average, .state = {state_[0][p], state_[1][p]}};
       ++updates_of_[p];
-      const std::uint64_t number =
-          optimizer_of(p).freeze_after > 0 ? updates_ + 1 : updates_of_[p];
+      const std::uint64_t number = optimizer_of(p).freeze_after > 0 ? updates_ + 1 : updates_of_[p];
       optimizer::update(optimizer_of(p), {.step = number, .rate = optimizer_of(p).rate}, segment);
     }
     ++updates_;
