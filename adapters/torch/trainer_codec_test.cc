@@ -175,9 +175,10 @@ TEST(TrainerCodec, OnebitAdamInTheGroupRefusesToClip) {
         EXPECT_THAT(failure.what(), testing::HasSubstr("would clip momentum after the warm-up"));
         EXPECT_THAT(failure.what(), testing::HasSubstr(norm ? "clip_norm" : "clip_value"));
       }
-      options.plan += " home=server";
-      Trainer on_servers(job, *net, adam(), options);
     }
+    // Where each worker clips its own gradient.
+    Trainer on_servers(job, *net, adam(),
+                       {.plan = "home=server codec=onebit-adam:5", .clip_norm = 1});
   });
 }
 

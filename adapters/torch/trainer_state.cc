@@ -189,7 +189,7 @@ void Trainer::Impl::read_untrained(const checkpoint::Reader& reader) {
 
 // The second moments of an Adam that was not about to be frozen have more updates behind them than a warm-up that is over.
 void Trainer::Impl::check_warm_up(const checkpoint::Reader& reader, std::uint64_t steps) const {
-  if (plan_.codec.kind != plan::Codec::kOnebitAdam || steps <= plan_.codec.warmup) return;
+  if (plan_.codec.kind != plan::Codec::kOnebitAdam || steps < plan_.codec.warmup) return;
   const auto tensors = reader.state_tensors();
   const bool has_momentum = std::any_of(tensors.begin(), tensors.end(), [](const auto& info) {
     return info.name.find("/codec.mean.") != std::string::npos;
