@@ -15,7 +15,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr milliseconds kRunTime = seconds(150);
+// Of seven starts of libtorch, on a machine that has much else to do.
+constexpr milliseconds kRunTime = seconds(250);
 
 std::set<std::string> namespaces() {
   std::set<std::string> names;
@@ -50,9 +51,9 @@ class BenchCompress : public testing::Test {
   const Folder folder_;
 };
 
-TEST_F(BenchCompress, PlansAreMeasuredOverEachLink) {
-  Child bench = start({"--rounds", "2", "--links", "50mbit,none", "--plans",
-                       "codec=none;codec=int8:all;codec=auto"});
+TEST_F(BenchCompress, PlansAreMeasuredOverTheLink) {
+  Child bench = start(
+      {"--rounds", "2", "--links", "50mbit", "--plans", "codec=none;codec=int8:all;codec=auto"});
   EXPECT_TRUE(bench.exits(0, kRunTime)) << bench.transcript();
   std::set<std::string> found;
   std::map<std::string, double> sent;
@@ -63,11 +64,10 @@ TEST_F(BenchCompress, PlansAreMeasuredOverEachLink) {
     EXPECT_GT(line["median_ms"].get<double>(), 0) << text;
     const std::string plan = line["plan"].get<std::string>();
     found.insert(line["link"].get<std::string>() + " " + plan);
-    if (line["link"] == "50mbit") sent[plan] = line["sent_bytes_per_step"].get<double>();
+    sent[plan] = line["sent_bytes_per_step"].get<double>();
   }
   EXPECT_EQ(found, (std::set<std::string>{"50mbit codec=none", "50mbit codec=int8:all",
-                                          "50mbit codec=auto", "none codec=none",
-                                          "none codec=int8:all", "none codec=auto"}));
+                                          "50mbit codec=auto"}));
   // A model of 650 numbers: what is saved is less than what each message has besides.
   EXPECT_GT(sent["codec=none"], 650 * 4 / 2);
   EXPECT_LT(sent["codec=int8:all"], sent["codec=none"]);
