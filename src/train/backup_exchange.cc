@@ -51,6 +51,11 @@ BackupExchange::~BackupExchange() {
   if (decisions_) decisions_->close();
   if (offers_) offers_->close();
   thread_ = {};
+  {
+    // Whoever has heard an offer just now and is about to listen for the next one.
+    const MutexLock lock(mutex_);
+    while (listening_ > 0) changed_.wait(mutex_);
+  }
   // Before what their calls back use.
   offers_.reset();
   decisions_.reset();
@@ -69,14 +74,20 @@ void BackupExchange::listen(Rank peer) {
                .by = Deadline::never()})
       .then([this, peer](const Result<void>& outcome) {
         if (!outcome) return fail(outcome.error());
-        bool ends = false;
         {
           const MutexLock lock(mutex_);
           heard(peer, incoming_[static_cast<std::size_t>(peer)]);
-          ends = stopping_;
+          if (stopping_) return;
+          ++listening_;
         }
         changed_.notify_all();
-        if (!ends) listen(peer);
+        listen(peer);
+        {
+          const MutexLock lock(mutex_);
+          --listening_;
+          // Under the lock: once it is 0 the object may go.
+          changed_.notify_all();
+        }
       });
 }
 

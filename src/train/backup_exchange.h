@@ -88,6 +88,7 @@ class BackupExchange final {
   StepTotals totals_ TALLY_GUARDED_BY(mutex_);
   std::optional<Error> failure_ TALLY_GUARDED_BY(mutex_);
   bool stopping_ TALLY_GUARDED_BY(mutex_) = false;
+  int listening_ TALLY_GUARDED_BY(mutex_) = 0;  // calls back that are about to listen on
   std::jthread thread_;
 };
 
