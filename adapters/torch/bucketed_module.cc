@@ -46,6 +46,8 @@ BucketedModule::BucketedModule(Communicator& world, std::vector<NamedTensor> par
 
 BucketedModule::~BucketedModule() {
   hooks_.reset();
+  // Parameters keep the newest values there are.
+  [[maybe_unused]] const auto outcome = update_->settle();
   for (const NamedTensor& parameter : parameters_) {
     at::Tensor tensor = parameter.tensor;
     tensor.mutable_grad() = at::Tensor();
@@ -93,6 +95,7 @@ void BucketedModule::forget_gradients() {
 void BucketedModule::announce(const train::StepContribution& contribution) {
   // The first step only shows in which order gradients come.
   if (!order_is_settled_) return;
+  settle();
   announced_ = true;
   update_->begin(contribution);
 }
@@ -160,8 +163,20 @@ train::StepTotals BucketedModule::complete(const train::StepContribution& contri
   train::StepTotals totals = or_throw(update_->complete(contribution, sums));
   announced_ = false;
   is_told_.assign(is_told_.size(), false);
-  if (totals.samples > 0) values_to_devices();
+  if (totals.samples == 0 || parameters_.front().tensor.device().is_cpu()) return totals;
+  settle();
+  values_to_devices();
   return totals;
+}
+
+void BucketedModule::settle() { or_throw(update_->settle()); }
+
+std::unique_ptr<FirstUse> BucketedModule::await_use() {
+  if (!update_->is_late()) return nullptr;
+  std::vector<std::span<const std::byte>> memory;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) memory.emplace_back(update_->values(i));
+  return std::make_unique<FirstUse>(
+      memory, [this](std::size_t i) { [[maybe_unused]] const auto outcome = update_->await(i); });
 }
 
 }  // namespace tally::adapter

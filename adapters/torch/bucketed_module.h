@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "adapters/torch/first_use.h"
 #include "adapters/torch/gradient_hooks.h"
 #include "adapters/torch/tensors.h"
 #include "tally/job.h"
@@ -48,6 +49,12 @@ class BucketedModule final {
   // Collective.
   train::StepTotals complete(const train::StepContribution& contribution,
                              std::span<const double> sums);
+
+  // By priority new values may come after complete(), on the CPU: until they are all there.
+  void settle();
+  // While it lives, operations of this thread wait for the parameters that they use; null if all are there. What goes wrong
+  // is told by announce(), settle() and complete().
+  std::unique_ptr<FirstUse> await_use();
 
   // Buckets by this order of parameters, as a checkpoint had it, from now on: state that is read from there stays where it
   // is. Empty: the order they have. Not if an update has settled it already. Collective.

@@ -14,6 +14,14 @@ constexpr auto kOfferTimeout = std::chrono::minutes(5);
 
 Deadline setup_deadline() { return Deadline::after(kSetupTimeout); }
 
+// A thread takes part in updates with backups, and this one reads values whenever it is told of a new version.
+train::ShardedUpdate::Options in_order(train::ShardedUpdate::Options options) {
+  if (options.by_priority && options.on_event)
+    options.on_event("schedule=priority: it is fifo, for update=backup needs whole versions");
+  options.by_priority = false;
+  return options;
+}
+
 }  // namespace
 
 GroupExchange::GroupExchange(Job& job, std::vector<NamedTensor> parameters,
@@ -24,7 +32,8 @@ GroupExchange::GroupExchange(Job& job, std::vector<NamedTensor> parameters,
   const bool has_backups = rules.update == plan::Update::kBackup && rules.needed < rules.workers;
   if (has_backups) own_world_ = or_throw(job.world().split(0, job.rank(), setup_deadline()));
   Communicator& world = own_world_ ? *own_world_ : job.world();
-  model_ = std::make_unique<BucketedModule>(world, std::move(parameters), options);
+  model_ = std::make_unique<BucketedModule>(world, std::move(parameters),
+                                            has_backups ? in_order(options) : options);
   model_->spread_values();
   if (has_backups)
     backup_ = or_throw(
@@ -156,6 +165,7 @@ std::size_t GroupExchange::state_bytes() {
 }
 
 void GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
+  model_->settle();
   // Before the first update there is no state, and gradients may still tell their order.
   if (course.steps > 0 || !course.order.empty()) model_->use_order(course.order);
   model_->update().steps() = course.parameter_steps;

@@ -26,6 +26,8 @@ class GroupExchange final : public ModelExchange {
   bool is_announced() const override { return model_->is_announced(); }
   StepResult complete(const StepGift& gift) override;
   void forget_gradients() override { model_->forget_gradients(); }
+  void settle() override { model_->settle(); }
+  std::unique_ptr<FirstUse> await_use() override { return model_->await_use(); }
   void drain(const StepGift& first) override;
   std::uint64_t steps() const override { return steps_; }
   bool in_step() const override { return backup_ == nullptr; }

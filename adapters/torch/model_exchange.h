@@ -2,9 +2,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "adapters/torch/first_use.h"
 #include "adapters/torch/tensors.h"
 #include "policy/staleness.h"
 #include "tally/checkpoint.h"
@@ -60,6 +62,10 @@ class ModelExchange {
   virtual StepResult complete(const StepGift& gift) = 0;
   // Gradients are gone: the next backward begins afresh.
   virtual void forget_gradients() = 0;
+  // Parameters may get their new values after complete(): until all have them.
+  virtual void settle() {}
+  // While it lives, operations of this thread wait for the new values of what they use; null if there is nothing to wait for.
+  virtual std::unique_ptr<FirstUse> await_use() { return nullptr; }
   // Takes part with nothing, but for `first`, until all ranks do.
   virtual void drain(const StepGift& first) = 0;
 

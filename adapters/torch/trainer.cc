@@ -214,11 +214,17 @@ void Trainer::Impl::zero_grad() {
   pending_ = {};
 }
 
+// The parameters of the last update are waited for as they are used.
+at::Tensor Trainer::Impl::forward(const std::function<at::Tensor()>& mean_loss) {
+  const std::unique_ptr<adapter::FirstUse> awaits = model_->await_use();
+  return mean_loss();
+}
+
 // Calls of an accumulation weigh by their samples: each gradient is scaled to the first one's, which stays exactly what
 // libtorch made, and so does the only one where there is none but it.
 void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss,
                              bool is_last) {
-  const at::Tensor loss = mean_loss();
+  const at::Tensor loss = forward(mean_loss);
   if (!loss.defined() || loss.numel() != 1)
     refuse(ErrorCode::kInvalid, "the loss must be a tensor with one element");
   if (pending_.unit == 0) pending_.unit = samples;
@@ -270,6 +276,7 @@ StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
   const auto own = static_cast<double>(samples);
   const StepOutcome outcome = complete({.samples = own, .weight = own}, loss * own);
   // Whatever is computed from here on is computed at the newest parameters.
+  model_->settle();
   model_->begin();
   return outcome;
 }
@@ -289,6 +296,7 @@ void Trainer::Impl::drain() {
   const Stopwatch watch(in_steps_);
   const Pending rest = std::exchange(pending_, {});
   model_->drain(gift_of(rest.contribution(), rest.loss_sum));
+  model_->settle();
   model_->forget_gradients();
 }
 
@@ -318,6 +326,7 @@ StepOutcome Trainer::apply(std::uint64_t samples, double loss) {
 }
 void Trainer::zero_grad() { impl_->zero_grad(); }
 void Trainer::drain() { impl_->drain(); }
+void Trainer::settle() { impl_->settle(); }
 void Trainer::synchronise_buffers() { impl_->synchronise_buffers(); }
 double Trainer::rate() const { return impl_->rate(); }
 std::uint64_t Trainer::steps() const { return impl_->steps(); }

@@ -28,6 +28,7 @@ void Trainer::Impl::average(const std::vector<NamedTensor>& tensors) {
 
 // Averaging now and then gives what averaging after every step would: running statistics are linear in what they see.
 void Trainer::Impl::synchronise_buffers() {
+  settle();
   if (job_.size() == 1 || options_.buffers == Buffers::kLeave) return;
   if (options_.buffers == Buffers::kBroadcast) return model_->broadcast(tensors_.buffers);
   std::vector<NamedTensor> real;

@@ -21,6 +21,7 @@ class Trainer::Impl {
   StepOutcome apply(std::uint64_t samples, double loss);
   void zero_grad();
   void drain();
+  void settle() { model_->settle(); }
   void synchronise_buffers();
   double rate() const { return optimizers_.front().rate * options_.schedule.factor(steps()); }
   std::uint64_t steps() const { return model_->steps(); }
@@ -30,8 +31,14 @@ class Trainer::Impl {
   std::size_t state_bytes() { return model_->state_bytes(); }
   bool is_first() const { return model_->is_first(); }
   bool in_step() const { return model_->in_step(); }
-  std::vector<double> sum(std::vector<double> values) { return model_->sum(std::move(values)); }
-  std::vector<double> meet(std::vector<double> values) { return model_->meet(std::move(values)); }
+  std::vector<double> sum(std::vector<double> values) {
+    settle();
+    return model_->sum(std::move(values));
+  }
+  std::vector<double> meet(std::vector<double> values) {
+    settle();
+    return model_->meet(std::move(values));
+  }
 
   // trainer_state.cc
   checkpoint::Content checkpoint();
@@ -54,6 +61,7 @@ class Trainer::Impl {
   void check_untrained();
   adapter::StepGift gift_of(const train::StepContribution& contribution, double loss_sum) const;
   StepOutcome complete(const train::StepContribution& contribution, double loss_sum);
+  at::Tensor forward(const std::function<at::Tensor()>& mean_loss);
   void backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void average(const std::vector<adapter::NamedTensor>& tensors);

@@ -89,6 +89,7 @@ void Trainer::Impl::add_codec_states(checkpoint::Content& content) {
 }
 
 checkpoint::Content Trainer::Impl::checkpoint() {
+  settle();
   checkpoint::Content content{
       .step = steps(), .tensors = model_infos(), .state_tensors = state_infos()};
   std::vector<std::size_t> first_state;  // by parameter

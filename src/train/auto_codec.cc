@@ -57,6 +57,8 @@ plan::CodecSpec parsed(const std::string& text) {
   // The plan has checked its candidates.
   auto spec = plan::parse_codec(text);
   TALLY_CHECK(spec.has_value());
+  // The optimizer has had the momentum in the steps before the choice, and keeps it.
+  spec->early_momentum = false;
   return *std::move(spec);
 }
 

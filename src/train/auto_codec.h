@@ -16,7 +16,8 @@ namespace tally::train {
 
 // codec=auto in its first steps, in which buckets travel as they are: measures the wire by probes between steps, how long before the end of
 // the backward pass buckets are ready, and what each candidate costs on a run of each bucket's own gradient, a few candidates
-// after each step. Then all ranks take the largest of everybody's numbers and decide alike.
+// after each step. Then all ranks take the largest of everybody's numbers and decide alike. Momentum stays the optimizer's: what is chosen
+// has momentum=late.
 //
 //   ready(b) ... ended() -> measure()      in each of kSteps steps, then agree()
 //

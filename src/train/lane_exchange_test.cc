@@ -25,12 +25,19 @@ class ScriptedPeer final : public Communicator {
   std::vector<std::byte> there;         // what the peer sends to this rank
   std::vector<std::byte> back;          // what it gives to all
   std::optional<std::int64_t> told;     // its size, if the peer lies about it
+  std::vector<std::int64_t> order{};    // the buckets it tells, being the first
   std::vector<std::byte> sent_there{};  // what this rank sent to it
   std::vector<std::byte> sent_back{};
 
   Rank rank() const override { return rank_; }
   int size() const override { return 2; }
   Result<void> run(const Request& request) override {
+    if (request.operation == Operation::kBroadcast) {
+      if (order.empty()) return closed();
+      *static_cast<std::int64_t*>(request.output) = order.front();
+      order.erase(order.begin());
+      return {};
+    }
     if (request.operation == Operation::kAllToAll) return exchange(request, there, sent_there);
     return gather(request);
   }
@@ -252,9 +259,11 @@ class CountingBucket final : public BucketCodec {
   CountingBucket(std::vector<std::string>& log, Mutex& mutex, int number)
       : log_(log), mutex_(mutex), number_(number) {}
   bool fails = false;
+  std::optional<std::shared_future<void>> gate = {};  // first() is not over before it is open
 
   Result<void> first(Lane& /*lane*/, const LaneStep& step) override {
     note("first", step);
+    if (gate) gate->wait();
     return {};
   }
   Result<void> second(Lane& /*lane*/, const LaneStep& step) override {
@@ -276,7 +285,10 @@ class CountingBucket final : public BucketCodec {
 
 class CountedExchange {
  public:
-  explicit CountedExchange(int buckets) {
+  explicit CountedExchange(int buckets, const LaneSchedule& schedule = {},
+                           Communicator* peer = nullptr) {
+    const std::vector<Rank> ranks =
+        peer == nullptr ? std::vector<Rank>{0} : std::vector<Rank>{10, 11};
     std::vector<std::unique_ptr<BucketCodec>> codecs;
     for (int b = 0; b < buckets; ++b) {
       auto bucket = std::make_unique<CountingBucket>(log, mutex, b);
@@ -284,9 +296,17 @@ class CountedExchange {
       codecs.push_back(std::move(bucket));
     }
     exchange = std::make_unique<LaneExchange>(
-        LaneExchange::Lanes{.there = std::make_unique<Lane>(nullptr, std::vector<Rank>{0}),
-                            .back = std::make_unique<Lane>(nullptr, std::vector<Rank>{0})},
-        std::move(codecs));
+        LaneExchange::Lanes{.there = std::make_unique<Lane>(peer, ranks),
+                            .back = std::make_unique<Lane>(peer, ranks)},
+        std::move(codecs), schedule);
+  }
+  // What came of first(), in its order.
+  std::vector<std::string> firsts() {
+    const MutexLock lock(mutex);
+    std::vector<std::string> firsts;
+    for (const std::string& line : log)
+      if (line.starts_with("first")) firsts.push_back(line);
+    return firsts;
   }
   std::vector<std::string> log;
   Mutex mutex;
@@ -309,6 +329,47 @@ TEST(LaneExchange, TakesBucketsInTheirOrderStepByStep) {
   for (int i = 0; i < 12; ++i) {
     EXPECT_EQ(firsts[static_cast<std::size_t>(i)], fmt::format("first {} {}", i % 3, i / 3));
     EXPECT_EQ(seconds[static_cast<std::size_t>(i)], fmt::format("second {} {}", i % 3, i / 3));
+  }
+}
+
+// The first bucket is slow: meanwhile all others have become ready.
+TEST(LaneExchange, ByPrioritySendsWhatForwardNeedsFirst) {
+  CountedExchange counted(
+      5, {.by_priority = true, .bytes_in_flight = 10, .bytes = std::vector<std::size_t>(5, 10)});
+  std::promise<void> open;
+  counted.parts[0]->gate = open.get_future().share();
+  counted.exchange->submit(0, {});
+  // It is on its way: nothing that comes later can overtake it.
+  while (counted.firsts().empty()) std::this_thread::yield();
+  for (std::size_t b = 1; b < 5; ++b) counted.exchange->submit(b, {});
+  open.set_value();
+  for (std::size_t b = 0; b < 5; ++b) ASSERT_TRUE(counted.exchange->wait(b).has_value());
+  EXPECT_THAT(counted.firsts(), testing::ElementsAre("first 0 0", "first 4 0", "first 3 0",
+                                                     "first 2 0", "first 1 0"));
+}
+
+// What the first member has told is waited for, though others are ready.
+TEST(LaneExchange, ByPriorityFollowsTheFirstMember) {
+  ScriptedPeer peer(1);
+  peer.order = {1, 2, 0};
+  CountedExchange counted(3, {.by_priority = true, .bytes_in_flight = 1, .bytes = {10, 10, 10}},
+                          &peer);
+  for (std::size_t b = 0; b < 3; ++b) counted.exchange->submit(b, {});
+  for (std::size_t b = 0; b < 3; ++b) ASSERT_TRUE(counted.exchange->wait(b).has_value());
+  EXPECT_THAT(counted.firsts(), testing::ElementsAre("first 1 0", "first 2 0", "first 0 0"));
+}
+
+TEST(LaneExchange, ByPriorityRefusesABucketThatCannotBe) {
+  for (const std::int64_t told : {std::int64_t{-1}, std::int64_t{2}, std::int64_t{1} << 40}) {
+    ScriptedPeer peer(1);
+    peer.order = {told};
+    CountedExchange counted(2, {.by_priority = true, .bytes_in_flight = 1, .bytes = {10, 10}},
+                            &peer);
+    counted.exchange->submit(0, {});
+    const auto outcome = counted.exchange->wait(0);
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_EQ(outcome.error().code, ErrorCode::kCorrupt);
+    EXPECT_EQ(outcome.error().peer, 10);
   }
 }
 

@@ -127,6 +127,10 @@ struct TimeSplit {
 // Inside step() a parameter changes as soon as all ranks have its gradient, while backward still runs. What autograd
 // does not see using it (`linear(x, w.detach())`) must use a copy (`w.detach().clone()`), or be trained by backward()
 // and apply(), which changes nothing before it is called.
+//
+// With schedule=priority (several hosts with one rank each) step() returns while new parameters are still on their way. The operations of
+// libtorch in the next step()'s `mean_loss`, in the thread that called it, wait for what they use. Whoever reads parameters elsewhere
+// calls settle() first; what gives them to others (checkpoint(), synchronise_buffers(), meet(), sum(), drain()) and apply() do so themselves.
 // Threads: one at a time.
 class Trainer {
  public:
@@ -148,6 +152,9 @@ class Trainer {
 
   // This rank has no more data: takes part with nothing until all ranks have called it.
   void drain();
+
+  // Until the parameters have the values of the last step(). Failure, as the next step would, if they cannot get them.
+  void settle();
 
   // Before evaluating or saving, as the options say.
   void synchronise_buffers();
