@@ -164,10 +164,12 @@ TEST(TrainerServer, ALateWorkerHoldsNobodyUpUnderAspAndBackup) {
       trainer.meet();
       EXPECT_GE(trainer.steps(), 6U);
       const PolicyFigures figures = trainer.figures();
-      if (std::string(plan).find("backup") != std::string::npos && job.rank() == 2)
+      if (std::string(plan).find("backup") != std::string::npos && job.rank() == 2) {
         EXPECT_EQ(figures.dropped, 1U);
-      if (std::string(plan).find("asp") != std::string::npos && job.rank() == 2)
+      }
+      if (std::string(plan).find("asp") != std::string::npos && job.rank() == 2) {
         EXPECT_EQ(figures.staleness[0], 0U) << "it was as stale as there were updates";
+      }
       trainer.meet();
     });
   }

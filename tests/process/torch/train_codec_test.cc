@@ -152,7 +152,13 @@ TEST_P(TrainCodec, InTheGroupGoesOnWithTheSameBits) {
   train_and_resume(GetParam().group_workers, {});
 }
 
-TEST_P(TrainCodec, OnServersGoesOnWithTheSameBits) {
+TEST_P(TrainCodec, OnServersGoesOnWithTheSameBitsOrIsRefused) {
+  if (GetParam().codec == "auto") {
+    Child refused = start("whole", 2, {"--servers", "1,colocated"});
+    EXPECT_FALSE(refused.exits(0, kTrainingTime));
+    EXPECT_THAT(refused.errors(), HasSubstr("codec=auto"));
+    return;
+  }
   train_and_resume(GetParam().server_workers, {"--servers", "1,colocated"});
 }
 
