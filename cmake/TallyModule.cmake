@@ -29,7 +29,7 @@ function(tally_module name)
     ${ARG_DEPENDS} ${ARG_LIBRARIES} fmt::fmt Threads::Threads)
 
   # What has no thread has nothing to show to the thread sanitizer.
-  if(TALLY_SANITIZE STREQUAL "thread" AND name MATCHES "^(kernel|optimizer|wire|plan|data|policy)$")
+  if(TALLY_SANITIZE STREQUAL "thread" AND name MATCHES "^(kernel|optimizer|wire|plan|data|policy|codec)$")
     set(tests "")
   endif()
   if(tests)

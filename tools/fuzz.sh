@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/fuzz.sh: runs every fuzz_* program of build/fuzz for FUZZ_SECONDS each (default: about a minute
-# for all of them together). fuzz_NAME starts from the files of tests/fuzz/corpus/NAME; what it finds is
+# tools/fuzz.sh: runs every fuzz_* program of build/fuzz for FUZZ_SECONDS each (default: a minute for fuzz_codec, which
+# is many decoders, and about a minute for all others together). fuzz_NAME starts from the files of tests/fuzz/corpus/NAME; what it finds is
 # left in build/fuzz/findings.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,9 @@ for program in "${programs[@]}"; do
   mkdir -p "$grown"
   corpus=("$grown")
   [ ! -d "$seeds" ] || corpus+=("$seeds")
-  echo "fuzz: $name for $seconds s"
-  tools/in_preset.sh fuzz "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+  own=$seconds
+  [ "$name" != fuzz_codec ] || own=${FUZZ_SECONDS:-60}
+  echo "fuzz: $name for $own s"
+  tools/in_preset.sh fuzz "$program" -max_total_time="$own" -timeout=10 -rss_limit_mb=2048 \
     -print_final_stats=1 -verbosity=0 -artifact_prefix="build/fuzz/findings/$name-" "${corpus[@]}"
 done
