@@ -108,8 +108,9 @@ struct TableSpec {
   // Dense float32: how gradients that are pushed are encoded, as in a plan ("topk:0.01"), part by part; empty: they are not. With update=bsp
   // what goes back to workers is encoded, too.
   std::string codec;
-  std::uint32_t columns = 0;        // with a codec: values of one output of a weight matrix; 0: none
-  std::uint64_t first_element = 0;  // with a codec: number of this table's first element in the model
+  std::uint32_t columns = 0;  // with a codec: values of one output of a weight matrix; 0: none
+  std::uint64_t first_element =
+      0;  // with a codec: number of this table's first element in the model
 };
 
 using TableId = std::uint16_t;
