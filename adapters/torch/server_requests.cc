@@ -136,9 +136,11 @@ void ServerExchange::note(const server::Completion& completion) {
 // As servers do it with a gradient that comes by itself. What others do meanwhile comes with the next pull.
 void ServerExchange::move_own_copy(const StepGift& gift) {
   const at::NoGradGuard no_grad;
+  policy::Rules rules = options_.rules;
   for (std::size_t t = 0; t < tables_.tables().size(); ++t) {
     const Table& table = tables_.tables()[t];
-    const double rate = gift.rates[table.group] * policy::rate_factor(options_.rules, 1);
+    rules.momentum = options_.optimizers[table.group].momentum;
+    const double rate = gift.rates[table.group] * policy::rate_factor(rules, 1);
     const double decay = options_.optimizers[table.group].weight_decay;
     at::Tensor values = table.values;
     if (decay != 0) values.mul_(1 - rate * decay);

@@ -66,7 +66,7 @@ struct Plan {
   std::uint64_t push_every = 1;                  // asp:push=, steps
   std::uint64_t fetch_every = 1;                 // asp:fetch=, steps
   bool full_rate = false;                        // asp, ssp: rate=full
-  bool corrected_momentum = false;               // asp, ssp: momentum=corrected
+  bool kept_momentum = false;                    // asp, ssp: momentum=kept
   std::chrono::milliseconds average_every = {};  // average:MS
   std::uint64_t local_steps = 0;                 // local:H
   std::uint64_t drop_above = 0;                  // drop:T, staleness

@@ -77,9 +77,9 @@ constexpr Number kNumbers[] = {
 };
 constexpr Setting kSettings[] = {
     {"asp", "rate=full", &Plan::full_rate},
-    {"asp", "momentum=corrected", &Plan::corrected_momentum},
+    {"asp", "momentum=kept", &Plan::kept_momentum},
     {"ssp", "rate=full", &Plan::full_rate},
-    {"ssp", "momentum=corrected", &Plan::corrected_momentum},
+    {"ssp", "momentum=kept", &Plan::kept_momentum},
     {"compensate", "adaptive", &Plan::adaptive},
 };
 

@@ -19,16 +19,16 @@ struct Case {
 const Case kCases[] = {
     {"home=server update=asp", {.update = Update::kAsp}},
     {"home=server update=asp:push=4", {.update = Update::kAsp, .push_every = 4}},
-    {"home=server update=asp:push=4,fetch=2,rate=full,momentum=corrected",
+    {"home=server update=asp:push=4,fetch=2,rate=full,momentum=kept",
      {.update = Update::kAsp,
       .push_every = 4,
       .fetch_every = 2,
       .full_rate = true,
-      .corrected_momentum = true}},
+      .kept_momentum = true}},
     {"home=server update=ssp:0", {.update = Update::kSsp}},
     {"home=server update=ssp:3,rate=full", {.update = Update::kSsp, .bound = 3, .full_rate = true}},
-    {"home=server update=ssp:1000000,momentum=corrected",
-     {.update = Update::kSsp, .bound = 1000000, .corrected_momentum = true}},
+    {"home=server update=ssp:1000000,momentum=kept",
+     {.update = Update::kSsp, .bound = 1000000, .kept_momentum = true}},
     {"home=server update=backup:0", {.update = Update::kBackup}},
     {"home=server update=backup:65535", {.update = Update::kBackup, .backups = 65535}},
     {"home=server update=subset:2", {.update = Update::kSubset, .subset = 2}},
@@ -79,10 +79,10 @@ TEST(PlanValues, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
       {"update=ssp:1000001", "update=ssp:1000001: 1000001 is not from 0 to 1000000"},
       {"update=ssp:3,",
        "update=ssp:3,: '' is no setting of ssp; nearest: rate=full (known: "
-       "rate=full, momentum=corrected)"},
+       "rate=full, momentum=kept)"},
       {"update=ssp:3,rate=half",
        "update=ssp:3,rate=half: 'rate=half' is no setting of ssp; "
-       "nearest: rate=full (known: rate=full, momentum=corrected)"},
+       "nearest: rate=full (known: rate=full, momentum=kept)"},
       {"update=ssp:3,rate=full,rate=full",
        "update=ssp:3,rate=full,rate=full: rate=full is given "
        "twice"},
@@ -91,7 +91,7 @@ TEST(PlanValues, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
       {"update=asp:push", "update=asp:push: '' is not a number"},
       {"update=asp:pusch=3",
        "update=asp:pusch=3: 'pusch=3' is no setting of asp; nearest: push "
-       "(known: push, fetch, rate=full, momentum=corrected)"},
+       "(known: push, fetch, rate=full, momentum=kept)"},
       {"update=backup:1,rate=full",
        "update=backup:1,rate=full: backup takes one number and nothing else"},
       {"update=subset:0", "update=subset:0: 0 is not from 1 to 65536"},

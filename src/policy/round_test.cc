@@ -379,7 +379,7 @@ TEST(Round, AMemberThatJoinsAgainKeepsItsClock) {
 
 TEST(Round, RatesAreThoseOfTheRules) {
   EXPECT_DOUBLE_EQ(crew("update=asp", 4).rate_factor(3), 0.25);
-  EXPECT_DOUBLE_EQ(crew("update=asp stale=scale", 4).rate_factor(3), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(crew("update=asp stale=scale", 4).rate_factor(8), 0.125);
   EXPECT_DOUBLE_EQ(crew("update=bsp", 4).rate_factor(0), 1);
 }
 

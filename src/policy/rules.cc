@@ -64,7 +64,7 @@ Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed) 
                .adaptive = plan.adaptive,
                .conflict = plan.conflict,
                .full_rate = plan.full_rate,
-               .corrected_momentum = plan.corrected_momentum,
+               .kept_momentum = plan.kept_momentum,
                .seed = seed};
 }
 
@@ -103,17 +103,20 @@ ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t cloc
   }
 }
 
-double rate_factor(const Rules& rules, std::uint64_t staleness) {
-  if (rules.has_rounds()) return 1;
-  if (rules.stale == plan::Stale::kScale) {
-    return 1.0 / static_cast<double>(std::max<std::uint64_t>(1, staleness));
-  }
-  return rules.full_rate ? 1.0 : 1.0 / rules.workers;
+double corrected_momentum(const Rules& rules) {
+  if (rules.kept_momentum || rules.has_rounds()) return rules.momentum;
+  return std::max(0.0, 1.0 - rules.workers * (1.0 - rules.momentum));
 }
 
-double corrected_momentum(const Rules& rules, double momentum) {
-  if (!rules.corrected_momentum || rules.has_rounds()) return momentum;
-  return std::max(0.0, 1.0 - rules.workers * (1.0 - momentum));
+double rate_factor(const Rules& rules, std::uint64_t staleness) {
+  if (rules.has_rounds()) return 1;
+  const double share = rules.full_rate ? 1 : rules.workers;
+  const double late = rules.stale == plan::Stale::kScale
+                          ? std::max(1.0, static_cast<double>(staleness) / share)
+                          : 1;
+  if (rules.full_rate) return 1 / late;
+  const double kept = (1 - corrected_momentum(rules)) / (1 - rules.momentum);
+  return kept / (share * late);
 }
 
 }  // namespace tally::policy

@@ -22,9 +22,10 @@ struct Rules {
   double compensation = 0;       // compensate:L
   bool adaptive = false;         // compensate:L,adaptive
   plan::Conflict conflict = plan::Conflict::kLock;
-  bool full_rate = false;  // asp, ssp: rate=full; else each gradient counts 1/N of the rate
-  bool corrected_momentum = false;  // momentum=corrected
-  std::uint64_t seed = 1;           // of subsets
+  bool full_rate = false;      // asp, ssp: rate=full
+  bool kept_momentum = false;  // asp, ssp: momentum=kept
+  double momentum = 0;         // of the optimizer, as the user gave it
+  std::uint64_t seed = 1;      // of subsets
 
   // Gradients of one version are gathered and applied together.
   bool has_rounds() const;
@@ -49,11 +50,13 @@ struct ReadRule {
 // `version`: that the worker's gradient was computed at; `clock`: steps it has finished.
 ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t clock);
 
-// What the rate of a gradient is multiplied with. asp and ssp: 1/N, with rate=full 1; with stale=scale 1/staleness instead, at least 1. Rounds: 1.
-double rate_factor(const Rules& rules, std::uint64_t staleness);
+// Gradients that come one by one from N workers act like momentum of 1 - 1/N on top of the optimizer's m: what is left to
+// ask for is 1 - N (1 - m), at least 0. In rounds, and with momentum=kept, m itself.
+double corrected_momentum(const Rules& rules);
 
-// Gradients that come one by one from N workers act like momentum of 1 - 1/N on top of `momentum`: what is left to ask for is
-// 1 - N (1 - momentum), at least 0. Without momentum=corrected, and in rounds, `momentum` itself.
-double corrected_momentum(const Rules& rules, double momentum);
+// What the rate of a gradient is multiplied with. Rounds: 1. asp and ssp: what makes N gradients move the values as far in
+// the end as one round does, (1 - corrected momentum) / (N (1 - m)); with rate=full 1. With stale=scale that is divided by
+// staleness / N, with rate=full by staleness, where it is more than 1.
+double rate_factor(const Rules& rules, std::uint64_t staleness);
 
 }  // namespace tally::policy

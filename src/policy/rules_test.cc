@@ -33,7 +33,7 @@ TEST(Rules, TheNumberOfWorkersGivesWhatARoundNeeds) {
     EXPECT_EQ(rules.workers, c.workers);
   }
   const Rules all = rules_from(
-      "update=asp:push=4,fetch=2,rate=full,momentum=corrected stale=compensate:2,adaptive "
+      "update=asp:push=4,fetch=2,rate=full,momentum=kept stale=compensate:2,adaptive "
       "conflict=accumulate",
       3, 7);
   EXPECT_EQ(all, (Rules{.update = plan::Update::kAsp,
@@ -46,7 +46,7 @@ TEST(Rules, TheNumberOfWorkersGivesWhatARoundNeeds) {
                         .adaptive = true,
                         .conflict = plan::Conflict::kAccumulate,
                         .full_rate = true,
-                        .corrected_momentum = true,
+                        .kept_momentum = true,
                         .seed = 7}));
 }
 
@@ -109,9 +109,11 @@ TEST(Rules, TheRateIsSharedScaledOrFull) {
       {"update=ssp:3", 2, 0.25},
       {"update=asp:rate=full", 9, 1},
       {"update=ssp:3,rate=full", 0, 1},
-      {"update=asp stale=scale", 0, 1},
-      {"update=asp stale=scale", 1, 1},
+      {"update=asp stale=scale", 0, 0.25},
+      {"update=asp stale=scale", 4, 0.25},
       {"update=asp stale=scale", 5, 0.2},
+      {"update=asp:rate=full stale=scale", 0, 1},
+      {"update=asp:rate=full stale=scale", 1, 1},
       {"update=asp:rate=full stale=scale", 5, 0.2},
       {"update=asp stale=drop:3", 2, 0.25},
       {"update=asp stale=compensate:0.04", 2, 0.25},
@@ -121,24 +123,42 @@ TEST(Rules, TheRateIsSharedScaledOrFull) {
   }
 }
 
-TEST(Rules, MomentumIsCorrectedOnlyWhereAsked) {
+TEST(Rules, MomentumThatComesOfTakingTurnsIsTakenOffTheOptimizers) {
   struct Case {
     std::string_view plan;
     int workers;
-    double momentum, corrected;
+    double momentum, corrected, factor;
   };
   constexpr Case kCases[] = {
-      {"update=asp", 4, 0.9, 0.9},
-      {"update=asp:momentum=corrected", 1, 0.9, 0.9},
-      {"update=asp:momentum=corrected", 4, 0.9, 0.6},
-      {"update=ssp:3,momentum=corrected", 8, 0.9, 0.2},
-      {"update=asp:momentum=corrected", 16, 0.9, 0},
-      {"update=asp:momentum=corrected", 4, 0, 0},
+      {"update=bsp", 4, 0.9, 0.9, 1},
+      {"update=asp", 1, 0.9, 0.9, 1},
+      {"update=asp", 4, 0.9, 0.6, 1},
+      {"update=ssp:3", 8, 0.9, 0.2, 1},
+      {"update=asp", 16, 0.9, 0, 0.625},
+      {"update=asp", 4, 0, 0, 0.25},
+      {"update=asp:rate=full", 16, 0.9, 0, 1},
+      {"update=asp:momentum=kept", 4, 0.9, 0.9, 0.25},
+      {"update=ssp:3,rate=full,momentum=kept", 4, 0.9, 0.9, 1},
   };
   for (const Case& c : kCases) {
-    EXPECT_NEAR(corrected_momentum(rules_from(c.plan, c.workers), c.momentum), c.corrected, 1e-12)
-        << c.plan << " with " << c.workers;
+    Rules rules = rules_from(c.plan, c.workers);
+    rules.momentum = c.momentum;
+    EXPECT_NEAR(corrected_momentum(rules), c.corrected, 1e-12) << c.plan << " with " << c.workers;
+    EXPECT_NEAR(rate_factor(rules, 1), c.factor, 1e-12) << c.plan << " with " << c.workers;
   }
+}
+
+// What a gradient moves in the end, rate / (1 - momentum), N times a round: as far as one round of bsp.
+TEST(Rules, NGradientsMoveAsFarAsOneRound) {
+  for (const std::string_view plan : {"update=asp", "update=ssp:3", "update=asp:momentum=kept"})
+    for (const int workers : {1, 2, 4, 10, 11, 64})
+      for (const double momentum : {0.0, 0.5, 0.9, 0.99}) {
+        Rules rules = rules_from(plan, workers);
+        rules.momentum = momentum;
+        EXPECT_NEAR(workers * rate_factor(rules, 1) / (1 - corrected_momentum(rules)),
+                    1 / (1 - momentum), 1e-9)
+            << plan << " with " << workers << " and " << momentum;
+      }
 }
 
 TEST(Subset, EverybodyTakesPartElsewhere) {

@@ -11,7 +11,8 @@ namespace tally::server {
 Result<TableFacts> facts_of(TableId id, const TableSpec& spec, std::uint32_t slots) {
   TALLY_TRY(check(spec));
   TALLY_TRY(const plan::Plan plan, plan::parse_plan(spec.plan, {.home = plan::Home::kServer}));
-  TALLY_TRY(const policy::Rules rules, policy::rules_of(plan, spec.workers, spec.seed));
+  TALLY_TRY(policy::Rules rules, policy::rules_of(plan, spec.workers, spec.seed));
+  rules.momentum = spec.optimizer.momentum;
   const std::uint64_t most =
       std::uint64_t{Receipts::kMaxHeld} * static_cast<std::uint64_t>(spec.workers);
   if (rules.update == plan::Update::kKbatch && static_cast<std::uint64_t>(rules.needed) > most)
@@ -27,7 +28,7 @@ Result<TableFacts> facts_of(TableId id, const TableSpec& spec, std::uint32_t slo
                    .slots = slots,
                    .encoded = encode(spec)};
   TALLY_TRY(facts.codec, TableCodec::make(spec));
-  facts.stored.optimizer.momentum = policy::corrected_momentum(rules, spec.optimizer.momentum);
+  facts.stored.optimizer.momentum = policy::corrected_momentum(rules);
   OptimizerSpec& optimizer = facts.stored.optimizer;
   if (optimizer.kind == OptimizerKind::kSgd && optimizer.momentum == 0) {
     optimizer.nesterov = false;
