@@ -37,6 +37,16 @@ std::string text_of_rate(double seconds_per_byte) {
   return rate >= 1e6 ? with_unit(rate / 1e6, "MB/s") : with_unit(rate / 1e3, "kB/s");
 }
 
+// Never, where it is not known.
+std::vector<double> seconds_of(const WireCost& wire, std::span<const Candidate> candidates) {
+  std::vector<double> times;
+  for (const Candidate& candidate : candidates) {
+    const double seconds = predicted_seconds(wire, candidate);
+    times.push_back(std::isfinite(seconds) && seconds >= 0 ? seconds : kNever);
+  }
+  return times;
+}
+
 // The next best of all others.
 std::size_t second_of(std::span<const double> times, std::size_t chosen) {
   std::size_t second = chosen == 0 ? 1 : 0;
@@ -46,9 +56,9 @@ std::size_t second_of(std::span<const double> times, std::size_t chosen) {
   return second;
 }
 
-std::string reason_of(const WireCost& wire, const BucketFacts& facts,
-                      std::span<const Candidate> candidates, std::span<const double> times,
-                      std::size_t chosen) {
+std::string text_of_choice(const WireCost& wire, const BucketFacts& facts,
+                           std::span<const Candidate> candidates, std::span<const double> times,
+                           std::size_t chosen) {
   std::string text = fmt::format("bucket {}: {}, {}", facts.bucket, candidates[chosen].text,
                                  text_of_seconds(times[chosen]));
   const std::string rate = text_of_rate(wire.seconds_per_byte);
@@ -73,16 +83,19 @@ double predicted_seconds(const WireCost& wire, const Candidate& candidate) {
          static_cast<double>(candidate.bytes) * wire.seconds_per_byte;
 }
 
+std::string reason_of(const WireCost& wire, const BucketFacts& facts,
+                      std::span<const Candidate> candidates, std::size_t chosen) {
+  TALLY_CHECK(chosen < candidates.size());
+  return text_of_choice(wire, facts, candidates, seconds_of(wire, candidates), chosen);
+}
+
 CodecChoice choose_codec(const WireCost& wire, const BucketFacts& facts,
                          std::span<const Candidate> candidates) {
   TALLY_CHECK(!candidates.empty());
-  std::vector<double> times;
+  const std::vector<double> times = seconds_of(wire, candidates);
   double earliest = kNever;
-  for (const Candidate& candidate : candidates) {
-    const double seconds = predicted_seconds(wire, candidate);
-    times.push_back(std::isfinite(seconds) && seconds >= 0 ? seconds : kNever);
-    earliest = std::min(earliest, done_after(times.back(), facts.hidden_seconds));
-  }
+  for (const double seconds : times)
+    earliest = std::min(earliest, done_after(seconds, facts.hidden_seconds));
   if (!std::isfinite(earliest)) {
     return {.reason = fmt::format("bucket {}: {}, because nothing could be measured", facts.bucket,
                                   candidates[0].text)};
@@ -91,12 +104,22 @@ CodecChoice choose_codec(const WireCost& wire, const BucketFacts& facts,
   while (done_after(times[chosen], facts.hidden_seconds) > earliest * kWorthIt) ++chosen;
   return {.index = chosen,
           .seconds = times[chosen],
-          .reason = reason_of(wire, facts, candidates, times, chosen)};
+          .reason = text_of_choice(wire, facts, candidates, times, chosen)};
+}
+
+std::size_t fastest_of(std::span<const double> step_seconds) {
+  double least = kNever;
+  for (const double seconds : step_seconds)
+    if (std::isfinite(seconds) && seconds > 0) least = std::min(least, seconds);
+  for (std::size_t i = 0; i < step_seconds.size(); ++i)
+    if (step_seconds[i] > 0 && step_seconds[i] <= least * kWorthIt && std::isfinite(least))
+      return i;
+  return 0;
 }
 
 std::vector<std::string> candidates_of(const plan::CodecSpec& spec) {
   std::vector<std::string> texts = spec.candidates;
-  if (texts.empty()) texts = {"bf16", "int8", "qsgd", "sign", "topk", "topk:0.001"};
+  if (texts.empty()) texts = {"bf16", "int8", "qsgd", "sign", "powersgd", "topk", "topk:0.001"};
   texts.erase(std::remove(texts.begin(), texts.end(), "none"), texts.end());
   texts.insert(texts.begin(), "none");
   return texts;

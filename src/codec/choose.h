@@ -40,14 +40,22 @@ struct CodecChoice {
   std::string reason;  // "bucket 3: int8, 4.1 ms instead of 12.8 ms at 118 MB/s"
 };
 
+// Why one of them may be taken: how long it is predicted to take, and what the others would.
+std::string reason_of(const WireCost& wire, const BucketFacts& facts,
+                      std::span<const Candidate> candidates, std::size_t chosen);
+
 // Candidates stand in the order of what they lose, the first (none) loses nothing; there is at least one. Of those after which a step is
 // over within 3 % of the earliest time, the first; what is hidden counts as the time of computing. One whose numbers are not finite, or
 // negative, is not chosen; the first, if all are like that.
 CodecChoice choose_codec(const WireCost& wire, const BucketFacts& facts,
                          std::span<const Candidate> candidates);
 
+// Which of several ways to take, by the time that steps took with each: of those within 3 % of the shortest the first. Times that are not
+// finite or not positive are none; the first way, if there are no others.
+std::size_t fastest_of(std::span<const double> step_seconds);
+
 // The texts of what an auto spec chooses from, "none" first, then in the order of its list or of auto's own: bf16, int8, qsgd, sign,
-// topk:0.01 and topk:0.001, as to_string() prints them.
+// powersgd:2, topk:0.01 and topk:0.001, as to_string() prints them.
 std::vector<std::string> candidates_of(const plan::CodecSpec& spec);
 
 }  // namespace tally::codec

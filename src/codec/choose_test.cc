@@ -89,12 +89,36 @@ TEST(ChooseCodec, TimeIsThatOfCodecMessagesAndBytes) {
   EXPECT_EQ(choose_codec({1e-8}, {}, many).index, 1U);
 }
 
+TEST(ChooseCodec, OfWhatWasTimedTheFirstThatIsAboutAsFastAsTheFastest) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  struct Case {
+    std::vector<double> seconds;
+    std::size_t chosen;
+  };
+  const Case cases[] = {
+      {{0.1}, 0},
+      {{0.1, 0.05, 0.08}, 1},
+      // 2.9 %, then 3.1 % longer than the shortest.
+      {{0.1029, 0.1}, 0},
+      {{0.1031, 0.1}, 1},
+      {{0.2, 0.1029, 0.1}, 1},
+      // What was not timed is not taken.
+      {{kNever, 0.3, 0.2}, 2},
+      {{kNan, 0.3, -1, 0}, 1},
+      {{kNever, kNan}, 0},
+      {{}, 0},
+  };
+  for (const Case& c : cases)
+    EXPECT_EQ(fastest_of(c.seconds), c.chosen) << testing::PrintToString(c.seconds);
+}
+
 TEST(ChooseCodec, NoneIsAlwaysAmongWhatIsChosenFrom) {
   using Texts = std::vector<std::string>;
   const auto of = [](std::string_view text) {
     return candidates_of(plan::parse_codec(text).value());
   };
-  EXPECT_EQ(of("auto"), (Texts{"none", "bf16", "int8", "qsgd", "sign", "topk", "topk:0.001"}));
+  EXPECT_EQ(of("auto"),
+            (Texts{"none", "bf16", "int8", "qsgd", "sign", "powersgd", "topk", "topk:0.001"}));
   EXPECT_EQ(of("auto:from=int8:128/fp16"), (Texts{"none", "int8:128", "fp16"}));
   EXPECT_EQ(of("auto:from=int8/none"), (Texts{"none", "int8"}));
   // Each is a codec, printed as it prints itself, that auto may choose.

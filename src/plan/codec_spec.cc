@@ -110,8 +110,8 @@ std::string_view word_before_settings(std::string_view text) {
 
 Error cannot_choose(Codec kind) {
   return invalid(fmt::format(
-      "auto cannot choose {}: what it chooses from may change from bucket to bucket, so it is run "
-      "by run and leaves the optimizer alone",
+      "auto cannot choose {}: what it chooses from may change from bucket to bucket, so it leaves "
+      "the optimizer alone",
       word_of(kind)));
 }
 
@@ -142,7 +142,6 @@ Result<void> check_candidate(std::string_view text) {
   if (to_string(spec) != text)
     return invalid(fmt::format("a candidate is '{}' instead of '{}'", text, to_string(spec)));
   switch (spec.kind) {
-    case Codec::kPowersgd:
     case Codec::kDgc:
     case Codec::kOnebitAdam:
       return cannot_choose(spec.kind);

@@ -80,6 +80,8 @@ const Case kCases[] = {
     {"powersgd", {.kind = Codec::kPowersgd, .rank = 2, .feedback = true}},
     {"powersgd:64,all", {.kind = Codec::kPowersgd, .rank = 64, .feedback = true, .all = true}},
     {"auto", {.kind = Codec::kAuto}},
+    {"auto:from=powersgd/powersgd:4",
+     {.kind = Codec::kAuto, .candidates = {"powersgd", "powersgd:4"}}},
     {"auto:from=int8+zstd/topk:0.05,exact/none",
      {.kind = Codec::kAuto, .candidates = {"int8+zstd", "topk:0.05,exact", "none"}}},
 };
@@ -183,10 +185,10 @@ TEST(CodecSpec, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
       {"auto:from=int8:3", "codec=auto:from=int8:3: codec=int8:3: 3 is not from 16 to 65536"},
       {"auto:from=dgc",
        "codec=auto:from=dgc: auto cannot choose dgc: what it chooses from may change from bucket "
-       "to bucket, so it is run by run and leaves the optimizer alone"},
+       "to bucket, so it leaves the optimizer alone"},
       {"auto:from=auto:from=auto",
        "codec=auto:from=auto:from=auto: auto cannot choose auto: what it chooses from may change "
-       "from bucket to bucket, so it is run by run and leaves the optimizer alone"},
+       "from bucket to bucket, so it leaves the optimizer alone"},
       {"auto:from=int8/int8:256", "codec=auto:from=int8/int8:256: int8 is given twice"},
       {"auto:from=int8:all",
        "codec=auto:from=int8:all: what auto chooses from takes no min and no all"},

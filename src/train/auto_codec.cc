@@ -5,10 +5,11 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
-#include "codec/codec.h"
-#include "train/codec_state.h"
-#include "train/codec_trial.h"
+#include "base/units.h"
+#include "train/bucket_trial.h"
 
 namespace tally::train {
 namespace {
@@ -27,32 +28,6 @@ void keep_least(std::optional<double>& least, double value) {
   least = std::min(least.value_or(kUnknown), value);
 }
 
-// Elements of a lane's part of a bucket that a codec would compress, and the longest of its runs.
-struct Portion {
-  std::size_t compressed = 0;
-  std::size_t plain = 0;
-  Range run;                  // in the bucket
-  std::size_t parameter = 0;  // whose run it is
-};
-
-Portion portion_of(const plan::CodecSpec& spec, const std::vector<ParameterInfo>& parameters,
-                   const BucketLayout& bucket, Range local) {
-  Portion share;
-  for (const BucketLayout::Entry& entry : bucket.entries) {
-    const Range common{std::max(entry.range.begin, local.begin),
-                       std::min(entry.range.end, local.end)};
-    if (common.begin >= common.end) continue;
-    const bool compressed =
-        spec.kind != plan::Codec::kNone && is_compressed(spec, parameters[entry.parameter]);
-    (compressed ? share.compressed : share.plain) += common.count();
-    const std::size_t run = std::min(common.count(), codec::kRunElements);
-    if (!compressed || run <= share.run.count()) continue;
-    share.run = {common.begin, common.begin + run};
-    share.parameter = entry.parameter;
-  }
-  return share;
-}
-
 plan::CodecSpec parsed(const std::string& text) {
   // The plan has checked its candidates.
   auto spec = plan::parse_codec(text);
@@ -67,7 +42,8 @@ plan::CodecSpec parsed(const std::string& text) {
 AutoCodec::AutoCodec(Options options)
     : options_(std::move(options)),
       ready_at_(options_.buckets.size()),
-      early_(options_.buckets.size(), kUnknown) {
+      early_(options_.buckets.size(), kUnknown),
+      step_seconds_(1, kUnknown) {
   TALLY_CHECK(options_.local.size() == options_.buckets.size());
   for (const std::string& text : codec::candidates_of(options_.spec))
     specs_.push_back(parsed(text));
@@ -98,12 +74,31 @@ void AutoCodec::ended() {
   std::fill(ready_at_.begin(), ready_at_.end(), std::nullopt);
 }
 
+// The first step of each way is not like the others.
+void AutoCodec::stepped() {
+  if (begin_ && steps_of_way_ > 0)
+    step_seconds_[way_] = std::min(step_seconds_[way_], seconds_between(*begin_, clock_.now()));
+  ++steps_of_way_;
+}
+
+void AutoCodec::goes_on() { begin_ = clock_.now(); }
+
 Result<void> AutoCodec::measure(Lane& lane, std::span<const std::span<const float>> gradients) {
-  TALLY_CHECK(gradients.size() == costs_.size() && !is_done());
+  TALLY_CHECK(gradients.size() == costs_.size() && is_measuring());
   if (!options_.wire) TALLY_TRY(probe(lane));
   const auto turn = static_cast<std::size_t>(steps_);
-  for (std::size_t b = 0; b < costs_.size(); ++b)
-    for (std::size_t c = 1 + turn; c < specs_.size(); c += kSteps) try_on(b, c, gradients[b]);
+  for (std::size_t b = 0; b < costs_.size(); ++b) {
+    for (std::size_t c = 1 + turn; c < specs_.size(); c += kSteps) {
+      const auto known = try_on({.spec = specs_[c],
+                                 .parameters = options_.parameters,
+                                 .bucket = options_.buckets[b],
+                                 .local = options_.local[b],
+                                 .hosts = options_.hosts,
+                                 .seed = options_.seed},
+                                gradients[b], clock_);
+      if (known) costs_[b][c] = *known;
+    }
+  }
   ++steps_;
   return {};
 }
@@ -130,32 +125,6 @@ Result<void> AutoCodec::probe(Lane& lane) {
   return {};
 }
 
-void AutoCodec::try_on(std::size_t bucket, std::size_t candidate, std::span<const float> gradient) {
-  const Range local = options_.local[bucket];
-  const plan::CodecSpec& spec = specs_[candidate];
-  const Portion share = portion_of(spec, options_.parameters, options_.buckets[bucket], local);
-  if (share.compressed == 0) return;
-  const std::span<const float> run =
-      gradient.subspan(share.run.begin - local.begin, share.run.count());
-  // Of nothing but zeros little can be learned.
-  if (std::all_of(run.begin(), run.end(), [](float value) { return value == 0; })) return;
-  const TrialCosts costs =
-      try_codec({.spec = spec,
-                 .shape = codec::shape_of(options_.parameters[share.parameter].shape),
-                 .senders = options_.hosts,
-                 .seed = options_.seed},
-                run, clock_);
-  const double runs = static_cast<double>(share.compressed) / static_cast<double>(run.size());
-  const double others = (options_.hosts - 1.0) / options_.hosts;
-  const double plain = 2.0 * sizeof(float) * static_cast<double>(share.plain);
-  codec::Candidate& known = costs_[bucket][candidate];
-  known.bytes =
-      static_cast<std::size_t>(others * (runs * (costs.there_bytes + costs.back_bytes) + plain));
-  // Sizes that differ are told first.
-  known.messages = costs.fixed_size ? 2 : 4;
-  known.codec_seconds = runs * costs.seconds;
-}
-
 CodecFigures AutoCodec::figures() const {
   CodecFigures figures;
   if (options_.wire) {
@@ -172,10 +141,9 @@ CodecFigures AutoCodec::figures() const {
   return figures;
 }
 
-Result<AutoCodec::Outcome> AutoCodec::agree(Communicator& world) const {
-  TALLY_CHECK(is_done());
+// All numbers one behind the other. Of times before the end the shortest counts: the largest of their negatives.
+Result<CodecFigures> AutoCodec::agreed_figures(Communicator& world) const {
   CodecFigures figures = this->figures();
-  // All numbers one behind the other. Of times before the end the shortest counts: the largest of their negatives.
   std::vector<double> numbers = {figures.wire.seconds_per_byte, figures.wire.seconds_per_message};
   for (const CodecFigures::Bucket& bucket : figures.buckets) {
     numbers.push_back(-bucket.early_seconds);
@@ -197,12 +165,59 @@ Result<AutoCodec::Outcome> AutoCodec::agree(Communicator& world) const {
       candidate.codec_seconds = *next++;
     }
   }
-  const CodecDecision decision = decide(figures);
-  Outcome outcome{.sentence = sentence_of(figures, decision)};
-  for (const std::size_t chosen : decision.chosen) {
-    outcome.codecs.push_back(specs_[chosen]);
-    outcome.all_plain = outcome.all_plain && chosen == 0;
+  return figures;
+}
+
+AutoCodec::Outcome AutoCodec::outcome_of(std::size_t way) const {
+  Outcome outcome;
+  for (const std::size_t chosen : ways_[way].chosen) outcome.codecs.push_back(specs_[chosen]);
+  return outcome;
+}
+
+Result<std::optional<AutoCodec::Outcome>> AutoCodec::next(Communicator& world) {
+  const std::optional<Outcome> unchanged;
+  if (is_measuring()) return unchanged;
+  if (ways_.empty()) {
+    TALLY_TRY(agreed_, agreed_figures(world));
+    if (!options_.tries) {
+      ways_ = {decide(agreed_)};
+    } else {
+      ways_ = finalists(agreed_, kMostTried);
+      step_seconds_.resize(ways_.size(), kUnknown);
+      if (options_.is_late && ways_.size() > 1) {
+        steps_of_way_ = 0;
+        step_seconds_[0] = kUnknown;
+        return unchanged;
+      }
+    }
+  } else if (steps_of_way_ < kTrySteps) {
+    return unchanged;
   }
+  if (way_ + 1 == ways_.size()) {
+    TALLY_TRY(Outcome outcome, choose(world));
+    return std::optional(std::move(outcome));
+  }
+  steps_of_way_ = 0;
+  return std::optional(outcome_of(++way_));
+}
+
+// Steps end together: the longest time of all ranks is that of the step.
+Result<AutoCodec::Outcome> AutoCodec::choose(Communicator& world) {
+  const auto text_of = [](double seconds) -> std::string {
+    if (!std::isfinite(seconds)) return "an unknown time";
+    return format_duration(std::chrono::microseconds(std::llround(seconds * 1e6)));
+  };
+  if (ways_.size() > 1) TALLY_TRY(world.allreduce(std::span(step_seconds_), ReduceOp::kMax));
+  const std::size_t chosen = codec::fastest_of(step_seconds_);
+  Outcome outcome = outcome_of(chosen);
+  outcome.is_chosen = true;
+  outcome.sentence = sentence_of(agreed_, ways_[chosen]);
+  if (ways_.size() == 1) return outcome;
+  outcome.sentence += fmt::format("; a step takes {}", text_of(step_seconds_[chosen]));
+  for (std::size_t way = 0; way < ways_.size(); ++way)
+    if (way != chosen)
+      outcome.sentence +=
+          fmt::format(", {} with {}", text_of(step_seconds_[way]), shares_of(agreed_, ways_[way]));
   return outcome;
 }
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "train/auto_codec.h"
 #include "train/encoded_update_test_support.h"
 
 // codec=auto from its first step to its choice. What the way between hosts costs is given: what is measured would be different every time.
@@ -12,11 +13,16 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+// Everything as it is is not tried again unless updates are late.
+constexpr int kUntilChosen =
+    AutoCodec::kSteps + AutoCodec::kTrySteps * (1 + static_cast<int>(AutoCodec::kMostTried));
+
 constexpr codec::WireCost kSlow{.seconds_per_byte = 1e-3, .seconds_per_message = 1e-3};
 
 ShardedUpdate::Options auto_model(const std::string& codec, const codec::WireCost& wire) {
   ShardedUpdate::Options options = encoded_model(codec, sgd({.rate = 0.1, .momentum = 0.9}));
   options.wire = wire;
+  options.tries_codecs = false;
   return options;
 }
 
@@ -64,6 +70,54 @@ TEST(AutoUpdate, OverASlowWireIsTheSameOnAllRanksAndTold) {
                                           HasSubstr("topk:0.001"), HasSubstr("instead of"))));
 }
 
+// The large matrix is smallest by its factors, the small one by its signs. Two ranks of one host cut the large one: then it has no factors.
+TEST(AutoUpdate, TakesFactorsWhereTheyAreSmallestAndNobodyCutsTheMatrix) {
+  struct Case {
+    int ranks;
+    const char* share;
+  };
+  const Course course{.steps = 9};
+  for (const Case& c :
+       {Case{2, "of 2 buckets 1 powersgd, 1 sign"}, Case{4, "of 2 buckets 2 sign"}}) {
+    const Trained chosen = train_and_listen(
+        Network::kTwoHosts, c.ranks, auto_model("auto:from=int8/sign/powersgd", kSlow), course);
+    for (const Values& values : chosen.values) EXPECT_EQ(values, chosen.values[0]);
+    for (const auto& events : chosen.events) EXPECT_THAT(events, ElementsAre(HasSubstr(c.share)));
+  }
+}
+
+// Whatever is chosen in the end: all gradients have arrived once there are only zeros any more.
+TEST(AutoUpdate, LosesNothingOfWhatWasLeftOutByWhatItTried) {
+  constexpr int kZeros = 24;
+  const auto train_to_zero = [&](const ShardedUpdate::Options& options) {
+    std::vector<Values> results(2);
+    collective::run_ranks(Network::kTwoHosts, 2, [&](Job& job) {
+      const auto update = make_update(job, options);
+      const StepContribution contribution{.samples = 8, .weight = 8};
+      for (int step = 0; step < kUntilChosen + kZeros; ++step) {
+        update->begin(contribution);
+        for (std::size_t p = update->parameters().size(); p-- > 0;) {
+          auto* const gradient = reinterpret_cast<float*>(update->gradient(p).data());
+          for (std::size_t i = 0; i < update->parameters()[p].count(); ++i)
+            gradient[i] = step < kUntilChosen ? gradient_value(p, i, step, job.rank()) : 0.0F;
+          ASSERT_TRUE(update->ready(p).has_value());
+        }
+        ASSERT_TRUE(update->complete(contribution, {}).has_value());
+      }
+      results[static_cast<std::size_t>(job.rank())] = values_in(*update);
+      EXPECT_TRUE(job.world().barrier().has_value());
+    });
+    EXPECT_EQ(results[0], results[1]);
+    return results[0];
+  };
+  const Values exact = train_to_zero(encoded_model("none", sgd({.rate = 0.1})));
+  for (const std::string from : {"topk:0.2,exact/int8", "int8"}) {
+    ShardedUpdate::Options options = encoded_model("auto:from=" + from, sgd({.rate = 0.1}));
+    options.wire = kSlow;
+    EXPECT_LT(largest_difference(train_to_zero(options), exact), 2e-5) << from;
+  }
+}
+
 // In the steps before the choice gradients travel as they are, then all encoders begin at once.
 TEST(AutoUpdate, IsPlainFirstAndThenWhatWasChosen) {
   const Network network = Network::kTwoHosts;
@@ -94,7 +148,8 @@ TEST(AutoUpdate, TakesGradientsThatAreMissing) {
 TEST(AutoUpdate, MeasuresAWireThatIsNotKnown) {
   ShardedUpdate::Options options = auto_model("auto", {});
   options.wire.reset();
-  const Trained chosen = train_and_listen(Network::kTwoHosts, 2, options, {.steps = 6});
+  options.tries_codecs = true;
+  const Trained chosen = train_and_listen(Network::kTwoHosts, 2, options, {.steps = kUntilChosen});
   EXPECT_EQ(chosen.values[0], chosen.values[1]);
   EXPECT_EQ(chosen.events[0], chosen.events[1]);
   EXPECT_EQ(chosen.events[0].size(), 1U);

@@ -39,14 +39,49 @@ double end_of_all(const CodecFigures& figures, const std::vector<double>& second
   return std::max(end, 0.0);
 }
 
+CodecFigures with_nothing_hidden(CodecFigures figures) {
+  for (CodecFigures::Bucket& bucket : figures.buckets) bucket.early_seconds = 0;
+  return figures;
+}
+
+// What follows from what is chosen.
+void foresee(const CodecFigures& figures, CodecDecision& decision) {
+  std::vector<double> plain;
+  std::vector<double> taken;
+  decision.bytes = 0;
+  for (std::size_t b = 0; b < figures.buckets.size(); ++b) {
+    const auto& candidates = figures.buckets[b].candidates;
+    const codec::Candidate& chosen = candidates[decision.chosen[b]];
+    plain.push_back(codec::predicted_seconds(figures.wire, candidates[0]));
+    taken.push_back(codec::predicted_seconds(figures.wire, chosen));
+    decision.bytes += chosen.bytes;
+  }
+  decision.late_seconds = end_of_all(figures, taken);
+  decision.plain_late_seconds = end_of_all(figures, plain);
+}
+
+// The same candidate for all buckets for which it was measured; the others as they are.
+CodecDecision uniform(const CodecFigures& figures, std::size_t candidate) {
+  CodecDecision decision;
+  for (std::size_t b = 0; b < figures.buckets.size(); ++b) {
+    const auto& candidates = figures.buckets[b].candidates;
+    const bool is_known =
+        candidate < candidates.size() &&
+        std::isfinite(codec::predicted_seconds(figures.wire, candidates[candidate]));
+    decision.chosen.push_back(is_known ? candidate : 0);
+    decision.reasons.push_back(
+        codec::reason_of(figures.wire, {.bucket = b}, candidates, decision.chosen.back()));
+  }
+  foresee(figures, decision);
+  return decision;
+}
+
 }  // namespace
 
 CodecDecision decide(const CodecFigures& figures) {
-  std::vector<double> plain;
   std::vector<double> fastest;
   for (const CodecFigures::Bucket& bucket : figures.buckets) {
     TALLY_CHECK(!bucket.candidates.empty());
-    plain.push_back(codec::predicted_seconds(figures.wire, bucket.candidates[0]));
     fastest.push_back(fastest_seconds(figures.wire, bucket));
   }
   // When a bucket must be there so that all others can be in time.
@@ -56,8 +91,7 @@ CodecDecision decide(const CodecFigures& figures) {
     due[b] = next_due;
     next_due -= fastest[b];
   }
-  CodecDecision decision{.plain_late_seconds = end_of_all(figures, plain)};
-  std::vector<double> taken;
+  CodecDecision decision;
   double end = kLongAgo;
   for (std::size_t b = 0; b < due.size(); ++b) {
     const CodecFigures::Bucket& bucket = figures.buckets[b];
@@ -68,20 +102,47 @@ CodecDecision decide(const CodecFigures& figures) {
         figures.wire, {.bucket = b, .hidden_seconds = spare > kSome * fastest[b] ? spare : 0},
         bucket.candidates);
     end = begin + choice.seconds;
-    taken.push_back(choice.seconds);
     decision.chosen.push_back(choice.index);
     decision.reasons.push_back(choice.reason);
   }
-  decision.late_seconds = end_of_all(figures, taken);
+  foresee(figures, decision);
   return decision;
 }
 
-std::string sentence_of(const CodecFigures& figures, const CodecDecision& decision) {
+std::vector<CodecDecision> finalists(const CodecFigures& figures, std::size_t most) {
+  const CodecFigures unhidden = with_nothing_hidden(figures);
+  std::vector<CodecDecision> found = {uniform(figures, 0)};
+  const auto add = [&](CodecDecision decision) {
+    const bool is_new = std::none_of(found.begin(), found.end(), [&](const CodecDecision& other) {
+      return other.chosen == decision.chosen;
+    });
+    if (!is_new || found.size() > most) return;
+    foresee(figures, decision);
+    found.push_back(std::move(decision));
+  };
+  add(decide(figures));
+  add(decide(unhidden));
+  std::vector<std::pair<double, std::size_t>> uniforms;  // time, candidate
+  std::size_t candidates = 0;
+  for (const auto& bucket : figures.buckets)
+    candidates = std::max(candidates, bucket.candidates.size());
+  for (std::size_t c = 1; c < candidates; ++c) {
+    const CodecDecision decision = uniform(unhidden, c);
+    if (decision.late_seconds < decision.plain_late_seconds)
+      uniforms.emplace_back(decision.late_seconds, c);
+  }
+  std::sort(uniforms.begin(), uniforms.end());
+  for (const auto& [seconds, candidate] : uniforms) add(uniform(figures, candidate));
+  std::stable_sort(
+      found.begin() + 1, found.end(),
+      [](const CodecDecision& a, const CodecDecision& b) { return a.bytes > b.bytes; });
+  return found;
+}
+
+std::string shares_of(const CodecFigures& figures, const CodecDecision& decision) {
   std::vector<std::pair<std::string, std::size_t>> counts;
-  std::size_t largest = 0;
   for (std::size_t b = 0; b < decision.chosen.size(); ++b) {
-    const auto& candidates = figures.buckets[b].candidates;
-    const std::string& text = candidates[decision.chosen[b]].text;
+    const std::string& text = figures.buckets[b].candidates[decision.chosen[b]].text;
     const auto found = std::find_if(counts.begin(), counts.end(),
                                     [&](const auto& count) { return count.first == text; });
     if (found == counts.end()) {
@@ -89,17 +150,24 @@ std::string sentence_of(const CodecFigures& figures, const CodecDecision& decisi
     } else {
       ++found->second;
     }
-    if (candidates[0].bytes > figures.buckets[largest].candidates[0].bytes) largest = b;
   }
   std::vector<std::string> shares;
   for (const auto& [text, count] : counts) shares.push_back(fmt::format("{} {}", count, text));
+  return fmt::format("{}", fmt::join(shares, ", "));
+}
+
+std::string sentence_of(const CodecFigures& figures, const CodecDecision& decision) {
+  std::size_t largest = 0;
+  for (std::size_t b = 0; b < figures.buckets.size(); ++b)
+    if (figures.buckets[b].candidates[0].bytes > figures.buckets[largest].candidates[0].bytes)
+      largest = b;
   std::string speed = "any speed";
   if (figures.wire.seconds_per_byte > 0)
     speed = format_bytes_per_second(1 / figures.wire.seconds_per_byte);
   std::string sentence = fmt::format(
       "codec=auto: {} between hosts; of {} buckets {}; the last is there {} after the backward "
       "pass",
-      speed, decision.chosen.size(), fmt::join(shares, ", "), text_of(decision.late_seconds));
+      speed, decision.chosen.size(), shares_of(figures, decision), text_of(decision.late_seconds));
   const bool all_plain = std::all_of(decision.chosen.begin(), decision.chosen.end(),
                                      [](std::size_t chosen) { return chosen == 0; });
   if (!all_plain) sentence += " instead of " + text_of(decision.plain_late_seconds);

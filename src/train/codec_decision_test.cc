@@ -72,6 +72,56 @@ TEST(CodecDecision, OfNoBucketsIsEmpty) {
   EXPECT_THAT(sentence_of({}, decision), HasSubstr("of 0 buckets"));
 }
 
+TEST(CodecDecision, TriesAFewWaysThatMayBeTheFastest) {
+  struct Case {
+    double bytes_per_second;
+    std::vector<double> early;
+    std::size_t most;
+    std::vector<std::vector<std::size_t>> chosen;
+  };
+  const Case cases[] = {
+      // None 100 us, int8 1.025 ms: nothing is worth a try.
+      {1e10, {0, 0}, 3, {{0, 0}}},
+      // 4 ms, 2 ms, 3.04 ms: all ways are int8, then there is room for what is slower and still faster than none.
+      {250e6, {0, 0}, 3, {{0, 0}, {1, 1}, {2, 2}}},
+      {250e6, {0, 0}, 1, {{0, 0}, {1, 1}}},
+      {250e6, {0, 0}, 0, {{0, 0}}},
+      // 3.3 ms, 1.8 ms, 3.03 ms.
+      {300e6, {0, 0}, 3, {{0, 0}, {1, 1}, {2, 2}}},
+      // 2.5 ms, 1.6 ms, 3.025 ms: topk is slower than none.
+      {400e6, {0, 0}, 3, {{0, 0}, {1, 1}}},
+      // 100 ms, 26 ms, 4 ms. Hidden by computing, if there are cores for it: none. If not: topk, or int8.
+      {10e6, {0.5, 0.4}, 3, {{0, 0}, {1, 1}, {2, 2}}},
+      {10e6, {0.5, 0.4}, 1, {{0, 0}, {2, 2}}},
+      // Of the first the computing hides int8, which the last has no time for.
+      {10e6, {0.03, 0}, 3, {{0, 0}, {1, 1}, {1, 2}, {2, 2}}},
+  };
+  for (const Case& c : cases) {
+    const auto found = finalists(figures(c.bytes_per_second, c.early), c.most);
+    std::vector<std::vector<std::size_t>> chosen;
+    for (const CodecDecision& decision : found) chosen.push_back(decision.chosen);
+    EXPECT_EQ(chosen, c.chosen) << c.bytes_per_second << " " << c.early[0] << " " << c.most;
+    for (std::size_t i = 2; i < found.size(); ++i) EXPECT_LE(found[i].bytes, found[i - 1].bytes);
+  }
+  EXPECT_EQ(finalists({}, 3).size(), 1U);
+}
+
+// Two of three buckets can have it.
+TEST(CodecDecision, TriesACodecOnWhatCanHaveIt) {
+  CodecFigures given = figures(10e6, {0, 0, 0});
+  for (auto& bucket : given.buckets)
+    bucket.candidates.push_back({.text = "powersgd", .bytes = 20'000, .codec_seconds = 3e-3});
+  given.buckets[1].candidates[3].codec_seconds = std::numeric_limits<double>::infinity();
+  const auto found = finalists(given, 3);
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_THAT(found[1].chosen, ElementsAre(3, 0, 3));
+  EXPECT_THAT(found[2].chosen, ElementsAre(1, 1, 1));
+  EXPECT_THAT(found[3].chosen, ElementsAre(2, 2, 2));
+  EXPECT_EQ(shares_of(given, found[1]), "2 powersgd, 1 none");
+  EXPECT_NEAR(found[1].late_seconds, 0.005 + 0.1 + 0.005, 1e-9);
+  EXPECT_EQ(found[1].bytes, 1'040'000U);
+}
+
 TEST(CodecDecision, IsToldInOneSentence) {
   CodecFigures given = figures(10e6, {0, 0, 0});
   given.buckets[1].candidates.resize(1);

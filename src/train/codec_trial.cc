@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "codec/encoder.h"
+#include "codec/powersgd.h"
 
 namespace tally::train {
 namespace {
@@ -95,6 +96,29 @@ TrialCosts try_codec(const TrialOptions& options, std::span<const float> values,
   const double first_seconds = costs.seconds;
   costs = trial.run(1);
   costs.seconds = std::min(costs.seconds, first_seconds);
+  return costs;
+}
+
+TrialCosts try_powersgd(const MatrixTrial& trial, std::span<const float> values,
+                        const Clock& clock) {
+  TALLY_CHECK(values.size() == trial.rows * trial.columns);
+  codec::PowerSgd matrix(
+      {.rows = trial.rows, .columns = trial.columns, .rank = trial.rank, .seed = trial.seed});
+  std::vector<float> p(matrix.p_count());
+  std::vector<float> q(matrix.q_count());
+  std::vector<float> mean(values.size());
+  TrialCosts costs{.seconds = std::numeric_limits<double>::infinity(),
+                   .there_bytes = static_cast<double>(p.size() * sizeof(float)),
+                   .back_bytes = static_cast<double>(q.size() * sizeof(float)),
+                   .fixed_size = true};
+  for (int i = 0; i < 2; ++i) {
+    const TimePoint begin = clock.now();
+    matrix.project(values, p);
+    matrix.correlate(p, q);
+    matrix.finish(p, q, mean);
+    costs.seconds =
+        std::min(costs.seconds, std::chrono::duration<double>(clock.now() - begin).count());
+  }
   return costs;
 }
 

@@ -29,4 +29,15 @@ struct TrialCosts {
 TrialCosts try_codec(const TrialOptions& options, std::span<const float> values,
                      const Clock& clock);
 
+// The same for powersgd and a matrix: factors of `rank` columns, whose means are the senders' own. `values` are its first rows, row by row;
+// bytes are those of the factors.
+struct MatrixTrial {
+  std::size_t rows = 0;  // at least one
+  std::size_t columns = 0;
+  int rank = 2;
+  std::uint64_t seed = 1;
+};
+TrialCosts try_powersgd(const MatrixTrial& trial, std::span<const float> values,
+                        const Clock& clock);
+
 }  // namespace tally::train

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "base/stopwatch.h"
+#include "train/auto_codec.h"
 #include "train/sharded_update.h"
 
 // What a ShardedUpdate does with lanes on which averages travel: codecs, their choice, and updates that are late.
@@ -52,12 +52,28 @@ void ShardedUpdate::make_exchange() {
                                                          .local = std::move(local),
                                                          .hosts = tiers_.hosts,
                                                          .seed = options_.seed,
-                                                         .wire = options_.wire});
+                                                         .wire = options_.wire,
+                                                         .tries = options_.tries_codecs,
+                                                         .is_late = can_be_late_});
 }
 
 // After each of the first updates.
 Result<void> ShardedUpdate::choose_codecs() {
-  TALLY_TRY(settle());
+  if (auto_->is_measuring()) TALLY_TRY(settle());
+  auto_->stepped();
+  if (auto_->is_measuring()) TALLY_TRY(measure_codecs());
+  TALLY_TRY(std::optional<AutoCodec::Outcome> outcome, auto_->next(world_));
+  if (outcome) TALLY_TRY(use_codecs(std::move(outcome->codecs), outcome->is_chosen));
+  if (!outcome || !outcome->is_chosen) {
+    auto_->goes_on();
+    return {};
+  }
+  auto_.reset();
+  if (options_.on_event) options_.on_event(outcome->sentence);
+  return {};
+}
+
+Result<void> ShardedUpdate::measure_codecs() {
   std::vector<std::span<const float>> gradients;
   for (std::size_t b = 0; b < buckets(); ++b) {
     const std::span<std::byte> bytes = works_[b].slice->gradient();
@@ -65,20 +81,62 @@ Result<void> ShardedUpdate::choose_codecs() {
     gradients.emplace_back(reinterpret_cast<const float*>(bytes.data()),
                            is_float64 ? 0 : bytes.size() / sizeof(float));
   }
-  TALLY_TRY(auto_->measure(exchange_->lane(), gradients));
-  if (!auto_->is_done()) return {};
-  TALLY_TRY(AutoCodec::Outcome outcome, auto_->agree(world_));
-  auto_.reset();
-  codecs_ = std::move(outcome.codecs);
+  return auto_->measure(exchange_->lane(), gradients);
+}
+
+// By bucket, from the next step on.
+Result<void> ShardedUpdate::use_codecs(std::vector<plan::CodecSpec> codecs, bool for_good) {
+  const bool all_plain = std::all_of(codecs.begin(), codecs.end(), [](const plan::CodecSpec& spec) {
+    return spec.kind == plan::Codec::kNone;
+  });
+  const std::vector<plan::CodecSpec> old =
+      codecs_.empty() ? std::vector<plan::CodecSpec>(codecs.size()) : codecs_;
+  codecs_ = std::move(codecs);
   // Late updates need lanes; without, hosts that update only their part have less to do.
-  if (outcome.all_plain && !can_be_late_) {
+  const bool leaves = for_good && all_plain && !can_be_late_;
+  if (codecs_ == old && !leaves) return {};
+  TALLY_TRY(settle());
+  keep_leftovers();
+  if (leaves) {
     leave_lanes();
-  } else if (!outcome.all_plain) {
+  } else {
     exchange_.reset();
     make_exchange();
   }
-  if (options_.on_event) options_.on_event(outcome.sentence);
   return {};
+}
+
+// What codecs that are given up have left out is added to the next gradients.
+void ShardedUpdate::keep_leftovers() {
+  for (const CodecState& state : exchange_->states()) {
+    const bool is_back = state.name == "back";
+    if (!is_back && state.name != "residual") continue;
+    const Layout::Place& place = memory_->layout().place_of[state.parameter];
+    Leftover leftover{.parameter = state.parameter,
+                      .bucket = place.bucket,
+                      .first = place.begin + state.first,
+                      .values = {state.values.begin(), state.values.end()}};
+    // What is left of a mean is everybody's, and goes with the gradient of one.
+    if (is_back)
+      for (float& value : leftover.values) value *= static_cast<float>(tiers_.hosts);
+    leftovers_.push_back(std::move(leftover));
+  }
+}
+
+// `values` are those of the bucket's local range: this host's mean, or times `factor` of it.
+void ShardedUpdate::add_leftovers(std::size_t bucket, double factor, bool totals_known,
+                                  std::span<std::byte> values) {
+  auto* const sum = reinterpret_cast<float*>(values.data());
+  const auto is_due = [&](const Leftover& leftover) {
+    return leftover.bucket == bucket && (!totals_known || used_[leftover.parameter] != 0);
+  };
+  for (const Leftover& leftover : leftovers_) {
+    if (!is_due(leftover)) continue;
+    float* const first = sum + (leftover.first - works_[bucket].local.begin);
+    for (std::size_t i = 0; i < leftover.values.size(); ++i)
+      first[i] += static_cast<float>(factor) * leftover.values[i];
+  }
+  leftovers_.erase(std::remove_if(leftovers_.begin(), leftovers_.end(), is_due), leftovers_.end());
 }
 
 // All hosts have the same state: each keeps its part.

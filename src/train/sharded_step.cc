@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/stopwatch.h"
 #include "kernel/weighted_sum.h"
+#include "train/auto_codec.h"
 #include "train/sharded_update.h"
 
 // One step of a ShardedUpdate; sharded_update.cc has what it is made of.
@@ -89,13 +90,16 @@ Result<void> ShardedUpdate::work_on(std::size_t b, double samples, bool totals_k
   if (encodes_) {
     if (auto_ && !totals_known) auto_->ready(b);
     if (samples > 0 || exchange_->takes_sums(b)) work.slice->sum(sources);
+    if (samples > 0)
+      add_leftovers(b, exchange_->takes_sums(b) ? samples : 1, totals_known,
+                    work.slice->gradient());
     exchange_->submit(b, {.step = updates_,
                           .weight = samples,
                           .used = totals_known ? used_ : all_used_,
                           .values = work.slice->gradient()});
     return {};
   }
-  if (tiers_.hosts > 1) return sum_over_lane(b);
+  if (tiers_.hosts > 1) return sum_over_lane(b, samples, totals_known);
   if (is_deferred()) {
     work.slice->sum(sources);
   } else {
@@ -108,7 +112,7 @@ Result<void> ShardedUpdate::work_on(std::size_t b, double samples, bool totals_k
   return {};
 }
 
-Result<void> ShardedUpdate::sum_over_lane(std::size_t b) {
+Result<void> ShardedUpdate::sum_over_lane(std::size_t b, double samples, bool totals_known) {
   if (b >= kInFlight && works_[b - kInFlight].summed)
     TALLY_TRY(timed_wait(*works_[b - kInFlight].summed));
   Work& work = works_[b];
@@ -122,6 +126,7 @@ Result<void> ShardedUpdate::sum_over_lane(std::size_t b) {
     kernel::weighted_sum(type, sources_, weights, reinterpret_cast<float*>(work.lane_sum.data()),
                          work.local.count());
   }
+  if (samples > 0) add_leftovers(b, samples, totals_known, work.lane_sum);
   work.summed = tiers_.sums->start({.operation = Operation::kReduceScatter,
                                     .input = work.lane_sum.data(),
                                     .output = work.slice->gradient().data(),

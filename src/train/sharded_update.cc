@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "optimizer/update_rule.h"
+#include "train/auto_codec.h"
 #include "train/check_same.h"
 
 namespace tally::train {

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "codec/choose.h"
 #include "codec/encoder.h"
 #include "plan/codec_spec.h"
 #include "tally/communicator.h"
 #include "tally/optimizer.h"
-#include "train/auto_codec.h"
 #include "train/codec_state.h"
 #include "train/lane_exchange.h"
 #include "train/model_memory.h"
@@ -20,6 +20,8 @@
 #include "train/tiers.h"
 
 namespace tally::train {
+
+class AutoCodec;
 
 // What this rank brings to a step.
 struct StepContribution {
@@ -47,8 +49,8 @@ struct StepTimes {
 // host then has the same average, applies the optimizer to all of it and keeps all state; no values are sent. The ranks of a job
 // on a single host act as if each had one of its own, so that one machine shows what many would do. What codecs leave out
 // belongs to parameters and hosts (codec_state.h); after reorder(), which only comes before the first step, there is none.
-// With codec=auto gradients of several hosts first travel as they are, and after AutoCodec::kSteps updates in the way that was measured to
-// be the fastest for each bucket; on a single host it is none.
+// With codec=auto gradients of several hosts first travel as they are, then in some ways that are tried, and after that in the one that was
+// measured to be the fastest (auto_codec.h says when); on a single host it is none.
 //
 //   begin -> ready ... ready -> complete        the same steps on all ranks
 //
@@ -74,6 +76,8 @@ class ShardedUpdate final {
     std::size_t bytes_in_flight = std::size_t{4} << 20;  // by_priority: at most so many at once
     // auto: what the way between hosts costs, if that is known; else it is measured.
     std::optional<codec::WireCost> wire;
+    // auto: whether what promises to be fast is tried before there is a choice; else the best by prediction is taken.
+    bool tries_codecs = true;
     // Hears, on every rank, what auto has chosen, and why there is no priority where it was asked for.
     std::function<void(const std::string& sentence)> on_event;
     std::uint64_t seed = 1;                   // of what codecs draw
@@ -163,6 +167,14 @@ class ShardedUpdate final {
     std::size_t left = 0;              // buckets
   };
 
+  // What a codec that is no longer used has left out of a parameter: to be added to this host's mean gradient.
+  struct Leftover {
+    std::size_t parameter = 0;
+    std::size_t bucket = 0;
+    std::size_t first = 0;  // element of the bucket
+    std::vector<float> values;
+  };
+
   ShardedUpdate(Communicator& world, Options options, Tiers tiers);
   bool can_be_late();
   Layout layout_of(std::span<const std::size_t> order) const;
@@ -173,6 +185,11 @@ class ShardedUpdate final {
   std::unique_ptr<Slice> make_slice(std::size_t bucket);
   void make_exchange();
   Result<void> choose_codecs();
+  Result<void> measure_codecs();
+  Result<void> use_codecs(std::vector<plan::CodecSpec> codecs, bool for_good);
+  void keep_leftovers();
+  void add_leftovers(std::size_t bucket, double factor, bool totals_known,
+                     std::span<std::byte> values);
   void leave_lanes();
   void begin_late();
   Result<void> finish_late(std::size_t bucket);
@@ -181,7 +198,7 @@ class ShardedUpdate final {
   void zero_unused();
   Result<void> advance(bool totals_known);
   Result<void> work_on(std::size_t bucket, double samples, bool totals_known);
-  Result<void> sum_over_lane(std::size_t bucket);
+  Result<void> sum_over_lane(std::size_t bucket, double samples, bool totals_known);
   Result<StepTotals> agree(const StepContribution& contribution, std::span<const double> sums);
   Result<void> await_sums();
   Result<void> await_average(std::size_t bucket);
@@ -222,8 +239,9 @@ class ShardedUpdate final {
   StepTimes times_;
   Late late_;
   std::optional<Error> failure_;            // of what was late
-  std::vector<plan::CodecSpec> codecs_;     // by bucket, once auto has chosen
-  std::unique_ptr<AutoCodec> auto_;         // while it measures
+  std::vector<plan::CodecSpec> codecs_;     // by bucket, once auto has measured
+  std::vector<Leftover> leftovers_;         // of codecs that auto has tried
+  std::unique_ptr<AutoCodec> auto_;         // until it has chosen
   std::unique_ptr<LaneExchange> exchange_;  // with encodes_; uses all of the above
 };
 
