@@ -41,8 +41,11 @@ Trained train_and_listen(Network network, int ranks, const ShardedUpdate::Option
     ShardedUpdate::Options own = options;
     own.on_event = [&](const std::string& event) { trained.events[rank].push_back(event); };
     const auto update = make_update(job, own);
-    if (update) take_steps(job, *update, course);
-    if (update) trained.values[rank] = values_in(*update);
+    if (update) {
+      take_steps(job, *update, course);
+      EXPECT_TRUE(update->settle().has_value());
+      trained.values[rank] = values_in(*update);
+    }
     EXPECT_TRUE(job.world().barrier().has_value());
   });
   return trained;
@@ -153,6 +156,18 @@ TEST(AutoUpdate, MeasuresAWireThatIsNotKnown) {
   EXPECT_EQ(chosen.values[0], chosen.values[1]);
   EXPECT_EQ(chosen.events[0], chosen.events[1]);
   EXPECT_EQ(chosen.events[0].size(), 1U);
+}
+
+// Steps that do not wait for their updates are tried, too: first everything as it is, over a wire that is said to be slow.
+TEST(AutoUpdate, ByPriorityTriesTheSameOnAllRanks) {
+  ShardedUpdate::Options options = auto_model("auto:from=int8/powersgd", kSlow);
+  options.tries_codecs = true;
+  options.by_priority = true;
+  const Trained chosen =
+      train_and_listen(Network::kTwoHosts, 2, options, {.steps = kUntilChosen + 2});
+  EXPECT_EQ(chosen.values[0], chosen.values[1]);
+  EXPECT_EQ(chosen.events[0], chosen.events[1]);
+  EXPECT_THAT(chosen.events[0], ElementsAre(HasSubstr("; a step takes ")));
 }
 
 TEST(AutoUpdate, OnASingleHostIsNone) {
