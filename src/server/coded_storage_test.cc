@@ -1,6 +1,10 @@
 // Storages of tables with a codec: what goes back is applied, and what it leaves out is kept.
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <string>
+
+#include "optimizer/update_rule.h"
 #include "server/storage_test_support.h"
 #include "server/test_follower.h"
 
@@ -124,6 +128,74 @@ TEST(CodedStorage, ARoundOfNobodyHasNoAverage) {
   const Gradient lacking{.values = {}, .weight = 1};
   EXPECT_EQ(storage->apply(std::span(&lacking, 1), {.version = 1}).error().code,
             ErrorCode::kCorrupt);
+}
+
+// Whoever follows counts by versions: one that changed nothing counts, too.
+TEST(CodedStorage, AfterARoundOfNobodyFactorsAreAppliedAsWhoFollowsDoes) {
+  for (const std::size_t senders : {1U, 2U}) {
+    MemoryBudget budget(0);
+    TableSpec spec = coded_spec("powersgd:2", "update=bsp", adam());
+    spec.columns = 10;
+    const auto storage = made(spec, budget, 1);
+    const Gradient none{.values = {}, .weight = 0};
+    TALLY_EXPECT_OK(storage->apply(std::span(&none, 1), {.version = 0}));
+    Rng rng(3);
+    auto mean = random_numbers<float>(300, rng);
+    const std::vector<Gradient> all(senders, {.values = bytes_of(mean)});
+    TALLY_EXPECT_OK(storage->apply(all, {.rate = 0.5, .version = 1}));
+    std::vector<float> values(300), first(300), second(300);
+    optimizer::update<float>(spec.optimizer, {.step = 2, .rate = 0.5},
+                             {.parameters = values, .gradient = mean, .state = {first, second}});
+    EXPECT_EQ(read_all<float>(*storage), values) << senders;
+  }
+}
+
+// Whatever workers push, a server goes on.
+TEST(CodedStorage, NoMeanIsTooOddForTheWayBack) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  constexpr float kLeast = std::numeric_limits<float>::denorm_min();
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  const std::vector<float> odd = {0,
+                                  -0.0F,
+                                  kMost,
+                                  -kMost,
+                                  kLeast,
+                                  -kLeast,
+                                  kInfinite,
+                                  -kInfinite,
+                                  1e-40F,
+                                  1.0F,
+                                  std::numeric_limits<float>::quiet_NaN()};
+  for (const char* const codec : {"fp16",          "bf16:feedback=on",
+                                  "int8:32",       "fp8:e4m3",
+                                  "fp8:e5m2",      "qsgd:2",
+                                  "qsgd:4+rans",   "qsgd:8+huffman",
+                                  "ternary",       "ternary+rans",
+                                  "natural",       "natural+zstd",
+                                  "onebit:32",     "onebit:column",
+                                  "sign:32",       "sign:32,vote",
+                                  "topk:0.1",      "threshold:0.1",
+                                  "randk:0.1",     "dgc:0.1",
+                                  "onebit-adam:3", "int8:32,feedback=on+rans"}) {
+    MemoryBudget budget(0);
+    TableSpec spec = coded_spec(codec);
+    spec.columns = 10;
+    if (std::string(codec).starts_with("onebit-adam")) spec.optimizer = adam();
+    const auto storage = made(spec, budget, 1);
+    Rng rng(5);
+    for (std::uint64_t version = 0; version < 40; ++version) {
+      // One odd value at first, then all of them, in any order and as many as there may be.
+      std::vector<float> gradient(300, version % 2 == 0 ? 0.0F : 0.5F);
+      if (version < odd.size()) {
+        gradient[version] = odd[version];
+      } else {
+        for (float& value : gradient) value = odd[rng.below(odd.size())];
+      }
+      const std::vector<Gradient> both = {{.values = bytes_of(gradient)},
+                                          {.values = bytes_of(gradient), .weight = 1e300}};
+      TALLY_EXPECT_OK(storage->apply(both, {.rate = 0.5, .version = version}));
+    }
+  }
 }
 
 // A majority, not a mean.

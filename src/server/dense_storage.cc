@@ -129,6 +129,7 @@ Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients, const A
   const bool compensates = facts.compensation != 0 && !facts.backup.empty();
   if (compensates) TALLY_TRY(check_bytes("backup", facts.backup.size()));
   if (compensates && facts.adaptive) TALLY_TRY(ensure_mean_square());
+  if (codec_ != nullptr && codec_->in_step()) steps_ = facts.version;
   if (codec_ != nullptr && (codec_->goes_back() || inputs.size() > 1)) {
     apply_coded(inputs, weights, facts);
     return {};
@@ -161,7 +162,6 @@ void DenseStorage<T>::apply_coded(std::span<const void* const> inputs,
           codec_->keeps_residual() ? std::span(array(kept_arrays_), count_) : std::span<float>();
       const std::uint64_t first = std::uint64_t{part_} * elements_of(spec_, 0);
       average_ = codec_->send_back({.version = facts.version, .first = first}, mean, residual);
-      steps_ = facts.version + 1;
     }
     optimizer::update(spec_.optimizer, {.step = steps_, .rate = facts.rate},
                       segment(0, count_, mean.data()));

@@ -26,7 +26,7 @@ struct ApplyFacts {
   bool adaptive = false;
   // The values that the gradient was computed at; empty: nothing is compensated. Dense only.
   std::span<const std::byte> backup = {};
-  // Updates that the part has had. Looked at where the way back is encoded: it has a number of its own for each, and the
+  // Updates that the part has had. Looked at with a codec and update=bsp: the way back's encoding has a number of its own for each, and the
   // optimizer's step is this one's next, so that whoever knows the version can follow.
   std::uint64_t version = 0;
 };

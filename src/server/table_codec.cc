@@ -28,14 +28,18 @@ Result<std::shared_ptr<const TableCodec>> TableCodec::make(const TableSpec& spec
     return Error{
         .code = ErrorCode::kInvalid,
         .message = fmt::format("table '{}': powersgd needs update=bsp and columns", spec.name)};
-  return std::shared_ptr<const TableCodec>(new TableCodec(codec, spec, in_step && !has_factors));
+  return std::shared_ptr<const TableCodec>(new TableCodec(codec, spec, in_step));
 }
 
-TableCodec::TableCodec(const plan::CodecSpec& spec, const TableSpec& table, bool goes_back)
-    : spec_(spec), columns_(table.columns), seed_(table.seed), first_element_(table.first_element) {
+TableCodec::TableCodec(const plan::CodecSpec& spec, const TableSpec& table, bool in_step)
+    : spec_(spec),
+      in_step_(in_step),
+      columns_(table.columns),
+      seed_(table.seed),
+      first_element_(table.first_element) {
   const codec::Shape shape{.columns = table.columns};
   codec_ = codec::make_codec(spec, shape);
-  if (goes_back) back_ = codec::make_way_back(spec, shape);
+  if (in_step && spec.kind != plan::Codec::kPowersgd) back_ = codec::make_way_back(spec, shape);
   if (spec.kind == plan::Codec::kDgc) densest_ = codec::make_way_back(spec, shape).codec;
 }
 

@@ -26,6 +26,8 @@ class TableCodec final {
   Result<void> decode(std::span<const std::byte> bytes, const Place& place,
                       std::span<float> values) const;
 
+  // Whether workers may follow: an update's number is its version, whatever came of those before.
+  bool in_step() const { return in_step_; }
   // Whether updates are applied as what comes out of the way back.
   bool goes_back() const { return back_.codec != nullptr; }
   bool keeps_residual() const { return goes_back() && back_.feedback; }
@@ -39,11 +41,12 @@ class TableCodec final {
                                    std::span<float> residual) const;
 
  private:
-  TableCodec(const plan::CodecSpec& spec, const TableSpec& table, bool goes_back);
+  TableCodec(const plan::CodecSpec& spec, const TableSpec& table, bool in_step);
   // Of one part, there and back, where it has another than the first; else null.
   std::unique_ptr<codec::Codec> own_codec(const Place& place) const;
 
   const plan::CodecSpec spec_;
+  const bool in_step_;
   const std::size_t columns_;
   const std::uint64_t seed_;
   const std::uint64_t first_element_;
