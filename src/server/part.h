@@ -201,6 +201,7 @@ class Part final {
   void run_due();
   void apply_round(const std::vector<policy::Offer>& counted);
   void settle_held(const policy::Offer& offer, Outcome outcome);
+  void drop_held();
   void refuse_held(const policy::Offer& offer, const Error& why);
   std::vector<Contribution>::iterator find_held(const policy::Offer& offer);
   void tell_late(const std::vector<policy::Offer>& counted);

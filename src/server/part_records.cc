@@ -273,6 +273,7 @@ void Part::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
                              .message = fmt::format("part {} is elsewhere now", index_)});
     storage_ = std::move(storage);
     presence_ = Presence::kPresent;
+    drop_held();
     round_.set_version(version);
     values_changed_ = true;
     average_version_ = 0;

@@ -233,6 +233,17 @@ void Part::settle_held(const policy::Offer& offer, Outcome outcome) {
   held_.erase(held);
 }
 
+// The part goes on somewhere else: gradients that wait were computed on the way that is given up. Whoever they are of would be taken to
+// be further than it is.
+void Part::drop_held() {
+  std::vector<policy::Offer> offers;
+  for (const Contribution& held : held_) offers.push_back(held.offer);
+  for (const policy::Offer& offer : offers) {
+    round_.withdraw(offer);
+    settle_held(offer, Outcome::kDropped);
+  }
+}
+
 void Part::refuse_held(const policy::Offer& offer, const Error& why) {
   const auto held = find_held(offer);
   if (held == held_.end()) return;
@@ -278,6 +289,7 @@ void Part::write(NodeId from, const Message& message, Worker& worker) {
     return refuse(from, header, corrupt("state that was refused before"));
   if (standing != Receipts::Standing::kNew) return finish(std::move(waiting));
   if (is_version) {
+    drop_held();
     round_.set_version(header.version);
     storage_->set_steps(header.version);
   } else if (auto done = storage_->write_state(header.push_kind, message.payload); !done) {

@@ -297,5 +297,32 @@ TEST_P(ServerPolicies, StateAndVersionAreReadAndPutBack) {
   EXPECT_EQ(answer(0, again)->header.version, 41U);
 }
 
+// A training that goes back to an earlier version has nothing of what was given to later ones.
+TEST_P(ServerPolicies, WhatWaitsForARoundIsDroppedWhenTheVersionIsPutBack) {
+  start("update=bsp");
+  MessageHeader header{
+      .kind = MessageKind::kSetVersion, .table = table_, .part = kPart, .version = 7};
+  cluster_->worker(0).ask(header, {});
+  run();
+  const auto left_over = push(0, 7, 8, 100);
+  run();
+  EXPECT_EQ(answer(0, left_over), nullptr);
+  header.version = 5;
+  cluster_->worker(1).ask(header, {});
+  run();
+  ASSERT_NE(answer(0, left_over), nullptr);
+  EXPECT_EQ(answer(0, left_over)->header.outcome, Outcome::kDropped);
+  for (std::uint64_t version = 5; version < 8; ++version) {
+    push(1, version, version + 1, 3);
+    push(2, version, version + 1, 6);
+    run();
+    const auto last = push(0, version, version + 1, 9);
+    run();
+    ASSERT_NE(answer(0, last), nullptr);
+    EXPECT_EQ(answer(0, last)->header.outcome, Outcome::kDone) << version;
+  }
+  EXPECT_THAT(values(), Each(-18));
+}
+
 }  // namespace
 }  // namespace tally::server
