@@ -257,8 +257,10 @@ class Client final {
   // All tables as they are, each part at one moment, into a new folder below every server's `snapshots`; other requests go on
   // meanwhile. For one moment of all: between two barriers.
   Result<std::filesystem::path> snapshot(const std::string& name, Deadline by);
-  // Fills the tables, which must be defined, from a snapshot, by any number of servers. Others must not push meanwhile.
-  Result<void> restore(const std::filesystem::path& snapshot, Deadline by);
+  // Fills the tables of a snapshot, or only those of these names, which must be defined, by any number of servers. Others must not
+  // push meanwhile.
+  Result<void> restore(const std::filesystem::path& snapshot, Deadline by,
+                       const std::vector<std::string>& only = {});
 
   // Dense: everything that a part keeps beside its values, by the optimizer's state arrays, for checkpoints. Same memory layout as values. With
   // update=bsp and a codec with feedback one more array behind them has what the way back has left out.

@@ -13,6 +13,9 @@
 namespace tally::server {
 namespace {
 
+// As many as have numbers.
+constexpr std::uint32_t kMaxTables = 65535;
+
 Error corrupt(std::string message) {
   return Error{.code = ErrorCode::kCorrupt, .message = std::move(message)};
 }
@@ -99,6 +102,31 @@ Result<SnapshotPublication> decode_publication(std::span<const std::byte> bytes)
   TALLY_TRY(const std::span<const std::byte> files, reader.bytes(reader.remaining_bytes()));
   TALLY_TRY(publication.files, decode_snapshot_files(files));
   return publication;
+}
+
+std::vector<std::byte> encode(const SnapshotRestoration& restoration) {
+  wire::Writer writer;
+  writer.string(restoration.folder);
+  writer.u32(static_cast<std::uint32_t>(restoration.only.size()));
+  for (const std::string& name : restoration.only) writer.string(name);
+  return writer.take();
+}
+
+Result<SnapshotRestoration> decode_restoration(std::span<const std::byte> bytes) {
+  wire::Reader reader(bytes);
+  SnapshotRestoration restoration;
+  TALLY_TRY(const std::string folder, reader.string(kMaxTextBytes));
+  TALLY_TRY(restoration.folder, decode_text(std::as_bytes(std::span(folder))));
+  TALLY_TRY(const std::uint32_t count, reader.u32());
+  if (count > kMaxTables)
+    return corrupt(fmt::format("{} tables to restore, limit {}", count, kMaxTables));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    TALLY_TRY(const std::string name, reader.string(kMaxTextBytes));
+    TALLY_TRY(std::string text, decode_text(std::as_bytes(std::span(name))));
+    restoration.only.push_back(std::move(text));
+  }
+  TALLY_TRY(reader.end());
+  return restoration;
 }
 
 std::vector<std::byte> encode_text(std::string_view text) {

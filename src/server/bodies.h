@@ -16,7 +16,7 @@ namespace tally::server {
 //   kSize                 answer: Size, of the parts that the server is primary of
 //   kSnapshot             request: the name as text; answer: the server's SnapshotFile. Then, when all servers have answered, with
 //                         push_kind kPublishSnapshot, a SnapshotPublication; answer: the folder as text
-//   kRestore              request: the folder as text
+//   kRestore              request: SnapshotRestoration
 //   kAgree                request: f64[count], `clock` the round's number; answer kDone: the sums, `version` the round's
 //                         number; kDropped, empty: that round is over, `version` is the one that is gathered now
 //   any, with kLost       answer: the newest snapshot's name as text, or nothing
@@ -33,6 +33,14 @@ struct SnapshotPublication {
 };
 std::vector<std::byte> encode(const SnapshotPublication& publication);
 Result<SnapshotPublication> decode_publication(std::span<const std::byte> bytes);
+
+struct SnapshotRestoration {
+  std::string folder;
+  std::vector<std::string> only;  // names of tables; none: all that it has
+};
+std::vector<std::byte> encode(const SnapshotRestoration& restoration);
+// kCorrupt for texts that decode_text() would not take.
+Result<SnapshotRestoration> decode_restoration(std::span<const std::byte> bytes);
 
 // A table's number: its name's FNV-1a hash folded to 16 bits, never 0xFFFF.
 TableId table_id(std::string_view name);

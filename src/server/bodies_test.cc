@@ -49,6 +49,21 @@ TEST(Bodies, ValuesKeepTheirBits) {
   EXPECT_FALSE(decode_values(std::vector<std::byte>(8 * (kMaxAgreeValues + 1))).has_value());
 }
 
+TEST(Bodies, WhatIsToBeRestoredComesBackAndIsPlain) {
+  const SnapshotRestoration asked{.folder = "/data/step-100", .only = {"rows", "other rows"}};
+  const auto whole = encode(asked);
+  const auto back = decode_restoration(whole);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->folder, asked.folder);
+  EXPECT_EQ(back->only, asked.only);
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes)
+    EXPECT_FALSE(decode_restoration(std::span(whole).first(bytes)).has_value()) << bytes;
+  for (const SnapshotRestoration& wrong :
+       {SnapshotRestoration{.folder = "a\nb"}, SnapshotRestoration{.folder = "a", .only = {"\x7F"}},
+        SnapshotRestoration{.folder = std::string(kMaxTextBytes + 1, 'a')}})
+    EXPECT_FALSE(decode_restoration(encode(wrong)).has_value());
+}
+
 TEST(Bodies, TextFromOutsideIsShortAndPlain) {
   EXPECT_EQ(*decode_text(encode_text("/data/step-100")), "/data/step-100");
   EXPECT_FALSE(decode_text(encode_text("a\nb")).has_value());

@@ -178,8 +178,9 @@ Result<std::filesystem::path> Client::snapshot(const std::string& name, Deadline
   return impl_->node().take_snapshot(ticket);
 }
 
-Result<void> Client::restore(const std::filesystem::path& snapshot, Deadline by) {
-  TALLY_TRY(wait(impl_->node().restore(snapshot), by));
+Result<void> Client::restore(const std::filesystem::path& snapshot, Deadline by,
+                             const std::vector<std::string>& only) {
+  TALLY_TRY(wait(impl_->node().restore(snapshot, only), by));
   return {};
 }
 

@@ -74,7 +74,7 @@ class ClientNode final : public Node {
   Ticket agree(std::span<const double> values);
   Ticket size(TableId table);
   Ticket snapshot(const std::string& name);
-  Ticket restore(const std::filesystem::path& snapshot);
+  Ticket restore(const std::filesystem::path& snapshot, const std::vector<std::string>& only);
   Ticket read_state(const Range& range, int array, std::span<std::byte> state);
   Ticket write_state(const Range& range, int array, std::span<const std::byte> state);
   Ticket set_version(TableId table, std::uint64_t version);

@@ -345,8 +345,10 @@ Ticket ClientNode::snapshot(const std::string& name) {
   return ask_servers({.kind = MessageKind::kSnapshot}, encode_text(name));
 }
 
-Ticket ClientNode::restore(const std::filesystem::path& snapshot) {
-  return ask_servers({.kind = MessageKind::kRestore}, encode_text(snapshot.string()));
+Ticket ClientNode::restore(const std::filesystem::path& snapshot,
+                           const std::vector<std::string>& only) {
+  return ask_servers({.kind = MessageKind::kRestore},
+                     encode(SnapshotRestoration{.folder = snapshot.string(), .only = only}));
 }
 
 Ticket ClientNode::agree(std::span<const double> values) {

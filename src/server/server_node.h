@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "server/agreement.h"
 #include "server/background.h"
+#include "server/bodies.h"
 #include "server/job_book.h"
 #include "server/newest_snapshot.h"
 #include "server/node.h"
@@ -97,7 +98,7 @@ class ServerNode final : public Node {
   Result<std::vector<std::byte>> write_snapshot(const std::string& name);
   Result<std::vector<std::byte>> publish(const std::string& name,
                                          const std::vector<SnapshotFile>& files);
-  Result<void> read_snapshot(const std::filesystem::path& path,
+  Result<void> read_snapshot(const SnapshotRestoration& asked,
                              std::function<void(const Result<void>&)> when_safe);
   Result<void> read_parts(const SnapshotReader& reader, const TableFacts& facts,
                           std::span<Part* const> parts, const PartDone& one_done);

@@ -18,6 +18,11 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+std::vector<std::byte> restoration_of(const std::string& folder,
+                                      const std::vector<std::string>& only = {}) {
+  return encode(SnapshotRestoration{.folder = folder, .only = only});
+}
+
 class ServerSnapshots : public testing::Test {
  protected:
   ServerSnapshots() {
@@ -93,7 +98,7 @@ TEST_F(ServerSnapshots, AreRestoredOnAnotherNumberOfServersAndCopied) {
   const TableId weights = cluster.define(dense);
   const TableId table = cluster.define(rows);
   for (const NodeId id : {1U, 2U}) {
-    const auto& answer = ask(cluster, id, {.kind = MessageKind::kRestore}, encode_text(path));
+    const auto& answer = ask(cluster, id, {.kind = MessageKind::kRestore}, restoration_of(path));
     ASSERT_EQ(answer.header.outcome, Outcome::kDone) << answer.error.message;
   }
   // The copies have it, too.
@@ -114,6 +119,35 @@ TEST_F(ServerSnapshots, AreRestoredOnAnotherNumberOfServersAndCopied) {
   }
 }
 
+TEST_F(ServerSnapshots, BringBackOnlyTheTablesThatAreAskedFor) {
+  const TableSpec weights{.name = "weights", .count = 2, .plan = "update=asp"};
+  const TableSpec rows{.name = "rows", .count = 2, .plan = "update=asp"};
+  std::string path;
+  {
+    Cluster cluster({.servers = 1, .workers = 1, .snapshots = folder_});
+    for (const TableSpec& spec : {weights, rows})
+      cluster.worker(0).push(cluster.define(spec), 0, {.kind = PushKind::kAdd}, bytes_of({1, 2}));
+    cluster.network.run();
+    path = snapshot(cluster, "one");
+  }
+  // One is not there any more, or is another one.
+  Cluster cluster({.servers = 1, .workers = 1, .snapshots = folder_});
+  const TableId table = cluster.define(rows);
+  const auto restore = [&](const std::vector<std::string>& only) {
+    const auto& answer =
+        ask(cluster, 1, {.kind = MessageKind::kRestore}, restoration_of(path, only));
+    return answer.header.outcome == Outcome::kDone ? std::string() : answer.error.message;
+  };
+  EXPECT_THAT(restore({}), HasSubstr("'weights'"));
+  EXPECT_THAT(restore({"weights"}), HasSubstr("'weights'"));
+  EXPECT_EQ(restore({"rows"}), "");
+  const auto pulled = cluster.worker(0).pull(table, 0);
+  cluster.network.run();
+  EXPECT_THAT(cluster.worker(0).answer(pulled)->values(), ElementsAre(1, 2));
+  cluster.define({.name = "new", .count = 2, .plan = "update=asp"});
+  EXPECT_THAT(restore({"new"}), HasSubstr("has no table 'new'"));
+}
+
 TEST_F(ServerSnapshots, AreNamedWhenPartsAreLostAndBringThemBack) {
   Cluster cluster({.servers = 1, .workers = 1, .replicas = 2, .snapshots = folder_});
   const TableId table = cluster.define({.name = "weights", .count = 2, .plan = "update=asp"});
@@ -131,7 +165,7 @@ TEST_F(ServerSnapshots, AreNamedWhenPartsAreLostAndBringThemBack) {
   cluster.network.run();
   ASSERT_EQ(worker.answer(lost)->header.outcome, Outcome::kLost);
   worker.define({.name = "weights", .count = 2, .plan = "update=asp"});
-  const auto& answer = ask(cluster, next, {.kind = MessageKind::kRestore}, encode_text(path));
+  const auto& answer = ask(cluster, next, {.kind = MessageKind::kRestore}, restoration_of(path));
   ASSERT_EQ(answer.header.outcome, Outcome::kDone) << answer.error.message;
   const auto pulled = worker.pull(table, 0);
   cluster.network.run();
@@ -166,7 +200,7 @@ TEST_F(ServerSnapshots, AreWrittenAndReadOnceHoweverOftenTheyAreAskedFor) {
       ask(cluster, 1, {.kind = MessageKind::kSnapshot, .push_kind = kPublishSnapshot}, encode(all));
   const std::string path = *decode_text(published.payload);
   again(write);
-  const auto& restored = ask(cluster, 1, {.kind = MessageKind::kRestore}, encode_text(path));
+  const auto& restored = ask(cluster, 1, {.kind = MessageKind::kRestore}, restoration_of(path));
   ASSERT_EQ(restored.header.outcome, Outcome::kDone) << restored.error.message;
   const std::uint64_t restore = restored.header.sequence;
   add();
@@ -193,7 +227,7 @@ TEST_F(ServerSnapshots, ThatCannotBeCopiedAreRefusedWhenRestored) {
              .sequence = 1},
             wire::encode_error({.code = ErrorCode::kExhausted, .message = "no room"}));
   cluster.network.run();
-  const auto& answer = ask(cluster, primary, {.kind = MessageKind::kRestore}, encode_text(path));
+  const auto& answer = ask(cluster, primary, {.kind = MessageKind::kRestore}, restoration_of(path));
   EXPECT_EQ(answer.header.outcome, Outcome::kRefused);
   EXPECT_THAT(answer.error.message, HasSubstr("cannot take a copy: no room"));
 }
@@ -201,7 +235,7 @@ TEST_F(ServerSnapshots, ThatCannotBeCopiedAreRefusedWhenRestored) {
 TEST_F(ServerSnapshots, ThatAreNotThereAreRefusedInWords) {
   Cluster cluster({.servers = 1, .workers = 1, .snapshots = folder_});
   const auto& restored =
-      ask(cluster, 1, {.kind = MessageKind::kRestore}, encode_text((folder_ / "none").string()));
+      ask(cluster, 1, {.kind = MessageKind::kRestore}, restoration_of((folder_ / "none").string()));
   EXPECT_EQ(restored.header.outcome, Outcome::kRefused);
   EXPECT_THAT(restored.error.message, HasSubstr("none"));
   const auto& named = ask(cluster, 1, {.kind = MessageKind::kSnapshot}, encode_text("../up"));

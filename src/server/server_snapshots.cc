@@ -115,30 +115,29 @@ void ServerNode::restore(NodeId from, const Message& message) {
     const MutexLock lock(structure_);
     if (!admits(from, header)) return;
   }
-  auto path = decode_text(message.payload);
-  if (!path) return refuse(from, header, path.error());
-  in_background(from, header, [this, from, header, path = std::move(*path)] {
+  auto asked = decode_restoration(message.payload);
+  if (!asked) return refuse(from, header, asked.error());
+  in_background(from, header, [this, from, header, asked = std::move(*asked)] {
     const auto tell = [this, from, header](const Result<void>& done) {
       if (!done) return end_job(from, header, done.error());
       end_job(from, header, std::vector<std::byte>());
     };
-    if (auto read = read_snapshot(path, tell); !read) tell(read);
+    if (auto read = read_snapshot(asked, tell); !read) tell(read);
   });
 }
 
 // Parts are read one after the other beside the old ones, and put in their place when whole; copies follow by record. `when_safe` is not
 // called where this fails.
-Result<void> ServerNode::read_snapshot(const std::filesystem::path& path,
+Result<void> ServerNode::read_snapshot(const SnapshotRestoration& asked,
                                        std::function<void(const Result<void>&)> when_safe) {
-  TALLY_TRY(const SnapshotReader reader, SnapshotReader::open(path));
+  TALLY_TRY(const SnapshotReader reader, SnapshotReader::open(asked.folder));
   std::vector<std::pair<const Table*, std::vector<Part*>>> wanted;
   std::size_t count = 0;
-  for (const std::string& name : reader.tables()) {
+  for (const std::string& name : asked.only.empty() ? reader.tables() : asked.only) {
     Table* const table = tables_.find(table_id(name));
     if (table == nullptr || table->facts().spec.name != name)
-      return Error{
-          .code = ErrorCode::kInvalid,
-          .message = fmt::format("{} has table '{}', which is not defined", path.string(), name)};
+      return Error{.code = ErrorCode::kInvalid,
+                   .message = fmt::format("table '{}' of {} is not defined", name, asked.folder)};
     wanted.emplace_back(table, std::vector<Part*>());
     for (const auto& part : table->parts())
       if (part->is_primary()) wanted.back().second.push_back(part.get());
