@@ -50,7 +50,7 @@ enum class Fp8Format : std::uint8_t { kE4m3, kE5m2 };
 //   topk:d              share of values in (0, 1], default 0.01; ,exact: by sorting; else by a sampled threshold
 //   randk:d             default 0.01
 //   dgc:d               default 0.001; ,warmup=N steps in which the share falls to d, default 200; ,clip=C norm of each worker's
-//                       gradient, 0 (default): none; ,mask=off: momentum of sent values stays
+//                       gradient, of each run for itself, 0 (default): none; ,mask=off: momentum of sent values stays
 //   threshold:t         magnitudes of at least t, default 0.001
 //   powersgd:r          rank 1 to 64, default 2
 //   auto                :from=A/B/...: what to choose from, at most 16, each with its settings and stage; "none" always is. Not powersgd,
