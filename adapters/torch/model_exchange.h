@@ -95,6 +95,8 @@ class ModelExchange {
   // Who this rank is among those that send.
   virtual train::Sender sender() const { return {}; }
   virtual SavedCourse course() const = 0;
+  // Updates that it has behind it once such a course is restored, as codecs count them.
+  virtual std::uint64_t updates_of(const SavedCourse& course) const { return course.steps; }
   // Values, state and course of a checkpoint that fits. Collective.
   virtual void restore(const checkpoint::Reader& reader, const SavedCourse& course) = 0;
   // Of the optimizer, master copies included, that this rank has.

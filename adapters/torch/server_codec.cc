@@ -93,7 +93,7 @@ void ServerExchange::push_coded(std::size_t t, std::uint32_t first, std::uint32_
 
 // Averages as they come: the own copy moves.
 void ServerExchange::follow(Reading& reading) {
-  for (const Asked& asked : std::exchange(asked_, {})) {
+  for (const Asked& asked : asked_) {
     const server::Completion completion = wait(asked.ticket);
     note(completion);
     reading.take(completion);
@@ -101,6 +101,7 @@ void ServerExchange::follow(Reading& reading) {
     or_throw(
         coded_[asked.table]->follow(client(), asked.first, asked.count, coded_step(asked.table)));
   }
+  asked_.clear();
 }
 
 void ServerExchange::read_own_state() {
@@ -117,24 +118,25 @@ void ServerExchange::push_low_rank(Reading& reading) {
   make_means(tables);
   has_begun_ = true;
   ServerTables::Gradients& room = gradients();
-  std::vector<server::Ticket> pushes;
   for (const std::size_t t : tables) {
     const Table& table = tables_.tables()[t];
     server::PushFacts facts = push_facts(t);
     facts.weight = total_weight_;
-    pushes.push_back(client().push_encoded({.table = table.id, .first = 0, .count = table.parts},
-                                           facts, spans_of(room.messages[t], 0, table.parts)));
+    const server::Ticket ticket =
+        client().push_encoded({.table = table.id, .first = 0, .count = table.parts}, facts,
+                              spans_of(room.messages[t], 0, table.parts));
+    factors_.push_back({.ticket = ticket, .table = t, .first = 0, .count = table.parts});
     next_[t] = table.parts;
   }
-  for (std::size_t i = 0; i < tables.size(); ++i) {
-    const server::Completion completion = wait(pushes[i]);
+  for (const Asked& asked : factors_) {
+    const server::Completion completion = wait(asked.ticket);
     note(completion);
-    const Table& table = tables_.tables()[tables[i]];
-    CodedTable& coded = *coded_[tables[i]];
+    const Table& table = tables_.tables()[asked.table];
+    CodedTable& coded = *coded_[asked.table];
     const bool follows = completion.dropped == 0 && completion.version == choice_.version + 1;
     if (follows) {
       reading.take(completion);
-      if (total_weight_ > 0) coded.move(floats_of(room.flat[tables[i]]), coded_step(tables[i]));
+      if (total_weight_ > 0) coded.move(floats_of(room.flat[asked.table]), coded_step(asked.table));
       continue;
     }
     reading.take(wait(client().pull(
@@ -143,6 +145,7 @@ void ServerExchange::push_low_rank(Reading& reading) {
         ServerTables::bytes_of(table, table.values, 0, table.parts))));
     or_throw(coded.read_state(client()));
   }
+  factors_.clear();
 }
 
 // Gradients become means over all workers, and those are cut into messages.

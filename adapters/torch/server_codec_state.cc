@@ -51,7 +51,7 @@ void ServerExchange::gather_senders() {
   here = sum(std::move(here));
   const auto first = static_cast<int>(
       std::find_if(here.begin(), here.end(), [](double is) { return is > 0; }) - here.begin());
-  const server::TableId table = or_throw(client().define({.name = "what encoders remember",
+  const server::TableId table = or_throw(client().define({.name = ServerTables::kMemoryOfSenders,
                                                           .count = own.size(),
                                                           .optimizer = sgd(),
                                                           .plan = "update=asp",
@@ -64,8 +64,9 @@ void ServerExchange::gather_senders() {
     if (here[static_cast<std::size_t>(rank)] == 0) continue;
     if (rank == rank_)
       wait(client().push(all, {.kind = server::PushKind::kAssign}, std::as_bytes(std::span(own))));
-    sum({});
-    if (rank_ == first)
+    // Who ends before it has pushed has left what an earlier one did.
+    const bool has_pushed = sum({rank == rank_ ? 1.0 : 0.0}).front() > 0;
+    if (rank_ == first && has_pushed)
       wait(client().pull(
           all, {},
           std::as_writable_bytes(std::span(saved_senders_[static_cast<std::size_t>(rank)]))));

@@ -238,11 +238,12 @@ StepResult ServerExchange::complete(const StepGift& gift) {
   if (choice_.pull) await_rows(facts, requests_);
   Reading reading;
   if (pushes) push_low_rank(reading);
-  for (const server::Ticket request : std::exchange(requests_, {})) {
+  for (const server::Ticket request : requests_) {
     const server::Completion completion = wait(request);
     if (is_read) note(completion);
     reading.take(completion);
   }
+  requests_.clear();
   follow(reading);
   if (pushes && (choice_.wait_for_push || has_embeddings()) &&
       options_.rules.update != plan::Update::kKbatch)
@@ -255,6 +256,12 @@ StepResult ServerExchange::complete(const StepGift& gift) {
 
 void ServerExchange::take_in(const policy::StepChoice& step, const Reading& reading) {
   me_ = policy::after_step(options_.rules, me_, step, reading.read.value_or(policy::Read{}));
+  end_update();
+  if (reading.read || step.apply_locally) values_to_parameters();
+}
+
+// The next one begins with nothing.
+void ServerExchange::end_update() {
   has_chosen_ = announced_ = has_begun_ = is_counted_ = false;
   is_told_.assign(is_told_.size(), false);
   room_ = nullptr;
@@ -262,7 +269,6 @@ void ServerExchange::take_in(const policy::StepChoice& step, const Reading& read
     next_[t] = 0;
     pending_[t] = tables_.tables()[t].part_owners;
   }
-  if (reading.read || step.apply_locally) values_to_parameters();
 }
 
 void ServerExchange::forget_gradients() {
@@ -284,7 +290,8 @@ void ServerExchange::drain(const StepGift& first) {
   flush();
   constexpr std::uint64_t kEnd = std::uint64_t{1} << 62;
   tell_clock(kEnd);
-  for (const server::Ticket request : std::exchange(requests_, {})) wait(request);
+  for (const server::Ticket request : requests_) wait(request);
+  requests_.clear();
   sum({});
   refresh();
 }

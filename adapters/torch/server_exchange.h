@@ -61,6 +61,7 @@ class ServerExchange final : public ModelExchange {
   std::vector<train::CodecState> codec_states() override;
   train::Sender sender() const override { return {.number = rank_, .of = ranks_}; }
   SavedCourse course() const override;
+  std::uint64_t updates_of(const SavedCourse& course) const override;
   void restore(const checkpoint::Reader& reader, const SavedCourse& course) override;
   std::size_t state_bytes() override { return 0; }
 
@@ -72,7 +73,7 @@ class ServerExchange final : public ModelExchange {
     void take(const server::Completion& completion);
   };
 
-  // An update that averages are asked of.
+  // Parts that averages are asked of, or a table whose factors are pushed.
   struct Asked {
     server::Ticket ticket = 0;
     std::size_t table = 0;
@@ -117,6 +118,8 @@ class ServerExchange final : public ModelExchange {
   void note(const server::Completion& completion);
   void move_own_copy(const StepGift& gift);
   void take_in(const policy::StepChoice& step, const Reading& reading);
+  void end_update();
+  void give_up();
   void values_to_parameters();
   void refresh();
   void flush();
@@ -143,10 +146,11 @@ class ServerExchange final : public ModelExchange {
   const int ranks_;
   const Options options_;
   const bool plain_;  // sgd without state: servers add what a worker can add to its own copy
-  ServerPlace place_;
-  ServerTables tables_;
+  // Requests use what is in these as long as there is a client: they outlive it.
   std::vector<std::unique_ptr<CodedTable>> coded_;  // by table; null: gradients are not encoded
   std::vector<std::unique_ptr<ServerTables::Gradients>> rooms_;
+  ServerPlace place_;
+  ServerTables tables_;
   ServerTables::Gradients* room_ = nullptr;  // of the update under way; null: none is needed yet
   std::vector<at::Tensor> kept_;             // by table: added up for a later push; empty: none is
   std::unique_ptr<GradientHooks> hooks_;
@@ -171,6 +175,7 @@ class ServerExchange final : public ModelExchange {
   std::vector<std::uint32_t> next_;       // by table: the first part that is not pushed
   std::vector<server::Ticket> requests_;  // to be waited for: answers have values
   std::vector<Asked> asked_;              // likewise: answers have averages
+  std::vector<Asked> factors_;            // likewise: powersgd
   double total_weight_ = 0;               // powersgd: of all workers, in this update
   bool is_counted_ = false;               // what became of the push is in the figures
 

@@ -1,5 +1,6 @@
 // What a ServerExchange asks servers for.
 #include <algorithm>
+#include <utility>
 
 #include "adapters/torch/server_exchange.h"
 #include "base/stopwatch.h"
@@ -115,12 +116,24 @@ void ServerExchange::settle(ServerTables::Gradients& gradients) {
   // What is pushed in several requests counts once.
   const bool is_current = &gradients == room_;
   if (!is_current) is_counted_ = false;
-  for (const server::Ticket push : std::exchange(gradients.pushes, {})) note(wait(push));
+  for (const server::Ticket push : gradients.pushes) note(wait(push));
+  gradients.pushes.clear();
   if (!is_current) is_counted_ = false;
 }
 
 void ServerExchange::settle_all() {
   for (const auto& room : rooms_) settle(*room);
+}
+
+// What is under way has no answer that anybody wants: from here on nobody uses its memory.
+void ServerExchange::give_up() {
+  std::vector<server::Ticket> tickets = std::exchange(requests_, {});
+  for (std::vector<Asked>* const asked : {&asked_, &factors_})
+    for (const Asked& each : std::exchange(*asked, {})) tickets.push_back(each.ticket);
+  for (const auto& room : rooms_)
+    for (const server::Ticket push : std::exchange(room->pushes, {})) tickets.push_back(push);
+  for (const server::Ticket ticket : tickets)
+    (void)client().wait(ticket, Deadline::after(Duration{}));
 }
 
 // A gradient counts once, by the first of its ranges that tells what became of it.

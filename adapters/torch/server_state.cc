@@ -31,7 +31,13 @@ void ServerExchange::place_views() {
   }
 }
 
+// What served a training before begins anew: rounds, warm-ups and draws go by the version.
 void ServerExchange::assign_values() {
+  for (const Table& table : tables_.tables())
+    or_throw(client().set_version(table.id, 0, state_deadline()));
+  if (has_embeddings())
+    for (const server::TableId table : options_.embeddings->tables())
+      or_throw(client().set_version(table, 0, state_deadline()));
   for (std::size_t i = 0; i < options_.parameters.size(); ++i)
     copy_into(tables_.value(i), options_.parameters[i].tensor.detach());
   for (const Table& table : tables_.tables())
@@ -174,8 +180,21 @@ SavedCourse ServerExchange::course() const {
   return course;
 }
 
+// All tables have one version, as workers have. Parameters that had no gradient in some steps of a group have had fewer updates: they go
+// on as on servers, where that counts as zero.
+std::uint64_t ServerExchange::updates_of(const SavedCourse& course) const {
+  std::uint64_t most = course.steps;
+  for (const std::uint64_t steps : course.parameter_steps) most = std::max(most, steps);
+  return most;
+}
+
 void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
-  settle_all();
+  if (!options_.rules.has_rounds()) settle_all();
+  give_up();
+  end_update();
+  kept_.clear();
+  // By the answer everything that was sent before has arrived: nothing of it meets what is put back.
+  tell_clock(0);
   sum({});
   if (has_embeddings() && course.snapshot.empty())
     refuse(
@@ -183,19 +202,18 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
         "the checkpoint has no snapshot of the rows on servers: it was not saved with home=server");
   if (is_first()) {
     if (has_embeddings())
-      or_throw(client().restore(course.snapshot, Deadline::after(kSnapshotTimeout)));
+      or_throw(client().restore(course.snapshot, Deadline::after(kSnapshotTimeout),
+                                options_.embeddings->names()));
     for (std::size_t t = 0; t < tables_.tables().size(); ++t) {
       const Table& table = tables_.tables()[t];
       const OptimizerSpec& optimizer = options_.optimizers[table.group];
       const auto names = optimizer::state_names(optimizer);
       std::vector<at::Tensor> arrays(names.size());
       for (at::Tensor& array : arrays) array = at::zeros_like(table.values);
-      std::uint64_t version = course.steps;
       for (const std::size_t p : table.parameters) {
         const train::ParameterInfo& info = options_.infos[p];
         const auto begin = static_cast<std::int64_t>(tables_.places()[p].begin);
         const auto end = begin + static_cast<std::int64_t>(info.count());
-        version = course.parameter_steps[p];
         if (state_names_of(info, optimizer).size() > names.size()) {
           or_throw(reader.read_state(info.name + "/master", 0,
                                      adapter::bytes_of(table.values.slice(0, begin, end))));
@@ -213,7 +231,7 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
       for (std::size_t k = 0; k < arrays.size(); ++k)
         or_throw(client().write_state(range, static_cast<int>(k), adapter::bytes_of(arrays[k]),
                                       state_deadline()));
-      or_throw(client().set_version(table.id, version, state_deadline()));
+      or_throw(client().set_version(table.id, updates_of(course), state_deadline()));
     }
     restore_backs(reader);
   }

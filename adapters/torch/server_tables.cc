@@ -83,7 +83,7 @@ void ServerTables::place_parameters() {
 // comes to the same names.
 std::vector<std::string> ServerTables::names() const {
   std::vector<std::string> names(tables_.size());
-  std::set<server::TableId> taken;
+  std::set<server::TableId> taken = {server::table_id(kMemoryOfSenders)};
   for (const std::string& other : options_.other_tables) taken.insert(server::table_id(other));
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     if (tables_[t].is_coded) continue;

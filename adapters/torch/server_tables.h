@@ -56,6 +56,9 @@ class ServerTables final {
     std::vector<server::Ticket> pushes;          // that still use it
   };
 
+  // The name of a table that others make: none here meets its number.
+  static constexpr const char* kMemoryOfSenders = "what encoders remember";
+
   ServerTables(server::Client& client, const Options& options);
 
   const std::vector<Table>& tables() const { return tables_; }

@@ -7,6 +7,7 @@
 
 #include "adapters/torch/tensors.h"
 #include "adapters/torch/test_nets.h"
+#include "tally/server.h"
 
 // Gradients that go to servers encoded, against the same codec in the group.
 namespace tally::adapter {
@@ -23,6 +24,8 @@ struct Course {
   std::int64_t hidden = 100;
   bool checks_copies = false;  // that each worker's own copy has the servers' bits
   bool last_first = false;     // of SmallNet
+  int used_from = 0;           // the step from which on all of the model is used
+  std::string servers = {};    // their directory, where they stand alone
 };
 
 void save_to(const std::filesystem::path& folder, Trainer& trainer, Job& job, bool has_servers) {
@@ -41,12 +44,20 @@ SmallNet net_of(std::uint64_t seed, const Course& run) {
   return SmallNet(run.hidden, run.last_first);
 }
 
+// A model of which only the last layer has gradients, as long as not all of it is used.
+at::Tensor loss_at(int step, SmallNet& net, const TestBatch& batch, const Course& run) {
+  if (step >= run.used_from) return loss_of(net, batch);
+  const at::Tensor hidden = at::relu(batch.x.repeat({1, 9}));
+  return torch::cross_entropy_loss(net->last(hidden), batch.y);
+}
+
 std::vector<at::Tensor> train(const Course& run) {
   std::vector<at::Tensor> result;
   const bool has_servers = run.plan.find("home=server") != std::string::npos;
   run_threads(run.ranks, [&](Job& job) {
     SmallNet net = net_of(run.load.empty() ? 1 : 77, run);
-    Trainer trainer(job, *net, run.optimizer, {.plan = run.plan, .seed = 9});
+    Trainer trainer(job, *net, run.optimizer,
+                    {.plan = run.plan, .seed = 9, .servers = {.directory = run.servers}});
     if (!run.load.empty())
       trainer.restore(
           *or_throw(checkpoint::Reader::open(or_throw(checkpoint::find_latest(run.load)))));
@@ -54,7 +65,8 @@ std::vector<at::Tensor> train(const Course& run) {
       ASSERT_LT(step, 10 * run.to) << run.plan;
       // Unequal parts: weights matter.
       const TestBatch own = part_of(test_batch(step, 50), job.rank(), job.size());
-      trainer.step(static_cast<std::uint64_t>(own.x.size(0)), [&] { return loss_of(net, own); });
+      trainer.step(static_cast<std::uint64_t>(own.x.size(0)),
+                   [&] { return loss_at(step, net, own, run); });
     }
     const auto before = copies_of(*net);
     trainer.meet();
@@ -209,6 +221,103 @@ TEST(TrainerServerCodec, WhatServersSavedIsKeptWhateverTheOrderOfGradients) {
     first.save = second.load = folder.path() / each.codec;
     train(first);
     expect_near(train(through), train(second), 1e-6, codec);
+  }
+}
+
+// In the group each parameter counts its own updates. On servers those who go on together have one count.
+TEST(TrainerServerCodec, ParametersThatHadFewerUpdatesInTheGroupGoOnWithTheOthers) {
+  const TemporaryFolder folder;
+  for (const char* const codec : {"codec=bf16:min=100", "codec=none"}) {
+    const Course through{.plan = codec, .used_from = 3};
+    Course first = through, second = through;
+    first.to = second.from = 6;
+    first.save = second.load = folder.path() / codec;
+    train(first);
+    second.plan += " home=server";
+    expect_near(train(through), train(second), 1e-6, codec);
+  }
+}
+
+TEST(TrainerServerCodec, ServersThatHaveServedATrainingBeginTheNextAnew) {
+  for (const Case& each :
+       {Case{"none", adam({.rate = 0.01})}, Case{"sign:64,min=100", adam({.rate = 0.01})},
+        Case{"onebit-adam:5,min=100", adam({.rate = 0.01})}, Case{"qsgd:4,min=100"},
+        Case{"powersgd:2,min=100", adam({.rate = 0.01})}}) {
+    const auto directory = or_throw(server::Directory::start({.servers = 1}));
+    const auto server = or_throw(server::Server::start({.directory = directory->address()}));
+    const Course run{.plan = "home=server codec=" + each.codec,
+                     .optimizer = each.optimizer,
+                     .checks_copies = true,
+                     .servers = directory->address()};
+    const auto once = train(run);
+    expect_same_bits(once, train(run), each.codec);
+  }
+}
+
+// One by one gradients are updates each: there are more of them than steps.
+TEST(TrainerServerCodec, AWarmUpIsCountedByUpdatesNotBySteps) {
+  const TemporaryFolder folder;
+  const Course first{.plan = "home=server update=asp",
+                     .optimizer = adam({.rate = 0.01}),
+                     .to = 6,
+                     .save = folder.path()};
+  train(first);
+  run_threads(2, [&](Job& job) {
+    SmallNet net = net_of(1, first);
+    Trainer trainer(job, *net, first.optimizer,
+                    {.plan = "home=server codec=onebit-adam:8,min=100", .seed = 9});
+    const auto reader =
+        or_throw(checkpoint::Reader::open(or_throw(checkpoint::find_latest(folder.path()))));
+    EXPECT_THROW(trainer.restore(*reader), Failure);
+  });
+}
+
+// The loss of a batch, whose backward pass ends in the middle: rank 0 has gradients of two layers then, others of one.
+at::Tensor breaking_loss(SmallNet& net, const TestBatch& batch, Rank rank) {
+  const auto ends = [](const at::Tensor&) -> at::Tensor {
+    throw std::runtime_error("in the middle");
+  };
+  const at::Tensor first = torch::tanh(net->first(batch.x));
+  const at::Tensor second = torch::relu(net->second(first));
+  if (rank == 0) {
+    first.register_hook(ends);
+  } else {
+    second.register_hook(ends);
+  }
+  return torch::cross_entropy_loss(net->last(second), batch.y);
+}
+
+// What was under way then, here and on servers, is nothing that a later step waits for or takes for its own.
+TEST(TrainerServerCodec, AStepThatBrokeIsForgottenByARestore) {
+  const TemporaryFolder folder;
+  for (const char* const codec : {"int8:64,min=100", "none", "powersgd:2,min=100"}) {
+    const Course through{.plan = fmt::format("home=server codec={}", codec)};
+    Course first = through;
+    first.to = 5;
+    first.save = folder.path() / codec;
+    train(first);
+    std::vector<at::Tensor> result;
+    run_threads(2, [&](Job& job) {
+      SmallNet net = net_of(77, through);
+      Trainer trainer(job, *net, through.optimizer, {.plan = through.plan, .seed = 9});
+      const auto reader =
+          or_throw(checkpoint::Reader::open(or_throw(checkpoint::find_latest(first.save))));
+      const auto step_of = [&](int step) {
+        const TestBatch own = part_of(test_batch(step, 50), job.rank(), job.size());
+        trainer.step(25, [&] { return loss_of(net, own); });
+      };
+      trainer.restore(*reader);
+      step_of(100);
+      const TestBatch odd = test_batch(101, 25);
+      EXPECT_THROW(trainer.step(25, [&] { return breaking_loss(net, odd, job.rank()); }),
+                   std::runtime_error);
+      trainer.restore(*reader);
+      for (int step = 5; step < 10; ++step) step_of(step);
+      trainer.meet();
+      if (job.rank() == 0) result = copies_of(*net);
+      trainer.meet();
+    });
+    expect_same_bits(train(through), result, codec);
   }
 }
 

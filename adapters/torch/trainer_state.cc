@@ -205,7 +205,7 @@ void Trainer::Impl::check_warm_up(const checkpoint::Reader& reader, std::uint64_
 void Trainer::Impl::restore(const checkpoint::Reader& reader) {
   check_fits(reader);
   const adapter::SavedCourse course = restore_state(reader.state());
-  check_warm_up(reader, course.steps);
+  check_warm_up(reader, model_->updates_of(course));
   model_->restore(reader, course);
   read_untrained(reader);
   zero_grad();
