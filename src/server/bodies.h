@@ -15,7 +15,8 @@ namespace tally::server {
 //   kDefine               request: TableSpec
 //   kSize                 answer: Size, of the parts that the server is primary of
 //   kSnapshot             request: the name as text; answer: the server's SnapshotFile. Then, when all servers have answered, with
-//                         push_kind kPublishSnapshot, a SnapshotPublication; answer: the folder as text
+//                         push_kind kPublishSnapshot, a SnapshotPublication; answer: the folder as text. Or, where a server has
+//                         failed, with kDropSnapshot, the name as text; answer: nothing
 //   kRestore              request: SnapshotRestoration
 //   kAgree                request: f64[count], `clock` the round's number; answer kDone: the sums, `version` the round's
 //                         number; kDropped, empty: that round is over, `version` is the one that is gathered now
@@ -25,7 +26,9 @@ namespace tally::server {
 inline constexpr std::size_t kMaxAgreeValues = 65536;
 inline constexpr std::size_t kMaxTextBytes = 4096;
 
+inline constexpr std::uint8_t kWriteSnapshot = 0;
 inline constexpr std::uint8_t kPublishSnapshot = 1;
+inline constexpr std::uint8_t kDropSnapshot = 2;
 // All servers have written their files.
 struct SnapshotPublication {
   std::string name;

@@ -84,6 +84,7 @@ Result<void> take_body(NodeId from, const Errand& errand, const Message& message
         TALLY_TRY(request.text, decode_text(payload));
         return {};
       }
+      if (errand.header.push_kind == kDropSnapshot) return {};
       TALLY_TRY(const std::vector<SnapshotFile> files, decode_snapshot_files(payload));
       request.files.insert(request.files.end(), files.begin(), files.end());
       request.writers.push_back(from);
@@ -135,7 +136,9 @@ void ClientNode::on_answer(NodeId from, const Message& message) {
   Request* request = ledger_.settle(answer.sequence);
   if (answer.outcome == Outcome::kDone && settled.header.kind == MessageKind::kAgree)
     keep_agreement(settled, request);
-  if (request != nullptr) take_in(from, settled, message, *request);
+  if (request == nullptr) return;
+  take_in(from, settled, message, *request);
+  go_on_with_snapshot(settled, *request);
 }
 
 void ClientNode::take_in(NodeId from, const Errand& errand, const Message& message,
@@ -154,12 +157,17 @@ void ClientNode::take_in(NodeId from, const Errand& errand, const Message& messa
     fail(request, std::move(taken).error());
     return;
   }
-  if (errand.header.kind == MessageKind::kSnapshot && request.open_errands == 0 && !request.error &&
-      errand.header.push_kind != kPublishSnapshot)
-    publish_snapshot_of(errand, request);
   merge(answer, pushed, request);
   std::uint64_t& newest = newest_version_[errand.header.table];
   newest = std::max(newest, answer.version);
+}
+
+// The last message of a round of a snapshot is settled.
+void ClientNode::go_on_with_snapshot(const Errand& errand, Request& request) {
+  if (errand.header.kind != MessageKind::kSnapshot || request.open_errands != 0) return;
+  const std::uint8_t round = errand.header.push_kind;
+  if (!request.error && round == kWriteSnapshot) publish_snapshot_of(errand, request);
+  if (request.error && round != kDropSnapshot) drop_snapshot_of(errand, request);
 }
 
 // All servers have written their files: each is told of all, so that the snapshot is seen as a whole or not at all. Servers that have come
@@ -167,15 +175,35 @@ void ClientNode::take_in(NodeId from, const Errand& errand, const Message& messa
 void ClientNode::publish_snapshot_of(const Errand& errand, Request& request) {
   auto name = decode_text(request.body);
   if (!name) return fail(request, std::move(name).error());
+  request.snapshot_name = std::move(*name);
   request.body =
-      encode(SnapshotPublication{.name = std::move(*name), .files = std::move(request.files)});
-  MessageHeader header = errand.header;
-  header.push_kind = kPublishSnapshot;
+      encode(SnapshotPublication{.name = request.snapshot_name, .files = std::move(request.files)});
+  ask_writers(errand, kPublishSnapshot, request);
+}
+
+// One of them has failed: what the others have written is of no use. Who is gone may still be publishing it where folders are
+// shared, and is not to find a part of it missing.
+void ClientNode::drop_snapshot_of(const Errand& errand, Request& request) {
+  std::vector<NodeId> there;
+  for (const ServerInfo& server : lanes_.view().servers)
+    if (std::count(request.writers.begin(), request.writers.end(), server.id) > 0)
+      there.push_back(server.id);
+  const bool published = errand.header.push_kind == kPublishSnapshot;
+  if (there.empty() || (published && there.size() < request.writers.size())) return;
+  request.writers = std::move(there);
+  if (published) request.body = encode_text(request.snapshot_name);
+  ask_writers(errand, kDropSnapshot, request);
+}
+
+// The next round after `before`: the request's body for each who has written.
+void ClientNode::ask_writers(const Errand& before, std::uint8_t round, Request& request) {
+  MessageHeader header = before.header;
+  header.push_kind = round;
   std::vector<Errand> errands;
   for (const NodeId server : request.writers)
     errands.push_back({.header = header, .payload = request.body, .server = server});
   const std::uint64_t first = ledger_.next_sequence();
-  ledger_.add(errand.ticket, std::move(errands));
+  ledger_.add(before.ticket, std::move(errands));
   lanes_.disturb();
   settle_unroutable(first);
 }
@@ -236,6 +264,7 @@ void ClientNode::settle_for_server(std::uint64_t sequence) {
     fail(*request,
          {.code = ErrorCode::kPeerLost,
           .message = fmt::format("server {} was lost meanwhile: ask again", errand.server)});
+  go_on_with_snapshot(errand, *request);
 }
 
 void ClientNode::settle_unroutable(std::uint64_t from) {

@@ -292,6 +292,65 @@ TEST_F(ClientLosses, ASnapshotWhoseWriterIsGoneIsToBeAskedForAgain) {
   EXPECT_EQ(path.error().code, ErrorCode::kPeerLost);
 }
 
+TEST_F(ClientLosses, ASnapshotThatOneCannotWriteIsDroppedByTheOthers) {
+  const Ticket ticket = node.snapshot("s");
+  for (const Sent& sent : tray.take()) {
+    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    if (sent.to == 2)
+      answer(sent, {}, encode(std::span(&file, 1)));
+    else
+      answer(sent, {.outcome = Outcome::kRefused},
+             wire::encode_error({.code = ErrorCode::kSystem, .message = "no space left"}));
+  }
+  node.settle({});
+  const std::vector<Sent> told = tray.take();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].to, 2U);
+  EXPECT_EQ(told[0].header.push_kind, kDropSnapshot);
+  EXPECT_EQ(decode_text(told[0].payload).value(), "s");
+  EXPECT_FALSE(node.done(ticket));
+  answer(told[0]);
+  ASSERT_TRUE(node.done(ticket));
+  EXPECT_EQ(node.take_snapshot(ticket).error().message, "no space left");
+}
+
+TEST_F(ClientLosses, ASnapshotThatOneCannotPublishIsDroppedByAll) {
+  const Ticket ticket = node.snapshot("s");
+  for (const Sent& sent : tray.take()) {
+    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    answer(sent, {}, encode(std::span(&file, 1)));
+  }
+  node.settle({});
+  for (const Sent& sent : tray.take())
+    answer(sent, {.outcome = Outcome::kRefused},
+           wire::encode_error({.code = ErrorCode::kSystem, .message = "no space left"}));
+  node.settle({});
+  const std::vector<Sent> told = tray.take();
+  ASSERT_EQ(told.size(), 2U);
+  for (const Sent& sent : told) {
+    EXPECT_EQ(sent.header.push_kind, kDropSnapshot);
+    EXPECT_EQ(decode_text(sent.payload).value(), "s");
+    answer(sent);
+  }
+  ASSERT_TRUE(node.done(ticket));
+  EXPECT_EQ(node.take_snapshot(ticket).error().message, "no space left");
+}
+
+// Nobody is left who could be asked.
+TEST_F(ClientLosses, ASnapshotWhoseWritersAreGoneEnds) {
+  const Ticket ticket = node.snapshot("s");
+  for (const Sent& sent : tray.take()) {
+    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    if (sent.to == 1) answer(sent, {}, encode(std::span(&file, 1)));
+  }
+  View nobody = view_of(2, {{}, {}});
+  show(nobody);
+  node.settle({});
+  EXPECT_TRUE(tray.take().empty());
+  ASSERT_TRUE(node.done(ticket));
+  EXPECT_EQ(node.take_snapshot(ticket).error().code, ErrorCode::kPeerLost);
+}
+
 TEST_F(ClientLosses, WithoutTheDirectoryEverythingEnds) {
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 4}, {}, gradient());

@@ -144,7 +144,11 @@ class ClientNode final : public Node {
   void on_agree_dropped(Errand& errand, const MessageHeader& answer) TALLY_REQUIRES(mutex_);
   void settle_for_server(std::uint64_t sequence) TALLY_REQUIRES(mutex_);
   void settle_unroutable(std::uint64_t from) TALLY_REQUIRES(mutex_);
+  void go_on_with_snapshot(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
   void publish_snapshot_of(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
+  void drop_snapshot_of(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
+  void ask_writers(const Errand& before, std::uint8_t round, Request& request)
+      TALLY_REQUIRES(mutex_);
   void settle_as_lost(const Errand& errand, const std::string& snapshot) TALLY_REQUIRES(mutex_);
   void repeat_agreement(NodeId old_primary) TALLY_REQUIRES(mutex_);
   void close(const Error& why);

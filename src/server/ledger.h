@@ -55,6 +55,7 @@ struct Request {
   std::shared_ptr<void> staged;
   Client::Size size;
   std::string text;
+  std::string snapshot_name;        // of one that is written, once all have
   std::vector<SnapshotFile> files;  // of a snapshot, that servers have written
   std::vector<NodeId> writers;      // those servers
   std::vector<double> sums;

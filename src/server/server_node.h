@@ -96,6 +96,7 @@ class ServerNode final : public Node {
   void end_job(NodeId from, const MessageHeader& request,
                const Result<std::vector<std::byte>>& done);
   Result<std::vector<std::byte>> write_snapshot(const std::string& name);
+  Result<std::vector<std::byte>> drop_snapshot(const std::string& name);
   Result<std::vector<std::byte>> publish(const std::string& name,
                                          const std::vector<SnapshotFile>& files);
   Result<void> read_snapshot(const SnapshotRestoration& asked,

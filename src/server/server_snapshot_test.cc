@@ -232,6 +232,26 @@ TEST_F(ServerSnapshots, ThatCannotBeCopiedAreRefusedWhenRestored) {
   EXPECT_THAT(answer.error.message, HasSubstr("cannot take a copy: no room"));
 }
 
+TEST_F(ServerSnapshots, ThatAreDroppedLeaveNothingAndMayBeWrittenAgain) {
+  Cluster cluster({.servers = 2, .workers = 1, .snapshots = folder_});
+  cluster.define({.name = "weights", .count = 2, .plan = "update=asp"});
+  for (const NodeId id : {1U, 2U})
+    ask(cluster, id, {.kind = MessageKind::kSnapshot}, encode_text("one"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "one.part"));
+  for (const NodeId id : {1U, 2U}) {
+    const auto& dropped =
+        ask(cluster, id, {.kind = MessageKind::kSnapshot, .push_kind = kDropSnapshot},
+            encode_text("one"));
+    EXPECT_EQ(dropped.header.outcome, Outcome::kDone) << dropped.error.message;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  EXPECT_THAT(snapshot(cluster, "one"), HasSubstr("one"));
+  const auto& unknown =
+      ask(cluster, 1, {.kind = MessageKind::kSnapshot, .push_kind = 3}, encode_text("two"));
+  EXPECT_EQ(unknown.header.outcome, Outcome::kRefused);
+  EXPECT_EQ(unknown.error.code, ErrorCode::kCorrupt);
+}
+
 TEST_F(ServerSnapshots, ThatAreNotThereAreRefusedInWords) {
   Cluster cluster({.servers = 1, .workers = 1, .snapshots = folder_});
   const auto& restored =

@@ -78,10 +78,15 @@ void ServerNode::snapshot(NodeId from, const Message& message) {
       end_job(from, header, publish(asked.name, asked.files));
     });
   }
+  if (header.push_kind != kWriteSnapshot && header.push_kind != kDropSnapshot)
+    return refuse(from, header,
+                  {.code = ErrorCode::kCorrupt,
+                   .message = fmt::format("a snapshot has no round {}", header.push_kind)});
   auto name = decode_text(message.payload);
   if (!name) return refuse(from, header, name.error());
   in_background(from, header, [this, from, header, name = std::move(*name)] {
-    end_job(from, header, write_snapshot(name));
+    end_job(from, header,
+            header.push_kind == kDropSnapshot ? drop_snapshot(name) : write_snapshot(name));
   });
 }
 
@@ -107,6 +112,11 @@ Result<std::vector<std::byte>> ServerNode::publish(const std::string& name,
             publish_snapshot(options_.snapshots, name, id(), files));
   newest_snapshot_.set(path.string());
   return encode_text(path.string());
+}
+
+Result<std::vector<std::byte>> ServerNode::drop_snapshot(const std::string& name) {
+  TALLY_TRY(server::drop_snapshot(options_.snapshots, name, id()));
+  return std::vector<std::byte>();
 }
 
 void ServerNode::restore(NodeId from, const Message& message) {

@@ -13,11 +13,14 @@
 
 // Snapshots on disk. While one is written it is FOLDER/NAME.part, with one file per server, server-ID.tally, which has all parts
 // that the server is the primary of. When all servers have finished theirs, each is told of all files and publishes:
-// the manifest is written and the folder gets its name. Servers may share a folder or have one each.
+// the manifest is written and the folder gets its name. Servers may share a folder or have one each. If one of them fails, each of the
+// others is told to drop what it has written. What lies in a NAME.part without that (a server or the asking worker has died) stays
+// until a snapshot of this name is written: whether others who share the folder are still at it cannot be known.
 //
 // How a server uses it:
 //   kSnapshot, first round   SnapshotWriter::begin, add() for each part that it is primary of, finish(); answer: encode(file)
 //   kSnapshot, second round  all files in the payload: publish_snapshot(); answer: the path
+//   or, where one failed     the name in the payload: drop_snapshot()
 //   kRestore                 SnapshotReader::open, then restore() for each table with all its parts of which the server has
 //                            a copy, primary or not; then Round::set_version with what came out
 namespace tally::server {
@@ -43,7 +46,7 @@ struct SnapshotPart {
   std::uint64_t version = 0;
 };
 
-// One server's file. What is not finished is removed. Errors are kSystem with the path and the system's reason: no
+// One server's file. What is not finished is removed, and with it the folder if it is the last in there. Errors are kSystem with the path and the system's reason: no
 // space left, no permission. Threads: calls must not overlap.
 class SnapshotWriter final {
  public:
@@ -77,6 +80,11 @@ class SnapshotWriter final {
 Result<std::filesystem::path> publish_snapshot(const std::filesystem::path& folder,
                                                const std::string& name, NodeId server,
                                                std::span<const SnapshotFile> files);
+
+// Removes the server's file of a snapshot that was not published, and the folder with whoever is last. Nothing happens to a published one.
+// To be called when no server publishes it any more. kInvalid for what cannot be a name, kSystem if the file stays.
+Result<void> drop_snapshot(const std::filesystem::path& folder, const std::string& name,
+                           NodeId server);
 
 // Reads a published snapshot, by any number of servers. Threads: calls must not overlap.
 class SnapshotReader final {

@@ -36,6 +36,35 @@ void remove_strangers(const fs::path& aside, std::span<const SnapshotFile> files
   }
 }
 
+// Unless somebody else has a file in there, or comes first.
+void remove_if_empty(const fs::path& aside) {
+  std::error_code stays;
+  fs::remove(aside, stays);
+}
+
+// A new file in a folder that is made, too. Who shares the folder may remove it as empty in between.
+Result<File> create_in(const fs::path& aside, const std::string& name) {
+  constexpr int kMostAttempts = 16;
+  for (int attempt = 1;; ++attempt) {
+    std::error_code failed;
+    fs::create_directories(aside, failed);
+    if (failed) return system_error(aside, "cannot be made", failed.value());
+    fs::remove(aside / name, failed);
+    auto file = File::create(aside / name);
+    if (file.has_value() || fs::exists(aside, failed) || attempt == kMostAttempts) return file;
+  }
+}
+
+// The manifest's name until it is whole.
+std::string draft_of(NodeId server) { return fmt::format("{}-{}", kSnapshotManifest, server); }
+
+bool has_files(const fs::path& aside) {
+  std::error_code failed;
+  for (fs::directory_iterator at(aside, failed), end; !failed && at != end; at.increment(failed))
+    if (at->path().extension() == ".tally") return true;
+  return false;
+}
+
 Result<void> rename_to(const fs::path& from, const fs::path& to) {
   std::error_code failed;
   fs::rename(from, to, failed);
@@ -62,7 +91,9 @@ SnapshotWriter::SnapshotWriter(fs::path path, std::string name, File file)
 
 SnapshotWriter::~SnapshotWriter() {
   std::error_code ignored;
-  if (!finished_) fs::remove(path_, ignored);
+  if (finished_) return;
+  fs::remove(path_, ignored);
+  remove_if_empty(path_.parent_path());
 }
 
 Result<std::unique_ptr<SnapshotWriter>> SnapshotWriter::begin(const fs::path& folder,
@@ -72,11 +103,8 @@ Result<std::unique_ptr<SnapshotWriter>> SnapshotWriter::begin(const fs::path& fo
   std::error_code failed;
   if (fs::exists(folder / name, failed)) return taken(folder / name);
   const fs::path aside = part_folder(folder, name);
-  fs::create_directories(aside, failed);
-  if (failed) return system_error(aside, "cannot be made", failed.value());
   const std::string file_name = snapshot_file_name(server);
-  fs::remove(aside / file_name, failed);
-  TALLY_TRY(File file, File::create(aside / file_name));
+  TALLY_TRY(File file, create_in(aside, file_name));
   std::unique_ptr<SnapshotWriter> writer(
       new SnapshotWriter(aside / file_name, file_name, std::move(file)));
   TALLY_TRY(writer->write(std::as_bytes(std::span(kSnapshotMagic))));
@@ -131,7 +159,7 @@ Result<fs::path> publish_snapshot(const fs::path& folder, const std::string& nam
   TALLY_TRY(check_snapshot_name(name));
   const fs::path named = folder / name;
   const std::string manifest = to_text(files);
-  const std::string draft = fmt::format("{}-{}", kSnapshotManifest, server);
+  const std::string draft = draft_of(server);
   const auto published = try_to_publish(part_folder(folder, name), named, draft, manifest, files);
   if (published.has_value()) return named;
   // Another server of this folder may have been faster, at any point of the above.
@@ -141,6 +169,20 @@ Result<fs::path> publish_snapshot(const fs::path& folder, const std::string& nam
   if (*found != manifest) return taken(named);
   fs::remove(named / draft, ignored);
   return named;
+}
+
+Result<void> drop_snapshot(const fs::path& folder, const std::string& name, NodeId server) {
+  TALLY_TRY(check_snapshot_name(name));
+  const fs::path aside = part_folder(folder, name);
+  const fs::path file = aside / snapshot_file_name(server);
+  std::error_code failed;
+  std::error_code ignored;
+  fs::remove(file, failed);
+  fs::remove(aside / draft_of(server), ignored);
+  if (!has_files(aside)) fs::remove(aside / kSnapshotManifest, ignored);
+  remove_if_empty(aside);
+  if (failed) return system_error(file, "cannot be removed", failed.value());
+  return {};
 }
 
 }  // namespace tally::server
