@@ -35,7 +35,8 @@ double laplace(Rng& rng) {
 Input made_input(Shape shape, std::size_t elements, std::uint64_t seed) {
   const auto root = static_cast<std::size_t>(std::sqrt(static_cast<double>(elements)));
   const std::size_t side = std::clamp<std::size_t>(root, 1, kMostSide);
-  const std::size_t matrices = std::max<std::size_t>(1, elements / (side * side));
+  const std::size_t matrix = side * side;
+  const std::size_t matrices = std::max<std::size_t>(1, (elements + matrix / 2) / matrix);
   Input input{.name = shape == Shape::kGaussian ? "gaussian" : "laplace",
               .values = std::vector<float>(matrices * side * side),
               .tensors = {}};

@@ -51,6 +51,22 @@ TEST(MadeInput, IsOfMatricesCutIntoRuns) {
   EXPECT_EQ(runs[1].columns, 300U);
 }
 
+// As many matrices as come nearest to what is asked for, and one at least.
+TEST(MadeInput, HasAboutAsManyValuesAsAskedFor) {
+  const std::vector<std::pair<std::size_t, std::size_t>> cases = {{1, 1},
+                                                                  {3, 3},
+                                                                  {8, 8},
+                                                                  {10, 9},
+                                                                  {90'000, 90'000},
+                                                                  {4'194'304, 4'194'304},
+                                                                  {6'291'455, 4'194'304},
+                                                                  {6'291'456, 8'388'608},
+                                                                  {8'000'000, 8'388'608},
+                                                                  {8'388'608, 8'388'608}};
+  for (const auto& [asked, expected] : cases)
+    EXPECT_EQ(made_input(Shape::kLaplace, asked, 1).values.size(), expected) << asked;
+}
+
 TEST(RecordedInput, RepeatsWhatCodecsCompress) {
   const std::filesystem::path file = std::filesystem::temp_directory_path() /
                                      fmt::format("tally_input_test_{}.safetensors", ::getpid());
