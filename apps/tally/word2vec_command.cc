@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/tally/child_process.h"
+#include "apps/tally/launch/console.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/overseer.h"
 #include "apps/tally/launch/server_processes.h"
@@ -69,30 +70,34 @@ bool is_news(const std::string& sentence) {
          sentence.find(": it left") == std::string::npos;
 }
 
-// The servers that the workers need, if they are to be started here. What happens to them is told until `is_over`.
-Result<std::unique_ptr<launch::ServerProcesses>> start_servers(const Word2vecOptions& options,
-                                                               const std::atomic<bool>& is_over) {
-  if (!options.settings.rule.uses_servers() || !options.directory.empty())
-    return std::unique_ptr<launch::ServerProcesses>();
-  return launch::ServerProcesses::start({.servers = std::max(options.servers, 1)},
-                                        [&is_over](const std::string& sentence) {
-                                          if (!is_over && is_news(sentence))
-                                            fmt::print(stderr, "tally train: {}\n", sentence);
-                                        });
+// Servers that live as long as the workers do, with the job's secret. What happens to them is told until the workers have ended.
+void start_servers_with(launch::LaunchHooks& hooks, int count,
+                        std::unique_ptr<launch::ServerProcesses>& servers,
+                        std::atomic<bool>& is_over) {
+  hooks.before_start = [count, &servers, &is_over, before = hooks.before_start](
+                           const launch::JobStart& start,
+                           launch::Console& console) -> Result<launch::Variables> {
+    TALLY_TRY(launch::Variables variables, before(start, console));
+    TALLY_TRY(servers,
+              launch::ServerProcesses::start({.servers = count, .secret = start.secret},
+                                             [&is_over, &console](const std::string& sentence) {
+                                               if (!is_over && is_news(sentence))
+                                                 console.say(sentence);
+                                             }));
+    variables.emplace_back("TALLY_DIRECTORY", servers->directory());
+    return variables;
+  };
+  hooks.ended = [&servers, &is_over] {
+    is_over = true;
+    servers.reset();
+  };
 }
 
 int launch(const Word2vecOptions& options, const std::vector<std::string>& words) {
-  std::atomic<bool> is_over = false;
-  const auto servers = start_servers(options, is_over);
-  if (!servers) {
-    fmt::print(stderr, "tally train: {}\n", servers.error().message);
-    return launch::kTroubleExitCode;
-  }
   const int live = options.quiet ? 0 : terminal_columns();
   std::vector<std::string> command = {own_program()};
   command.insert(command.end(), words.begin(), words.end());
   if (live > 0) command.push_back(fmt::format("--live={}", live));
-  if (*servers) command.push_back("--directory=" + (*servers)->directory());
   std::error_code failed;
   launch::LaunchOptions launch{
       .command = command,
@@ -107,9 +112,11 @@ int launch(const Word2vecOptions& options, const std::vector<std::string>& words
       .grace = kGrace};
   launch::Overseer overseer(launch.watch, /*verbose=*/false);
   launch.hooks = overseer.hooks();
-  const int code = launch::run_job(launch);
-  is_over = true;
-  return code;
+  std::atomic<bool> is_over = false;
+  std::unique_ptr<launch::ServerProcesses> servers;
+  if (options.settings.rule.uses_servers() && options.directory.empty())
+    start_servers_with(launch.hooks, std::max(options.servers, 1), servers, is_over);
+  return launch::run_job(launch);
 }
 
 int run(Word2vecOptions& options, const std::vector<std::string>& words) {

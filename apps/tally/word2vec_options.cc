@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/tally/data_cache.h"
+#include "apps/tally/watch_target.h"
 #include "data/locate.h"
 
 namespace tally::app {
@@ -92,11 +93,18 @@ void add_word2vec_options(CLI::App& command, Word2vecOptions& o) {
   command
       .add_option("--servers", o.servers, "With home=server: processes to start that have the rows")
       ->check(CLI::Range(1, kMostWorkers));
+  auto* const directory =
+      command
+          .add_option(
+              "--directory", o.directory,
+              "With home=server: servers that run already, by the address of their directory "
+              "(see `tally serve`)")
+          ->type_name("HOST:PORT");
   command
-      .add_option("--directory", o.directory,
-                  "With home=server: servers that run already, by the address of their directory "
-                  "(see `tally serve`)")
-      ->type_name("HOST:PORT");
+      .add_option("--server-secret", o.server_secret,
+                  "With --directory: the file that their --secret-file names")
+      ->type_name("FILE")
+      ->needs(directory);
   add_training_options(command, o.settings);
   command
       .add_option("--plan", o.plan,
@@ -123,6 +131,9 @@ Result<void> complete(Word2vecOptions& options) {
   if (!options.settings.rule.uses_servers() && (options.servers > 0 || !options.directory.empty()))
     return Error{.code = ErrorCode::kInvalid,
                  .message = "--servers and --directory go with --plan home=server"};
+  auto secret = secret_in(options.server_secret);
+  if (!secret) secret.error().message.insert(0, "--server-secret: ");
+  TALLY_TRY(options.directory_secret, std::move(secret));
   if (!options.output.empty()) {
     TALLY_TRY(word2vec::format_of_name(options.output));
     TALLY_TRY(check_output("--output", options.output));

@@ -1,12 +1,14 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "recipes/word2vec/training.h"
 #include "recipes/word2vec/vectors.h"
 #include "tally/error.h"
+#include "tally/job.h"
 
 namespace CLI {
 class App;
@@ -19,7 +21,10 @@ struct Word2vecOptions {
   std::string data = "imdb";
   int workers = 0;  // 0: one for each core
   int servers = 0;  // processes that have the rows, with home=server; 0: one, or none are needed
-  std::string directory;  // where they are found, as the launcher or the user says
+  std::string
+      directory;  // of servers that run already; empty: those that are started with the workers
+  std::string server_secret;  // file with the secret of the former; empty: they have none
+  std::optional<Secret> directory_secret;  // what complete() has read there
   word2vec::Settings settings;
   std::string words = "lower";
   std::string plan;

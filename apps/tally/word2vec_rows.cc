@@ -1,6 +1,7 @@
 #include "apps/tally/word2vec_rows.h"
 
 #include <array>
+#include <cstdlib>
 #include <vector>
 
 #include <fmt/format.h>
@@ -98,18 +99,29 @@ class ServerRows final : public word2vec::RowService {
   bool finished_ = false;
 };
 
+// Where the servers are, and how they are spoken with.
+Result<server::ClientOptions> client_of(const Word2vecOptions& options, const JobOptions& joined) {
+  if (!options.directory.empty())
+    return server::ClientOptions{.directory = options.directory,
+                                 .secret = options.directory_secret};
+  const char* const directory = std::getenv("TALLY_DIRECTORY");  // from who started us
+  if (directory == nullptr)
+    return Error{.code = ErrorCode::kInvalid,
+                 .message =
+                     "home=server under a launcher needs --directory, as `tally serve` has "
+                     "it, or `tally run --servers`"};
+  return server::ClientOptions{.directory = directory, .secret = joined.secret};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<word2vec::RowService>> rows_of_servers(const Word2vecOptions& options,
-                                                              const Job& job) {
+                                                              const Job& job,
+                                                              const JobOptions& joined) {
   if (!options.settings.rule.uses_servers()) return std::unique_ptr<word2vec::RowService>();
-  if (options.directory.empty())
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = "home=server under a launcher needs --directory, as `tally serve` has it"};
-  auto rows = std::make_unique<ServerRows>(
-      server::ClientOptions{.directory = options.directory, .rank = job.rank()}, options.settings,
-      job.size());
+  TALLY_TRY(server::ClientOptions client, client_of(options, joined));
+  client.rank = job.rank();
+  auto rows = std::make_unique<ServerRows>(std::move(client), options.settings, job.size());
   TALLY_TRY(rows->connect());
   return std::unique_ptr<word2vec::RowService>(std::move(rows));
 }

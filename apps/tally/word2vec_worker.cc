@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <new>
 
@@ -117,8 +118,8 @@ std::string json_of(const Word2vecOptions& options, int workers, const Text& tex
 
 class Worker {
  public:
-  Worker(const Word2vecOptions& options, Job& job)
-      : options_(options), job_(job), talk_(options, job.rank() != 0) {}
+  Worker(const Word2vecOptions& options, Job& job, const JobOptions& joined)
+      : options_(options), job_(job), joined_(joined), talk_(options, job.rank() != 0) {}
 
   Result<int> run() {
     const InterruptGuard guard;
@@ -126,7 +127,7 @@ class Worker {
     const word2vec::Settings& s = options_.settings;
     talk_.say(fmt::format("word2vec on {}: {} different words, {} in the text", options_.data,
                           text.vocabulary.size(), text.vocabulary.total_count()));
-    TALLY_TRY(const auto rows, rows_of_servers(options_, job_));
+    TALLY_TRY(const auto rows, rows_of_servers(options_, job_, joined_));
     TALLY_TRY(const auto training,
               word2vec::Training::make(job_, text.vocabulary, text.own, s, rows.get()));
     // All have met: from here on nobody is ended by a signal.
@@ -170,6 +171,7 @@ class Worker {
 
   const Word2vecOptions& options_;
   Job& job_;
+  const JobOptions& joined_;
   Talk talk_;
 };
 
@@ -180,11 +182,14 @@ int run_word2vec_worker(const Word2vecOptions& options) {
     fmt::print(stderr, "rank {}: {}\n", rank, what);
     return 1;
   };
-  auto job = Job::join();
+  const auto joining =
+      options_from([](const char* name) -> const char* { return std::getenv(name); });
+  if (!joining) return fail(0, to_string(joining.error()));
+  auto job = Job::join(*joining);
   if (!job) return fail(0, to_string(job.error()));
   const Rank rank = (*job)->rank();
   try {
-    const auto code = Worker(options, **job).run();
+    const auto code = Worker(options, **job, *joining).run();
     if (!code) return fail(rank, to_string(code.error()));
     (*job)->close();
     return *code;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "base/file.h"
 #include "base/rng.h"
@@ -20,6 +21,22 @@ namespace {
 using testing::HasSubstr;
 
 constexpr milliseconds kTrainingTime = kSanitized ? seconds(100) : seconds(30);
+
+// What the workers of this launcher are told by TALLY_DIRECTORY; empty if there are none.
+std::string directory_of(pid_t launcher) {
+  const std::string job = fmt::format("TALLY_JOB=train-word2vec-{}", launcher);
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::istringstream variables(file_contents(entry.path().string() + "/environ").value_or(""));
+    bool is_worker = false;
+    std::string directory;
+    for (std::string variable; std::getline(variables, variable, '\0');) {
+      is_worker = is_worker || variable == job;
+      if (variable.starts_with("TALLY_DIRECTORY=")) directory = variable.substr(16);
+    }
+    if (is_worker && !directory.empty()) return directory;
+  }
+  return "";
+}
 
 // A folder that goes with the test, and in it a text whose words are of one of two topics, sentence by sentence.
 class Word2vec : public testing::Test {
@@ -103,6 +120,40 @@ TEST_F(Word2vec, RowsMayLiveWithServers) {
   }
 }
 
+// Whoever else finds the port of a training's directory is turned away, and the training goes on.
+TEST_F(Word2vec, ItsServersTakeInNobodyWithoutTheJobsSecret) {
+  Child training = train({"--workers", "1", "--servers", "1", "--plan", "home=server update=asp",
+                          "--epochs", "1000000"});
+  ASSERT_TRUE(training.line_with("1 workers", kTrainingTime).has_value()) << training.transcript();
+  const std::string directory = directory_of(training.pid());
+  ASSERT_NE(directory, "");
+  const std::vector<std::string> there = {
+      "--workers", "1", "--plan", "home=server update=asp", "--directory", directory};
+  Child stranger = train(there);
+  EXPECT_TRUE(training.complains("does not speak TLS", kTrainingTime)) << training.transcript();
+  EXPECT_EQ(stranger.output().find("1 workers"), std::string::npos) << stranger.transcript();
+  training.signal(SIGINT);
+  EXPECT_TRUE(training.exits(130, kTrainingTime)) << training.transcript();
+}
+
+TEST_F(Word2vec, FindsServersThatStandAloneByTheirSecret) {
+  std::ofstream(file("secret")) << std::string(32, 's');
+  ::chmod(file("secret").c_str(), 0600);
+  Child directory =
+      tally({"serve", "--directory", "--servers", "1", "--secret-file", file("secret")});
+  const auto line = directory.line_with("directory at ");
+  ASSERT_TRUE(line.has_value()) << directory.transcript();
+  const std::size_t at = line->find("directory at ") + 13;
+  const std::string address = line->substr(at, line->find(',') - at);
+  const Child server =
+      tally({"serve", "--server", "--directory-at", address, "--secret-file", file("secret")});
+  Child training =
+      train({"--workers", "2", "--plan", "home=server update=asp", "--directory", address,
+             "--server-secret", file("secret"), "--epochs", "1", "--output", file("v.txt")});
+  EXPECT_TRUE(training.exits(0, kTrainingTime)) << training.transcript();
+  EXPECT_THAT(file_contents(file("v.txt")).value_or(""), testing::StartsWith("40 20\n"));
+}
+
 TEST_F(Word2vec, JoinsTheJobOfALauncher) {
   Child training = tally({"run", "-n", "3", "--", TALLY_PROGRAM, "train", "word2vec", "--data",
                           file("text.txt"), "--epochs", "1", "--output", file("v.txt")});
@@ -124,6 +175,10 @@ TEST_F(Word2vec, RefusesBeforeAnythingIsStarted) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--plan", "update=bsp"}, "average:MS"},
       {{"--servers", "2"}, "home=server"},
+      {{"--server-secret", file("text.txt")}, "--directory"},
+      {{"--plan", "home=server update=asp", "--directory", "127.0.0.1:1", "--server-secret",
+        file("none")},
+       "--server-secret: "},
       {{"--output", file("v.npy")}, ".bin (binary)"},
       {{"--output", file("none/v.bin")}, "there is no folder"},
       {{"--window", "0"}, "--window"},
