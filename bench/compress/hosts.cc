@@ -22,7 +22,6 @@ constexpr const char* kCable = "cable";  // the interface's name on both hosts
 // A host has a name of its own: $0.
 constexpr const char* kAsHost = "hostname \"$0\" && exec \"$@\"";
 constexpr auto kToolTimeout = std::chrono::seconds(20);
-constexpr auto kRemovalTimeout = std::chrono::seconds(10);
 
 Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
@@ -30,11 +29,6 @@ Error invalid(std::string message) {
 
 Result<std::string> tool(const std::vector<std::string>& command) {
   return app::output_of(command, SteadyClock().after(kToolTimeout));
-}
-
-// The temporary folder's own random letters: nobody else has them.
-std::string unique_part(const std::string& folder) {
-  return folder.substr(folder.size() - std::min<std::size_t>(6, folder.size()));
 }
 
 }  // namespace
@@ -50,10 +44,10 @@ Result<void> check_link(const std::string& text) {
   return invalid(fmt::format("'{}' is no speed such as 100mbit or 1gbit, and not none", text));
 }
 
-Hosts::Hosts(std::unique_ptr<app::TempDir> folder)
-    : folder_(std::move(folder)),
-      names_{fmt::format("tally-bench-a-{}", unique_part(folder_->path())),
-             fmt::format("tally-bench-b-{}", unique_part(folder_->path()))} {}
+Hosts::Hosts(std::unique_ptr<app::TempDir> folder, const Maker& self)
+    : folder_(std::move(folder)), names_{namespace_name(self, 'a'), namespace_name(self, 'b')} {}
+
+Hosts::~Hosts() = default;
 
 Result<std::unique_ptr<Hosts>> Hosts::make() {
   for (const char* const program : {kIp, kTc})
@@ -62,12 +56,15 @@ Result<std::unique_ptr<Hosts>> Hosts::make() {
   if (::geteuid() != 0)
     return invalid("two hosts on one machine are network namespaces, which only root can make");
   TALLY_TRY(std::unique_ptr<app::TempDir> folder, app::TempDir::make());
-  std::unique_ptr<Hosts> hosts(new Hosts(std::move(folder)));
+  remove_left_over(folder->path() + "/removal");
+  TALLY_TRY(const Maker self, this_maker());
+  std::unique_ptr<Hosts> hosts(new Hosts(std::move(folder), self));
   TALLY_TRY(hosts->build());
   return hosts;
 }
 
 Result<void> Hosts::build() {
+  TALLY_TRY(caretaker_, Caretaker::start({names_.begin(), names_.end()}));
   for (const std::string& name : names_) TALLY_TRY(tool({kIp, "netns", "add", name}));
   TALLY_TRY(tool({kIp, "link", "add", kCable, "netns", names_[0], "type", "veth", "peer", "name",
                   kCable, "netns", names_[1]}));
@@ -88,15 +85,6 @@ Result<void> Hosts::build() {
   if (!script || ::chmod(remote_shell().c_str(), 0700) != 0)
     return Error{.code = ErrorCode::kSystem, .message = "cannot write " + remote_shell()};
   return {};
-}
-
-// output_of() would not run any more after an interrupt.
-Hosts::~Hosts() {
-  for (const std::string& name : names_) {
-    const auto removal = app::ChildProcess::start(
-        {.command = {kIp, "netns", "del", name}, .log_file = folder_->path() + "/removal"});
-    if (removal) (*removal)->wait(SteadyClock().after(kRemovalTimeout));
-  }
 }
 
 Result<void> Hosts::shape(const std::string& link) {

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "apps/tally/temp_dir.h"
+#include "bench/compress/caretaker.h"
+#include "bench/compress/maker.h"
 #include "tally/error.h"
 
 namespace tally::bench::compress {
@@ -14,11 +16,11 @@ namespace tally::bench::compress {
 Result<void> check_link(const std::string& text);
 
 // Two hosts with a cable between them on this machine: network namespaces with names of their own, joined by a pair of virtual
-// interfaces. Removed with the object, also after an interrupt; not if this process is killed by SIGKILL. Needs root.
-// Threads: one at a time.
+// interfaces. Removed with the object, after an interrupt, and by a process of their own when this one is killed; where that was killed
+// too, by the next make() of anybody. Needs root. Threads: one at a time; a process has one object at a time.
 class Hosts final {
  public:
-  // kInvalid says what is missing: root, or a tool and its package.
+  // Removes what dead processes have left, then makes our own. kInvalid says what is missing: root, or a tool and its package.
   static Result<std::unique_ptr<Hosts>> make();
   ~Hosts();
   Hosts(const Hosts&) = delete;
@@ -36,11 +38,12 @@ class Hosts final {
   Result<std::uint64_t> sent_bytes() const;
 
  private:
-  explicit Hosts(std::unique_ptr<app::TempDir> folder);
+  Hosts(std::unique_ptr<app::TempDir> folder, const Maker& self);
   Result<void> build();
 
   const std::unique_ptr<app::TempDir> folder_;
   const std::array<std::string, 2> names_;
+  std::unique_ptr<Caretaker> caretaker_;  // removes them
   bool is_shaped_ = false;
 };
 

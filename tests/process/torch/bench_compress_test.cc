@@ -1,9 +1,14 @@
 // `tally bench compress` as users run it, with models so small that the benchmark itself is what is tested.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -15,24 +20,53 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr const char* kIp = "/usr/sbin/ip";
 // Of seven starts of libtorch, on a machine that has much else to do.
 constexpr milliseconds kRunTime = seconds(250);
 
-std::set<std::string> namespaces() {
+bool is_there(const std::string& name) { return std::filesystem::exists("/run/netns/" + name); }
+
+// Names of network namespaces that this process has made.
+std::set<std::string> made_by(pid_t pid) {
   std::set<std::string> names;
   std::error_code missing;
   for (const auto& entry : std::filesystem::directory_iterator("/run/netns", missing))
-    if (const std::string name = entry.path().filename(); name.rfind("tally-bench-", 0) == 0)
+    if (const std::string name = entry.path().filename();
+        name.rfind("tally-bench-", 0) == 0 &&
+        name.find(fmt::format("-{}-", pid)) != std::string::npos)
       names.insert(name);
   return names;
 }
+
+// When this process began, in ticks since boot: the 22nd word of its line, and its own name has no blank.
+std::uint64_t began_ticks() {
+  std::ifstream file("/proc/self/stat");
+  std::string word;
+  for (int i = 0; i < 22; ++i) file >> word;
+  return std::stoull(word);
+}
+
+// Network namespaces with these names, as long as the object lives and nobody else removes them.
+class Namespaces final {
+ public:
+  explicit Namespaces(std::vector<std::string> names) : names_(std::move(names)) {
+    for (const std::string& name : names_) Child({.command = {kIp, "netns", "add", name}}).exits(0);
+  }
+  ~Namespaces() {
+    for (const std::string& name : names_) Child({.command = {kIp, "netns", "del", name}}).exits(0);
+  }
+  Namespaces(const Namespaces&) = delete;
+  Namespaces& operator=(const Namespaces&) = delete;
+
+ private:
+  const std::vector<std::string> names_;
+};
 
 class BenchCompress : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = TwoHosts::missing(); !reason.empty()) GTEST_SKIP() << reason;
     std::filesystem::create_directory(folder_.path() + "/tmp");
-    before_ = namespaces();
   }
 
   Child start(const std::vector<std::string>& options) {
@@ -42,12 +76,11 @@ class BenchCompress : public testing::Test {
     return Child({.command = command, .variables = {{"TMPDIR", folder_.path() + "/tmp"}}});
   }
   std::string json_file() const { return folder_.path() + "/compress.jsonl"; }
-  void expect_nothing_left() const {
+  void expect_nothing_left(const Child& bench) const {
     EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/tmp"));
-    EXPECT_EQ(namespaces(), before_);
+    EXPECT_EQ(made_by(bench.pid()), std::set<std::string>());
   }
 
-  std::set<std::string> before_;
   const Folder folder_;
 };
 
@@ -71,16 +104,46 @@ TEST_F(BenchCompress, PlansAreMeasuredOverTheLink) {
   // A model of 650 numbers: what is saved is less than what each message has besides.
   EXPECT_GT(sent["codec=none"], 650 * 4 / 2);
   EXPECT_LT(sent["codec=int8:all"], sent["codec=none"]);
-  expect_nothing_left();
+  expect_nothing_left(bench);
 }
 
 TEST_F(BenchCompress, AnInterruptRemovesTheHosts) {
   Child bench = start({"--links", "50mbit", "--codecs", "none", "--rounds", "10000"});
   ASSERT_TRUE(bench.complains("round 1 of", kRunTime)) << bench.transcript();
-  EXPECT_EQ(namespaces().size(), before_.size() + 2);
+  EXPECT_EQ(made_by(bench.pid()).size(), 2U);
   bench.signal(SIGINT);
   EXPECT_TRUE(bench.exits(130, kRunTime)) << bench.transcript();
-  expect_nothing_left();
+  expect_nothing_left(bench);
+}
+
+// Namespaces as another run has made them: by a process that has ended, by this one, and by nobody that can be known.
+TEST_F(BenchCompress, AKilledRunAndThoseBeforeItLeaveNoHosts) {
+  struct stat own {};
+  ASSERT_EQ(::stat("/proc/self/ns/pid", &own), 0);
+  pid_t dead = 0;
+  {
+    Child ended({.command = {"/bin/true"}});
+    ASSERT_TRUE(ended.exits(0));
+    dead = ended.pid();
+  }
+  const std::string left = fmt::format("tally-bench-{}-{}-1-b", own.st_ino, dead);
+  const std::string living =
+      fmt::format("tally-bench-{}-{}-{}-a", own.st_ino, ::getpid(), began_ticks());
+  const std::string elsewhere = fmt::format("tally-bench-{}-{}-1-a", own.st_ino + 1, dead);
+  const std::string unknown = fmt::format("tally-bench-mine-{}", ::getpid());
+  const Namespaces made({left, living, elsewhere, unknown});
+  for (const std::string& name : {left, living, elsewhere, unknown}) ASSERT_TRUE(is_there(name));
+
+  Child bench = start({"--links", "50mbit", "--codecs", "none", "--rounds", "10000"});
+  ASSERT_TRUE(bench.complains("round 1 of", kRunTime)) << bench.transcript();
+  EXPECT_FALSE(is_there(left));
+  EXPECT_EQ(made_by(bench.pid()).size(), 2U);
+  bench.signal(SIGKILL);
+  ASSERT_TRUE(bench.wait_status().has_value());
+  const std::int64_t until = now_ms() + kPatience.count();
+  while (!made_by(bench.pid()).empty() && now_ms() < until) std::this_thread::yield();
+  EXPECT_EQ(made_by(bench.pid()), std::set<std::string>());
+  for (const std::string& name : {living, elsewhere, unknown}) EXPECT_TRUE(is_there(name)) << name;
 }
 
 TEST_F(BenchCompress, RefusesWhatItDoesNotKnow) {
@@ -94,8 +157,8 @@ TEST_F(BenchCompress, RefusesWhatItDoesNotKnow) {
     Child bench = start(words);
     EXPECT_TRUE(bench.exits(2)) << bench.transcript();
     EXPECT_THAT(bench.errors(), HasSubstr(complaint));
+    expect_nothing_left(bench);
   }
-  expect_nothing_left();
 }
 
 TEST_F(BenchCompress, OthersThanRootAreTold) {
