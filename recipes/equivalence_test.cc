@@ -48,6 +48,8 @@ std::vector<Subject> subjects() {
   };
   const auto answers = [] { return at::arange(kSamples, at::kLong).mul(7).remainder(5).lt(2); };
   const auto keyed = [] { return keyed_samples(kSamples); };
+  const RecommenderShape recommender{
+      .slots = 4, .rows = 64, .embedding = 4, .hidden = 16, .layers = 2, .dropout = 0, .l2 = 0.01};
   return {{"mlp", Task::kClassification,
            [] {
              return std::make_shared<Mlp>(
@@ -72,27 +74,11 @@ std::vector<Subject> subjects() {
            [] { return std::make_shared<Logistic>(LogisticShape{.rows = 64, .l2 = 0.01}); }, keyed,
            answers},
           {"widedeep", Task::kBinary,
-           [] {
-             return std::make_shared<WideDeep>(WideDeepShape{.slots = 4,
-                                                             .crosses = {{0, 1}, {1, 2, 3}},
-                                                             .rows = 64,
-                                                             .embedding = 4,
-                                                             .hidden = 16,
-                                                             .layers = 2,
-                                                             .dropout = 0,
-                                                             .l2 = 0.01});
+           [recommender] {
+             return std::make_shared<WideDeep>(recommender, std::vector<Cross>{{0, 1}, {1, 2, 3}});
            },
            keyed, answers},
-          {"deepfm", Task::kBinary,
-           [] {
-             return std::make_shared<DeepFm>(DeepFmShape{.slots = 4,
-                                                         .rows = 64,
-                                                         .embedding = 4,
-                                                         .hidden = 16,
-                                                         .layers = 2,
-                                                         .dropout = 0,
-                                                         .l2 = 0.01});
-           },
+          {"deepfm", Task::kBinary, [recommender] { return std::make_shared<DeepFm>(recommender); },
            keyed, answers}};
 }
 

@@ -79,6 +79,10 @@ at::Tensor shrinking(const at::Tensor& rows, double l2) {
   return Shrink::apply(rows, l2 / static_cast<double>(rows.size(0)));
 }
 
+at::Tensor linear_part(SparseEmbedding& weights, const KeyedBatch& batch, double l2) {
+  return valued(shrinking(weights->forward(batch.keys), l2), batch.values).sum({1, 2});
+}
+
 DeepPartImpl::DeepPartImpl(const DeepShape& shape) : dropout_(shape.dropout) {
   std::int64_t inputs = shape.inputs;
   for (std::int64_t i = 0; i <= shape.layers; ++i) {

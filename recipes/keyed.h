@@ -40,6 +40,9 @@ at::Tensor valued(const at::Tensor& rows, const at::Tensor& values);
 // per sample. So each sample pulls the rows it uses towards zero, and no others.
 at::Tensor shrinking(const at::Tensor& rows, double l2);
 
+// A weight per key, times its value, summed over the slots: [samples]. The weights are pulled towards zero as shrinking() does.
+at::Tensor linear_part(SparseEmbedding& weights, const KeyedBatch& batch, double l2);
+
 struct DeepShape {
   std::int64_t inputs = 0;
   std::int64_t width = 400;

@@ -92,7 +92,7 @@ TEST(Crosses, HaveAKeyOfTheirOwnWhereAllSlotsAreFilled) {
 }
 
 TEST(WideDeep, ForgetsNothingOfTheWidePart) {
-  WideDeep model({.slots = 2, .crosses = {{0, 1}}, .rows = 1000, .dropout = 0});
+  WideDeep model({.slots = 2, .rows = 1000, .dropout = 0}, std::vector<Cross>{{0, 1}});
   const at::Tensor input = samples(2, {3, 4, 3, -1}, {1, 1, 1, 0});
   const at::Tensor before = model.forward(input).detach();
   {

@@ -9,8 +9,7 @@ Logistic::Logistic(const LogisticShape& shape)
 
 at::Tensor Logistic::forward(const at::Tensor& input) {
   const KeyedBatch batch = keyed_batch(input);
-  const at::Tensor rows = shrinking(linear_->forward(batch.keys), l2_);
-  return valued(rows, batch.values).sum({1, 2}) + bias_;
+  return linear_part(linear_, batch, l2_) + bias_;
 }
 
 }  // namespace tally::recipes

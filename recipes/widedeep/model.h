@@ -1,26 +1,16 @@
 #pragma once
-#include "recipes/keyed.h"
+#include <vector>
+
 #include "recipes/model.h"
+#include "recipes/recommender/tower.h"
 #include "recipes/widedeep/crosses.h"
 
 namespace tally::recipes {
 
-struct WideDeepShape {
-  std::int64_t slots = 19;
-  std::vector<Cross> crosses = {};
-  std::int64_t rows = 1 << 16;
-  std::int64_t embedding = 16;
-  std::int64_t hidden = 400;
-  std::int64_t layers = 3;
-  double dropout = 0.3;
-  double l2 = 0;  // of the rows of both tables
-};
-
-// Wide & Deep (Cheng et al. 2016): `wide` has a weight per key and per crossed key, `embedding` a vector per key, which the
-// layers of `deep` see.
+// Wide & Deep (Cheng et al. 2016): `wide` has a weight per key and per crossed key; the rest is a Tower's.
 class WideDeep final : public Model {
  public:
-  explicit WideDeep(const WideDeepShape& shape);
+  WideDeep(const RecommenderShape& shape, std::vector<Cross> crosses);
   // Logits [samples].
   at::Tensor forward(const at::Tensor& input) override;
 
@@ -28,9 +18,7 @@ class WideDeep final : public Model {
   const double l2_;
   const std::vector<Cross> crosses_;
   SparseEmbedding wide_;
-  SparseEmbedding embedding_;
-  DeepPart deep_;
-  at::Tensor bias_;
+  Tower tower_;
 };
 
 }  // namespace tally::recipes

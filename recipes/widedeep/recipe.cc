@@ -1,57 +1,24 @@
+#include "recipes/recommender/recipe.h"
 #include "recipes/catalogue.h"
 #include "recipes/widedeep/model.h"
 
 namespace tally::recipes {
-namespace {
 
-class WideDeepRecipe final : public Recipe {
- public:
-  std::string name() const override { return "widedeep"; }
-  std::string description() const override {
-    return "a wide linear part with crossed fields beside deep layers, on Adult, Criteo or "
-           "MovieLens";
-  }
-  Defaults defaults() const override {
-    return {.data = "",
-            .batch = 256,
-            .epochs = 4,
-            .optimizer = "adam",
-            .rate = 1e-3,
-            .schedule = "constant"};
-  }
-  std::vector<RecipeOption> options() override {
-    return {{"embedding", "Numbers per key", &shape_.embedding, 1, 4096},
-            {"hidden", "Units of each deep layer", &shape_.hidden, 1, 65536},
-            {"layers", "Deep layers", &shape_.layers, 0, 100},
-            {"dropout", "Share of units left out while training", &shape_.dropout, 0, 0.99, false},
-            {"l2", "Each sample pulls the rows it uses towards zero, so strongly", &shape_.l2, 0,
-             1e6, false},
-            {"rows", "Rows of a table; keys are hashed onto them", &shape_.rows, 1, 1e9}};
-  }
-  Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
-    return open_keyed_data(request);
-  }
-  Result<void> accepts(const data::Dataset& dataset) const override {
-    return accepts_keyed(name(), /*fields=*/true, dataset);
-  }
-  Task task(const data::Dataset& /*dataset*/) const override { return Task::kBinary; }
-  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
-    WideDeepShape shape = shape_;
-    shape.slots = slots_of(dataset);
-    shape.crosses = crosses_for(fields_of(dataset));
-    return std::make_shared<WideDeep>(shape);
-  }
-  Result<Finish> finish(Model& /*model*/, const data::Dataset& /*train*/,
-                        std::uint64_t /*seed*/) const override {
-    return Finish{};
-  }
-
- private:
-  WideDeepShape shape_;
-};
-
-}  // namespace
-
-std::unique_ptr<Recipe> make_widedeep() { return std::make_unique<WideDeepRecipe>(); }
+std::unique_ptr<Recipe> make_widedeep() {
+  return make_recommender(
+      {.name = "widedeep",
+       .description = "a wide linear part with crossed fields beside deep layers, on Adult, "
+                      "Criteo or MovieLens",
+       .defaults = {.data = "",
+                    .batch = 256,
+                    .epochs = 4,
+                    .optimizer = "adam",
+                    .rate = 1e-3,
+                    .schedule = "constant"},
+       .make_model = [](const RecommenderShape& shape,
+                        const data::Dataset& dataset) -> std::shared_ptr<Model> {
+         return std::make_shared<WideDeep>(shape, crosses_for(fields_of(dataset)));
+       }});
+}
 
 }  // namespace tally::recipes
