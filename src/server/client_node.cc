@@ -185,7 +185,10 @@ void ClientNode::on_message(NodeId from, const Message& message) {
     case MessageKind::kAnswer: {
       if (from == kDirectory) return close(refusal(from, message.payload));
       const MutexLock lock(mutex_);
+      const std::uint64_t before = ledger_.completions();
       on_answer(from, message);
+      // Who waits for a request of many messages is not woken for each.
+      if (ledger_.completions() == before) return;
       break;
     }
     case MessageKind::kClosed: {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "kernel/copy.h"
 #include "kernel/reduce.h"
 #include "kernel/update.h"
 #include "kernel/weighted_sum.h"
@@ -21,6 +23,10 @@ namespace {
 
 // Elements that are worked on at a time where a gradient is not used as it came: they stay in a near cache.
 constexpr std::size_t kBlock = 4096;
+
+constexpr std::size_t kLineBytes = 64;
+// Values of a whole table that pass by the caches on their way to a worker, from this size on.
+constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
 // Adaptive delay compensation, as its paper has them.
 constexpr double kMeanSquareKeep = 0.95;
@@ -243,6 +249,18 @@ Result<void> DenseStorage<T>::read(std::span<const std::uint64_t> keys, std::spa
   TALLY_TRY(prepare_rows(keys));
   TALLY_TRY(check_bytes("answer", out.size()));
   std::memcpy(out.data(), array(0), out.size());
+  return {};
+}
+
+// A table that no cache holds is not in one when the worker comes to read it: then lines of its memory are not fetched to be written.
+template <typename T>
+Result<void> DenseStorage<T>::read_for_others(std::span<const std::uint64_t> keys,
+                                              std::span<std::byte> out) {
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(out.data()) % kLineBytes == 0;
+  if (spec_.count * sizeof(T) < kStreamedBytes || !is_aligned) return read(keys, out);
+  TALLY_TRY(prepare_rows(keys));
+  TALLY_TRY(check_bytes("answer", out.size()));
+  kernel::copy_for_others(out.data(), reinterpret_cast<const std::byte*>(array(0)), out.size());
   return {};
 }
 

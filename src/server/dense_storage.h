@@ -26,6 +26,8 @@ class DenseStorage final : public Storage {
   Result<void> prepare_rows(std::span<const std::uint64_t> keys) override;
   std::size_t value_bytes(std::size_t keys) const override;
   Result<void> read(std::span<const std::uint64_t> keys, std::span<std::byte> out) override;
+  Result<void> read_for_others(std::span<const std::uint64_t> keys,
+                               std::span<std::byte> out) override;
   Result<void> read_state(int array, std::span<std::byte> out) const override;
   Result<void> write_state(int array, std::span<const std::byte> in) override;
   void set_steps(std::uint64_t steps) override { steps_ = steps; }

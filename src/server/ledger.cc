@@ -40,7 +40,7 @@ Request* Ledger::settle(std::uint64_t sequence) {
   TALLY_CHECK(found != errands_.end());
   Request* owner = request(found->second.ticket);
   errands_.erase(found);
-  if (owner != nullptr) --owner->open_errands;
+  if (owner != nullptr && --owner->open_errands == 0) ++completions_;
   return owner;
 }
 

@@ -88,6 +88,8 @@ class Ledger {
   // All open requests end with this, unless they have an error; all messages are forgotten.
   void fail_all(const Error& why);
 
+  // How often a request's last message was settled: it is done then, unless it gets more.
+  std::uint64_t completions() const { return completions_; }
   // The number that the next message gets.
   std::uint64_t next_sequence() const { return next_sequence_; }
 
@@ -95,6 +97,7 @@ class Ledger {
   std::map<std::uint64_t, Errand> errands_;
   std::map<Ticket, std::unique_ptr<Request>> requests_;
   std::uint64_t next_sequence_ = 1;
+  std::uint64_t completions_ = 0;
   Ticket next_ticket_ = 1;
 };
 

@@ -16,6 +16,8 @@ using net::Io;
 
 // What a thread that sends writes at once, at most.
 constexpr std::size_t kSendBudgetBytes = std::size_t{4} << 20;
+// Headers that wait for each other, at most: the peer has something to do meanwhile.
+constexpr int kMostGathered = 8;
 
 }  // namespace
 
@@ -62,7 +64,11 @@ void Link::enqueue(const MessageHeader& header, std::vector<std::byte> owned,
   {
     const MutexLock lock(tx_);
     if (closed() || failed_) return;
-    const bool at_once = sender_.idle();
+    // Nothing else waits, or nothing but what was gathered.
+    const bool free = sender_.idle() || gathered_ > 0;
+    const bool gathers = in_burst_ && free && out.payload.empty() && gathered_ + 1 < kMostGathered;
+    gathered_ = gathers ? gathered_ + 1 : 0;
+    const bool at_once = free && !gathers;
     if (newest_region > shown_) show_regions(newest_region);
     sender_.queue(std::move(out));
     backlog_.store(sender_.owned_bytes(), std::memory_order_relaxed);
@@ -100,6 +106,17 @@ void Link::pump(std::size_t budget_bytes) {
   wants_out_.store(failed_ || !sender_.idle() || socket_->wants_write(), std::memory_order_release);
 }
 
+void Link::begin_burst() {
+  const MutexLock lock(tx_);
+  in_burst_ = true;
+}
+
+void Link::end_burst() {
+  const MutexLock lock(tx_);
+  in_burst_ = false;
+  if (std::exchange(gathered_, 0) > 0 && !closed() && !failed_) pump(kSendBudgetBytes);
+}
+
 bool Link::flush(std::size_t budget_bytes) {
   bool alive = true;
   {
@@ -118,7 +135,9 @@ bool Link::flushed() const {
 
 Link::Received Link::receive(LinkReceiver::Sink& sink, std::size_t budget_bytes) {
   if (closed()) return {.messages = 0, .more = false, .alive = false};
+  begin_burst();
   const LinkReceiver::Pumped pumped = receiver_.pump(*socket_, sink, budget_bytes);
+  end_burst();
   shared_.counters.bytes_received.fetch_add(pumped.bytes, std::memory_order_relaxed);
   Received received{.messages = pumped.messages};
   received.more = pumped.end == LinkReceiver::End::kMore;

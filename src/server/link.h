@@ -23,7 +23,9 @@ struct LinkCounters {
 };
 
 // One connection with a peer, watched by one thread's epoll. Whoever sends writes at once if nothing waits; the rest is
-// written by that thread. Threads: send*() and close() any; everything else that one.
+// written by that thread. While that thread works off a burst of the peer's messages, headers without a payload wait for each other and
+// are written a few at a time, at the latest when the burst is over: each writing wakes the peer.
+// Threads: send*() and close() any; everything else that one.
 class Link final {
  public:
   struct Config {
@@ -91,6 +93,8 @@ class Link final {
                std::span<const std::byte> borrowed, std::uint16_t newest_region);
   void show_regions(std::uint16_t newest) TALLY_REQUIRES(tx_);
   void pump(std::size_t budget_bytes) TALLY_REQUIRES(tx_);
+  void begin_burst();
+  void end_burst();
   void update_interest();
 
   const Config config_;
@@ -101,6 +105,8 @@ class Link final {
   mutable Mutex tx_;
   LinkSender sender_ TALLY_GUARDED_BY(tx_);
   std::uint16_t shown_ TALLY_GUARDED_BY(tx_) = 0;  // regions that the peer knows
+  bool in_burst_ TALLY_GUARDED_BY(tx_) = false;    // the peer's messages are being worked off
+  int gathered_ TALLY_GUARDED_BY(tx_) = 0;         // headers that wait for the burst's end
   bool failed_ TALLY_GUARDED_BY(tx_) = false;      // writing has; reading will tell, too
   Error write_error_ TALLY_GUARDED_BY(tx_);
   Error read_error_;

@@ -92,8 +92,9 @@ void Part::answer(Waiting& waiting) {
   const bool in_place = !waiting.reply.empty() && waiting.reply.size() >= bytes;
   std::vector<std::byte> owned = around_.postman.buffer(in_place ? 0 : bytes);
   const std::span<std::byte> out = in_place ? waiting.reply.first(bytes) : std::span(owned);
-  if (auto read = storage_->read(waiting.keys, out); !read)
-    return refuse(waiting.worker, waiting.request, read.error());
+  const auto read =
+      in_place ? storage_->read_for_others(waiting.keys, out) : storage_->read(waiting.keys, out);
+  if (!read) return refuse(waiting.worker, waiting.request, read.error());
   if (facts_.rules.stale == plan::Stale::kCompensate && facts_.spec.kind == TableKind::kDense) {
     const auto worker = workers_.find(waiting.worker);
     if (worker != workers_.end()) worker->second.backup.assign(out.begin(), out.end());

@@ -55,6 +55,11 @@ class Storage {
   // Dense: all values; sparse: the rows of `keys`, made where they are not there.
   virtual std::size_t value_bytes(std::size_t keys) const = 0;
   virtual Result<void> read(std::span<const std::uint64_t> keys, std::span<std::byte> out) = 0;
+  // The same, into memory that another process reads: this one does not look at `out` again.
+  virtual Result<void> read_for_others(std::span<const std::uint64_t> keys,
+                                       std::span<std::byte> out) {
+    return read(keys, out);
+  }
 
   // Dense only: one of the optimizer's arrays; behind them what the way back has left out, where that is kept.
   virtual Result<void> read_state(int array, std::span<std::byte> out) const = 0;
