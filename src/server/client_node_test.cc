@@ -44,6 +44,19 @@ TEST_F(ClientNodeTest, APushGoesPartByPartToThePrimaries) {
   EXPECT_GT(progress, 0);
 }
 
+TEST_F(ClientNodeTest, WhoWaitsIsToldOfARequestOnceItIsDone) {
+  const TableId table = define(dense);
+  const Ticket ticket = node.push({table, 0, 4}, {}, gradient());
+  const auto sent = tray.take();
+  ASSERT_EQ(sent.size(), 4U);
+  const int before = progress;
+  for (std::size_t i = 0; i < 3; ++i) answer(sent[i]);
+  EXPECT_EQ(progress, before);
+  answer(sent[3]);
+  EXPECT_EQ(progress, before + 1);
+  EXPECT_TRUE(node.done(ticket));
+}
+
 TEST_F(ClientNodeTest, NoMoreIsInFlightThanThereIsRoomFor) {
   dense.count = 20 * kElements;
   const TableId table = define(dense);

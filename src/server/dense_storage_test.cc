@@ -48,6 +48,26 @@ TYPED_TEST(DenseStorageOf, EveryOptimizerFollowsItsPlainReferenceOverFiftySteps)
   }
 }
 
+// Of a table of that size values pass by the caches, where the place allows it.
+TYPED_TEST(DenseStorageOf, OthersReadLargeTablesAsTheyAreWhereverTheirMemoryLies) {
+  using T = TypeParam;
+  Rng rng(6);
+  const auto storage =
+      made(dense_spec(kDataTypeOf<T>, (std::size_t{64} << 20) / sizeof(T)), this->budget_);
+  const auto values = random_numbers<T>(storage->value_bytes(0) / sizeof(T), rng);
+  const auto expected = bytes_of(values);
+  TALLY_EXPECT_OK(storage->assign({.values = expected}));
+  std::vector<std::byte> memory(expected.size() + 128);
+  const auto misplaced = reinterpret_cast<std::uintptr_t>(memory.data()) % 64;
+  for (const std::size_t shift : {0U, 8U}) {
+    const auto out = std::span(memory).subspan(64 - misplaced + shift, expected.size());
+    std::fill(memory.begin(), memory.end(), std::byte{0});
+    TALLY_EXPECT_OK(storage->read_for_others({}, out));
+    EXPECT_EQ(std::memcmp(out.data(), expected.data(), out.size()), 0);
+    EXPECT_FALSE(storage->read_for_others({}, out.first(8)).has_value());
+  }
+}
+
 TYPED_TEST(DenseStorageOf, SeveralGradientsCountAsTheirMeanByWeight) {
   using T = TypeParam;
   Rng rng(4);

@@ -300,7 +300,8 @@ void Driver::tick(TimePoint now) {
 
 void Driver::hand_over(std::unique_ptr<LinkSocket> socket, const Link::Config& config) {
   const auto link = std::make_shared<Link>(config, std::move(socket), shared_);
-  loop_of(config.peer).post([this, link] { adopt(link); });
+  Loop& loop = *loops_[seats_.take(config.peer, config.role, loops_.size())];
+  loop.post([this, link] { adopt(link); });
 }
 
 void Driver::adopt(const std::shared_ptr<Link>& link) {

@@ -19,6 +19,7 @@
 #include "server/loop.h"
 #include "server/node.h"
 #include "server/regions.h"
+#include "server/seats.h"
 #include "tally/error.h"
 #include "tally/job.h"
 #include "tally/server.h"
@@ -109,7 +110,7 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   void ended(Link& link) override;
   void settle() override;
 
-  Loop& loop_of(NodeId peer) { return *loops_[peer % loops_.size()]; }
+  Loop& loop_of(NodeId peer) { return *loops_[seats_.of(peer, loops_.size())]; }
   std::shared_ptr<Link> sending_link(NodeId to);
   Result<Desk::Target> target_for(const ServerInfo& server) const;
   void hand_over(std::unique_ptr<LinkSocket> socket, const Link::Config& config);
@@ -138,6 +139,7 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   Joining joining_ TALLY_GUARDED_BY(mutex_);
 
   std::unique_ptr<Desk> desk_;
+  Seats seats_;
   std::vector<std::unique_ptr<Loop>> loops_;
 };
 

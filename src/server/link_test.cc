@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "server/seats.h"
+
 namespace tally::server {
 namespace {
 
@@ -17,6 +19,12 @@ class LinkTest : public testing::Test {
     peer_ = Descriptor(ends[0]);
     link_ = std::make_unique<Link>(Link::Config{.peer = 3, .backlog_bytes = kBacklog},
                                    plain_link(Descriptor(ends[1])), shared_);
+  }
+
+  void ask(std::uint64_t sequence) {
+    const EncodedHeader header = encode({.kind = MessageKind::kPull, .sequence = sequence});
+    ASSERT_EQ(::send(peer_.descriptor(), header.data(), header.size(), 0),
+              static_cast<ssize_t>(header.size()));
   }
 
   std::size_t read_away() {
@@ -57,6 +65,57 @@ TEST_F(LinkTest, ManySmallAnswersThatNobodyReadsChokeIt) {
   EXPECT_GT(count, 1000U);
 }
 
+// Answers every message at once, each `payload_every`-th with a payload, and notes what has been written by then.
+class Answerer final : public LinkReceiver::Sink {
+ public:
+  Answerer(Link& link, const LinkCounters& counters, std::uint64_t payload_every)
+      : link_(link), counters_(counters), payload_every_(payload_every) {}
+  std::span<std::byte> place(const MessageHeader&) override { return {}; }
+  bool deliver(const Message& message) override {
+    const bool has_payload = message.header.sequence % payload_every_ == 0;
+    link_.send({.kind = MessageKind::kAnswer, .sequence = message.header.sequence},
+               std::vector<std::byte>(has_payload ? 100 : 0));
+    written.push_back(counters_.bytes_sent.load());
+    return true;
+  }
+  std::vector<std::uint64_t> written;
+
+ private:
+  Link& link_;
+  const LinkCounters& counters_;
+  const std::uint64_t payload_every_;
+};
+
+TEST_F(LinkTest, AnswersWithoutPayloadWaitForEachOtherUntilTheBurstIsOver) {
+  for (std::uint64_t i = 1; i <= 3; ++i) ask(i);
+  Answerer answerer(*link_, shared_.counters, 1000);
+  EXPECT_EQ(link_->receive(answerer, kBacklog).messages, 3U);
+  EXPECT_EQ(answerer.written, std::vector<std::uint64_t>(3, 0));
+  EXPECT_EQ(read_away(), 3 * kHeaderBytes);
+  // Outside of bursts nothing waits.
+  link_->send({.kind = MessageKind::kAnswer}, {});
+  EXPECT_EQ(read_away(), kHeaderBytes);
+}
+
+TEST_F(LinkTest, AnswersOfALongBurstComeWholeAndInOrder) {
+  constexpr std::uint64_t kCount = 60;
+  for (std::uint64_t i = 1; i <= kCount; ++i) ask(i);
+  Answerer answerer(*link_, shared_.counters, 17);
+  EXPECT_EQ(link_->receive(answerer, kBacklog).messages, kCount);
+  EXPECT_GT(answerer.written[30], 0U);
+  EXPECT_TRUE(link_->flushed());
+  std::vector<std::byte> bytes(std::size_t{1} << 20);
+  const ssize_t count = ::recv(peer_.descriptor(), bytes.data(), bytes.size(), 0);
+  ASSERT_EQ(count, static_cast<ssize_t>(kCount * kHeaderBytes + 3 * 100));
+  std::size_t at = 0;
+  for (std::uint64_t i = 1; i <= kCount; ++i) {
+    const auto header = decode(std::span(bytes).subspan(at).first<kHeaderBytes>());
+    ASSERT_TRUE(header.has_value());
+    EXPECT_EQ(header->sequence, i);
+    at += kHeaderBytes + header->payload_bytes;
+  }
+}
+
 TEST_F(LinkTest, WhatIsLentIsFreeOnceItIsClosed) {
   const std::vector<std::byte> lent(std::size_t{8} << 20);
   link_->send_from({.kind = MessageKind::kPush}, lent, {});
@@ -73,6 +132,16 @@ TEST_F(LinkTest, AnEndedPeerIsNoticedByWriting) {
   link_->send({.kind = MessageKind::kPush}, {});
   EXPECT_FALSE(link_->flush(1));
   EXPECT_EQ(link_->error().code, ErrorCode::kPeerLost);
+}
+
+TEST(Seats, WorkersTakeTurnsWhateverTheirNumbersAreAndKeepTheirSeats) {
+  Seats seats;
+  EXPECT_EQ(seats.take(0, Role::kDirects, 2), 0U);
+  EXPECT_EQ(seats.take(4, Role::kWorks, 2), 0U);
+  EXPECT_EQ(seats.take(6, Role::kWorks, 2), 1U);
+  EXPECT_EQ(seats.take(8, Role::kWorks, 2), 0U);
+  EXPECT_EQ(seats.take(6, Role::kWorks, 2), 1U);
+  EXPECT_EQ(seats.of(6, 2), 1U);
 }
 
 TEST(PayloadPool, SentMemoryIsUsedAgain) {
