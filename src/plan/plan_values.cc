@@ -76,10 +76,8 @@ constexpr Number kNumbers[] = {
      &get_count<&Plan::bytes_in_flight>, &set_count<&Plan::bytes_in_flight>},
 };
 constexpr Setting kSettings[] = {
-    {"asp", "rate=full", &Plan::full_rate},
-    {"asp", "momentum=kept", &Plan::kept_momentum},
-    {"ssp", "rate=full", &Plan::full_rate},
-    {"ssp", "momentum=kept", &Plan::kept_momentum},
+    {"asp", "rate=full", &Plan::full_rate},      {"asp", "momentum=kept", &Plan::kept_momentum},
+    {"ssp", "rate=full", &Plan::full_rate},      {"ssp", "momentum=kept", &Plan::kept_momentum},
     {"compensate", "adaptive", &Plan::adaptive},
 };
 
