@@ -1,5 +1,5 @@
-// N workers with batch B train to what one worker with batch N x B does: every model, every optimizer. In float64, where
-// what differs by more than rounding shows.
+// N workers with batch B train to what one worker with batch N x B does: every model, every
+// optimizer. In float64, where what differs by more than rounding shows.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -25,7 +25,8 @@ Result<void> accepts_images(const std::string& recipe, const ImageNeeds& needs,
 // Of a dataset that was accepted.
 ImageFacts image_facts(const data::Dataset& dataset);
 
-// Opens images as they are stored; a folder of pictures of all sizes is read as colour images of `folder_size`.
+// Opens images as they are stored; a folder of pictures of all sizes is read as colour images of
+// `folder_size`.
 Result<std::unique_ptr<data::Dataset>> open_images(const DataRequest& request,
                                                    const ImageNeeds& needs,
                                                    std::int64_t folder_size);

@@ -14,7 +14,8 @@ namespace tally::recipes {
 
 Result<std::unique_ptr<data::Dataset>> open_keyed_data(const DataRequest& request);
 
-// Whether they are samples of keys with a label 0 or 1; with `fields`, those of a table. kInvalid says what `recipe` takes.
+// Whether they are samples of keys with a label 0 or 1; with `fields`, those of a table. kInvalid
+// says what `recipe` takes.
 Result<void> accepts_keyed(const std::string& recipe, bool fields, const data::Dataset& dataset);
 
 // Of a dataset that was accepted.
@@ -36,11 +37,13 @@ SparseEmbedding make_embedding(std::int64_t dimension, std::int64_t rows, double
 // The rows times their values: [samples, slots, dimension].
 at::Tensor valued(const at::Tensor& rows, const at::Tensor& values);
 
-// `rows` [samples, ...] as they are; their gradient is that of a loss that has l2 / 2 times the sum of their squares more
-// per sample. So each sample pulls the rows it uses towards zero, and no others.
+// `rows` [samples, ...] as they are; their gradient is that of a loss that has l2 / 2 times the sum
+// of their squares more per sample. So each sample pulls the rows it uses towards zero, and no
+// others.
 at::Tensor shrinking(const at::Tensor& rows, double l2);
 
-// A weight per key, times its value, summed over the slots: [samples]. The weights are pulled towards zero as shrinking() does.
+// A weight per key, times its value, summed over the slots: [samples]. The weights are pulled
+// towards zero as shrinking() does.
 at::Tensor linear_part(SparseEmbedding& weights, const KeyedBatch& batch, double l2);
 
 struct DeepShape {
@@ -50,7 +53,8 @@ struct DeepShape {
   double dropout = 0;
 };
 
-// Fully connected layers fc1, fc2, ... with ReLU and dropout, and one output: [samples, inputs] to [samples].
+// Fully connected layers fc1, fc2, ... with ReLU and dropout, and one output: [samples, inputs] to
+// [samples].
 class DeepPartImpl : public torch::nn::Module {
  public:
   explicit DeepPartImpl(const DeepShape& shape);

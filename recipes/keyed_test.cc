@@ -1,4 +1,5 @@
-// The parts of the models on tables of keys against what they are meant to be, computed in the plain way.
+// The parts of the models on tables of keys against what they are meant to be, computed in the
+// plain way.
 #include "recipes/keyed.h"
 
 #include <cmath>

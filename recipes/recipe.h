@@ -27,8 +27,8 @@ struct Defaults {
   std::string eval_every = "1 epoch";
 };
 
-// An option that only this recipe has. `value` belongs to the recipe and holds the default; what is given lies
-// between `least` and `most`.
+// An option that only this recipe has. `value` belongs to the recipe and holds the default; what is
+// given lies between `least` and `most`.
 struct RecipeOption {
   std::string name;  // without the dashes
   std::string what;

@@ -12,8 +12,9 @@ namespace tally::recipes {
 enum class Task : std::uint8_t {
   kRegression,      // a number per sample; loss: squared error
   kClassification,  // a class per sample: outputs [samples, classes]; loss: cross entropy in nats
-  kBinary,  // yes or no per sample: outputs [samples] are logits of yes; loss: log-loss in nats
-  kLanguage,  // the next symbol at every place: outputs [samples, context, symbols]; loss: the same, per symbol
+  kBinary,    // yes or no per sample: outputs [samples] are logits of yes; loss: log-loss in nats
+  kLanguage,  // the next symbol at every place: outputs [samples, context, symbols]; loss: the
+              // same, per symbol
 };
 
 // Whether an output is right or wrong, and accuracy means something.

@@ -110,7 +110,8 @@ Result<Hosts> find_hosts(Communicator& all, const std::string& host_label, Deadl
 
 Result<std::unique_ptr<collective::MemberJob>> join_inside(Communicator& host,
                                                            const JobOptions& options, Deadline by) {
-  // Somebody else may take the port before the first rank listens on it again: then another is tried.
+  // Somebody else may take the port before the first rank listens on it again: then another is
+  // tried.
   constexpr int kAttempts = 3;
   const SteadyClock clock;
   JobOptions inner = options;

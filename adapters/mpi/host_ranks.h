@@ -12,8 +12,8 @@ namespace tally::mpi {
 struct Hosts {
   // The lowest rank that shares a host, and with it memory, with each rank.
   std::vector<Rank> first_of;
-  // Ranks of this machine, also those that host_label keeps apart, and the cores that they have together:
-  // a launcher may bind each to its own.
+  // Ranks of this machine, also those that host_label keeps apart, and the cores that they have
+  // together: a launcher may bind each to its own.
   int on_this_machine = 1;
   int cores = 1;
 
@@ -27,9 +27,10 @@ struct Hosts {
 // Called by all ranks of `all`.
 Result<Hosts> find_hosts(Communicator& all, const std::string& host_label, Deadline by);
 
-// The ranks of this host as a job of ours over shared memory. `host` has the same ranks, and tells them the port of
-// the loopback interface and the secret that they meet by. Called by all ranks of `host`. An error on some
-// ranks only is possible: agree before using it. Whoever calls it reports to the coordinator: it does not.
+// The ranks of this host as a job of ours over shared memory. `host` has the same ranks, and tells
+// them the port of the loopback interface and the secret that they meet by. Called by all ranks of
+// `host`. An error on some ranks only is possible: agree before using it. Whoever calls it reports
+// to the coordinator: it does not.
 Result<std::unique_ptr<collective::MemberJob>> join_inside(Communicator& host,
                                                            const JobOptions& options, Deadline by);
 

@@ -23,8 +23,8 @@ struct IntParts {
   std::vector<int> starts;
 };
 
-// Begins the collective that a request names, by the library's own non-blocking call. The request fits
-// (fits()). `parts` is filled where there are counts.
+// Begins the collective that a request names, by the library's own non-blocking call. The request
+// fits (fits()). `parts` is filled where there are counts.
 Result<MPI_Request> begin_whole(const Scene& scene, const Request& request, IntParts& parts);
 
 // The same for one piece of a larger one: kAllreduce, kBroadcast or kReduce.

@@ -242,7 +242,8 @@ Result<std::vector<std::span<std::byte>>> MpiCommunicator::share(const SharedBuf
   return views;
 }
 
-// The largest number that is new to everybody. What the ranks of one split are told apart by is their name.
+// The largest number that is new to everybody. What the ranks of one split are told apart by is
+// their name.
 Result<std::int32_t> MpiCommunicator::agree_on_channel(Deadline by) {
   std::int32_t channel = context_->next_channel.load();
   TALLY_TRY(allreduce(std::span<std::int32_t>(&channel, 1), ReduceOp::kMax, {.by = by}));

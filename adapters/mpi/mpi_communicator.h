@@ -33,17 +33,18 @@ struct MpiContext : collective::Watchable {
   std::atomic<std::int32_t> next_channel{1};
 };
 
-// The Communicator over MPI. Collectives are the library's own non-blocking ones, looked at until they are
-// complete or their deadline has passed. What MPI cannot do: at a deadline it does not say who is missing; ranks
-// that disagree about an operation are found out only where a message is longer than what waits for it; and a
-// collective cannot be withdrawn, so that one that is given up ends all communicators of the process.
-// traffic() counts operations only: MPI does not tell what it sends. Algorithms are the library's choice:
-// any but kAuto is kInvalid. Minimum and maximum of NaN are as the library has them. Where the program
-// initialised MPI below MPI_THREAD_SERIALIZED no thread of ours may call it: start() then completes the
-// operation before it returns.
+// The Communicator over MPI. Collectives are the library's own non-blocking ones, looked at until
+// they are complete or their deadline has passed. What MPI cannot do: at a deadline it does not say
+// who is missing; ranks that disagree about an operation are found out only where a message is
+// longer than what waits for it; and a collective cannot be withdrawn, so that one that is given up
+// ends all communicators of the process. traffic() counts operations only: MPI does not tell what
+// it sends. Algorithms are the library's choice: any but kAuto is kInvalid. Minimum and maximum of
+// NaN are as the library has them. Where the program initialised MPI below MPI_THREAD_SERIALIZED no
+// thread of ours may call it: start() then completes the operation before it returns.
 class MpiCommunicator final : public Communicator {
  public:
-  // Two duplicates of MPI_COMM_WORLD, made when all ranks are known to be here. Called by all of them.
+  // Two duplicates of MPI_COMM_WORLD, made when all ranks are known to be here. Called by all of
+  // them.
   static Result<std::unique_ptr<MpiCommunicator>> world(std::shared_ptr<MpiContext> context,
                                                         Deadline by);
   ~MpiCommunicator() override;
@@ -68,7 +69,8 @@ class MpiCommunicator final : public Communicator {
   Result<void> admit(const Request& request) const;
   std::uint64_t record(const Request& request);
   std::unique_ptr<MpiOperation> prepare(const Request& request);
-  // Looks at an operation once: complete, or not, or an error, which may be that its deadline passed.
+  // Looks at an operation once: complete, or not, or an error, which may be that its deadline
+  // passed.
   Result<bool> look(MpiOperation& operation, Deadline by, const Request& request);
   void conclude(MpiOperation& operation, std::uint64_t record, const Result<void>& outcome);
   Deadline deadline_of(const Request& request) const;

@@ -18,11 +18,13 @@
 namespace tally::mpi {
 namespace {
 
-// Smaller all-reduces over several hosts go by MPI alone: bench/allreduce/README.md has the measurement.
+// Smaller all-reduces over several hosts go by MPI alone: bench/allreduce/README.md has the
+// measurement.
 constexpr std::size_t kTieredBytes = std::size_t{64} << 10;
 
-// A lost rank ends an MPI job: nothing that is under way can be completed or withdrawn for certain. Ranks of
-// this host may wait in memory that they share for one that has heard of it already: they are told to stop.
+// A lost rank ends an MPI job: nothing that is under way can be completed or withdrawn for certain.
+// Ranks of this host may wait in memory that they share for one that has heard of it already: they
+// are told to stop.
 void lose(MpiProcess& process, group::Watched* inside, const std::vector<Rank>& in_host,
           const group::LostRanks& lost) {
   if (lost.ranks.empty()) return;

@@ -10,8 +10,8 @@
 
 namespace tally::mpi {
 
-// One operation under way, looked at until it is complete. The request's memory and counts stay until then.
-// Threads: one at a time.
+// One operation under way, looked at until it is complete. The request's memory and counts stay
+// until then. Threads: one at a time.
 class MpiOperation {
  public:
   // `process` and `scene` outlive it.
@@ -22,8 +22,8 @@ class MpiOperation {
   // Begins what comes next and looks at what is under way. True when this rank's part is complete.
   Result<bool> advance();
 
-  // Gives the operation up with `error`: what can be withdrawn is; if something cannot be, the process's MPI is
-  // spoiled.
+  // Gives the operation up with `error`: what can be withdrawn is; if something cannot be, the
+  // process's MPI is spoiled.
   void abandon(const Error& error);
 
  private:

@@ -57,8 +57,8 @@ Result<void> MpiProcess::initialise() {
   } else {
     TALLY_TRY(outcome_of(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_),
                          "MPI_Init_thread"));
-    // Errors of MPI_Test go by these, whatever communicator the operation was on. A program that initialised
-    // MPI itself decides about its own.
+    // Errors of MPI_Test go by these, whatever communicator the operation was on. A program that
+    // initialised MPI itself decides about its own.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     std::atexit(&MpiProcess::finalise_at_exit);

@@ -13,15 +13,16 @@ namespace tally::mpi {
 // The MPI of this process: there is only one, it begins once and ends once. Threads: safe.
 class MpiProcess {
  public:
-  // Initialises MPI at the first call, unless the program did. What this initialised it finalises when the
-  // process exits, unless spoil() was called: then MPI_Finalize might wait for ever for the operation that is
-  // still under way, and the launcher learns that the rank ended without it.
+  // Initialises MPI at the first call, unless the program did. What this initialised it finalises
+  // when the process exits, unless spoil() was called: then MPI_Finalize might wait for ever for
+  // the operation that is still under way, and the launcher learns that the rank ended without it.
   static Result<MpiProcess*> start();
 
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;
 
-  // Every call of MPI is made while one of these lives. It keeps threads apart where MPI asks for that.
+  // Every call of MPI is made while one of these lives. It keeps threads apart where MPI asks for
+  // that.
   class Entry {
    public:
     explicit Entry(std::mutex* mutex) {
@@ -37,8 +38,9 @@ class MpiProcess {
   bool threads() const { return thread_level_ >= MPI_THREAD_SERIALIZED; }
   int largest_tag() const { return largest_tag_; }
 
-  // An operation is under way that can neither be completed nor withdrawn, or will be, since a rank is lost. MPI may write to its memory
-  // whenever it is called, so it is called no more: every communicator refuses with the first `error`.
+  // An operation is under way that can neither be completed nor withdrawn, or will be, since a rank
+  // is lost. MPI may write to its memory whenever it is called, so it is called no more: every
+  // communicator refuses with the first `error`.
   void spoil(const Error& error);
   bool spoiled() const { return spoiled_.load(std::memory_order_acquire); }
   Error why_spoiled() const;
@@ -58,8 +60,8 @@ class MpiProcess {
   std::optional<Error> first_error_ TALLY_GUARDED_BY(mutex_);
 };
 
-// {} or the error of a call of MPI, with its text: kMismatch for a message longer than what waits for it,
-// kPeerLost where the library can tell, else kSystem.
+// {} or the error of a call of MPI, with its text: kMismatch for a message longer than what waits
+// for it, kPeerLost where the library can tell, else kSystem.
 Result<void> outcome_of(int code, const char* call);
 
 }  // namespace tally::mpi

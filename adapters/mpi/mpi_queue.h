@@ -15,8 +15,9 @@ namespace tally::mpi {
 
 class MpiCommunicator;
 
-// Carries out started operations in a thread of its own, which looks at them by turns: MPI calls nobody back.
-// Collectives go one after the other in the order of issue; sends and receives go beside them.
+// Carries out started operations in a thread of its own, which looks at them by turns: MPI calls
+// nobody back. Collectives go one after the other in the order of issue; sends and receives go
+// beside them.
 class MpiQueue {
  public:
   static constexpr std::size_t kCapacity = 4096;
@@ -43,8 +44,8 @@ class MpiQueue {
   };
 
   void work(const std::stop_token& stop);
-  // Moves what may begin from the queue to `running_`; waits for something if nothing is running. Whether
-  // there was something.
+  // Moves what may begin from the queue to `running_`; waits for something if nothing is running.
+  // Whether there was something.
   bool take_new(const std::stop_token& stop);
   void rest(const Rest& rest);
   // Whether something ended.

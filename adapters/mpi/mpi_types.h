@@ -9,9 +9,9 @@ namespace tally::mpi {
 // The library's type of the same width and meaning. Half types travel as 16 bits.
 MPI_Datatype type_of(DataType type);
 
-// The operations by which elements are combined: the library's own, and for half types our kernels as operations
-// that MPI calls back. kAverage adds: dividing is a step of its own. Made after MPI_Init, one per
-// job. Threads: safe to read.
+// The operations by which elements are combined: the library's own, and for half types our kernels
+// as operations that MPI calls back. kAverage adds: dividing is a step of its own. Made after
+// MPI_Init, one per job. Threads: safe to read.
 class MpiOps {
  public:
   MpiOps() = default;

@@ -134,8 +134,9 @@ bool fits(const Request& request, const Site& site) {
     case Operation::kScatter:
       return total(request.counts, request.count, site.ranks) <= site.most;
     case Operation::kAllToAll:
-      // Each pair has counts of its own, so ranks could come to different answers, and MPI_Ialltoallv does not
-      // match messages: unequal parts are always sent one by one, all at once.
+      // Each pair has counts of its own, so ranks could come to different answers, and
+      // MPI_Ialltoallv does not match messages: unequal parts are always sent one by one, all at
+      // once.
       if (!request.counts.empty()) return false;
       return total({}, request.count, site.ranks) <= site.most;
   }

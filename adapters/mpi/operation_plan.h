@@ -6,8 +6,8 @@
 
 namespace tally::mpi {
 
-// MPI counts in int. An operation whose counts and displacements fit is one call of the library; a larger one is
-// cut into pieces that fit. Offsets and counts are in elements.
+// MPI counts in int. An operation whose counts and displacements fit is one call of the library; a
+// larger one is cut into pieces that fit. Offsets and counts are in elements.
 enum class PieceKind {
   kWhole,      // the request as it is, by the collective of its name
   kCopy,       // inside this rank
@@ -40,8 +40,8 @@ struct Site {
 // Whether the request is one call of the library.
 bool fits(const Request& request, const Site& site);
 
-// The pieces of a request that collective::check() found sound, in the order of their rounds. All ranks get
-// plans that match: what one sends another receives, in the same order.
+// The pieces of a request that collective::check() found sound, in the order of their rounds. All
+// ranks get plans that match: what one sends another receives, in the same order.
 std::vector<Piece> plan(const Request& request, const Site& site);
 
 }  // namespace tally::mpi

@@ -43,21 +43,23 @@ TEST(OperationPlan, ChunksOfAMessageAreUnderWayTogether) {
     EXPECT_EQ(piece.round, 0U);
 }
 
-// Pairs whose counts differ from rank to rank: all must take the same way, or they would wait for each other.
+// Pairs whose counts differ from rank to rank: all must take the same way, or they would wait for
+// each other.
 TEST(OperationPlan, UnequalAllToAllNeverDependsOnOneRanksCounts) {
   const std::vector<std::size_t> small = {1, 1};
   EXPECT_FALSE(fits({.operation = Operation::kAllToAll, .counts = small, .receive_counts = small},
                     {.rank = 0, .ranks = 2, .most = 1000}));
 }
 
-// What a buffer of the operation holds when every rank's plan is carried out with elements that name the rank and
-// place they come from.
+// What a buffer of the operation holds when every rank's plan is carried out with elements that
+// name the rank and place they come from.
 struct Pretended {
   std::vector<std::size_t> input;
   std::vector<std::size_t> output;
 };
 
-// Carries out moves of all ranks: sends wait in queues by pair. Rounds of one rank need no order here.
+// Carries out moves of all ranks: sends wait in queues by pair. Rounds of one rank need no order
+// here.
 void carry_out(const std::vector<std::vector<Piece>>& plans, std::vector<Pretended>& ranks) {
   std::map<std::pair<Rank, Rank>, std::vector<std::size_t>> sent;
   for (std::size_t rank = 0; rank < plans.size(); ++rank) {

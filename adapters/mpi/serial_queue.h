@@ -11,7 +11,8 @@
 
 namespace tally::mpi {
 
-// Carries out started operations one after the other in a thread of its own, by a function that waits.
+// Carries out started operations one after the other in a thread of its own, by a function that
+// waits.
 class SerialQueue {
  public:
   static constexpr std::size_t kCapacity = 4096;

@@ -15,26 +15,29 @@
 
 namespace tally::mpi {
 
-// A Communicator over several hosts, made of others: one of the ranks of this host, which share memory, and
-// ones that reach all hosts. An all-reduce is cut into lanes, as many as the smallest host has ranks: inside
-// each host every lane's rank reduces its slice, the same lanes of all hosts all-reduce their slices, and
-// inside the host the slices are spread again, so that a slice crosses between hosts once per host and direction.
-// Everything else, and what is small, goes by the communicator of all ranks. Failures and deadlines are those of
-// the communicators that it is made of. kAuto and, for all-reduce, kHierarchical are the algorithms.
+// A Communicator over several hosts, made of others: one of the ranks of this host, which share
+// memory, and ones that reach all hosts. An all-reduce is cut into lanes, as many as the smallest
+// host has ranks: inside each host every lane's rank reduces its slice, the same lanes of all hosts
+// all-reduce their slices, and inside the host the slices are spread again, so that a slice crosses
+// between hosts once per host and direction. Everything else, and what is small, goes by the
+// communicator of all ranks. Failures and deadlines are those of the communicators that it is made
+// of. kAuto and, for all-reduce, kHierarchical are the algorithms.
 class TieredCommunicator final : public Communicator {
  public:
   struct Options {
     Duration operation_timeout{0};
     // All-reduces of less go by the communicator of all ranks.
     std::size_t least_bytes = 0;
-    // Whether a thread of ours may drive operations; otherwise start() completes them before it returns.
+    // Whether a thread of ours may drive operations; otherwise start() completes them before it
+    // returns.
     bool threads = true;
-    // What ended all communicators of the job, if something did: said in place of what the parts say then.
+    // What ended all communicators of the job, if something did: said in place of what the parts
+    // say then.
     std::function<std::optional<Error>()> over = [] { return std::nullopt; };
   };
 
-  // Called by all ranks of `all`. `inside` has the ranks of this host, in the same order. Both are shared with
-  // whatever they live in, such as the Job whose world `inside` is.
+  // Called by all ranks of `all`. `inside` has the ranks of this host, in the same order. Both are
+  // shared with whatever they live in, such as the Job whose world `inside` is.
   static Result<std::unique_ptr<TieredCommunicator>> make(std::shared_ptr<Communicator> all,
                                                           std::shared_ptr<Communicator> inside,
                                                           const Options& options, Deadline by);

@@ -12,9 +12,9 @@
 
 namespace tally::adapter {
 
-// The trained parameters of a module, moved into the memory of a ShardedUpdate: on the CPU each parameter and, once
-// backward has been there, its gradient is a view of that memory. Parameters on another device stay there; gradients
-// are copied to the host and new values back.
+// The trained parameters of a module, moved into the memory of a ShardedUpdate: on the CPU each
+// parameter and, once backward has been there, its gradient is a view of that memory. Parameters on
+// another device stay there; gradients are copied to the host and new values back.
 class BucketedModule final {
  public:
   // Collective. Values are this rank's until spread_values().
@@ -36,13 +36,13 @@ class BucketedModule final {
   // Gradients are gone: the next backward begins afresh.
   void forget_gradients();
 
-  // The coming backward is the last before complete(), with gradients of this weight: what becomes complete may be
-  // worked on at once. Without it gradients are only collected.
+  // The coming backward is the last before complete(), with gradients of this weight: what becomes
+  // complete may be worked on at once. Without it gradients are only collected.
   void announce(const train::StepContribution& contribution);
   // Whether the others count on what was announced: there is no way back.
   bool is_announced() const { return announced_; }
-  // Moves what lies elsewhere into the bucket, for whoever completes the update in another way: the parameters that have
-  // a gradient.
+  // Moves what lies elsewhere into the bucket, for whoever completes the update in another way: the
+  // parameters that have a gradient.
   std::vector<std::size_t> gather();
   // Values that others have changed become those of parameters on other devices.
   void values_to_devices();
@@ -52,12 +52,13 @@ class BucketedModule final {
 
   // By priority new values may come after complete(), on the CPU: until they are all there.
   void settle();
-  // While it lives, operations of this thread wait for the parameters that they use; null if all are there. What goes wrong
-  // is told by announce(), settle() and complete().
+  // While it lives, operations of this thread wait for the parameters that they use; null if all
+  // are there. What goes wrong is told by announce(), settle() and complete().
   std::unique_ptr<FirstUse> await_use();
 
-  // Buckets by this order of parameters, as a checkpoint had it, from now on: state that is read from there stays where it
-  // is. Empty: the order they have. Not if an update has settled it already. Collective.
+  // Buckets by this order of parameters, as a checkpoint had it, from now on: state that is read
+  // from there stays where it is. Empty: the order they have. Not if an update has settled it
+  // already. Collective.
   void use_order(const std::vector<std::size_t>& order);
   const std::vector<std::size_t>& order() const { return order_; }
   // Time spent with moving gradients.

@@ -41,7 +41,8 @@ CodedTable::CodedTable(const Options& options)
   }
 }
 
-// With bsp a version has one gradient of each rank. Else there may be several, which draw differently.
+// With bsp a version has one gradient of each rank. Else there may be several, which draw
+// differently.
 codec::Draw CodedTable::draw_of(std::uint32_t part, const Step& step) const {
   return {.seed = options_.in_step ? options_.seed : options_.seed + step.clock,
           .step = step.version,

@@ -14,10 +14,11 @@
 
 namespace tally::adapter {
 
-// A parameter whose gradients go to its table encoded, and what this worker keeps of it from step to step: what encoders remember of each
-// part, which is a run of the codec, and with update=bsp an own copy. What was encoded is as good as sent: if the push is dropped as
-// too late it is lost like any other gradient, while what the encoding left out stays for the next.
-// Threads: calls must not overlap.
+// A parameter whose gradients go to its table encoded, and what this worker keeps of it from step
+// to step: what encoders remember of each part, which is a run of the codec, and with update=bsp an
+// own copy. What was encoded is as good as sent: if the push is dropped as too late it is lost like
+// any other gradient, while what the encoding left out stays for the next. Threads: calls must not
+// overlap.
 class CodedTable final {
  public:
   struct Options {
@@ -58,7 +59,8 @@ class CodedTable final {
   Result<void> follow(server::Client& client, std::uint32_t first, std::uint32_t count,
                       const Step& step);
 
-  // powersgd: two sums over all workers, each by weight; the second factor is made from the mean of the first.
+  // powersgd: two sums over all workers, each by weight; the second factor is made from the mean of
+  // the first.
   codec::PowerSgd& matrix() { return *matrix_; }
   void project(std::span<const float> gradient, double weight, std::span<double> sum);
   void correlate(std::span<const double> sum, double total, double weight, std::span<double> next);

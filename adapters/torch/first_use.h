@@ -8,9 +8,10 @@
 
 namespace tally::adapter {
 
-// While it lives: before an operation of libtorch in this thread reads a tensor whose memory lies in parameter p's, calls
-// used(p). As often as that happens, views included; what reads memory without libtorch's dispatcher is not seen. `used` must not
-// throw: libtorch would only print it. Made and destroyed by one thread, of several in any order.
+// While it lives: before an operation of libtorch in this thread reads a tensor whose memory lies
+// in parameter p's, calls used(p). As often as that happens, views included; what reads memory
+// without libtorch's dispatcher is not seen. `used` must not throw: libtorch would only print it.
+// Made and destroyed by one thread, of several in any order.
 class FirstUse final {
  public:
   // memory[p] is parameter p's; in no order, and empty ones belong to nobody.

@@ -14,7 +14,8 @@ constexpr auto kOfferTimeout = std::chrono::minutes(5);
 
 Deadline setup_deadline() { return Deadline::after(kSetupTimeout); }
 
-// A thread takes part in updates with backups, and this one reads values whenever it is told of a new version.
+// A thread takes part in updates with backups, and this one reads values whenever it is told of a
+// new version.
 train::ShardedUpdate::Options in_order(train::ShardedUpdate::Options options) {
   if (options.by_priority && options.on_event)
     options.on_event("schedule=priority: it is fifo, for update=backup needs whole versions");
@@ -55,8 +56,8 @@ void GroupExchange::follow(std::uint64_t version) {
   model_->values_to_devices();
 }
 
-// At the version that steps() has told, even if there is a newer one by now: whoever has seen that it is time to meet does not
-// wait for others' gradients.
+// At the version that steps() has told, even if there is a newer one by now: whoever has seen that
+// it is time to meet does not wait for others' gradients.
 bool GroupExchange::begin() { return takes_part(); }
 
 void GroupExchange::announce(const StepGift& gift) {

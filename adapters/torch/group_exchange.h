@@ -11,8 +11,8 @@
 
 namespace tally::adapter {
 
-// home=group: ranks sum and update among themselves. With update=backup:B they are not in step: then a thread takes part in the
-// updates for this rank.
+// home=group: ranks sum and update among themselves. With update=backup:B they are not in step:
+// then a thread takes part in the updates for this rank.
 class GroupExchange final : public ModelExchange {
  public:
   // Collective; rank 0's values become everybody's.

@@ -41,8 +41,9 @@ struct SavedCourse {
       snapshot;  // folder, of rows on servers that the checkpoint does not have; empty: none
 };
 
-// The trained parameters of a module, and the way in which ranks update them together: in a group, or on servers. It has
-// hooks on the parameters' gradients while it lives. Throws Failure. Threads: one at a time.
+// The trained parameters of a module, and the way in which ranks update them together: in a group,
+// or on servers. It has hooks on the parameters' gradients while it lives. Throws Failure. Threads:
+// one at a time.
 //
 //   begin -> (backward ...) -> announce -> backward -> complete        one update
 class ModelExchange {
@@ -51,11 +52,11 @@ class ModelExchange {
 
   virtual const std::vector<train::ParameterInfo>& parameters() const = 0;
 
-  // Before the first forward pass of an update: the parameters are those to compute at. False: this rank is not to compute a
-  // gradient (subset:K).
+  // Before the first forward pass of an update: the parameters are those to compute at. False: this
+  // rank is not to compute a gradient (subset:K).
   virtual bool begin() = 0;
-  // The coming backward is the last of the update: what becomes complete may travel at once. Without it gradients are only
-  // collected.
+  // The coming backward is the last of the update: what becomes complete may travel at once.
+  // Without it gradients are only collected.
   virtual void announce(const StepGift& gift) = 0;
   // Whether others count on what was announced: there is no way back.
   virtual bool is_announced() const = 0;
@@ -64,7 +65,8 @@ class ModelExchange {
   virtual void forget_gradients() = 0;
   // Parameters may get their new values after complete(): until all have them.
   virtual void settle() {}
-  // While it lives, operations of this thread wait for the new values of what they use; null if there is nothing to wait for.
+  // While it lives, operations of this thread wait for the new values of what they use; null if
+  // there is nothing to wait for.
   virtual std::unique_ptr<FirstUse> await_use() { return nullptr; }
   // Takes part with nothing, but for `first`, until all ranks do.
   virtual void drain(const StepGift& first) = 0;
@@ -75,7 +77,8 @@ class ModelExchange {
   virtual bool in_step() const = 0;
   // The sums over all ranks that are there. Collective.
   virtual std::vector<double> sum(std::vector<double> values) = 0;
-  // The same, between steps: afterwards steps() is that of the farthest everywhere, and the parameters are the newest.
+  // The same, between steps: afterwards steps() is that of the farthest everywhere, and the
+  // parameters are the newest.
   virtual std::vector<double> meet(std::vector<double> values) = 0;
   // Whether this is the lowest rank of those who are there.
   virtual bool is_first() const = 0;
@@ -89,7 +92,8 @@ class ModelExchange {
 
   // What this rank gives to a checkpoint; in memory that stays until the next call. Collective.
   virtual std::vector<train::SliceState> states() = 0;
-  // What codecs remember, in names of checkpoints; by parameter: all ranks' tensors, and what this one has. Likewise.
+  // What codecs remember, in names of checkpoints; by parameter: all ranks' tensors, and what this
+  // one has. Likewise.
   virtual std::vector<train::CodecTensor> codec_tensors() const { return {}; }
   virtual std::vector<train::CodecState> codec_states() { return {}; }
   // Who this rank is among those that send.
@@ -103,7 +107,8 @@ class ModelExchange {
   virtual std::size_t state_bytes() = 0;
 };
 
-// What the arrays of optimizer state of a parameter are called in checkpoints, in the order of SliceState::state.
+// What the arrays of optimizer state of a parameter are called in checkpoints, in the order of
+// SliceState::state.
 std::vector<std::string> state_names_of(const train::ParameterInfo& parameter,
                                         const OptimizerSpec& optimizer);
 

@@ -1,4 +1,5 @@
-// Modules that are not plain: unused, frozen, tied and mixed parameters, buffers, synchronised batch norm.
+// Modules that are not plain: unused, frozen, tied and mixed parameters, buffers, synchronised
+// batch norm.
 #include <gmock/gmock.h>
 
 #include "adapters/torch/test_nets.h"
@@ -143,7 +144,8 @@ TEST(TrainedModule, BFloat16FollowsAFloat32Master) {
     }
     const auto a = copies_of(*half);
     const auto b = copies_of(*full);
-    // Within a few of bfloat16's last places; without the master the small steps would be lost altogether.
+    // Within a few of bfloat16's last places; without the master the small steps would be lost
+    // altogether.
     for (std::size_t i = 0; i < a.size(); ++i)
       EXPECT_TRUE(at::allclose(a[i].to(at::kFloat), b[i], 0.03, 0.01)) << i;
     ASSERT_TRUE(job.world().barrier().has_value());

@@ -11,8 +11,9 @@
 
 namespace tally::adapter {
 
-// A worker's own copy of a table that is updated in step: values and the optimizer's state, which it moves by the averages that
-// it is told, bit for bit as servers move theirs. Threads: calls must not overlap.
+// A worker's own copy of a table that is updated in step: values and the optimizer's state, which
+// it moves by the averages that it is told, bit for bit as servers move theirs. Threads: calls must
+// not overlap.
 class OwnCopy final {
  public:
   struct Options {

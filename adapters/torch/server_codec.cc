@@ -109,7 +109,8 @@ void ServerExchange::read_own_state() {
     if (coded != nullptr && coded->in_step()) or_throw(coded->read_state(client()));
 }
 
-// powersgd: the factors of the mean are everybody's before they are pushed, so no answer needs values. Servers take those of the first.
+// powersgd: the factors of the mean are everybody's before they are pushed, so no answer needs
+// values. Servers take those of the first.
 void ServerExchange::push_low_rank(Reading& reading) {
   std::vector<std::size_t> tables;
   for (std::size_t t = 0; t < coded_.size(); ++t)

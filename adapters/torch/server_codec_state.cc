@@ -39,7 +39,8 @@ std::vector<train::CodecState> ServerExchange::own_codec_states() {
   return states;
 }
 
-// What every worker's encoders remember comes to the first, one worker after the other by way of a table. Of who is gone it is zero.
+// What every worker's encoders remember comes to the first, one worker after the other by way of a
+// table. Of who is gone it is zero.
 void ServerExchange::gather_senders() {
   saved_senders_.clear();
   std::vector<float> own;

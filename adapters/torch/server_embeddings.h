@@ -11,8 +11,9 @@
 
 namespace tally::adapter {
 
-// The SparseEmbeddings of a module with their rows on servers: each a sparse table by the name of its module. From the
-// constructor on they have no parameter of their own; afterwards a fresh one. Throws Failure.
+// The SparseEmbeddings of a module with their rows on servers: each a sparse table by the name of
+// its module. From the constructor on they have no parameter of their own; afterwards a fresh one.
+// Throws Failure.
 class ServerEmbeddings final {
  public:
   using Used = std::vector<SparseEmbeddingImpl::Used>;  // by embedding
@@ -23,12 +24,14 @@ class ServerEmbeddings final {
   ServerEmbeddings& operator=(const ServerEmbeddings&) = delete;
 
   bool empty() const { return embeddings_.empty(); }
-  // Before the first forward pass: defines the tables. What of the spec is not the embeddings' own comes with `like`.
+  // Before the first forward pass: defines the tables. What of the spec is not the embeddings' own
+  // comes with `like`.
   void connect(server::Client& client, const server::TableSpec& like);
 
   // What was read since the last time, with its gradients.
   Used take();
-  // One for each table; `used` stays in place until they are done. Without keys where there are none.
+  // One for each table; `used` stays in place until they are done. Without keys where there are
+  // none.
   std::vector<server::Ticket> push(const Used& used, const server::PushFacts& facts);
   // Reads nothing, but waits as a reader does.
   std::vector<server::Ticket> await(const server::PullFacts& facts);

@@ -120,7 +120,8 @@ void ServerExchange::arrived(std::size_t parameter) {
   push_ready(place.table);
 }
 
-// Room that no push uses any more. With kbatch that of earlier ones may be held until this worker has pushed again.
+// Room that no push uses any more. With kbatch that of earlier ones may be held until this worker
+// has pushed again.
 ServerTables::Gradients& ServerExchange::gradients() {
   if (room_ != nullptr) return *room_;
   for (const auto& room : rooms_) {
@@ -279,7 +280,8 @@ void ServerExchange::forget_gradients() {
   is_collected_.assign(is_collected_.size(), false);
 }
 
-// The parameters of those who do not wait are used up as they are; nobody waits for this one's clock.
+// The parameters of those who do not wait are used up as they are; nobody waits for this one's
+// clock.
 void ServerExchange::drain(const StepGift& first) {
   if (options_.rules.has_rounds())
     refuse(

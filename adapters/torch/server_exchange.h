@@ -14,9 +14,10 @@
 
 namespace tally::adapter {
 
-// home=server: gradients are pushed to parameter servers and values pulled from them, when and as the rules of the worker say. On the
-// CPU parameters are views of the memory that values are pulled into; while backward still runs, parts whose gradients are
-// complete are under way. After the constructor only the servers are needed: the death of another worker ends nothing here.
+// home=server: gradients are pushed to parameter servers and values pulled from them, when and as
+// the rules of the worker say. On the CPU parameters are views of the memory that values are pulled
+// into; while backward still runs, parts whose gradients are complete are under way. After the
+// constructor only the servers are needed: the death of another worker ends nothing here.
 class ServerExchange final : public ModelExchange {
  public:
   struct Options {

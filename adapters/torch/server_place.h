@@ -9,12 +9,12 @@
 
 namespace tally::adapter {
 
-// This rank's way to the parameter servers, and those of them that live in this process: with no directory given, rank 0 has
-// one, and the first ranks a server each. Throws Failure.
+// This rank's way to the parameter servers, and those of them that live in this process: with no
+// directory given, rank 0 has one, and the first ranks a server each. Throws Failure.
 class ServerPlace final {
  public:
-  // Called by all ranks of the job; the job's world is used here and not later. `on_event` hears of servers that come and go, from
-  // threads of its own.
+  // Called by all ranks of the job; the job's world is used here and not later. `on_event` hears of
+  // servers that come and go, from threads of its own.
   ServerPlace(Job& job, const ServerOptions& options, const server::EventSink& on_event);
   // Servers inside workers stay until all workers are done, unless this one ends by an exception.
   ~ServerPlace();

@@ -75,7 +75,8 @@ void ServerExchange::pull_all(const server::PullFacts& facts,
                                     ServerTables::bytes_of(table, table.values, 0, table.parts)));
 }
 
-// With the gradient that they belong to; none of those who take part with nothing, so that rounds come about.
+// With the gradient that they belong to; none of those who take part with nothing, so that rounds
+// come about.
 void ServerExchange::push_rows() {
   ServerTables::Gradients& room = gradients();
   const auto tickets = options_.embeddings->push(room.rows, {.clock = choice_.clock,
@@ -146,7 +147,8 @@ void ServerExchange::note(const server::Completion& completion) {
     ++dropped_;
 }
 
-// As servers do it with a gradient that comes by itself. What others do meanwhile comes with the next pull.
+// As servers do it with a gradient that comes by itself. What others do meanwhile comes with the
+// next pull.
 void ServerExchange::move_own_copy(const StepGift& gift) {
   const at::NoGradGuard no_grad;
   policy::Rules rules = options_.rules;

@@ -100,8 +100,8 @@ std::vector<double> ServerExchange::meet(std::vector<double> values) {
   return values;
 }
 
-// By sums: the first gives its numbers, the others zeros. Numbers of all types that buffers have are exact in float64 as far as
-// 2^53.
+// By sums: the first gives its numbers, the others zeros. Numbers of all types that buffers have
+// are exact in float64 as far as 2^53.
 void ServerExchange::broadcast(const std::vector<NamedTensor>& tensors) {
   if (tensors.empty() || ranks_ == 1) return;
   std::vector<double> values;
@@ -180,8 +180,8 @@ SavedCourse ServerExchange::course() const {
   return course;
 }
 
-// All tables have one version, as workers have. Parameters that had no gradient in some steps of a group have had fewer updates: they go
-// on as on servers, where that counts as zero.
+// All tables have one version, as workers have. Parameters that had no gradient in some steps of a
+// group have had fewer updates: they go on as on servers, where that counts as zero.
 std::uint64_t ServerExchange::updates_of(const SavedCourse& course) const {
   std::uint64_t most = course.steps;
   for (const std::uint64_t steps : course.parameter_steps) most = std::max(most, steps);
@@ -193,7 +193,8 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
   give_up();
   end_update();
   kept_.clear();
-  // By the answer everything that was sent before has arrived: nothing of it meets what is put back.
+  // By the answer everything that was sent before has arrived: nothing of it meets what is put
+  // back.
   tell_clock(0);
   sum({});
   if (has_embeddings() && course.snapshot.empty())

@@ -16,8 +16,10 @@
 
 namespace tally::adapter {
 
-// Parameters as flat tables on servers: one for each group and type, in which they lie in the reverse order, as gradients come;
-// halves as float32. What the codec compresses has a table for each parameter. Memory is the client's, so that servers on this host use it in place. Throws Failure.
+// Parameters as flat tables on servers: one for each group and type, in which they lie in the
+// reverse order, as gradients come; halves as float32. What the codec compresses has a table for
+// each parameter. Memory is the client's, so that servers on this host use it in place. Throws
+// Failure.
 class ServerTables final {
  public:
   struct Options {

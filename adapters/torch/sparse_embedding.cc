@@ -26,8 +26,8 @@ void gather(const at::Tensor& rows, const at::Tensor& places, const at::Tensor& 
     if (place[i] != kPadding) std::copy_n(from + place[i] * width, width, to);
 }
 
-// sums[places[i]] += gradient[i], in the order of i. libtorch's index_add_ makes a tensor for each row, which takes
-// longer than all the rest of a step.
+// sums[places[i]] += gradient[i], in the order of i. libtorch's index_add_ makes a tensor for each
+// row, which takes longer than all the rest of a step.
 template <typename T>
 void scatter_add(const at::Tensor& gradient, const at::Tensor& places, const at::Tensor& sums) {
   const std::int64_t width = sums.size(1);

@@ -23,7 +23,8 @@ at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like) {
   return values.to(like.device(), like.scalar_type()).view(shape);
 }
 
-// Half types are normalised in float32: a mean that is large beside the deviation would be rounded away.
+// Half types are normalised in float32: a mean that is large beside the deviation would be rounded
+// away.
 at::Tensor widened(const at::Tensor& values) {
   const bool is_half = values.scalar_type() == at::kHalf || values.scalar_type() == at::kBFloat16;
   return is_half ? values.to(at::kFloat) : values;
@@ -57,7 +58,8 @@ Statistics statistics_of(Communicator& communicator, const at::Tensor& input) {
   return statistics;
 }
 
-// Normalises with given statistics; its backward sums over all ranks, because every value moved the statistics.
+// Normalises with given statistics; its backward sums over all ranks, because every value moved the
+// statistics.
 class Normalise : public torch::autograd::Function<Normalise> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,

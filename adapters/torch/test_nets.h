@@ -78,7 +78,8 @@ inline void expect_same_bits(const std::vector<at::Tensor>& a, const std::vector
     EXPECT_TRUE(at::equal(a[i], b[i])) << what << ", tensor " << i;
 }
 
-// libtorch's generator of seeds belongs to the process: ranks that are threads make their modules one by one.
+// libtorch's generator of seeds belongs to the process: ranks that are threads make their modules
+// one by one.
 inline std::mutex& making() {
   static std::mutex mutex;
   return mutex;

@@ -220,8 +220,8 @@ at::Tensor Trainer::Impl::forward(const std::function<at::Tensor()>& mean_loss) 
   return mean_loss();
 }
 
-// Calls of an accumulation weigh by their samples: each gradient is scaled to the first one's, which stays exactly what
-// libtorch made, and so does the only one where there is none but it.
+// Calls of an accumulation weigh by their samples: each gradient is scaled to the first one's,
+// which stays exactly what libtorch made, and so does the only one where there is none but it.
 void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss,
                              bool is_last) {
   const at::Tensor loss = forward(mean_loss);

@@ -26,7 +26,8 @@ void Trainer::Impl::average(const std::vector<NamedTensor>& tensors) {
   }
 }
 
-// Averaging now and then gives what averaging after every step would: running statistics are linear in what they see.
+// Averaging now and then gives what averaging after every step would: running statistics are linear
+// in what they see.
 void Trainer::Impl::synchronise_buffers() {
   settle();
   if (job_.size() == 1 || options_.buffers == Buffers::kLeave) return;

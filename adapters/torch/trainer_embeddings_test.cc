@@ -78,7 +78,8 @@ TEST(TrainerEmbeddings, OtherPoliciesTrainRowsToo) {
   }
 }
 
-// The outputs when it is saved by a training with one plan, and when it is read by one with another.
+// The outputs when it is saved by a training with one plan, and when it is read by one with
+// another.
 void save_and_restore(const std::string& first, const std::string& second) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("tally_trainer_embeddings_" + std::to_string(::getpid()));

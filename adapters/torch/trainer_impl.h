@@ -80,7 +80,8 @@ class Trainer::Impl {
   TrainerOptions options_;
   const plan::Plan plan_;
   std::vector<OptimizerSpec> optimizers_;  // by group; those of compressed parameters come last
-  // With servers, and before the module's parameters are looked at: theirs are none. Outlives the exchange.
+  // With servers, and before the module's parameters are looked at: theirs are none. Outlives the
+  // exchange.
   std::unique_ptr<adapter::ServerEmbeddings> embeddings_;
   adapter::ModuleTensors tensors_;
   train::Disturbance disturbance_;

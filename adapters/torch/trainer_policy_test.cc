@@ -61,7 +61,8 @@ TEST(TrainerPolicy, OnlyTheDrawnOfASubsetComputeAndCount) {
   EXPECT_EQ(computed, 2 * 10);
 }
 
-// Rank 2 is still in its first forward pass when the others have made eight updates: those of their own gradients.
+// Rank 2 is still in its first forward pass when the others have made eight updates: those of their
+// own gradients.
 TEST(TrainerPolicy, ABackupRankThatIsLateHoldsNobodyUp) {
   constexpr std::uint64_t kSteps = 8;
   std::vector<at::Tensor> alone;

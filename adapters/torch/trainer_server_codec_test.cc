@@ -208,7 +208,8 @@ TEST(TrainerServerCodec, WhatOneHomeSavedTheOtherResumes) {
   }
 }
 
-// Servers know nothing of the order in which gradients come: what was read stays where it is when the first step shows that.
+// Servers know nothing of the order in which gradients come: what was read stays where it is when
+// the first step shows that.
 TEST(TrainerServerCodec, WhatServersSavedIsKeptWhateverTheOrderOfGradients) {
   const TemporaryFolder folder;
   for (const Case& each : {Case{"none", sgd({.rate = 0.05, .momentum = 0.9})},
@@ -224,7 +225,8 @@ TEST(TrainerServerCodec, WhatServersSavedIsKeptWhateverTheOrderOfGradients) {
   }
 }
 
-// In the group each parameter counts its own updates. On servers those who go on together have one count.
+// In the group each parameter counts its own updates. On servers those who go on together have one
+// count.
 TEST(TrainerServerCodec, ParametersThatHadFewerUpdatesInTheGroupGoOnWithTheOthers) {
   const TemporaryFolder folder;
   for (const char* const codec : {"codec=bf16:min=100", "codec=none"}) {
@@ -272,7 +274,8 @@ TEST(TrainerServerCodec, AWarmUpIsCountedByUpdatesNotBySteps) {
   });
 }
 
-// The loss of a batch, whose backward pass ends in the middle: rank 0 has gradients of two layers then, others of one.
+// The loss of a batch, whose backward pass ends in the middle: rank 0 has gradients of two layers
+// then, others of one.
 at::Tensor breaking_loss(SmallNet& net, const TestBatch& batch, Rank rank) {
   const auto ends = [](const at::Tensor&) -> at::Tensor {
     throw std::runtime_error("in the middle");
@@ -287,7 +290,8 @@ at::Tensor breaking_loss(SmallNet& net, const TestBatch& batch, Rank rank) {
   return torch::cross_entropy_loss(net->last(second), batch.y);
 }
 
-// What was under way then, here and on servers, is nothing that a later step waits for or takes for its own.
+// What was under way then, here and on servers, is nothing that a later step waits for or takes for
+// its own.
 TEST(TrainerServerCodec, AStepThatBrokeIsForgottenByARestore) {
   const TemporaryFolder folder;
   for (const char* const codec : {"int8:64,min=100", "none", "powersgd:2,min=100"}) {

@@ -175,7 +175,8 @@ TEST(TrainerServer, ALateWorkerHoldsNobodyUpUnderAspAndBackup) {
   }
 }
 
-// With a bound of 2 the fast worker waits when it is 2 ahead: it is asked in its third forward pass after the slow one's first.
+// With a bound of 2 the fast worker waits when it is 2 ahead: it is asked in its third forward pass
+// after the slow one's first.
 TEST(TrainerServer, NobodyIsMoreThanTheBoundAheadUnderSsp) {
   std::array<std::atomic<int>, 2> clocks{};
   run_threads(2, [&](Job& job) {

@@ -8,8 +8,8 @@
 #include "adapters/torch/trainer_impl.h"
 #include "optimizer/update_rule.h"
 
-// What a trainer hands over to a checkpoint, and takes back. Parameters and their optimizer state are pieces of this
-// rank's slices; what is the same on all ranks is rank 0's.
+// What a trainer hands over to a checkpoint, and takes back. Parameters and their optimizer state
+// are pieces of this rank's slices; what is the same on all ranks is rank 0's.
 namespace tally {
 
 using adapter::NamedTensor;
@@ -188,7 +188,8 @@ void Trainer::Impl::read_untrained(const checkpoint::Reader& reader) {
   }
 }
 
-// The second moments of an Adam that was not about to be frozen have more updates behind them than a warm-up that is over.
+// The second moments of an Adam that was not about to be frozen have more updates behind them than
+// a warm-up that is over.
 void Trainer::Impl::check_warm_up(const checkpoint::Reader& reader, std::uint64_t steps) const {
   if (plan_.codec.kind != plan::Codec::kOnebitAdam || steps < plan_.codec.warmup) return;
   const auto tensors = reader.state_tensors();

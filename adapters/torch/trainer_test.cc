@@ -70,7 +70,8 @@ TEST_P(TrainerWith, EqualsLibtorchsOptimizerOver50Steps) {
   });
 }
 
-// The same samples in 20 steps: alone, and shared by 2, 3 and 4 ranks, which do not divide them evenly.
+// The same samples in 20 steps: alone, and shared by 2, 3 and 4 ranks, which do not divide them
+// evenly.
 TEST_P(TrainerWith, NWorkersEqualOneWorkerWithTheWholeBatch) {
   std::vector<at::Tensor> alone;
   std::vector<double> losses_alone;
@@ -252,7 +253,8 @@ TEST(Trainer, ARankWhoseDataEndsEarlierDrainsWhileTheOthersGoOn) {
   expect_near(alone, together, 1e-6, "drained");
 }
 
-// Six calls in accumulations of four: the two that are left over are not lost, and do not count for what comes later.
+// Six calls in accumulations of four: the two that are left over are not lost, and do not count for
+// what comes later.
 TEST(Trainer, DrainingInTheMiddleOfAnAccumulationUsesWhatIsThere) {
   std::vector<std::vector<at::Tensor>> results;
   for (const bool drains : {false, true}) {

@@ -21,10 +21,12 @@ struct PartSurvey {
   double most = 0;
 };
 
-// Reads every sample, in several threads. The first error of the dataset; kSystem if we are interrupted.
+// Reads every sample, in several threads. The first error of the dataset; kSystem if we are
+// interrupted.
 Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name);
 
-// As lines: counts, shapes, classes with a histogram over the parts. A text's symbols are counted, not listed.
+// As lines: counts, shapes, classes with a histogram over the parts. A text's symbols are counted,
+// not listed.
 std::string describe(data::Kind kind, const std::vector<PartSurvey>& parts);
 
 }  // namespace tally::app

@@ -50,8 +50,8 @@ Examples:
 Exit codes: 0 all went well; 1 something failed, and was reported; 2 wrong usage; 130 interrupted.
 `tally run` has more: see its help.)";
 
-// Whoever started us may have closed a standard stream: the next file to be opened would get its number, and what is
-// meant for people. A reader that goes is an error of write(), and ends nobody.
+// Whoever started us may have closed a standard stream: the next file to be opened would get its
+// number, and what is meant for people. A reader that goes is an error of write(), and ends nobody.
 void secure_streams() {
   for (int stream = 0; stream <= 2; ++stream) {
     if (::fcntl(stream, F_GETFD) >= 0) continue;

@@ -16,7 +16,8 @@ struct ServeServers {
   std::string snapshots;
   std::string silence_limit = "5s";
   std::string join_timeout = "60s";
-  // Started by a program of ours: "plain" or "secret", whose 32 bytes come on stdin. Ends when stdin does.
+  // Started by a program of ours: "plain" or "secret", whose 32 bytes come on stdin. Ends when
+  // stdin does.
   std::string until_stdin_ends;
   int servers = 1;
   int replicas = 0;

@@ -70,7 +70,8 @@ bool is_news(const std::string& sentence) {
          sentence.find(": it left") == std::string::npos;
 }
 
-// Servers that live as long as the workers do, with the job's secret. What happens to them is told until the workers have ended.
+// Servers that live as long as the workers do, with the job's secret. What happens to them is told
+// until the workers have ended.
 void start_servers_with(launch::LaunchHooks& hooks, int count,
                         std::unique_ptr<launch::ServerProcesses>& servers,
                         std::atomic<bool>& is_over) {

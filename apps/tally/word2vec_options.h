@@ -36,8 +36,8 @@ struct Word2vecOptions {
 
 void add_word2vec_options(CLI::App& command, Word2vecOptions& options);
 
-// Takes what is given as text into the settings, and checks what can be checked without reading the data. kInvalid or
-// kSystem with what is wrong.
+// Takes what is given as text into the settings, and checks what can be checked without reading the
+// data. kInvalid or kSystem with what is wrong.
 Result<void> complete(Word2vecOptions& options);
 
 // The files of the text. kInvalid if it is none.

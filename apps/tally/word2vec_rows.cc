@@ -56,7 +56,8 @@ class ServerRows final : public word2vec::RowService {
     return {};
   }
 
-  // Servers wait for nobody who has left; whoever pulls after that comes back, and waits for nobody either.
+  // Servers wait for nobody who has left; whoever pulls after that comes back, and waits for nobody
+  // either.
   Result<void> finish() override {
     TALLY_TRY(flush());
     client_.reset();

@@ -7,8 +7,9 @@
 
 namespace tally::app {
 
-// The rows as parameter servers have them, those of --directory or of who has started us, whose secret is the job's; null unless the plan
-// says home=server. `joined` is what `job` was joined by. Called by all ranks.
+// The rows as parameter servers have them, those of --directory or of who has started us, whose
+// secret is the job's; null unless the plan says home=server. `joined` is what `job` was joined by.
+// Called by all ranks.
 Result<std::unique_ptr<word2vec::RowService>> rows_of_servers(const Word2vecOptions& options,
                                                               const Job& job,
                                                               const JobOptions& joined);

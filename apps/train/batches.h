@@ -8,7 +8,8 @@
 
 namespace tally::app {
 
-// A batch as the model takes it. On the CPU it borrows the loader's memory: valid as long as that is.
+// A batch as the model takes it. On the CPU it borrows the loader's memory: valid as long as that
+// is.
 struct TensorBatch {
   at::Tensor input;
   at::Tensor target;
@@ -16,8 +17,8 @@ struct TensorBatch {
 TensorBatch to_tensors(const train::Batch& batch, const data::SampleShape& shape,
                        const at::Device& device);
 
-// While one lives, forward passes compute in bfloat16 where libtorch holds that to be good; parameters stay as they
-// are.
+// While one lives, forward passes compute in bfloat16 where libtorch holds that to be good;
+// parameters stay as they are.
 class Bfloat16Scope final {
  public:
   Bfloat16Scope(bool enabled, const at::Device& device);

@@ -31,9 +31,9 @@ struct ProgressFacts {
   Duration left{};
 };
 
-// "epoch 3/8  step 1100/3752  loss 0.4123  accuracy 86.10 %  12.3k samples/s  compute 80 %, ...  left 0:42". Where that
-// does not fit into `columns` (0: any), in short, "epoch 3/8 step 1100/3752 loss 0.4123 acc 86.1% 12.3k/s 80/12/5/3% left
-// 0:42", and of that as much as does.
+// "epoch 3/8  step 1100/3752  loss 0.4123  accuracy 86.10 %  12.3k samples/s  compute 80 %, ...
+// left 0:42". Where that does not fit into `columns` (0: any), in short, "epoch 3/8 step 1100/3752
+// loss 0.4123 acc 86.1% 12.3k/s 80/12/5/3% left 0:42", and of that as much as does.
 std::string progress_line(const ProgressFacts& facts, int columns);
 
 struct EvaluationFacts {
@@ -52,8 +52,9 @@ std::string clock_text(Duration duration);
 // "950", "12.3k", "4.56M".
 std::string short_count(double count);
 
-// What rank 0 shows on stdout: a line that changes where that is a terminal, plain lines elsewhere; other ranks have a
-// silent one. A changing line ends with a carriage return and no newline, for the launcher passes it on so.
+// What rank 0 shows on stdout: a line that changes where that is a terminal, plain lines elsewhere;
+// other ranks have a silent one. A changing line ends with a carriage return and no newline, for
+// the launcher passes it on so.
 class TrainConsole final {
  public:
   struct Options {

@@ -9,7 +9,8 @@
 
 namespace tally::app {
 
-// What the course of a training depends on. All of it is the same on all ranks, and so is what is decided here.
+// What the course of a training depends on. All of it is the same on all ranks, and so is what is
+// decided here.
 struct CourseOptions {
   std::uint64_t total_steps = 0;
   Interval evaluate{.epochs = 1};
@@ -42,7 +43,8 @@ struct Due {
   friend bool operator==(const Due&, const Due&) = default;
 };
 
-// How steps and epochs go together where workers are not in step: an epoch is so many batches of all workers.
+// How steps and epochs go together where workers are not in step: an epoch is so many batches of
+// all workers.
 struct Pace {
   std::uint64_t batches_per_epoch = 1;
   std::uint64_t accumulate = 1;  // batches of a step
@@ -57,10 +59,11 @@ class Course final {
  public:
   explicit Course(const CourseOptions& options) : options_(options) {}
 
-  // After the step from `before` to `after`. The last step is evaluated and saved where that is done at all;
-  // an interrupt is saved but not evaluated.
+  // After the step from `before` to `after`. The last step is evaluated and saved where that is
+  // done at all; an interrupt is saved but not evaluated.
   Due due(const Moment& before, const Moment& after, bool interrupted) const;
-  // The step after which something of this is due next, or the training ends, for those who do not come together after every step.
+  // The step after which something of this is due next, or the training ends, for those who do not
+  // come together after every step.
   std::uint64_t next_due(const Moment& now, const Pace& pace) const;
   // Takes an evaluation into account.
   void observe(const Score& score);
@@ -75,12 +78,12 @@ class Course final {
   CourseState state_;
 };
 
-// Steps until ranks ask each other again whether one was interrupted: a fifth of a second's worth, 1 to 100.
-// `step_seconds` is a mean over all ranks.
+// Steps until ranks ask each other again whether one was interrupted: a fifth of a second's worth,
+// 1 to 100. `step_seconds` is a mean over all ranks.
 std::uint64_t steps_to_next_agreement(double step_seconds);
 
-// How many updates `epochs` passes are: micro-batches of all of them, `accumulate` to an update; what is left over
-// is not trained on. `limit` (0: none) is the most.
+// How many updates `epochs` passes are: micro-batches of all of them, `accumulate` to an update;
+// what is left over is not trained on. `limit` (0: none) is the most.
 std::uint64_t total_steps(std::uint64_t epochs, std::uint64_t batches_per_epoch,
                           std::uint64_t accumulate, std::uint64_t limit);
 

@@ -56,8 +56,9 @@ Part judge_part(Job& job, recipes::Model& model, const data::Dataset& dataset,
   return part;
 }
 
-// The values of all ranks, one rank's behind the other's, on all of them: the sum of vectors in which each rank has filled
-// in its own. `begin` is where this rank's begin, `size` how many there are in all.
+// The values of all ranks, one rank's behind the other's, on all of them: the sum of vectors in
+// which each rank has filled in its own. `begin` is where this rank's begin, `size` how many there
+// are in all.
 std::vector<double> gathered(Trainer& trainer, const std::vector<double>& own, std::size_t begin,
                              std::size_t size) {
   constexpr std::size_t kChunk = 65536;

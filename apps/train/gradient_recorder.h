@@ -11,21 +11,25 @@
 
 namespace tally::app {
 
-// Copies this worker's own gradients of some steps, as backward makes them: before clipping and before any exchange. They stay in
-// memory until write(). Threads: one; hooks run inside backward(), which waits for them.
+// Copies this worker's own gradients of some steps, as backward makes them: before clipping and
+// before any exchange. They stay in memory until write(). Threads: one; hooks run inside
+// backward(), which waits for them.
 class GradientRecorder final {
  public:
-  // After the trainer was made, which may move the parameters; the module outlives it. `steps` rise.
+  // After the trainer was made, which may move the parameters; the module outlives it. `steps`
+  // rise.
   GradientRecorder(torch::nn::Module& module, std::string file, std::vector<std::uint64_t> steps);
   ~GradientRecorder();
   GradientRecorder(const GradientRecorder&) = delete;
   GradientRecorder& operator=(const GradientRecorder&) = delete;
 
-  // The next backward pass is of this step. A worker that a step does not draw records the next one it takes part in.
+  // The next backward pass is of this step. A worker that a step does not draw records the next one
+  // it takes part in.
   void begin(std::uint64_t step);
   void end();
 
-  // All that was recorded, as tensors "step.50/NAME". A sentence for people; kSystem if the file cannot be written.
+  // All that was recorded, as tensors "step.50/NAME". A sentence for people; kSystem if the file
+  // cannot be written.
   Result<std::string> write() const;
 
  private:

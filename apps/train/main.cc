@@ -1,4 +1,5 @@
-// What `tally train`, `tally bench train` and `tally bench compress` become: the part of the command line that needs libtorch.
+// What `tally train`, `tally bench train` and `tally bench compress` become: the part of the
+// command line that needs libtorch.
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -24,7 +25,8 @@ int main(int argc, char** argv) {
   try {
     code = tally::app::run_train_command({words.begin() + 1, words.end()});
   } catch (const std::exception& error) {
-    // Such as memory that a model would need and there is not; libtorch adds stacks to its messages.
+    // Such as memory that a model would need and there is not; libtorch adds stacks to its
+    // messages.
     const std::string what = error.what();
     fmt::print(stderr, "tally train: {}\n", what.substr(0, what.find('\n')));
   }

@@ -6,8 +6,8 @@
 
 namespace tally::app {
 
-// Whether a file can be written there later; nothing is made now. kSystem with `option`, the path and what is in the
-// way.
+// Whether a file can be written there later; nothing is made now. kSystem with `option`, the path
+// and what is in the way.
 Result<void> check_writable_file(const std::string& option, const std::filesystem::path& file);
 // The same of a folder, which may have to be made, with those above it.
 Result<void> check_writable_folder(const std::string& option, const std::filesystem::path& folder);

@@ -29,7 +29,8 @@ struct ResumePoint {
   TrainState state;
 };
 
-// Everything that the options mean, read and checked: what a worker needs before it meets the others.
+// Everything that the options mean, read and checked: what a worker needs before it meets the
+// others.
 struct Preparation {
   OptimizerSpec optimizer;
   RateSchedule schedule;
@@ -48,11 +49,13 @@ struct Preparation {
   std::vector<std::uint64_t> record_steps;  // those of them that are still to come
 };
 
-// Opens the data and looks at every option. kInvalid, kSystem or kCorrupt in one line, with what to do.
+// Opens the data and looks at every option. kInvalid, kSystem or kCorrupt in one line, with what to
+// do.
 Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
                             const std::filesystem::path& cache);
 
-// Opened or not, what the options say of plan, servers and slowness: "" home=server if servers are asked for.
+// Opened or not, what the options say of plan, servers and slowness: "" home=server if servers are
+// asked for.
 Result<void> set_plan(const TrainOptions& options, int workers, Preparation& prepared);
 
 // Whether what is to be written can be. For the process that starts the others.

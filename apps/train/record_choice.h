@@ -21,7 +21,8 @@ inline constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30;
 // "FILE", "FILE,every=50", "FILE,every=50,steps=8". kInvalid for anything else.
 Result<RecordChoice> parse_record_choice(std::string_view text);
 
-// The steps of a training of `total` whose gradients are recorded, rising; the first step is 1. kInvalid if there are none.
+// The steps of a training of `total` whose gradients are recorded, rising; the first step is 1.
+// kInvalid if there are none.
 Result<std::vector<std::uint64_t>> recorded_steps(const RecordChoice& choice, std::uint64_t total);
 
 // kInvalid if so many steps of a model with `parameters` numbers are more than kMaxRecordBytes.

@@ -40,11 +40,13 @@ class Recording final {
  public:
   explicit Recording(TrainingRecord record) : record_(std::move(record)) {}
 
-  // A step of all ranks together, done at `at` since the training began. `units` are samples, or tokens.
+  // A step of all ranks together, done at `at` since the training began. `units` are samples, or
+  // tokens.
   void step(double loss, std::uint64_t samples, std::uint64_t units);
   // A point of the curves; `score` where there was an evaluation.
   void point(const Moment& moment, double epochs, Duration at, const std::optional<Score>& score);
-  // What happened since the last point was no training: the speed of the next one does not count it.
+  // What happened since the last point was no training: the speed of the next one does not count
+  // it.
   void pause_until(Duration at) { point_at_ = at; }
   void event(std::uint64_t step, std::string text);
 

@@ -17,8 +17,8 @@ struct RecordRow {
   std::string value;
 };
 
-// What was known after a step. All but `step` and `epoch` may be missing: a point may be a training loss alone, or
-// an evaluation. Values that are not finite are shown as such.
+// What was known after a step. All but `step` and `epoch` may be missing: a point may be a training
+// loss alone, or an evaluation. Values that are not finite are shown as such.
 struct RecordPoint {
   std::uint64_t step = 0;               // steps done, of all epochs
   double epoch = 0;                     // epochs done: 1.5 is the middle of the second
@@ -40,7 +40,8 @@ struct WorkerTimes {
   Duration data{};  // for samples not there yet
 };
 
-// Something to remember: "target accuracy 0.89 reached", "resumed from step 1200", "checkpoint written".
+// Something to remember: "target accuracy 0.89 reached", "resumed from step 1200", "checkpoint
+// written".
 struct RecordEvent {
   std::uint64_t step = 0;
   std::string text;
@@ -69,20 +70,22 @@ struct TrainingRecord {
   std::vector<RecordPoint> points;       // by step, ascending
   std::vector<WorkerTimes> times;        // by rank
   std::vector<RecordEvent> events;       // in the order they happened
-  // Gradients of all workers: how many were applied 0, 1, 2, ... updates late, and how many were not applied.
+  // Gradients of all workers: how many were applied 0, 1, 2, ... updates late, and how many were
+  // not applied.
   std::vector<std::uint64_t> staleness;
   std::uint64_t dropped_gradients = 0;
   std::optional<double> steps_per_s;
   std::string final_text;  // what the recipe says at the end, such as text that a gpt wrote
 };
 
-// One HTML page that needs nothing else: curves of loss, accuracy and speed, the time split per worker, summary and
-// configuration. Whatever the texts contain is shown as text. Curves of many points are thinned so that their
-// outline stays.
+// One HTML page that needs nothing else: curves of loss, accuracy and speed, the time split per
+// worker, summary and configuration. Whatever the texts contain is shown as text. Curves of many
+// points are thinned so that their outline stays.
 std::string report_html(const TrainingRecord& record);
 
-// Everything above under the same names; times in seconds ("elapsed_s", "compute_s"); missing values are absent,
-// values that are not finite are null. A text that is no UTF-8 stays as it is: dump() with error_handler_t::replace.
+// Everything above under the same names; times in seconds ("elapsed_s", "compute_s"); missing
+// values are absent, values that are not finite are null. A text that is no UTF-8 stays as it is:
+// dump() with error_handler_t::replace.
 nlohmann::ordered_json to_json(const TrainingRecord& record);
 
 }  // namespace tally::app

@@ -32,8 +32,9 @@ struct Chart {
   std::vector<ChartSeries> series;
 };
 
-// A <figure> with the curves as SVG: steps below, epochs above, gridlines, legend, and what the page's script needs to
-// show the values under the pointer. Values that are not finite interrupt the curve and are marked at its upper edge.
+// A <figure> with the curves as SVG: steps below, epochs above, gridlines, legend, and what the
+// page's script needs to show the values under the pointer. Values that are not finite interrupt
+// the curve and are marked at its upper edge.
 std::string chart_html(const Chart& chart);
 
 // A <figure> with one stacked bar per worker; the first kMostBars of them.

@@ -2,9 +2,10 @@
 
 namespace tally::app {
 
-// The look of the report, in light and dark as the reader's system has it, and the script that shows the values of
-// the curves under the pointer. Colours that tell curves and parts apart are those of Okabe and Ito (2008), which
-// colour-blind readers can tell apart, too; lighter ones on dark ground.
+// The look of the report, in light and dark as the reader's system has it, and the script that
+// shows the values of the curves under the pointer. Colours that tell curves and parts apart are
+// those of Okabe and Ito (2008), which colour-blind readers can tell apart, too; lighter ones on
+// dark ground.
 inline constexpr const char* kReportStyle = R"css(
 :root{color-scheme:light dark;--page:#f5f6f8;--card:#fff;--line:#e3e6eb;--text:#1b2430;--soft:#5c6878;--faint:#eceff3;
 --blue:#0072b2;--orange:#d9830b;--green:#008a64;--red:#cc4b16;--inside:#fff}

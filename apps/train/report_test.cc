@@ -25,8 +25,9 @@ using namespace std::chrono_literals;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Reads a page with Python's HTML parser. Prints a JSON object: faults (tags that do not match, attributes given twice,
-// anything fetched from elsewhere), tags by count, and all texts outside of style and script.
+// Reads a page with Python's HTML parser. Prints a JSON object: faults (tags that do not match,
+// attributes given twice, anything fetched from elsewhere), tags by count, and all texts outside of
+// style and script.
 constexpr const char* kReader = R"py(
 import collections, html.parser, json, sys
 VOID = {"meta", "line", "rect", "circle", "path", "link", "br"}

@@ -13,7 +13,8 @@ namespace {
 constexpr const char* kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 constexpr const char* kNarrowSpace = "\xE2\x80\xAF";  // U+202F, does not break
 
-// Bytes of the well-formed UTF-8 sequence at the beginning of `text` (RFC 3629); 0 if there is none.
+// Bytes of the well-formed UTF-8 sequence at the beginning of `text` (RFC 3629); 0 if there is
+// none.
 std::size_t sequence_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);

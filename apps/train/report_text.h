@@ -8,8 +8,9 @@ namespace tally::app {
 
 // Texts and numbers as the report shows them. Pure.
 
-// The characters that mean something in HTML, in text and in attributes, as references. Control characters and
-// bytes that are no UTF-8 become U+FFFD, so that the page is well-formed whatever a path or a host was called.
+// The characters that mean something in HTML, in text and in attributes, as references. Control
+// characters and bytes that are no UTF-8 become U+FFFD, so that the page is well-formed whatever a
+// path or a host was called.
 std::string escape_html(std::string_view text);
 
 // Four digits that count: "0.3245", "12.35", "1.2e-07", "NaN", "infinity".

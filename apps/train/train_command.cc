@@ -79,8 +79,9 @@ int terminal_columns() {
   return told ? size.ws_col : 80;
 }
 
-// OpenBLAS starts its threads when it is loaded, before main(). A launcher must have none but its own, for signals
-// are to reach it and nobody else: so it begins again without them. Workers are told how many they may have.
+// OpenBLAS starts its threads when it is loaded, before main(). A launcher must have none but its
+// own, for signals are to reach it and nobody else: so it begins again without them. Workers are
+// told how many they may have.
 void without_blas_threads(const std::vector<std::string>& words) {
   constexpr const char* kVariable = "OPENBLAS_NUM_THREADS";
   if (std::getenv(kVariable) != nullptr) return;

@@ -31,7 +31,8 @@ struct TrainOptions {
   std::string buffers = "average";
   std::string precision = "float32";
 
-  // Parameter servers, as parse_servers() reads it; empty: inside the workers if the plan wants any.
+  // Parameter servers, as parse_servers() reads it; empty: inside the workers if the plan wants
+  // any.
   std::string servers;
   std::string
       server_secret;     // file with the secret of servers that stand alone; empty: they have none
@@ -58,8 +59,8 @@ struct TrainOptions {
   int live_columns = 0;  // of a terminal that shows our output; 0: it is none
 };
 
-// Puts the options for `recipe` on `command`, with its defaults, and those that only it has. Both must outlive the
-// parsing.
+// Puts the options for `recipe` on `command`, with its defaults, and those that only it has. Both
+// must outlive the parsing.
 void add_train_options(CLI::App& command, TrainOptions& options, recipes::Recipe& recipe);
 
 }  // namespace tally::app

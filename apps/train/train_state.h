@@ -8,7 +8,8 @@
 
 namespace tally::app {
 
-// What a checkpoint keeps of a training beside the trainer's own state: enough to go on with the same bits.
+// What a checkpoint keeps of a training beside the trainer's own state: enough to go on with the
+// same bits.
 struct TrainState {
   std::string recipe;
   std::string data;

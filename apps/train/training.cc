@@ -206,8 +206,8 @@ void Training::step() {
   evaluated_loss_.add(mean, samples);
 }
 
-// Meetings are where something is due, for whoever waits loses what a plan gains. One who is interrupted goes to the meeting at
-// once: the launcher tells all.
+// Meetings are where something is due, for whoever waits loses what a plan gains. One who is
+// interrupted goes to the meeting at once: the launcher tells all.
 bool Training::come_together() {
   if (trainer_.in_step()) {
     interrupted_anywhere();

@@ -21,8 +21,8 @@
 
 namespace tally::app {
 
-// One worker's training: takes batches, steps, evaluates, saves and stops, as the Course decides, together with all
-// others. Everything that fails is thrown: Failure, c10::Error, std::bad_alloc.
+// One worker's training: takes batches, steps, evaluates, saves and stops, as the Course decides,
+// together with all others. Everything that fails is thrown: Failure, c10::Error, std::bad_alloc.
 class Training final {
  public:
   struct Parts {
@@ -47,7 +47,8 @@ class Training final {
   TrainingRecord& finish(StopReason reason);
   // Whether this worker was the first of those who came to finish(): who tells the result.
   bool is_first() const { return is_first_; }
-  // What --record-gradients took, on rank 0: written to its file. A sentence for people, or nothing where none was asked for.
+  // What --record-gradients took, on rank 0: written to its file. A sentence for people, or nothing
+  // where none was asked for.
   Result<std::string> write_gradients() const;
 
  private:
@@ -60,7 +61,8 @@ class Training final {
   void note_saving(const Result<void>& outcome);
   // Whether any rank was told to stop, as of the last time that all asked each other.
   bool interrupted_anywhere();
-  // Whether all workers are together after this step, and then what they have done; sees to it where they are not in step.
+  // Whether all workers are together after this step, and then what they have done; sees to it
+  // where they are not in step.
   bool come_together();
   bool has_servers() const { return with_.prepared.plan.home == plan::Home::kServer; }
   bool saves() const { return !with_.options.checkpoint.empty(); }

@@ -13,9 +13,9 @@ namespace tally::bench {
 // `transport` is one of shm, shm-plain, tcp, tls; `algorithm` a name that parse_algorithm() knows.
 Result<Launch> launch_tally(int ranks, const std::string& transport, const std::string& algorithm);
 
-// Our ranks with engine=mpi. `transport` is "mpi" (the first MPI that is installed), "mpi-openmpi" or "mpi-mpich":
-// MPI alone; with "+shm" our shared memory, as on one host; with "+hosts" as two hosts with half of the ranks
-// each: our shared memory inside them, MPI across. `mpirun` as below.
+// Our ranks with engine=mpi. `transport` is "mpi" (the first MPI that is installed), "mpi-openmpi"
+// or "mpi-mpich": MPI alone; with "+shm" our shared memory, as on one host; with "+hosts" as two
+// hosts with half of the ranks each: our shared memory inside them, MPI across. `mpirun` as below.
 Result<Launch> launch_tally_mpi(int ranks, const std::string& transport, const std::string& mpirun);
 
 // All the names that launch_tally_mpi() knows.

@@ -79,8 +79,8 @@ class SpinBarrier final {
 };
 
 // By sample, from the first thread's start to the last one's end. On a busy machine threads may be
-// kept from running at the same time, and each then has the memory to itself or waits for the other;
-// such samples say nothing about memory and are left out, unless all are like that.
+// kept from running at the same time, and each then has the memory to itself or waits for the
+// other; such samples say nothing about memory and are left out, unless all are like that.
 std::vector<double> times_together(const std::vector<std::vector<Interval>>& by_thread) {
   std::vector<double> together;
   std::vector<double> all;

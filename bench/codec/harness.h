@@ -10,7 +10,8 @@
 
 namespace tally::bench::codecs {
 
-// Seconds that this thread has had a processor: what others do on a busy machine in between does not count.
+// Seconds that this thread has had a processor: what others do on a busy machine in between does
+// not count.
 inline double own_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -25,11 +25,13 @@ struct Input {
 
 enum class Shape : std::uint8_t { kGaussian, kLaplace };
 
-// Matrices of up to 2048 x 2048 values around 0 with a deviation of 0.0004, about `elements` in all. By seed.
+// Matrices of up to 2048 x 2048 values around 0 with a deviation of 0.0004, about `elements` in
+// all. By seed.
 Input made_input(Shape shape, std::size_t elements, std::uint64_t seed);
 
-// The tensors of a file of `tally train --record-gradients` that codecs would compress by default, again and again until there are at
-// least `elements`. kInvalid if it has none; otherwise as read_float_tensors().
+// The tensors of a file of `tally train --record-gradients` that codecs would compress by default,
+// again and again until there are at least `elements`. kInvalid if it has none; otherwise as
+// read_float_tensors().
 Result<Input> recorded_input(const std::filesystem::path& file, std::size_t elements);
 
 // Pieces of at most codec::kRunElements, each inside one tensor.

@@ -9,8 +9,8 @@
 
 namespace tally::bench::codecs {
 
-// One codec on one input. Speeds are GB of float32 values per second, a sample for each repetition; shares are over a memory copy of
-// the same values in the same repetition.
+// One codec on one input. Speeds are GB of float32 values per second, a sample for each repetition;
+// shares are over a memory copy of the same values in the same repetition.
 struct Measurement {
   std::string codec;
   std::string input;
@@ -30,14 +30,16 @@ struct Measurement {
   std::optional<double> error_with_feedback;
 };
 
-// Checks what comes out first: within its kind's bounds, twice the same, and the sum of two with decode-add. kCorrupt if it is not.
-// Everything on the calling thread, run by run over an array that is meant not to fit the caches.
+// Checks what comes out first: within its kind's bounds, twice the same, and the sum of two with
+// decode-add. kCorrupt if it is not. Everything on the calling thread, run by run over an array
+// that is meant not to fit the caches.
 Result<Measurement> measure(const plan::CodecSpec& spec, const Input& input, int repeats);
 
 // The zstd library at its fastest ordinary level on the raw bytes of the values.
 Result<Measurement> measure_zstd(const Input& input, int repeats);
 
-// A stage alone on the bytes that `spec` makes of the input: GB of these bytes, which are its symbols, per second.
+// A stage alone on the bytes that `spec` makes of the input: GB of these bytes, which are its
+// symbols, per second.
 struct StageMeasurement {
   std::string stage;
   std::string of;

@@ -10,8 +10,9 @@
 
 namespace tally::bench::compress {
 
-// A process that removes network namespaces when this one has ended in whatever way, SIGKILL included. It waits at a pipe whose other end
-// only we have open, in a session of its own and deaf to what ends us by the keyboard. Threads: one at a time.
+// A process that removes network namespaces when this one has ended in whatever way, SIGKILL
+// included. It waits at a pipe whose other end only we have open, in a session of its own and deaf
+// to what ends us by the keyboard. Threads: one at a time.
 class Caretaker final {
  public:
   static Result<std::unique_ptr<Caretaker>> start(const std::vector<std::string>& namespaces);
@@ -27,7 +28,8 @@ class Caretaker final {
   Descriptor alive_;
 };
 
-// Removes the namespaces of makers that have ended while neither they nor their caretakers could: those of our names only.
+// Removes the namespaces of makers that have ended while neither they nor their caretakers could:
+// those of our names only.
 void remove_left_over(const std::string& log_file);
 
 }  // namespace tally::bench::compress

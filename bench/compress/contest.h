@@ -13,7 +13,8 @@ namespace tally::bench::compress {
 
 // "codec=none schedule=priority;codec=int8". kInvalid says which is no plan.
 Result<std::vector<std::string>> parse_plans(const std::string& text);
-// The plan with the codec alone, as people name it in tables: "codec=int8" is "int8", others are as they are.
+// The plan with the codec alone, as people name it in tables: "codec=int8" is "int8", others are as
+// they are.
 std::string short_name(const std::string& plan);
 
 struct ContestOptions {
@@ -43,10 +44,11 @@ struct Contest {
   std::vector<std::string> failures;  // one text each
 };
 
-// Model by model and link by link: starts two workers for each plan, one on each host, checks the losses of their first steps, and
-// times them in rounds in which each plan has a turn. The first plan's losses must be those of one process that sees all samples, if
-// it has no codec; others must be finite and not have grown. Who fails is ended and reported, the rest go on. Stops early when the
-// process is interrupted.
+// Model by model and link by link: starts two workers for each plan, one on each host, checks the
+// losses of their first steps, and times them in rounds in which each plan has a turn. The first
+// plan's losses must be those of one process that sees all samples, if it has no codec; others must
+// be finite and not have grown. Who fails is ended and reported, the rest go on. Stops early when
+// the process is interrupted.
 Contest compete(const ContestOptions& options, Hosts& hosts, app::Progress& progress);
 
 }  // namespace tally::bench::compress

@@ -10,8 +10,8 @@
 
 namespace tally::bench::compress {
 
-// A process that makes network namespaces: its number in a pid namespace, and when it began in ticks of the kernel's clock since
-// boot, so that who has the number later is not taken for it.
+// A process that makes network namespaces: its number in a pid namespace, and when it began in
+// ticks of the kernel's clock since boot, so that who has the number later is not taken for it.
 struct Maker {
   std::uint64_t pid_namespace = 0;  // as the kernel numbers them
   pid_t pid = 0;
@@ -28,11 +28,13 @@ std::string namespace_name(const Maker& maker, char host);
 // Who made the namespace of this name; nothing for names that namespace_name() does not give.
 std::optional<Maker> maker_of(std::string_view name);
 
-// When the living process with this number began; nothing if there is none, or only one that waits for being reaped.
+// When the living process with this number began; nothing if there is none, or only one that waits
+// for being reaped.
 std::optional<std::uint64_t> began_ticks_of(pid_t pid);
 
-// Whether what `maker` has made belongs to nobody any more, as seen from `own_pid_namespace`, where the process that now has its number
-// began at `now_there`. Of other pid namespaces nothing can be known: no.
+// Whether what `maker` has made belongs to nobody any more, as seen from `own_pid_namespace`, where
+// the process that now has its number began at `now_there`. Of other pid namespaces nothing can be
+// known: no.
 bool is_gone(const Maker& maker, std::uint64_t own_pid_namespace,
              std::optional<std::uint64_t> now_there);
 

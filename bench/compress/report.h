@@ -21,7 +21,8 @@ struct Target {
   double seen = 0;
   bool met() const { return seen >= wanted; }
 };
-// The best codec over the first plan at 1gbit on mlp; auto over the best and over the first plan, everywhere. Of what was measured.
+// The best codec over the first plan at 1gbit on mlp; auto over the best and over the first plan,
+// everywhere. Of what was measured.
 std::vector<Target> targets_of(const Contest& contest);
 
 std::string table_text(const Contest& contest, const ReportContext& context);

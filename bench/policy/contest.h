@@ -40,7 +40,8 @@ struct PolicyRun {
 // From what `tally train --json` has written. kCorrupt if that is something else.
 Result<PolicyRun> read_policy_run(std::string_view json);
 
-// When the test loss first was `loss`, between evaluations on a straight line; nothing if it never was.
+// When the test loss first was `loss`, between evaluations on a straight line; nothing if it never
+// was.
 std::optional<double> time_to(const std::vector<PolicyPoint>& points, double loss);
 // The loss that a training had at this share of its time.
 double loss_at(const std::vector<PolicyPoint>& points, double share);

@@ -23,7 +23,8 @@ inline constexpr std::array<std::string_view, 8> kCases = {
     "latency p99",
 };
 
-// One figure of one worker: "dense push" in GB/s, sparse cases in million keys/s, latencies in microseconds.
+// One figure of one worker: "dense push" in GB/s, sparse cases in million keys/s, latencies in
+// microseconds.
 struct Figure {
   std::string name;
   double value = 0;

@@ -67,7 +67,8 @@ class Worker final {
   }
 
  private:
-  // Rounds per second of `begin`, with kWindow of them under way, beginning together with the other workers.
+  // Rounds per second of `begin`, with kWindow of them under way, beginning together with the other
+  // workers.
   template <typename Begin>
   Result<double> rate(Begin begin) {
     for (int i = 0; i < 2; ++i) TALLY_TRY(client_.wait(begin(i), soon()));
@@ -168,7 +169,8 @@ class Worker final {
     });
   }
 
-  // A row that nobody had touched is zero: after this worker's first push it is what all workers pushed.
+  // A row that nobody had touched is zero: after this worker's first push it is what all workers
+  // pushed.
   Result<void> check_sparse(TableId table, const std::vector<std::uint64_t>& keys,
                             std::span<const float> gradient, std::span<float> rows) {
     TALLY_TRY(

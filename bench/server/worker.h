@@ -16,8 +16,9 @@ struct WorkerOptions {
   std::chrono::milliseconds slice = std::chrono::milliseconds(500);
 };
 
-// One worker: compares what the servers make of its pushes with what they must, then measures every case for a slice, together with the
-// others. kMismatch if contents are wrong. `tell` hears each figure.
+// One worker: compares what the servers make of its pushes with what they must, then measures every
+// case for a slice, together with the others. kMismatch if contents are wrong. `tell` hears each
+// figure.
 Result<void> run_worker(const WorkerOptions& options, const std::function<void(Figure)>& tell);
 
 }  // namespace tally::bench::servers

@@ -133,7 +133,8 @@ void ModelRun::enter(const std::string& name, int ranks, Result<Launch> launch,
   contenders_.push_back({.group = std::move(*group), .measured = std::move(measured)});
 }
 
-// Each round begins with another contender, so that nobody always follows the same neighbour. Returns whole rounds.
+// Each round begins with another contender, so that nobody always follows the same neighbour.
+// Returns whole rounds.
 int ModelRun::measure() {
   for (int round = 0; round < options_.rounds; ++round) {
     progress_.stage(fmt::format("{}: round {} of {}", facts_.name, round + 1, options_.rounds));

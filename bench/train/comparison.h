@@ -38,12 +38,13 @@ struct Comparison {
   int rounds = 0;                     // the least that a model had
 };
 
-// Model by model: starts the contenders, compares the losses of their first steps, and times those that agree in rounds,
-// in each of which everybody has a turn, so that noise of the machine hits all alike. Who fails is ended and reported;
-// the rest go on. Stops early when the process is interrupted.
+// Model by model: starts the contenders, compares the losses of their first steps, and times those
+// that agree in rounds, in each of which everybody has a turn, so that noise of the machine hits
+// all alike. Who fails is ended and reported; the rest go on. Stops early when the process is
+// interrupted.
 //
-// Contenders of N ranks are compared with a plain loop over the batches of all N, and with each other; `single` with the
-// same loop in Python, or without Python with one rank of ours.
+// Contenders of N ranks are compared with a plain loop over the batches of all N, and with each
+// other; `single` with the same loop in Python, or without Python with one rank of ours.
 Comparison compare(const ComparisonOptions& options, app::Progress& progress);
 
 }  // namespace tally::bench::train

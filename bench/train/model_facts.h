@@ -12,7 +12,8 @@ namespace tally::bench::train {
 
 enum class Family : std::uint8_t { kMlp, kCnn, kGpt };
 
-// What is trained: sizes of a model, its batch and its rate. models.cc and ddp_worker.py build the same from it.
+// What is trained: sizes of a model, its batch and its rate. models.cc and ddp_worker.py build the
+// same from it.
 struct ModelFacts {
   std::string name;
   Family family = Family::kMlp;
@@ -36,7 +37,8 @@ struct ModelFacts {
 
 std::string_view to_string(Family family);
 
-// mlp, cnn, gpt; and tiny-mlp, tiny-cnn, tiny-gpt, with which the benchmark itself is tested. kInvalid: no such model.
+// mlp, cnn, gpt; and tiny-mlp, tiny-cnn, tiny-gpt, with which the benchmark itself is tested.
+// kInvalid: no such model.
 Result<ModelFacts> find_model(std::string_view name);
 std::vector<std::string> model_names();
 

@@ -123,7 +123,8 @@ class Gpt final : public BenchModel {
       blocks_->push_back(Block(facts.width, facts.heads, context));
     norm_ = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({facts.width})));
     places_ = torch::arange(context);
-    // As it also is the last layer, values around 1 would make first logits of the size of the width.
+    // As it also is the last layer, values around 1 would make first logits of the size of the
+    // width.
     const torch::NoGradGuard no_gradient;
     symbol_->weight.mul_(0.02);
     position_->weight.mul_(0.02);

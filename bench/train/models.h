@@ -15,10 +15,13 @@ class BenchModel : public torch::nn::Module {
 
 // The same operations, names and order of parameters as in ddp_worker.py.
 //   mlp  linear layers with ReLU between
-//   cnn  3x3 convolutions without bias, each with batch norm and ReLU; 2x2 max-pooling between stages, then the mean
+//   cnn  3x3 convolutions without bias, each with batch norm and ReLU; 2x2 max-pooling between
+//   stages, then the mean
 //        over the image and a linear layer
-//   gpt  decoder: symbol and position embedding; blocks of norm, causal attention, norm and a GELU layer four times as
-//        wide, each added to what came in; norm; the symbol embedding again as last layer. No dropout.
+//   gpt  decoder: symbol and position embedding; blocks of norm, causal attention, norm and a GELU
+//   layer four times as
+//        wide, each added to what came in; norm; the symbol embedding again as last layer. No
+//        dropout.
 std::shared_ptr<BenchModel> make_model(const ModelFacts& facts);
 
 }  // namespace tally::bench::train

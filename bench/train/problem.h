@@ -17,7 +17,8 @@ struct Batches {
   std::vector<torch::Tensor> targets;
 };
 
-// What write_problem() wrote, as one rank sees it: the model with its initial parameters, and its batches.
+// What write_problem() wrote, as one rank sees it: the model with its initial parameters, and its
+// batches.
 struct Problem {
   ModelFacts facts;
   int ranks = 1;

@@ -17,8 +17,8 @@ struct TorchWorkerOptions {
   std::string plan = {};
 };
 
-// A worker of the contenders in C++: serves the commands of its pipe until that closes; the protocol is told in
-// ddp_worker.py. `variable` gives the environment.
+// A worker of the contenders in C++: serves the commands of its pipe until that closes; the
+// protocol is told in ddp_worker.py. `variable` gives the environment.
 Result<void> run_torch_worker(const TorchWorkerOptions& options,
                               const std::function<const char*(const char*)>& variable);
 

@@ -19,9 +19,9 @@ class TrainLoop {
   virtual void step() = 0;
 };
 
-// A plain libtorch loop in one process. With `parts` above one it is the reference of as many ranks: one after the
-// other they add their share to the gradient of the same parameters, then one step follows. That is what N ranks must
-// come to, by other means.
+// A plain libtorch loop in one process. With `parts` above one it is the reference of as many
+// ranks: one after the other they add their share to the gradient of the same parameters, then one
+// step follows. That is what N ranks must come to, by other means.
 Result<std::unique_ptr<TrainLoop>> make_plain_loop(Problem problem, int parts);
 
 struct TallyLoopOptions {

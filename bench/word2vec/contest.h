@@ -41,8 +41,8 @@ struct Word2vecPrograms {
   Duration timeout = std::chrono::hours(6);
 };
 
-// Each trains once and leaves its vectors in folder/vectors.bin or folder/vectors.vec, whose name is the second value. kSystem
-// with what was printed if it fails.
+// Each trains once and leaves its vectors in folder/vectors.bin or folder/vectors.vec, whose name
+// is the second value. kSystem with what was printed if it fails.
 struct Word2vecOutcome {
   Word2vecRun run;
   std::string vectors;
@@ -51,7 +51,8 @@ Result<Word2vecOutcome> run_tally_word2vec(const Word2vecPrograms& programs,
                                            const Word2vecTask& task);
 Result<Word2vecOutcome> run_fasttext(const Word2vecPrograms& programs, const Word2vecTask& task);
 
-// The last figure of "words/sec/thread: N" in what fasttext prints while it trains; nothing if there is none.
+// The last figure of "words/sec/thread: N" in what fasttext prints while it trains; nothing if
+// there is none.
 std::optional<double> fasttext_speed(const std::string& printed);
 
 // What the vectors are asked; empty: nothing.

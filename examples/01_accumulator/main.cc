@@ -1,6 +1,7 @@
-// The life of an accumulator, small enough to follow by hand. Two ranks, here threads of one process, have
-// the gradients [1, 2] and [3, 4] of one sample each. Together that is [4, 6], on average [2, 3]; with
-// rate 0.1 the parameters move by -[0.2, 0.3], and the accumulator is zero again.
+// The life of an accumulator, small enough to follow by hand. Two ranks, here threads of one
+// process, have the gradients [1, 2] and [3, 4] of one sample each. Together that is [4, 6], on
+// average [2, 3]; with rate 0.1 the parameters move by -[0.2, 0.3], and the accumulator is zero
+// again.
 //
 //   build/release/examples/01_accumulator
 

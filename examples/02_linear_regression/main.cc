@@ -1,10 +1,10 @@
-// A training loop of its own: fits y = 2 a - 3 b + 0.5 by gradient descent. Every rank has other samples, and
-// not the same number of them; after every step all have the same weights.
+// A training loop of its own: fits y = 2 a - 3 b + 0.5 by gradient descent. Every rank has other
+// samples, and not the same number of them; after every step all have the same weights.
 //
 //   build/release/examples/02_linear_regression
 //
-// makes three ranks, threads of this process. Where RANK is set the program is that rank of a job instead,
-// so that any launcher which sets RANK and WORLD_SIZE can start it:
+// makes three ranks, threads of this process. Where RANK is set the program is that rank of a job
+// instead, so that any launcher which sets RANK and WORLD_SIZE can start it:
 //
 //   for r in 0 1; do RANK=$r WORLD_SIZE=2 build/release/examples/02_linear_regression & done; wait
 

@@ -1,4 +1,5 @@
-// A training loop of one's own: backward as often as one likes, look at the gradients, then one update of all ranks.
+// A training loop of one's own: backward as often as one likes, look at the gradients, then one
+// update of all ranks.
 //   tally run -n 2 -- 04_own_loop
 #include <cmath>
 #include <cstdio>

@@ -1,13 +1,14 @@
-// The same program under every launcher. Each rank says who it is; then all add up their numbers, one by one and
-// as a vector, and rank 0 says what came out: the same line everywhere.
+// The same program under every launcher. Each rank says who it is; then all add up their numbers,
+// one by one and as a vector, and rank 0 says what came out: the same line everywhere.
 //
-//   build/release/examples/05_hello_job                                              alone: a job of one
-//   tally run -n 4 -- build/release/examples/05_hello_job
-//   mpirun -n 4 build/release/examples/05_hello_job                                  Open MPI and MPICH
-//   srun -n 4 build/release/examples/05_hello_job
-//   torchrun --no_python --nproc_per_node 4 build/release/examples/05_hello_job
+//   build/release/examples/05_hello_job                                              alone: a job
+//   of one tally run -n 4 -- build/release/examples/05_hello_job mpirun -n 4
+//   build/release/examples/05_hello_job                                  Open MPI and MPICH srun -n
+//   4 build/release/examples/05_hello_job torchrun --no_python --nproc_per_node 4
+//   build/release/examples/05_hello_job
 //
-// On several hosts the same commands, with the launcher's own way to name them; docs/running.md has more.
+// On several hosts the same commands, with the launcher's own way to name them; docs/running.md has
+// more.
 
 #include <unistd.h>
 

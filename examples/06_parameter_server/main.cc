@@ -1,9 +1,11 @@
-// Asynchronous training on parameter servers: fits y = 2 a - 3 b + 0.5. Four workers push gradients whenever they have
-// one; nobody runs more than three steps ahead of the slowest. Two servers have copies of each other's parameters.
+// Asynchronous training on parameter servers: fits y = 2 a - 3 b + 0.5. Four workers push gradients
+// whenever they have one; nobody runs more than three steps ahead of the slowest. Two servers have
+// copies of each other's parameters.
 //
 //   build/release/examples/06_parameter_server
 //
-// Directory, servers and workers are threads of this process. In a real job the servers are processes of their own
+// Directory, servers and workers are threads of this process. In a real job the servers are
+// processes of their own
 // (`tally serve`, or `tally train --servers 2`), and workers find them by the directory's address.
 
 #include <array>

@@ -21,12 +21,12 @@ struct Contribution {
 //
 //   zero -> add ... -> complete: sum over all ranks, average by samples -> apply -> zero
 //
-// The average is by samples, not by ranks, so unequal batches and a rank that has run out of data are
-// right without special cases. A contribution is applied once or not at all: if complete() fails, what
-// was added here stays, and can be completed on another communicator. Other ranks may have completed
-// before they heard of the failure: version() tells; see docs/failures.md.
-// Threads: add() may run in many at once; complete() alone. Each hand's sum is its own and hands are
-// added in their order, so the same contributions give the same bits.
+// The average is by samples, not by ranks, so unequal batches and a rank that has run out of data
+// are right without special cases. A contribution is applied once or not at all: if complete()
+// fails, what was added here stays, and can be completed on another communicator. Other ranks may
+// have completed before they heard of the failure: version() tells; see docs/failures.md. Threads:
+// add() may run in many at once; complete() alone. Each hand's sum is its own and hands are added
+// in their order, so the same contributions give the same bits.
 class Accumulator {
  public:
   struct Options {
@@ -37,13 +37,13 @@ class Accumulator {
                                                    const Options& options);
   virtual ~Accumulator() = default;
 
-  // kStale if it was computed at other parameters than the present ones; kInvalid if its size or hand
-  // is wrong. Refused contributions change nothing.
+  // kStale if it was computed at other parameters than the present ones; kInvalid if its size or
+  // hand is wrong. Refused contributions change nothing.
   virtual Result<void> add(const Contribution& contribution) = 0;
 
-  // Called by all ranks. `apply` gets the average over all samples of all ranks, the same bits on each.
-  // Then the accumulator is zero again and the version one higher. kInvalid, on all ranks and with
-  // nothing changed, if nobody contributed any sample.
+  // Called by all ranks. `apply` gets the average over all samples of all ranks, the same bits on
+  // each. Then the accumulator is zero again and the version one higher. kInvalid, on all ranks and
+  // with nothing changed, if nobody contributed any sample.
   virtual Result<void> complete(const std::function<void(std::span<const float> average)>& apply,
                                 const Call& call = {}) = 0;
 

@@ -14,8 +14,9 @@
 #include "tally/error.h"
 #include "tally/types.h"
 
-// A checkpoint is a folder FOLDER/step-0000000120: model.safetensors, optimizer-00000-of-00002.safetensors from
-// each rank, state.json, and manifest.json with sizes and checksums. docs/checkpoints.md has the format.
+// A checkpoint is a folder FOLDER/step-0000000120: model.safetensors,
+// optimizer-00000-of-00002.safetensors from each rank, state.json, and manifest.json with sizes and
+// checksums. docs/checkpoints.md has the format.
 namespace tally::checkpoint {
 
 struct TensorInfo {
@@ -33,8 +34,8 @@ struct Piece {
   std::span<const std::byte> bytes;
 };
 
-// What one rank hands over. `step`, `tensors` and `state_tensors` are the same on all ranks; the pieces of all
-// ranks together cover every tensor exactly once. A rank need not have any.
+// What one rank hands over. `step`, `tensors` and `state_tensors` are the same on all ranks; the
+// pieces of all ranks together cover every tensor exactly once. A rank need not have any.
 struct Content {
   std::uint64_t step = 0;
   std::vector<TensorInfo> tensors;  // parameters and buffers
@@ -52,21 +53,24 @@ struct WriterOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
-// Writes checkpoints in the background, by a thread of its own on each rank with a communicator of its own. A
-// checkpoint is written aside, synced and renamed: whatever happens, all that bear their final name are whole.
-// Threads: one. Destroyed before the job is closed or formed anew; that waits for the save under way.
+// Writes checkpoints in the background, by a thread of its own on each rank with a communicator of
+// its own. A checkpoint is written aside, synced and renamed: whatever happens, all that bear their
+// final name are whole. Threads: one. Destroyed before the job is closed or formed anew; that waits
+// for the save under way.
 class Writer {
  public:
-  // Collective. kRefused if another job writes to the folder; kSystem names the rank that cannot use it.
+  // Collective. kRefused if another job writes to the folder; kSystem names the rank that cannot
+  // use it.
   static Result<std::unique_ptr<Writer>> make(Communicator& world, const WriterOptions& options);
   virtual ~Writer() = default;
 
-  // Collective. Waits for the previous save, copies this rank's pieces and returns; from then on they may
-  // change. The outcome comes from wait(), the same on all ranks: kInvalid (pieces leave a gap, overlap or do
-  // not fit their tensor), kMismatch (ranks differ about step or tensors), kSystem (a disk is full, with rank
-  // and file), or the communicator's. After such an error of the communicator all saves end with it; after
-  // the others the next save is as good as the first. What is returned here is the error of the previous
-  // save, if wait() has not told it; this save goes on regardless.
+  // Collective. Waits for the previous save, copies this rank's pieces and returns; from then on
+  // they may change. The outcome comes from wait(), the same on all ranks: kInvalid (pieces leave a
+  // gap, overlap or do not fit their tensor), kMismatch (ranks differ about step or tensors),
+  // kSystem (a disk is full, with rank and file), or the communicator's. After such an error of the
+  // communicator all saves end with it; after the others the next save is as good as the first.
+  // What is returned here is the error of the previous save, if wait() has not told it; this save
+  // goes on regardless.
   virtual Result<void> save(const Content& content) = 0;
   // The outcome of the last save, once it has ended; kTimeout if it has not by then.
   virtual Result<void> wait(Deadline by) = 0;
@@ -75,8 +79,8 @@ class Writer {
 // Reads a checkpoint, whatever the number of ranks that wrote it. Immutable. Threads: safe.
 class Reader {
  public:
-  // `checkpoint` is the folder step-.... Checks manifest, sizes and layout, and that every tensor is there
-  // exactly once; not the checksums of the data. kCorrupt names the file.
+  // `checkpoint` is the folder step-.... Checks manifest, sizes and layout, and that every tensor
+  // is there exactly once; not the checksums of the data. kCorrupt names the file.
   static Result<std::unique_ptr<Reader>> open(const std::filesystem::path& checkpoint);
   virtual ~Reader() = default;
 
@@ -88,7 +92,8 @@ class Reader {
   virtual const std::string& state() const = 0;
   virtual Result<std::string> rank_state(Rank rank) const = 0;
 
-  // Elements of a tensor from `first` on, as many as `out` has room for. kInvalid if there are not as many.
+  // Elements of a tensor from `first` on, as many as `out` has room for. kInvalid if there are not
+  // as many.
   virtual Result<void> read(std::string_view tensor, std::uint64_t first,
                             std::span<std::byte> out) const = 0;
   virtual Result<void> read_state(std::string_view tensor, std::uint64_t first,
@@ -98,8 +103,8 @@ class Reader {
   virtual Result<void> verify() const = 0;
 };
 
-// The newest checkpoint of a folder, verified. If it is damaged: kCorrupt says how, and which is the newest whole
-// one. kInvalid if the folder has none.
+// The newest checkpoint of a folder, verified. If it is damaged: kCorrupt says how, and which is
+// the newest whole one. kInvalid if the folder has none.
 Result<std::filesystem::path> find_latest(const std::filesystem::path& folder);
 
 // Steps of the checkpoints in a folder, rising; whole or not. Nothing if there is no such folder.

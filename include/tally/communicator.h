@@ -44,8 +44,8 @@ std::string_view to_string(Operation operation);
 std::string_view to_string(Algorithm algorithm);
 
 // One operation to be carried out, as a value. Every rank of the communicator issues the same
-// requests in the same order (kSend and kReceive excepted: those match by peer and tag). Memory named
-// here stays the caller's, and stays put until the operation is complete.
+// requests in the same order (kSend and kReceive excepted: those match by peer and tag). Memory
+// named here stays the caller's, and stays put until the operation is complete.
 //
 //   operation       input                    output                    count is per
 //   kBarrier        -                        -                         -
@@ -75,8 +75,9 @@ struct Request {
   std::span<const std::size_t> counts = {};
   std::span<const std::size_t> receive_counts = {};
   Algorithm algorithm = Algorithm::kAuto;
-  // Unset: the communicator's default timeout, counted from when the operation is issued. When it has
-  // passed, peers are asked for up to a quarter of a second where they are, so that the right one is named.
+  // Unset: the communicator's default timeout, counted from when the operation is issued. When it
+  // has passed, peers are asked for up to a quarter of a second where they are, so that the right
+  // one is named.
   std::optional<Deadline> by = {};
 };
 
@@ -92,12 +93,14 @@ class Handle {
   class State;
   explicit Handle(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  // Ends when the operation does: by its own deadline, once the collectives issued before it have ended.
+  // Ends when the operation does: by its own deadline, once the collectives issued before it have
+  // ended.
   Result<void> wait();
   // Whether wait() would return at once.
   bool poll() const;
-  // Calls `next` once with the outcome, from whatever thread completes the operation, or at once if it
-  // is complete. `next` must not wait for operations of the same communicator; it may start some.
+  // Calls `next` once with the outcome, from whatever thread completes the operation, or at once if
+  // it is complete. `next` must not wait for operations of the same communicator; it may start
+  // some.
   void then(std::function<void(const Result<void>&)> next);
 
  private:
@@ -120,8 +123,8 @@ class SharedBuffer {
   std::span<T> as() const {
     return {reinterpret_cast<T*>(data_), bytes_ / sizeof(T)};
   }
-  // From now on the memory outlives the buffer: it stays as it is until the membership of the job ends. For what
-  // other ranks may still read.
+  // From now on the memory outlives the buffer: it stays as it is until the membership of the job
+  // ends. For what other ranks may still read.
   void keep();
 
  private:
@@ -140,9 +143,10 @@ struct Traffic {
 };
 
 // A group of ranks that act together. Operations are matched by the order in which they are issued.
-// After the first error of an operation the communicator refuses everything with that error. A request
-// that makes no sense (kInvalid) or finds the queue of start() full (kExhausted) was never an operation.
-// Threads: one thread at a time issues operations; Handles may be used from any thread.
+// After the first error of an operation the communicator refuses everything with that error. A
+// request that makes no sense (kInvalid) or finds the queue of start() full (kExhausted) was never
+// an operation. Threads: one thread at a time issues operations; Handles may be used from any
+// thread.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -155,18 +159,19 @@ class Communicator {
   // Issues `request`; a thread of the communicator carries it out.
   virtual Handle start(const Request& request) = 0;
 
-  // Memory for collectives without copies, in this membership of the job. Ordinary memory for a rank that
-  // shares none with others. kExhausted if there is not as much.
+  // Memory for collectives without copies, in this membership of the job. Ordinary memory for a
+  // rank that shares none with others. kExhausted if there is not as much.
   virtual Result<SharedBuffer> allocate(std::size_t bytes) = 0;
 
-  // Everybody's memory: for each rank the buffer that it gave, as this process sees it; empty for ranks that
-  // share no memory with this one. Called by all ranks, each with a buffer of its own from allocate(). The memory
-  // is there as long as its rank keeps the buffer. Who may write when is for the callers to settle.
+  // Everybody's memory: for each rank the buffer that it gave, as this process sees it; empty for
+  // ranks that share no memory with this one. Called by all ranks, each with a buffer of its own
+  // from allocate(). The memory is there as long as its rank keeps the buffer. Who may write when
+  // is for the callers to settle.
   virtual Result<std::vector<std::span<std::byte>>> share(const SharedBuffer& buffer,
                                                           Deadline by) = 0;
 
-  // One communicator per colour, of the ranks that gave it, ordered by key and then by rank. Called by
-  // all ranks. A negative colour takes part and gets nullptr.
+  // One communicator per colour, of the ranks that gave it, ordered by key and then by rank. Called
+  // by all ranks. A negative colour takes part and gets nullptr.
   virtual Result<std::unique_ptr<Communicator>> split(int colour, int key, Deadline by) = 0;
 
   // Ends the communicator; operations under way end with kClosed. Not collective.

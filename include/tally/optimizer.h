@@ -31,8 +31,9 @@ struct OptimizerSpec {
   double beta = 1;  // ftrl
   double l1 = 0;
   double l2 = 0;
-  // adam, adamw; 0: never. From the update with this number on, counted from 0, what is given for the gradient is the first moment
-  // itself (others have averaged it already), and the second stays as it is, with its bias correction.
+  // adam, adamw; 0: never. From the update with this number on, counted from 0, what is given for
+  // the gradient is the first moment itself (others have averaged it already), and the second stays
+  // as it is, with its bias correction.
   std::uint64_t freeze_after = 0;
 
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
@@ -99,9 +100,9 @@ OptimizerSpec lamb(const LambOptions& options = {});
 OptimizerSpec lars(const LarsOptions& options = {});
 OptimizerSpec ftrl(const FtrlOptions& options = {});
 
-// "sgd", "momentum" (0.9), "nesterov" (0.9), "adagrad", "adam", "adamw", "lamb", "lars" or "ftrl", and
-// after a colon what differs from the defaults: "adamw:beta2=0.95,decay=0.1". The result passes check().
-// kInvalid for anything else; an unknown word is answered with the nearest known one.
+// "sgd", "momentum" (0.9), "nesterov" (0.9), "adagrad", "adam", "adamw", "lamb", "lars" or "ftrl",
+// and after a colon what differs from the defaults: "adamw:beta2=0.95,decay=0.1". The result passes
+// check(). kInvalid for anything else; an unknown word is answered with the nearest known one.
 Result<OptimizerSpec> parse_optimizer(std::string_view text);
 
 // The text that parse_optimizer() turns back into the same value; defaults are left out.

@@ -26,9 +26,9 @@ class RateSchedule {
   //                                      down to 1/(start * end)
   // "plateau:factor=0.1,patience=10,threshold=1e-4,min=0"  times `factor` when observe() has seen
   //                                      nothing better for more than `patience` times
-  // Each with "warmup=N": a straight line up to the rate over the first N steps. What goes to the end
-  // takes "total=N", the end's step, which is total_steps otherwise.
-  // kInvalid for anything else; an unknown word is answered with the nearest known one.
+  // Each with "warmup=N": a straight line up to the rate over the first N steps. What goes to the
+  // end takes "total=N", the end's step, which is total_steps otherwise. kInvalid for anything
+  // else; an unknown word is answered with the nearest known one.
   static Result<RateSchedule> parse(std::string_view text, std::uint64_t total_steps);
 
   // Any function of the step. It must give the same values on all ranks.
@@ -37,8 +37,8 @@ class RateSchedule {
   // Of the step with this number, from 0.
   double factor(std::uint64_t step) const;
 
-  // What an evaluation found, lower is better. Only plateau looks at it; what is not finite counts as
-  // no better. All ranks must observe the same values.
+  // What an evaluation found, lower is better. Only plateau looks at it; what is not finite counts
+  // as no better. All ranks must observe the same values.
   void observe(double metric);
 
   // What observe() has left behind, for a checkpoint; empty where nothing can be. restore() gives

@@ -22,8 +22,8 @@
 //   server       has a share of all tables, and copies of what other servers have
 //   worker       a Client
 //
-// A table is cut into *parts*, each on a primary server and its backups. Everything below is about parts: updates, versions and
-// replication of one do not wait for those of another.
+// A table is cut into *parts*, each on a primary server and its backups. Everything below is about
+// parts: updates, versions and replication of one do not wait for those of another.
 namespace tally::server {
 
 struct DirectoryOptions {
@@ -100,13 +100,14 @@ struct TableSpec {
   std::uint64_t count = 0;             // dense: elements
   std::uint32_t dimension = 0;         // sparse: values of a row, 1 to 4096
   OptimizerSpec optimizer;             // applied by the servers; neither lamb nor lars
-  // Of a plan, only update=, stale= and conflict= are looked at: "update=ssp:3 stale=scale conflict=lock".
+  // Of a plan, only update=, stale= and conflict= are looked at: "update=ssp:3 stale=scale
+  // conflict=lock".
   std::string plan;
   int workers = 1;  // how many take part; rounds begin when so many have come
   std::uint64_t seed = 1;
   double initial_scale = 0;  // sparse: new rows are uniform in +- this, by seed and key alone
-  // Dense float32: how gradients that are pushed are encoded, as in a plan ("topk:0.01"), part by part; empty: they are not. With update=bsp
-  // what goes back to workers is encoded, too.
+  // Dense float32: how gradients that are pushed are encoded, as in a plan ("topk:0.01"), part by
+  // part; empty: they are not. With update=bsp what goes back to workers is encoded, too.
   std::string codec;
   std::uint32_t columns = 0;  // with a codec: values of one output of a weight matrix; 0: none
   std::uint64_t first_element =
@@ -150,8 +151,8 @@ using Ticket = std::uint64_t;
 struct ClientOptions {
   std::string directory;  // HOST:PORT
   std::optional<Secret> secret;
-  int rank =
-      0;  // orders sums; of two workers with the same rank the later one takes the place of the earlier
+  int rank = 0;  // orders sums; of two workers with the same rank the later one takes the place of
+                 // the earlier
   TransportKind transport =
       TransportKind::kAuto;  // kShm where the server is on this host, else kTls or kTcp
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
@@ -161,10 +162,10 @@ struct ClientOptions {
   std::size_t in_flight_bytes = std::size_t{64} << 20;
 };
 
-// A worker's end. Requests are carried out in the order in which they are submitted, many at a time; one that a lost
-// server had not acknowledged is sent again to its successor, and is applied exactly once. Memory that a request
-// names stays in place, unchanged, until wait() has returned for it.
-// Threads: one thread at a time submits; waiting may be elsewhere. Has a thread of its own.
+// A worker's end. Requests are carried out in the order in which they are submitted, many at a
+// time; one that a lost server had not acknowledged is sent again to its successor, and is applied
+// exactly once. Memory that a request names stays in place, unchanged, until wait() has returned
+// for it. Threads: one thread at a time submits; waiting may be elsewhere. Has a thread of its own.
 class Client final {
  public:
   static Result<std::unique_ptr<Client>> connect(const ClientOptions& options,
@@ -180,7 +181,8 @@ class Client final {
   // Elements of a dense table's part: all have this many but the last.
   std::size_t part_elements(TableId table) const;
 
-  // Memory that servers on this host read and write in place, zero at first. It goes with the client.
+  // Memory that servers on this host read and write in place, zero at first. It goes with the
+  // client.
   Result<std::span<std::byte>> allocate(std::size_t bytes);
 
   // Dense. `first` and `count` are parts; the memory holds their elements behind each other.
@@ -195,24 +197,27 @@ class Client final {
   Ticket push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
                    std::span<const std::byte> gradient, std::span<std::byte> values);
 
-  // Dense, of a table with a codec: gradients go as what the codec has made of them, one message for each part of the range; of a
-  // worker with weight 0 they may be empty. kCorrupt, with nothing changed, where a message cannot be of its part.
+  // Dense, of a table with a codec: gradients go as what the codec has made of them, one message
+  // for each part of the range; of a worker with weight 0 they may be empty. kCorrupt, with nothing
+  // changed, where a message cannot be of its part.
   using Messages = std::span<const std::span<const std::byte>>;
   Ticket push_encoded(const Range& range, const PushFacts& facts, Messages gradient);
   Ticket push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
                            Messages gradient, std::span<std::byte> values);
-  // What came back for one part: the average that was applied, as the codec's way back has it, or else its values.
+  // What came back for one part: the average that was applied, as the codec's way back has it, or
+  // else its values.
   struct Average {
     bool is_average = false;
     std::vector<std::byte> bytes;
   };
-  // update=bsp: the worker has the values and the state of facts.version, and is told by how much they move. Who cannot be told (the server is new,
-  // or the part is further) gets the part's values in `values`, which is left alone otherwise. `averages` has one for each part.
+  // update=bsp: the worker has the values and the state of facts.version, and is told by how much
+  // they move. Who cannot be told (the server is new, or the part is further) gets the part's
+  // values in `values`, which is left alone otherwise. `averages` has one for each part.
   Ticket push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
                       Messages gradient, std::span<std::byte> values, std::span<Average> averages);
 
-  // Sparse. Keys in any order, each once; rows behind each other. All parts are touched, so that rounds complete: a
-  // worker without keys pushes none.
+  // Sparse. Keys in any order, each once; rows behind each other. All parts are touched, so that
+  // rounds complete: a worker without keys pushes none.
   Ticket push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
               std::span<const float> rows);
   Ticket pull(TableId table, const PullFacts& facts, std::span<const std::uint64_t> keys,
@@ -224,17 +229,19 @@ class Client final {
   // This worker has finished `clock` steps, with or without pushing.
   Ticket clock(TableId table, std::uint64_t clock);
 
-  // Ends when all parts have answered: pushes when every copy has them. After a kTimeout, too, memory that the request named is the caller's; only
-  // a server on this host that stands still may yet be at memory of allocate(), which the error says.
+  // Ends when all parts have answered: pushes when every copy has them. After a kTimeout, too,
+  // memory that the request named is the caller's; only a server on this host that stands still may
+  // yet be at memory of allocate(), which the error says.
   Result<Completion> wait(Ticket ticket, Deadline by);
   Result<Completion> wait(Ticket ticket);
   bool done(Ticket ticket) const;
 
-  // The largest version that servers have told of, for any part: a gradient of an older one may be too late.
+  // The largest version that servers have told of, for any part: a gradient of an older one may be
+  // too late.
   std::uint64_t newest_version(TableId table) const;
 
-  // The sums over all workers that are there, when all have come; at most 65536 values. Workers that leave or die
-  // while others wait are not waited for; their values count if they had come.
+  // The sums over all workers that are there, when all have come; at most 65536 values. Workers
+  // that leave or die while others wait are not waited for; their values count if they had come.
   Result<std::vector<double>> agree(std::span<const double> values, Deadline by);
   Result<void> barrier(Deadline by);
   // How many workers are there, and the lowest of their ranks.
@@ -249,21 +256,22 @@ class Client final {
     std::uint64_t bytes = 0;     // of one copy, optimizer state included
     std::uint64_t updates = 0;   // that were applied, summed over parts
     std::uint64_t dropped = 0;
-    std::vector<std::uint64_t>
-        staleness;  // how many applied gradients were 0, 1, 2, ... versions stale; the last: that or more
+    std::vector<std::uint64_t> staleness;  // how many applied gradients were 0, 1, 2, ... versions
+                                           // stale; the last: that or more
   };
   Result<Size> size(TableId table, Deadline by);
 
-  // All tables as they are, each part at one moment, into a new folder below every server's `snapshots`; other requests go on
-  // meanwhile. For one moment of all: between two barriers.
+  // All tables as they are, each part at one moment, into a new folder below every server's
+  // `snapshots`; other requests go on meanwhile. For one moment of all: between two barriers.
   Result<std::filesystem::path> snapshot(const std::string& name, Deadline by);
-  // Fills the tables of a snapshot, or only those of these names, which must be defined, by any number of servers. Others must not
-  // push meanwhile.
+  // Fills the tables of a snapshot, or only those of these names, which must be defined, by any
+  // number of servers. Others must not push meanwhile.
   Result<void> restore(const std::filesystem::path& snapshot, Deadline by,
                        const std::vector<std::string>& only = {});
 
-  // Dense: everything that a part keeps beside its values, by the optimizer's state arrays, for checkpoints. Same memory layout as values. With
-  // update=bsp and a codec with feedback one more array behind them has what the way back has left out.
+  // Dense: everything that a part keeps beside its values, by the optimizer's state arrays, for
+  // checkpoints. Same memory layout as values. With update=bsp and a codec with feedback one more
+  // array behind them has what the way back has left out.
   bool keeps_residual(TableId table) const;
   Result<void> read_state(const Range& range, int array, std::span<std::byte> state, Deadline by);
   // Puts values, state arrays and the number of updates back.

@@ -4,8 +4,8 @@
 
 namespace tally::recipes {
 
-// DeepFM (Guo et al. 2017): a factorisation machine and fully connected layers on the same embeddings. `linear` has a
-// weight per key; the rest is a Tower's.
+// DeepFM (Guo et al. 2017): a factorisation machine and fully connected layers on the same
+// embeddings. `linear` has a weight per key; the rest is a Tower's.
 class DeepFm final : public Model {
  public:
   explicit DeepFm(const RecommenderShape& shape);

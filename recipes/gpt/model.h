@@ -17,14 +17,15 @@ struct GptShape {
 // Numbers in a model of that shape: each block has 12·width² + 13·width of them.
 std::int64_t parameter_count(const GptShape& shape);
 
-// A decoder after Radford and others (2019), with their names: pre-norm blocks of causal attention and a GELU layer,
-// learned positions, and one matrix that both reads symbols in and scores them at the end.
+// A decoder after Radford and others (2019), with their names: pre-norm blocks of causal attention
+// and a GELU layer, learned positions, and one matrix that both reads symbols in and scores them at
+// the end.
 class Gpt final : public Model {
  public:
   explicit Gpt(const GptShape& shape);
 
-  // From symbols int64 [samples, length <= context] to scores [samples, length, symbols]; scores at a place depend on
-  // no later symbol.
+  // From symbols int64 [samples, length <= context] to scores [samples, length, symbols]; scores at
+  // a place depend on no later symbol.
   at::Tensor forward(const at::Tensor& symbols) override;
   const GptShape& shape() const { return shape_; }
 

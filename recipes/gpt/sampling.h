@@ -15,12 +15,13 @@ struct SampleOptions {
   std::uint64_t seed = 1;
 };
 
-// The symbol at which `uniform`, from [0, 1), lands among the probabilities softmax(scores / temperature) of the
-// top_k best ones. Symbols are gone through in their order. At least one score is finite.
+// The symbol at which `uniform`, from [0, 1), lands among the probabilities softmax(scores /
+// temperature) of the top_k best ones. Symbols are gone through in their order. At least one score
+// is finite.
 std::size_t pick(std::span<const float> scores, const SampleOptions& options, double uniform);
 
-// Symbols that follow `prompt` (one at least), each drawn from what the model says of those before it. The same seed
-// gives the same symbols on the same machine.
+// Symbols that follow `prompt` (one at least), each drawn from what the model says of those before
+// it. The same seed gives the same symbols on the same machine.
 std::vector<std::int64_t> sample(Gpt& model, std::vector<std::int64_t> prompt,
                                  const SampleOptions& options);
 

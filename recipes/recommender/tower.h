@@ -5,7 +5,8 @@
 
 namespace tally::recipes {
 
-// What models of tables of categories are told: one table of weights, one of vectors, layers on the vectors.
+// What models of tables of categories are told: one table of weights, one of vectors, layers on the
+// vectors.
 struct RecommenderShape {
   std::int64_t slots = 0;
   std::int64_t rows = 1 << 16;
@@ -16,8 +17,9 @@ struct RecommenderShape {
   double l2 = 0;  // of the rows of both tables
 };
 
-// The half that such models have in common: a vector per key, layers that see all vectors of a sample, a bias. Its parts belong to the
-// model, as `embedding`, `deep` and `bias`. Threads: those of the model.
+// The half that such models have in common: a vector per key, layers that see all vectors of a
+// sample, a bias. Its parts belong to the model, as `embedding`, `deep` and `bias`. Threads: those
+// of the model.
 class Tower final {
  public:
   // Vectors begin as normal values times `initial_scale`.

@@ -15,8 +15,9 @@ struct ResNetShape {
 ResNetShape resnet18(std::int64_t channels, std::int64_t size, std::int64_t classes);
 ResNetShape resnet50(std::int64_t channels, std::int64_t size, std::int64_t classes);
 
-// Residual network (He, Zhang, Ren, Sun 2015), stride in the 3x3 convolution of a bottleneck; names as torchvision
-// has them. The stem for small images is one 3x3 convolution, for larger ones 7x7 with stride 2 and pooling.
+// Residual network (He, Zhang, Ren, Sun 2015), stride in the 3x3 convolution of a bottleneck; names
+// as torchvision has them. The stem for small images is one 3x3 convolution, for larger ones 7x7
+// with stride 2 and pooling.
 class ResNet final : public Model {
  public:
   explicit ResNet(const ResNetShape& shape);

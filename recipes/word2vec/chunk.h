@@ -10,7 +10,8 @@
 
 namespace tally::word2vec {
 
-// One centre word: which of the chunk's inputs predict, and which of its outputs are predicted, the right one first.
+// One centre word: which of the chunk's inputs predict, and which of its outputs are predicted, the
+// right one first.
 struct Centre {
   std::uint32_t first_input = 0;
   std::uint32_t input_count = 0;
@@ -41,17 +42,18 @@ inline constexpr std::size_t kMaxSentence = 1000;
 // A chunk is full when it has so many centres; the sentence under way is finished.
 inline constexpr std::size_t kChunkCentres = 1000;
 
-// Turns a range of a text into chunks, pass after pass, as word2vec does: a word stays with its keep probability; of
-// those that stay, each is a centre once, its neighbours being those up to `window` - b words away in the same sentence, b from
-// 0 to `window` - 1 by chance. All neighbours of a centre share its negatives; a draw that is the centre itself is left out.
-// Threads: one.
+// Turns a range of a text into chunks, pass after pass, as word2vec does: a word stays with its
+// keep probability; of those that stay, each is a centre once, its neighbours being those up to
+// `window` - b words away in the same sentence, b from 0 to `window` - 1 by chance. All neighbours
+// of a centre share its negatives; a draw that is the centre itself is left out. Threads: one.
 class ChunkSource final {
  public:
   // All of them stay the caller's. `text` as Vocabulary::encode() has it.
   ChunkSource(std::span<const WordId> text, std::span<const double> keep,
               const NegativeSampler& negatives, const ChunkOptions& options, std::uint64_t seed);
 
-  // The next sentences; false, with nothing, at the end of a pass. The call after that begins another one.
+  // The next sentences; false, with nothing, at the end of a pass. The call after that begins
+  // another one.
   bool next(Chunk& chunk);
   // Words of a whole pass.
   std::uint64_t words() const { return words_; }

@@ -74,7 +74,8 @@ TEST_F(Chunks, NeighboursAreAllWordsOfTheSentenceWithinAWindow) {
       const std::vector<WordId> neighbours(
           chunk.inputs.begin() + centre.first_input,
           chunk.inputs.begin() + centre.first_input + centre.input_count);
-      // Both ends of the window are known from the furthest neighbour: then all between them are there.
+      // Both ends of the window are known from the furthest neighbour: then all between them are
+      // there.
       WordId reach = 0;
       for (const WordId other : neighbours)
         reach = std::max(reach, other > id ? other - id : id - other);

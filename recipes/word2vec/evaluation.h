@@ -28,8 +28,9 @@ struct AnalogyResult {
   std::uint64_t unknown = 0;  // questions with a word that has no vector: not asked
 };
 
-// As word2vec's compute-accuracy: among the first `vocabulary` words (0: all), in lower case, the answer to "a b c ?" is the
-// word whose vector has the largest cosine with b - a + c, all three of unit length and not an answer themselves.
+// As word2vec's compute-accuracy: among the first `vocabulary` words (0: all), in lower case, the
+// answer to "a b c ?" is the word whose vector has the largest cosine with b - a + c, all three of
+// unit length and not an answer themselves.
 AnalogyResult answer_analogies(const Vectors& vectors, const AnalogyQuestions& questions,
                                std::size_t vocabulary);
 
@@ -41,8 +42,8 @@ struct SimilarityResult {
 SimilarityResult compare_similarities(const Vectors& vectors,
                                       const std::vector<SimilarPair>& pairs);
 
-// Spearman's rank correlation: Pearson's of the ranks, equal values sharing the mean of theirs. 0 for fewer than two
-// values, or if all of one side are equal. Both are equally long.
+// Spearman's rank correlation: Pearson's of the ranks, equal values sharing the mean of theirs. 0
+// for fewer than two values, or if all of one side are equal. Both are equally long.
 double rank_correlation(std::span<const double> a, std::span<const double> b);
 
 }  // namespace tally::word2vec

@@ -21,7 +21,8 @@ const Vectors kPlane{.words = {"king", "Queen", "man", "woman", "far", "near"},
                                 0, 0, -1, 5, 4, 0}};
 
 TEST(Analogies, AnAnswerIsTheNearestWordThatWasNotAsked) {
-  // woman - man + king: the unit vectors give (1, 0, 0) + (0 - 0.894, 0.894, 0) = (0.106, 0.894, 0): Queen.
+  // woman - man + king: the unit vectors give (1, 0, 0) + (0 - 0.894, 0.894, 0) = (0.106, 0.894,
+  // 0): Queen.
   const auto questions = parse_analogies(
       bytes_of(": family\nMAN woman king QUEEN\nman woman king near\nman woman king ghost\n"
                ": gram1-x\nking queen man woman\n"),
@@ -40,7 +41,8 @@ TEST(Analogies, AnAnswerIsTheNearestWordThatWasNotAsked) {
 }
 
 TEST(Analogies, ManyQuestionsAndWordsAreAnsweredLikeFew) {
-  // Words on the axes of 200 dimensions: w(i) - w(j) + w(j) is w(i), which may not be the answer; v(i) is beside it.
+  // Words on the axes of 200 dimensions: w(i) - w(j) + w(j) is w(i), which may not be the answer;
+  // v(i) is beside it.
   Vectors vectors{.dimension = 200};
   for (int i = 0; i < 200; ++i) {
     for (const bool beside : {false, true}) {

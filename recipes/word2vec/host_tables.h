@@ -23,16 +23,16 @@ struct HostProgress {
   std::uint64_t pairs = 0;
 };
 
-// The one pair of tables of a host, in memory that all its workers have mapped, and how far each worker is. All workers read
-// and write the rows as they like: see kernel/skipgram.h.
+// The one pair of tables of a host, in memory that all its workers have mapped, and how far each
+// worker is. All workers read and write the rows as they like: see kernel/skipgram.h.
 class HostTables final : public Rows {
  public:
   struct Shape {
     std::size_t rows = 0;
     std::size_t dimension = 0;
   };
-  // Called by all ranks of the world. Inputs are uniform in +-0.5/dimension, by seed and number of the row alone; outputs
-  // are 0. kExhausted if there is not so much memory.
+  // Called by all ranks of the world. Inputs are uniform in +-0.5/dimension, by seed and number of
+  // the row alone; outputs are 0. kExhausted if there is not so much memory.
   static Result<std::unique_ptr<HostTables>> make(Communicator& world, const train::Tiers& tiers,
                                                   const Shape& shape, std::uint64_t seed,
                                                   Deadline by);

@@ -12,8 +12,8 @@ constexpr double kRange = 4294967296.0;
 
 }  // namespace
 
-// Every entry has room for the mean weight. A word with less fills its own entry in part, and a word with more the
-// rest of it.
+// Every entry has room for the mean weight. A word with less fills its own entry in part, and a
+// word with more the rest of it.
 NegativeSampler::NegativeSampler(std::span<const std::uint64_t> counts) : entries_(counts.size()) {
   TALLY_CHECK(!counts.empty());
   std::vector<double> weights;

@@ -8,8 +8,8 @@
 
 namespace tally::word2vec {
 
-// Draws words with probabilities in proportion to count^0.75, exactly up to 2^-32, by the alias method (Walker 1977; Vose
-// 1991): one draw looks at one entry. Threads: safe.
+// Draws words with probabilities in proportion to count^0.75, exactly up to 2^-32, by the alias
+// method (Walker 1977; Vose 1991): one draw looks at one entry. Threads: safe.
 class NegativeSampler final {
  public:
   // At least one count; none is 0.

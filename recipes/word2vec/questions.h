@@ -20,8 +20,9 @@ struct AnalogyQuestions {
   std::vector<Analogy> questions;
 };
 
-// The format of word2vec's questions-words.txt: ": name" begins a section, other lines have four words. What stands before the
-// first section is in one called "questions". kCorrupt with the line that is otherwise.
+// The format of word2vec's questions-words.txt: ": name" begins a section, other lines have four
+// words. What stands before the first section is in one called "questions". kCorrupt with the line
+// that is otherwise.
 Result<AnalogyQuestions> parse_analogies(std::span<const std::byte> bytes, const std::string& name);
 
 // Two words, in lower case, and how similar people find them.
@@ -30,8 +31,8 @@ struct SimilarPair {
   double score = 0;
 };
 
-// Lines of two words and a number, separated by white space; empty lines, and those that begin with #, are passed over.
-// kCorrupt with the line that is otherwise.
+// Lines of two words and a number, separated by white space; empty lines, and those that begin with
+// #, are passed over. kCorrupt with the line that is otherwise.
 Result<std::vector<SimilarPair>> parse_pairs(std::span<const std::byte> bytes,
                                              const std::string& name);
 

@@ -8,13 +8,15 @@
 
 namespace tally::word2vec {
 
-// Rows that live somewhere else: two tables of rows of equal length, by the number of the word. Threads: one.
+// Rows that live somewhere else: two tables of rows of equal length, by the number of the word.
+// Threads: one.
 class RowService {
  public:
   enum class Table : std::uint8_t { kInputs, kOutputs };
   virtual ~RowService() = default;
 
-  // Rows as they are now, or were not long ago, behind each other. `keys` are different from each other.
+  // Rows as they are now, or were not long ago, behind each other. `keys` are different from each
+  // other.
   virtual Result<void> pull(Table table, std::span<const std::uint64_t> keys,
                             std::span<float> rows) = 0;
   // Adds to rows. Both spans stay as they are until the next call of flush().

@@ -9,7 +9,8 @@ namespace {
 
 // Of a worker, until the time between rounds is known from the first.
 constexpr double kFirstWords = 20000;
-// The way from one round to the next changes by no more than this factor, so that one odd measurement does little.
+// The way from one round to the next changes by no more than this factor, so that one odd
+// measurement does little.
 constexpr double kMostChange = 4;
 
 double share_of(double words, std::uint64_t longest) {

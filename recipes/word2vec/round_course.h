@@ -5,8 +5,9 @@
 
 namespace tally::word2vec {
 
-// Decides when hosts average: at the same shares of the way for all workers of a lane (one of each host), whatever number of words each has,
-// so that all take part in the same rounds. Everything it is given is the same on all of them. Pure.
+// Decides when hosts average: at the same shares of the way for all workers of a lane (one of each
+// host), whatever number of words each has, so that all take part in the same rounds. Everything it
+// is given is the same on all of them. Pure.
 class RoundCourse final {
  public:
   // `longest`: the most words that a worker of the lane trains in all.

@@ -7,7 +7,8 @@
 
 namespace tally::word2vec {
 
-// The learning rate falls in a line from `rate` to a ten-thousandth of it while `done` of `total` words are trained.
+// The learning rate falls in a line from `rate` to a ten-thousandth of it while `done` of `total`
+// words are trained.
 float rate_at(double rate, std::uint64_t done, std::uint64_t total);
 
 struct ChunkLoss {

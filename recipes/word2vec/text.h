@@ -9,7 +9,8 @@ namespace tally::word2vec {
 
 // What a word is.
 enum class Words : std::uint8_t {
-  // Letters, lower-cased, with apostrophes inside; everything else separates. Bytes beyond ASCII are letters as they are.
+  // Letters, lower-cased, with apostrophes inside; everything else separates. Bytes beyond ASCII
+  // are letters as they are.
   kLower,
   // What stands between white space.
   kPlain,
@@ -18,7 +19,8 @@ enum class Words : std::uint8_t {
 // Longer ones are no words, and left out.
 inline constexpr std::size_t kMaxWordBytes = 100;
 
-// Walks through a text word by word. The end of a line ends a sentence, and so does what next() is asked after the last.
+// Walks through a text word by word. The end of a line ends a sentence, and so does what next() is
+// asked after the last.
 class WordReader final {
  public:
   WordReader(std::span<const std::byte> text, Words words) : text_(text), words_(words) {}
@@ -42,8 +44,8 @@ class WordReader final {
 std::span<const std::byte> part_of(std::span<const std::byte> text, std::size_t part,
                                    std::size_t parts);
 
-// The words of a text with one space between them and a new line after every `words_per_line`, which is positive: one form
-// for programs that cut texts differently.
+// The words of a text with one space between them and a new line after every `words_per_line`,
+// which is positive: one form for programs that cut texts differently.
 std::string normalised(std::span<const std::byte> text, Words words, std::size_t words_per_line);
 
 }  // namespace tally::word2vec

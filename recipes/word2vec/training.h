@@ -55,11 +55,13 @@ struct TrainingResult {
   bool interrupted = false;
 };
 
-// One worker's training. Deterministic by seed with one worker; several share their rows without locks. Threads: one.
+// One worker's training. Deterministic by seed with one worker; several share their rows without
+// locks. Threads: one.
 class Training final {
  public:
-  // Called by all ranks, with the same vocabulary and settings. `text`, the worker's own part, the vocabulary and the
-  // service stay the caller's. kInvalid if the rule uses servers and there is no service.
+  // Called by all ranks, with the same vocabulary and settings. `text`, the worker's own part, the
+  // vocabulary and the service stay the caller's. kInvalid if the rule uses servers and there is no
+  // service.
   static Result<std::unique_ptr<Training>> make(Job& job, const Vocabulary& vocabulary,
                                                 std::span<const WordId> text,
                                                 const Settings& settings,

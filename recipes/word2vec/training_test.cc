@@ -182,7 +182,8 @@ TEST(Training, EndsSoonAfterItIsInterrupted) {
   }
 }
 
-// One worker whose rows live elsewhere, beginning with the same numbers, ends where one with rows of its own does.
+// One worker whose rows live elsewhere, beginning with the same numbers, ends where one with rows
+// of its own does.
 TEST(Training, RowsThatLiveElsewhereAreTrainedAlike) {
   const std::string text = two_topics(200);
   Settings settings = small_settings();

@@ -8,9 +8,9 @@
 
 namespace tally::word2vec {
 
-// Where rows live and how workers' updates meet: what a plan says to word2vec. The workers of one host always share
-// one pair of tables and never wait for each other; the rule is for what lies between hosts, or between workers and
-// servers.
+// Where rows live and how workers' updates meet: what a plan says to word2vec. The workers of one
+// host always share one pair of tables and never wait for each other; the rule is for what lies
+// between hosts, or between workers and servers.
 struct UpdateRule {
   enum class Kind : std::uint8_t {
     kAverage,  // home=group: hosts average their tables about every `period`
@@ -27,8 +27,9 @@ struct UpdateRule {
   friend bool operator==(const UpdateRule&, const UpdateRule&) = default;
 };
 
-// What a plan says: "update=average:500" (milliseconds; so without any), "update=local:100000" (words),
-// "home=server update=asp", "home=server update=ssp:4". kInvalid for other plans, with what there is.
+// What a plan says: "update=average:500" (milliseconds; so without any), "update=local:100000"
+// (words), "home=server update=asp", "home=server update=ssp:4". kInvalid for other plans, with
+// what there is.
 Result<UpdateRule> parse_update_rule(std::string_view plan);
 
 // "home=group update=average:500".

@@ -22,20 +22,23 @@ struct Vectors {
   }
 };
 
-// The formats of word2vec. Both begin with a line "WORDS DIMENSION". kText: a line for each word, the word and its
-// numbers, separated by spaces. kBinary: the word, a space, its float32 values (low byte first), a new line.
+// The formats of word2vec. Both begin with a line "WORDS DIMENSION". kText: a line for each word,
+// the word and its numbers, separated by spaces. kBinary: the word, a space, its float32 values
+// (low byte first), a new line.
 enum class VectorFormat : std::uint8_t { kText, kBinary };
 // By the ending of the name: .txt and .vec are text, .bin is binary. kInvalid for others.
 Result<VectorFormat> format_of_name(const std::filesystem::path& file);
 
-// Writes beside the file and renames, so that it is whole or not there. kSystem if it cannot be written.
+// Writes beside the file and renames, so that it is whole or not there. kSystem if it cannot be
+// written.
 Result<void> save_vectors(const std::filesystem::path& file, VectorFormat format,
                           const std::vector<std::string>& words, std::size_t dimension,
                           const std::function<std::span<const float>(std::size_t)>& vector_of);
 
-// Of bytes from anywhere. The format is told apart by what follows the first word; every line in kText and every vector in
-// kBinary is checked. kCorrupt, with the place, if they are neither: numbers that are missing, left over or no numbers,
-// words that are empty, twice the size that the header allows.
+// Of bytes from anywhere. The format is told apart by what follows the first word; every line in
+// kText and every vector in kBinary is checked. kCorrupt, with the place, if they are neither:
+// numbers that are missing, left over or no numbers, words that are empty, twice the size that the
+// header allows.
 Result<Vectors> parse_vectors(std::span<const std::byte> bytes, const std::string& name);
 
 // The same from a file, which may be packed with gzip.

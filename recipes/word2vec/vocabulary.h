@@ -17,8 +17,8 @@ inline constexpr WordId kSentenceEnd = 0xFFFFFFFF;
 // More different words in a text are refused.
 inline constexpr std::size_t kMaxWords = std::size_t{1} << 26;
 
-// The words of a text that are there often enough, the most frequent first; equally frequent ones in the order of
-// their bytes. Threads: safe, for it never changes.
+// The words of a text that are there often enough, the most frequent first; equally frequent ones
+// in the order of their bytes. Threads: safe, for it never changes.
 class Vocabulary final {
  public:
   struct Options {
@@ -46,9 +46,9 @@ class Vocabulary final {
   std::uint64_t total_ = 0;
 };
 
-// With which probability each word is kept when it comes up in the text, so that frequent ones do not take all the
-// time: (sqrt(f / (t T)) + 1) (t T) / f, at most 1, where f is its count, T the sum of all counts and t is `sample`. All 1 if
-// that is 0.
+// With which probability each word is kept when it comes up in the text, so that frequent ones do
+// not take all the time: (sqrt(f / (t T)) + 1) (t T) / f, at most 1, where f is its count, T the
+// sum of all counts and t is `sample`. All 1 if that is 0.
 std::vector<double> keep_probabilities(std::span<const std::uint64_t> counts, double sample);
 
 }  // namespace tally::word2vec

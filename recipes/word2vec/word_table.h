@@ -7,8 +7,8 @@
 
 namespace tally::word2vec {
 
-// Words to numbers from 0 on, in the order of their coming: a hash table with open addresses over one block of
-// characters, several times as fast as a map of strings. Threads: as a vector.
+// Words to numbers from 0 on, in the order of their coming: a hash table with open addresses over
+// one block of characters, several times as fast as a map of strings. Threads: as a vector.
 class WordTable final {
  public:
   WordTable();

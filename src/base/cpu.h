@@ -11,8 +11,8 @@ int usable_cores();
 using CpuSet = std::array<std::uint64_t, 16>;
 CpuSet cpus_of_process();
 int count(const CpuSet& cpus);
-// Processors that processes which may use `together` have in all, this one among them: a quota of its container
-// holds for all of them. At least 1.
+// Processors that processes which may use `together` have in all, this one among them: a quota of
+// its container holds for all of them. At least 1.
 int usable_cores(const CpuSet& together);
 
 // Tells the processor that this is a spin loop.

@@ -19,8 +19,8 @@ struct OptionText {
 // Parts of `text`, not copied. kInvalid, with the place, if it is not built like that.
 Result<OptionText> parse_option_text(std::string_view text);
 
-// A finite decimal number, "0.1", "-3" or "1e-8", and nothing else; a whole number from 0, "1e4" too.
-// kInvalid with the text otherwise.
+// A finite decimal number, "0.1", "-3" or "1e-8", and nothing else; a whole number from 0, "1e4"
+// too. kInvalid with the text otherwise.
 Result<double> parse_number(std::string_view text);
 Result<std::uint64_t> parse_count(std::string_view text);
 

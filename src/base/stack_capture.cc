@@ -24,8 +24,8 @@ namespace {
 constexpr int kMaxFrames = 48;
 constexpr std::size_t kShownFrames = 12;
 
-// What handler and asker share. A question has a number, so that a late answer to an earlier one is not taken
-// for this one's.
+// What handler and asker share. A question has a number, so that a late answer to an earlier one is
+// not taken for this one's.
 struct Exchange {
   std::array<void*, kMaxFrames> frames{};
   std::atomic<int> count{0};

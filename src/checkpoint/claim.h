@@ -22,7 +22,8 @@ Result<Claim> decode_claim(const Message& message);
 std::uint32_t checksum_of(std::span<const TensorInfo> tensors,
                           std::span<const TensorInfo> state_tensors);
 
-// Rank 0's verdict about everybody's claims. kInvalid, or kMismatch if ranks differ; names the rank.
+// Rank 0's verdict about everybody's claims. kInvalid, or kMismatch if ranks differ; names the
+// rank.
 Result<void> check_claims(std::span<const TensorInfo> tensors,
                           std::span<const TensorInfo> state_tensors,
                           const std::vector<Claim>& claims);

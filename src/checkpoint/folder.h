@@ -19,15 +19,17 @@ std::optional<std::uint64_t> step_of_name(std::string_view name);
 // Where a checkpoint is written before it gets its name: .step-0000000120.part
 std::filesystem::path part_of(const std::filesystem::path& folder, std::uint64_t step);
 
-// What becomes of the checkpoints of a folder once `saved` is there. The newest `keep` up to `saved` stay. Those
-// beyond it come from a run that was given up for an older checkpoint: they would be taken for the newest.
+// What becomes of the checkpoints of a folder once `saved` is there. The newest `keep` up to
+// `saved` stay. Those beyond it come from a run that was given up for an older checkpoint: they
+// would be taken for the newest.
 struct Retention {
   std::vector<std::uint64_t> remove;
   std::vector<std::uint64_t> set_aside;
 };
 Retention decide_retention(const std::vector<std::uint64_t>& steps, std::uint64_t saved, int keep);
 
-// Gives the written checkpoint its name, in place of one of the same step; on the disk when this returns.
+// Gives the written checkpoint its name, in place of one of the same step; on the disk when this
+// returns.
 Result<void> publish(const std::filesystem::path& folder, std::uint64_t step);
 // Does what was decided. What is set aside is named old-step-....
 Result<void> retain(const std::filesystem::path& folder, const Retention& retention);

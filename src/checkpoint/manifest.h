@@ -26,7 +26,8 @@ struct FileRecord {
   bool operator==(const FileRecord&) const = default;
 };
 
-// What a checkpoint is to consist of. `files`: the model's, state.json, and the optimizer's by rank.
+// What a checkpoint is to consist of. `files`: the model's, state.json, and the optimizer's by
+// rank.
 struct Manifest {
   std::uint64_t step = 0;
   int ranks = 1;

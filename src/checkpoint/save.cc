@@ -70,7 +70,8 @@ class Saving final {
  private:
   bool leads() const { return group_.rank() == 0; }
 
-  // The verdict that ended the save, unless it is the communicator's own error: then it still refuses.
+  // The verdict that ended the save, unless it is the communicator's own error: then it still
+  // refuses.
   Error ended(const Error& verdict, bool* group_works) {
     if (leads()) {
       std::error_code ignored;

@@ -7,8 +7,9 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/snapshot.h"
 
-// The file of one rank: its pieces of the optimizer's state, and its own state. Safetensors: a piece is a flat tensor
-// named TENSOR@FIRST, the bytes of the rank's state are the tensor __rank_state__.
+// The file of one rank: its pieces of the optimizer's state, and its own state. Safetensors: a
+// piece is a flat tensor named TENSOR@FIRST, the bytes of the rank's state are the tensor
+// __rank_state__.
 namespace tally::checkpoint {
 
 inline constexpr const char* kRankState = "__rank_state__";

@@ -1,5 +1,6 @@
 #pragma once
-// For tests: contents that a rank could hand over, whose every byte is known by step, tensor and place.
+// For tests: contents that a rank could hand over, whose every byte is known by step, tensor and
+// place.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -36,7 +37,8 @@ class TestFolder final {
   std::string path_;
 };
 
-// Of all types and kinds: odd sizes, one number, empty, a name with quotes and letters beyond ASCII.
+// Of all types and kinds: odd sizes, one number, empty, a name with quotes and letters beyond
+// ASCII.
 inline std::vector<TensorInfo> test_tensors() {
   return {{"conv.weight", DataType::kFloat32, {4, 3, 5}},
           {"mask", DataType::kUInt8, {7}},
@@ -61,8 +63,8 @@ inline std::vector<std::byte> bytes_of(const TensorInfo& tensor, std::uint64_t s
   return bytes;
 }
 
-// One rank's content together with the memory that its pieces are in. Element i of a tensor is with the rank that
-// the two cuts say: pieces of uneven size, and ranks that have two of one tensor.
+// One rank's content together with the memory that its pieces are in. Element i of a tensor is with
+// the rank that the two cuts say: pieces of uneven size, and ranks that have two of one tensor.
 struct OwnedContent {
   Content content;
   std::vector<std::vector<std::byte>> memory;

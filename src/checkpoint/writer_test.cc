@@ -1,4 +1,5 @@
-// Jobs of 1 to 4 ranks save together; what is read again is compared with what each was known to have.
+// Jobs of 1 to 4 ranks save together; what is read again is compared with what each was known to
+// have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -116,7 +117,8 @@ INSTANTIATE_TEST_SUITE_P(Writer, Saving, testing::Values(1, 2, 3, 4),
 
 class TwoRanks : public testing::Test {
  protected:
-  // Saves what `change` makes of step 1, and then an unchanged step 2, which goes well. The first one's error.
+  // Saves what `change` makes of step 1, and then an unchanged step 2, which goes well. The first
+  // one's error.
   Error save_changed(const std::function<void(Rank, OwnedContent&)>& change) {
     Outcomes outcomes;
     run_ranks(Network::kInProcess, 2, [&](Job& job) {

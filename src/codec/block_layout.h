@@ -12,9 +12,10 @@
 
 namespace tally::codec {
 
-// Where the parts of an encoding in blocks lie: first `floats` numbers for each block, block by block, then the codes of all values, `bits`
-// each, lowest bits first; the codes of a block begin with a byte of their own, and bits behind the last of them are zero.
-// Of the first block `missing` values, fewer than a block's, lie before all this.
+// Where the parts of an encoding in blocks lie: first `floats` numbers for each block, block by
+// block, then the codes of all values, `bits` each, lowest bits first; the codes of a block begin
+// with a byte of their own, and bits behind the last of them are zero. Of the first block `missing`
+// values, fewer than a block's, lie before all this.
 class BlockLayout final {
  public:
   BlockLayout(std::size_t count, std::size_t block, std::size_t floats, std::size_t bits,
@@ -77,7 +78,8 @@ inline void store_float(std::span<std::byte> bytes, std::size_t index, float val
   std::memcpy(bytes.subspan(index * sizeof value, sizeof value).data(), &value, sizeof value);
 }
 
-// What stands for the scale of a block with a value that is not finite; all of the block is decoded as this.
+// What stands for the scale of a block with a value that is not finite; all of the block is decoded
+// as this.
 inline constexpr float kNotFinite = std::numeric_limits<float>::quiet_NaN();
 // A scale as encoders write it: a finite number that is not negative, or not a number.
 inline bool is_scale(float scale) {

@@ -6,7 +6,8 @@
 namespace tally::codec {
 namespace {
 
-// Two bytes for each value. What is beyond the range of fp16 becomes infinite, as in every cast: from 65520 on.
+// Two bytes for each value. What is beyond the range of fp16 becomes infinite, as in every cast:
+// from 65520 on.
 class Cast final : public Codec {
  public:
   explicit Cast(DataType type) : type_(type) {}

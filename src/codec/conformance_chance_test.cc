@@ -1,13 +1,15 @@
 #include "codec/conformance_test_support.h"
 
-// Codecs that round by chance: over many draws the mean is what was encoded, and the variance is what is written of them.
+// Codecs that round by chance: over many draws the mean is what was encoded, and the variance is
+// what is written of them.
 namespace tally::codec {
 namespace {
 
 class RoundedByChance : public testing::TestWithParam<std::string> {};
 class Bias : public EveryCodec {};
 
-// What the variance may be at most of a value of magnitude x, of which `most` is the largest in its block.
+// What the variance may be at most of a value of magnitude x, of which `most` is the largest in its
+// block.
 double variance_bound(const plan::CodecSpec& spec, double x, double most) {
   switch (spec.kind) {
     case plan::Codec::kQsgd: {

@@ -1,7 +1,7 @@
 #include "codec/conformance_test_support.h"
 
-// Bytes that are not what encode() made: refused as corrupt, or decoded to something; nothing outside is touched (which the sanitizers
-// see better than the guards here).
+// Bytes that are not what encode() made: refused as corrupt, or decoded to something; nothing
+// outside is touched (which the sanitizers see better than the guards here).
 namespace tally::codec {
 namespace {
 

@@ -44,7 +44,8 @@ TEST_P(Feedback, SentAndKeptAreWhatWasGiven) {
     const Values decoded = decode(*codec_, std::span(bytes).first(used), kCount);
     for (std::size_t i = 0; i < kCount; ++i) {
       const float wanted = gradient[i] + kept[i];
-      // A value that is sent as it is leaves nothing; one that is not is left whole; others are off by the rounding of a difference.
+      // A value that is sent as it is leaves nothing; one that is not is left whole; others are off
+      // by the rounding of a difference.
       const double off = is_sparse() ? 0 : 0x1p-24 * std::abs(double{wanted} - double{decoded[i]});
       ASSERT_NEAR(double{decoded[i]} + double{residual[i]}, wanted, off) << step << " " << i;
       given[i] += gradient[i];

@@ -1,6 +1,7 @@
 #include "codec/conformance_test_support.h"
 
-// Values that are not finite are seen on the other side, and other values beside them; zeros and the smallest numbers are no trouble.
+// Values that are not finite are seen on the other side, and other values beside them; zeros and
+// the smallest numbers are no trouble.
 namespace tally::codec {
 namespace {
 

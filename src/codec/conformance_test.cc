@@ -1,6 +1,7 @@
 #include "codec/conformance_test_support.h"
 
-// What every codec promises of values: how near they come back, at which sizes, and which numbers are random.
+// What every codec promises of values: how near they come back, at which sizes, and which numbers
+// are random.
 namespace tally::codec {
 namespace {
 
@@ -57,7 +58,8 @@ TEST_P(EveryCodec, AddsWhatItDecodes) {
       const Values before = sum;
       ASSERT_TRUE(codec_->decode_add(bytes, weight, sum));
       for (std::size_t i = 0; i < in.size(); ++i) {
-        // A scale may be multiplied by the weight first: two roundings, of the product and of the sum.
+        // A scale may be multiplied by the weight first: two roundings, of the product and of the
+        // sum.
         const double exact = double{before[i]} + double{weight} * double{decoded[i]};
         const double rounding = 0x1p-23 * std::abs(double{decoded[i]}) + 0x1p-24 * std::abs(exact);
         ASSERT_NEAR(sum[i], exact, rounding) << i;

@@ -14,7 +14,8 @@
 #include "codec/test_sources.h"
 #include "plan/codec_spec.h"
 
-// What the tests of all codecs share: the list of codecs, data, and how far each may be from what was encoded.
+// What the tests of all codecs share: the list of codecs, data, and how far each may be from what
+// was encoded.
 namespace tally::codec {
 
 using Values = std::vector<float>;
@@ -85,8 +86,9 @@ inline std::size_t spoiled_together(const plan::CodecSpec& spec, std::size_t cou
   return spec.block > 0 ? spec.block : 1;
 }
 
-// How far each value may be from what it was, by what is written of each kind: half a step for what is rounded, a step for what is
-// rounded by chance, what is left out for the sparse ones. Float32's own rounding and its smallest numbers come on top.
+// How far each value may be from what it was, by what is written of each kind: half a step for what
+// is rounded, a step for what is rounded by chance, what is left out for the sparse ones. Float32's
+// own rounding and its smallest numbers come on top.
 class ErrorBounds {
  public:
   ErrorBounds(const plan::CodecSpec& spec, std::span<const float> values)

@@ -61,7 +61,8 @@ TEST_P(Meeting, OfBytesIsThatOfWhatWasDecoded) {
       mean_of_decoded(spec_, given.pointers(), given.weights, decoded);
       const Values bytes = mean(given);
       for (std::size_t i = 0; i < kCount; ++i) {
-        // The same operations in the same order, but a scale may be multiplied by the weight before it is a value.
+        // The same operations in the same order, but a scale may be multiplied by the weight before
+        // it is a value.
         double magnitudes = 0;
         for (const Values& values : given.decoded) magnitudes += std::abs(double{values[i]});
         ASSERT_NEAR(bytes[i], decoded[i], 0x1p-22 * magnitudes) << senders << " " << i;

@@ -11,15 +11,17 @@
 namespace tally::codec {
 namespace {
 
-// Deep gradient compression (Lin, Han, Mao, Wang, Dally 2018). Of each value u is its momentum and v the sum of what was not sent:
+// Deep gradient compression (Lin, Han, Mao, Wang, Dally 2018). Of each value u is its momentum and
+// v the sum of what was not sent:
 //
 //   gradient clipped to clip / sqrt(ranks)
 //   u = momentum * u + gradient            nesterov: u = momentum * (u + gradient)
 //   v = v + u                                        v = v + u + gradient
 //   the largest of v are sent; there v = 0, and with masks u = 0
 //
-// So the optimizer applies what arrives without momentum of its own. The paper clips by the norm of a worker's whole gradient; here it is
-// that of the run, which is all that a sender sees: a setting for the whole clips less.
+// So the optimizer applies what arrives without momentum of its own. The paper clips by the norm of
+// a worker's whole gradient; here it is that of the run, which is all that a sender sees: a setting
+// for the whole clips less.
 class DgcEncoder final : public Encoder {
  public:
   DgcEncoder(const plan::CodecSpec& spec, const Codec& codec, std::size_t count,

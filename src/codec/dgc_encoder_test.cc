@@ -48,7 +48,8 @@ TEST(DgcEncoder, DensityFallsInFiveStages) {
   EXPECT_EQ(dgc_density(dgc({.density = 0.001, .warmup = 2}), 1), 0.015625);
 }
 
-// f(x) = sum of curvature * (x - optimum)^2 / 2 over many elements, whose gradient each rank sees with noise of its own.
+// f(x) = sum of curvature * (x - optimum)^2 / 2 over many elements, whose gradient each rank sees
+// with noise of its own.
 struct Quadratic {
   explicit Quadratic(std::size_t count) : optimum(normal_values(count, rng)), curvature(count) {
     for (float& c : curvature) c = static_cast<float>(0.05 + rng.uniform());
@@ -71,8 +72,9 @@ struct Quadratic {
 
 constexpr float kRate = 0.1F;
 
-// The parameters after each of 60 steps of `ranks` senders with dgc and an optimizer without momentum, and of a plain optimizer that has
-// the `reference` momentum. Returns the largest difference ever.
+// The parameters after each of 60 steps of `ranks` senders with dgc and an optimizer without
+// momentum, and of a plain optimizer that has the `reference` momentum. Returns the largest
+// difference ever.
 double largest_difference(const DgcCase& c, const SenderFacts& facts, double reference) {
   constexpr std::size_t kCount = 400;
   const auto ranks = static_cast<std::size_t>(facts.ranks);

@@ -19,9 +19,9 @@ struct SenderFacts {
 };
 
 // What one sender keeps of one run of values between steps, and how it turns gradients into bytes.
-// feedback: what the codec left out is added to the next gradient. dgc: momentum and what was not sent, which a share of, falling
-// with the steps, is sent. onebit-adam: raw gradients first, then momentum with feedback.
-// Threads: calls must not overlap.
+// feedback: what the codec left out is added to the next gradient. dgc: momentum and what was not
+// sent, which a share of, falling with the steps, is sent. onebit-adam: raw gradients first, then
+// momentum with feedback. Threads: calls must not overlap.
 class Encoder {
  public:
   // `codec` outlives it and is of the same spec.
@@ -37,7 +37,8 @@ class Encoder {
   // onebit-adam: what came of the step, on all ranks. Others do not look at it.
   virtual void took(std::span<const float> mean, const Draw& draw) = 0;
 
-  // Its memory, `count` values each, for checkpoints; the names are the same for all runs of a spec.
+  // Its memory, `count` values each, for checkpoints; the names are the same for all runs of a
+  // spec.
   struct State {
     std::string name;
     std::span<float> values;
@@ -48,7 +49,8 @@ class Encoder {
 // Names of Encoder::states() for this spec.
 std::vector<std::string> state_names(const plan::CodecSpec& spec);
 
-// One step's codec where it changes with the steps: float32 as it is while onebit-adam warms up, else `codec`.
+// One step's codec where it changes with the steps: float32 as it is while onebit-adam warms up,
+// else `codec`.
 const Codec& codec_at(const plan::CodecSpec& spec, const Codec& codec, std::uint64_t step);
 
 }  // namespace tally::codec

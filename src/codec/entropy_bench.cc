@@ -12,8 +12,8 @@
 #include "codec/rans.h"
 #include "codec/zstd_bytes.h"
 
-// How fast the coders of bytes are beside memcpy, on what quantisers make of normal values. Bytes count what is coded, or comes out of
-// decoding: one byte is one symbol.
+// How fast the coders of bytes are beside memcpy, on what quantisers make of normal values. Bytes
+// count what is coded, or comes out of decoding: one byte is one symbol.
 namespace tally::codec {
 namespace {
 
@@ -32,7 +32,8 @@ double normal(Rng& rng) {
          std::cos(2 * std::numbers::pi * rng.uniform());
 }
 
-// `levels` to either side of zero, the greatest of 512 values at the last; drawn up or down. One to a byte.
+// `levels` to either side of zero, the greatest of 512 values at the last; drawn up or down. One to
+// a byte.
 Bytes quantised(std::size_t count, double levels) {
   Rng rng(1);
   Bytes bytes(count);

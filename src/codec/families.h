@@ -19,7 +19,8 @@ std::unique_ptr<Codec> make_ternary(double clip);
 // The first block is shorter by `missing` values.
 std::unique_ptr<Codec> make_onebit(std::size_t block, std::size_t missing = 0);
 std::unique_ptr<Codec> make_sign(std::size_t block);
-// What a majority decided: -s, 0 or s, for each block of sign. Any other values lose their magnitudes.
+// What a majority decided: -s, 0 or s, for each block of sign. Any other values lose their
+// magnitudes.
 std::unique_ptr<Codec> make_votes(std::size_t block);
 std::unique_ptr<Codec> make_topk(double density, bool exact);
 std::unique_ptr<Codec> make_threshold(double threshold);

@@ -28,7 +28,8 @@ std::uint32_t reversed(std::uint32_t bits, unsigned length) {
   return result;
 }
 
-// Codes of one length are successive numbers, those of the next follow with a bit more; in the order of symbols.
+// Codes of one length are successive numbers, those of the next follow with a bit more; in the
+// order of symbols.
 CodeTable codes_of(const CodeLengths& lengths) {
   CodeTable codes{};
   std::uint32_t next = 0;
@@ -122,7 +123,8 @@ Result<ReadLengths> read_lengths(std::span<const std::byte> in) {
   return read;
 }
 
-// For each kHuffmanBits bits that may come next: the byte, and from bit 8 on the length of its code.
+// For each kHuffmanBits bits that may come next: the byte, and from bit 8 on the length of its
+// code.
 using DecoderTable = std::array<std::uint16_t, kTableSize>;
 
 void fill_table(const ReadLengths& read, DecoderTable& table) {

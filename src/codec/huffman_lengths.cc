@@ -4,9 +4,10 @@
 #include "base/check.h"
 #include "codec/huffman.h"
 
-// Package-merge (Larmore, Hirschberg 1990). A code of length l is l coins, of the values 2^-1 to 2^-l, each of the weight of its
-// symbol; the best code is the lightest set of coins worth symbols - 1. From the smallest value up, pairs of the lightest are packed
-// and lie among the coins of the next value; of the greatest value the 2 * (symbols - 1) lightest are taken.
+// Package-merge (Larmore, Hirschberg 1990). A code of length l is l coins, of the values 2^-1 to
+// 2^-l, each of the weight of its symbol; the best code is the lightest set of coins worth symbols
+// - 1. From the smallest value up, pairs of the lightest are packed and lie among the coins of the
+// next value; of the greatest value the 2 * (symbols - 1) lightest are taken.
 namespace tally::codec {
 namespace {
 

@@ -10,8 +10,8 @@
 namespace tally::codec {
 namespace {
 
-// What Huffman's own construction makes, without a limit: bits of all bytes together. Each pair that is joined costs a bit for
-// each byte in it.
+// What Huffman's own construction makes, without a limit: bits of all bytes together. Each pair
+// that is joined costs a bit for each byte in it.
 std::uint64_t unlimited_bits(const ByteCounts& counts) {
   std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> heap;
   for (const std::uint32_t count : counts)
@@ -28,7 +28,8 @@ std::uint64_t unlimited_bits(const ByteCounts& counts) {
   return bits;
 }
 
-// The best code of `counts`, which fall, with lengths of at most `limit`: tries all lengths that never fall and fill the code exactly.
+// The best code of `counts`, which fall, with lengths of at most `limit`: tries all lengths that
+// never fall and fill the code exactly.
 std::uint64_t best_limited_bits(const std::vector<std::uint32_t>& counts, unsigned limit,
                                 std::size_t from = 0, unsigned shortest = 1,
                                 std::uint64_t free = ~0ULL) {

@@ -71,7 +71,8 @@ void pack(std::span<const std::int8_t> levels, std::byte* codes) {
   }
 }
 
-// The codes of eight levels as these, of which `unused` has the highest bit of a byte set where a code is for none.
+// The codes of eight levels as these, of which `unused` has the highest bit of a byte set where a
+// code is for none.
 template <int kBits>
 std::uint64_t levels_of(std::uint64_t codes, std::uint64_t& unused) {
   // Moved up by the sign's weight the codes are in order, and the unused one is zero.

@@ -9,8 +9,8 @@
 #include "base/rng.h"
 #include "codec/families.h"
 
-// How near codecs of few bits come to memcpy of the same float32 values, run by run over an array that no cache holds. Bytes count the
-// float32 values, once.
+// How near codecs of few bits come to memcpy of the same float32 values, run by run over an array
+// that no cache holds. Bytes count the float32 values, once.
 namespace tally::codec {
 namespace {
 

@@ -35,8 +35,8 @@ inline Values odd_values(std::size_t count, Rng& rng) {
   return values;
 }
 
-// Encodes values `shift` bytes (of values: whole floats) past an aligned address into bytes that lie likewise, and checks that nothing
-// but them is written.
+// Encodes values `shift` bytes (of values: whole floats) past an aligned address into bytes that
+// lie likewise, and checks that nothing but them is written.
 inline ByteVector encode_at(const Codec& codec, std::span<const float> values, std::size_t shift,
                             const Draw& draw = {}) {
   constexpr std::byte kAround{0x5A};
@@ -53,7 +53,8 @@ inline ByteVector encode_at(const Codec& codec, std::span<const float> values, s
   return {begin, begin + static_cast<std::ptrdiff_t>(used)};
 }
 
-// decode() and decode_add() of bytes `shift` past an aligned address; checks that they agree and write nothing else.
+// decode() and decode_add() of bytes `shift` past an aligned address; checks that they agree and
+// write nothing else.
 inline Values decode_at(const Codec& codec, const ByteVector& bytes, std::size_t count,
                         std::size_t shift = 0) {
   ByteVector in(shift);

@@ -13,7 +13,8 @@
 namespace tally::codec {
 namespace {
 
-// Each one's part of the whole; 0 where all weights are. Nothing if a weight is no number of samples.
+// Each one's part of the whole; 0 where all weights are. Nothing if a weight is no number of
+// samples.
 std::optional<std::vector<float>> shares_of(std::span<const double> weights) {
   double sum = 0;
   for (const double weight : weights) {

@@ -126,7 +126,8 @@ TEST(MeanOf, RefusesCorruptBytesAndWeightsThatCannotBe) {
     EXPECT_EQ(code_of(kVote, *sign, {.bytes = good, .weight = weight}), ErrorCode::kCorrupt);
 }
 
-// Blocks of 32 (bytes), 9 (not of bytes) and 600 values (one for all); with and without blocks in which some are silent.
+// Blocks of 32 (bytes), 9 (not of bytes) and 600 values (one for all); with and without blocks in
+// which some are silent.
 TEST(Vote, IsAPlainCountFor1To65Voters) {
   Rng rng(2);
   for (const std::size_t block : {32, 9, 600}) {

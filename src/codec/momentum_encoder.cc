@@ -9,12 +9,14 @@
 namespace tally::codec {
 namespace {
 
-// 1-bit Adam (Tang et al. 2021). For `warmup` steps gradients are sent as they are, and the mean of all gradients makes the momentum m
-// that Adam has, too. Then each sender adds its gradient to that momentum and sends this with feedback; what comes of it is the next m,
-// which the optimizer applies over a second moment that no longer changes.
+// 1-bit Adam (Tang et al. 2021). For `warmup` steps gradients are sent as they are, and the mean of
+// all gradients makes the momentum m that Adam has, too. Then each sender adds its gradient to that
+// momentum and sends this with feedback; what comes of it is the next m, which the optimizer
+// applies over a second moment that no longer changes.
 //
-// Signs have no zero: an element that never had a gradient arrives as plus or minus its block's magnitude, though feedback takes it back
-// in the next step. Its second moment is exactly 0, by which the optimizer has to know it and leave it alone.
+// Signs have no zero: an element that never had a gradient arrives as plus or minus its block's
+// magnitude, though feedback takes it back in the next step. Its second moment is exactly 0, by
+// which the optimizer has to know it and leave it alone.
 class MomentumEncoder final : public Encoder {
  public:
   MomentumEncoder(const plan::CodecSpec& spec, const Codec& codec, std::size_t count,

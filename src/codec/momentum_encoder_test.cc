@@ -41,7 +41,8 @@ TEST(MomentumEncoder, TheCodecChangesOnlyForOnebitAdamAndOnlyOnce) {
   EXPECT_EQ(&codec_at(dgc, *codec, 0), codec.get());
 }
 
-// m as Adam has it, then what comes back; what is sent and left is momentum and what was left before.
+// m as Adam has it, then what comes back; what is sent and left is momentum and what was left
+// before.
 TEST(MomentumEncoder, MemoryFollowsTheRule) {
   constexpr std::size_t kCount = 300;
   constexpr double kBeta = 0.8;

@@ -7,9 +7,10 @@
 namespace tally::codec {
 namespace {
 
-// Natural compression (Horváth and others 2019): each value becomes a power of two, as kernel/quantize.h says; first a byte of
-// exponent for each, then the signs. Unbiased but for magnitudes above 2^127. What is decoded differs from x by x^2 / 8 in
-// variance at most, for x that are not subnormal.
+// Natural compression (Horváth and others 2019): each value becomes a power of two, as
+// kernel/quantize.h says; first a byte of exponent for each, then the signs. Unbiased but for
+// magnitudes above 2^127. What is decoded differs from x by x^2 / 8 in variance at most, for x that
+// are not subnormal.
 class Natural final : public Codec {
  public:
   Traits traits() const override { return {.unbiased = true, .fixed_size = true}; }

@@ -4,8 +4,9 @@
 #include "codec/families.h"
 #include "codec/signs.h"
 
-// 1-bit SGD (Seide, Fu, Droppo, Li, Yu 2014), with zero as the threshold: for each block the means of its negative values and of the
-// others, then a bit for each value: set where it is less than zero. The mean of no values is zero.
+// 1-bit SGD (Seide, Fu, Droppo, Li, Yu 2014), with zero as the threshold: for each block the means
+// of its negative values and of the others, then a bit for each value: set where it is less than
+// zero. The mean of no values is zero.
 namespace tally::codec {
 namespace {
 

@@ -12,7 +12,8 @@ namespace tally::codec {
 namespace {
 
 constexpr int kMostRank = 64;
-// A column of which less than this share is left beside those before it has nothing of its own: float32 has no more digits.
+// A column of which less than this share is left beside those before it has nothing of its own:
+// float32 has no more digits.
 constexpr double kLeastShare = 1e-8;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -23,7 +24,8 @@ int used_rank(const PowerSgd::Options& options) {
   return static_cast<int>(std::min(most, static_cast<std::size_t>(options.rank)));
 }
 
-// The sum of twelve uniform numbers, less its mean, is all but normal, and has the same bits with every mathematical library.
+// The sum of twelve uniform numbers, less its mean, is all but normal, and has the same bits with
+// every mathematical library.
 float normal(Rng& random) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += random.uniform();
@@ -41,7 +43,8 @@ double dot(const double* a, const double* b, std::size_t count) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// Takes the columns before it, which are orthonormal, out of column `k`, and makes what is left one long.
+// Takes the columns before it, which are orthonormal, out of column `k`, and makes what is left one
+// long.
 void orthonormalise_column(std::vector<double>& columns, std::size_t rows, std::size_t k) {
   double* const own = columns.data() + k * rows;
   const double before = std::sqrt(dot(own, own, rows));
@@ -118,8 +121,8 @@ void PowerSgd::finish(std::span<const float> p, std::span<const float> q, std::s
   take_over(q);
 }
 
-// A column that is zero is not taken over: nothing would ever come of it again. Powers of two keep all digits, and squares of small
-// gradients from vanishing.
+// A column that is zero is not taken over: nothing would ever come of it again. Powers of two keep
+// all digits, and squares of small gradients from vanishing.
 void PowerSgd::take_over(std::span<const float> q) {
   for (std::size_t k = 0; k < static_cast<std::size_t>(rank_); ++k) {
     const auto column = q.subspan(k * options_.columns, options_.columns);

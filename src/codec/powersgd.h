@@ -6,18 +6,22 @@
 
 namespace tally::codec {
 
-// PowerSGD (Vogels, Karimireddy, Jaggi 2019) of one matrix: a gradient of rows * columns travels as two thin factors. Each step all ranks
-// call, with the means over ranks, by weight, in between:
+// PowerSGD (Vogels, Karimireddy, Jaggi 2019) of one matrix: a gradient of rows * columns travels as
+// two thin factors. Each step all ranks call, with the means over ranks, by weight, in between:
 //
-//   project(own gradient) -> p -> mean over ranks -> correlate(p) -> q -> mean over ranks -> finish(p, q) -> mean gradient
+//   project(own gradient) -> p -> mean over ranks -> correlate(p) -> q -> mean over ranks ->
+//   finish(p, q) -> mean gradient
 //
-// What the factors miss is added to the next gradient; the columns of Q are those of the last step (at first normal by seed, the same on
-// all ranks), so that successive steps refine one another. The means' bits must be the same on all ranks; then those of the result are.
-// The columns of a factor lie one behind the other: value i of column k of p is p[k * rows + i], of q it is q[k * columns + i].
+// What the factors miss is added to the next gradient; the columns of Q are those of the last step
+// (at first normal by seed, the same on all ranks), so that successive steps refine one another.
+// The means' bits must be the same on all ranks; then those of the result are. The columns of a
+// factor lie one behind the other: value i of column k of p is p[k * rows + i], of q it is q[k *
+// columns + i].
 //
-// A rank without a gradient, whose weight is 0, leaves out project(): its q is zero, and what is left over stays as it is.
-// Where a gradient is not finite all of the mean is not-a-number; Q stays, and what is left over of this rank is what was finite in its
-// matrix. Threads: calls must not overlap.
+// A rank without a gradient, whose weight is 0, leaves out project(): its q is zero, and what is
+// left over stays as it is. Where a gradient is not finite all of the mean is not-a-number; Q
+// stays, and what is left over of this rank is what was finite in its matrix. Threads: calls must
+// not overlap.
 class PowerSgd final {
  public:
   struct Options {
@@ -38,7 +42,8 @@ class PowerSgd final {
   // With what correlate() made of p, and the mean of what all made of it.
   void finish(std::span<const float> p, std::span<const float> q, std::span<float> mean);
 
-  // For checkpoints, between finish() and project(): what is left over of this rank, and Q, which is everybody's.
+  // For checkpoints, between finish() and project(): what is left over of this rank, and Q, which
+  // is everybody's.
   std::span<float> residual() { return residual_; }
   std::span<float> q() { return q_; }
 
@@ -52,8 +57,9 @@ class PowerSgd final {
   std::vector<float> q_;         // columns * rank, each column scaled to about 1
 };
 
-// Makes columns of `rows` values, one behind the other, orthonormal by modified Gram-Schmidt in double. One that depends on those before
-// it becomes zero; one that is not finite, and those behind it, become not-a-number.
+// Makes columns of `rows` values, one behind the other, orthonormal by modified Gram-Schmidt in
+// double. One that depends on those before it becomes zero; one that is not finite, and those
+// behind it, become not-a-number.
 void orthonormalise(std::span<float> columns, std::size_t rows);
 
 }  // namespace tally::codec

@@ -90,7 +90,8 @@ class Ranks {
   std::vector<PowerSgd> ranks_;
 };
 
-// The best approximation of rank r: M V_r V_r^T with the eigenvectors of M^T M by Jacobi's rotations.
+// The best approximation of rank r: M V_r V_r^T with the eigenvectors of M^T M by Jacobi's
+// rotations.
 std::vector<double> best_approximation(const Values& matrix, std::size_t rows, std::size_t columns,
                                        std::size_t rank) {
   std::vector<double> a(columns * columns), v(columns * columns);
@@ -159,7 +160,8 @@ TEST(PowerSgd, FullRankIsThePlainMean) {
       std::vector<Values> gradients;
       for (std::uint64_t i = 0; i < 3; ++i)
         gradients.push_back(random_values(rows * columns, 10 * step + i));
-      // Of a single rank nothing is left over; of several what their gradients differ by, which is not in the mean.
+      // Of a single rank nothing is left over; of several what their gradients differ by, which is
+      // not in the mean.
       const std::vector<double> expected = widened(ranks.mean_of(gradients));
       const std::vector<double> found = widened(ranks.step(gradients));
       EXPECT_LE(distance(found, expected), 1e-5 * norm(expected));
@@ -234,7 +236,8 @@ TEST(PowerSgd, ZeroMatricesAreSentAsZeroAndDoNotStopWhatComesAfter) {
   EXPECT_LE(distance(sent, given), 0.2 * norm(given));
 }
 
-// The second column of p depends on the first: it must not become noise without bounds, nor not-a-number.
+// The second column of p depends on the first: it must not become noise without bounds, nor
+// not-a-number.
 TEST(PowerSgd, AMatrixOfLowerRankIsSentWhole) {
   Values matrix(12 * 7);
   for (std::size_t i = 0; i < matrix.size(); ++i)

@@ -8,9 +8,10 @@
 #include "codec/level_codes.h"
 #include "kernel/dither.h"
 
-// QSGD (Alistarh, Grubic, Li, Tomioka, Vojnovic 2017) as its authors ran it: each block is scaled by its largest magnitude, and values are
-// rounded by chance to one of 2^bits - 1 levels, so that their mean is right. The error of a value has a variance of at most
-// (scale / levels)^2 / 4. Scales first, then the levels, as level_codes.h packs them.
+// QSGD (Alistarh, Grubic, Li, Tomioka, Vojnovic 2017) as its authors ran it: each block is scaled
+// by its largest magnitude, and values are rounded by chance to one of 2^bits - 1 levels, so that
+// their mean is right. The error of a value has a variance of at most (scale / levels)^2 / 4.
+// Scales first, then the levels, as level_codes.h packs them.
 namespace tally::codec {
 namespace {
 

@@ -66,7 +66,8 @@ TEST(Qsgd, TakesItsBitsAndAScaleForEachBlock) {
   EXPECT_TRUE(make_qsgd(4, 512)->traits().unbiased);
 }
 
-// Over 1e5 draws the mean of every value is within 4 standard deviations of itself, and no variance is beyond (scale / levels)^2 / 4.
+// Over 1e5 draws the mean of every value is within 4 standard deviations of itself, and no variance
+// is beyond (scale / levels)^2 / 4.
 TEST(Qsgd, IsUnbiasedAndItsVarianceIsBounded) {
   constexpr std::uint64_t kDraws = 100000;
   const Values values = {1.0F, -1.5F, 0.01F, -0.3F, 0.75F, 0.0F, -1e-3F, 1.4999F};

@@ -9,7 +9,8 @@
 #include "base/rng.h"
 #include "codec/families.h"
 
-// Codecs that make each value smaller, run by run, beside a copy of the same float32 values. Bytes per second are those of the values.
+// Codecs that make each value smaller, run by run, beside a copy of the same float32 values. Bytes
+// per second are those of the values.
 namespace tally::codec {
 namespace {
 

@@ -19,8 +19,9 @@ kernel::RandomKey key_of_all(Draw draw) {
   return key_of(draw);
 }
 
-// Values at places by chance, which are the same for all senders of a step, as they are: not scaled by 1 / density, as suits
-// feedback. So without feedback the mean of what arrives is too small by the density.
+// Values at places by chance, which are the same for all senders of a step, as they are: not scaled
+// by 1 / density, as suits feedback. So without feedback the mean of what arrives is too small by
+// the density.
 class Randk final : public Codec {
  public:
   explicit Randk(double density) : density_(density) {}
@@ -58,8 +59,8 @@ class Randk final : public Codec {
   const double density_;
 };
 
-// All values that are not zero, as they are: the mean of what Randk sent has those at the places that all have drawn, which need not be
-// told, and where something was not finite at others, too.
+// All values that are not zero, as they are: the mean of what Randk sent has those at the places
+// that all have drawn, which need not be told, and where something was not finite at others, too.
 class RandkMean final : public Codec {
  public:
   explicit RandkMean(double density) : density_(density) {}

@@ -8,9 +8,11 @@
 #include "base/check.h"
 #include "wire/little_endian.h"
 
-// A state x is at least kLow and below kLow * 2^16. Coding byte s of share f, whose shares begin at b, backwards:
+// A state x is at least kLow and below kLow * 2^16. Coding byte s of share f, whose shares begin at
+// b, backwards:
 //   encode: if x >= (kLow / 4096 * 2^16) * f: a word leaves x. Then x = (x / f) * 4096 + b + x % f
-//   decode: s is whose share x % 4096 lies in. x = f * (x / 4096) + x % 4096 - b. If x < kLow: a word enters x
+//   decode: s is whose share x % 4096 lies in. x = f * (x / 4096) + x % 4096 - b. If x < kLow: a
+//   word enters x
 namespace tally::codec {
 namespace {
 
@@ -23,9 +25,9 @@ static_assert(kRansTotal == 1U << kTotalBits);
 
 using States = std::array<std::uint32_t, kStreams>;
 
-// (x / f) * 4096 + b + x % f is x + b + (x / f) * complement. As x is below f * 2^19 then, its quotient is
-// x * reciprocal >> kQuotientBits with the reciprocal rounded up: x * reciprocal is below 2^64, and x times what was rounded
-// below 2^kQuotientBits.
+// (x / f) * 4096 + b + x % f is x + b + (x / f) * complement. As x is below f * 2^19 then, its
+// quotient is x * reciprocal >> kQuotientBits with the reciprocal rounded up: x * reciprocal is
+// below 2^64, and x times what was rounded below 2^kQuotientBits.
 constexpr unsigned kQuotientBits = 44;
 struct EncoderTable {
   std::array<std::uint64_t, 256> reciprocal{};
@@ -62,7 +64,8 @@ inline std::uint32_t encode_byte(std::uint32_t x, const EncoderTable& table, std
   return x + table.begin[s] + quotient * table.complement[s];
 }
 
-// 256 * log2(number), rounded down: by squaring, in whole numbers, so that it is the same everywhere.
+// 256 * log2(number), rounded down: by squaring, in whole numbers, so that it is the same
+// everywhere.
 constexpr std::uint32_t log2_in_256ths(std::uint32_t number) {
   std::uint32_t result = 0;
   std::uint64_t x = number;
@@ -167,7 +170,8 @@ Result<ReadShares> read_shares(std::span<const std::byte> in) {
   return read;
 }
 
-// For each of the 4096 the byte (8 bits), how far in its share (12), and the share (12: a byte alone needs no table).
+// For each of the 4096 the byte (8 bits), how far in its share (12), and the share (12: a byte
+// alone needs no table).
 using DecoderTable = std::array<std::uint32_t, kRansTotal>;
 
 void fill_table(const ReadShares& read, DecoderTable& table) {
@@ -232,7 +236,8 @@ Result<void> decode_words(std::span<const std::byte> in, const DecoderTable& tab
 }  // namespace
 
 RansShares rans_shares(const ByteCounts& counts) {
-  // What would get less than 1 gets 1; the others divide the rest, which may make more of them rare.
+  // What would get less than 1 gets 1; the others divide the rest, which may make more of them
+  // rare.
   RansShares shares{};
   std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   TALLY_CHECK(total > 0);
@@ -247,7 +252,8 @@ RansShares rans_shares(const ByteCounts& counts) {
       more = true;
     }
   }
-  // Differences of rounded sums have the right sum themselves, and are not below 1 where the exact ones are not.
+  // Differences of rounded sums have the right sum themselves, and are not below 1 where the exact
+  // ones are not.
   std::uint64_t sum = 0;
   std::uint64_t given = 0;
   for (std::size_t s = 0; s < counts.size(); ++s) {

@@ -52,7 +52,8 @@ std::uint64_t bits_with(unsigned parameter, std::span<const std::uint32_t> indic
   return unary + indices.size() * (1 + std::uint64_t{parameter});
 }
 
-// The best for gaps of a geometric distribution, within one: a gap is then above 2^parameter about half of the time.
+// The best for gaps of a geometric distribution, within one: a gap is then above 2^parameter about
+// half of the time.
 unsigned parameter_for(double mean_gap) {
   const double half = mean_gap * std::log(2.0);
   if (half < 1) return 0;

@@ -7,12 +7,12 @@
 
 namespace tally::codec {
 
-// Rising indices as bits: of each the number of indices left out since the one before, in a Rice code (Golomb 1966, Rice
-// 1979): gap >> parameter zeros, a one, then the gap's lower `parameter` bits; from the lowest bit of each byte on. The last byte is
-// filled up with zeros.
+// Rising indices as bits: of each the number of indices left out since the one before, in a Rice
+// code (Golomb 1966, Rice 1979): gap >> parameter zeros, a one, then the gap's lower `parameter`
+// bits; from the lowest bit of each byte on. The last byte is filled up with zeros.
 //
-// With parameter 0 an index is a one among as many zeros as were left out: a bitmap up to the last index. So the best parameter takes
-// at most last index + 1 bits.
+// With parameter 0 an index is a one among as many zeros as were left out: a bitmap up to the last
+// index. So the best parameter takes at most last index + 1 bits.
 
 inline constexpr unsigned kMaxRice = 31;
 
@@ -23,17 +23,20 @@ struct RiceCode {
   std::size_t bytes() const { return static_cast<std::size_t>((bits + 7) / 8); }
 };
 
-// The code with the fewest bits for these rising indices among parameters near that of their mean gap, and parameter 0.
+// The code with the fewest bits for these rising indices among parameters near that of their mean
+// gap, and parameter 0.
 RiceCode choose_rice(std::span<const std::uint32_t> indices);
 
-// About how many bits an index takes if each of all is among them with probability `share`, by the best parameter.
+// About how many bits an index takes if each of all is among them with probability `share`, by the
+// best parameter.
 double expected_rice_bits(double share);
 
 // `out` has code.bytes(), and `code` is choose_rice() of the same indices.
 void write_gaps(const RiceCode& code, std::span<const std::uint32_t> indices,
                 std::span<std::byte> out);
 
-// Reads indices one by one, each above the last and below `count`. Anybody's bytes are safe to read.
+// Reads indices one by one, each above the last and below `count`. Anybody's bytes are safe to
+// read.
 class GapReader {
  public:
   // `parameter` is at most kMaxRice; the bytes outlive it.

@@ -4,8 +4,8 @@
 
 namespace tally::codec {
 
-// A byte for each value and a scale for each block, as kernel/quantize.h says: first all scales, then all bytes. A block that has a NaN
-// or an infinity is decoded as NaN.
+// A byte for each value and a scale for each block, as kernel/quantize.h says: first all scales,
+// then all bytes. A block that has a NaN or an infinity is decoded as NaN.
 class ScaledBytes final : public Codec {
  public:
   // `loops` outlives it. At least one value in a block.

@@ -9,7 +9,8 @@
 #include "codec/encoder.h"
 #include "codec/families.h"
 
-// How near sparse codecs come to memcpy of the same gradient, 64 MiB in runs of 65536 values. Bytes are those of the gradient.
+// How near sparse codecs come to memcpy of the same gradient, 64 MiB in runs of 65536 values. Bytes
+// are those of the gradient.
 namespace tally::codec {
 namespace {
 

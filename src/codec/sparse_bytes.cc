@@ -61,7 +61,8 @@ Result<void> each_by_gaps(std::span<const std::byte> bytes, std::size_t count, T
                                parameter, bytes.size()));
   const std::byte* value = bytes.data() + kGapsHeader;
   GapReader gaps(bytes.subspan(kGapsHeader + 4 * entries), parameter, count);
-  // Some places first, then their values: these may be far apart in memory and are better waited for together.
+  // Some places first, then their values: these may be far apart in memory and are better waited
+  // for together.
   std::array<std::size_t, 128> places;
   for (std::size_t done = 0; done < entries;) {
     const std::size_t some = std::min(places.size(), entries - done);

@@ -8,13 +8,16 @@
 
 namespace tally::codec {
 
-// The encodings of sparse codecs: some of a run's values, with their places. Little-endian, after a first byte that tells the form:
+// The encodings of sparse codecs: some of a run's values, with their places. Little-endian, after a
+// first byte that tells the form:
 //
 //   0  dense   all values as float32, zero where nothing is sent
-//   1  gaps    u8 Rice parameter, u32 entries, the entries' values as float32, their indices as write_gaps() does
-//   2  drawn   u32 low and u32 high word of a key, u32 entries, their values as float32; indices are drawn_indices()
+//   1  gaps    u8 Rice parameter, u32 entries, the entries' values as float32, their indices as
+//   write_gaps() does 2  drawn   u32 low and u32 high word of a key, u32 entries, their values as
+//   float32; indices are drawn_indices()
 //
-// Every writer takes the dense form where it is not larger than its own, so no encoding is larger than dense_bytes().
+// Every writer takes the dense form where it is not larger than its own, so no encoding is larger
+// than dense_bytes().
 
 inline constexpr std::size_t kGapsHeader = 6;
 inline constexpr std::size_t kDrawnHeader = 13;
@@ -23,7 +26,8 @@ constexpr std::size_t dense_bytes(std::size_t count) { return 1 + 4 * count; }
 // About how many bytes the smaller form has if `entries` of `count` values are sent.
 std::size_t expected_sparse_bytes(std::size_t count, double entries);
 
-// Writes the values at rising `indices`, in the gaps or the dense form; `out` has dense_bytes(values.size()). Returns the bytes used.
+// Writes the values at rising `indices`, in the gaps or the dense form; `out` has
+// dense_bytes(values.size()). Returns the bytes used.
 std::size_t write_sparse(std::span<const float> values, std::span<const std::uint32_t> indices,
                          std::span<std::byte> out);
 

@@ -91,7 +91,8 @@ TEST(SparseBytes, ThresholdSendsWhatIsNotBelow) {
   }
 }
 
-// Whether anybody's bytes are accepted or refused, nothing else is touched: exact sizes, for the sanitizer to see.
+// Whether anybody's bytes are accepted or refused, nothing else is touched: exact sizes, for the
+// sanitizer to see.
 bool reads(const Codec& codec, std::span<const std::byte> bytes, std::size_t count) {
   const std::vector<std::byte> alone(bytes.begin(), bytes.end());
   Floats out(count);

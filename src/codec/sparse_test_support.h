@@ -54,7 +54,8 @@ inline Floats normal_values(std::size_t count, Rng& rng) {
   return values;
 }
 
-// Numbers with many equal magnitudes, zeros, subnormal ones; with `odd_ones` infinities and not-a-number, too.
+// Numbers with many equal magnitudes, zeros, subnormal ones; with `odd_ones` infinities and
+// not-a-number, too.
 inline Floats awkward_values(std::size_t count, Rng& rng, bool odd_ones) {
   using Limits = std::numeric_limits<float>;
   const float kinds[] = {0.0F,

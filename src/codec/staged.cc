@@ -37,7 +37,8 @@ ByteCoder byte_coder(plan::EntropyStage stage) {
 enum class Mode : std::uint8_t { kStored = 0, kCoded = 1 };
 constexpr std::size_t kHeadBytes = 5;
 
-// What gradients look like when nothing is known of them: about normal, as sums of four uniform numbers are.
+// What gradients look like when nothing is known of them: about normal, as sums of four uniform
+// numbers are.
 std::vector<float> normal_values(std::size_t count) {
   constexpr float kDeviation = 37837;  // of the sum: 65536 / sqrt(3)
   std::vector<float> values(count);
@@ -76,7 +77,8 @@ class Staged final : public Codec {
     plain.resize(inner_->encode(values, draw, plain));
     TALLY_CHECK(out.size() >= kHeadBytes + plain.size());
     wire::store(out, 1, static_cast<std::uint32_t>(plain.size()));
-    // With less room than the bytes themselves take, so that what does not get smaller does not fit.
+    // With less room than the bytes themselves take, so that what does not get smaller does not
+    // fit.
     const std::size_t coded =
         plain.empty() ? 0 : coder_.encode(plain, out.subspan(kHeadBytes, plain.size() - 1));
     out[0] = static_cast<std::byte>(coded > 0 ? Mode::kCoded : Mode::kStored);

@@ -9,12 +9,13 @@
 #include "kernel/dither.h"
 #include "kernel/norm.h"
 
-// TernGrad (Wen, Xu, Yan, Wu, Wang, Chen, Li 2017): magnitudes beyond `clip` standard deviations are cut, and each value becomes -s, 0 or s
-// by chance so that its mean is right, where s is the largest magnitude left. The deviation is from zero, not from the mean: what is
-// cut is the distance from zero, and a run of equal values must not be cut to nothing.
+// TernGrad (Wen, Xu, Yan, Wu, Wang, Chen, Li 2017): magnitudes beyond `clip` standard deviations
+// are cut, and each value becomes -s, 0 or s by chance so that its mean is right, where s is the
+// largest magnitude left. The deviation is from zero, not from the mean: what is cut is the
+// distance from zero, and a run of equal values must not be cut to nothing.
 //
-// s, then five values to a byte (level_codes.h). A run of n values is cut into five planes of ceil(n / 5) values; byte j has value j of each,
-// so that loops need not move values between lanes.
+// s, then five values to a byte (level_codes.h). A run of n values is cut into five planes of
+// ceil(n / 5) values; byte j has value j of each, so that loops need not move values between lanes.
 namespace tally::codec {
 namespace {
 
@@ -35,7 +36,8 @@ struct Planes {
   std::size_t count = 0;
 
   std::size_t width() const { return (count + kTritPlanes - 1) / kTritPlanes; }
-  // Which value the piece of plane p from byte `at` on begins with, and how many it has of `most`: the last planes may end early.
+  // Which value the piece of plane p from byte `at` on begins with, and how many it has of `most`:
+  // the last planes may end early.
   std::size_t first(std::size_t p, std::size_t at) const { return p * width() + at; }
   std::size_t length(std::size_t p, std::size_t at, std::size_t most) const {
     return first(p, at) < count ? std::min(most, count - first(p, at)) : 0;

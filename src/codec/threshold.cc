@@ -11,7 +11,8 @@
 namespace tally::codec {
 namespace {
 
-// The bits of the least float that is not zero and not below `threshold`; at most those of infinity.
+// The bits of the least float that is not zero and not below `threshold`; at most those of
+// infinity.
 std::uint32_t least_bits(double threshold) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   auto least = static_cast<float>(std::min(threshold, double{kInfinity}));

@@ -41,7 +41,8 @@ Indices trimmed(std::span<const float> values, const Indices& candidates, std::s
   for (std::size_t i = 0; i < candidates.size(); ++i)
     magnitudes[i] = magnitude(values[candidates[i]]);
   const std::uint32_t last = rank_th_largest(magnitudes, wanted);
-  // Those before the rank are at least as large, so that some of the same magnitude may be among them.
+  // Those before the rank are at least as large, so that some of the same magnitude may be among
+  // them.
   const bool keeps_all = last >= kernel::kInfinityBits;
   const std::uint32_t sure = keeps_all ? kernel::kInfinityBits : last + 1;
   const auto is_sure = [sure](std::uint32_t bits) { return bits >= sure; };
@@ -67,9 +68,10 @@ std::size_t entries_of(double density, std::size_t count) {
   return std::clamp<std::size_t>(static_cast<std::size_t>(entries), 1, count);
 }
 
-// A sampled magnitude is a threshold that `wanted` values, or somewhat more, are above of. If they are fewer than that, it is tried again
-// with a lower one; after at most log2(sample) tries that is any value that is not zero. Whatever is above a threshold
-// has all the largest, if it has enough, so the sample decides only how much there is to trim.
+// A sampled magnitude is a threshold that `wanted` values, or somewhat more, are above of. If they
+// are fewer than that, it is tried again with a lower one; after at most log2(sample) tries that is
+// any value that is not zero. Whatever is above a threshold has all the largest, if it has enough,
+// so the sample decides only how much there is to trim.
 Indices select_top(std::span<const float> values, std::size_t wanted, Top top) {
   if (values.empty() || wanted == 0) return {};
   const std::size_t least = top == Top::kExact ? wanted : wanted - wanted / 5;

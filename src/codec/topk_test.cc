@@ -87,7 +87,8 @@ TEST(Topk, SampledSendsTheLargestAndAboutAsManyAsWanted) {
 }
 
 TEST(Topk, SampledIsNotMisledByWhatItDoesNotSee) {
-  // The largest values are between the sampled places, of which every hundredth is one; then only those are large.
+  // The largest values are between the sampled places, of which every hundredth is one; then only
+  // those are large.
   const std::size_t count = 65536;
   const auto codec = make_topk(0.01, /*exact=*/false);
   for (const bool seen : {false, true}) {

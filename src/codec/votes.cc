@@ -6,8 +6,9 @@
 #include "kernel/dither.h"
 #include "kernel/sign_bits.h"
 
-// One byte that says whether there are zeros; the largest magnitude of each block; a bit for each value, set where it is less than
-// zero; and if there are zeros, a bit for each value, set where it is one.
+// One byte that says whether there are zeros; the largest magnitude of each block; a bit for each
+// value, set where it is less than zero; and if there are zeros, a bit for each value, set where it
+// is one.
 namespace tally::codec {
 namespace {
 

@@ -69,7 +69,8 @@ TEST(Votes, RefusesWhatItCannotHaveWritten) {
     std::size_t byte;
     unsigned value;
   };
-  // Another flag, no flag, signs and zeros behind the last value, a zero that is negative, no zero at all.
+  // Another flag, no flag, signs and zeros behind the last value, a zero that is negative, no zero
+  // at all.
   for (const Case& c :
        {Case{0, 2}, Case{0, 0}, Case{18, 0x80}, Case{24, 0x80}, Case{19, 0x03}, Case{19, 0x00}}) {
     ByteVector bytes = good;

@@ -8,7 +8,8 @@ namespace tally::codec {
 std::size_t zstd_encode(std::span<const std::byte> in, std::span<std::byte> out) {
   constexpr int kLevel = 1;
   const std::size_t bytes = ZSTD_compress(out.data(), out.size(), in.data(), in.size(), kLevel);
-  // The one thing that can go wrong, out of memory aside, is that there is no room; either way there is no frame.
+  // The one thing that can go wrong, out of memory aside, is that there is no room; either way
+  // there is no frame.
   return ZSTD_isError(bytes) != 0 ? 0 : bytes;
 }
 

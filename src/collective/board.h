@@ -13,8 +13,8 @@
 
 namespace tally::collective {
 
-// Where a member's data are for the others: visible memory by its name, memory only it can see (then
-// pieces of it go through the stage), or nothing.
+// Where a member's data are for the others: visible memory by its name, memory only it can see
+// (then pieces of it go through the stage), or nothing.
 struct Place {
   enum class Kind : std::uint64_t { kNone, kVisible, kStaged };
   Kind kind = Kind::kNone;
@@ -29,9 +29,9 @@ struct Notice {
   Place output;
 };
 
-// The memory through which the ranks of one communicator on one host work directly: for each member a line
-// of counters that only it writes, a stage for pieces of private memory, and small slots. Counters
-// only grow and are compared modulo 2^32.
+// The memory through which the ranks of one communicator on one host work directly: for each member
+// a line of counters that only it writes, a stage for pieces of private memory, and small slots.
+// Counters only grow and are compared modulo 2^32.
 class Board {
  public:
   static constexpr std::size_t kStageBytes = std::size_t{256}
@@ -62,11 +62,12 @@ class Board {
 
   // Operations are announced before anything else is published about them.
   void announce(const Notice& notice);
-  // What the member announced for operation `sequence`; nothing if it has not come to it yet, or has
-  // gone on by more than one.
+  // What the member announced for operation `sequence`; nothing if it has not come to it yet, or
+  // has gone on by more than one.
   std::optional<Notice> notice(int member, std::uint32_t sequence) const;
 
-  // Publishes that this member has done `count` more arrivals or reductions since the board was made.
+  // Publishes that this member has done `count` more arrivals or reductions since the board was
+  // made.
   void publish_arrivals(std::uint32_t count);
   void publish_reductions(std::uint32_t count);
   bool has_arrived(int member, std::uint32_t total) const {

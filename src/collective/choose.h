@@ -11,8 +11,9 @@ struct Placement {
   bool several_per_host() const { return hosts > 1 && hosts < ranks; }
 };
 
-// The algorithm for `request`: the forced one if it exists for this operation and placement (kInvalid
-// otherwise), else the fastest by measurement. Depends only on what is the same on all ranks.
+// The algorithm for `request`: the forced one if it exists for this operation and placement
+// (kInvalid otherwise), else the fastest by measurement. Depends only on what is the same on all
+// ranks.
 Result<Algorithm> choose(const Request& request, const Placement& placement);
 
 // Sizes up to which a tree, and then halving-doubling, beats what comes next, across TCP.

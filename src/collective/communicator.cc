@@ -103,8 +103,8 @@ Result<void> GroupCommunicator::admit(const Request& request) {
 bool GroupCommunicator::fits_slot(const Request& request, Algorithm algorithm) const {
   if (algorithm != Algorithm::kDirect || board_ == nullptr) return false;
   if (request.operation == Operation::kBarrier) return true;
-  // Everybody reads everybody's slot: worth it while that is little. With two ranks it is what they would
-  // read anyway.
+  // Everybody reads everybody's slot: worth it while that is little. With two ranks it is what they
+  // would read anyway.
   const std::size_t bytes = request.count * size_of(request.type);
   if (request.operation != Operation::kAllreduce || bytes > Board::kSlotBytes) return false;
   return size() == 2 || bytes * static_cast<std::size_t>(size() - 1) <= kSlotReadBytes;

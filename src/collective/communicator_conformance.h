@@ -1,7 +1,8 @@
 #pragma once
-// The conformance suite of communicators: every test runs over every transport and number of ranks. What the
-// operations give is in communicator_test.cc, how they behave in communicator_conduct_test.cc; over what they run is in
-// communicator_settings_test.cc and, for engine=mpi, in tests/process/mpi/.
+// The conformance suite of communicators: every test runs over every transport and number of ranks.
+// What the operations give is in communicator_test.cc, how they behave in
+// communicator_conduct_test.cc; over what they run is in communicator_settings_test.cc and, for
+// engine=mpi, in tests/process/mpi/.
 #include <algorithm>
 #include <atomic>
 #include <functional>

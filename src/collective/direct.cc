@@ -71,10 +71,11 @@ bool DirectTask::all_reduced(std::uint32_t total) const {
   return true;
 }
 
-// Piece k may be staged when piece k - kStages has been taken out by this member, which implies that all
-// have combined it; and others' results of that piece are safe because they stage k after taking
-// k - kStages themselves. One piece ahead of the combining is enough to overlap. Where everybody combines
-// everything: this member has combined k - 2, so the peer had staged that, so it had combined k - 4.
+// Piece k may be staged when piece k - kStages has been taken out by this member, which implies
+// that all have combined it; and others' results of that piece are safe because they stage k after
+// taking k - kStages themselves. One piece ahead of the combining is enough to overlap. Where
+// everybody combines everything: this member has combined k - 2, so the peer had staged that, so it
+// had combined k - 4.
 bool DirectTask::can_stage() const {
   static_assert(Board::kStages >= 4);
   return staged_ < pieces_ && staged_ <= finished_ + 1 && staged_ < taken_ + Board::kStages;
@@ -226,7 +227,8 @@ const std::byte* DirectTask::finished(int member, std::size_t piece, Part part) 
 
 void DirectTask::take(std::size_t piece) {
   if (plan_.output == nullptr) return;
-  // A combined piece is already in place here: by this member itself, or because others see the output.
+  // A combined piece is already in place here: by this member itself, or because others see the
+  // output.
   const bool written_by_others = plan_.combine && notice_.output.kind == Place::Kind::kVisible;
   if (written_by_others) return;
   for (int member = 0; member < board_.members(); ++member) {

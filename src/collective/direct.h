@@ -11,8 +11,8 @@
 
 namespace tally::collective {
 
-// A collective inside one host, as seen by one member. The vector is cut into one slice per member, which
-// that member finishes: it combines the slices of all inputs, or provides the slice itself.
+// A collective inside one host, as seen by one member. The vector is cut into one slice per member,
+// which that member finishes: it combines the slices of all inputs, or provides the slice itself.
 //
 //   operation       combine  input          output         own_slice        slices
 //   all-reduce      yes      vector         vector         in output        equal parts
@@ -21,7 +21,8 @@ namespace tally::collective {
 //   scatter         yes      vector (root)  -              the result       the parts
 //   all-gather      no       own slice      vector         -                the parts
 //   gather          no       own slice      vector (root)  -                the parts
-//   broadcast       no       all (root)     vector         -                all for root, else empty
+//   broadcast       no       all (root)     vector         -                all for root, else
+//   empty
 struct DirectPlan {
   bool combine = true;
   DataType type = DataType::kUInt8;
@@ -33,21 +34,22 @@ struct DirectPlan {
   std::vector<Part> slices;        // by member, in elements, in order and without gaps
 };
 
-// A DirectPlan being carried out. All members meet first and learn where everybody's memory is. Then:
+// A DirectPlan being carried out. All members meet first and learn where everybody's memory is.
+// Then:
 //
-// If all memory is visible to all, members read each other's inputs and write each other's outputs: one
-// piece, nothing is copied.
+// If all memory is visible to all, members read each other's inputs and write each other's outputs:
+// one piece, nothing is copied.
 //
-// Otherwise it goes in pieces, so that what one member writes the others still find in their caches. Piece k
-// of every slice goes through three phases, and while one piece is combined the next is staged and the one
-// before is taken out:
+// Otherwise it goes in pieces, so that what one member writes the others still find in their
+// caches. Piece k of every slice goes through three phases, and while one piece is combined the
+// next is staged and the one before is taken out:
 //
 //   stage    copy the input's piece to where the others can see it; publish an arrival
 //   finish   when all have arrived: combine the pieces of the own slice; publish a reduction
 //   take     when all have reduced: copy the others' finished pieces to the own output
 //
-// Two members that all-reduce private memory each combine everything: that moves no more bytes between
-// them than exchanging results would, and saves a phase.
+// Two members that all-reduce private memory each combine everything: that moves no more bytes
+// between them than exchanging results would, and saves a phase.
 class DirectTask final : public Task {
  public:
   DirectTask(Board& board, Mailbox& mailbox, const Notice& notice, DirectPlan plan);
@@ -102,11 +104,13 @@ class DirectTask final : public Task {
 
 // All-reduce of at most Board::kSlotBytes, or a barrier, with as few steps as there can be.
 //
-//   private memory   everyone copies its input to a slot, and when all have arrived combines all slots by
+//   private memory   everyone copies its input to a slot, and when all have arrived combines all
+//   slots by
 //                    itself: one synchronisation
 //   visible memory   when all have arrived everyone combines its slice into all outputs; a second
 //                    synchronisation tells that all slices are done
-//   some of each     everyone combines everything, from slots and visible memory, and writes its output only
+//   some of each     everyone combines everything, from slots and visible memory, and writes its
+//   output only
 //                    when nobody reads inputs any more
 class SlotTask final : public Task {
  public:

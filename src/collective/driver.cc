@@ -109,8 +109,9 @@ bool Driver::all_answered() {
   return true;
 }
 
-// Who is to blame. Inside one host that is seen in memory. Across a network: a rank that gives no answer,
-// before all one that never came; else one that answers from elsewhere; else whoever is waited for.
+// Who is to blame. Inside one host that is seen in memory. Across a network: a rank that gives no
+// answer, before all one that never came; else one that answers from elsewhere; else whoever is
+// waited for.
 std::vector<Rank> Driver::to_blame(const Drive& drive, const std::vector<Rank>& awaited) {
   if (drive.point || (board_ != nullptr && board_->members() == mailbox_.size())) return awaited;
   std::vector<Rank> never_came;

@@ -23,7 +23,8 @@ struct Drive {
   std::optional<TimePoint> give_up;  // after the deadline, while answers are awaited
 };
 
-// Brings tasks to their end: looks again for a while, then sleeps; finds out who is missing, and why.
+// Brings tasks to their end: looks again for a while, then sleeps; finds out who is missing, and
+// why.
 class Driver {
  public:
   Driver(const Context& context, Mailbox& mailbox, const Board* board, metrics::Recorder& recorder)

@@ -121,7 +121,8 @@ class GroupJob final : public MemberJob {
     formed_.context->transport->close();
   }
 
-  // Before there is a membership, and with each new one: the coordinator hears of it by the same line.
+  // Before there is a membership, and with each new one: the coordinator hears of it by the same
+  // line.
   Result<void> watch(Rank rank, int size, std::uint32_t generation,
                      std::shared_ptr<group::Watched> speaker) {
     if (options_.coordinator.empty()) return {};
@@ -180,7 +181,8 @@ class GroupJob final : public MemberJob {
     return watch(rank(), this->size(), generation(), watched());
   }
 
-  // Of this machine, those included that are reached through a network. A launcher may have bound each to its own.
+  // Of this machine, those included that are reached through a network. A launcher may have bound
+  // each to its own.
   bool has_a_core_for_each_rank() const {
     const std::string& machine = members_.members[static_cast<std::size_t>(rank())].host_name;
     int ranks = 0;

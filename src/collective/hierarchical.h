@@ -29,10 +29,11 @@ class ChainTask final : public Task {
 // Where the ranks of a communicator are: the ranks of each host in order.
 using Hosts = std::vector<std::vector<Rank>>;
 
-// All-reduce over several hosts that have several ranks each: inside a host every lane's rank reduces its
-// slice directly, the same lanes of all hosts all-reduce their slice by messages, and inside the host the
-// slices are spread again. There are as many lanes as the smallest host has ranks. `board` is this
-// host's, or null if it has one rank. A slice crosses between hosts once per host and direction.
+// All-reduce over several hosts that have several ranks each: inside a host every lane's rank
+// reduces its slice directly, the same lanes of all hosts all-reduce their slice by messages, and
+// inside the host the slices are spread again. There are as many lanes as the smallest host has
+// ranks. `board` is this host's, or null if it has one rank. A slice crosses between hosts once per
+// host and direction.
 std::unique_ptr<Task> hierarchical_allreduce(Board* board, Mailbox& mailbox, const Hosts& hosts,
                                              Rank rank, const Request& request,
                                              std::uint32_t sequence,

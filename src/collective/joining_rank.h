@@ -7,8 +7,8 @@
 
 namespace tally::collective {
 
-// A rank that has not met the others yet: all that it has to say is since when, and at last why not.
-// Threads: any.
+// A rank that has not met the others yet: all that it has to say is since when, and at last why
+// not. Threads: any.
 class JoiningRank final : public group::Watched {
  public:
   group::Report report() const override {

@@ -63,14 +63,15 @@ Result<LaunchFacts> from_torch(const Variables& variable) {
   return facts;
 }
 
-// Slurm's own PMIx plugin has namespaces of this name; another one belongs to a launcher inside the step.
+// Slurm's own PMIx plugin has namespaces of this name; another one belongs to a launcher inside the
+// step.
 bool other_pmix(const Variables& variable) {
   return has(variable, "PMIX_RANK") &&
          text_of(variable, "PMIX_NAMESPACE").rfind("slurm.pmix.", 0) != 0;
 }
 
-// Slurm sets PMI_RANK itself for programs of MPICH, with the numbers of the step; Hydra has others, or has
-// MPI_LOCALRANKID beside it.
+// Slurm sets PMI_RANK itself for programs of MPICH, with the numbers of the step; Hydra has others,
+// or has MPI_LOCALRANKID beside it.
 bool other_pmi(const Variables& variable) {
   return has(variable, "PMI_RANK") &&
          (has(variable, "MPI_LOCALRANKID") ||

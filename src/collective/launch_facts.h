@@ -30,8 +30,8 @@ struct LaunchFacts {
   int size = 1;  // 0: only the PMIx server knows it
   std::optional<int> local_rank;
   std::optional<int> local_size;
-  // The same text on all ranks of the job, and on no other job of this user on this host at the time. For
-  // kHydra it needs the process at the other end of pmi_descriptor beside it.
+  // The same text on all ranks of the job, and on no other job of this user on this host at the
+  // time. For kHydra it needs the process at the other end of pmi_descriptor beside it.
   std::string job_id;
   bool has_pmix = false;    // a PMIx server answers
   int pmi_descriptor = -1;  // to a PMI-1 server; -1: none
@@ -40,8 +40,9 @@ struct LaunchFacts {
 };
 
 // Finds the launcher. The first of these counts:
-//   RANK, WORLD_SIZE       torchrun, tally run, or set by hand; JOB_COMPLETION_INDEX stands in for RANK
-//   SLURM_STEP_ID          if the process is a task of that step: SLURM_NTASKS is the number of the step's tasks,
+//   RANK, WORLD_SIZE       torchrun, tally run, or set by hand; JOB_COMPLETION_INDEX stands in for
+//   RANK SLURM_STEP_ID          if the process is a task of that step: SLURM_NTASKS is the number
+//   of the step's tasks,
 //                          and no mpirun inside the step left its own variables
 //   OMPI_COMM_WORLD_RANK   Open MPI
 //   PMIX_RANK              another PMIx server

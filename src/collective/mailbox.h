@@ -11,8 +11,8 @@
 
 namespace tally::collective {
 
-// A message that an operation expects. Belongs to the operation, which keeps it in place until done() or
-// Mailbox::withdraw().
+// A message that an operation expects. Belongs to the operation, which keeps it in place until
+// done() or Mailbox::withdraw().
 struct Incoming {
   Rank from = kNoRank;  // in the communicator
   bool point = false;   // a send/receive message: `sequence` is the tag, `message` is found out
@@ -40,9 +40,9 @@ struct PeerStatus {
   Rank waits_for = kNoRank;
 };
 
-// A communicator's end of the mailroom: matches what arrives with what operations expect, keeps what
-// comes early, and is where the communicator's failure is decided. Ranks are the communicator's.
-// Threads: everything but failed() needs Mailroom::mutex.
+// A communicator's end of the mailroom: matches what arrives with what operations expect, keeps
+// what comes early, and is where the communicator's failure is decided. Ranks are the
+// communicator's. Threads: everything but failed() needs Mailroom::mutex.
 class Mailbox final : public net::Channel {
  public:
   // `members`: the job's rank of each rank of the communicator.
@@ -67,8 +67,8 @@ class Mailbox final : public net::Channel {
   void withdraw(Incoming& incoming);
   void withdraw(Rank to, net::Outgoing& message);
 
-  // The first failure counts, and is told to all other members: also when it came from one, since that
-  // one may have told only some.
+  // The first failure counts, and is told to all other members: also when it came from one, since
+  // that one may have told only some.
   void fail(const Error& error);
   // This rank wants no more: what is under way ends with kClosed. Nobody is told.
   void close();

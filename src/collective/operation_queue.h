@@ -12,8 +12,8 @@
 
 namespace tally::collective {
 
-// Carries out started operations in a thread of its own. Collectives go one after the other in the order of
-// issue; sends and receives go beside them.
+// Carries out started operations in a thread of its own. Collectives go one after the other in the
+// order of issue; sends and receives go beside them.
 class OperationQueue {
  public:
   static constexpr std::size_t kCapacity = 4096;

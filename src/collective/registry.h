@@ -10,8 +10,8 @@
 
 namespace tally::collective {
 
-// The communicators of one rank that live, for those who watch it. Threads: safe. Operations never wait for
-// it: only making and ending a communicator does.
+// The communicators of one rank that live, for those who watch it. Threads: safe. Operations never
+// wait for it: only making and ending a communicator does.
 class Registry {
  public:
   struct Entry {

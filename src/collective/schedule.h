@@ -8,9 +8,9 @@
 
 namespace tally::collective {
 
-// A collective operation as data: what one rank copies, sends and receives, step by step. Algorithms
-// are pure functions that return a Schedule; one executor runs them over any Transport, and the
-// simulator over a modelled network.
+// A collective operation as data: what one rank copies, sends and receives, step by step.
+// Algorithms are pure functions that return a Schedule; one executor runs them over any Transport,
+// and the simulator over a modelled network.
 
 enum class Buffer : std::uint8_t { kInput, kOutput, kScratch };
 

@@ -39,7 +39,8 @@ std::vector<Rank> SlotTask::awaited() const {
   return ranks;
 }
 
-// Learns where everybody's memory is. A member that has gone on already needed nobody: it used slots.
+// Learns where everybody's memory is. A member that has gone on already needed nobody: it used
+// slots.
 Result<void> SlotTask::meet() {
   TALLY_TRY(compare_notices(board_, notice_));
   const std::size_t bytes = count_ * size_of(plan_.type);

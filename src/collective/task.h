@@ -7,8 +7,8 @@ namespace tally::collective {
 
 enum class Progress { kBlocked, kMoved, kComplete };
 
-// One operation under way on one rank. The communicator drives it: advance() until complete, sleeping
-// in between while ready() is false.
+// One operation under way on one rank. The communicator drives it: advance() until complete,
+// sleeping in between while ready() is false.
 class Task {
  public:
   virtual ~Task() = default;

@@ -1,6 +1,6 @@
 #pragma once
-// For tests: jobs over any transport, whose ranks are threads of the test; with engine=mpi each is a process of its
-// own, which mpirun started.
+// For tests: jobs over any transport, whose ranks are threads of the test; with engine=mpi each is
+// a process of its own, which mpirun started.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -99,8 +99,8 @@ inline ThisProcess& this_process() {
   return process;
 }
 
-// Runs `body` on every rank in a thread of its own, and returns when all have ended; where ranks are
-// processes, on this one.
+// Runs `body` on every rank in a thread of its own, and returns when all have ended; where ranks
+// are processes, on this one.
 inline void run_ranks(Network network, int size, const std::function<void(Job&)>& body) {
   if (ranks_are_processes(network)) {
     auto job = Job::join(options_for(network, this_process().rank, size, 0));

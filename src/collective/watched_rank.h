@@ -13,8 +13,8 @@ class WatchedRank final : public group::Watched {
  public:
   using OnLost = std::function<void(const group::LostRanks&)>;
 
-  // `rank` is shared with the communicators, which may go first. `on_lost` ends operations with the lost; it is
-  // called on the Reporter's thread.
+  // `rank` is shared with the communicators, which may go first. `on_lost` ends operations with the
+  // lost; it is called on the Reporter's thread.
   WatchedRank(std::shared_ptr<Watchable> rank, OnLost on_lost);
 
   group::Report report() const override;

@@ -5,8 +5,8 @@
 
 namespace tally::data {
 
-// The datasets that are known by name: where they come from, what they must be, and what is in them. A table; fetching
-// is somebody else's work.
+// The datasets that are known by name: where they come from, what they must be, and what is in
+// them. A table; fetching is somebody else's work.
 
 enum class Kind : std::uint8_t { kIdx, kCifar, kImageFolder, kText, kCsv, kLibsvm, kMovieLens };
 std::string_view to_string(Kind kind);

@@ -28,10 +28,11 @@ struct CsvOptions {
   bool standardise = true;  // features to mean 0 and deviation 1, by the training part
 };
 
-// A table as samples: inputs float32 {features}. The first row is names if none of its fields is a number. A column whose
-// first value is a number has only numbers; one of text becomes one feature per distinct text of the training file: 1
-// where it is that, else 0. Missing values (empty, NA, N/A, NaN, null, ?) become the mean of the training part, or no text
-// at all. A missing target is an error, as is a row with another number of fields: kCorrupt, with file, offset and what was
+// A table as samples: inputs float32 {features}. The first row is names if none of its fields is a
+// number. A column whose first value is a number has only numbers; one of text becomes one feature
+// per distinct text of the training file: 1 where it is that, else 0. Missing values (empty, NA,
+// N/A, NaN, null, ?) become the mean of the training part, or no text at all. A missing target is
+// an error, as is a row with another number of fields: kCorrupt, with file, offset and what was
 // expected. kInvalid if there is no such target column.
 Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::path>& train,
                                           const std::vector<std::filesystem::path>& test,

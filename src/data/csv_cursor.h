@@ -18,15 +18,16 @@ struct CsvField {
   std::uint64_t offset = 0;
 };
 
-// Reads a table row by row. Fields are separated by the commas, tabs or semicolons that the first line has most of;
-// a field in double quotes may hold them, line ends, and quotes written twice. Empty lines are skipped.
+// Reads a table row by row. Fields are separated by the commas, tabs or semicolons that the first
+// line has most of; a field in double quotes may hold them, line ends, and quotes written twice.
+// Empty lines are skipped.
 class CsvCursor final {
  public:
   // Both outlive the cursor.
   CsvCursor(std::span<const std::byte> bytes, const std::string& name);
 
-  // The next row; false at the end. kCorrupt, with the offset, where quotes do not end, something follows them, or a row
-  // has more than kMaxCsvFields.
+  // The next row; false at the end. kCorrupt, with the offset, where quotes do not end, something
+  // follows them, or a row has more than kMaxCsvFields.
   Result<bool> next(std::vector<CsvField>& row);
 
  private:

@@ -29,8 +29,9 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual std::uint64_t size() const = 0;
   virtual const SampleShape& shape() const = 0;
-  // Writes sample `index`, below size(), into exactly the bytes of one sample. `augment` decides about random crops and
-  // flips; unused by those without. kCorrupt where the sample's file is bad, kSystem where it cannot be read.
+  // Writes sample `index`, below size(), into exactly the bytes of one sample. `augment` decides
+  // about random crops and flips; unused by those without. kCorrupt where the sample's file is bad,
+  // kSystem where it cannot be read.
   virtual Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
                             std::span<std::byte> target) const = 0;
   // Names by label; of texts the alphabet; empty where targets are not labels.

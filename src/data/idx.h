@@ -8,11 +8,12 @@
 
 namespace tally::data {
 
-// The format of the MNIST family: a file of images and a file of labels, each with a header of big-endian numbers.
-// Both may be packed with gzip. Only bytes are read, the element type of all of that family.
+// The format of the MNIST family: a file of images and a file of labels, each with a header of
+// big-endian numbers. Both may be packed with gzip. Only bytes are read, the element type of all of
+// that family.
 
-// The images and labels of two files. With `classes`, labels must be below it; else at most one more than the highest
-// label is taken for their number. kCorrupt for everything that is not right.
+// The images and labels of two files. With `classes`, labels must be below it; else at most one
+// more than the highest label is taken for their number. kCorrupt for everything that is not right.
 Result<PixelSamples> read_idx(const std::filesystem::path& images,
                               const std::filesystem::path& labels, std::optional<int> classes);
 

@@ -21,7 +21,8 @@ struct Taps {
   int most = 0;
 };
 
-// A triangle over the source: as wide as two source pixels when enlarging, as two results when shrinking.
+// A triangle over the source: as wide as two source pixels when enlarging, as two results when
+// shrinking.
 Taps taps_for(double begin, double length, int results, int pixels) {
   const double scale = length / results;
   const double reach = std::max(scale, 1.0);

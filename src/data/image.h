@@ -62,9 +62,10 @@ PixelScale plain_scale(int channels);
 // For `channels`, from one with another number: grey from the average, colours alike.
 PixelScale fit_scale(const PixelScale& scale, int channels);
 
-// The part `box` of an image at the size and with the channels of `wanted`, scaled, channel after channel, mirrored if
-// `flip`. Bilinear; when shrinking, over all pixels that a result covers. Grey from colours by their luminance.
-// `scale` is for the channels of `wanted`; `out` has as many values as `wanted`.
+// The part `box` of an image at the size and with the channels of `wanted`, scaled, channel after
+// channel, mirrored if `flip`. Bilinear; when shrinking, over all pixels that a result covers. Grey
+// from colours by their luminance. `scale` is for the channels of `wanted`; `out` has as many
+// values as `wanted`.
 void resample(const ImageView& image, const Box& box, const ImageSize& wanted,
               const PixelScale& scale, bool flip, std::span<float> out);
 

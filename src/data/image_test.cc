@@ -40,8 +40,8 @@ TEST(Resample, PlainStaysPlainAtEverySize) {
         EXPECT_NEAR(value, 77, 1e-3);
 }
 
-// The middle of a result that covers 2 x 2 pixels is the average of 4 x 4 under a pyramid; of a straight slope that is
-// the slope's own value there.
+// The middle of a result that covers 2 x 2 pixels is the average of 4 x 4 under a pyramid; of a
+// straight slope that is the slope's own value there.
 TEST(Resample, SlopeStaysASlopeAwayFromTheEdge) {
   Image image{.size = {1, 1, 64}, .pixels = {}};
   for (int x = 0; x < 64; ++x) image.pixels.push_back(static_cast<std::uint8_t>(3 * x));

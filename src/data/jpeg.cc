@@ -14,8 +14,9 @@
 namespace tally::data {
 namespace {
 
-// libjpeg ends the process on an error unless its handler does not return, so ours jumps back. The functions that may be
-// jumped out of have no objects with destructors; this one is the caller's and cleans up.
+// libjpeg ends the process on an error unless its handler does not return, so ours jumps back. The
+// functions that may be jumped out of have no objects with destructors; this one is the caller's
+// and cleans up.
 class Decoder final {
  public:
   explicit Decoder(std::span<const std::byte> bytes) : bytes_(bytes) {
@@ -25,7 +26,8 @@ class Decoder final {
       state->err->format_message(state, handler.message.data());
       std::longjmp(handler.place, 1);
     };
-    // What the library could go on after. Bytes too many between two markers do no harm; all else is damage.
+    // What the library could go on after. Bytes too many between two markers do no harm; all else
+    // is damage.
     handler_.base.emit_message = [](j_common_ptr state, int level) {
       if (level >= 0 || state->err->msg_code == JWRN_EXTRANEOUS_DATA) return;
       state->err->error_exit(state);

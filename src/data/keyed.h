@@ -10,14 +10,17 @@
 
 namespace tally::data {
 
-// Samples that are few keys out of very many: rows of click logs and tables of categories, and sparse vectors.
+// Samples that are few keys out of very many: rows of click logs and tables of categories, and
+// sparse vectors.
 //
-// A sample is int64 [2, slots]. Row 0 has keys, from 0, or -1 where a slot is empty; row 1 the value of each key as the
-// bits of a float64, 1 for a category, 0 in an empty slot. The target is a label, 0 or 1.
+// A sample is int64 [2, slots]. Row 0 has keys, from 0, or -1 where a slot is empty; row 1 the
+// value of each key as the bits of a float64, 1 for a category, 0 in an empty slot. The target is a
+// label, 0 or 1.
 //
-// A table has a slot per field, each with a name; a key is a hash of field and category, so it needs no dictionary and is
-// the same in any file. A number may have two: its bucket as a category, and a key of the field with the number as value.
-// Sparse vectors have slots without names, as many as the longest row has entries; keys are their indices.
+// A table has a slot per field, each with a name; a key is a hash of field and category, so it
+// needs no dictionary and is the same in any file. A number may have two: its bucket as a category,
+// and a key of the field with the number as value. Sparse vectors have slots without names, as many
+// as the longest row has entries; keys are their indices.
 
 inline constexpr std::int64_t kNoKey = -1;
 // Entries, empty slots included, of all rows of a file.

@@ -12,8 +12,8 @@
 
 namespace tally::data {
 
-// Sparse rows in libsvm's form: a line "label index:value index:value ...", indices from 1, rising. What follows # is a
-// comment. Samples are given out dense: float32 {features}.
+// Sparse rows in libsvm's form: a line "label index:value index:value ...", indices from 1, rising.
+// What follows # is a comment. Samples are given out dense: float32 {features}.
 
 inline constexpr std::uint32_t kMaxLibsvmFeatures = std::uint32_t{1} << 22;
 
@@ -31,9 +31,9 @@ Result<SparseRows> parse_libsvm(std::span<const std::byte> bytes, const std::str
 // Whether a file that begins so is in this form.
 bool looks_like_libsvm(std::string_view beginning);
 
-// One file, with the test part in another or held out by `split`; which part is `split.train`. Both parts have the features
-// of both. Labels that are whole numbers, at most 1000 different ones in the training file, are classes (int64 targets, in
-// rising order); others are float32 targets.
+// One file, with the test part in another or held out by `split`; which part is `split.train`. Both
+// parts have the features of both. Labels that are whole numbers, at most 1000 different ones in
+// the training file, are classes (int64 targets, in rising order); others are float32 targets.
 Result<std::unique_ptr<Dataset>> open_libsvm(const std::vector<std::filesystem::path>& train,
                                              const std::vector<std::filesystem::path>& test,
                                              const Split& split);

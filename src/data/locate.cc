@@ -49,7 +49,8 @@ bool is_idx_images(const fs::path& path) {
   return name.find("images") != std::string::npos && name.find("idx3") != std::string::npos;
 }
 
-// The file of labels that belongs to a file of images, packed or not; where none is there, its usual name.
+// The file of labels that belongs to a file of images, packed or not; where none is there, its
+// usual name.
 fs::path labels_beside(const fs::path& images) {
   const std::string name = with(with(plain_name(images), "images", "labels"), "idx3", "idx1");
   const fs::path plain = images.parent_path() / name;

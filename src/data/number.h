@@ -19,7 +19,8 @@ inline std::optional<double> number_in(std::string_view text) {
   return fits ? std::optional(value) : std::nullopt;
 }
 
-// How a text that is not what it should be stands in a message: short, and without control characters.
+// How a text that is not what it should be stands in a message: short, and without control
+// characters.
 inline std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 40;
   std::string result = "'";

@@ -22,8 +22,9 @@ Permutation::Permutation(std::uint64_t size, std::uint64_t key) : size_(size) {
   for (std::uint64_t& round_key : keys_) round_key = rng.next();
 }
 
-// A Feistel network permutes all numbers of so many bits, fewer than twice `size_`. An index whose image is not below
-// the size follows the images until one is (cycle walking: Black and Rogaway 2002), which takes less than two on average.
+// A Feistel network permutes all numbers of so many bits, fewer than twice `size_`. An index whose
+// image is not below the size follows the images until one is (cycle walking: Black and Rogaway
+// 2002), which takes less than two on average.
 std::uint64_t Permutation::operator()(std::uint64_t index) const {
   TALLY_CHECK(index < size_);
   std::uint64_t value = index;
@@ -33,8 +34,9 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
   return value;
 }
 
-// Each round changes one half by a function of the other, which can be undone whatever the function is; then the
-// halves trade places. Where they are of unequal width, an even number of rounds gives both their places back.
+// Each round changes one half by a function of the other, which can be undone whatever the function
+// is; then the halves trade places. Where they are of unequal width, an even number of rounds gives
+// both their places back.
 std::uint64_t Permutation::shuffle_once(std::uint64_t value) const {
   int left_bits = high_bits_;
   int right_bits = low_bits_;

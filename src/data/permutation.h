@@ -7,7 +7,8 @@ namespace tally::data {
 // One number out of several, each of whose bits matters.
 std::uint64_t mix(std::uint64_t a, std::uint64_t b);
 
-// The numbers below `size` in an order that `key` decides, computed one at a time: nothing is stored. Threads: safe.
+// The numbers below `size` in an order that `key` decides, computed one at a time: nothing is
+// stored. Threads: safe.
 class Permutation final {
  public:
   Permutation(std::uint64_t size, std::uint64_t key);

@@ -11,7 +11,8 @@
 
 namespace tally::data {
 
-// Many small images of one size with labels, in memory as bytes: channel after channel, image after image.
+// Many small images of one size with labels, in memory as bytes: channel after channel, image after
+// image.
 struct PixelSamples {
   ImageSize size;
   Bytes pixels;
@@ -23,7 +24,8 @@ struct PixelOptions {
   std::optional<ImageSize> image;
   // Per stored channel; none: values from 0 to 1.
   std::optional<PixelScale> scale;
-  // With augmentation: moved by up to so many pixels either way, black coming in; and mirrored half of the time.
+  // With augmentation: moved by up to so many pixels either way, black coming in; and mirrored half
+  // of the time.
   int shift = 0;
   bool flip = false;
 };

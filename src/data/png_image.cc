@@ -28,8 +28,8 @@ std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-// The first chunk that is not whole, up to the last one, IEND; the library only says that there is one, and reads no
-// further than it must. Checksums are the slow part.
+// The first chunk that is not whole, up to the last one, IEND; the library only says that there is
+// one, and reads no further than it must. Checksums are the slow part.
 std::optional<Error> damage_in(std::span<const std::byte> bytes, const std::string& name,
                                bool checksums) {
   constexpr std::uint32_t kEnd = 0x49454E44;

@@ -7,7 +7,8 @@
 
 namespace tally::data {
 
-// Which part of data that have no split of their own: `validation` of them, chosen by `seed`, are held out.
+// Which part of data that have no split of their own: `validation` of them, chosen by `seed`, are
+// held out.
 struct Split {
   double validation = 0.1;
   bool train = true;  // all but those; otherwise those

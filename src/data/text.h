@@ -27,10 +27,10 @@ struct TextOptions {
   bool augment = false;                    // windows begin up to `context` symbols later, by chance
 };
 
-// A text as windows: sample i has `context` symbols as int64 numbers, from symbol i * context on, and as its target the
-// same one further: one epoch is one pass over the text. The alphabet is of all of the text. Several files are read as
-// one, in the order given. kCorrupt, with the offset, where bytes are not UTF-8 (kCharacter); kInvalid if the part is too
-// short for one window.
+// A text as windows: sample i has `context` symbols as int64 numbers, from symbol i * context on,
+// and as its target the same one further: one epoch is one pass over the text. The alphabet is of
+// all of the text. Several files are read as one, in the order given. kCorrupt, with the offset,
+// where bytes are not UTF-8 (kCharacter); kInvalid if the part is too short for one window.
 Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::path>& files,
                                            const TextOptions& options);
 

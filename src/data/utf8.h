@@ -6,7 +6,8 @@
 
 namespace tally::data {
 
-// A character of a UTF-8 text; `bytes` is 0 where there is none: not UTF-8, cut off, too long a form, or a surrogate.
+// A character of a UTF-8 text; `bytes` is 0 where there is none: not UTF-8, cut off, too long a
+// form, or a surrogate.
 struct Character {
   std::uint32_t code = 0;
   int bytes = 0;

@@ -32,8 +32,8 @@ struct Hello {
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
-// What everybody learns when all have come: the members in the order of their new ranks, each with the
-// rank that it presented itself with.
+// What everybody learns when all have come: the members in the order of their new ranks, each with
+// the rank that it presented itself with.
 struct Welcome {
   std::uint32_t generation = 1;
   wire::JobToken token{};

@@ -8,8 +8,8 @@
 
 namespace tally::group {
 
-// What the rendezvous and its guests say to each other: one kControl frame each, the first byte of the body
-// telling which.
+// What the rendezvous and its guests say to each other: one kControl frame each, the first byte of
+// the body telling which.
 enum class ControlKind : std::uint8_t {
   kHello = 1,    // guest: Hello
   kWelcome = 2,  // host: Welcome

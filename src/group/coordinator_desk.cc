@@ -21,7 +21,8 @@ constexpr Duration kFarewellTime = std::chrono::seconds(1);
 constexpr Duration kTraceTime = std::chrono::seconds(2);
 // Connections that have not said yet who they are; the oldest goes if there are more.
 constexpr std::ptrdiff_t kMaxUnknown = 64;
-// Ranks that knew an earlier coordinator find this one within their longest pause between two attempts.
+// Ranks that knew an earlier coordinator find this one within their longest pause between two
+// attempts.
 constexpr Duration kReturnTime = std::chrono::seconds(5);
 constexpr std::size_t kMaxStackBytes = 4096;
 
@@ -223,7 +224,8 @@ void CoordinatorDesk::ended(CoordinatorSession& session, const Error& why, TimeP
   session.dead = true;
   if (session.over || session.role == Role::kObserver) return;
   if (session.role == Role::kRank) {
-    // Whoever speaks nonsense after it was let in has lost its mind; the connection is over either way.
+    // Whoever speaks nonsense after it was let in has lost its mind; the connection is over either
+    // way.
     if (why.code != ErrorCode::kPeerLost) refused(session, why.message, now);
     if (session.generation == roster_->options().generation)
       tell(roster_->connection_closed(session.rank, now));

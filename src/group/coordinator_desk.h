@@ -13,8 +13,8 @@
 
 namespace tally::group {
 
-// What a coordinator does with what its connections bring: keeps the roster, tells the ranks who is lost, finds
-// out who keeps the others waiting, answers observers. Threads: one.
+// What a coordinator does with what its connections bring: keeps the roster, tells the ranks who is
+// lost, finds out who keeps the others waiting, answers observers. Threads: one.
 class CoordinatorDesk final {
  public:
   using OnEvent = std::function<void(const CoordinatorEvent&)>;
@@ -37,7 +37,8 @@ class CoordinatorDesk final {
   // What time brings; to be called a few times in each heartbeat.
   void tick(TimePoint now);
   TimePoint next_loss() const { return roster_->next_loss(); }
-  // Saves what has changed, tells of it, and lets go of sessions that are over: after each round of the above.
+  // Saves what has changed, tells of it, and lets go of sessions that are over: after each round of
+  // the above.
   void tidy(TimePoint now);
 
  private:

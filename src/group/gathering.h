@@ -8,15 +8,15 @@
 
 namespace tally::group {
 
-// Who has come to the rendezvous, and what follows from it. Decides only: hears of arrivals, knows no
-// clock and no socket. Its host is among those who come.
+// Who has come to the rendezvous, and what follows from it. Decides only: hears of arrivals, knows
+// no clock and no socket. Its host is among those who come.
 class Gathering {
  public:
   // Waits for ranks 0..size-1 in `generation`, except those that turn out to be lost.
   Gathering(int size, std::uint32_t generation) : size_(size), generation_(generation) {}
 
-  // Somebody who proved to belong here. An error is the verdict for everybody: it came twice, or disagrees
-  // with another about the job.
+  // Somebody who proved to belong here. An error is the verdict for everybody: it came twice, or
+  // disagrees with another about the job.
   Result<void> arrive(const Hello& hello);
 
   // A connection was turned away; `claimed` is what it called itself, perhaps nothing.

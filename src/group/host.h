@@ -5,8 +5,8 @@
 
 namespace tally::group {
 
-// The same text in all processes that can share memory and find each other's processes: same boot, same
-// namespaces, same user, same `label`.
+// The same text in all processes that can share memory and find each other's processes: same boot,
+// same namespaces, same user, same `label`.
 Result<std::string> host_identity(const std::string& label);
 
 std::string host_name();

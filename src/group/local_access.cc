@@ -60,8 +60,8 @@ Result<std::optional<Descriptor>> accept_local(const Descriptor& listener) {
   }
 }
 
-// Lines: Num RefCount Protocol Flags Type St Inode Path; an abstract path begins with @, and flag 0x10000
-// is a socket that listens.
+// Lines: Num RefCount Protocol Flags Type St Inode Path; an abstract path begins with @, and flag
+// 0x10000 is a socket that listens.
 std::vector<std::string> jobs_in(const std::string& table, unsigned user) {
   const std::string start = "@" + prefix(user);
   std::set<std::string> names;

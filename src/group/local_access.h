@@ -8,8 +8,9 @@
 
 namespace tally::group {
 
-// How programs of the same user on the same machine find a coordinator: by a local socket with the abstract
-// name "tally-job-<user>-<job>". It is in no folder and vanishes with its owner, however that ends.
+// How programs of the same user on the same machine find a coordinator: by a local socket with the
+// abstract name "tally-job-<user>-<job>". It is in no folder and vanishes with its owner, however
+// that ends.
 
 // 1 to 64 letters, digits, dots, underscores and dashes.
 bool is_job_name(const std::string& name);

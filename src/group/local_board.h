@@ -9,9 +9,9 @@
 
 namespace tally::group {
 
-// A note pinned up for the other processes of a job on one host. Rank 0 offers it under a name that all
-// derive from the job's identity; the others fetch it. Both sides make sure that the other belongs to the
-// same user. Nothing is left behind: the name goes with its owner.
+// A note pinned up for the other processes of a job on one host. Rank 0 offers it under a name that
+// all derive from the job's identity; the others fetch it. Both sides make sure that the other
+// belongs to the same user. Nothing is left behind: the name goes with its owner.
 
 // The name of a job's board: of this user, from the identity whole, however long it is.
 std::string board_name(const std::string& job_id);
@@ -35,8 +35,8 @@ class LocalBoard final {
   std::jthread thread_;
 };
 
-// The note that is offered under `name`, as soon as one is; kTimeout if none is by then. A process gets a note
-// once: one that joins again waits for the next board of this name.
+// The note that is offered under `name`, as soon as one is; kTimeout if none is by then. A process
+// gets a note once: one that joins again waits for the next board of this name.
 Result<std::string> fetch_note(const std::string& name, Deadline by);
 
 }  // namespace tally::group

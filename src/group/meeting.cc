@@ -27,8 +27,8 @@ Result<std::string> own_host(const JobOptions& options) {
   return choose_address(addresses, options.listen_on);
 }
 
-// A host's own name often stands for loopback in its own table, where ranks on other hosts would not find rank 0.
-// All ranks of that host go to the address that the others know.
+// A host's own name often stands for loopback in its own table, where ranks on other hosts would
+// not find rank 0. All ranks of that host go to the address that the others know.
 Result<std::string> seen_from_others(const JobOptions& options) {
   const std::string& host = options.master_address;
   if (!options.local_size || on_one_host(options) || is_loopback(host)) return host;
@@ -56,7 +56,8 @@ Result<void> listen_at_address(Appointment& appointment) {
   return {};
 }
 
-// Rank 0 listens and has a secret; its note says so. The secret is left out if the others have it already.
+// Rank 0 listens and has a secret; its note says so. The secret is left out if the others have it
+// already.
 Result<std::string> write_note(Appointment& appointment) {
   JobOptions& options = appointment.options;
   TALLY_TRY(const std::string host, own_host(options));
@@ -77,8 +78,8 @@ Result<void> follow_note(const std::string& note, JobOptions& options) {
   return {};
 }
 
-// What names the job on this host: the launcher's name for it, and where that is not enough the process that
-// serves all of its ranks.
+// What names the job on this host: the launcher's name for it, and where that is not enough the
+// process that serves all of its ranks.
 Result<std::string> job_identity(const JobOptions& options) {
   if (options.job_id.empty()) return invalid("meeting at a board needs a name of the job");
   if (options.pmi_descriptor < 0) return options.job_id;

@@ -15,8 +15,8 @@ struct MeetingPlace {
   std::optional<Secret> secret;
 };
 
-// A note that tells it, for a launcher's store or a local socket: "tally1,HOST,PORT,SECRET", with "-" for none.
-// It has no space and no "=", which PMI-1 could not carry, and at most kMaxNoteBytes.
+// A note that tells it, for a launcher's store or a local socket: "tally1,HOST,PORT,SECRET", with
+// "-" for none. It has no space and no "=", which PMI-1 could not carry, and at most kMaxNoteBytes.
 inline constexpr std::size_t kMaxNoteBytes = 400;
 std::string to_note(const MeetingPlace& place);
 // kCorrupt if it is no such note.

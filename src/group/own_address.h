@@ -18,10 +18,10 @@ struct InterfaceAddress {
 // All of them, in the system's order.
 Result<std::vector<InterfaceAddress>> interface_addresses();
 
-// The address by which other hosts are likely to reach this one. `wanted` is an interface or an address and
-// may be empty: then the first that is neither loopback nor link-local nor of a bridge for containers, IPv4
-// before IPv6; loopback if there is no other. kInvalid if there is no interface of that name; a text
-// that is no interface's name is taken as an address.
+// The address by which other hosts are likely to reach this one. `wanted` is an interface or an
+// address and may be empty: then the first that is neither loopback nor link-local nor of a bridge
+// for containers, IPv4 before IPv6; loopback if there is no other. kInvalid if there is no
+// interface of that name; a text that is no interface's name is taken as an address.
 Result<std::string> choose_address(const std::vector<InterfaceAddress>& addresses,
                                    const std::string& wanted);
 

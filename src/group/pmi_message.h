@@ -6,8 +6,9 @@
 
 namespace tally::group {
 
-// One line of the text protocol that MPICH calls PMI version 1 ("wire protocol" in its PMI documentation):
-// words NAME=VALUE with spaces between, the first of them the command. A line has at most this many bytes.
+// One line of the text protocol that MPICH calls PMI version 1 ("wire protocol" in its PMI
+// documentation): words NAME=VALUE with spaces between, the first of them the command. A line has
+// at most this many bytes.
 inline constexpr std::size_t kMaxPmiBytes = 2048;
 
 // The answer that a server gave to a request.

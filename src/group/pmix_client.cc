@@ -32,7 +32,8 @@ struct FreeValue {
 };
 using Value = std::unique_ptr<pmix_value_t, FreeValue>;
 
-// What a fence in the background has come to; shared with its callback, which may come after the deadline.
+// What a fence in the background has come to; shared with its callback, which may come after the
+// deadline.
 struct Fence {
   Mutex mutex;
   std::condition_variable_any ended;
@@ -58,7 +59,8 @@ bool find(void* library, const char* name, Function& function) {
 }
 
 Result<Functions> load() {
-  // Global, as an MPI would load it: its plugins look for its symbols there. Never unloaded: it has threads.
+  // Global, as an MPI would load it: its plugins look for its symbols there. Never unloaded: it has
+  // threads.
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
   Functions functions;
   const bool whole = library != nullptr && find(library, "PMIx_Init", functions.init) &&

@@ -6,8 +6,8 @@
 
 namespace tally::group {
 
-// What is said of connections that are turned away: each of a few, and of many no more than one sentence in a
-// while, so that a port scan does not flood the log. Decides only.
+// What is said of connections that are turned away: each of a few, and of many no more than one
+// sentence in a while, so that a port scan does not flood the log. Decides only.
 class Refusals {
  public:
   // "a connection from 10.0.0.7:4711 was refused: it does not speak TLS", or nothing now.

@@ -110,7 +110,8 @@ Result<Welcome> attend_rendezvous(
   TALLY_TRY(const Welcome welcome, guest.hear_welcome());
   const Result<void> connected = connect(welcome);
   (void)guest.report(connected);  // a host that is gone shows in what follows
-  // The host's verdict counts, for it names what went wrong first; if it cannot be had, the own trouble.
+  // The host's verdict counts, for it names what went wrong first; if it cannot be had, the own
+  // trouble.
   const Result<void> verdict = guest.hear_go();
   if (verdict.has_value()) return welcome;
   if (!connected.has_value() && verdict.error().code == ErrorCode::kPeerLost)

@@ -9,8 +9,8 @@
 
 namespace tally::group {
 
-// The rank that a Reporter speaks for. Called from the Reporter's thread; nothing here may keep the rank's own
-// threads waiting.
+// The rank that a Reporter speaks for. Called from the Reporter's thread; nothing here may keep the
+// rank's own threads waiting.
 class Watched {
  public:
   virtual ~Watched() = default;
@@ -22,8 +22,9 @@ class Watched {
   virtual void lost(const LostRanks& ranks) = 0;
 };
 
-// A rank's line to the coordinator: registers, sends heartbeats, hears who is lost, answers. A coordinator that
-// cannot be reached, or goes away, is logged and tried again for ever; the rank works on. Has one thread.
+// A rank's line to the coordinator: registers, sends heartbeats, hears who is lost, answers. A
+// coordinator that cannot be reached, or goes away, is logged and tried again for ever; the rank
+// works on. Has one thread.
 class Reporter final {
  public:
   struct Options {

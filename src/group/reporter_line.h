@@ -11,16 +11,17 @@
 
 namespace tally::group {
 
-// The connection of a Reporter, made again and again while it fails. Says in the log when the coordinator goes
-// and when it is back. Never blocks, but for the lookup of a name. Threads: one.
+// The connection of a Reporter, made again and again while it fails. Says in the log when the
+// coordinator goes and when it is back. Never blocks, but for the lookup of a name. Threads: one.
 class ReporterLine final {
  public:
   explicit ReporterLine(const Reporter::Options& options) : options_(options) {}
 
-  // Connects, shakes hands, registers, reads and writes as far as that goes now. Returns what the coordinator
-  // said, but for pulses, which only this class needs.
+  // Connects, shakes hands, registers, reads and writes as far as that goes now. Returns what the
+  // coordinator said, but for pulses, which only this class needs.
   std::vector<WatchMessage> advance(const Registration& identity, TimePoint now);
-  // The same, but what ends is not begun again. A first attempt is made, for ranks that are done before it.
+  // The same, but what ends is not begun again. A first attempt is made, for ranks that are done
+  // before it.
   void last_words(const Registration& identity, TimePoint now);
 
   // Dropped if nobody is there, and while earlier ones still wait to be sent.
@@ -62,8 +63,8 @@ class ReporterLine final {
   std::optional<Attempt> attempt_;
   std::unique_ptr<WatchConnection> fresh_;    // shaking hands
   std::unique_ptr<WatchConnection> current_;  // registered
-  // The one before, if it only fell silent: ended when the new one is answered, since its end before would
-  // look like that of this process.
+  // The one before, if it only fell silent: ended when the new one is answered, since its end
+  // before would look like that of this process.
   std::unique_ptr<WatchConnection> retiring_;
   TimePoint fresh_since_{};
   TimePoint heard_{};

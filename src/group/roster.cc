@@ -170,8 +170,8 @@ std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, E
   return events;
 }
 
-// Ranks of a host report at different moments. Where all of them have fallen silent, those that have a heartbeat
-// less on their count are behind the same cut as the first.
+// Ranks of a host report at different moments. Where all of them have fallen silent, those that
+// have a heartbeat less on their count are behind the same cut as the first.
 void Roster::add_rest_of_host(std::vector<Rank>& ranks, Duration limit, TimePoint now) const {
   std::set<std::string> hosts;
   for (const Rank rank : ranks) hosts.insert(members_[static_cast<std::size_t>(rank)].host);

@@ -35,8 +35,9 @@ struct Member {
   std::string text() const;
 };
 
-// Who is in a generation of a job and whether they still live. Decides only: hears of everything and is told
-// the time; knows no socket. Calls return what became of it, for people and for the other ranks.
+// Who is in a generation of a job and whether they still live. Decides only: hears of everything
+// and is told the time; knows no socket. Calls return what became of it, for people and for the
+// other ranks.
 class Roster {
  public:
   struct Options {
@@ -50,7 +51,8 @@ class Roster {
 
   explicit Roster(const Options& options);
 
-  // Who is who, from a coordinator before this one. Whoever was present is expected back within `grace`.
+  // Who is who, from a coordinator before this one. Whoever was present is expected back within
+  // `grace`.
   void expect(const std::vector<Member>& members, TimePoint now, Duration grace);
 
   // kRefused: no such rank, or somebody else is it already.
@@ -59,8 +61,8 @@ class Roster {
   Events connection_closed(Rank rank, TimePoint now);
   Events process_ended(Rank rank, const std::string& how, TimePoint now);
   Events left(Rank rank, TimePoint now);
-  // To be called a few times in each heartbeat. A gap of more than one heartbeat between two calls means that the
-  // caller itself was stopped: silence meanwhile counts for nobody.
+  // To be called a few times in each heartbeat. A gap of more than one heartbeat between two calls
+  // means that the caller itself was stopped: silence meanwhile counts for nobody.
   Events tick(TimePoint now);
   // When a tick() would find the next rank silent for too long, if nothing is heard until then.
   TimePoint next_loss() const;

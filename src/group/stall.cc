@@ -72,8 +72,8 @@ class Diagnosis {
 
   Duration waited(Rank rank) const { return ago(member(rank), member(rank).report.since()); }
 
-  // The rank itself has said that it has been at the same thing for so long: what it does since its last report
-  // nobody knows, unless it has left.
+  // The rank itself has said that it has been at the same thing for so long: what it does since its
+  // last report nobody knows, unless it has left.
   bool long_at_it(const Member& who) const {
     const Duration told = who.report.at - who.report.since();
     return (who.presence == Presence::kLeft ? told + (now_ - who.heard) : told) >= threshold_;
@@ -170,7 +170,8 @@ class Diagnosis {
     return fmt::format(", its last operation was {}", operation_text(*who.report.last));
   }
 
-  // Ranks that look for the others. Whoever has joined has met them all, and one who gave up says why.
+  // Ranks that look for the others. Whoever has joined has met them all, and one who gave up says
+  // why.
   std::optional<Stall> find_joining() const {
     Stall stall{.operation = "the job"};
     std::vector<Rank> never_came;
@@ -225,7 +226,8 @@ class Diagnosis {
     return stall;
   }
 
-  // Slow it is only once all have been in it, or past it, for long: before, somebody has only just come.
+  // Slow it is only once all have been in it, or past it, for long: before, somebody has only just
+  // come.
   std::optional<Stall> nobody_missing(const ReportedOperation& operation) const {
     for (const Member& who : members_) {
       if (operation.record.point() || !belongs(who.rank, operation)) continue;

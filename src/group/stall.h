@@ -20,8 +20,8 @@ struct Stall {
   Rank ask = kNoRank;     // a culprit that computes and could show its stack
 };
 
-// From the latest reports to who is to blame, if some ranks have waited for `threshold` or called different
-// operations. Decides only.
+// From the latest reports to who is to blame, if some ranks have waited for `threshold` or called
+// different operations. Decides only.
 std::optional<Stall> diagnose_stall(std::span<const Member> members, TimePoint now,
                                     Duration threshold);
 

@@ -18,8 +18,8 @@ class WatchConnection final {
 
   // Queues a message; advance() sends it.
   void send(const WatchMessage& message);
-  // Shakes hands, sends and reads what can be: the messages that came. An error ends the connection; it is
-  // told when the messages before it have been.
+  // Shakes hands, sends and reads what can be: the messages that came. An error ends the
+  // connection; it is told when the messages before it have been.
   Result<std::vector<WatchMessage>> advance();
 
   int descriptor() const { return stream_->descriptor(); }

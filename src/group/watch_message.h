@@ -10,8 +10,8 @@
 
 namespace tally::group {
 
-// What a coordinator, the ranks that it watches and those who ask about them say to each other: one kControl
-// frame each, the first byte of the payload telling which.
+// What a coordinator, the ranks that it watches and those who ask about them say to each other: one
+// kControl frame each, the first byte of the payload telling which.
 enum class WatchKind : std::uint8_t {
   kRegister = 32,   // rank: Registration
   kReport = 33,     // rank: Report

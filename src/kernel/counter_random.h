@@ -3,13 +3,15 @@
 
 namespace tally::kernel {
 
-// Which sequence of random numbers: two words that differ in every bit from those of any other sequence in use.
+// Which sequence of random numbers: two words that differ in every bit from those of any other
+// sequence in use.
 struct RandomKey {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
 };
 
-// A mixer of 32 bits (the constants are those of C. Wellons' lowbias32): every input bit changes about half of the output's.
+// A mixer of 32 bits (the constants are those of C. Wellons' lowbias32): every input bit changes
+// about half of the output's.
 inline std::uint32_t mixed(std::uint32_t x) {
   x ^= x >> 16;
   x *= 0x7feb352dU;
@@ -19,7 +21,8 @@ inline std::uint32_t mixed(std::uint32_t x) {
   return x;
 }
 
-// Number `index` of the sequence: 32 uniform bits by key and index alone, so that any number of them is had side by side.
+// Number `index` of the sequence: 32 uniform bits by key and index alone, so that any number of
+// them is had side by side.
 inline std::uint32_t random_bits(RandomKey key, std::uint32_t index) {
   return mixed(mixed(index + key.low) ^ key.high);
 }

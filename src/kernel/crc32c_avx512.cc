@@ -3,12 +3,12 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// Long inputs by carry-less multiplication of 64 bytes at a time (V. Gopal et al., "Fast CRC Computation
-// for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009): a 128-bit piece that lies D bits before
-// another adds to it as
+// Long inputs by carry-less multiplication of 64 bytes at a time (V. Gopal et al., "Fast CRC
+// Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009): a 128-bit piece
+// that lies D bits before another adds to it as
 //   low half * x^(D + 32)  +  high half * x^(D - 32)      modulo the polynomial, all reflected
-// so that four accumulators run over the input and are then folded into one piece of 16 bytes with the same
-// remainder, which the crc32 instruction finishes.
+// so that four accumulators run over the input and are then folded into one piece of 16 bytes with
+// the same remainder, which the crc32 instruction finishes.
 namespace tally::kernel {
 namespace {
 

@@ -4,7 +4,8 @@
 namespace tally::kernel {
 namespace {
 
-// A checksum is a polynomial over GF(2) modulo Castagnoli's, its highest bit being the coefficient of x^0.
+// A checksum is a polynomial over GF(2) modulo Castagnoli's, its highest bit being the coefficient
+// of x^0.
 constexpr std::uint32_t kOne = 0x80000000U;
 constexpr std::uint32_t kXToThe8 = kOne >> 8;
 

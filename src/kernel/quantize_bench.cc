@@ -7,7 +7,8 @@
 #include "base/rng.h"
 #include "kernel/quantize.h"
 
-// One run of 65536 values at each level; bytes per second are those of the values as float32. What a whole codec makes is codec_bench's.
+// One run of 65536 values at each level; bytes per second are those of the values as float32. What
+// a whole codec makes is codec_bench's.
 namespace tally::kernel {
 namespace {
 

@@ -25,7 +25,8 @@ constexpr Format kFormats[] = {{"int8", &QuantizeKernels::int8, 127},
                                {"e4m3", &QuantizeKernels::e4m3, 448},
                                {"e5m2", &QuantizeKernels::e5m2, 57344}};
 
-// `count` bytes that begin `shift` bytes past a cache line, with others around them that nobody may touch.
+// `count` bytes that begin `shift` bytes past a cache line, with others around them that nobody may
+// touch.
 class Area {
  public:
   Area(std::size_t count, std::size_t shift) : bytes_(count + 256, std::byte{0x5A}) {

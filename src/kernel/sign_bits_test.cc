@@ -10,7 +10,8 @@
 namespace tally::kernel {
 namespace {
 
-// Bytes that begin `shift` bytes past an aligned address, with some around them that nobody may touch.
+// Bytes that begin `shift` bytes past an aligned address, with some around them that nobody may
+// touch.
 class Bytes {
  public:
   Bytes(std::size_t count, std::size_t shift)

@@ -7,7 +7,8 @@ namespace tally::kernel {
 namespace {
 
 constexpr int kVectorBytes = 32;
-// What the registers have room for: inputs whose products are summed together, columns that are updated together.
+// What the registers have room for: inputs whose products are summed together, columns that are
+// updated together.
 constexpr int kInputsTogether = 2;
 constexpr int kColumnsTogether = 2;
 

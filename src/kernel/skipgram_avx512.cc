@@ -7,7 +7,8 @@ namespace tally::kernel {
 namespace {
 
 constexpr int kVectorBytes = 64;
-// What the registers have room for: inputs whose products are summed together, columns that are updated together.
+// What the registers have room for: inputs whose products are summed together, columns that are
+// updated together.
 constexpr int kInputsTogether = 4;
 constexpr int kColumnsTogether = 4;
 

@@ -6,7 +6,8 @@ namespace tally::kernel {
 namespace {
 
 constexpr int kVectorBytes = 16;
-// What the registers have room for: inputs whose products are summed together, columns that are updated together.
+// What the registers have room for: inputs whose products are summed together, columns that are
+// updated together.
 constexpr int kInputsTogether = 1;
 constexpr int kColumnsTogether = 1;
 

@@ -3,8 +3,8 @@
 
 namespace tally::kernel {
 
-// The loops of one level; `sigmoid` is sigmoid_table(). As in reduce_level.h, a level's source leaves nothing behind
-// that the linker could merge with code of another level.
+// The loops of one level; `sigmoid` is sigmoid_table(). As in reduce_level.h, a level's source
+// leaves nothing behind that the linker could merge with code of another level.
 struct SkipgramLoops {
   void (*step)(const SkipgramBatch& batch, const float* sigmoid, float* gradients);
   void (*products)(const SkipgramBatch& batch, float* products);

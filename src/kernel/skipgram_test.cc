@@ -87,7 +87,8 @@ TEST(Skipgram, AllLevelsGiveTheBitsOfTheReference) {
   }
 }
 
-// The step is the gradient of the loss: moving every value of a row by a little changes the loss as the growth says.
+// The step is the gradient of the loss: moving every value of a row by a little changes the loss as
+// the growth says.
 TEST(Skipgram, AStepIsTheGradientOfTheLoss) {
   Rng rng(9);
   const std::size_t dimension = 7;

@@ -29,9 +29,10 @@ struct AdamFactors {
   T epsilon;
   T weight_decay;  // adam: added to the gradient; lamb: to the direction
   T shrink;        // what parameters are multiplied with first: adamw 1 - rate * decay, adam 1
-  // Of a frozen second moment. What the steps of elements are multiplied with that never had a gradient: a codec makes numbers of their
-  // zeros, which would be divided by epsilon alone. And the largest step: where the second moment is far below the others', what a codec
-  // makes of small momenta is not small. Infinite: none.
+  // Of a frozen second moment. What the steps of elements are multiplied with that never had a
+  // gradient: a codec makes numbers of their zeros, which would be divided by epsilon alone. And
+  // the largest step: where the second moment is far below the others', what a codec makes of small
+  // momenta is not small. Infinite: none.
   T untouched = 1;
   T largest_step = std::numeric_limits<T>::infinity();
 };
@@ -58,9 +59,9 @@ struct CompensationFactors {
   T epsilon;     // beside the mean square, under the root that lambda is divided by
 };
 
-// One step over `count` elements each. Pointers are aligned as a T is, arrays do not overlap. A weight
-// decay of 0 is not computed with, so that it changes nothing even where parameters are infinite.
-// Every level gives the same bits as update_reference(), NaN payloads excepted.
+// One step over `count` elements each. Pointers are aligned as a T is, arrays do not overlap. A
+// weight decay of 0 is not computed with, so that it changes nothing even where parameters are
+// infinite. Every level gives the same bits as update_reference(), NaN payloads excepted.
 template <typename T>
 struct UpdateKernels {
   void (*sgd)(const SgdFactors<T>& factors, T* parameters, const T* gradient, std::size_t count);

@@ -22,7 +22,8 @@ void weighted_sum(DataType type, std::span<const void* const> inputs,
 void convert_from_float(DataType to, const float* in, void* out, std::size_t count);
 void convert_to_float(DataType from, const void* in, float* out, std::size_t count);
 
-// data[i] moved into [-limit, limit]; a NaN stays. limit >= 0. T is float or double, here and below.
+// data[i] moved into [-limit, limit]; a NaN stays. limit >= 0. T is float or double, here and
+// below.
 template <typename T>
 void clamp(T* data, std::size_t count, T limit);
 

@@ -43,7 +43,8 @@ struct RecorderSnapshot {
 };
 
 // The last operations of one rank on one communicator, for a person to read when something hangs.
-// Threads: one writes; any may read meanwhile and sees each operation either old or new in its parts.
+// Threads: one writes; any may read meanwhile and sees each operation either old or new in its
+// parts.
 class Recorder {
  public:
   static constexpr std::size_t kCapacity = 256;

@@ -7,8 +7,8 @@
 namespace tally::net {
 namespace {
 
-// A record: its length and whether it is only filler up to the ring's end, the header, the payload. Records
-// are contiguous and start at multiples of 64.
+// A record: its length and whether it is only filler up to the ring's end, the header, the payload.
+// Records are contiguous and start at multiples of 64.
 struct Record {
   std::uint32_t bytes;
   std::uint32_t filler;

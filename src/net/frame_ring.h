@@ -9,8 +9,8 @@
 
 namespace tally::net {
 
-// A ring of frames in shared memory with one writer and one reader, each with its own FrameRing over the
-// same bytes. The other side is not trusted: what it writes is checked before use.
+// A ring of frames in shared memory with one writer and one reader, each with its own FrameRing
+// over the same bytes. The other side is not trusted: what it writes is checked before use.
 class FrameRing {
  public:
   // `memory` has 256 bytes for the positions and then `capacity` bytes, a power of two.

@@ -46,8 +46,8 @@ class FrameSender final {
   const Config config_;
   Counters& counters_;
   std::deque<Outgoing*> queue_;  // the front one is under way
-  // Messages that the stream has taken but may hold back: they count as sent when it holds nothing, since
-  // nobody may come to push it once the operation that sent them is over.
+  // Messages that the stream has taken but may hold back: they count as sent when it holds nothing,
+  // since nobody may come to push it once the operation that sent them is over.
   std::vector<Outgoing*> taken_;
   // The frame under way, if any: its header, its part of the front message, how much is written.
   bool open_ = false;

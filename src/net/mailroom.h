@@ -23,8 +23,8 @@ class Channel {
   virtual void departed(Rank peer) = 0;
 };
 
-// Where all communicators of a rank share its Transport: sorts arriving frames by channel and lets one
-// waiting thread at a time drive the transport for all. Ranks here are the job's.
+// Where all communicators of a rank share its Transport: sorts arriving frames by channel and lets
+// one waiting thread at a time drive the transport for all. Ranks here are the job's.
 class Mailroom final : public Receiver {
  public:
   Mailroom(Transport& transport, const Clock& clock) : transport_(transport), clock_(clock) {}
@@ -47,8 +47,8 @@ class Mailroom final : public Receiver {
 
   bool progress() TALLY_REQUIRES(mutex);
 
-  // Sleeps, without the mutex, until something may have changed or `by`. `ready` is asked once more after
-  // the sleep has been announced, with the mutex held.
+  // Sleeps, without the mutex, until something may have changed or `by`. `ready` is asked once more
+  // after the sleep has been announced, with the mutex held.
   void wait(Deadline by, const std::function<bool()>& ready) TALLY_REQUIRES(mutex);
 
   std::span<std::byte> place(Rank from, const wire::FrameHeader& header) override;

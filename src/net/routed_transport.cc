@@ -25,7 +25,8 @@ void RoutedTransport::wait(Deadline by) {
   shm_->wait(by);
 }
 
-// Once something has come it is left to progress(), and not looked for again before the next wait().
+// Once something has come it is left to progress(), and not looked for again before the next
+// wait().
 void RoutedTransport::watch() {
   for (;;) {
     {

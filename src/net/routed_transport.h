@@ -10,8 +10,9 @@
 
 namespace tally::net {
 
-// Shared memory to the ranks of this host and a network to all others, as one transport. No single call
-// sleeps on memory and on sockets at once: while somebody sleeps on memory, a thread watches the sockets.
+// Shared memory to the ranks of this host and a network to all others, as one transport. No single
+// call sleeps on memory and on sockets at once: while somebody sleeps on memory, a thread watches
+// the sockets.
 class RoutedTransport final : public Transport {
  public:
   // `inside[r]`: rank r is reached through `shm`.

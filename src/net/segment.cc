@@ -168,7 +168,8 @@ void Segment::wake(MemberLine& line) const {
 }
 
 void Segment::notify(int member) {
-  // Pairs with the fence in announce_sleep(): either we see the sleeper or it sees what we published.
+  // Pairs with the fence in announce_sleep(): either we see the sleeper or it sees what we
+  // published.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (line(member).sleeping.load(std::memory_order_relaxed) != 0) wake(line(member));
 }

@@ -52,15 +52,16 @@ class Segment {
   // The ring that carries frames from one member to another.
   std::byte* ring(int from, int to) const;
 
-  // Takes `bytes` of this member's arena, zeroed, aligned to a page. kExhausted if the machine has not
-  // as much memory.
+  // Takes `bytes` of this member's arena, zeroed, aligned to a page. kExhausted if the machine has
+  // not as much memory.
   Result<std::byte*> allocate(int member, std::size_t bytes);
   void release(std::byte* memory);
   // After a failure a slow peer may still write to memory it was shown: from now on memory that is
   // released is not handed out again.
   void stop_reuse();
 
-  // A number that names memory of [data, data + bytes) to the other members; 0 if they cannot see it.
+  // A number that names memory of [data, data + bytes) to the other members; 0 if they cannot see
+  // it.
   std::uint64_t name_of(const void* data, std::size_t bytes) const;
   // The memory so named in this process; nullptr if that is not wholly visible memory.
   std::byte* find(std::uint64_t name, std::size_t bytes) const;

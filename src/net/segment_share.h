@@ -11,8 +11,8 @@
 
 namespace tally::net {
 
-// Passing a segment's descriptor between processes of one host over local sockets. Both sides check the
-// other's user and process.
+// Passing a segment's descriptor between processes of one host over local sockets. Both sides check
+// the other's user and process.
 
 struct LocalPeer {
   Rank rank = 0;

@@ -225,9 +225,9 @@ void TcpTransport::look_again(Link& link) {
   look_again_.store(true, std::memory_order_relaxed);
 }
 
-// Level-triggered: wait() returns at once while something watched for is there. So output is watched
-// only while some is pending, and of a link whose frame the receiver holds off nothing but a hang-up,
-// once.
+// Level-triggered: wait() returns at once while something watched for is there. So output is
+// watched only while some is pending, and of a link whose frame the receiver holds off nothing but
+// a hang-up, once.
 void TcpTransport::update_interest(Link& link) {
   const bool reading = !link.held || link.ready;
   std::uint32_t wanted = reading ? EPOLLIN : 0U;
@@ -267,8 +267,8 @@ void TcpTransport::close() {
   wake();
 }
 
-// Bytes that arrive after the end would turn it into a reset, which can overtake the goodbye: reads on until
-// the peers have ended too, or nothing has come for a moment.
+// Bytes that arrive after the end would turn it into a reset, which can overtake the goodbye: reads
+// on until the peers have ended too, or nothing has come for a moment.
 void TcpTransport::linger() {
   const Deadline by = Deadline::after(config_.options.close_limit);
   std::vector<Link*> open;

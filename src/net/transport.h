@@ -37,13 +37,13 @@ class Receiver {
   virtual Acceptance deliver(Rank from, const wire::FrameHeader& header,
                              std::span<const std::byte> payload) = 0;
 
-  // Nothing more will come from `peer`: kPeerLost, kCorrupt or kSystem. Told once per peer. Of a peer
-  // that leaves in good order deliver() gets a kGoodbye frame instead, as the last one.
+  // Nothing more will come from `peer`: kPeerLost, kCorrupt or kSystem. Told once per peer. Of a
+  // peer that leaves in good order deliver() gets a kGoodbye frame instead, as the last one.
   virtual void lost(Rank peer, const Error& why) = 0;
 };
 
-// One message on its way out; the transport cuts it into frames. Belongs to the poster, who keeps it
-// and its payload in place until sent() or Transport::withdraw().
+// One message on its way out; the transport cuts it into frames. Belongs to the poster, who keeps
+// it and its payload in place until sent() or Transport::withdraw().
 class Outgoing {
  public:
   // Everything but kind, channel, sequence, step and signature is filled in by the transport.
@@ -71,15 +71,15 @@ class Transport {
   // lost counts as sent at once: the loss itself is what the receiver hears of.
   virtual void post(Rank to, Outgoing& message) = 0;
 
-  // Forgets a posted message so that its memory may go: frames that have begun are completed, the rest of
-  // the message is never sent, later messages are.
+  // Forgets a posted message so that its memory may go: frames that have begun are completed, the
+  // rest of the message is never sent, later messages are.
   virtual void withdraw(Rank to, Outgoing& message) = 0;
 
   // Moves what can be moved without waiting; true if anything moved.
   virtual bool progress(Receiver& receiver) = 0;
 
-  // Before wait(): from here on nothing that becomes ready is missed. The caller looks once more and then
-  // either waits or calls it off.
+  // Before wait(): from here on nothing that becomes ready is missed. The caller looks once more
+  // and then either waits or calls it off.
   virtual void prepare_wait() {}
   virtual void cancel_wait() {}
 
@@ -89,7 +89,8 @@ class Transport {
   // Ends a wait() that runs in another thread.
   virtual void wake() = 0;
 
-  // Says goodbye to all peers, sends what is queued for at most a moment, and lets go of everything.
+  // Says goodbye to all peers, sends what is queued for at most a moment, and lets go of
+  // everything.
   virtual void close() = 0;
 
   virtual const Counters& counters() const = 0;

@@ -234,7 +234,8 @@ TEST_P(TransportConformance, WithdrawnHalfSentIsForgotten) {
   EXPECT_TRUE(inbox(1).losses.empty());
 }
 
-// Whoever sent it may have turned to other work: nothing of it may wait for another progress() there.
+// Whoever sent it may have turned to other work: nothing of it may wait for another progress()
+// there.
 TEST_P(TransportConformance, WhatWasSentArrivesWithoutTheSendersHelp) {
   TALLY_MAKE_OR_SKIP(2);
   const Deadline by = Deadline::after(std::chrono::seconds(60));

@@ -9,15 +9,16 @@
 
 namespace tally::optimizer {
 
-// Steps of many rows at once, each at a step of its own, as rows of sparse tables are: adam's bias correction counts the
-// steps of the row ("lazy adam"). The same bits as update() on each row. The kinds that are not layerwise.
-// Threads: calls must not overlap.
+// Steps of many rows at once, each at a step of its own, as rows of sparse tables are: adam's bias
+// correction counts the steps of the row ("lazy adam"). The same bits as update() on each row. The
+// kinds that are not layerwise. Threads: calls must not overlap.
 class RowUpdate final {
  public:
   // The spec has passed check(); rows of `width` elements.
   RowUpdate(const OptimizerSpec& spec, std::size_t width);
 
-  // Row r, which is elements [r * width, (r + 1) * width) of the segment, takes its step number `steps`[r], from 1.
+  // Row r, which is elements [r * width, (r + 1) * width) of the segment, takes its step number
+  // `steps`[r], from 1.
   void run(double rate, std::span<const std::uint32_t> steps, const Segment<float>& segment);
 
  private:

@@ -7,13 +7,14 @@
 
 #include "tally/optimizer.h"
 
-// The arithmetic of one optimizer step over flat memory. Functions of their arguments only: elements
-// do not depend on each other, so a parameter may be cut anywhere and updated by many hands, with the
-// same bits. Scalars are computed in double and rounded once to T, which is float or double.
-// The spec must have passed check().
+// The arithmetic of one optimizer step over flat memory. Functions of their arguments only:
+// elements do not depend on each other, so a parameter may be cut anywhere and updated by many
+// hands, with the same bits. Scalars are computed in double and rounded once to T, which is float
+// or double. The spec must have passed check().
 namespace tally::optimizer {
 
-// Numbers kept per element: 0 (plain sgd), 1 (momentum, adagrad, lars) or 2 (adam, adamw, lamb, ftrl).
+// Numbers kept per element: 0 (plain sgd), 1 (momentum, adagrad, lars) or 2 (adam, adamw, lamb,
+// ftrl).
 int state_arrays(const OptimizerSpec& spec);
 
 // What they are called in checkpoints: "momentum"; "sum"; "exp_avg" and "exp_avg_sq"; "z" and "n".
@@ -22,7 +23,8 @@ std::vector<std::string> state_names(const OptimizerSpec& spec);
 // What they are filled with before the first step.
 double initial_state(const OptimizerSpec& spec);
 
-// Whether the kind needs norms over the whole parameter: prepare() and finish() instead of update().
+// Whether the kind needs norms over the whole parameter: prepare() and finish() instead of
+// update().
 bool is_layerwise(const OptimizerSpec& spec);
 
 // Some elements of one parameter with what belongs to them, all of the same length. Of `state` the
@@ -36,13 +38,15 @@ struct Segment {
 
 struct StepFacts {
   std::uint64_t step = 1;  // of this parameter, from 1; with freeze_after of the whole model
-  // Of this step; the one in the spec is not looked at, but by ftrl: there it is alpha, and what this one is beside
-  // it multiplies the gradient. (All of z is divided by alpha, so another one would move every parameter.)
+  // Of this step; the one in the spec is not looked at, but by ftrl: there it is alpha, and what
+  // this one is beside it multiplies the gradient. (All of z is divided by alpha, so another one
+  // would move every parameter.)
   double rate = 0.1;
 };
 
-// What update() does to the state before step 1, whatever it holds: momentum becomes 0; ftrl's z such that beta
-// pulls towards where the parameters are, not to 0 (the paper's begin there, where that is the same).
+// What update() does to the state before step 1, whatever it holds: momentum becomes 0; ftrl's z
+// such that beta pulls towards where the parameters are, not to 0 (the paper's begin there, where
+// that is the same).
 template <typename T>
 void begin_state(const OptimizerSpec& spec, const Segment<T>& segment);
 
@@ -50,8 +54,8 @@ void begin_state(const OptimizerSpec& spec, const Segment<T>& segment);
 template <typename T>
 void update(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment);
 
-// The layerwise kinds: prepare() on all segments of a parameter, then the norms, then finish() on all
-// segments. lamb updates its state in prepare() and leaves the direction in `gradient`.
+// The layerwise kinds: prepare() on all segments of a parameter, then the norms, then finish() on
+// all segments. lamb updates its state in prepare() and leaves the direction in `gradient`.
 template <typename T>
 void prepare(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment);
 

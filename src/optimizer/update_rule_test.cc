@@ -53,8 +53,8 @@ double norm(const Vector& values) {
   return std::sqrt(sum);
 }
 
-// The rules again, in double and from the whole history of gradients: every average is written out as
-// the weighted sum that it is.
+// The rules again, in double and from the whole history of gradients: every average is written out
+// as the weighted sum that it is.
 class History {
  public:
   History(const OptimizerSpec& spec, Vector start) : spec_(spec), values_(std::move(start)) {}

@@ -8,11 +8,13 @@
 
 namespace tally::plan {
 
-// The numbers and choices behind a codec's word: the "0.01,exact" of topk:0.01,exact. Which kind takes which, and what is
-// allowed, is one table. auto's list of candidates and entropy stages are not among them.
+// The numbers and choices behind a codec's word: the "0.01,exact" of topk:0.01,exact. Which kind
+// takes which, and what is allowed, is one table. auto's list of candidates and entropy stages are
+// not among them.
 
-// Reads one item into the fields of the spec's kind; `first`: it stands first, where some need no name. Returns the setting's name,
-// empty for the one that has none. kInvalid for what the kind does not take, with what it does.
+// Reads one item into the fields of the spec's kind; `first`: it stands first, where some need no
+// name. Returns the setting's name, empty for the one that has none. kInvalid for what the kind
+// does not take, with what it does.
 Result<std::string_view> read_codec_setting(std::string_view item, bool first, CodecSpec& spec);
 
 // Items that read_codec_setting() turns `defaults` into `spec` with.

@@ -60,7 +60,8 @@ std::size_t default_block(const CodecSpec& spec) {
   }
 }
 
-// What the text with nothing but the kind's word says; the block also depends on bits, feedback on votes.
+// What the text with nothing but the kind's word says; the block also depends on bits, feedback on
+// votes.
 CodecSpec defaults_of(const CodecSpec& spec) {
   CodecSpec defaults{.kind = spec.kind, .vote = spec.vote, .bits = spec.bits};
   defaults.block = default_block(defaults);

@@ -117,8 +117,8 @@ std::vector<std::string_view> names_of(const List& list, Name name) {
   return names;
 }
 
-// Takes over the answer that `text` gives. A word may bring values ("ssp:3") or a product ("data*tensor:2"); only the first is
-// offered.
+// Takes over the answer that `text` gives. A word may bring values ("ssp:3") or a product
+// ("data*tensor:2"); only the first is offered.
 Result<void> choose(std::size_t index, std::string_view text, Plan& plan) {
   if (index == kCodecIndex) {
     TALLY_TRY(plan.codec, parse_codec(text));

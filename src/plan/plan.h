@@ -47,8 +47,9 @@ enum class Schedule : std::uint8_t {
   kPriority,  // those first that the next forward pass needs first
 };
 
-// How workers train together: one answer to each of eight questions, and the numbers that some answers bring. The enums have
-// all answers that are known; check() says which are offered. Numbers that the plan's answers do not take have the values below.
+// How workers train together: one answer to each of eight questions, and the numbers that some
+// answers bring. The enums have all answers that are known; check() says which are offered. Numbers
+// that the plan's answers do not take have the values below.
 struct Plan {
   Home home = Home::kGroup;
   Update update = Update::kBsp;
@@ -77,23 +78,26 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// "key=word key=word:values", in any order, with spaces between; a key that is missing is as in `defaults`, so "" is a plan.
-// What a server's table is told has no home: its defaults are {.home = Home::kServer}. The result passes check(). kInvalid for
-// anything else, with the nearest key or word.
+// "key=word key=word:values", in any order, with spaces between; a key that is missing is as in
+// `defaults`, so "" is a plan. What a server's table is told has no home: its defaults are {.home =
+// Home::kServer}. The result passes check(). kInvalid for anything else, with the nearest key or
+// word.
 Result<Plan> parse_plan(std::string_view text, const Plan& defaults = {});
 
-// kInvalid if an answer is not offered by this version, if two do not go together, or if a number is out of its range; the
-// message has the nearest that is offered. Numbers of workers are not known here: policy::rules_of() checks against them.
+// kInvalid if an answer is not offered by this version, if two do not go together, or if a number
+// is out of its range; the message has the nearest that is offered. Numbers of workers are not
+// known here: policy::rules_of() checks against them.
 Result<void> check(const Plan& plan);
 
-// Whether workers exchange models now and then instead of gradients: update=average and update=local.
+// Whether workers exchange models now and then instead of gradients: update=average and
+// update=local.
 bool averages_models(const Plan& plan);
 // For everybody who cannot: kInvalid if the plan says so. `recipe` is for the message.
 Result<void> check_exchanges_gradients(const Plan& plan, std::string_view recipe);
 
-// All keys in the order above: "home=group update=bsp codec=none stale=keep split=data data=partition", and "conflict=lock" with
-// home=server; "schedule=priority" only where it is not fifo. Behind a word are its numbers that differ from their defaults.
-// parse_plan() reads it back.
+// All keys in the order above: "home=group update=bsp codec=none stale=keep split=data
+// data=partition", and "conflict=lock" with home=server; "schedule=priority" only where it is not
+// fifo. Behind a word are its numbers that differ from their defaults. parse_plan() reads it back.
 std::string to_string(const Plan& plan);
 // Of one key: "update=ssp:3".
 std::string update_text(const Plan& plan);

@@ -19,7 +19,8 @@ enum class Form {
   kBytes,  // "4MiB"; may be left out
 };
 
-// All numbers fit into a double without loss. One without a name stands first and, but for bytes, may not be left out.
+// All numbers fit into a double without loss. One without a name stands first and, but for bytes,
+// may not be left out.
 struct Number {
   std::string_view word, name, example;
   double least, most;

@@ -7,10 +7,12 @@
 
 namespace tally::plan {
 
-// The numbers and settings behind a word: the "3,rate=full" of update=ssp:3,rate=full. Which word takes which is one table.
+// The numbers and settings behind a word: the "3,rate=full" of update=ssp:3,rate=full. Which word
+// takes which is one table.
 
-// Reads `text` (all that is behind the colon; empty if there is none) into the plan's fields of `word`. `answer` is the whole answer,
-// "update=ssp:3", for messages. kInvalid for what the word does not take, with what it does; ranges are check_values()'s.
+// Reads `text` (all that is behind the colon; empty if there is none) into the plan's fields of
+// `word`. `answer` is the whole answer, "update=ssp:3", for messages. kInvalid for what the word
+// does not take, with what it does; ranges are check_values()'s.
 Result<void> read_values(std::string_view answer, std::string_view word, std::string_view text,
                          Plan& plan);
 

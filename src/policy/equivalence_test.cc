@@ -1,4 +1,5 @@
-// Policies that are the same at the end of their range give the same model on a quadratic, whatever comes when.
+// Policies that are the same at the end of their range give the same model on a quadratic, whatever
+// comes when.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -35,7 +36,8 @@ TEST(Equivalence, RoundsThatEverybodyIsInAreBsp) {
   }
 }
 
-// Each gradient is applied as it comes, at 1/N of the rate: the order of the additions differs, nothing else.
+// Each gradient is applied as it comes, at 1/N of the rate: the order of the additions differs,
+// nothing else.
 TEST(Equivalence, SspWithoutSlackIsBsp) {
   const std::vector<double> bsp = trained("update=bsp", 4, 1);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {

@@ -27,35 +27,40 @@ enum class Verdict : std::uint8_t {
   kDrop,   // too late: without effect
 };
 
-// The rules of one part of a table: which gradients make up which update, who may read when, who is waited for. A value
-// without clock or thread; the same calls give the same decisions.
+// The rules of one part of a table: which gradients make up which update, who may read when, who is
+// waited for. A value without clock or thread; the same calls give the same decisions.
 //
 //   bsp       a round has one gradient of every member, and begins when `workers` ranks have come
 //   backup:B  a round has the first N-B of its version, or of all members where they are fewer
-//   subset:K  a round has those of the K ranks drawn for its version that are members. Where none is, nobody would come: the version is
+//   subset:K  a round has those of the K ranks drawn for its version that are members. Where none
+//   is, nobody would come: the version is
 //             passed over without an update.
 //   kbatch:K  a round has the first K of its version, from anybody
 //   asp, ssp  every gradient is applied by itself
 //
-// Members that are beyond a round's version (they hold a gradient of a later one, or have passed) are not waited for. A version that everybody
-// who could take part is beyond is passed over. Nothing is applied before as many ranks have come as there are to be.
+// Members that are beyond a round's version (they hold a gradient of a later one, or have passed)
+// are not waited for. A version that everybody who could take part is beyond is passed over.
+// Nothing is applied before as many ranks have come as there are to be.
 class Round {
  public:
   explicit Round(const Rules& rules) : rules_(rules) {}
 
-  // A worker that joins starts at the slowest clock of those that are there. A rank that is there already is replaced; a worker that
-  // is there already stays as it is.
+  // A worker that joins starts at the slowest clock of those that are there. A rank that is there
+  // already is replaced; a worker that is there already stays as it is.
   void join(Worker worker, int rank);
   // Nobody waits for it any more. What it had offered to a round is kept.
   void leave(Worker worker);
 
-  // Moves the worker's clock, but for kApply, where applied() does. kDrop for a worker that is no member or not drawn, for a version that is over, and
-  // with stale=drop:T for one more than T versions old. kHold: a worker's offer takes the place of one of the same version that it has
+  // Moves the worker's clock, but for kApply, where applied() does. kDrop for a worker that is no
+  // member or not drawn, for a version that is over, and with stale=drop:T for one more than T
+  // versions old. kHold: a worker's offer takes the place of one of the same version that it has
   // here (kbatch: of the same version and clock), so that one which is sent again counts once.
   Verdict offer(const Offer& offer);
-  // The held offers that make up the next update, now: by rank, then by clock; empty while it is not complete. They are no longer held; applied()
-  // must follow if they were applied, and their version goes on without them if they cannot be. Those that came too late are in `dropped`, also while `counted` is
-  // empty. To be asked after offer(), join(), leave(), set_version() and applied(), until it gives nothing.
+  // The held offers that make up the next update, now: by rank, then by clock; empty while it is
+  // not complete. They are no longer held; applied() must follow if they were applied, and their
+  // version goes on without them if they cannot be. Those that came too late are in `dropped`, also
+  // while `counted` is empty. To be asked after offer(), join(), leave(), set_version() and
+  // applied(), until it gives nothing.
   struct Due {
     std::vector<Offer> counted;
     std::vector<Offer> dropped;
@@ -71,9 +76,9 @@ class Round {
   // A held offer is taken back; nothing if there is no such one.
   void withdraw(const Offer& offer);
 
-  // The worker waits to read `version` and offers nothing for older ones: to be told when a pull cannot be answered yet, before due().
-  // With backup:B a worker gives a gradient up that comes too late for other parts; if those who were in time die, nobody waits
-  // for it here.
+  // The worker waits to read `version` and offers nothing for older ones: to be told when a pull
+  // cannot be answered yet, before due(). With backup:B a worker gives a gradient up that comes too
+  // late for other parts; if those who were in time die, nobody waits for it here.
   void pass(Worker worker, std::uint64_t version);
 
   // The worker has finished so many steps, with or without a gradient. Clocks never go back.
@@ -100,8 +105,9 @@ class Round {
     return policy::rate_factor(rules_, staleness);
   }
 
-  // Version, clocks, histogram and who has come, for a copy elsewhere; held offers are not in it: they are sent again. restore() takes the
-  // clocks of members; who is a member is not in it either. kCorrupt, with nothing changed, for what encode() cannot have made.
+  // Version, clocks, histogram and who has come, for a copy elsewhere; held offers are not in it:
+  // they are sent again. restore() takes the clocks of members; who is a member is not in it
+  // either. kCorrupt, with nothing changed, for what encode() cannot have made.
   std::vector<std::byte> encode() const;
   Result<void> restore(std::span<const std::byte> bytes);
 

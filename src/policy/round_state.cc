@@ -1,5 +1,6 @@
-// A round's state as bytes: u64 version, u64 clock of the last member that left, u8 whether all ranks have come, u32 count and i32[count] ranks
-// that have (rising; none once all have), u32 count and (u32 worker, u64 clock)[count] (workers rising), u64[33] histogram.
+// A round's state as bytes: u64 version, u64 clock of the last member that left, u8 whether all
+// ranks have come, u32 count and i32[count] ranks that have (rising; none once all have), u32 count
+// and (u32 worker, u64 clock)[count] (workers rising), u64[33] histogram.
 #include <array>
 #include <cstddef>
 #include <set>

@@ -37,7 +37,8 @@ TEST(RoundState, ACopyGoesOnFromIt) {
   EXPECT_EQ(copy.encode(), round.encode());
 }
 
-// A server that is put into a chain later knows only who is there now; that all had come before is in the state.
+// A server that is put into a chain later knows only who is there now; that all had come before is
+// in the state.
 TEST(RoundState, WhoHasLeftIsNotWaitedForElsewhere) {
   const Rules rules = rules_from("update=ssp:2", 3);
   Round round = busy_round(rules);

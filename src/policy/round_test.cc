@@ -172,7 +172,8 @@ TEST(Round, BackupCountsByArrivalWhereSeveralWereHeld) {
   EXPECT_EQ(workers_of(due.dropped), (Workers{10}));
 }
 
-// 12 gave its gradient up because another part had gone on with those of 10 and 11; then 10 died before it reached this part.
+// 12 gave its gradient up because another part had gone on with those of 10 and 11; then 10 died
+// before it reached this part.
 TEST(Round, BackupDoesNotWaitForOneThatHasPassed) {
   Round round = crew("update=backup:1", 3);
   play(

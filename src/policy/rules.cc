@@ -68,8 +68,9 @@ Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed) 
                .seed = seed};
 }
 
-// The first K places of a shuffle (Fisher and Yates). Seeds of neighbouring versions are hashed apart: SplitMix64's
-// streams of seeds that differ by its increment are the same but for one number.
+// The first K places of a shuffle (Fisher and Yates). Seeds of neighbouring versions are hashed
+// apart: SplitMix64's streams of seeds that differ by its increment are the same but for one
+// number.
 std::vector<int> drawn_ranks(const Rules& rules, std::uint64_t version) {
   const auto workers = static_cast<std::size_t>(rules.workers);
   std::vector<int> ranks(workers);

@@ -9,7 +9,8 @@
 
 namespace tally::policy {
 
-// What a plan says about when updates happen and what becomes of late gradients, with the number of workers known.
+// What a plan says about when updates happen and what becomes of late gradients, with the number of
+// workers known.
 struct Rules {
   plan::Update update = plan::Update::kBsp;
   int workers = 1;
@@ -32,12 +33,12 @@ struct Rules {
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
-// The plan passes plan::check(). kInvalid where the number of workers does not allow it: backup:4 with 4 workers; and for
-// update=average and local, which have no gradients.
+// The plan passes plan::check(). kInvalid where the number of workers does not allow it: backup:4
+// with 4 workers; and for update=average and local, which have no gradients.
 Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed);
 
-// The ranks that take part in the step of this version, rising: all, or the K of N that subset:K draws, by seed and version
-// alone.
+// The ranks that take part in the step of this version, rising: all, or the K of N that subset:K
+// draws, by seed and version alone.
 std::vector<int> drawn_ranks(const Rules& rules, std::uint64_t version);
 bool takes_part(const Rules& rules, int rank, std::uint64_t version);
 
@@ -50,13 +51,15 @@ struct ReadRule {
 // `version`: that the worker's gradient was computed at; `clock`: steps it has finished.
 ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t clock);
 
-// Gradients that come one by one from N workers act like momentum of 1 - 1/N on top of the optimizer's m: what is left to
-// ask for is 1 - N (1 - m), at least 0. In rounds, and with momentum=kept, m itself.
+// Gradients that come one by one from N workers act like momentum of 1 - 1/N on top of the
+// optimizer's m: what is left to ask for is 1 - N (1 - m), at least 0. In rounds, and with
+// momentum=kept, m itself.
 double corrected_momentum(const Rules& rules);
 
-// What the rate of a gradient is multiplied with. Rounds: 1. asp and ssp: what makes N gradients move the values as far in
-// the end as one round does, (1 - corrected momentum) / (N (1 - m)); with rate=full 1. With stale=scale that is divided by
-// staleness / N, with rate=full by staleness, where it is more than 1.
+// What the rate of a gradient is multiplied with. Rounds: 1. asp and ssp: what makes N gradients
+// move the values as far in the end as one round does, (1 - corrected momentum) / (N (1 - m)); with
+// rate=full 1. With stale=scale that is divided by staleness / N, with rate=full by staleness,
+// where it is more than 1.
 double rate_factor(const Rules& rules, std::uint64_t staleness);
 
 }  // namespace tally::policy

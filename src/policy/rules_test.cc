@@ -148,7 +148,8 @@ TEST(Rules, MomentumThatComesOfTakingTurnsIsTakenOffTheOptimizers) {
   }
 }
 
-// What a gradient moves in the end, rate / (1 - momentum), N times a round: as far as one round of bsp.
+// What a gradient moves in the end, rate / (1 - momentum), N times a round: as far as one round of
+// bsp.
 TEST(Rules, NGradientsMoveAsFarAsOneRound) {
   for (const std::string_view plan : {"update=asp", "update=ssp:3", "update=asp:momentum=kept"})
     for (const int workers : {1, 2, 4, 10, 11, 64})
@@ -192,8 +193,9 @@ TEST(Subset, HasKDifferentRanksThatSeedAndVersionGive) {
   EXPECT_LT(same, 10);
 }
 
-// All 10 subsets of 2 out of 5 come equally often: 40,000 draws give 4000 each with a standard deviation of 60; and from
-// one version to the next they are independent (the share of repeats is 1/10, deviation 0.0015).
+// All 10 subsets of 2 out of 5 come equally often: 40,000 draws give 4000 each with a standard
+// deviation of 60; and from one version to the next they are independent (the share of repeats is
+// 1/10, deviation 0.0015).
 TEST(Subset, AllAreEquallyLikelyAndIndependent) {
   constexpr int kDraws = 40000;
   const Rules rules = rules_from("update=subset:2", 5, 3);

@@ -1,4 +1,5 @@
-// Workers and parts of servers in virtual time: what must hold whatever comes when, by seed, and what theory says about time.
+// Workers and parts of servers in virtual time: what must hold whatever comes when, by seed, and
+// what theory says about time.
 #include <cmath>
 #include <cstdint>
 #include <set>
@@ -181,8 +182,9 @@ double harmonic(int n) {
   return sum;
 }
 
-// Times of steps are exponential with mean 1/mu = 2 s and messages take none, so the mean time of an update is known (K of P: Dutta et al.
-// 2018). 8000 updates give it to within 1 % (two deviations; the intervals are independent, with a deviation of at most their mean).
+// Times of steps are exponential with mean 1/mu = 2 s and messages take none, so the mean time of
+// an update is known (K of P: Dutta et al. 2018). 8000 updates give it to within 1 % (two
+// deviations; the intervals are independent, with a deviation of at most their mean).
 TEST(Simulation, MeanTimesOfUpdatesAreThoseOfTheory) {
   constexpr double kMean = 2;
   constexpr std::uint64_t kUpdates = 8000;

@@ -89,7 +89,8 @@ Agreement::Answer Agreement::come_later(NodeId worker, const MessageHeader& requ
   return {.worker = worker, .request = request, .outcome = Outcome::kDropped, .number = number};
 }
 
-// Some have the sum of this round already: those who were sent to it from here were not in that sum.
+// Some have the sum of this round already: those who were sent to it from here were not in that
+// sum.
 void Agreement::close(std::uint64_t number, Answers& answers) {
   complete_elsewhere_ = std::max(complete_elsewhere_, number);
   Shares& shares = rounds_[number];

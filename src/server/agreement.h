@@ -10,9 +10,9 @@
 
 namespace tally::server {
 
-// Sums over all workers, one after the other: round k is complete when every member has offered to it or to a later one. Each sum
-// is taken by rank, so it has the same bits wherever it is taken again. A value without clock or thread; answers are for
-// the caller to send.
+// Sums over all workers, one after the other: round k is complete when every member has offered to
+// it or to a later one. Each sum is taken by rank, so it has the same bits wherever it is taken
+// again. A value without clock or thread; answers are for the caller to send.
 class Agreement {
  public:
   struct Answer {
@@ -27,9 +27,10 @@ class Agreement {
 
   // Those who left are not waited for; what they had offered counts.
   Answers set_members(const std::vector<WorkerInfo>& workers);
-  // `request.clock` is the round's number, from 1. A round that this worker was part of is answered again. kDropped: the round
-  // is over, or nobody is near it: the worker came later. kExhausted if the worker does not wait for any of its rounds. A
-  // request with kHadAnswer tells that the round was complete on another server: who came later is not in it.
+  // `request.clock` is the round's number, from 1. A round that this worker was part of is answered
+  // again. kDropped: the round is over, or nobody is near it: the worker came later. kExhausted if
+  // the worker does not wait for any of its rounds. A request with kHadAnswer tells that the round
+  // was complete on another server: who came later is not in it.
   Answers offer(NodeId worker, const MessageHeader& request, std::vector<double> values);
   // The worker's questions cannot be answered any more; what it offered counts.
   void forget(NodeId worker);

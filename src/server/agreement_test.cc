@@ -48,7 +48,8 @@ TEST(Agreement, TellsALatecomerWhichRoundIsGathered) {
   EXPECT_EQ(answers.size(), 2U);
 }
 
-// A server that has just become responsible knows nothing: a latecomer's first round is not taken for everybody's.
+// A server that has just become responsible knows nothing: a latecomer's first round is not taken
+// for everybody's.
 TEST(Agreement, OnANewServerALatecomerIsToldWhenTheOthersCome) {
   Agreement agreement;
   agreement.set_members({{.id = 1}, {.id = 2, .rank = 1}});
@@ -63,7 +64,8 @@ TEST(Agreement, OnANewServerALatecomerIsToldWhenTheOthersCome) {
   EXPECT_EQ(answers[0].sums, std::vector<double>{2});
 }
 
-// Worker 1 had the sum of round 7 from a server that is gone, worker 2 had not; worker 3 came since. All are told one sum.
+// Worker 1 had the sum of round 7 from a server that is gone, worker 2 had not; worker 3 came
+// since. All are told one sum.
 TEST(Agreement, WhoCameAfterARoundWasCompleteElsewhereIsNotInIt) {
   MessageHeader had = agree(7);
   had.push_kind = kHadAnswer;

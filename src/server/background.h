@@ -9,8 +9,9 @@
 
 namespace tally::server {
 
-// A thread that does what takes too long for those who serve messages: reading and writing files. One job after the other.
-// Threads: safe. Its end waits for the job that is under way; those behind it are not begun.
+// A thread that does what takes too long for those who serve messages: reading and writing files.
+// One job after the other. Threads: safe. Its end waits for the job that is under way; those behind
+// it are not begun.
 class Background final {
  public:
   static constexpr std::size_t kMaxJobs = 16;
@@ -22,7 +23,8 @@ class Background final {
 
   // False: so many are waiting that it is not taken. The thread is made with the first job.
   bool run(std::function<void()> job);
-  // No job is begun any more, and none is under way. To be called by an owner whose parts the jobs use.
+  // No job is begun any more, and none is under way. To be called by an owner whose parts the jobs
+  // use.
   void end();
 
  private:

@@ -14,12 +14,16 @@ namespace tally::server {
 // Payloads that workers and servers exchange, but for those of pushes and pulls:
 //   kDefine               request: TableSpec
 //   kSize                 answer: Size, of the parts that the server is primary of
-//   kSnapshot             request: the name as text; answer: the server's SnapshotFile. Then, when all servers have answered, with
-//                         push_kind kPublishSnapshot, a SnapshotPublication; answer: the folder as text. Or, where a server has
-//                         failed, with kDropSnapshot, the name as text; answer: nothing
+//   kSnapshot             request: the name as text; answer: the server's SnapshotFile. Then, when
+//   all servers have answered, with
+//                         push_kind kPublishSnapshot, a SnapshotPublication; answer: the folder as
+//                         text. Or, where a server has failed, with kDropSnapshot, the name as
+//                         text; answer: nothing
 //   kRestore              request: SnapshotRestoration
-//   kAgree                request: f64[count], `clock` the round's number; answer kDone: the sums, `version` the round's
-//                         number; kDropped, empty: that round is over, `version` is the one that is gathered now
+//   kAgree                request: f64[count], `clock` the round's number; answer kDone: the sums,
+//   `version` the round's
+//                         number; kDropped, empty: that round is over, `version` is the one that is
+//                         gathered now
 //   any, with kLost       answer: the newest snapshot's name as text, or nothing
 //   any, with kRefused    answer: the Error, as wire::encode_error() lays it out
 

@@ -5,10 +5,11 @@
 
 namespace tally::server {
 
-// Who is in which chain: functions of the view before and of what happened. Each gives the next view, one number higher; the
-// view before where nothing changes.
+// Who is in which chain: functions of the view before and of what happened. Each gives the next
+// view, one number higher; the view before where nothing changes.
 
-// The first view: slot s has the servers s, s+1, ... in the order given, `replicas` of them or all. `replicas` 0: two.
+// The first view: slot s has the servers s, s+1, ... in the order given, `replicas` of them or all.
+// `replicas` 0: two.
 View founding_view(std::vector<ServerInfo> servers, const std::vector<WorkerInfo>& workers,
                    int replicas);
 
@@ -18,8 +19,8 @@ int copies(int replicas, int servers);
 // A server came: it is put at the end of chains that are shorter than `copies` and not empty.
 View with_server(const View& before, const ServerInfo& server, int copies);
 
-// A server is gone: out of all chains. Those that it leaves too short, but not empty, get another at their end: that with the
-// fewest places in chains, of these the one with the lowest number.
+// A server is gone: out of all chains. Those that it leaves too short, but not empty, get another
+// at their end: that with the fewest places in chains, of these the one with the lowest number.
 View without_server(const View& before, NodeId server, int copies);
 
 // A worker came; one that was there with the same rank goes.

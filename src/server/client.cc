@@ -47,7 +47,8 @@ class Client::Impl final {
                                         options_.directory)};
   }
 
-  // Waits until the request is done; else until nobody uses its memory any more, if all servers are alive.
+  // Waits until the request is done; else until nobody uses its memory any more, if all servers are
+  // alive.
   Result<void> finish(Ticket ticket, Deadline by) {
     if (progress_.wait([&] { return node_.done(ticket); }, by)) return {};
     node_.abandon(ticket);

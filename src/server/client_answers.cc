@@ -170,8 +170,8 @@ void ClientNode::go_on_with_snapshot(const Errand& errand, Request& request) {
   if (request.error && round != kDropSnapshot) drop_snapshot_of(errand, request);
 }
 
-// All servers have written their files: each is told of all, so that the snapshot is seen as a whole or not at all. Servers that have come
-// meanwhile have no part in it.
+// All servers have written their files: each is told of all, so that the snapshot is seen as a
+// whole or not at all. Servers that have come meanwhile have no part in it.
 void ClientNode::publish_snapshot_of(const Errand& errand, Request& request) {
   auto name = decode_text(request.body);
   if (!name) return fail(request, std::move(name).error());
@@ -181,8 +181,8 @@ void ClientNode::publish_snapshot_of(const Errand& errand, Request& request) {
   ask_writers(errand, kPublishSnapshot, request);
 }
 
-// One of them has failed: what the others have written is of no use. Who is gone may still be publishing it where folders are
-// shared, and is not to find a part of it missing.
+// One of them has failed: what the others have written is of no use. Who is gone may still be
+// publishing it where folders are shared, and is not to find a part of it missing.
 void ClientNode::drop_snapshot_of(const Errand& errand, Request& request) {
   std::vector<NodeId> there;
   for (const ServerInfo& server : lanes_.view().servers)
@@ -240,7 +240,8 @@ void ClientNode::settle_as_lost(const Errand& errand, const std::string& snapsho
   if (!snapshot.empty()) request->snapshot = snapshot;
 }
 
-// A message that is for one server: a table need not be known to who is gone; sizes are asked for again, of those who are there now.
+// A message that is for one server: a table need not be known to who is gone; sizes are asked for
+// again, of those who are there now.
 void ClientNode::settle_for_server(std::uint64_t sequence) {
   const Errand errand = *ledger_.find(sequence);
   Request* request = ledger_.request(errand.ticket);

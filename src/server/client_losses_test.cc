@@ -34,7 +34,8 @@ TEST_F(ClientLosses, WhatALostLinkHadIsSentAgainInOrder) {
   EXPECT_EQ(again, numbers);
 }
 
-// The first copy may be answered while the second is on its way: the caller's memory is its own again then.
+// The first copy may be answered while the second is on its way: the caller's memory is its own
+// again then.
 TEST_F(ClientLosses, WhatIsSentAgainIsNotReadFromTheCallersMemory) {
   dense.count = 10;
   values.assign(10, 2.5F);

@@ -147,7 +147,8 @@ void ClientNode::let_go(std::span<const NodeId> servers, const std::shared_ptr<v
   }
   if (also) known.push_back(also);
   for (const NodeId server : servers) {
-    // Whatever was open may be known to this server, and is not used for anything else before it is released.
+    // Whatever was open may be known to this server, and is not used for anything else before it is
+    // released.
     postman_.drop_then(server, [this, known] {
       {
         const MutexLock lock(mutex_);
@@ -163,8 +164,8 @@ bool ClientNode::awaits_release() const {
   return unreleased_ > 0;
 }
 
-// A server that others have given up may come back to life and answer what it was asked: rows of a request that goes on
-// are then awaited where it does not know of.
+// A server that others have given up may come back to life and answer what it was asked: rows of a
+// request that goes on are then awaited where it does not know of.
 void ClientNode::move_replies_from(std::span<const NodeId> servers) {
   for (auto& [sequence, errand] : ledger_.errands()) {
     if (errand.state != Errand::State::kSent || errand.reply.empty() ||
@@ -229,7 +230,8 @@ void ClientNode::on_view(const Message& message) {
   lanes_.send();
 }
 
-// A new primary knows nothing of agreements: others may still wait for one that this worker has had.
+// A new primary knows nothing of agreements: others may still wait for one that this worker has
+// had.
 void ClientNode::repeat_agreement(NodeId old_primary) {
   if (!last_agreement_ || lanes_.primary(0) == old_primary) return;
   if (ledger_.find(last_agreement_->header.sequence) == nullptr) ledger_.repeat(*last_agreement_);

@@ -22,27 +22,31 @@ namespace tally::server {
 struct ClientNodeOptions {
   int rank = 0;
   std::size_t in_flight_bytes = std::size_t{64} << 20;
-  // Memory for messages that are put together here: where servers on this host see it they need no copy. Empty: the heap.
+  // Memory for messages that are put together here: where servers on this host see it they need no
+  // copy. Empty: the heap.
   Allocate allocate = {};
 };
 
-// A worker's deciding part. Requests are cut into messages, one for each part or server, numbered, and sent to whom the newest view names; what
-// is not answered when a server or its link is lost is sent again, in order. A request returns its ticket at once, errors included: they come out of take().
-// Memory that a request names stays in place until its ticket is done or abandoned.
-// Threads: safe. The Postman is called with the node's lock held, so it must not hold a lock of its own while it calls the node; drop() is
-// called without it.
+// A worker's deciding part. Requests are cut into messages, one for each part or server, numbered,
+// and sent to whom the newest view names; what is not answered when a server or its link is lost is
+// sent again, in order. A request returns its ticket at once, errors included: they come out of
+// take(). Memory that a request names stays in place until its ticket is done or abandoned.
+// Threads: safe. The Postman is called with the node's lock held, so it must not hold a lock of its
+// own while it calls the node; drop() is called without it.
 class ClientNode final : public Node {
  public:
   using Range = Client::Range;
 
-  // `on_progress` is called, without locks, whenever some ticket may have become done, and when the first view has come.
+  // `on_progress` is called, without locks, whenever some ticket may have become done, and when the
+  // first view has come.
   ClientNode(Postman& postman, ClientNodeOptions options, EventSink on_event,
              std::function<void()> on_progress);
 
   // Asks the directory to be let in. Nothing can be asked for before joined().
   void join();
   bool joined() const;
-  // Why nothing can be asked for any more: it was not let in or was given up, or the directory is lost.
+  // Why nothing can be asked for any more: it was not let in or was given up, or the directory is
+  // lost.
   std::optional<Error> closed() const;
   // Goes in good order: nobody waits for this worker any more.
   void leave();
@@ -80,19 +84,22 @@ class ClientNode final : public Node {
   Ticket set_version(TableId table, std::uint64_t version);
 
   bool done(Ticket ticket) const;
-  // What became of it, once, when it is done; kInvalid before. kPeerLost where parts are lost for good.
+  // What became of it, once, when it is done; kInvalid before. kPeerLost where parts are lost for
+  // good.
   Result<Completion> take(Ticket ticket);
   Result<TableId> take_define(Ticket ticket);
   Result<std::vector<double>> take_agree(Ticket ticket);
   Result<Client::Size> take_size(Ticket ticket);
   Result<std::filesystem::path> take_snapshot(Ticket ticket);
-  // What was not sent yet never will be, and counts as dropped; the ticket is done when the rest is answered.
+  // What was not sent yet never will be, and counts as dropped; the ticket is done when the rest is
+  // answered.
   void cancel(Ticket ticket);
-  // Forgets the ticket: links that it was sent on are made anew. Pushes may or may not have been applied. When this returns nobody
-  // reads or writes its memory any more, but for servers on this host where it was allocated to be shown to them, as long as
-  // awaits_release().
+  // Forgets the ticket: links that it was sent on are made anew. Pushes may or may not have been
+  // applied. When this returns nobody reads or writes its memory any more, but for servers on this
+  // host where it was allocated to be shown to them, as long as awaits_release().
   void abandon(Ticket ticket);
-  // Whether a server to which a link was ended may not have noticed yet, and be at memory that was shown to it.
+  // Whether a server to which a link was ended may not have noticed yet, and be at memory that was
+  // shown to it.
   bool awaits_release() const;
 
   std::uint64_t newest_version(TableId table) const;
@@ -175,7 +182,8 @@ class ClientNode final : public Node {
   std::optional<Error> closed_ TALLY_GUARDED_BY(mutex_);
   TimePoint last_beat_ TALLY_GUARDED_BY(mutex_){};
   std::string newest_snapshot_ TALLY_GUARDED_BY(mutex_);
-  // The agreement that was answered last, to be offered again to a new primary: others may not have its answer.
+  // The agreement that was answered last, to be offered again to a new primary: others may not have
+  // its answer.
   std::uint64_t agreements_ TALLY_GUARDED_BY(mutex_) = 0;
   std::optional<Errand> last_agreement_ TALLY_GUARDED_BY(mutex_);
   int unreleased_ TALLY_GUARDED_BY(mutex_) = 0;  // links

@@ -21,7 +21,8 @@
 namespace tally::server {
 namespace {
 
-// Elements that are worked on at a time where a gradient is not used as it came: they stay in a near cache.
+// Elements that are worked on at a time where a gradient is not used as it came: they stay in a
+// near cache.
 constexpr std::size_t kBlock = 4096;
 
 constexpr std::size_t kLineBytes = 64;
@@ -252,7 +253,8 @@ Result<void> DenseStorage<T>::read(std::span<const std::uint64_t> keys, std::spa
   return {};
 }
 
-// A table that no cache holds is not in one when the worker comes to read it: then lines of its memory are not fetched to be written.
+// A table that no cache holds is not in one when the worker comes to read it: then lines of its
+// memory are not fetched to be written.
 template <typename T>
 Result<void> DenseStorage<T>::read_for_others(std::span<const std::uint64_t> keys,
                                               std::span<std::byte> out) {

@@ -13,7 +13,8 @@ namespace tally::server {
 template <typename T>
 class DenseStorage final : public Storage {
  public:
-  // The spec has passed check() and has this part; `codec` is its own, or null. kExhausted where there is no memory.
+  // The spec has passed check() and has this part; `codec` is its own, or null. kExhausted where
+  // there is no memory.
   static Result<std::unique_ptr<Storage>> make(const TableSpec& spec, std::uint32_t part,
                                                std::shared_ptr<const TableCodec> codec,
                                                MemoryBudget& budget);
@@ -45,7 +46,8 @@ class DenseStorage final : public Storage {
   Error wrong(ErrorCode code, std::string message) const;
   Result<void> check_bytes(const char* what, std::size_t bytes) const;
   Result<T*> state_array(int array) const;
-  // The values, the optimizer's state, what the way back left out, then the mean square: the last two if there are any.
+  // The values, the optimizer's state, what the way back left out, then the mean square: the last
+  // two if there are any.
   T* array(std::size_t index) const;
   std::size_t arrays() const { return 1 + kept_arrays_ + (mean_square_.data() != nullptr ? 1 : 0); }
   optimizer::Segment<T> segment(std::size_t begin, std::size_t count, T* gradient) const;

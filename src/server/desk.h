@@ -19,9 +19,10 @@
 
 namespace tally::server {
 
-// The thread where connections begin: takes in who calls, calls others until they answer, and tells the time.
-// A caller who says nothing, or not what it should, costs a descriptor for five seconds at most, and there are at most
-// 64 of them. Threads: any, but for the Owner's calls, which are the desk's.
+// The thread where connections begin: takes in who calls, calls others until they answer, and tells
+// the time. A caller who says nothing, or not what it should, costs a descriptor for five seconds
+// at most, and there are at most 64 of them. Threads: any, but for the Owner's calls, which are the
+// desk's.
 class Desk final {
  public:
   class Owner {

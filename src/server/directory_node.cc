@@ -64,8 +64,8 @@ void DirectoryNode::on_lost(NodeId peer, const Error& why) {
 
 void DirectoryNode::settle(TimePoint now) {
   const MutexLock lock(mutex_);
-  // Times of before the first call are not known. If this process stood still, what was said meanwhile is yet to be read: such a
-  // time is nobody's silence.
+  // Times of before the first call are not known. If this process stood still, what was said
+  // meanwhile is yet to be read: such a time is nobody's silence.
   const bool is_first = now_ == TimePoint::zero();
   const Duration gap = now - std::exchange(now_, now);
   for (auto& [id, when] : heard_) {

@@ -17,8 +17,8 @@ struct DirectoryRules {
       std::chrono::seconds(5);  // a member that says nothing for so long is given up
 };
 
-// Tells everybody who is there and who serves what: a View whenever that has changed. Numbers are given by whoever drives it: a
-// member's number is that of its link. Threads: safe.
+// Tells everybody who is there and who serves what: a View whenever that has changed. Numbers are
+// given by whoever drives it: a member's number is that of its link. Threads: safe.
 class DirectoryNode final : public Node {
  public:
   DirectoryNode(Postman& postman, const DirectoryRules& rules, EventSink on_event);

@@ -30,7 +30,8 @@ struct DriverOptions {
   Role role = Role::kWorks;
   // Where others reach this node; none: nobody does.
   std::optional<net::Address> listen;
-  // TLS 1.3 on every TCP connection. Without one only addresses on loopback are listened on and called.
+  // TLS 1.3 on every TCP connection. Without one only addresses on loopback are listened on and
+  // called.
   std::optional<Secret> secret;
   int threads = 1;
   // By which way servers are called: kAuto is by memory where they are on this host.
@@ -40,15 +41,18 @@ struct DriverOptions {
   Duration beat = std::chrono::seconds(1);
 };
 
-// Runs a node over sockets: TCP, plain or TLS, and memory that neighbours show each other. Who joins at the directory is
-// numbered there; others learn their number from the first kView, and their links to each other begin with a
-// greeting that tells it. The link to the directory is made once: without a directory there is no job.
+// Runs a node over sockets: TCP, plain or TLS, and memory that neighbours show each other. Who
+// joins at the directory is numbered there; others learn their number from the first kView, and
+// their links to each other begin with a greeting that tells it. The link to the directory is made
+// once: without a directory there is no job.
 //   one desk thread    takes in and calls, sends kBeat to the directory, calls settle() every 20 ms
-//   `threads` loops    messages; all those of one peer in one thread, so for one peer calls do not overlap
+//   `threads` loops    messages; all those of one peer in one thread, so for one peer calls do not
+//   overlap
 // on_lost() is told of whoever on_linked() was told of, drop() included. Threads: safe.
 class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
  public:
-  // Listens at once, so that address() can be told before start(). kInvalid: a combination that makes no sense.
+  // Listens at once, so that address() can be told before start(). kInvalid: a combination that
+  // makes no sense.
   static Result<std::unique_ptr<Driver>> make(const DriverOptions& options, EventSink on_event);
   // stop()s.
   ~Driver() override;
@@ -59,7 +63,8 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   void start(Node& node);
   // Links to the directory; its on_linked() has been called then.
   Result<void> join(const net::Address& directory, Deadline by);
-  // Sends what waits, for about a second at most, and ends all threads and links. The node is called no more.
+  // Sends what waits, for about a second at most, and ends all threads and links. The node is
+  // called no more.
   void stop();
 
   // Where others reach this node; `id` is left open.
@@ -83,8 +88,8 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   void send_written(NodeId to, const MessageHeader& header, std::size_t bytes) override;
 
  private:
-  // Two nodes that call each other at the same time have two links: the first is sent on, both are heard, and they end
-  // together.
+  // Two nodes that call each other at the same time have two links: the first is sent on, both are
+  // heard, and they end together.
   struct Peer {
     std::vector<std::shared_ptr<Link>> links;
     std::optional<Desk::Target> wanted;  // by reach()

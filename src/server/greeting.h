@@ -12,8 +12,8 @@ namespace tally::server {
 
 enum class Role : std::uint8_t { kDirects = 1, kServes = 2, kWorks = 3 };
 
-// Tells the links of two jobs apart. The directory draws it and tells it to all whom it lets in. No secret: on plain TCP it
-// crosses the network in the clear.
+// Tells the links of two jobs apart. The directory draws it and tells it to all whom it lets in. No
+// secret: on plain TCP it crosses the network in the clear.
 using Token = std::array<std::byte, 16>;
 
 inline constexpr std::uint16_t kLinkVersion = 1;

@@ -5,8 +5,8 @@
 
 namespace tally::server {
 
-// Zeroed pages that grow without being copied: the kernel moves them. Charged to the budget, which outlives this.
-// Threads: calls must not overlap.
+// Zeroed pages that grow without being copied: the kernel moves them. Charged to the budget, which
+// outlives this. Threads: calls must not overlap.
 class GrowingMemory final {
  public:
   explicit GrowingMemory(MemoryBudget& budget) : budget_(&budget) {}
@@ -17,8 +17,8 @@ class GrowingMemory final {
   GrowingMemory sibling() const { return GrowingMemory(*budget_); }
   void swap(GrowingMemory& other) noexcept;
 
-  // At least so many bytes, the new ones zero; addresses change. False, with nothing changed, where the budget's limit
-  // or the machine's memory does not allow it.
+  // At least so many bytes, the new ones zero; addresses change. False, with nothing changed, where
+  // the budget's limit or the machine's memory does not allow it.
   bool grow(std::size_t bytes);
   void release();
 

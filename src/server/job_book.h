@@ -11,8 +11,8 @@
 
 namespace tally::server {
 
-// Snapshots and restores that workers have asked a server for, by sequence: what makes each happen once, however often it is sent.
-// Threads: safe.
+// Snapshots and restores that workers have asked a server for, by sequence: what makes each happen
+// once, however often it is sent. Threads: safe.
 class JobBook final {
  public:
   // Of each worker so many are remembered.

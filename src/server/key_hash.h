@@ -3,8 +3,9 @@
 
 namespace tally::server {
 
-// SplitMix64's finisher (Steele, Lea, Flood 2014), on every machine the same: the lower half of the bits says which part
-// a key is in, the upper half where in its table, so that the keys of one part do not crowd.
+// SplitMix64's finisher (Steele, Lea, Flood 2014), on every machine the same: the lower half of the
+// bits says which part a key is in, the upper half where in its table, so that the keys of one part
+// do not crowd.
 constexpr std::uint64_t mix(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;

@@ -115,8 +115,8 @@ void Lanes::elsewhere(Errand& errand, std::uint32_t view) {
   disturbed_ = true;
 }
 
-// A message that has to wait for a newer view holds back those of the same part behind it: a server takes a lower number
-// after a higher one for a repetition.
+// A message that has to wait for a newer view holds back those of the same part behind it: a server
+// takes a lower number after a higher one for a repetition.
 void Lanes::queue_all() {
   disturbed_ = false;
   for (auto& [id, lane] : lanes_) lane.waiting.clear();
@@ -155,7 +155,8 @@ void Lanes::send(NodeId to, Lane& lane) {
       postman_.send_from(to, errand->header, errand->payload, errand->reply);
       continue;
     }
-    // The answer to the first copy may come while this one is on its way, and ends the caller's loan.
+    // The answer to the first copy may come while this one is on its way, and ends the caller's
+    // loan.
     std::vector<std::byte> copy = postman_.buffer(errand->payload.size());
     std::copy(errand->payload.begin(), errand->payload.end(), copy.begin());
     postman_.send(to, errand->header, std::move(copy));

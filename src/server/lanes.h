@@ -12,8 +12,9 @@
 
 namespace tally::server {
 
-// The ways from a worker to its servers: who has to be asked, in which order, how much at once. A part's messages go to one server at a time,
-// in the order of their numbers. Threads: calls must not overlap.
+// The ways from a worker to its servers: who has to be asked, in which order, how much at once. A
+// part's messages go to one server at a time, in the order of their numbers. Threads: calls must
+// not overlap.
 class Lanes {
  public:
   // `in_flight_bytes`: of payloads that one server has not yet answered.
@@ -26,8 +27,8 @@ class Lanes {
   // Servers that have been in the chain of a slot and are no longer.
   std::vector<NodeId> gone(std::uint32_t slot) const;
 
-  // A newer view, in two steps: between them the caller drops, without locks, the links to the servers that the first one names; until
-  // the second nothing is sent.
+  // A newer view, in two steps: between them the caller drops, without locks, the links to the
+  // servers that the first one names; until the second nothing is sent.
   std::vector<NodeId> leave_behind(const View& view);
   void follow(View view);
 
@@ -47,7 +48,8 @@ class Lanes {
 
   // Sends what may be sent.
   void send();
-  // Messages from number `from` on that nobody can answer: their part has no server left, or the server they are for has gone.
+  // Messages from number `from` on that nobody can answer: their part has no server left, or the
+  // server they are for has gone.
   std::vector<std::uint64_t> unroutable(std::uint64_t from) const;
 
  private:

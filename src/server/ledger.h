@@ -30,8 +30,9 @@ struct Errand {
   State state = State::kWaiting;
   NodeId sent_to = kUnnumbered;
   std::uint32_t after_view = 0;  // not to be sent before a newer view
-  // A gradient that is held until as many others have come as the table's rule says, perhaps of this same worker: its payload does not
-  // count against what may be in flight, or those others could never follow.
+  // A gradient that is held until as many others have come as the table's rule says, perhaps of
+  // this same worker: its payload does not count against what may be in flight, or those others
+  // could never follow.
   bool gathered = false;
   // The payload of a message that outlives its request; shared by the copies of the message.
   std::shared_ptr<const std::vector<std::byte>> kept;
@@ -51,7 +52,8 @@ struct Request {
   // By kind.
   std::vector<std::byte> body;  // what is sent, where it is not the caller's memory
   std::optional<SparseRequest> sparse;
-  // Gives the memory of `sparse` back. Shared with links that were ended: servers may be at it until those are released.
+  // Gives the memory of `sparse` back. Shared with links that were ended: servers may be at it
+  // until those are released.
   std::shared_ptr<void> staged;
   Client::Size size;
   std::string text;
@@ -61,10 +63,12 @@ struct Request {
   std::vector<double> sums;
 };
 
-// The requests of a worker that are not yet taken, and their messages that are not yet answered, by number.
+// The requests of a worker that are not yet taken, and their messages that are not yet answered, by
+// number.
 class Ledger {
  public:
-  // Opens a request with these messages, which get the next numbers in this order. Without any it is done.
+  // Opens a request with these messages, which get the next numbers in this order. Without any it
+  // is done.
   Ticket open(std::unique_ptr<Request> request, std::vector<Errand> errands);
   // More messages for a request that is not done.
   void add(Ticket ticket, std::vector<Errand> errands);
@@ -81,7 +85,8 @@ class Ledger {
   bool done(Ticket ticket) const;
   // kInvalid for a ticket that is not known or not done.
   Result<std::unique_ptr<Request>> take(Ticket ticket);
-  // Forgets the request and its messages; null if there is none. What it had stays in place as long as it is kept.
+  // Forgets the request and its messages; null if there is none. What it had stays in place as long
+  // as it is kept.
   std::unique_ptr<Request> forget(Ticket ticket);
   // Memory of all requests that are open.
   std::vector<std::shared_ptr<void>> staged() const;

@@ -8,7 +8,8 @@ namespace tally::server {
 
 class Part;
 
-// Parts with pushes that nobody could work off, since others had the part: the next settle() does. Threads: safe.
+// Parts with pushes that nobody could work off, since others had the part: the next settle() does.
+// Threads: safe.
 class LeftOver final {
  public:
   void add(Part& part) {

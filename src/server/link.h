@@ -22,18 +22,20 @@ struct LinkCounters {
   std::atomic<std::uint64_t> bytes_received{0};
 };
 
-// One connection with a peer, watched by one thread's epoll. Whoever sends writes at once if nothing waits; the rest is
-// written by that thread. While that thread works off a burst of the peer's messages, headers without a payload wait for each other and
-// are written a few at a time, at the latest when the burst is over: each writing wakes the peer.
-// Threads: send*() and close() any; everything else that one.
+// One connection with a peer, watched by one thread's epoll. Whoever sends writes at once if
+// nothing waits; the rest is written by that thread. While that thread works off a burst of the
+// peer's messages, headers without a payload wait for each other and are written a few at a time,
+// at the latest when the burst is over: each writing wakes the peer. Threads: send*() and close()
+// any; everything else that one.
 class Link final {
  public:
   struct Config {
     NodeId peer = kUnnumbered;
     Role role = Role::kWorks;  // the peer's
     bool dialled = false;      // by this side
-    // Reading stops while so much of what was sent to the peer is unsent, so that one who asks and does not read costs
-    // no more memory. 0: never, as between servers, who could wait for each other.
+    // Reading stops while so much of what was sent to the peer is unsent, so that one who asks and
+    // does not read costs no more memory. 0: never, as between servers, who could wait for each
+    // other.
     std::size_t backlog_bytes = 0;
   };
   // What the links of a driver have in common.
@@ -76,7 +78,8 @@ class Link final {
     bool alive = true;  // false: error() says why, or close() was called
   };
   Received receive(LinkReceiver::Sink& sink, std::size_t budget_bytes);
-  // Reads what there is for nobody, and writes to no lent memory any more. False: the peer has closed.
+  // Reads what there is for nobody, and writes to no lent memory any more. False: the peer has
+  // closed.
   bool discard();
   // Until flush() has made room.
   void pause_reading();

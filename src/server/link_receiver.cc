@@ -16,7 +16,8 @@ namespace {
 
 using net::Io;
 
-// Headers and small payloads are read many at a time; of a large payload no more than this is copied.
+// Headers and small payloads are read many at a time; of a large payload no more than this is
+// copied.
 constexpr std::size_t kBufferBytes = std::size_t{8} << 10;
 // A larger payload's memory is given back after its message.
 constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
@@ -163,7 +164,8 @@ Result<void> LinkReceiver::close_message(LinkSocket& socket, Sink& sink) {
   if (on_the_wire && socket.checksummed() &&
       kernel::crc32c(message.payload) != message.header.payload_checksum)
     return corrupt("a payload fails its checksum");
-  // Who has ended a link wants no answer, and uses its memory for something else: also if this process stood still in between.
+  // Who has ended a link wants no answer, and uses its memory for something else: also if this
+  // process stood still in between.
   if ((message.stays || !message.reply.empty()) && socket.peer_ended()) return {};
   satisfied_ = !sink.deliver(message);
   if (own_bytes_ > kKeptBytes) {

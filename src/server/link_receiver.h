@@ -13,9 +13,10 @@
 
 namespace tally::server {
 
-// The incoming half of a link: turns bytes into checked messages. A large payload goes straight to where the node wants
-// it, or into one buffer that is used again and again; payloads in shown memory are not moved at all.
-// Threads: pump() calls must not overlap; shut() may be called from any.
+// The incoming half of a link: turns bytes into checked messages. A large payload goes straight to
+// where the node wants it, or into one buffer that is used again and again; payloads in shown
+// memory are not moved at all. Threads: pump() calls must not overlap; shut() may be called from
+// any.
 class LinkReceiver final {
  public:
   // Called by pump() without locks.

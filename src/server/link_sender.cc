@@ -25,7 +25,8 @@ void LinkSender::queue(Outgoing message) {
   queue_.push_back(std::move(message));
 }
 
-// The bytes due next. A descriptor goes with the first byte of its message, and nothing after that message with it.
+// The bytes due next. A descriptor goes with the first byte of its message, and nothing after that
+// message with it.
 std::size_t LinkSender::gather(std::span<iovec> parts) const {
   std::size_t count = 0;
   std::size_t skip = written_bytes_;

@@ -19,7 +19,8 @@ struct Outgoing {
   int descriptor = -1;                 // goes along; not owned
 };
 
-// The outgoing half of a link: writes headers and payloads together from where they lie. Threads: calls must not overlap.
+// The outgoing half of a link: writes headers and payloads together from where they lie. Threads:
+// calls must not overlap.
 class LinkSender final {
  public:
   explicit LinkSender(PayloadPool& pool) : pool_(pool) {}

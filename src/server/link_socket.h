@@ -11,14 +11,16 @@
 
 namespace tally::server {
 
-// A connected socket as links use it. Never blocks. Threads: one may read while another writes; flush() counts as writing.
+// A connected socket as links use it. Never blocks. Threads: one may read while another writes;
+// flush() counts as writing.
 class LinkSocket {
  public:
   virtual ~LinkSocket() = default;
 
   // As net::Stream::handshake().
   virtual Result<bool> handshake() = 0;
-  // As net::Stream::write(). `descriptor`, where it is not -1 and the socket is local, goes along with the first byte.
+  // As net::Stream::write(). `descriptor`, where it is not -1 and the socket is local, goes along
+  // with the first byte.
   virtual net::Io write(std::span<const iovec> parts, int descriptor) = 0;
   virtual net::Io read(std::span<const iovec> parts) = 0;
   virtual bool wants_write() const = 0;

@@ -55,7 +55,8 @@ TEST_F(LinkTest, APeerThatDoesNotReadChokesItUntilItDoes) {
   EXPECT_EQ(shared_.counters.bytes_sent.load(), read);
 }
 
-// The socket is full before there is much to wait for: from then on nothing is written, and all that is asked for adds up.
+// The socket is full before there is much to wait for: from then on nothing is written, and all
+// that is asked for adds up.
 TEST_F(LinkTest, ManySmallAnswersThatNobodyReadsChokeIt) {
   constexpr std::size_t kMost = 4 * kBacklog / kHeaderBytes;
   std::size_t count = 0;
@@ -65,7 +66,8 @@ TEST_F(LinkTest, ManySmallAnswersThatNobodyReadsChokeIt) {
   EXPECT_GT(count, 1000U);
 }
 
-// Answers every message at once, each `payload_every`-th with a payload, and notes what has been written by then.
+// Answers every message at once, each `payload_every`-th with a payload, and notes what has been
+// written by then.
 class Answerer final : public LinkReceiver::Sink {
  public:
   Answerer(Link& link, const LinkCounters& counters, std::uint64_t payload_every)

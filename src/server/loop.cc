@@ -173,8 +173,8 @@ bool Loop::all_flushed() {
                      [](const auto& link) { return link.first->flushed(); });
 }
 
-// Sends what waits, then ends the writing side and reads until the peers have closed theirs: closing a
-// connection with unread bytes would take away what they have not read yet.
+// Sends what waits, then ends the writing side and reads until the peers have closed theirs:
+// closing a connection with unread bytes would take away what they have not read yet.
 void Loop::say_goodbye(Deadline by) {
   const SteadyClock clock;
   std::array<epoll_event, kMostEvents> events;

@@ -152,7 +152,8 @@ TEST_F(LyingPeer, PlacesOutsideOfWhatWasShownEndTheLink) {
   }
 }
 
-// As a process that stood still finds it: its peer has gone on without it, and has other things in its memory.
+// As a process that stood still finds it: its peer has gone on without it, and has other things in
+// its memory.
 TEST_F(LyingPeer, WhatItAskedOfItsMemoryIsNotDoneOnceItHasEndedTheLink) {
   const auto shown = Mapping::create(8192);
   ASSERT_TRUE(shown.has_value());

@@ -8,7 +8,8 @@
 
 namespace tally::server {
 
-// A member of the job. The directory is 0; it numbers servers and workers as they come, and no number twice.
+// A member of the job. The directory is 0; it numbers servers and workers as they come, and no
+// number twice.
 using NodeId = std::uint32_t;
 inline constexpr NodeId kDirectory = 0;
 inline constexpr NodeId kUnnumbered = 0xFFFFFFFF;
@@ -20,17 +21,20 @@ inline constexpr std::size_t kPartBytes = std::size_t{256} << 10;
 enum class MessageKind : std::uint8_t {
   // With the directory.
   kJoin = 1,  // who wants to belong; payload: Joining
-  // Who serves what; payload: View. `part` has the number of whom it is sent to, `clock` after how many nanoseconds of silence it is
+  // Who serves what; payload: View. `part` has the number of whom it is sent to, `clock` after how
+  // many nanoseconds of silence it is
   // given up.
   kView = 2,
-  kBeat =
-      3,  // alive. With a `sequence`: whether the directory has given it up; if not it answers with the same
+  kBeat = 3,   // alive. With a `sequence`: whether the directory has given it up; if not it answers
+               // with the same
   kLeave = 4,  // goes in good order; to servers, too
   // First on a link between others: `part` has the caller's number, `clock` its rank (workers).
   kHello = 5,
-  // Of a link between neighbours: `sequence` bytes of memory, whose descriptor comes along, are shown as the next region.
+  // Of a link between neighbours: `sequence` bytes of memory, whose descriptor comes along, are
+  // shown as the next region.
   kRegion = 6,
-  // From workers to servers. Each is answered by one kAnswer with the same table, part and sequence.
+  // From workers to servers. Each is answered by one kAnswer with the same table, part and
+  // sequence.
   kDefine = 8,
   kPush = 9,
   kPull = 10,
@@ -43,7 +47,8 @@ enum class MessageKind : std::uint8_t {
   kReadState = 17,
   kWriteState = 18,
   kSetVersion = 19,
-  // As kPushPull; the answer may have the average that was applied instead of the values: then its push_kind is kAverage.
+  // As kPushPull; the answer may have the average that was applied instead of the values: then its
+  // push_kind is kAverage.
   kPushAverage = 20,
   kAnswer = 24,
   kClosed = 25,  // to workers, unasked: the part has `version` now; older gradients come too late
@@ -64,7 +69,8 @@ enum class Outcome : std::uint8_t {
 struct MessageHeader {
   MessageKind kind = MessageKind::kAnswer;
   Outcome outcome = Outcome::kDone;
-  // PushKind; of kReadState and kWriteState the array; of kRecord flags; of kAgree kHadAnswer or 0; of answers kAverage or 0.
+  // PushKind; of kReadState and kWriteState the array; of kRecord flags; of kAgree kHadAnswer or 0;
+  // of answers kAverage or 0.
   std::uint8_t push_kind = 0;
   std::uint16_t table = 0;
   std::uint32_t part = 0;
@@ -80,8 +86,9 @@ struct MessageHeader {
   // Filled in by the link.
   std::uint32_t payload_bytes = 0;
   std::uint32_t payload_checksum = 0;  // CRC32C; 0 where it travels in memory or TLS guards it
-  // Where the payload lies, or where the answer's is to be written, in memory that the sender has shown to the receiver;
-  // 0: on the wire. Region number in the upper 16 bits (from 1), byte offset in the lower 48.
+  // Where the payload lies, or where the answer's is to be written, in memory that the sender has
+  // shown to the receiver; 0: on the wire. Region number in the upper 16 bits (from 1), byte offset
+  // in the lower 48.
   std::uint64_t payload_place = 0;
   std::uint64_t reply_place = 0;
   std::uint32_t reply_bytes =
@@ -102,8 +109,8 @@ inline constexpr std::uint8_t kHadAnswer = 1;
 inline constexpr std::size_t kHeaderBytes = 112;
 using EncodedHeader = std::array<std::byte, kHeaderBytes>;
 EncodedHeader encode(const MessageHeader& header);
-// kCorrupt unless encode() could have made it: magic, version, checksum, kind, outcome, payload_bytes within
-// kMaxPayloadBytes, finite weight and rate.
+// kCorrupt unless encode() could have made it: magic, version, checksum, kind, outcome,
+// payload_bytes within kMaxPayloadBytes, finite weight and rate.
 Result<MessageHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
 
 }  // namespace tally::server

@@ -14,16 +14,18 @@ namespace tally::server {
 // What arrived.
 struct Message {
   MessageHeader header;
-  // Valid during the call, unless `stays`: then it is the sender's own memory, readable and unchanged until the request
-  // is answered (and readable until the link to the sender is lost and on_lost() has returned).
+  // Valid during the call, unless `stays`: then it is the sender's own memory, readable and
+  // unchanged until the request is answered (and readable until the link to the sender is lost and
+  // on_lost() has returned).
   std::span<const std::byte> payload;
   bool stays = false;
-  // The sender's memory for the answer's payload, good for as long; empty: answers travel on the wire.
+  // The sender's memory for the answer's payload, good for as long; empty: answers travel on the
+  // wire.
   std::span<std::byte> reply;
 };
 
-// How a node reaches others. Threads: safe; may be called from inside a Node's calls. Nothing here blocks or fails: what is sent to somebody who
-// is gone is dropped, and on_lost() tells.
+// How a node reaches others. Threads: safe; may be called from inside a Node's calls. Nothing here
+// blocks or fails: what is sent to somebody who is gone is dropped, and on_lost() tells.
 class Postman {
  public:
   virtual ~Postman() = default;
@@ -31,8 +33,9 @@ class Postman {
   // Keeps a link to that server from now on, made anew while it does not come about; until drop().
   virtual void reach(const ServerInfo& server) = 0;
   virtual void drop(NodeId peer) = 0;
-  // As drop(). A neighbour to whom memory was shown may be at it until it has noticed: `released` is called when it has closed its end; at once where
-  // no memory is shared. From any thread, without locks, perhaps before this returns; destroyed uncalled if the Postman ends before.
+  // As drop(). A neighbour to whom memory was shown may be at it until it has noticed: `released`
+  // is called when it has closed its end; at once where no memory is shared. From any thread,
+  // without locks, perhaps before this returns; destroyed uncalled if the Postman ends before.
   virtual void drop_then(NodeId peer, std::function<void()> released) {
     drop(peer);
     released();
@@ -43,21 +46,23 @@ class Postman {
 
   // Messages to one peer arrive in this order or not at all.
   virtual void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) = 0;
-  // Payload and reply stay in place until the answer has come, the link is lost, or drop() has returned.
+  // Payload and reply stay in place until the answer has come, the link is lost, or drop() has
+  // returned.
   virtual void send_from(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
                          std::span<std::byte> reply) = 0;
   // The answer's payload was written to Message::reply: `bytes` of it.
   virtual void send_written(NodeId to, const MessageHeader& header, std::size_t bytes) = 0;
 };
 
-// The deciding part of a directory, server or client. Knows no socket, thread or clock: a driver calls it, over sockets or in
-// a simulation.
+// The deciding part of a directory, server or client. Knows no socket, thread or clock: a driver
+// calls it, over sockets or in a simulation.
 class Node {
  public:
   virtual ~Node() = default;
 
   virtual void on_message(NodeId from, const Message& message) = 0;
-  // Where the payload of this answer is to be received; exactly header.payload_bytes. Empty: memory of the driver.
+  // Where the payload of this answer is to be received; exactly header.payload_bytes. Empty: memory
+  // of the driver.
   virtual std::span<std::byte> place(NodeId from, const MessageHeader& header) = 0;
   // A link came about (again), or ended. A peer that was linked twice is told as lost in between.
   virtual void on_linked(NodeId peer) = 0;

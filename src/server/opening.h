@@ -11,7 +11,8 @@
 
 namespace tally::server {
 
-// A connection on its way to becoming a link: connecting, TLS, greeting, answer. Never blocks. Threads: calls must not overlap.
+// A connection on its way to becoming a link: connecting, TLS, greeting, answer. Never blocks.
+// Threads: calls must not overlap.
 class Opening final {
  public:
   // What is answered to who calls.
@@ -22,7 +23,8 @@ class Opening final {
   static Opening calling(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting);
 
   enum class Step { kWantsRead, kWantsWrite, kDone };
-  // As far as it goes. kRefused: one of the sides does not want the other; kPeerLost, kCorrupt, kSystem.
+  // As far as it goes. kRefused: one of the sides does not want the other; kPeerLost, kCorrupt,
+  // kSystem.
   Result<Step> advance();
 
   // What the last advance() returned.

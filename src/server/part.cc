@@ -65,9 +65,9 @@ void Part::run_deferred() {
   }
 }
 
-// Whoever has the gate does the work of those who could not get it. One that appends just before the gate is free either finds it
-// free itself, or is seen by the one who looks after freeing it. Who only looks at the part does not look after it: for such
-// times it is left over.
+// Whoever has the gate does the work of those who could not get it. One that appends just before
+// the gate is free either finds it free itself, or is seen by the one who looks after freeing it.
+// Who only looks at the part does not look after it: for such times it is left over.
 void Part::drain() {
   while (has_deferred_.load(std::memory_order_acquire)) {
     const std::unique_lock lock(gate_, std::try_to_lock);
@@ -261,8 +261,8 @@ void Part::lost(NodeId peer) {
   });
 }
 
-// The worker's memory goes; what it has given to a round stays. It may have used that memory for something else by now: bytes that are
-// no gradient any more are taken out of their round.
+// The worker's memory goes; what it has given to a round stays. It may have used that memory for
+// something else by now: bytes that are no gradient any more are taken out of their round.
 void Part::keep_held(NodeId worker) {
   if (facts_.codec != nullptr) return;
   std::vector<policy::Offer> spoilt;

@@ -52,13 +52,15 @@ struct Position {
 inline constexpr std::uint8_t kMoreToCome = 1;
 inline constexpr std::uint8_t kSpec = 2;   // payload: the table's TableSpec; `part` is a slot
 inline constexpr std::uint8_t kWhole = 4;  // takes the place of all that was there
-// With kSpec: the table was there before the receiver was in the slot's chain, and its parts will be sent. Alone: these were all.
+// With kSpec: the table was there before the receiver was in the slot's chain, and its parts will
+// be sent. Alone: these were all.
 inline constexpr std::uint8_t kListing = 8;
 
-// One part of a table on one server: its numbers, which updates they get and when, who waits for an answer, and the copy on the
-// next server of the chain. The file part_NAME.cc has what NAME says.
-// Threads: safe. One gate guards everything; a thread that holds it never waits for anything else. With conflict=atomic
-// pushes that commute hold it together, and keep books one by one under `mutex_`.
+// One part of a table on one server: its numbers, which updates they get and when, who waits for an
+// answer, and the copy on the next server of the chain. The file part_NAME.cc has what NAME says.
+// Threads: safe. One gate guards everything; a thread that holds it never waits for anything else.
+// With conflict=atomic pushes that commute hold it together, and keep books one by one under
+// `mutex_`.
 class Part final {
  public:
   Part(const TableFacts& facts, std::uint32_t index, const Surroundings& surroundings);
@@ -70,7 +72,8 @@ class Part final {
   Result<void> make_present();
   // A part that is not there was in a listing: it comes by record, and is lost if none comes.
   void await_record();
-  // All that were in a listing have been told: if this part is awaited, but not listed, it is as at first.
+  // All that were in a listing have been told: if this part is awaited, but not listed, it is as at
+  // first.
   Result<void> end_of_listing();
   // Nobody has the part: it is primary and was never sent.
   bool is_lost() const;
@@ -104,8 +107,8 @@ class Part final {
   };
   std::optional<Copy> copy(std::size_t max_piece_bytes);
   bool is_primary() const;
-  // The storage takes the place of what is here, if this is the primary; `when_safe` is called, once and under the gate, when all
-  // copies have it or with why they never will.
+  // The storage takes the place of what is here, if this is the primary; `when_safe` is called,
+  // once and under the gate, when all copies have it or with why they never will.
   void replace(std::unique_ptr<Storage> storage, std::uint64_t version,
                std::function<void(const Result<void>&)> when_safe);
 
@@ -158,7 +161,8 @@ class Part final {
     std::vector<std::byte> book_bytes;
     Book book;
     std::vector<std::vector<std::byte>> pieces;
-    // Into numbers that nobody uses yet, as they come: a part that is filled is not in memory twice.
+    // Into numbers that nobody uses yet, as they come: a part that is filled is not in memory
+    // twice.
     bool is_taken_at_once = false;
   };
   struct Owed {
@@ -262,7 +266,8 @@ class Part final {
   std::map<NodeId, Worker> workers_;
   std::uint64_t dropped_ = 0;
   std::vector<Contribution> held_;
-  // The version that storage_'s average has led to, as long as nothing else has changed since; 0: none. Copies do not have it.
+  // The version that storage_'s average has led to, as long as nothing else has changed since; 0:
+  // none. Copies do not have it.
   std::uint64_t average_version_ = 0;
   std::vector<Waiting> waiting_;
   // By mark.

@@ -17,7 +17,8 @@ void Part::pull(NodeId from, const Message& message) {
                   .reply = message.reply,
                   .keys = {payload->keys.begin(), payload->keys.end()},
                   .wants_values = true};
-  // Who waits for a version gives up the gradients of older ones: a round may be complete without them.
+  // Who waits for a version gives up the gradients of older ones: a round may be complete without
+  // them.
   if (!round_.may_read(header.least_version, header.least_clock)) {
     round_.pass(from, header.least_version);
     run_due();
@@ -36,8 +37,8 @@ void Part::read_state(NodeId from, const Message& message) {
   answer_plain(from, header, Outcome::kDone, std::move(state));
 }
 
-// Who had to wait for others to read gets an answer when what they did is safe, like they do: if one were answered before the other it could
-// push again, and the other would read more than it.
+// Who had to wait for others to read gets an answer when what they did is safe, like they do: if
+// one were answered before the other it could push again, and the other would read more than it.
 bool Part::is_ready(Waiting& waiting) const {
   if (waiting.is_held) return false;
   if (waiting.wants_values && !waiting.is_readable) {

@@ -4,8 +4,9 @@
 
 namespace tally::server {
 
-// Many hands at once: everybody holds the gate together, keeps books one at a time, and adds to the numbers element by element. A
-// record needs the gate for itself, so that books and numbers of a record are of the same pushes.
+// Many hands at once: everybody holds the gate together, keeps books one at a time, and adds to the
+// numbers element by element. A record needs the gate for itself, so that books and numbers of a
+// record are of the same pushes.
 bool Part::push_atomically(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   const bool is_gradient = header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
@@ -28,8 +29,8 @@ bool Part::push_atomically(NodeId from, const Message& message) {
       if (worker == workers_.end() ||
           worker->second.receipts.standing(header.sequence) != Receipts::Standing::kNew)
         return false;
-      // Too late for drop:T: written down by whoever has the gate for himself. What is said here stays so, whatever others add
-      // meanwhile.
+      // Too late for drop:T: written down by whoever has the gate for himself. What is said here
+      // stays so, whatever others add meanwhile.
       if (is_gradient && round_.offer(offer) != policy::Verdict::kApply) return false;
       if (is_gradient) waiting.staleness = round_.staleness_of(offer);
       if (is_gradient) factor = -header.rate * round_.rate_factor(waiting.staleness);

@@ -1,5 +1,6 @@
-// Copies of a part on the next server of its chain. A record is a book and as many pieces of the numbers as are needed: kRecord messages with
-// the same `sequence`, numbered from 0 in `clock`, the book first. It takes effect when the last one is there.
+// Copies of a part on the next server of its chain. A record is a book and as many pieces of the
+// numbers as are needed: kRecord messages with the same `sequence`, numbered from 0 in `clock`, the
+// book first. It takes effect when the last one is there.
 #include <algorithm>
 #include <utility>
 

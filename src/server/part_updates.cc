@@ -106,8 +106,8 @@ Result<void> Part::offer(NodeId from, const Message& message, PartPayload payloa
   return {};
 }
 
-// Whether one more push of the worker may be held. What was held where the part was before is sent again first, and has its
-// place; what has not come again when a new one comes was given up.
+// Whether one more push of the worker may be held. What was held where the part was before is sent
+// again first, and has its place; what has not come again when a new one comes was given up.
 bool Part::make_room(NodeId from, std::uint64_t sequence, Worker& worker) const {
   Receipts& receipts = worker.receipts;
   if (receipts.standing(sequence) == Receipts::Standing::kHeld) return true;
@@ -233,8 +233,8 @@ void Part::settle_held(const policy::Offer& offer, Outcome outcome) {
   held_.erase(held);
 }
 
-// The part goes on somewhere else: gradients that wait were computed on the way that is given up. Whoever they are of would be taken to
-// be further than it is.
+// The part goes on somewhere else: gradients that wait were computed on the way that is given up.
+// Whoever they are of would be taken to be further than it is.
 void Part::drop_held() {
   std::vector<policy::Offer> offers;
   for (const Contribution& held : held_) offers.push_back(held.offer);
@@ -257,7 +257,8 @@ void Part::refuse_held(const policy::Offer& offer, const Error& why) {
   settle_held(offer, Outcome::kDropped);
 }
 
-// With rounds that do not wait for everybody: those who are late need not send what they are working on.
+// With rounds that do not wait for everybody: those who are late need not send what they are
+// working on.
 void Part::tell_late(const std::vector<policy::Offer>& counted) {
   if (facts_.rules.update != plan::Update::kBackup && facts_.rules.update != plan::Update::kKbatch)
     return;

@@ -6,8 +6,8 @@
 
 namespace tally::server {
 
-// Memory of payloads that were sent, for those that will be: new memory of this size costs as much as sending it, because
-// the system hands out every page empty. Threads: safe.
+// Memory of payloads that were sent, for those that will be: new memory of this size costs as much
+// as sending it, because the system hands out every page empty. Threads: safe.
 class PayloadPool final {
  public:
   // Of any content.

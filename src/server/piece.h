@@ -7,13 +7,15 @@
 #include "tally/error.h"
 #include "tally/types.h"
 
-// Layouts of what Storage::pieces() gives out: records between servers, and snapshots. Little-endian.
+// Layouts of what Storage::pieces() gives out: records between servers, and snapshots.
+// Little-endian.
 namespace tally::server {
 
 inline constexpr std::size_t kPieceHeaderBytes = 32;
 
-// Elements [first, first + count) of a dense part: after the header `arrays` times `count` values, the parameters
-// first, then the optimizer's state, last the mean square of adaptive compensation where there is one.
+// Elements [first, first + count) of a dense part: after the header `arrays` times `count` values,
+// the parameters first, then the optimizer's state, last the mean square of adaptive compensation
+// where there is one.
 struct DensePiece {
   DataType type = DataType::kFloat32;
   std::uint8_t arrays = 1;
@@ -24,8 +26,8 @@ struct DensePiece {
   std::span<const std::byte> values;  // behind the header
 };
 
-// Rows of a sparse part: after the header `rows` records of a u64 key, a u32 count of steps and `dimension` times
-// `arrays` float32, the values first.
+// Rows of a sparse part: after the header `rows` records of a u64 key, a u32 count of steps and
+// `dimension` times `arrays` float32, the values first.
 struct SparsePiece {
   std::uint32_t dimension = 1;
   std::uint8_t arrays = 1;
@@ -38,7 +40,8 @@ constexpr std::size_t record_bytes(std::uint32_t dimension, std::uint8_t arrays)
          sizeof(float) * std::size_t{dimension} * arrays;
 }
 
-// Writes the header; what it says of values and records is left to the caller, who has room for them behind it.
+// Writes the header; what it says of values and records is left to the caller, who has room for
+// them behind it.
 void write_header(const DensePiece& piece, std::span<std::byte> out);
 void write_header(const SparsePiece& piece, std::span<std::byte> out);
 

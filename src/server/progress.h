@@ -9,8 +9,8 @@
 
 namespace tally::server {
 
-// How those who wait for requests hear that some may be done: many answers that come together are told of once.
-// Threads: safe.
+// How those who wait for requests hear that some may be done: many answers that come together are
+// told of once. Threads: safe.
 class Progress final {
  public:
   // Something may be done; told by the next publish(), or at once outside of a burst of messages.
@@ -19,7 +19,8 @@ class Progress final {
   // Around messages that a publish() follows. By one thread.
   void begin_burst();
 
-  // Waits until `done()`, at most until `by`: false then. Looks at first without sleeping, where there are cores for that.
+  // Waits until `done()`, at most until `by`: false then. Looks at first without sleeping, where
+  // there are cores for that.
   bool wait(const std::function<bool()>& done, Deadline by);
 
  private:

@@ -11,8 +11,9 @@
 
 namespace tally::server {
 
-// A request's payload as it lies: what is asked for, or pushed, of one part. Borrows the payload's bytes but for keys that do not
-// lie at a multiple of eight, which it has copied, and for what was encoded.
+// A request's payload as it lies: what is asked for, or pushed, of one part. Borrows the payload's
+// bytes but for keys that do not lie at a multiple of eight, which it has copied, and for what was
+// encoded.
 struct PartPayload {
   std::span<const std::uint64_t> keys;  // sparse
   std::span<const std::byte> values;    // pushes

@@ -6,8 +6,9 @@
 
 namespace tally::server {
 
-// Which of a worker's pushes to one part have had their effect, by sequence: what makes each count once, however often it is sent.
-// A worker's sequences rise, and a push is settled after all earlier ones but for those that are held. A value.
+// Which of a worker's pushes to one part have had their effect, by sequence: what makes each count
+// once, however often it is sent. A worker's sequences rise, and a push is settled after all
+// earlier ones but for those that are held. A value.
 class Receipts {
  public:
   // So many held and dropped pushes are remembered. Older drops are then told as applied.

@@ -12,13 +12,14 @@
 
 namespace tally::server {
 
-// Memory that is shown to neighbours: one anonymous file each, which nobody can shrink once it is sealed. Owns descriptor and mapping.
+// Memory that is shown to neighbours: one anonymous file each, which nobody can shrink once it is
+// sealed. Owns descriptor and mapping.
 class Mapping final {
  public:
   // Zeroed. kExhausted if the system has not as much.
   static Result<std::unique_ptr<Mapping>> create(std::size_t bytes);
-  // What another process created. kCorrupt unless it is of that size and sealed: reading a file that its owner
-  // shrinks would end this process.
+  // What another process created. kCorrupt unless it is of that size and sealed: reading a file
+  // that its owner shrinks would end this process.
   static Result<std::unique_ptr<Mapping>> open(Descriptor memory, std::uint64_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
@@ -35,7 +36,8 @@ class Mapping final {
 };
 
 inline constexpr std::size_t kMaxRegions = 4096;
-// Where a message's payload lies: region number in the upper 16 bits, from 1, and offset. 0: in no region.
+// Where a message's payload lies: region number in the upper 16 bits, from 1, and offset. 0: in no
+// region.
 using Place = std::uint64_t;
 constexpr std::uint16_t region_of(Place place) { return static_cast<std::uint16_t>(place >> 48); }
 constexpr std::uint64_t offset_of(Place place) { return place & ((std::uint64_t{1} << 48) - 1); }
@@ -43,7 +45,8 @@ constexpr std::uint64_t offset_of(Place place) { return place & ((std::uint64_t{
 // The regions of this process, which only grow in number. Threads: safe.
 class OwnRegions final {
  public:
-  // `bytes` of a region, zeroed, aligned to a cache line. Small ones share a region. kExhausted: too many, or no memory.
+  // `bytes` of a region, zeroed, aligned to a cache line. Small ones share a region. kExhausted:
+  // too many, or no memory.
   Result<std::span<std::byte>> allocate(std::size_t bytes);
   // 0 unless all of `memory` lies in one region, aligned to 8. Empty memory lies nowhere.
   Place find(std::span<const std::byte> memory) const;

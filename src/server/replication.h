@@ -6,21 +6,24 @@
 
 namespace tally::server {
 
-// How far the next server in a part's chain is, and what it has to be sent: decided here, sent elsewhere. Every change of
-// the part has a number, a *mark*; a change is *safe* when all copies have it. At most one record is under way, and what changes
-// meanwhile goes into the next. A value without clock or thread.
+// How far the next server in a part's chain is, and what it has to be sent: decided here, sent
+// elsewhere. Every change of the part has a number, a *mark*; a change is *safe* when all copies
+// have it. At most one record is under way, and what changes meanwhile goes into the next. A value
+// without clock or thread.
 class Replication {
  public:
   enum class Peer : std::uint8_t {
-    kNone,    // the end of the chain: what is changed is safe
-    kInStep,  // has everything that was taken: it is sent what changed since
-    kInDoubt,  // may have anything, also something old: it must have everything before a change is safe
-    kUnfilled,  // has nothing, and would say so: changes need not wait for it until everything is under way to it
+    kNone,      // the end of the chain: what is changed is safe
+    kInStep,    // has everything that was taken: it is sent what changed since
+    kInDoubt,   // may have anything, also something old: it must have everything before a change is
+                // safe
+    kUnfilled,  // has nothing, and would say so: changes need not wait for it until everything is
+                // under way to it
   };
   enum class Next : std::uint8_t { kNothing, kChanges, kEverything };
 
-  // Who follows from now on; what was under way to another is forgotten. Marks that waited for it are safe if there is none or
-  // if it is unfilled.
+  // Who follows from now on; what was under way to another is forgotten. Marks that waited for it
+  // are safe if there is none or if it is unfilled.
   void set_peer(NodeId peer, Peer standing);
   NodeId peer() const { return peer_; }
   Peer standing() const { return standing_; }
@@ -44,9 +47,10 @@ class Replication {
   std::uint64_t send(Next what, std::uint32_t view);
   // Answers to it. False if it is not that which is under way.
   bool taken(std::uint64_t number);
-  // The peer has view `its_view` and does not take the record: the next goes out in a newer view than that was sent in, or at once if
-  // the peer's is older: it had no room to keep it until it has the view. `resend`: the sender knows what was in the record
-  // and will send it again with what follows; otherwise the peer is in doubt.
+  // The peer has view `its_view` and does not take the record: the next goes out in a newer view
+  // than that was sent in, or at once if the peer's is older: it had no room to keep it until it
+  // has the view. `resend`: the sender knows what was in the record and will send it again with
+  // what follows; otherwise the peer is in doubt.
   bool rejected(std::uint64_t number, std::uint32_t its_view, bool resend);
   // What is under way was not made of this part's state alone; everything has to follow it.
   void doubt();

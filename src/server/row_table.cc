@@ -15,7 +15,8 @@ constexpr int kFirstBits = 9;  // one page
 constexpr int kMaxBits = 32;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kSpareBytes = std::size_t{1} << 20;
-// More of a row than this is brought by the processor itself, which sees that addresses follow each other.
+// More of a row than this is brought by the processor itself, which sees that addresses follow each
+// other.
 constexpr std::size_t kPrefetchedBytes = 8 * kLine;
 
 std::uint32_t tag_of(std::uint64_t key) {
@@ -148,7 +149,8 @@ bool RowTable::is_affordable(std::size_t rows) const {
   return budget_.used() + index + more <= budget_.limit();
 }
 
-// Nothing is taken unless all of it fits: a refused request must not leave an index behind that keeps small ones out.
+// Nothing is taken unless all of it fits: a refused request must not leave an index behind that
+// keeps small ones out.
 bool RowTable::grow_to(std::size_t rows) {
   return is_affordable(rows) && grow_index(rows) && rows_.grow(rows * stride_);
 }

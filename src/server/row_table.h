@@ -18,7 +18,8 @@ struct RowShape {
   float state = 0;
 };
 
-// Where a row lies: a u64 key, a u32 count of optimizer steps, then its arrays, as in a piece's record.
+// Where a row lies: a u64 key, a u32 count of optimizer steps, then its arrays, as in a piece's
+// record.
 class Row final {
  public:
   Row() = default;  // none
@@ -38,10 +39,11 @@ class Row final {
   std::byte* place_ = nullptr;
 };
 
-// A hash table of 64-bit keys to rows. Rows lie behind each other in the order in which they were made; an open-addressed index
-// has 8 bytes per slot: 32 bits of the key's hash and the row's number. Slots are in the order of the hash, so the index
-// grows in one pass over itself, without looking at rows. Lookups come in batches that wait for memory together.
-// Threads: find() may overlap with itself, nothing else.
+// A hash table of 64-bit keys to rows. Rows lie behind each other in the order in which they were
+// made; an open-addressed index has 8 bytes per slot: 32 bits of the key's hash and the row's
+// number. Slots are in the order of the hash, so the index grows in one pass over itself, without
+// looking at rows. Lookups come in batches that wait for memory together. Threads: find() may
+// overlap with itself, nothing else.
 class RowTable final {
  public:
   static constexpr std::size_t kBatch = 128;
@@ -50,8 +52,8 @@ class RowTable final {
 
   // The rows of up to kBatch keys; not found() where there is none. Good until the table grows.
   void find(std::span<const std::uint64_t> keys, Row* rows) const;
-  // Memory for the rows of these keys that are not there yet: find_or_make() will have it. False, with nothing
-  // changed, where there is none.
+  // Memory for the rows of these keys that are not there yet: find_or_make() will have it. False,
+  // with nothing changed, where there is none.
   bool make_room(std::span<const std::uint64_t> keys);
   void find_or_make(std::span<const std::uint64_t> keys, Row* rows);
 

@@ -8,8 +8,9 @@
 
 namespace tally::server {
 
-// Which of a driver's loops serves a peer: those of one role take turns, so that two workers have two threads whatever their numbers are. A
-// peer keeps its seat, also if it calls again. Threads: safe.
+// Which of a driver's loops serves a peer: those of one role take turns, so that two workers have
+// two threads whatever their numbers are. A peer keeps its seat, also if it calls again. Threads:
+// safe.
 class Seats final {
  public:
   // `loops` is the same in all calls, at least 1.

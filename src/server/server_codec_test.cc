@@ -258,7 +258,8 @@ TEST(ServerCodec, AWorkerWithoutSamplesPushesNoBytes) {
   EXPECT_EQ(answer->values(), follower.values());
 }
 
-// Before, while and after the update is copied: whoever goes on has the update once, with what the way back left out.
+// Before, while and after the update is copied: whoever goes on has the update once, with what the
+// way back left out.
 TEST(ServerCodec, TheResidualOfTheWayBackSurvivesItsServer) {
   const TableSpec spec = table_of("update=bsp", "sign:64", 2, adam({.rate = 0.1}));
   const std::vector<float> expected = reference(spec, 2, 6);

@@ -308,7 +308,8 @@ TEST(ServerFailover, ABrokenLinkBetweenServersLosesNothing) {
   }
 }
 
-// Servers end and come, by seed, under pushes of three workers: the sum of what was acknowledged is in the tables.
+// Servers end and come, by seed, under pushes of three workers: the sum of what was acknowledged is
+// in the tables.
 TEST(ServerFailover, AcknowledgedPushesEqualTheTablesByManySeeds) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -348,7 +349,8 @@ TEST(ServerFailover, AcknowledgedPushesEqualTheTablesByManySeeds) {
       } else if (fate == 1) {
         cluster.add_server();
       }
-      // Who loses the next one before the last is replaced loses data: allowed to be said, not to happen silently.
+      // Who loses the next one before the last is replaced loses data: allowed to be said, not to
+      // happen silently.
       if (cluster.servers.size() <= 2) {
         cluster.network.run();
         cluster.add_server();

@@ -1,6 +1,8 @@
-// A server that stood still (stopped, or without a processor) may have been given up, and others serve its parts: what it would answer then
-// is old, and the memory that a worker had lent it for an answer is used for something else. So it asks the directory first.
-// Messages wait until the answer is there, as if they were of a newer view; views wait, too, unless they say that it is out.
+// A server that stood still (stopped, or without a processor) may have been given up, and others
+// serve its parts: what it would answer then is old, and the memory that a worker had lent it for
+// an answer is used for something else. So it asks the directory first. Messages wait until the
+// answer is there, as if they were of a newer view; views wait, too, unless they say that it is
+// out.
 #include <utility>
 
 #include "server/chains.h"

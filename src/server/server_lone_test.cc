@@ -1,4 +1,5 @@
-// What one server does with threads that get in each other's way, with memory that its worker uses again, and with time that it missed.
+// What one server does with threads that get in each other's way, with memory that its worker uses
+// again, and with time that it missed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,7 +104,8 @@ TEST(LoneServer, OverlappingPushesAreCountedAsTheyWereDecidedOn) {
               Each(-static_cast<float>(size->updates)));
 }
 
-// A gradient lies in its worker's memory. The worker gives its push up and writes something else there; then the link ends.
+// A gradient lies in its worker's memory. The worker gives its push up and writes something else
+// there; then the link ends.
 TEST(LoneServer, AHeldGradientThatWasWrittenOverIsTakenOutOfItsRound) {
   LoneServer server(2);
   TableSpec spec = dense("update=bsp", 2, 0);

@@ -275,7 +275,8 @@ TEST(ServerMemory, ATableThatDoesNotFitIsRefusedInWords) {
   EXPECT_THAT(worker.answer(1)->error.message, HasSubstr("no memory"));
 }
 
-// Rows come until memory ends, on the primary or on the server with the copy: that is said, and nobody waits.
+// Rows come until memory ends, on the primary or on the server with the copy: that is said, and
+// nobody waits.
 TEST(ServerMemory, RowsThatDoNotFitOnAllCopiesAreRefusedInWords) {
   Cluster cluster({.servers = 2, .workers = 1, .memory_limit_bytes = 16 << 20});
   const TableId table = cluster.define(

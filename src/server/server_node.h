@@ -31,10 +31,10 @@ struct ServerNodeOptions {
   std::function<TimePoint()> clock = {};
 };
 
-// A server: finds the part that a message is for, and keeps all parts up with the views. What becomes of a message to a part is
-// decided by the part alone.
-// Threads: on_message() may be called for different peers at once; the others from any thread. A message to a part takes
-// no lock of the node's. Snapshots are written by a thread of its own, which its end waits for.
+// A server: finds the part that a message is for, and keeps all parts up with the views. What
+// becomes of a message to a part is decided by the part alone. Threads: on_message() may be called
+// for different peers at once; the others from any thread. A message to a part takes no lock of the
+// node's. Snapshots are written by a thread of its own, which its end waits for.
 class ServerNode final : public Node {
  public:
   ServerNode(Postman& postman, const ServerNodeOptions& options, EventSink on_event);
@@ -146,7 +146,8 @@ class ServerNode final : public Node {
 
   TableSet tables_;
 
-  // Held while tables are added and views installed; parts' gates may be taken under it, never the other way round.
+  // Held while tables are added and views installed; parts' gates may be taken under it, never the
+  // other way round.
   mutable Mutex structure_;
   View view_ TALLY_GUARDED_BY(structure_);
   std::vector<Slot> slots_ TALLY_GUARDED_BY(structure_);

@@ -198,7 +198,8 @@ TEST_P(ServerPolicies, KbatchTakesSeveralOfOneWorker) {
   EXPECT_THAT(values(), Each(-3));
 }
 
-// With three servers the primary of the part ends when gradients of some workers wait there for the others'.
+// With three servers the primary of the part ends when gradients of some workers wait there for the
+// others'.
 TEST_P(ServerPolicies, RoundsGoOnWhereTheyWereAfterAServerEnds) {
   if (GetParam() == 1) return;
   for (const char* plan : {"update=bsp", "update=backup:1", "update=kbatch:2", "update=subset:2"}) {

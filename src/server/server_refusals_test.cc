@@ -1,4 +1,5 @@
-// What cannot be done is refused in words, does not count, and is not taken for done later; nobody is left without an answer.
+// What cannot be done is refused in words, does not count, and is not taken for done later; nobody
+// is left without an answer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

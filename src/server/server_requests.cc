@@ -10,7 +10,8 @@
 namespace tally::server {
 namespace {
 
-// What may wait for a view, of all peers together. Twice as much before records have to be sent again.
+// What may wait for a view, of all peers together. Twice as much before records have to be sent
+// again.
 constexpr std::size_t kMaxEarly = 65536;
 constexpr std::size_t kMaxEarlyBytes = std::size_t{256} << 20;
 
@@ -204,7 +205,8 @@ void ServerNode::size(NodeId from, const Message& message) {
     const MutexLock lock(structure_);
     if (!admits(from, message.header)) return;
   }
-  // A server that came later and has no place in any chain was never told of the table, and has nothing of it.
+  // A server that came later and has no place in any chain was never told of the table, and has
+  // nothing of it.
   Client::Size sum;
   if (Table* const table = tables_.find(message.header.table); table != nullptr)
     for (const auto& part : table->parts()) part->add_size(sum);

@@ -1,4 +1,5 @@
-// Snapshots are written and read on a thread of their own: those who serve messages wait for a part while that one part is copied.
+// Snapshots are written and read on a thread of their own: those who serve messages wait for a part
+// while that one part is copied.
 #include <memory>
 #include <utility>
 
@@ -14,7 +15,8 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 
-// Tells of a restore when all copies have the last of its parts, or cannot have it. Shared by those parts.
+// Tells of a restore when all copies have the last of its parts, or cannot have it. Shared by those
+// parts.
 class Countdown {
  public:
   using Done = std::function<void(const Result<void>&)>;
@@ -136,8 +138,8 @@ void ServerNode::restore(NodeId from, const Message& message) {
   });
 }
 
-// Parts are read one after the other beside the old ones, and put in their place when whole; copies follow by record. `when_safe` is not
-// called where this fails.
+// Parts are read one after the other beside the old ones, and put in their place when whole; copies
+// follow by record. `when_safe` is not called where this fails.
 Result<void> ServerNode::read_snapshot(const SnapshotRestoration& asked,
                                        std::function<void(const Result<void>&)> when_safe) {
   TALLY_TRY(const SnapshotReader reader, SnapshotReader::open(asked.folder));

@@ -56,8 +56,8 @@ void ServerNode::send_spec(NodeId to, std::uint32_t slot, const Table& table, st
                 table.facts().encoded);
 }
 
-// Which tables the successor has to be sent, before any of them: so it knows what it does not have. `all`: it is new; else those whose parts
-// are not yet all under way.
+// Which tables the successor has to be sent, before any of them: so it knows what it does not have.
+// `all`: it is new; else those whose parts are not yet all under way.
 void ServerNode::send_listing(std::uint32_t slot, bool all) {
   const Position& position = slots_[slot].position;
   if (position.successor == kUnnumbered || !position.is_linked || !slots_[slot].is_settled) return;

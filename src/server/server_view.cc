@@ -10,7 +10,8 @@
 namespace tally::server {
 namespace {
 
-// Under way to servers that are being filled: little enough that other records do not wait long behind it.
+// Under way to servers that are being filled: little enough that other records do not wait long
+// behind it.
 constexpr std::int64_t kMaxFillBytes = std::int64_t{16} << 20;
 
 bool contains(const std::vector<NodeId>& chain, NodeId id) {
@@ -116,7 +117,8 @@ void ServerNode::reach_neighbours(const View& next, const std::vector<Slot>& slo
   }
 }
 
-// Each loss once: of parts that were never sent here by this server, of slots without anybody by the one with the lowest number.
+// Each loss once: of parts that were never sent here by this server, of slots without anybody by
+// the one with the lowest number.
 void ServerNode::report_lost(const View& before) {
   if (before.number == 0) return;
   const bool is_first = std::all_of(view_.servers.begin(), view_.servers.end(),
@@ -143,7 +145,8 @@ void ServerNode::report_lost(const View& before) {
   }
 }
 
-// What waited for this view goes first: a message that comes now from the same sender must not overtake it.
+// What waited for this view goes first: a message that comes now from the same sender must not
+// overtake it.
 void ServerNode::admit(std::uint32_t number) {
   const MutexLock lock(early_mutex_);
   if (awaited_beat_.load() != 0) return;

@@ -11,17 +11,20 @@
 #include "server/message.h"
 #include "server/storage.h"
 
-// Snapshots on disk. While one is written it is FOLDER/NAME.part, with one file per server, server-ID.tally, which has all parts
-// that the server is the primary of. When all servers have finished theirs, each is told of all files and publishes:
-// the manifest is written and the folder gets its name. Servers may share a folder or have one each. If one of them fails, each of the
-// others is told to drop what it has written. What lies in a NAME.part without that (a server or the asking worker has died) stays
-// until a snapshot of this name is written: whether others who share the folder are still at it cannot be known.
+// Snapshots on disk. While one is written it is FOLDER/NAME.part, with one file per server,
+// server-ID.tally, which has all parts that the server is the primary of. When all servers have
+// finished theirs, each is told of all files and publishes: the manifest is written and the folder
+// gets its name. Servers may share a folder or have one each. If one of them fails, each of the
+// others is told to drop what it has written. What lies in a NAME.part without that (a server or
+// the asking worker has died) stays until a snapshot of this name is written: whether others who
+// share the folder are still at it cannot be known.
 //
 // How a server uses it:
-//   kSnapshot, first round   SnapshotWriter::begin, add() for each part that it is primary of, finish(); answer: encode(file)
-//   kSnapshot, second round  all files in the payload: publish_snapshot(); answer: the path
-//   or, where one failed     the name in the payload: drop_snapshot()
-//   kRestore                 SnapshotReader::open, then restore() for each table with all its parts of which the server has
+//   kSnapshot, first round   SnapshotWriter::begin, add() for each part that it is primary of,
+//   finish(); answer: encode(file) kSnapshot, second round  all files in the payload:
+//   publish_snapshot(); answer: the path or, where one failed     the name in the payload:
+//   drop_snapshot() kRestore                 SnapshotReader::open, then restore() for each table
+//   with all its parts of which the server has
 //                            a copy, primary or not; then Round::set_version with what came out
 namespace tally::server {
 
@@ -34,10 +37,12 @@ struct SnapshotFile {
   friend bool operator==(const SnapshotFile&, const SnapshotFile&) = default;
 };
 std::vector<std::byte> encode(std::span<const SnapshotFile> files);
-// kCorrupt for anything that encode() would not make of files with such names, each once; at most 4096.
+// kCorrupt for anything that encode() would not make of files with such names, each once; at most
+// 4096.
 Result<std::vector<SnapshotFile>> decode_snapshot_files(std::span<const std::byte> bytes);
 
-// kInvalid unless a snapshot may be called so: 1 to 100 letters, digits, '-', '_' and '.', not first; not with ".part" at its end.
+// kInvalid unless a snapshot may be called so: 1 to 100 letters, digits, '-', '_' and '.', not
+// first; not with ".part" at its end.
 Result<void> check_snapshot_name(const std::string& name);
 
 struct SnapshotPart {
@@ -46,8 +51,9 @@ struct SnapshotPart {
   std::uint64_t version = 0;
 };
 
-// One server's file. What is not finished is removed, and with it the folder if it is the last in there. Errors are kSystem with the path and the system's reason: no
-// space left, no permission. Threads: calls must not overlap.
+// One server's file. What is not finished is removed, and with it the folder if it is the last in
+// there. Errors are kSystem with the path and the system's reason: no space left, no permission.
+// Threads: calls must not overlap.
 class SnapshotWriter final {
  public:
   // kInvalid if there is a snapshot of this name.
@@ -75,22 +81,25 @@ class SnapshotWriter final {
   bool finished_ = false;
 };
 
-// Writes the manifest and gives the folder its name; its path. Servers that share a folder may all do it: those who come
-// later find it done. `server` is who does it, `files` are those of all. kInvalid if another snapshot has the name.
+// Writes the manifest and gives the folder its name; its path. Servers that share a folder may all
+// do it: those who come later find it done. `server` is who does it, `files` are those of all.
+// kInvalid if another snapshot has the name.
 Result<std::filesystem::path> publish_snapshot(const std::filesystem::path& folder,
                                                const std::string& name, NodeId server,
                                                std::span<const SnapshotFile> files);
 
-// Removes the server's file of a snapshot that was not published, and the folder with whoever is last. Nothing happens to a published one.
-// To be called when no server publishes it any more. kInvalid for what cannot be a name, kSystem if the file stays.
+// Removes the server's file of a snapshot that was not published, and the folder with whoever is
+// last. Nothing happens to a published one. To be called when no server publishes it any more.
+// kInvalid for what cannot be a name, kSystem if the file stays.
 Result<void> drop_snapshot(const std::filesystem::path& folder, const std::string& name,
                            NodeId server);
 
 // Reads a published snapshot, by any number of servers. Threads: calls must not overlap.
 class SnapshotReader final {
  public:
-  // Checks the manifest, and size and checksum of every file that is in the folder; kCorrupt says which is damaged. Files of
-  // other servers may be missing where each server has a folder of its own.
+  // Checks the manifest, and size and checksum of every file that is in the folder; kCorrupt says
+  // which is damaged. Files of other servers may be missing where each server has a folder of its
+  // own.
   static Result<SnapshotReader> open(const std::filesystem::path& snapshot);
 
   // A part to fill, and the version that it had.
@@ -99,12 +108,14 @@ class SnapshotReader final {
     Storage* storage = nullptr;
     std::uint64_t version = 0;
   };
-  // Fills parts of a table that now has `parts` of them: dense parts are what they were; rows of sparse ones are dealt anew by
-  // their key if the number has changed, and then have the highest version of all. kMismatch if the table was another
-  // one or is not there, kCorrupt if a part that is needed lies in a file that is not there; nothing is changed then.
+  // Fills parts of a table that now has `parts` of them: dense parts are what they were; rows of
+  // sparse ones are dealt anew by their key if the number has changed, and then have the highest
+  // version of all. kMismatch if the table was another one or is not there, kCorrupt if a part that
+  // is needed lies in a file that is not there; nothing is changed then.
   Result<void> restore(const TableSpec& spec, std::uint32_t parts, std::span<Wanted> wanted) const;
 
-  // Whether rows of the table are dealt anew: they come out of all its files then. kMismatch and kCorrupt as restore().
+  // Whether rows of the table are dealt anew: they come out of all its files then. kMismatch and
+  // kCorrupt as restore().
   Result<bool> deals_anew(const TableSpec& spec, std::uint32_t parts) const;
 
   // Names of its tables, in order.

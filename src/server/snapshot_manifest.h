@@ -23,7 +23,8 @@ inline constexpr std::uint32_t kMaxSnapshotPieceBytes = std::uint32_t{64} << 20;
 // server-3.tally
 std::string snapshot_file_name(NodeId server);
 
-// Text lines: the format, the checksum of all lines that follow, then name, bytes and checksum of each file.
+// Text lines: the format, the checksum of all lines that follow, then name, bytes and checksum of
+// each file.
 std::string to_text(std::span<const SnapshotFile> files);
 // kCorrupt unless to_text() can have written it.
 Result<std::vector<SnapshotFile>> snapshot_files_from_text(std::string_view text);

@@ -42,7 +42,8 @@ void remove_if_empty(const fs::path& aside) {
   fs::remove(aside, stays);
 }
 
-// A new file in a folder that is made, too. Who shares the folder may remove it as empty in between.
+// A new file in a folder that is made, too. Who shares the folder may remove it as empty in
+// between.
 Result<File> create_in(const fs::path& aside, const std::string& name) {
   constexpr int kMostAttempts = 16;
   for (int attempt = 1;; ++attempt) {

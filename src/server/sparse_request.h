@@ -19,8 +19,9 @@ struct KeyGroups {
 KeyGroups group_keys(std::span<const std::uint64_t> keys, std::uint32_t parts);
 KeyGroups group_keys_reference(std::span<const std::uint64_t> keys, std::uint32_t parts);
 
-// A request for rows of a sparse table as it lies in memory, part by part: the payload (u32 count, u32 zero, the keys, and for pushes
-// their rows), then room for the rows of the answer; each begins at a multiple of 64 bytes.
+// A request for rows of a sparse table as it lies in memory, part by part: the payload (u32 count,
+// u32 zero, the keys, and for pushes their rows), then room for the rows of the answer; each begins
+// at a multiple of 64 bytes.
 class SparseRequest {
  public:
   struct Shape {
@@ -36,7 +37,8 @@ class SparseRequest {
   std::size_t bytes() const { return bytes_; }
   // The longest payload or answer of a part.
   std::size_t largest_message() const { return largest_message_; }
-  // Writes the payloads into `memory`, which stays in place from now on. `rows` of pushes: by the caller's order of keys.
+  // Writes the payloads into `memory`, which stays in place from now on. `rows` of pushes: by the
+  // caller's order of keys.
   void lay_out(std::span<const std::uint64_t> keys, std::span<const float> rows,
                std::span<std::byte> memory);
 

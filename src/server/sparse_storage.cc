@@ -15,7 +15,8 @@
 namespace tally::server {
 namespace {
 
-// Shorter rows are gathered, so that one call of a loop updates many; longer ones are updated where they lie.
+// Shorter rows are gathered, so that one call of a loop updates many; longer ones are updated where
+// they lie.
 constexpr std::uint32_t kGatheredDimension = 16;
 
 std::uint8_t arrays_of(const TableSpec& spec) {

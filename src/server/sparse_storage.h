@@ -8,8 +8,9 @@
 
 namespace tally::server {
 
-// Rows by key. Each row has its optimizer state and counts its own steps, so that adam's averages are corrected by how often
-// the row was updated, not the table ("lazy adam"): a row without a gradient is not touched.
+// Rows by key. Each row has its optimizer state and counts its own steps, so that adam's averages
+// are corrected by how often the row was updated, not the table ("lazy adam"): a row without a
+// gradient is not touched.
 class SparseStorage final : public Storage {
  public:
   // The spec has passed check().
@@ -35,7 +36,8 @@ class SparseStorage final : public Storage {
  private:
   Error wrong(ErrorCode code, std::string message) const;
   Result<void> check_gradient(const Gradient& gradient) const;
-  // Calls `work` with each batch of rows, made where they are not there, and the number of the first of them.
+  // Calls `work` with each batch of rows, made where they are not there, and the number of the
+  // first of them.
   template <typename Work>
   Result<void> for_rows(std::span<const std::uint64_t> keys, Work work);
   void update(std::span<const Row> rows, const float* gradient, double rate);

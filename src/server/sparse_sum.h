@@ -6,8 +6,8 @@
 
 namespace tally::server {
 
-// The weighted sum of several sets of rows, over all keys that any of them has. Memory is kept for the next.
-// Threads: calls must not overlap.
+// The weighted sum of several sets of rows, over all keys that any of them has. Memory is kept for
+// the next. Threads: calls must not overlap.
 class SparseSum final {
  public:
   explicit SparseSum(std::uint32_t dimension) : dimension_(dimension) {}

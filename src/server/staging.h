@@ -14,8 +14,8 @@ namespace tally::server {
 // Memory that lives as long as the client, zero at first.
 using Allocate = std::function<Result<std::span<std::byte>>(std::size_t bytes)>;
 
-// Memory for messages, used again and again: sizes are rounded up to powers of two, so that at most half of what was ever needed at
-// once is wasted. Threads: safe.
+// Memory for messages, used again and again: sizes are rounded up to powers of two, so that at most
+// half of what was ever needed at once is wasted. Threads: safe.
 class Staging {
  public:
   // Without `allocate`: from the heap.

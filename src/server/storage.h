@@ -12,7 +12,8 @@
 
 namespace tally::server {
 
-// A gradient for one part: of a dense part its elements; of a sparse one `keys`, each once, and their rows.
+// A gradient for one part: of a dense part its elements; of a sparse one `keys`, each once, and
+// their rows.
 struct Gradient {
   std::span<const std::uint64_t> keys;
   std::span<const std::byte> values;
@@ -21,34 +22,39 @@ struct Gradient {
 
 struct ApplyFacts {
   double rate = 0.1;
-  // Delay compensation: g + lambda * g * g * (value - backup), with lambda / sqrt(mean square + 1e-7) if adaptive.
+  // Delay compensation: g + lambda * g * g * (value - backup), with lambda / sqrt(mean square +
+  // 1e-7) if adaptive.
   double compensation = 0;
   bool adaptive = false;
   // The values that the gradient was computed at; empty: nothing is compensated. Dense only.
   std::span<const std::byte> backup = {};
-  // Updates that the part has had. Looked at with a codec and update=bsp: the way back's encoding has a number of its own for each, and the
-  // optimizer's step is this one's next, so that whoever knows the version can follow.
+  // Updates that the part has had. Looked at with a codec and update=bsp: the way back's encoding
+  // has a number of its own for each, and the optimizer's step is this one's next, so that whoever
+  // knows the version can follow.
   std::uint64_t version = 0;
 };
 
-// The numbers of one part, their optimizer's state, and nothing else. Bytes of values may lie at any address; keys of one
-// gradient are each there once. Threads: calls must not overlap, but for add_atomically() with itself.
+// The numbers of one part, their optimizer's state, and nothing else. Bytes of values may lie at
+// any address; keys of one gradient are each there once. Threads: calls must not overlap, but for
+// add_atomically() with itself.
 class Storage {
  public:
   virtual ~Storage() = default;
 
-  // One optimizer step with the mean of the gradients by weight, summed in this order. Of sparse parts the rows that any of
-  // them has; a row's gradient counts as zero where one does not have it. Where all weights are 0 nothing changes.
-  // kExhausted, with nothing changed, where new rows would not fit into the memory limit; kCorrupt if the bytes are not of
-  // this part; kInvalid for a weight that is negative or not finite. With a codec: decoded gradients, none where the weight is 0.
+  // One optimizer step with the mean of the gradients by weight, summed in this order. Of sparse
+  // parts the rows that any of them has; a row's gradient counts as zero where one does not have
+  // it. Where all weights are 0 nothing changes. kExhausted, with nothing changed, where new rows
+  // would not fit into the memory limit; kCorrupt if the bytes are not of this part; kInvalid for a
+  // weight that is negative or not finite. With a codec: decoded gradients, none where the weight
+  // is 0.
   virtual Result<void> apply(std::span<const Gradient> gradients, const ApplyFacts& facts) = 0;
-  // With a codec and update=bsp: what the last apply() has changed the values by, as bytes for whoever follows. Empty before the first, and
-  // where that changed nothing.
+  // With a codec and update=bsp: what the last apply() has changed the values by, as bytes for
+  // whoever follows. Empty before the first, and where that changed nothing.
   virtual std::span<const std::byte> average() const { return {}; }
   virtual Result<void> add(const Gradient& gradient) = 0;     // value += gradient
   virtual Result<void> assign(const Gradient& gradient) = 0;  // value = gradient; state as at first
-  // value += factor * gradient by one atomic addition per element; may overlap with itself. Of sparse parts only rows that are there:
-  // prepare_rows() first.
+  // value += factor * gradient by one atomic addition per element; may overlap with itself. Of
+  // sparse parts only rows that are there: prepare_rows() first.
   virtual Result<void> add_atomically(const Gradient& gradient, double factor) = 0;
   virtual Result<void> prepare_rows(std::span<const std::uint64_t> keys) = 0;
 
@@ -61,15 +67,17 @@ class Storage {
     return read(keys, out);
   }
 
-  // Dense only: one of the optimizer's arrays; behind them what the way back has left out, where that is kept.
+  // Dense only: one of the optimizer's arrays; behind them what the way back has left out, where
+  // that is kept.
   virtual Result<void> read_state(int array, std::span<std::byte> out) const = 0;
   virtual Result<void> write_state(int array, std::span<const std::byte> in) = 0;
-  // Dense only: optimizer steps so far, which bias corrections depend on. To be set with kSetVersion; rows of sparse
-  // parts count their own, and this does nothing.
+  // Dense only: optimizer steps so far, which bias corrections depend on. To be set with
+  // kSetVersion; rows of sparse parts count their own, and this does nothing.
   virtual void set_steps(std::uint64_t steps) = 0;
 
-  // Everything, for copies and snapshots, in pieces of at most `max_bytes`; `only` (sparse): the rows of these keys. Taking the pieces in
-  // any storage of the same spec gives the same bits. take() is kCorrupt for bytes that are no piece.
+  // Everything, for copies and snapshots, in pieces of at most `max_bytes`; `only` (sparse): the
+  // rows of these keys. Taking the pieces in any storage of the same spec gives the same bits.
+  // take() is kCorrupt for bytes that are no piece.
   virtual std::vector<std::vector<std::byte>> pieces(std::span<const std::uint64_t> only,
                                                      bool everything,
                                                      std::size_t max_bytes) const = 0;
@@ -80,7 +88,8 @@ class Storage {
   virtual std::uint64_t bytes() const = 0;
 };
 
-// Memory that all storages of a server use together; kExhausted when the limit is passed. Threads: safe.
+// Memory that all storages of a server use together; kExhausted when the limit is passed. Threads:
+// safe.
 class MemoryBudget {
  public:
   explicit MemoryBudget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
@@ -94,7 +103,8 @@ class MemoryBudget {
   std::atomic<std::uint64_t> used_{0};
 };
 
-// How a table lies on parts. Dense: equal parts of at most kPartBytes, the last may be shorter. Sparse: by a hash of the key.
+// How a table lies on parts. Dense: equal parts of at most kPartBytes, the last may be shorter.
+// Sparse: by a hash of the key.
 std::uint32_t parts_of(const TableSpec& spec, std::uint32_t slots);
 std::size_t elements_of(const TableSpec& spec, std::uint32_t part);  // dense
 std::uint32_t part_of_key(std::uint64_t key, std::uint32_t parts);   // sparse
@@ -105,8 +115,8 @@ Result<void> check(const TableSpec& spec);
 std::vector<std::byte> encode(const TableSpec& spec);
 Result<TableSpec> decode_spec(std::span<const std::byte> bytes);
 
-// kInvalid if the spec does not pass check() or has no such part, kExhausted if its memory is beyond the budget's limit.
-// The budget outlives the storage.
+// kInvalid if the spec does not pass check() or has no such part, kExhausted if its memory is
+// beyond the budget's limit. The budget outlives the storage.
 Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32_t part,
                                               MemoryBudget& budget);
 

@@ -10,8 +10,9 @@
 #include "server/message.h"
 #include "server/storage.h"
 
-// What one core does to one part: a dense one of 256 KiB, and a quarter of a million sparse rows, as a table of a million has in
-// each of four parts. Bytes of dense figures are those of the gradient; keys of sparse ones are counted once.
+// What one core does to one part: a dense one of 256 KiB, and a quarter of a million sparse rows,
+// as a table of a million has in each of four parts. Bytes of dense figures are those of the
+// gradient; keys of sparse ones are counted once.
 namespace tally::server {
 namespace {
 

@@ -12,7 +12,8 @@
 
 namespace tally::server {
 
-// A table as one server has it: all its parts, also those that lie elsewhere. Its list of parts never changes.
+// A table as one server has it: all its parts, also those that lie elsewhere. Its list of parts
+// never changes.
 class Table final {
  public:
   Table(TableFacts facts, const Surroundings& surroundings);
@@ -29,8 +30,8 @@ class Table final {
   std::vector<std::unique_ptr<Part>> parts_;
 };
 
-// All tables of a server, by number. Tables are added and never go. Threads: find() is safe and takes no lock; add() must not
-// overlap with itself.
+// All tables of a server, by number. Tables are added and never go. Threads: find() is safe and
+// takes no lock; add() must not overlap with itself.
 class TableSet final {
  public:
   TableSet() = default;

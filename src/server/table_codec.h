@@ -11,10 +11,12 @@
 
 namespace tally::server {
 
-// How the gradients of a table are encoded, and what goes back. The same for all its parts. Threads: safe.
+// How the gradients of a table are encoded, and what goes back. The same for all its parts.
+// Threads: safe.
 class TableCodec final {
  public:
-  // Null for a table without a codec. The spec has passed check(). kInvalid where its plan is not one, or powersgd is to do without bsp or a matrix.
+  // Null for a table without a codec. The spec has passed check(). kInvalid where its plan is not
+  // one, or powersgd is to do without bsp or a matrix.
   static Result<std::shared_ptr<const TableCodec>> make(const TableSpec& spec);
 
   // Which of a table's values, and when.
@@ -22,7 +24,8 @@ class TableCodec final {
     std::uint64_t version = 0;  // of the push, or before the update
     std::uint64_t first = 0;    // element of the table
   };
-  // values = what was pushed by a worker. kCorrupt, with `values` undefined, where it cannot be that.
+  // values = what was pushed by a worker. kCorrupt, with `values` undefined, where it cannot be
+  // that.
   Result<void> decode(std::span<const std::byte> bytes, const Place& place,
                       std::span<float> values) const;
 
@@ -35,8 +38,8 @@ class TableCodec final {
   // The mean of what several have pushed, in their order; each has a weight above 0.
   void mean(std::span<const float* const> decoded, std::span<const double> weights,
             std::span<float> mean) const;
-  // Turns the mean of an update into what all workers make of the bytes that go back to them, which it returns. `residual` has as many
-  // values as `mean`, or none unless keeps_residual().
+  // Turns the mean of an update into what all workers make of the bytes that go back to them, which
+  // it returns. `residual` has as many values as `mean`, or none unless keeps_residual().
   std::vector<std::byte> send_back(const Place& place, std::span<float> mean,
                                    std::span<float> residual) const;
 

@@ -11,7 +11,8 @@
 
 namespace tally::server {
 
-// What a table's spec comes to on a job with so many slots: what all its parts have in common. A value.
+// What a table's spec comes to on a job with so many slots: what all its parts have in common. A
+// value.
 struct TableFacts {
   TableId id = 0;
   TableSpec spec;
@@ -21,7 +22,8 @@ struct TableFacts {
   std::uint32_t slots = 1;
   std::vector<std::byte> encoded;           // the spec
   std::shared_ptr<const TableCodec> codec;  // shared by copies of this value; null: none
-  // Pushed gradients are added to values, times a factor, and nothing else: their order does not matter.
+  // Pushed gradients are added to values, times a factor, and nothing else: their order does not
+  // matter.
   bool gradients_commute = false;
 };
 

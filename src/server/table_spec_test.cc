@@ -196,7 +196,8 @@ TEST(TableSpec, KeysAreDealtEvenlyWhateverTheyAreLike) {
         EXPECT_NEAR(count, 12000.0 / parts, 200) << step << " " << parts;
     }
   }
-  // The same on every machine, in every version (here by another program): clients and servers rely on it.
+  // The same on every machine, in every version (here by another program): clients and servers rely
+  // on it.
   EXPECT_EQ(part_of_key(0, 1000), 480U);
   EXPECT_EQ(part_of_key(1, 1000), 535U);
 }

@@ -1,5 +1,6 @@
 #pragma once
-// For tests of tables with a codec: one update as it is written down, a run of values at a time, with no server.
+// For tests of tables with a codec: one update as it is written down, a run of values at a time,
+// with no server.
 #include <cmath>
 #include <memory>
 #include <span>
@@ -14,7 +15,8 @@
 
 namespace tally::server::test {
 
-// What a sender without a memory makes of a gradient that is the whole table. The draw's first element is the spec's.
+// What a sender without a memory makes of a gradient that is the whole table. The draw's first
+// element is the spec's.
 inline std::vector<std::byte> encoded(const TableSpec& spec, const std::vector<float>& gradient,
                                       codec::Draw draw) {
   const auto parsed = plan::parse_codec(spec.codec);

@@ -11,7 +11,8 @@
 #include "server/server_node.h"
 #include "server/storage.h"
 
-// One server without a network: what it sends is written down. For what depends on threads, or on memory that a worker shows.
+// One server without a network: what it sends is written down. For what depends on threads, or on
+// memory that a worker shows.
 
 namespace tally::server::test {
 

@@ -13,7 +13,8 @@
 #include "base/rng.h"
 #include "server/node.h"
 
-// Nodes that one thread drives, and a network between them by seed: messages of one sender to one receiver stay in order, all others come in any.
+// Nodes that one thread drives, and a network between them by seed: messages of one sender to one
+// receiver stay in order, all others come in any.
 
 namespace tally::server::test {
 

@@ -33,7 +33,8 @@ inline std::vector<std::byte> sparse_payload(const std::vector<std::uint64_t>& k
   return bytes;
 }
 
-// A worker that keeps to the contract: it sends again what is not answered when the view changes or it was told to ask elsewhere.
+// A worker that keeps to the contract: it sends again what is not answered when the view changes or
+// it was told to ask elsewhere.
 class Worker final : public Node {
  public:
   struct Answer {

@@ -27,8 +27,9 @@ struct WorkerInfo {
   friend bool operator==(const WorkerInfo&, const WorkerInfo&) = default;
 };
 
-// Who is there and who serves what, decided by the directory; each is newer than the one before. Parts are dealt over *slots*, as many as there
-// were servers at first; a slot's servers are a chain, the primary first. A chain that is empty has lost its parts.
+// Who is there and who serves what, decided by the directory; each is newer than the one before.
+// Parts are dealt over *slots*, as many as there were servers at first; a slot's servers are a
+// chain, the primary first. A chain that is empty has lost its parts.
 struct View {
   std::uint32_t number = 0;  // 0: none yet
   std::vector<ServerInfo> servers;
@@ -38,8 +39,8 @@ struct View {
   friend bool operator==(const View&, const View&) = default;
 };
 
-// Parts of a table lie on consecutive slots, beginning with one by the table's number: so all servers have equally many, but
-// for one.
+// Parts of a table lie on consecutive slots, beginning with one by the table's number: so all
+// servers have equally many, but for one.
 std::uint32_t slot_of(std::uint16_t table, std::uint32_t part, std::uint32_t slots);
 
 // What a node says when it joins.

@@ -53,7 +53,8 @@ AutoCodec::AutoCodec(Options options)
   }
 }
 
-// As long as nothing is measured. Whoever owns 1/n of the elements sends the rest to the others, and its own back.
+// As long as nothing is measured. Whoever owns 1/n of the elements sends the rest to the others,
+// and its own back.
 codec::Candidate AutoCodec::candidate_of(std::size_t bucket, std::size_t candidate) const {
   const BucketLayout& layout = options_.buckets[bucket];
   const double others = (options_.hosts - 1.0) / options_.hosts;
@@ -141,7 +142,8 @@ CodecFigures AutoCodec::figures() const {
   return figures;
 }
 
-// All numbers one behind the other. Of times before the end the shortest counts: the largest of their negatives.
+// All numbers one behind the other. Of times before the end the shortest counts: the largest of
+// their negatives.
 Result<CodecFigures> AutoCodec::agreed_figures(Communicator& world) const {
   CodecFigures figures = this->figures();
   std::vector<double> numbers = {figures.wire.seconds_per_byte, figures.wire.seconds_per_message};

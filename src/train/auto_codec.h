@@ -14,21 +14,24 @@
 
 namespace tally::train {
 
-// codec=auto in its first steps. In the first kSteps of them buckets travel as they are: it measures the wire by probes between steps, how long
-// before the end of the backward pass buckets are ready, and what each candidate costs on a part of each bucket's own gradient, a few candidates
-// after each step. All ranks take the largest of everybody's numbers and predict alike. What is predicted to be the best, in a few ways
-// (finalists()), is then used for some steps each, and what had the shortest steps is chosen. Momentum stays the optimizer's: what is
-// chosen has momentum=late.
+// codec=auto in its first steps. In the first kSteps of them buckets travel as they are: it
+// measures the wire by probes between steps, how long before the end of the backward pass buckets
+// are ready, and what each candidate costs on a part of each bucket's own gradient, a few
+// candidates after each step. All ranks take the largest of everybody's numbers and predict alike.
+// What is predicted to be the best, in a few ways (finalists()), is then used for some steps each,
+// and what had the shortest steps is chosen. Momentum stays the optimizer's: what is chosen has
+// momentum=late.
 //
-//   ready(b) ... ended() -> stepped() -> measure() while is_measuring() -> next() -> goes_on()      in each step until next() says it is chosen
+//   ready(b) ... ended() -> stepped() -> measure() while is_measuring() -> next() -> goes_on() in
+//   each step until next() says it is chosen
 //
 // Threads: calls must not overlap.
 class AutoCodec final {
  public:
   // Of the first one it is not known how early buckets are: none is ready before its end.
   static constexpr int kSteps = 4;
-  // At most so many ways are tried beside that of everything as it is, each for so many steps, of which the first is not timed: it finds no
-  // memory at hand.
+  // At most so many ways are tried beside that of everything as it is, each for so many steps, of
+  // which the first is not timed: it finds no memory at hand.
   static constexpr std::size_t kMostTried = 3;
   static constexpr int kTrySteps = 4;
 
@@ -42,7 +45,8 @@ class AutoCodec final {
     std::optional<codec::WireCost> wire;  // known: it is not measured
     // Otherwise what is predicted to be the best is chosen.
     bool tries = true;
-    // Steps do not wait for their updates, but in those that measure they do: everything as it is is to be tried like the others.
+    // Steps do not wait for their updates, but in those that measure they do: everything as it is
+    // is to be tried like the others.
     bool is_late = false;
   };
   // What it refers to outlives it.
@@ -55,7 +59,8 @@ class AutoCodec final {
   // The step is over.
   void stepped();
   bool is_measuring() const { return steps_ < kSteps; }
-  // gradients[b] has the average of what the lane has of bucket b, in float32. Called by all ranks of the lane.
+  // gradients[b] has the average of what the lane has of bucket b, in float32. Called by all ranks
+  // of the lane.
   Result<void> measure(Lane& lane, std::span<const std::span<const float>> gradients);
 
   struct Outcome {

@@ -4,7 +4,8 @@
 #include "train/auto_codec.h"
 #include "train/encoded_update_test_support.h"
 
-// codec=auto from its first step to its choice. What the way between hosts costs is given: what is measured would be different every time.
+// codec=auto from its first step to its choice. What the way between hosts costs is given: what is
+// measured would be different every time.
 namespace tally::train {
 namespace {
 
@@ -73,7 +74,8 @@ TEST(AutoUpdate, OverASlowWireIsTheSameOnAllRanksAndTold) {
                                           HasSubstr("topk:0.001"), HasSubstr("instead of"))));
 }
 
-// The large matrix is smallest by its factors, the small one by its signs. Two ranks of one host cut the large one: then it has no factors.
+// The large matrix is smallest by its factors, the small one by its signs. Two ranks of one host
+// cut the large one: then it has no factors.
 TEST(AutoUpdate, TakesFactorsWhereTheyAreSmallestAndNobodyCutsTheMatrix) {
   struct Case {
     int ranks;
@@ -158,7 +160,8 @@ TEST(AutoUpdate, MeasuresAWireThatIsNotKnown) {
   EXPECT_EQ(chosen.events[0].size(), 1U);
 }
 
-// Steps that do not wait for their updates are tried, too: first everything as it is, over a wire that is said to be slow.
+// Steps that do not wait for their updates are tried, too: first everything as it is, over a wire
+// that is said to be slow.
 TEST(AutoUpdate, ByPriorityTriesTheSameOnAllRanks) {
   ShardedUpdate::Options options = auto_model("auto:from=int8/powersgd", kSlow);
   options.tries_codecs = true;

@@ -11,7 +11,8 @@ namespace {
 
 // An offer is sent as numbers: its version, whether its rank has drained instead, the rates.
 enum OfferWord : std::size_t { kVersion, kDrained, kOfferRates };
-// And so is a decision: whether all have drained, who is lost (its rank + 1), the rates, then for each rank whether it counts.
+// And so is a decision: whether all have drained, who is lost (its rank + 1), the rates, then for
+// each rank whether it counts.
 enum DecisionWord : std::size_t { kFinished, kLost, kDecisionRates };
 
 constexpr auto kFarewell = std::chrono::seconds(5);

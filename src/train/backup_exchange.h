@@ -12,17 +12,19 @@
 
 namespace tally::train {
 
-// The steps of a ShardedUpdate of which only the first gradients count. Every rank has a thread here that takes part in all
-// updates, so that the slice of a rank which still computes is worked on meanwhile. Rank 0 decides who counts, by the
-// order in which offers reach it, and tells all.
+// The steps of a ShardedUpdate of which only the first gradients count. Every rank has a thread
+// here that takes part in all updates, so that the slice of a rank which still computes is worked
+// on meanwhile. Rank 0 decides who counts, by the order in which offers reach it, and tells all.
 //
-//   version() -> compute at the parameters of that version -> exchange()      again and again on each rank
+//   version() -> compute at the parameters of that version -> exchange()      again and again on
+//   each rank
 //
-// The parameters change under a rank that is late; its gradient is not counted. One that counts was computed at parameters
-// that did not change meanwhile. Ranks are not in step: they find out by version() how far the job is. That thread uses `world`
-// and the update whenever others have offered enough: `world` is for nothing else, and the update may be used from outside
-// only while all ranks have met at one version and none has offered since.
-// Threads: exchange(), catch_up(), drain() one at a time; the others from any.
+// The parameters change under a rank that is late; its gradient is not counted. One that counts was
+// computed at parameters that did not change meanwhile. Ranks are not in step: they find out by
+// version() how far the job is. That thread uses `world` and the update whenever others have
+// offered enough: `world` is for nothing else, and the update may be used from outside only while
+// all ranks have met at one version and none has offered since. Threads: exchange(), catch_up(),
+// drain() one at a time; the others from any.
 class BackupExchange final {
  public:
   struct Offer {
@@ -47,8 +49,8 @@ class BackupExchange final {
 
   // Updates so far; all values of this version are there.
   std::uint64_t version() const;
-  // Offers the gradients that lie in the update's memory, and waits until there is a newer version than theirs; at once if
-  // there is. The memory may be written again then.
+  // Offers the gradients that lie in the update's memory, and waits until there is a newer version
+  // than theirs; at once if there is. The memory may be written again then.
   Result<Taken> exchange(const Offer& offer, Deadline by);
   // Waits until this rank has that version, too, which another has seen.
   Result<void> catch_up(std::uint64_t version, Deadline by);

@@ -75,7 +75,8 @@ class Member {
 
 class BackupExchangeOn : public testing::TestWithParam<Network> {};
 
-// Rank 2 computes one gradient all the while; the others make five updates with its slices of the model.
+// Rank 2 computes one gradient all the while; the others make five updates with its slices of the
+// model.
 TEST_P(BackupExchangeOn, ALateRankHoldsNobodyUpAndIsNotCounted) {
   std::latch others_are_done(2);
   constexpr std::uint64_t kVersions = 5;
@@ -127,7 +128,8 @@ TEST_P(BackupExchangeOn, WithoutBackupsAllGradientsCount) {
   });
 }
 
-// Ranks race for 40 updates: whoever is counted, each update has two gradients, and every rank sees the same result.
+// Ranks race for 40 updates: whoever is counted, each update has two gradients, and every rank sees
+// the same result.
 TEST_P(BackupExchangeOn, RacingRanksComeToTheSameValues) {
   constexpr std::uint64_t kVersions = 40;
   std::vector<float> values(3);

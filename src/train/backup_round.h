@@ -7,8 +7,8 @@
 
 namespace tally::train {
 
-// Which gradients make up the next update under update=backup:B: the first `needed` of its version, in the order in which
-// they are offered. A value without clock or thread.
+// Which gradients make up the next update under update=backup:B: the first `needed` of its version,
+// in the order in which they are offered. A value without clock or thread.
 class BackupRound final {
  public:
   // `needed` is from 1 to `ranks`.
@@ -19,7 +19,8 @@ class BackupRound final {
   // Has nothing more to offer: it is not waited for.
   void drain(Rank rank);
 
-  // Whose gradients count, by rank, once that is known: 1 or 0 for each. Nobody's if all have drained.
+  // Whose gradients count, by rank, once that is known: 1 or 0 for each. Nobody's if all have
+  // drained.
   std::optional<std::vector<std::uint8_t>> due() const;
   bool all_drained() const { return drained_count_ == static_cast<int>(drained_.size()); }
   std::uint64_t version() const { return version_; }

@@ -19,14 +19,16 @@ struct LaneStep {
   double weight = 0;       // samples behind `values`; 0: they are not read
   std::span<const std::uint8_t>
       used;  // by parameter; what nobody has a gradient for becomes zero and is not sent
-  // This host's mean of its part of the bucket becomes that of all hosts; with takes_sums() its sum by weight becomes that of all,
-  // and without samples it is zero. float64 for such buckets, else float32.
+  // This host's mean of its part of the bucket becomes that of all hosts; with takes_sums() its sum
+  // by weight becomes that of all, and without samples it is zero. float64 for such buckets, else
+  // float32.
   std::span<std::byte> values;
 };
 
-// How one bucket's means travel over a lane, and what is remembered of them. All members call first() and second() of
-// the same steps; in between the lanes may carry other buckets' ones, each in their order.
-// Threads: calls of one object must not overlap; first() and second() of different buckets may.
+// How one bucket's means travel over a lane, and what is remembered of them. All members call
+// first() and second() of the same steps; in between the lanes may carry other buckets' ones, each
+// in their order. Threads: calls of one object must not overlap; first() and second() of different
+// buckets may.
 class BucketCodec {
  public:
   virtual ~BucketCodec() = default;

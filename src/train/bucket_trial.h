@@ -21,9 +21,10 @@ struct BucketTrial {
   std::uint64_t seed = 1;
 };
 
-// What the codec costs each host for that part, by the time for the longest run of it, powersgd: for rows of its largest matrix. `gradient` is
-// the part's. None where nothing can be said: nothing of the whole bucket is compressed, that run has nothing but zeros, or powersgd would
-// have to do with a part of a tensor.
+// What the codec costs each host for that part, by the time for the longest run of it, powersgd:
+// for rows of its largest matrix. `gradient` is the part's. None where nothing can be said: nothing
+// of the whole bucket is compressed, that run has nothing but zeros, or powersgd would have to do
+// with a part of a tensor.
 std::optional<codec::Candidate> try_on(const BucketTrial& trial, std::span<const float> gradient,
                                        const Clock& clock);
 

@@ -14,8 +14,8 @@ struct Sameness {
   std::vector<std::string> lines;
 };
 
-// kMismatch, on all ranks alike, if a rank's lines are not those of rank 0: names the lowest such rank and the first
-// line that differs. Called by all ranks.
+// kMismatch, on all ranks alike, if a rank's lines are not those of rank 0: names the lowest such
+// rank and the first line that differs. Called by all ranks.
 Result<void> check_same(Communicator& world, const Sameness& sameness, Deadline by);
 
 // "conv1.weight float32 [6, 1, 5, 5]".

@@ -30,8 +30,8 @@ double fastest_seconds(const codec::WireCost& wire, const CodecFigures::Bucket& 
   return std::isfinite(fastest) ? fastest : 0;
 }
 
-// When the last of all is there, counted from the end of the backward pass, if each takes its time once it is ready and the
-// one before it is there.
+// When the last of all is there, counted from the end of the backward pass, if each takes its time
+// once it is ready and the one before it is there.
 double end_of_all(const CodecFigures& figures, const std::vector<double>& seconds) {
   double end = kLongAgo;
   for (std::size_t b = 0; b < seconds.size(); ++b)

@@ -41,7 +41,8 @@ TEST(CodecDecision, LosesNothingWhereComputingHidesEverything) {
   EXPECT_EQ(decision.plain_late_seconds, 0);
 }
 
-// As they are 100 ms each: the first alone would be there in time, but the others behind it would not.
+// As they are 100 ms each: the first alone would be there in time, but the others behind it would
+// not.
 TEST(CodecDecision, LeavesLaterBucketsTheTimeTheyNeed) {
   const CodecDecision decision = decide(figures(10e6, {0.1, 0.05, 0.01}));
   // The last one cannot be early: it is ready 10 ms before the end and takes 4.
@@ -82,7 +83,8 @@ TEST(CodecDecision, TriesAFewWaysThatMayBeTheFastest) {
   const Case cases[] = {
       // None 100 us, int8 1.025 ms: nothing is worth a try.
       {1e10, {0, 0}, 3, {{0, 0}}},
-      // 4 ms, 2 ms, 3.04 ms: all ways are int8, then there is room for what is slower and still faster than none.
+      // 4 ms, 2 ms, 3.04 ms: all ways are int8, then there is room for what is slower and still
+      // faster than none.
       {250e6, {0, 0}, 3, {{0, 0}, {1, 1}, {2, 2}}},
       {250e6, {0, 0}, 1, {{0, 0}, {1, 1}}},
       {250e6, {0, 0}, 0, {{0, 0}}},
@@ -90,7 +92,8 @@ TEST(CodecDecision, TriesAFewWaysThatMayBeTheFastest) {
       {300e6, {0, 0}, 3, {{0, 0}, {1, 1}, {2, 2}}},
       // 2.5 ms, 1.6 ms, 3.025 ms: topk is slower than none.
       {400e6, {0, 0}, 3, {{0, 0}, {1, 1}}},
-      // 100 ms, 26 ms, 4 ms. Hidden by computing, if there are cores for it: none. If not: topk, or int8.
+      // 100 ms, 26 ms, 4 ms. Hidden by computing, if there are cores for it: none. If not: topk, or
+      // int8.
       {10e6, {0.5, 0.4}, 3, {{0, 0}, {1, 1}, {2, 2}}},
       {10e6, {0.5, 0.4}, 1, {{0, 0}, {2, 2}}},
       // Of the first the computing hides int8, which the last has no time for.

@@ -10,15 +10,17 @@
 #include "tally/checkpoint.h"
 #include "train/parameter_layout.h"
 
-// What codecs remember from step to step, and its names in checkpoints. It belongs to parameters and senders, not to buckets or servers:
+// What codecs remember from step to step, and its names in checkpoints. It belongs to parameters
+// and senders, not to buckets or servers:
 //
-//   PARAMETER/codec.residual.2   what sender 2 has left out so far; likewise the other names of codec::state_names()
-//   PARAMETER/codec.back         what the means' way back has left out, wherever that was
-//   PARAMETER/codec.q            powersgd: everybody's factor, rank x columns
+//   PARAMETER/codec.residual.2   what sender 2 has left out so far; likewise the other names of
+//   codec::state_names() PARAMETER/codec.back         what the means' way back has left out,
+//   wherever that was PARAMETER/codec.q            powersgd: everybody's factor, rank x columns
 //
-// A sender is a rank, or a host where several ranks of one send together. With as many senders as the checkpoint had each gets its own
-// again, and training goes on with the same bits. With another number each gets the mean of all, so that what is still to come of it
-// stays the same; so it is, too, when the membership of a job changes, which a trainer survives by its checkpoint. Of a
+// A sender is a rank, or a host where several ranks of one send together. With as many senders as
+// the checkpoint had each gets its own again, and training goes on with the same bits. With another
+// number each gets the mean of all, so that what is still to come of it stays the same; so it is,
+// too, when the membership of a job changes, which a trainer survives by its checkpoint. Of a
 // checkpoint without (another codec, or none) residuals begin empty.
 namespace tally::train {
 
@@ -46,7 +48,8 @@ struct CodecState {
   std::span<float> values;
 };
 
-// All tensors of such memories, without the parameters' names: "codec.residual.2". The same on all ranks.
+// All tensors of such memories, without the parameters' names: "codec.residual.2". The same on all
+// ranks.
 struct CodecTensor {
   std::size_t parameter = 0;
   std::string name;

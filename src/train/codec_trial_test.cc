@@ -29,7 +29,8 @@ TrialCosts costs_of(const std::string& codec, int senders) {
                    CountingClock());
 }
 
-// Encoding and decoding everything, a second each, and the share of a second that is spent on means.
+// Encoding and decoding everything, a second each, and the share of a second that is spent on
+// means.
 TEST(CodecTrial, CountsTheShareOfMeansThatASenderOwns) {
   EXPECT_EQ(costs_of("int8", 1).seconds, 3);
   EXPECT_EQ(costs_of("int8", 4).seconds, 2.25);
@@ -89,7 +90,8 @@ TEST(BucketTrial, CountsWhatTravelsOfTheLanesPart) {
     std::size_t messages;
   };
   const Case cases[] = {
-      // Factors of 2 (40 + 50) and 2 (8 + 300), and 1500 as they are; there and back, half of it elsewhere. All by the longer one of
+      // Factors of 2 (40 + 50) and 2 (8 + 300), and 1500 as they are; there and back, half of it
+      // elsewhere. All by the longer one of
       // 2400 values, which takes a second.
       {"powersgd", {0, end}, 2, 4.0 * (180 + 616 + 1500), 4400.0 / 2400, 4},
       {"powersgd", {0, end}, 4, 1.5 * 4 * (180 + 616 + 1500), 4400.0 / 2400, 4},

@@ -9,8 +9,8 @@
 
 namespace tally::train {
 
-// Slowness that is put into a training on purpose, to see what an update policy is worth. A value: what it makes of a
-// step depends on seed, rank and step alone.
+// Slowness that is put into a training on purpose, to see what an update policy is worth. A value:
+// what it makes of a step depends on seed, rank and step alone.
 struct Disturbance {
   // A rank whose steps take `factor` times as long as its computing.
   struct Straggler {
@@ -33,11 +33,12 @@ struct Disturbance {
   bool is_none() const { return stragglers.empty() && !delay; }
 };
 
-// "rank=1,factor=4", several with ";" between them; "": none. Factors are from 1 to 1000, and no rank comes twice. kInvalid
-// for anything else.
+// "rank=1,factor=4", several with ";" between them; "": none. Factors are from 1 to 1000, and no
+// rank comes twice. kInvalid for anything else.
 Result<std::vector<Disturbance::Straggler>> parse_stragglers(std::string_view text);
 
-// "exponential:20ms", "constant:5ms"; "exponential:1x": 1 times the step's computing. "": none. kInvalid for anything else.
+// "exponential:20ms", "constant:5ms"; "exponential:1x": 1 times the step's computing. "": none.
+// kInvalid for anything else.
 Result<std::optional<Disturbance::Delay>> parse_delay(std::string_view text);
 
 // How long `rank` sleeps in its step number `step`, whose computing took `compute`.

@@ -53,7 +53,8 @@ TEST_P(EncodedUpdateOf, HasTheBitsOfTheSlowRecipeOnEveryRank) {
   }
 }
 
-// In each step another rank has no samples, one parameter is used by one rank only, and another by none.
+// In each step another rank has no samples, one parameter is used by one rank only, and another by
+// none.
 TEST_P(EncodedUpdateOf, TakesGradientsThatAreMissing) {
   const auto options = encoded_model(GetParam().codec, GetParam().optimizer);
   Course course;
@@ -69,7 +70,8 @@ TEST_P(EncodedUpdateOf, TakesGradientsThatAreMissing) {
       ASSERT_EQ(values[p], expected.values()[p]) << "parameter " << p;
 }
 
-// Several ranks on each host send one mean; where a run is cut between them is theirs to know, but all end alike.
+// Several ranks on each host send one mean; where a run is cut between them is theirs to know, but
+// all end alike.
 TEST_P(EncodedUpdateOf, IsTheSameOnAllRanksOfSeveralHosts) {
   auto options = encoded_model(GetParam().codec, GetParam().optimizer);
   options.clip_norm = 5;
@@ -100,7 +102,8 @@ TEST(EncodedUpdate, OfSeveralRanksAHostHasTheBitsOfTheirHostsMeans) {
 TEST(EncodedUpdate, ThatLeavesNothingOutIsTheOneWithoutACodec) {
   const OptimizerSpec momentum = sgd({.rate = 0.1, .momentum = 0.9});
   const auto plain = encoded_model("none", momentum);
-  // Senders that always weigh the same: what they remember of earlier steps is weighed by later ones' samples.
+  // Senders that always weigh the same: what they remember of earlier steps is weighed by later
+  // ones' samples.
   Course course;
   course.samples = [](Rank rank, int) { return 8.0 + 3 * rank; };
   for (const std::string codec : {"topk:1", "topk:1,exact", "randk:1", "threshold:1e-30",
@@ -166,7 +169,8 @@ TEST(EncodedUpdate, ClipsAndNormsTheAverageAsWithoutACodec) {
   }
 }
 
-// Senders turn to momentum after so many updates of the model; from then on nobody may take it for a gradient.
+// Senders turn to momentum after so many updates of the model; from then on nobody may take it for
+// a gradient.
 TEST(EncodedUpdate, OfAParameterThatIsSeldomUsedFreezesWithTheOthers) {
   const auto options = encoded_model("onebit-adam:2", adam({.rate = 0.01}));
   Course course;
@@ -192,7 +196,8 @@ TEST(EncodedUpdate, OfAParameterThatIsSeldomUsedFreezesWithTheOthers) {
   });
 }
 
-// One gradient that is not finite spoils values, as without a codec, but nothing that codecs remember.
+// One gradient that is not finite spoils values, as without a codec, but nothing that codecs
+// remember.
 TEST(EncodedUpdate, RemembersNothingThatIsNotFinite) {
   for (const char* const codec : {"sign:64", "int8:64,all,feedback=on", "topk:0.05"}) {
     const auto options = encoded_model(codec, sgd({.rate = 0.1}));

@@ -1,5 +1,6 @@
 #pragma once
-// For tests of updates with a codec: a model, gradients for it, and the recipe of one update in plain loops.
+// For tests of updates with a codec: a model, gradients for it, and the recipe of one update in
+// plain loops.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +81,8 @@ inline Values initial_values(const ShardedUpdate::Options& options) {
   return values;
 }
 
-// One update after the other as docs/codecs.md tells it, by one hand for all senders: nothing is cut but runs.
+// One update after the other as docs/codecs.md tells it, by one hand for all senders: nothing is
+// cut but runs.
 class SlowRecipe {
  public:
   // `units`: the ranks of each sender.
@@ -286,7 +288,8 @@ inline std::unique_ptr<ShardedUpdate> make_update(Job& job, const ShardedUpdate:
   return std::move(*made);
 }
 
-// A rank's part in the steps [from, course.steps); parameters become ready last to first. What it has no gradient for is no number.
+// A rank's part in the steps [from, course.steps); parameters become ready last to first. What it
+// has no gradient for is no number.
 inline void take_steps(Job& job, ShardedUpdate& update, const Course& course, int from = 0) {
   for (int step = from; step < course.steps; ++step) {
     const double samples = course.samples(job.rank(), step);

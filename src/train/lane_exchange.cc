@@ -75,7 +75,8 @@ std::optional<std::size_t> LaneExchange::lead() {
   return static_cast<std::size_t>(told);
 }
 
-// Nobody waits for the first member before the step has begun here, too, so operations do not time out between steps.
+// Nobody waits for the first member before the step has begun here, too, so operations do not time
+// out between steps.
 std::optional<std::size_t> LaneExchange::follow() {
   {
     const MutexLock lock(mutex_);

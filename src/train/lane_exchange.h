@@ -14,13 +14,15 @@
 
 namespace tally::train {
 
-// Buckets on their way over a lane, by two threads: one is in BucketCodec::first(), the other in second() of a bucket that was sent before,
-// each with a lane of its own. So encoding and sending go on beside each other and beside whoever submits.
+// Buckets on their way over a lane, by two threads: one is in BucketCodec::first(), the other in
+// second() of a bucket that was sent before, each with a lane of its own. So encoding and sending
+// go on beside each other and beside whoever submits.
 //
-//   submit(0) submit(1) ... submit(n - 1), and wait() for each at any time after its submit       every step
+//   submit(0) submit(1) ... submit(n - 1), and wait() for each at any time after its submit every
+//   step
 //
-// What a submitted step borrows stays put until wait() has returned. After an error all that is not finished ends with it.
-// Threads: submit() and wait() from one.
+// What a submitted step borrows stays put until wait() has returned. After an error all that is not
+// finished ends with it. Threads: submit() and wait() from one.
 class LaneExchange final {
  public:
   struct Lanes {
@@ -36,8 +38,8 @@ class LaneExchange final {
 
   bool takes_sums(std::size_t bucket) const { return buckets_[bucket]->takes_sums(); }
   void submit(std::size_t bucket, const LaneStep& step);
-  // Until the bucket's values are everybody's. Ends when the lanes' operations do: by their deadlines. With an error nobody works on the
-  // step's memory any more.
+  // Until the bucket's values are everybody's. Ends when the lanes' operations do: by their
+  // deadlines. With an error nobody works on the step's memory any more.
   Result<void> wait(std::size_t bucket);
 
   // While nothing is under way, or after an error: then what is in hand ends first, as wait() says.

@@ -387,7 +387,8 @@ TEST(LaneExchange, TellsAnErrorToAllThatWait) {
   EXPECT_FALSE(counted.exchange->wait(0).has_value());
 }
 
-// Two buckets: the first fails while the second one is being sent, which takes until `told` or as long as nobody is told anything.
+// Two buckets: the first fails while the second one is being sent, which takes until `told` or as
+// long as nobody is told anything.
 class SlowBucket final : public BucketCodec {
  public:
   struct Shared {

@@ -9,11 +9,12 @@ namespace tally::train {
 
 // In which order buckets take their way over a lane.
 struct LaneSchedule {
-  // Else in the order of buckets. So: of those that are ready the one that the next forward pass needs first, which is the last one, for
-  // buckets come in the order of backward. The lane's first member decides and tells the others.
+  // Else in the order of buckets. So: of those that are ready the one that the next forward pass
+  // needs first, which is the last one, for buckets come in the order of backward. The lane's first
+  // member decides and tells the others.
   bool by_priority = false;
-  // With by_priority: at most so many bytes of buckets are on their way at once, but for a bucket that alone has more. What is on
-  // its way cannot be overtaken.
+  // With by_priority: at most so many bytes of buckets are on their way at once, but for a bucket
+  // that alone has more. What is on its way cannot be overtaken.
   std::size_t bytes_in_flight = 0;
   std::vector<std::size_t> bytes = {};  // by bucket
 };

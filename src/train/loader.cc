@@ -145,7 +145,8 @@ class Loader::Worker final {
   Mutex mutex_;
   ConditionVariable became_ready_;
   ConditionVariable became_free_;
-  // The order and the slots' facts change under the mutex; what a slot has of memory is its reader's, then the caller's.
+  // The order and the slots' facts change under the mutex; what a slot has of memory is its
+  // reader's, then the caller's.
   data::Order order_;
   std::vector<Slot> slots_;
   std::uint64_t claimed_ TALLY_GUARDED_BY(mutex_) = 0;

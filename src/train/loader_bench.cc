@@ -1,5 +1,6 @@
-// How many samples a loader gives per second when the caller does nothing else, by kind of data and number of threads. The
-// data are made here, of the sizes that fashion-mnist, CIFAR-10 and a folder of photographs have.
+// How many samples a loader gives per second when the caller does nothing else, by kind of data and
+// number of threads. The data are made here, of the sizes that fashion-mnist, CIFAR-10 and a folder
+// of photographs have.
 #include <unistd.h>
 
 #include <cstdlib>

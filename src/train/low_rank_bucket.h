@@ -7,9 +7,9 @@
 
 namespace tally::train {
 
-// powersgd: matrices travel as two thin factors, which are summed by the senders' weights over the lane, the first one in first() and the
-// second one in second(). What is not compressed is summed along with the first. A matrix is a whole parameter: lanes have
-// whole entries of the bucket.
+// powersgd: matrices travel as two thin factors, which are summed by the senders' weights over the
+// lane, the first one in first() and the second one in second(). What is not compressed is summed
+// along with the first. A matrix is a whole parameter: lanes have whole entries of the bucket.
 class LowRankBucket final : public BucketCodec {
  public:
   explicit LowRankBucket(const BucketFacts& facts);

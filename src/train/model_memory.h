@@ -11,8 +11,9 @@
 
 namespace tally::train {
 
-// The memory of a model on one host: each rank's gradients, the values of the parameters once for all of them, and
-// the flags by which neighbours know how far each is. All neighbours see all of it.
+// The memory of a model on one host: each rank's gradients, the values of the parameters once for
+// all of them, and the flags by which neighbours know how far each is. All neighbours see all of
+// it.
 class ModelMemory final {
  public:
   // Called by all ranks of the world.

@@ -29,8 +29,8 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// Ranges of buckets are cut between ranks at multiples of this many elements, so that sums over one block are made by
-// one rank, whatever the number of ranks.
+// Ranges of buckets are cut between ranks at multiples of this many elements, so that sums over one
+// block are made by one rank, whatever the number of ranks.
 inline constexpr std::size_t kBlock = 4096;
 
 struct BucketLayout {
@@ -59,13 +59,14 @@ struct Layout {
   std::size_t bytes = 0;        // of all buckets
 };
 
-// Parameters in `order`, the same type side by side, closed into a bucket once that has `bucket_bytes`. Parameters
-// begin at cache lines. `order` has every parameter once.
+// Parameters in `order`, the same type side by side, closed into a bucket once that has
+// `bucket_bytes`. Parameters begin at cache lines. `order` has every parameter once.
 Layout make_layout(const std::vector<ParameterInfo>& parameters, std::span<const std::size_t> order,
                    std::size_t bucket_bytes);
 
-// The part of `whole` that falls to one of `parts`, in whole blocks of the bucket, as even as these allow. `first`
-// says which part gets the first blocks, so that many small buckets are shared by all.
+// The part of `whole` that falls to one of `parts`, in whole blocks of the bucket, as even as these
+// allow. `first` says which part gets the first blocks, so that many small buckets are shared by
+// all.
 struct Share {
   int parts = 1;
   int index = 0;

@@ -5,8 +5,8 @@
 
 namespace tally::train {
 
-// A bucket that travels as it is: every member sums its part of what all have, and gives the sums to all. With the same parts
-// as without a codec, so that sums have the same bits.
+// A bucket that travels as it is: every member sums its part of what all have, and gives the sums
+// to all. With the same parts as without a codec, so that sums have the same bits.
 class PlainBucket final : public BucketCodec {
  public:
   explicit PlainBucket(const BucketFacts& facts);

@@ -134,8 +134,8 @@ double half_cosine(double from, double to, double share) {
   return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * share));
 }
 
-// The first of `steps` steps has the lowest rate, the last the very lowest, and the peak is the last
-// step of the first part.
+// The first of `steps` steps has the lowest rate, the last the very lowest, and the peak is the
+// last step of the first part.
 double onecycle(const RateRule& rule, double step, double steps) {
   const double top = rule.peak * steps - 1;
   const double last = steps - 1;

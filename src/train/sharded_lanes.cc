@@ -6,7 +6,8 @@
 #include "train/auto_codec.h"
 #include "train/sharded_update.h"
 
-// What a ShardedUpdate does with lanes on which averages travel: codecs, their choice, and updates that are late.
+// What a ShardedUpdate does with lanes on which averages travel: codecs, their choice, and updates
+// that are late.
 namespace tally::train {
 
 bool ShardedUpdate::can_be_late() {
@@ -158,7 +159,8 @@ void ShardedUpdate::leave_lanes() {
 
 std::vector<CodecState> ShardedUpdate::codec_states() {
   make_state();
-  // A choice is made anew by whoever goes on from a checkpoint: what its codecs have left out is not kept.
+  // A choice is made anew by whoever goes on from a checkpoint: what its codecs have left out is
+  // not kept.
   if (!exchange_ || options_.codec.kind == plan::Codec::kAuto) return {};
   [[maybe_unused]] const auto outcome = settle();
   return exchange_->states();

@@ -17,8 +17,8 @@ DataType sum_type(DataType type) {
   return type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
 }
 
-// Clipping leaves a gradient of this norm as it is and shortens longer ones to it; a norm that is no number spoils all, as
-// in libtorch.
+// Clipping leaves a gradient of this norm as it is and shortens longer ones to it; a norm that is
+// no number spoils all, as in libtorch.
 double clip_factor(double norm, double limit) {
   constexpr double kTiny = 1e-6;
   const double factor = limit / (norm + kTiny);
@@ -59,7 +59,8 @@ bool ShardedUpdate::complete_on_host(std::size_t bucket) const {
   return true;
 }
 
-// Before totals are known only buckets are worked on that are complete here by ready(): all their parameters are used.
+// Before totals are known only buckets are worked on that are complete here by ready(): all their
+// parameters are used.
 Result<void> ShardedUpdate::advance(bool totals_known) {
   const Stopwatch watch(times_.update);
   for (; next_ < works_.size() && (totals_known || works_[next_].pending == 0); ++next_) {
@@ -67,7 +68,8 @@ Result<void> ShardedUpdate::advance(bool totals_known) {
     double samples = 0;
     for (int n = 0; n < tiers_.locals(); ++n) samples += memory_->flags(n).samples();
     if (!totals_known && samples == 0) break;
-    // What this rank is ready with counts as used only if it has samples, and other hosts must see it the same way.
+    // What this rank is ready with counts as used only if it has samples, and other hosts must see
+    // it the same way.
     if (!totals_known && encodes_ && memory_->flags(tiers_.local).samples() == 0) break;
     // Across hosts the divisor of sums comes with the totals; what is encoded is a mean.
     const bool is_sum = encodes_ ? exchange_->takes_sums(next_) : tiers_.hosts > 1;
@@ -170,8 +172,8 @@ Result<StepTotals> ShardedUpdate::complete(const StepContribution& contribution,
   return totals;
 }
 
-// One sum over all ranks: samples, what was given along, and who uses which parameter. When it is there, all ranks
-// have completed all their buckets.
+// One sum over all ranks: samples, what was given along, and who uses which parameter. When it is
+// there, all ranks have completed all their buckets.
 Result<StepTotals> ShardedUpdate::agree(const StepContribution& contribution,
                                         std::span<const double> sums) {
   const Stopwatch watch(times_.wait);
@@ -315,8 +317,8 @@ Result<void> ShardedUpdate::send_values(std::size_t b) {
   return {};
 }
 
-// Everybody goes on when all new values are there and nobody reads gradients any more. Where updates may be late nobody has neighbours
-// who read or write here.
+// Everybody goes on when all new values are there and nobody reads gradients any more. Where
+// updates may be late nobody has neighbours who read or write here.
 Result<void> ShardedUpdate::finish_step() {
   for (Work& work : works_) {
     if (!work.gathered) continue;

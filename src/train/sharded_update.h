@@ -40,26 +40,30 @@ struct StepTimes {
   Duration wait{};    // for other ranks
 };
 
-// One model on all ranks, updated by all of them together: every rank sums its slice of each bucket, applies the
-// optimizer to it and keeps the optimizer's state for it. On one host it reads the neighbours' gradients and writes
-// the parameters, which are there once for all; nothing is sent. Across hosts, sums and new values of a slice travel over
-// its lane. The same ranks and gradients give the same bits as one rank that sums and updates everything.
+// One model on all ranks, updated by all of them together: every rank sums its slice of each
+// bucket, applies the optimizer to it and keeps the optimizer's state for it. On one host it reads
+// the neighbours' gradients and writes the parameters, which are there once for all; nothing is
+// sent. Across hosts, sums and new values of a slice travel over its lane. The same ranks and
+// gradients give the same bits as one rank that sums and updates everything.
 //
-// With a codec the mean of a host's gradients is encoded on its way over the lane, and so is the mean of all on its way back: every
-// host then has the same average, applies the optimizer to all of it and keeps all state; no values are sent. The ranks of a job
-// on a single host act as if each had one of its own, so that one machine shows what many would do. What codecs leave out
-// belongs to parameters and hosts (codec_state.h); after reorder(), which only comes before the first step, there is none.
-// With codec=auto gradients of several hosts first travel as they are, then in some ways that are tried, and after that in the one that was
-// measured to be the fastest (auto_codec.h says when); on a single host it is none.
+// With a codec the mean of a host's gradients is encoded on its way over the lane, and so is the
+// mean of all on its way back: every host then has the same average, applies the optimizer to all
+// of it and keeps all state; no values are sent. The ranks of a job on a single host act as if each
+// had one of its own, so that one machine shows what many would do. What codecs leave out belongs
+// to parameters and hosts (codec_state.h); after reorder(), which only comes before the first step,
+// there is none. With codec=auto gradients of several hosts first travel as they are, then in some
+// ways that are tried, and after that in the one that was measured to be the fastest (auto_codec.h
+// says when); on a single host it is none.
 //
 //   begin -> ready ... ready -> complete        the same steps on all ranks
 //
-// By priority complete() returns when all gradients are on their way. A parameter may be read after await(), all of them after settle(), which
-// begin() and everything that reads values or state calls by itself. Results are those without it, bit for bit.
+// By priority complete() returns when all gradients are on their way. A parameter may be read after
+// await(), all of them after settle(), which begin() and everything that reads values or state
+// calls by itself. Results are those without it, bit for bit.
 //
-// Buckets that are complete on all neighbours are worked on inside ready(), while the caller goes on computing the
-// other gradients. A parameter's values may change as soon as its bucket is complete everywhere.
-// After an error the model is undefined. Threads: calls must not overlap.
+// Buckets that are complete on all neighbours are worked on inside ready(), while the caller goes
+// on computing the other gradients. A parameter's values may change as soon as its bucket is
+// complete everywhere. After an error the model is undefined. Threads: calls must not overlap.
 class ShardedUpdate final {
  public:
   struct Options {
@@ -70,15 +74,18 @@ class ShardedUpdate final {
     std::optional<double> clip_norm;
     // How gradients travel between hosts.
     plan::CodecSpec codec;
-    // Between several hosts with one rank each, where nothing (clip_norm, layerwise optimizers) needs all gradients at once: buckets that
-    // the next forward pass needs first travel first. Else they travel as they come.
+    // Between several hosts with one rank each, where nothing (clip_norm, layerwise optimizers)
+    // needs all gradients at once: buckets that the next forward pass needs first travel first.
+    // Else they travel as they come.
     bool by_priority = false;
     std::size_t bytes_in_flight = std::size_t{4} << 20;  // by_priority: at most so many at once
     // auto: what the way between hosts costs, if that is known; else it is measured.
     std::optional<codec::WireCost> wire;
-    // auto: whether what promises to be fast is tried before there is a choice; else the best by prediction is taken.
+    // auto: whether what promises to be fast is tried before there is a choice; else the best by
+    // prediction is taken.
     bool tries_codecs = true;
-    // Hears, on every rank, what auto has chosen, and why there is no priority where it was asked for.
+    // Hears, on every rank, what auto has chosen, and why there is no priority where it was asked
+    // for.
     std::function<void(const std::string& sentence)> on_event;
     std::uint64_t seed = 1;                   // of what codecs draw
     std::vector<codec::SenderFacts> senders;  // by group; as codec_groups.h makes them, or empty
@@ -87,7 +94,8 @@ class ShardedUpdate final {
   };
   static constexpr std::size_t kDefaultBucketBytes = std::size_t{1} << 20;
 
-  // Called by all ranks. kMismatch if they have other parameters. Buckets are in the reverse order of `parameters`.
+  // Called by all ranks. kMismatch if they have other parameters. Buckets are in the reverse order
+  // of `parameters`.
   static Result<std::unique_ptr<ShardedUpdate>> make(Communicator& world, const Options& options,
                                                      Deadline by);
   // What has been started on lanes ends first: it uses the slices' memory.
@@ -97,7 +105,8 @@ class ShardedUpdate final {
 
   const std::vector<ParameterInfo>& parameters() const { return options_.parameters; }
   std::size_t groups() const { return options_.optimizers.size(); }
-  // Memory of one parameter; moved by reorder(). Values are those of all neighbours, the gradient is this rank's.
+  // Memory of one parameter; moved by reorder(). Values are those of all neighbours, the gradient
+  // is this rank's.
   std::span<std::byte> values(std::size_t parameter) const;
   std::span<std::byte> gradient(std::size_t parameter) const;
   std::size_t buckets() const { return memory_->layout().buckets.size(); }
@@ -109,32 +118,37 @@ class ShardedUpdate final {
   // After values were written by hand, on each rank that writes_values(). Called by all ranks.
   Result<void> adopt_values(Deadline by);
 
-  // Builds the buckets anew in rank 0's order of parameters, which `order` becomes; values and gradients move along,
-  // state does not. Before the first step is complete. Called by all ranks; false if everything stayed where it was.
+  // Builds the buckets anew in rank 0's order of parameters, which `order` becomes; values and
+  // gradients move along, state does not. Before the first step is complete. Called by all ranks;
+  // false if everything stayed where it was.
   Result<bool> reorder(std::vector<std::size_t>& order, Deadline by);
 
   // Of the coming step; by group, before begin() or complete().
   void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
-  // The gradients that ready() is about to tell of weigh this much. Optional: without it all work is left to
-  // complete().
+  // The gradients that ready() is about to tell of weigh this much. Optional: without it all work
+  // is left to complete().
   void begin(const StepContribution& contribution);
   Result<void> ready(std::size_t parameter);
-  // Called by all ranks. Parameters that were not ready() here count as zero, and those that were ready() nowhere
-  // are left as they are. `sums` is summed over all ranks on the way.
+  // Called by all ranks. Parameters that were not ready() here count as zero, and those that were
+  // ready() nowhere are left as they are. `sums` is summed over all ranks on the way.
   Result<StepTotals> complete(const StepContribution& contribution, std::span<const double> sums);
 
   // Whether values may still be on their way after complete().
   bool is_late() const { return late_.left > 0; }
   bool is_late(std::size_t parameter) const;
-  // Until a parameter, or all of them, have the values of the last update. An error is that of all further steps, too.
+  // Until a parameter, or all of them, have the values of the last update. An error is that of all
+  // further steps, too.
   Result<void> await(std::size_t parameter);
   Result<void> settle();
 
-  // What this rank keeps of the model and its optimizer; there after the first step, or make_state().
+  // What this rank keeps of the model and its optimizer; there after the first step, or
+  // make_state().
   std::vector<SliceState> states();
-  // The same, but of what several hosts keep only this one's share: all ranks' together are the model, once.
+  // The same, but of what several hosts keep only this one's share: all ranks' together are the
+  // model, once.
   std::vector<SliceState> saved_states();
-  // What codecs remember here, and who this rank is among senders. Between steps. auto: nothing that is kept.
+  // What codecs remember here, and who this rank is among senders. Between steps. auto: nothing
+  // that is kept.
   std::vector<CodecState> codec_states();
   Sender sender() const { return {.number = tiers_.host, .of = tiers_.hosts}; }
   void make_state();
@@ -167,7 +181,8 @@ class ShardedUpdate final {
     std::size_t left = 0;              // buckets
   };
 
-  // What a codec that is no longer used has left out of a parameter: to be added to this host's mean gradient.
+  // What a codec that is no longer used has left out of a parameter: to be added to this host's
+  // mean gradient.
   struct Leftover {
     std::size_t parameter = 0;
     std::size_t bucket = 0;
@@ -216,7 +231,8 @@ class ShardedUpdate final {
   const Options options_;
   Tiers tiers_;
   const bool layerwise_;
-  // Averages come back over lanes to all hosts, which update everything; else each updates its part and sends values.
+  // Averages come back over lanes to all hosts, which update everything; else each updates its part
+  // and sends values.
   bool encodes_;
   const bool can_be_late_;
   std::vector<codec::SenderFacts> senders_;

@@ -61,7 +61,8 @@ Values initial_values(const ShardedUpdate::Options& options) {
   return values;
 }
 
-// Everything by one hand: all gradients summed in the order of ranks, whole parameters updated at once.
+// Everything by one hand: all gradients summed in the order of ranks, whole parameters updated at
+// once.
 class Unsharded {
  public:
   explicit Unsharded(const ShardedUpdate::Options& options)
@@ -137,7 +138,8 @@ void copy_in(const ShardedUpdate& update, std::size_t p, const std::vector<float
   std::memcpy(update.values(p).data(), values.data(), values.size() * sizeof(float));
 }
 
-// A rank's part in `kSteps` steps; with `overlap` parameters become ready one by one, last to first.
+// A rank's part in `kSteps` steps; with `overlap` parameters become ready one by one, last to
+// first.
 void train_rank(Job& job, const ShardedUpdate::Options& options, bool overlap, Values& result) {
   auto made = ShardedUpdate::make(job.world(), options, soon());
   ASSERT_TRUE(made.has_value()) << to_string(made.error());
@@ -304,7 +306,8 @@ TEST(ShardedUpdate, WhatNobodyUsesStaysAndWhatOneUsesCountsAsZeroForTheOthers) {
   });
 }
 
-// A rank without data is not read, whatever lies in its gradients; without any data nothing happens.
+// A rank without data is not read, whatever lies in its gradients; without any data nothing
+// happens.
 TEST(ShardedUpdate, RanksWithoutSamplesTakePartWithNothing) {
   run_ranks(Network::kInProcess, 3, [](Job& job) {
     const ShardedUpdate::Options options{.parameters = {{.name = "w", .shape = {1}}},

@@ -16,7 +16,8 @@ struct UpdateFacts {
   std::span<const double> rates;         // by group
   std::span<const std::uint64_t> steps;  // by parameter: how often it was updated before
   std::span<const std::uint8_t> used;    // by parameter: whether anybody has a gradient for it
-  // Of the model before. An optimizer that freezes counts by them, as whoever sends momentum from then on does, and as servers do.
+  // Of the model before. An optimizer that freezes counts by them, as whoever sends momentum from
+  // then on does, and as servers do.
   std::uint64_t updates = 0;
 };
 
@@ -41,9 +42,10 @@ struct SliceState {
       state;  // by array of the optimizer, then the master copy if there is one
 };
 
-// The part of a bucket that this rank updates, with its optimizer state: which parameters it has elements of, and
-// what is done with them. Sums over a parameter are made cell by cell: a cell is what one block of the bucket
-// has of one parameter, numbered through the bucket. Threads: calls must not overlap.
+// The part of a bucket that this rank updates, with its optimizer state: which parameters it has
+// elements of, and what is done with them. Sums over a parameter are made cell by cell: a cell is
+// what one block of the bucket has of one parameter, numbered through the bucket. Threads: calls
+// must not overlap.
 class Slice {
  public:
   struct Options {
@@ -62,8 +64,8 @@ class Slice {
   static std::size_t cells_of(const BucketLayout& bucket);
   virtual ~Slice() = default;
 
-  // The sum of the sources becomes the gradient and is applied at once, chunk by chunk. Not for optimizers that
-  // need sums over a parameter.
+  // The sum of the sources becomes the gradient and is applied at once, chunk by chunk. Not for
+  // optimizers that need sums over a parameter.
   virtual void sum_and_update(const Sources& sources, double limit, const UpdateFacts& facts) = 0;
 
   // The same in steps. The gradient is in float32, or float64 for such buckets.

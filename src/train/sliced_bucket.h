@@ -11,13 +11,15 @@
 
 namespace tally::train {
 
-// A bucket whose runs have an owner each: every member encodes its mean for the owner, who decodes and averages them, encodes
-// the average and gives it to all. So two encodings lie between a gradient and its use, however many members there are.
-// Parameters that are not compressed travel along as float32.
+// A bucket whose runs have an owner each: every member encodes its mean for the owner, who decodes
+// and averages them, encodes the average and gives it to all. So two encodings lie between a
+// gradient and its use, however many members there are. Parameters that are not compressed travel
+// along as float32.
 //
-// A message has the sender's weight (float64); if that is above 0 then, for each run of its owner that is used, in their order, the
-// number of bytes (u32) and the encoding. The way back has the same without the weight. All little-endian. Where all encodings have
-// one size a message is filled up with zeros to that, so that sizes need not be told.
+// A message has the sender's weight (float64); if that is above 0 then, for each run of its owner
+// that is used, in their order, the number of bytes (u32) and the encoding. The way back has the
+// same without the weight. All little-endian. Where all encodings have one size a message is filled
+// up with zeros to that, so that sizes need not be told.
 class SlicedBucket final : public BucketCodec {
  public:
   explicit SlicedBucket(const BucketFacts& facts);

@@ -7,8 +7,8 @@
 
 namespace tally::train {
 
-// What a rank tells its neighbours about a step, in memory that they see: what its gradients weigh, and which
-// buckets they are complete in. Only the rank itself writes; steps are numbered from 1.
+// What a rank tells its neighbours about a step, in memory that they see: what its gradients weigh,
+// and which buckets they are complete in. Only the rank itself writes; steps are numbered from 1.
 class StepFlags {
  public:
   static std::size_t bytes_for(std::size_t buckets) {

@@ -1,5 +1,5 @@
-// What launcher and agents tell each other: a message that decodes encodes to the same bytes again, and a
-// buffer gives the same messages however its bytes arrive.
+// What launcher and agents tell each other: a message that decodes encodes to the same bytes again,
+// and a buffer gives the same messages however its bytes arrive.
 #include <algorithm>
 #include <span>
 

@@ -1,5 +1,5 @@
-// What lies on a disk may be anything: a header of safetensors and a manifest are refused or sound, and what is sound
-// is written as it was read.
+// What lies on a disk may be anything: a header of safetensors and a manifest are refused or sound,
+// and what is sound is written as it was read.
 #include <span>
 #include <string>
 

@@ -1,5 +1,6 @@
-// A gradient from a peer: the first byte chooses the codec, two the number of values, the rest is what is decoded. With the first byte's
-// highest bit the rest are values instead: their encoding must come through, and then again with one byte changed, as the two say.
+// A gradient from a peer: the first byte chooses the codec, two the number of values, the rest is
+// what is decoded. With the first byte's highest bit the rest are values instead: their encoding
+// must come through, and then again with one byte changed, as the two say.
 #include <algorithm>
 #include <cstring>
 #include <memory>

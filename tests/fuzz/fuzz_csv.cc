@@ -1,5 +1,5 @@
-// Tables from strangers: rows are cut without reading beyond them; what is taken gives finite numbers and labels that
-// there are, what is refused names the file.
+// Tables from strangers: rows are cut without reading beyond them; what is taken gives finite
+// numbers and labels that there are, what is refused names the file.
 #include <cmath>
 #include <cstring>
 #include <span>

@@ -1,4 +1,5 @@
-// Tables of keys from strangers: rows are whole, keys are keys or none, values are numbers; what is refused names the file.
+// Tables of keys from strangers: rows are whole, keys are keys or none, values are numbers; what is
+// refused names the file.
 #include <cmath>
 #include <span>
 #include <string_view>

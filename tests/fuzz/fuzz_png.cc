@@ -1,5 +1,5 @@
-// PNG images from strangers: the header's sizes are bounded before memory is taken, and a decoded image has the size that
-// its header says.
+// PNG images from strangers: the header's sizes are bounded before memory is taken, and a decoded
+// image has the size that its header says.
 #include <span>
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
-// The state of a round from another server: what is taken gives bytes that are taken again and give the same ones.
+// The state of a round from another server: what is taken gives bytes that are taken again and give
+// the same ones.
 #include <span>
 #include <vector>
 

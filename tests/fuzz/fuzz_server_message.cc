@@ -1,6 +1,7 @@
-// What a neighbour may send over a link of the parameter servers: arbitrary bytes, in pieces whose lengths the input decides, with
-// shown memory that goes along with some of them. Whatever comes, only whole and verified messages are delivered, with payloads inside of
-// what they may name, and nothing else happens.
+// What a neighbour may send over a link of the parameter servers: arbitrary bytes, in pieces whose
+// lengths the input decides, with shown memory that goes along with some of them. Whatever comes,
+// only whole and verified messages are delivered, with payloads inside of what they may name, and
+// nothing else happens.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -72,7 +73,8 @@ void send(int socket, std::span<const std::uint8_t> bytes, int descriptor) {
   TALLY_CHECK(::sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
 }
 
-// First byte: which kind of link. Then pieces: a byte of length, doubled, whose lowest bit sends memory along.
+// First byte: which kind of link. Then pieces: a byte of length, doubled, whose lowest bit sends
+// memory along.
 void run(std::span<const std::uint8_t> input) {
   if (input.empty()) return;
   const bool local = (input[0] & 1) != 0;

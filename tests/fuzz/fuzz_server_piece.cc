@@ -1,5 +1,5 @@
-// What servers send each other and find on disks: a piece of a part is refused or taken, and what was taken is given out as
-// it came.
+// What servers send each other and find on disks: a piece of a part is refused or taken, and what
+// was taken is given out as it came.
 #include <memory>
 #include <span>
 

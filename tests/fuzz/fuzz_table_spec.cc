@@ -1,4 +1,5 @@
-// A worker's description of a table and a snapshot's list of files: refused, or sound and written as they were read.
+// A worker's description of a table and a snapshot's list of files: refused, or sound and written
+// as they were read.
 #include <span>
 #include <string_view>
 

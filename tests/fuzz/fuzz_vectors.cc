@@ -1,4 +1,5 @@
-// Word vectors and question files from strangers: what is taken has as many words and numbers as it says, all finite.
+// Word vectors and question files from strangers: what is taken has as many words and numbers as it
+// says, all finite.
 #include <cmath>
 #include <span>
 #include <string_view>

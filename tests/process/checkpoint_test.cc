@@ -72,8 +72,8 @@ std::uint64_t last_told(Child& worker) {
   return at == std::string::npos ? 0 : std::stoull(worker.output().substr(at + 6));
 }
 
-// Kills one or both of two workers that do nothing but save, some moment after their first checkpoint. The step that
-// is newest then.
+// Kills one or both of two workers that do nothing but save, some moment after their first
+// checkpoint. The step that is newest then.
 std::uint64_t kill_while_saving(const fs::path& folder, std::uint64_t first, std::int64_t rows,
                                 Rng& rng) {
   auto workers = start_workers({folder.string(), std::to_string(first),

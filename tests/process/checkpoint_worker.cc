@@ -2,7 +2,8 @@
 //
 //   checkpoint_worker FOLDER FIRST_STEP LAST_STEP ROWS
 //
-// It says "whole STEP" when it knows the checkpoint of that step to be there, and "done" at the end.
+// It says "whole STEP" when it knows the checkpoint of that step to be there, and "done" at the
+// end.
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -32,8 +32,8 @@ inline constexpr milliseconds kSlack = seconds(2);
 // For what must happen and may take its time.
 inline constexpr milliseconds kPatience = seconds(25);
 
-// A process started by a test, with pipes for what it reads and writes. It ends with its owner, and with
-// the test program. What a sanitizer says of it fails the test. Threads: one.
+// A process started by a test, with pipes for what it reads and writes. It ends with its owner, and
+// with the test program. What a sanitizer says of it fails the test. Threads: one.
 class Child final {
  public:
   struct Options {
@@ -53,7 +53,8 @@ class Child final {
   // Writes a line to its stdin.
   void tell(const std::string& line);
 
-  // The next line of its stdout that starts with `start`; nothing if it ends or `wait` passes before.
+  // The next line of its stdout that starts with `start`; nothing if it ends or `wait` passes
+  // before.
   std::optional<std::string> line(const std::string& start, milliseconds wait = kPatience);
   // The next line of its stdout that has `part` in it.
   std::optional<std::string> line_with(const std::string& part, milliseconds wait = kPatience);

@@ -115,7 +115,8 @@ TEST(StrangerWithAnotherSecret, IsRefusedAndLogged) {
   EXPECT_TRUE(crew.crew().all_say("done"));
 }
 
-// Somebody who knows the way in, and says that it is a rank which is there already, or one that cannot be.
+// Somebody who knows the way in, and says that it is a rank which is there already, or one that
+// cannot be.
 TEST(StrangerWithoutSecret, CannotTakeThePlaceOfARank) {
   WatchedCrew crew({.crew = {.size = 2}});
   ASSERT_TRUE(crew.start_all({"wait"}));

@@ -1,5 +1,5 @@
-// A real rank against one that lies: rank 0 joins and calls an all-reduce, and the test plays rank 1 with a
-// socket of its own. Lies never become part of a sum.
+// A real rank against one that lies: rank 0 joins and calls an all-reduce, and the test plays rank
+// 1 with a socket of its own. Lies never become part of a sum.
 #include <array>
 #include <cstring>
 #include <functional>
@@ -37,8 +37,8 @@ struct Sum {
   std::array<float, 2> data;
 };
 
-// Rank 1's part of the sum: it answers each message of rank 0 with the one that is due, which has the same
-// place in the operation. The frame's number on the connection is the caller's affair.
+// Rank 1's part of the sum: it answers each message of rank 0 with the one that is due, which has
+// the same place in the operation. The frame's number on the connection is the caller's affair.
 class Partner {
  public:
   explicit Partner(Guest& guest) : guest_(guest) {}

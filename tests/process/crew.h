@@ -53,7 +53,8 @@ class Crew final {
 
   explicit Crew(const CrewOptions& options);
 
-  // Starts a worker; `changes` to its environment come last. An empty value leaves the variable out.
+  // Starts a worker; `changes` to its environment come last. An empty value leaves the variable
+  // out.
   Child& start(Rank rank, const std::vector<std::string>& words, const Variables& changes = {});
   // All ranks with the same words.
   void start_all(const std::vector<std::string>& words);

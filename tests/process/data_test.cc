@@ -1,5 +1,5 @@
-// `tally data`, and fetching, with programs on PATH that pretend to be npm, apt-get and dpkg-deb: nothing leaves the
-// machine.
+// `tally data`, and fetching, with programs on PATH that pretend to be npm, apt-get and dpkg-deb:
+// nothing leaves the machine.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>

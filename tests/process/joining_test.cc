@@ -1,4 +1,5 @@
-// Ranks that do not come, come twice, late, or as somebody else: everybody is told, in time, who it was.
+// Ranks that do not come, come twice, late, or as somebody else: everybody is told, in time, who it
+// was.
 #include <thread>
 
 #include <fmt/format.h>
@@ -76,8 +77,8 @@ TEST_P(Joining, OtherTransportIsNamedToAll) {
 
 INSTANTIATE_TEST_SUITE_P(Process, Joining, testing::Values("shm", "tcp", "tls"), name_of);
 
-// The ranks that do have the job's secret learn from the rendezvous who failed; the one that has not
-// cannot be told anything that it could trust, and learns that the rendezvous turned it away.
+// The ranks that do have the job's secret learn from the rendezvous who failed; the one that has
+// not cannot be told anything that it could trust, and learns that the rendezvous turned it away.
 class JoiningWithSecrets : public Joining {
  protected:
   void expect_refused(Child& odd, const std::string& code, const std::string& in_message) {

@@ -24,11 +24,12 @@ std::vector<std::string> mpich(int size, const std::vector<std::string>& more = 
   return command;
 }
 
-// A remote shell that stays here: with it an mpirun believes that it uses several hosts. As with a real one, variables
-// go along only if they are named.
+// A remote shell that stays here: with it an mpirun believes that it uses several hosts. As with a
+// real one, variables go along only if they are named.
 std::string local_remote_shell(const Folder& folder) {
   const std::string path = folder.path() + "/remote_shell";
-  // Each host has its own folder for temporary files: daemons that share one clear away each other's.
+  // Each host has its own folder for temporary files: daemons that share one clear away each
+  // other's.
   std::ofstream(path) << "#!/bin/sh\nexport TMPDIR=" << folder.path()
                       << "/$1\nmkdir -p $TMPDIR\nshift\nexec sh -c \"$*\"\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);

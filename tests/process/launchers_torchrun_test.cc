@@ -6,8 +6,8 @@
 namespace tally::process {
 namespace {
 
-// The options about redirection make the torchrun of PyTorch 1.13 work with Python 3.11, where it fails over its own
-// default of them; for ranks below 9 they change nothing.
+// The options about redirection make the torchrun of PyTorch 1.13 work with Python 3.11, where it
+// fails over its own default of them; for ranks below 9 they change nothing.
 std::vector<std::string> torchrun(int port, const std::vector<std::string>& more) {
   std::vector<std::string> command{
       "/usr/bin/torchrun", "--no_python",       "--redirects", "9:1", "--tee", "9:1",

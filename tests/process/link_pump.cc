@@ -1,4 +1,5 @@
-// What a link can carry: both sides send as many bytes over one plain TCP connection, and receive as many.
+// What a link can carry: both sides send as many bytes over one plain TCP connection, and receive
+// as many.
 //
 //   link_pump listen PORT BYTES ROUNDS
 //   link_pump call ADDRESS PORT BYTES ROUNDS    says "took MICROSECONDS", the best of the rounds

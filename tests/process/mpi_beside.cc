@@ -1,5 +1,5 @@
-// mpi_beside LIBRARY: a rank that joins a job of ours and then begins and ends an MPI of its own, in one program.
-// The library is loaded by name, so that one program serves all MPIs.
+// mpi_beside LIBRARY: a rank that joins a job of ours and then begins and ends an MPI of its own,
+// in one program. The library is loaded by name, so that one program serves all MPIs.
 #include <dlfcn.h>
 
 #include <cstdio>

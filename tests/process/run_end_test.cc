@@ -1,4 +1,5 @@
-// Ends of `tally run` that come from outside: Ctrl-C, kill -9 of every part. Nobody is left, wherever they were.
+// Ends of `tally run` that come from outside: Ctrl-C, kill -9 of every part. Nobody is left,
+// wherever they were.
 #include <csignal>
 #include <thread>
 
@@ -47,7 +48,8 @@ TEST(RunEnd, OtherSignalsAreGracefulToo) {
   }
 }
 
-// Each rank is a script with a child, a child in a session of its own, and one whose parent has ended.
+// Each rank is a script with a child, a child in a session of its own, and one whose parent has
+// ended.
 std::string family(const Folder& folder) {
   return script(folder, "family",
                 "trap '' TERM INT HUP\n"

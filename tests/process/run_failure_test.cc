@@ -1,4 +1,5 @@
-// A rank of `tally run` fails, or the job takes too long: who is named, and what becomes of the others.
+// A rank of `tally run` fails, or the job takes too long: who is named, and what becomes of the
+// others.
 #include <csignal>
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// `tally run` over a real ssh: a server on the loopback interface, started by the test with keys and a
-// configuration of its own.
+// `tally run` over a real ssh: a server on the loopback interface, started by the test with keys
+// and a configuration of its own.
 #include <sys/stat.h>
 
 #include <csignal>

@@ -84,8 +84,8 @@ TEST(Run, RanksAreBoundToCoresOfTheirOwnWhenAsked) {
   EXPECT_EQ(lists.size(), usable_cores() > 1 ? 2U : 1U);
 }
 
-// The secret is in a file that only the user can read and in no process's arguments or environment, as bytes or
-// in hexadecimal.
+// The secret is in a file that only the user can read and in no process's arguments or environment,
+// as bytes or in hexadecimal.
 TEST(Run, TheSecretIsReadableByTheUserAloneAndSeenNowhereElse) {
   const Folder folder;
   Launched job({"--hosts", "a,b", "--remote-shell", pretending_shell(folder), "--", "sh", "-c",

@@ -6,8 +6,9 @@
 
 #include "tally/server.h"
 
-// What the workers of the server tests push, known to worker and test: each worker adds 1 to elements of its own in every part of a dense
-// table and in every row of a sparse one, so that the tables tell how often each part has had each worker's push.
+// What the workers of the server tests push, known to worker and test: each worker adds 1 to
+// elements of its own in every part of a dense table and in every row of a sparse one, so that the
+// tables tell how often each part has had each worker's push.
 namespace tally::process {
 
 inline constexpr int kMostWorkers = 8;

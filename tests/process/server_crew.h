@@ -40,8 +40,8 @@ class ServerCrew final {
   // The longest time from push to acknowledgement that stop() was told of.
   double longest_ms() const { return longest_ms_; }
 
-  // How often the tables have each worker's push, everywhere: least and most over elements and rows of one part. Empty, with
-  // a failed expectation, where they cannot be read.
+  // How often the tables have each worker's push, everywhere: least and most over elements and rows
+  // of one part. Empty, with a failed expectation, where they cannot be read.
   struct Seen {
     int least = 1 << 30;
     int most = 0;

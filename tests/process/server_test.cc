@@ -50,8 +50,8 @@ TEST_P(ServersOver, SumsAreExact) {
 INSTANTIATE_TEST_SUITE_P(Ways, ServersOver, testing::Values("shm", "tcp", "tls"),
                          [](const auto& way) { return std::string(way.param); });
 
-// One run of the chaos: three servers, two copies of each part; one server is killed, perhaps another joins before, perhaps
-// a worker is killed.
+// One run of the chaos: three servers, two copies of each part; one server is killed, perhaps
+// another joins before, perhaps a worker is killed.
 void survive(std::uint64_t seed) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
   Rng rng(seed);

@@ -1,4 +1,5 @@
-// Parameter servers and workers on two hosts: network namespaces with a cable between them, and TLS over it.
+// Parameter servers and workers on two hosts: network namespaces with a cable between them, and TLS
+// over it.
 #include <sys/stat.h>
 
 #include <fstream>

@@ -1,6 +1,8 @@
-// A worker of the parameter servers: pushes until it is told to stop, or --count times, and says after each round what was acknowledged.
-//   server_worker RANK [--directory HOST:PORT] [--secret FILE] [--transport shm|tcp|tls] [--count N] [--join SECONDS]
-//   server_worker RANK ... --check N --workers K    looks whether K workers have pushed N times each
+// A worker of the parameter servers: pushes until it is told to stop, or --count times, and says
+// after each round what was acknowledged.
+//   server_worker RANK [--directory HOST:PORT] [--secret FILE] [--transport shm|tcp|tls] [--count
+//   N] [--join SECONDS] server_worker RANK ... --check N --workers K    looks whether K workers
+//   have pushed N times each
 // Without --directory it is what TALLY_DIRECTORY says, and the secret TALLY_SECRET_FILE.
 #include <poll.h>
 #include <unistd.h>

@@ -39,7 +39,8 @@ std::string user_name() {
   return entry == nullptr ? "root" : entry->pw_name;
 }
 
-// slurmd gives its slurmstepd away, so that they would be left to the system; the test adopts them and sees them end.
+// slurmd gives its slurmstepd away, so that they would be left to the system; the test adopts them
+// and sees them end.
 void adopt_orphans(bool adopt) { prctl(PR_SET_CHILD_SUBREAPER, adopt ? 1 : 0); }
 
 // Waits for what was adopted; false if something does not end.

@@ -9,9 +9,9 @@
 
 namespace tally::process {
 
-// A Slurm of the test's own on loopback: munged, slurmctld and two nodes (n1, n2) of four processors each, with keys,
-// state and ports of their own, in a folder of their own. All end with it, which waits for every child of the test
-// program: no other may live longer. Threads: one.
+// A Slurm of the test's own on loopback: munged, slurmctld and two nodes (n1, n2) of four
+// processors each, with keys, state and ports of their own, in a folder of their own. All end with
+// it, which waits for every child of the test program: no other may live longer. Threads: one.
 class SlurmCluster final {
  public:
   // Ready or not: ready() tells.

@@ -8,8 +8,8 @@
 
 namespace tally::process {
 
-// Two hosts with a cable between them: network namespaces of the test's own, joined by a pair of virtual
-// interfaces whose rate is limited by a token bucket. Removed with the object. Needs root.
+// Two hosts with a cable between them: network namespaces of the test's own, joined by a pair of
+// virtual interfaces whose rate is limited by a token bucket. Removed with the object. Needs root.
 class TwoHosts final {
  public:
   // Why there can be none here, or an empty text.
@@ -28,7 +28,8 @@ class TwoHosts final {
   static std::string address(int host);
   // The command, to be run on that host.
   std::vector<std::string> on(int host, const std::vector<std::string>& command) const;
-  // A program that is called as PROGRAM ADDRESS COMMAND... and runs the command there, as ssh would.
+  // A program that is called as PROGRAM ADDRESS COMMAND... and runs the command there, as ssh
+  // would.
   std::string remote_shell() const { return folder_.path() + "/shell"; }
   // Bytes that have left the host over the cable, headers included.
   std::uint64_t sent_bytes(int host) const;

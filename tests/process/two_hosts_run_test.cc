@@ -1,5 +1,5 @@
-// `tally run` over two hosts with a cable between them: what it says and does when the cable is cut, and when
-// strangers come.
+// `tally run` over two hosts with a cable between them: what it says and does when the cable is
+// cut, and when strangers come.
 #include <algorithm>
 #include <optional>
 #include <thread>

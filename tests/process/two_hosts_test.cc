@@ -60,8 +60,8 @@ class TwoHostsJob : public testing::Test {
   std::vector<std::unique_ptr<Child>> ranks_;
 };
 
-// Each host has to send its share of the sum once and the finished other half once: as many bytes as the
-// vector has.
+// Each host has to send its share of the sum once and the finished other half once: as many bytes
+// as the vector has.
 TEST_F(TwoHostsJob, HierarchicalAllreduceFillsTheLinkAndCrossesItOncePerHost) {
   const double link = link_us();
   const std::array<std::uint64_t, 2> before = {hosts_->sent_bytes(0), hosts_->sent_bytes(1)};

@@ -38,7 +38,8 @@ std::string directory_of(pid_t launcher) {
   return "";
 }
 
-// A folder that goes with the test, and in it a text whose words are of one of two topics, sentence by sentence.
+// A folder that goes with the test, and in it a text whose words are of one of two topics, sentence
+// by sentence.
 class Word2vec : public testing::Test {
  protected:
   Word2vec() {
@@ -83,7 +84,8 @@ class Word2vec : public testing::Test {
     EXPECT_THAT(similarity.output(), HasSubstr("570/570 pairs found"));
     double correlation = 0;
     ASSERT_EQ(std::sscanf(similarity.output().c_str(), "rank correlation %lf", &correlation), 1);
-    // Two thirds of one kind, all before the others, make sqrt(3 * 2/3 * 1/3) = 0.816; by chance it would be 0.
+    // Two thirds of one kind, all before the others, make sqrt(3 * 2/3 * 1/3) = 0.816; by chance it
+    // would be 0.
     EXPECT_GT(correlation, 0.6) << similarity.output();
   }
 

@@ -4,15 +4,17 @@
 //   loop OPERATION COUNT        operations until one fails
 //   sums COUNT                  as many all-reduces, each result checked
 //   paced COUNT MILLISECONDS    the same with a pause before each
-//   reform COUNT SECONDS        all-reduces until a rank is lost; those left meet within that time for `sums`
-//   part                        told to, the last rank leaves; the others work on among themselves, then miss it
-//   time COUNT ROUNDS           the best time of an all-reduce of as many float32: "took MICROSECONDS"
-//   compute MILLISECONDS        the last rank computes for so long before an all-reduce that the others wait in
-//   steps MILLISECONDS          counted steps of so much computing and an all-reduce, until rank 0 is told to stop
-//   wait                        an all-reduce that the last rank comes to only when told
+//   reform COUNT SECONDS        all-reduces until a rank is lost; those left meet within that time
+//   for `sums` part                        told to, the last rank leaves; the others work on among
+//   themselves, then miss it time COUNT ROUNDS           the best time of an all-reduce of as many
+//   float32: "took MICROSECONDS" compute MILLISECONDS        the last rank computes for so long
+//   before an all-reduce that the others wait in steps MILLISECONDS          counted steps of so
+//   much computing and an all-reduce, until rank 0 is told to stop wait                        an
+//   all-reduce that the last rank comes to only when told
 //
-// It says on stdout how far it is, one line each: joined, ready, sums, reformed, done; and, of an error,
-// "outcome CODE PEER MILLISECONDS MESSAGE", with the time on the clock that the machine's processes share.
+// It says on stdout how far it is, one line each: joined, ready, sums, reformed, done; and, of an
+// error, "outcome CODE PEER MILLISECONDS MESSAGE", with the time on the clock that the machine's
+// processes share.
 #include <poll.h>
 #include <unistd.h>
 

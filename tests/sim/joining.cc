@@ -9,8 +9,9 @@
 #include "sim/cluster.h"
 #include "wire/error_body.h"
 
-// The rendezvous' decisions in virtual time, while ranks die, come late or lose their link to the host:
-// either everybody who lives is welcome, or everybody hears the same verdict about the right rank.
+// The rendezvous' decisions in virtual time, while ranks die, come late or lose their link to the
+// host: either everybody who lives is welcome, or everybody hears the same verdict about the right
+// rank.
 
 namespace tally::sim {
 namespace {

@@ -11,8 +11,8 @@
 #include "sim/server_load.h"
 #include "sim/server_training.h"
 
-// Servers and workers are killed, stopped and cut off at random moments under load: what was acknowledged is in the tables, once, and what was not
-// is there wholly or not at all.
+// Servers and workers are killed, stopped and cut off at random moments under load: what was
+// acknowledged is in the tables, once, and what was not is there wholly or not at all.
 
 namespace tally::sim {
 namespace {
@@ -99,7 +99,8 @@ class Script {
     return broken;
   }
 
-  // As many at a time as there are copies but one: else the second when the copies of the first are filled again.
+  // As many at a time as there are copies but one: else the second when the copies of the first are
+  // filled again.
   void lose_servers(ServedCluster& cluster) {
     if (rng_.below(8) == 0) return;
     const Rank first = some_server();
@@ -254,7 +255,8 @@ TEST(SimServerFailover, BspGoesOnAsIfNothingHadHappened) {
   }
 }
 
-// The server that gathers dies between any two of its messages: also when some have heard a sum and others have not.
+// The server that gathers dies between any two of its messages: also when some have heard a sum and
+// others have not.
 TEST(SimServerFailover, EverybodyHearsTheSameSumsWhenTheServerThatGathersDies) {
   for (int frame = 5; frame < 45; ++frame) {
     for (int victim = 0; victim < 2; ++victim) {

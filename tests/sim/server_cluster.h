@@ -13,11 +13,12 @@
 #include "server/node.h"
 #include "sim/cluster.h"
 
-// A directory, servers and workers in one process and in virtual time. Rank 0 is the directory, then come the servers, then the workers;
-// a member's number is its rank.
+// A directory, servers and workers in one process and in virtual time. Rank 0 is the directory,
+// then come the servers, then the workers; a member's number is its rank.
 namespace tally::sim {
 
-// The link between two ranks breaks once: what is on its way is gone, both ends hear of it, and it comes about again.
+// The link between two ranks breaks once: what is on its way is gone, both ends hear of it, and it
+// comes about again.
 struct Break {
   Rank one = kNoRank;
   Rank other = kNoRank;
@@ -102,7 +103,8 @@ class ServedWorker {
   TimePoint now() const { return me_.clock().now(); }
 
   Result<void> join();
-  // Until the ticket is done; kTimeout after the cluster's timeout, kClosed if the script has killed this rank.
+  // Until the ticket is done; kTimeout after the cluster's timeout, kClosed if the script has
+  // killed this rank.
   Result<void> await(server::Ticket ticket);
   Result<server::Completion> wait(server::Ticket ticket);
   Result<server::TableId> define(const server::TableSpec& spec);
@@ -144,7 +146,8 @@ class ServedCluster {
   // This one begins so much later.
   void come_late(Rank rank, Duration late) { late_[rank] = late; }
 
-  // One result for each worker. All servers and the directory serve until the last worker has ended.
+  // One result for each worker. All servers and the directory serve until the last worker has
+  // ended.
   std::vector<Result<void>> run(const std::function<Result<void>(ServedWorker&)>& body);
 
   // After run(): what the members said, with the moment and the rank.

@@ -130,7 +130,8 @@ Result<void> Load::finish(ServedWorker& me, Open& open) {
 
 Result<void> Load::run(ServedWorker& me) {
   Rng rng(options_.seed * 131 + static_cast<std::uint64_t>(me.rank()));
-  // Agreements are for those who are there from the beginning. One that dies before it is there is not waited for long.
+  // Agreements are for those who are there from the beginning. One that dies before it is there is
+  // not waited for long.
   TALLY_TRY(
       me.sleep_until(kLatestStart, [&] { return me.node().crew().workers == options_.workers; }));
   TALLY_TRY(const std::vector<Table> tables, define(me));

@@ -21,19 +21,22 @@ struct LoadOptions {
   std::uint64_t seed = 1;
 };
 
-// What was pushed and what was acknowledged, known to all ranks: one runs at a time. Push s of worker w adds 1 and 3 to two elements of its own in
-// each part of each dense table, every second one to a row of its own in the sparse one, and 1 to an element that all share.
+// What was pushed and what was acknowledged, known to all ranks: one runs at a time. Push s of
+// worker w adds 1 and 3 to two elements of its own in each part of each dense table, every second
+// one to a row of its own in the sparse one, and 1 to an element that all share.
 class Load {
  public:
   explicit Load(const LoadOptions& options);
 
-  // A worker's pushes, with agreements of all who live in between and at the end; then it reads everything.
+  // A worker's pushes, with agreements of all who live in between and at the end; then it reads
+  // everything.
   Result<void> run(ServedWorker& me);
 
   // Worker `index` was killed: what it had pushed may or may not be there.
   void killed(int index) { killed_.insert(index); }
   std::uint64_t acknowledged() const { return acknowledged_.size(); }
-  // When pushes were first acknowledged after `moment`, by table, among those that were sent after it.
+  // When pushes were first acknowledged after `moment`, by table, among those that were sent after
+  // it.
   std::map<std::size_t, TimePoint> first_acknowledged_after(TimePoint moment) const;
 
  private:

@@ -75,7 +75,8 @@ TEST(SimServerPolicies, AspAndBackupAreNotHeldUpByASleeper) {
   }
 }
 
-// Seconds per update with N workers whose steps take exponentially distributed times of mean 1 / mu, from the second update on.
+// Seconds per update with N workers whose steps take exponentially distributed times of mean 1 /
+// mu, from the second update on.
 double mean_update_time(const std::string& plan, int workers, Duration mean, int updates) {
   Rng rng(17);
   TrainingOptions options{.plan = plan, .workers = workers, .rate = 0.001, .one_table = true};

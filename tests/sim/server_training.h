@@ -8,7 +8,8 @@
 #include "policy/worker_clock.h"
 #include "sim/server_cluster.h"
 
-// Least squares by gradient descent on parameter servers: small, and its data is the same everywhere.
+// Least squares by gradient descent on parameter servers: small, and its data is the same
+// everywhere.
 namespace tally::sim {
 
 inline constexpr std::size_t kWeights = 16;

@@ -1,4 +1,5 @@
-// The trainer on a GPU: gradients are staged through host memory. Built only where libtorch has CUDA.
+// The trainer on a GPU: gradients are staged through host memory. Built only where libtorch has
+// CUDA.
 #include "adapters/torch/test_nets.h"
 
 namespace tally::adapter {
@@ -85,8 +86,8 @@ TEST(TrainerOnGpu, BFloat16LearnsWithAFloat32Master) {
   });
 }
 
-// One rank: in one process a single thread runs the backward passes of a device, so ranks that are threads cannot wait for
-// each other in them.
+// One rank: in one process a single thread runs the backward passes of a device, so ranks that are
+// threads cannot wait for each other in them.
 TEST(TrainerOnGpu, SyncBatchNormEqualsBatchNorm) {
   ASSERT_TRUE(torch::cuda::is_available());
   run_threads(1, [](Job& job) {

@@ -5,7 +5,8 @@
 
 namespace tally::app::doctor {
 
-// What this machine has and allows, as far as it can be read. An empty text or no value: not to be had.
+// What this machine has and allows, as far as it can be read. An empty text or no value: not to be
+// had.
 struct MachineFacts {
   std::string kernel;
   std::string processor;

@@ -8,8 +8,8 @@
 
 namespace tally::app::doctor {
 
-// Listens on all addresses of this host until `by`, prints "listening PORT" on stdout, and tells every
-// caller its time of day. Nothing that a caller sends is read.
+// Listens on all addresses of this host until `by`, prints "listening PORT" on stdout, and tells
+// every caller its time of day. Nothing that a caller sends is read.
 Result<void> serve_probe(Deadline by);
 
 // What a call to such a listener found out.

@@ -27,7 +27,8 @@
 namespace tally::launch {
 namespace {
 
-// More is not taken from the ranks while so much waits for the launcher: their pipes fill, and they wait.
+// More is not taken from the ranks while so much waits for the launcher: their pipes fill, and they
+// wait.
 constexpr std::size_t kMaxWaitingBytes = std::size_t{256} << 10;
 // Until the launcher says another.
 constexpr auto kFirstLease = std::chrono::seconds(60);

@@ -16,11 +16,12 @@
 
 namespace tally::launch {
 
-// The launcher's end of one agent: the process that it was started by (the agent itself, or a remote shell) and the
-// pipes to it. Threads: one, which outlives the object.
+// The launcher's end of one agent: the process that it was started by (the agent itself, or a
+// remote shell) and the pipes to it. Threads: one, which outlives the object.
 class AgentLink final {
  public:
-  // An empty command runs the program `own` as the agent, or where that is empty the one that is running.
+  // An empty command runs the program `own` as the agent, or where that is empty the one that is
+  // running.
   static Result<std::unique_ptr<AgentLink>> start(const HostRanks& place,
                                                   const std::vector<std::string>& command,
                                                   const std::string& own = "");
@@ -42,11 +43,12 @@ class AgentLink final {
   void send(const Message& message);
   // Adds what to wait for; `read`: also for messages.
   void add_to(std::vector<pollfd>& entries, bool read) const;
-  // Writes what waits, reads what is there if `read`, and gives each message to `take`. kPeerLost, with all that is
-  // known of the reason, when the agent has ended or says what makes no sense.
+  // Writes what waits, reads what is there if `read`, and gives each message to `take`. kPeerLost,
+  // with all that is known of the reason, when the agent has ended or says what makes no sense.
   Result<void> exchange(bool read, const std::function<void(const Message&)>& take);
 
-  // Tells it to end: everything that it started is killed. Whoever is not gone by then is killed itself.
+  // Tells it to end: everything that it started is killed. Whoever is not gone by then is killed
+  // itself.
   void close() { input_.reset(); }
   bool ended_by(Deadline by);
   void kill();

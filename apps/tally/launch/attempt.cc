@@ -129,8 +129,8 @@ Deadline Attempt::next_moment() const {
 }
 
 void Attempt::step() {
-  // While the job runs, a reader who waits makes the ranks wait. Once it ends they are listened to, but no longer
-  // shown to somebody who does not look.
+  // While the job runs, a reader who waits makes the ranks wait. Once it ends they are listened to,
+  // but no longer shown to somebody who does not look.
   const bool full = with_.console.full();
   const bool read = !full || verdict_;
   with_.output.hide(full);
@@ -231,8 +231,8 @@ void Attempt::stop_now() {
   tell_all(Signal{.number = SIGKILL});
 }
 
-// Agents end when their stdin does, and leave nobody behind; whoever they could not end is looked for
-// once more here, where it is possible.
+// Agents end when their stdin does, and leave nobody behind; whoever they could not end is looked
+// for once more here, where it is possible.
 void Attempt::end_agents() {
   for (const auto& agent : agents_) {
     agent->close();

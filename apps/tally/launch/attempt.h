@@ -35,8 +35,8 @@ struct AttemptEnd {
   int signal = 0;
 };
 
-// One start of a job: an agent on each host, the ranks that they start, until all have ended. Nobody is left when
-// run() returns. Threads: one.
+// One start of a job: an agent on each host, the ranks that they start, until all have ended.
+// Nobody is left when run() returns. Threads: one.
 class Attempt final {
  public:
   struct Surroundings {

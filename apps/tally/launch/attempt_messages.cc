@@ -11,8 +11,8 @@ namespace {
 
 using Kind = AttemptEnd::Kind;
 
-// Ranks that fail so soon after the first are looked at together: who lost a peer says so within some
-// 20 ms. They also have this time to say it before they are asked to stop.
+// Ranks that fail so soon after the first are looked at together: who lost a peer says so within
+// some 20 ms. They also have this time to say it before they are asked to stop.
 constexpr auto kLook = std::chrono::milliseconds(200);
 
 }  // namespace
@@ -89,7 +89,8 @@ void Attempt::note_end(RankEnd end) {
   failed_.push_back(std::move(end));
 }
 
-// Before they are asked to stop, which makes one that is stopped go on. Those who ended have told more.
+// Before they are asked to stop, which makes one that is stopped go on. Those who ended have told
+// more.
 void Attempt::note_silent_ranks() {
   if (!options_.hooks.silent_ranks) return;
   for (const SilentRank& silent : options_.hooks.silent_ranks()) {

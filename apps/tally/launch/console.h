@@ -13,9 +13,10 @@
 
 namespace tally::launch {
 
-// The launcher's stdout and stderr. A thread of its own writes, so that a reader who does not read (a pager, a
-// terminal on hold) stops neither the launcher's pings nor its ears; what waits is bounded by whoever
-// looks at full(). A stream that nobody reads any more swallows what comes. Threads: safe.
+// The launcher's stdout and stderr. A thread of its own writes, so that a reader who does not read
+// (a pager, a terminal on hold) stops neither the launcher's pings nor its ears; what waits is
+// bounded by whoever looks at full(). A stream that nobody reads any more swallows what comes.
+// Threads: safe.
 class Console final {
  public:
   // `speaker` is who says what say() says.

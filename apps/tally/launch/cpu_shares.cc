@@ -60,9 +60,9 @@ void give(const std::vector<Unit>& units, std::size_t first, std::size_t count,
     share.insert(share.end(), units[i].cpus.begin(), units[i].cpus.end());
 }
 
-// Rank r of n would have units [r*u/n, (r+1)*u/n). Where there are enough ranks, each goes to the node that
-// the middle of this lies in, and those of a node divide it. Where there are fewer ranks than nodes, each node
-// goes to the rank that its middle lies in.
+// Rank r of n would have units [r*u/n, (r+1)*u/n). Where there are enough ranks, each goes to the
+// node that the middle of this lies in, and those of a node divide it. Where there are fewer ranks
+// than nodes, each node goes to the rank that its middle lies in.
 std::vector<std::vector<int>> share_units(const std::vector<Unit>& units, std::size_t ranks) {
   std::vector<std::vector<int>> shares(ranks);
   const std::vector<Node> nodes = nodes_of(units);
@@ -102,7 +102,8 @@ std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int ranks) {
   std::vector<Unit> units = units_of(cpus, true);
   if (units.size() < static_cast<std::size_t>(ranks)) units = units_of(cpus, false);
   auto shares = share_units(units, static_cast<std::size_t>(ranks));
-  // A rank whose interval has no node's middle, where nodes differ much in size, is free to run anywhere.
+  // A rank whose interval has no node's middle, where nodes differ much in size, is free to run
+  // anywhere.
   for (auto& share : shares)
     if (share.empty()) give(units, 0, units.size(), share);
   return shares;

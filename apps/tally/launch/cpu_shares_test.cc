@@ -10,8 +10,8 @@ namespace {
 
 using Shares = std::vector<std::vector<int>>;
 
-// `nodes` nodes with `cores` each. Threads are numbered as Linux does: first one of every core, then the
-// second ones.
+// `nodes` nodes with `cores` each. Threads are numbered as Linux does: first one of every core,
+// then the second ones.
 std::vector<Cpu> machine(int nodes, int cores, int threads = 1) {
   std::vector<Cpu> cpus;
   for (int thread = 0; thread < threads; ++thread)
@@ -45,8 +45,8 @@ TEST(CpuShares, AreContiguousAndStayInTheirNode) {
     EXPECT_EQ(share_cpus(each.cpus, each.ranks), each.shares) << each.what;
 }
 
-// Every machine and number of ranks: no rank without a processor, and no processor twice while there is
-// one for each.
+// Every machine and number of ranks: no rank without a processor, and no processor twice while
+// there is one for each.
 TEST(CpuShares, EveryRankHasSomeAndNoneIsGivenTwice) {
   for (const int nodes : {1, 2, 3, 4})
     for (const int cores : {1, 2, 3, 8})

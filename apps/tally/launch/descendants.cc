@@ -24,7 +24,8 @@ namespace {
 
 constexpr int kPauseMilliseconds = 2;
 
-// From "PID (NAME) STATE PARENT GROUP SESSION ...", where the name may have anything in it. No parent: gone.
+// From "PID (NAME) STATE PARENT GROUP SESSION ...", where the name may have anything in it. No
+// parent: gone.
 Kin kin_of(pid_t pid, char* state_letter = nullptr) {
   const std::string stat = file_contents(fmt::format("/proc/{}/stat", pid)).value_or("");
   const std::size_t name_end = stat.rfind(')');

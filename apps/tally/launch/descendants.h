@@ -16,8 +16,9 @@ struct Kin {
 };
 using Processes = std::map<pid_t, Kin>;
 
-// Who is below this process without having been started by it: a shell may start processes and then become
-// this one. Nobody can move into a session that is older than itself, so whoever is in one of theirs is theirs.
+// Who is below this process without having been started by it: a shell may start processes and then
+// become this one. Nobody can move into a session that is older than itself, so whoever is in one
+// of theirs is theirs.
 struct Bystanders {
   std::set<pid_t> processes;
   std::set<pid_t> sessions;
@@ -38,13 +39,14 @@ bool is_stopped(pid_t pid);
 // Makes this process the parent of what its children leave behind when they end.
 void adopt_orphans();
 
-// Sends SIGKILL to all processes below this one but those spared, once, and reaps none. How many there are.
+// Sends SIGKILL to all processes below this one but those spared, once, and reaps none. How many
+// there are.
 std::size_t signal_descendants(const Bystanders& spared = {});
 
-// Kills all processes below this one but those spared, whatever group or session they are in, and reaps them; their
-// children are found because they become ours, see adopt_orphans(). False if some are left at `by`
-// (one that sits in a system call of a dead disk cannot be killed). Threads: one, and none that waits for
-// children.
+// Kills all processes below this one but those spared, whatever group or session they are in, and
+// reaps them; their children are found because they become ours, see adopt_orphans(). False if some
+// are left at `by` (one that sits in a system call of a dead disk cannot be killed). Threads: one,
+// and none that waits for children.
 bool kill_descendants(Deadline by, const Bystanders& spared = {});
 
 }  // namespace tally::launch

@@ -17,9 +17,9 @@ struct RankEnd {
   std::string lost;  // not empty: why it counts as lost, while its process is there
 };
 
-// Which of those that failed within one look, in the order in which they were seen, is the cause: the
-// first that was lost while its process is there, for the others failed over that; else the first that a signal
-// killed, for survivors of a loss exit or abort by themselves; else the first.
+// Which of those that failed within one look, in the order in which they were seen, is the cause:
+// the first that was lost while its process is there, for the others failed over that; else the
+// first that a signal killed, for survivors of a loss exit or abort by themselves; else the first.
 std::size_t choose_cause(const std::vector<RankEnd>& failed);
 
 // "exited with code 3", "was killed by signal 9 (SIGKILL)".
@@ -28,7 +28,8 @@ std::string describe(const RankEnd& end);
 std::string hint(const RankEnd& end);
 // What the launcher exits with: the rank's code, or 128 and its signal.
 int exit_code(const RankEnd& end);
-// The same for a job, of which the cause comes first: one that is lost has no code, those who lost it do.
+// The same for a job, of which the cause comes first: one that is lost has no code, those who lost
+// it do.
 int exit_code(const std::vector<RankEnd>& failed);
 
 struct FailureReport {

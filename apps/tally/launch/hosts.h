@@ -31,8 +31,8 @@ inline constexpr int kMaxRanks = 4096;
 Result<std::vector<Host>> parse_hosts(std::string_view text);
 
 // The same from the text of a host file: a line "host", "host:N", or "host slots=N" each, with "#"
-// before a comment; other "name=value" words ("max_slots=4") are passed over. kInvalid with the number of
-// the line.
+// before a comment; other "name=value" words ("max_slots=4") are passed over. kInvalid with the
+// number of the line.
 Result<std::vector<Host>> parse_host_file(std::string_view text);
 
 // Ranks 0 to `size`-1 in the order of the hosts, each filled before the next; hosts that get none

@@ -31,7 +31,8 @@ struct SilentRank {
   Duration silence{};
 };
 
-// What accompanies a job inside the launcher. Called on its thread; the console may be used from any.
+// What accompanies a job inside the launcher. Called on its thread; the console may be used from
+// any.
 struct LaunchHooks {
   // Before the ranks of a start or restart are started; gives variables for all of them.
   std::function<Result<Variables>(const JobStart& start, Console& console)> before_start;
@@ -41,7 +42,8 @@ struct LaunchHooks {
   std::function<std::vector<SilentRank>()> silent_ranks;
   // The ranks are about to be asked to stop.
   std::function<void()> stopping;
-  // All ranks of this start have ended; what else was started for them is to end before whoever is left is killed.
+  // All ranks of this start have ended; what else was started for them is to end before whoever is
+  // left is killed.
   std::function<void()> ended;
 };
 
@@ -74,7 +76,8 @@ struct LaunchOptions {
   std::string agent_program;  // that has `host-agent` and starts the ranks here; empty: our own
   bool verbose = false;
   int max_restarts = 0;
-  // A rank that fails is told of and the others go on: what they do does not need it. The job is good if one of them is.
+  // A rank that fails is told of and the others go on: what they do does not need it. The job is
+  // good if one of them is.
   bool goes_on_without_failed = false;
   Duration timeout = Duration::max();  // of the whole job
   Duration grace = std::chrono::seconds(5);

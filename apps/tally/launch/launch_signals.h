@@ -5,8 +5,9 @@
 
 namespace tally::launch {
 
-// While one lives, SIGINT, SIGTERM, SIGHUP and SIGTSTP are not delivered but wait at a descriptor, and SIGPIPE is
-// ignored. A signal that was ignored before (nohup) stays so. One at a time; made before any thread.
+// While one lives, SIGINT, SIGTERM, SIGHUP and SIGTSTP are not delivered but wait at a descriptor,
+// and SIGPIPE is ignored. A signal that was ignored before (nohup) stays so. One at a time; made
+// before any thread.
 class LaunchSignals final {
  public:
   LaunchSignals();

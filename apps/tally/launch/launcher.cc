@@ -115,7 +115,8 @@ int run_job(const LaunchOptions& options) {
   auto signals = std::make_unique<LaunchSignals>();
   Console console(options.speaker);
   const int code = Launcher(options, console, *signals, others).run();
-  // Nothing runs any more: while the rest of the output waits for its reader, Ctrl-C ends us as usual.
+  // Nothing runs any more: while the rest of the output waits for its reader, Ctrl-C ends us as
+  // usual.
   signals.reset();
   return code;
 }

@@ -8,12 +8,13 @@
 
 namespace tally::launch {
 
-// Longest part of a line that is waited for before it is passed on. Each stream of each rank may hold so much; what
-// a line has taken is given back with its end.
+// Longest part of a line that is waited for before it is passed on. Each stream of each rank may
+// hold so much; what a line has taken is given back with its end.
 inline constexpr std::size_t kMaxHeldBytes = std::size_t{2} << 20;
 
-// Cuts bytes as they come from one stream into lines. A line that grows beyond kMaxHeldBytes is passed on
-// in pieces; all pieces together are the bytes that came. Where lines are `live`, a carriage return ends a piece, too.
+// Cuts bytes as they come from one stream into lines. A line that grows beyond kMaxHeldBytes is
+// passed on in pieces; all pieces together are the bytes that came. Where lines are `live`, a
+// carriage return ends a piece, too.
 class LineSplitter final {
  public:
   explicit LineSplitter(bool live = false) : ends_(live ? "\n\r" : "\n") {}
@@ -30,13 +31,13 @@ class LineSplitter final {
   std::string held_;
 };
 
-// What several streams write, one after the other, on one screen or into one file: each line with the
-// prefix of its stream, and never two streams on one line. A piece that does not end its line leaves it
-// open: the same stream goes on there, while another first ends it.
+// What several streams write, one after the other, on one screen or into one file: each line with
+// the prefix of its stream, and never two streams on one line. A piece that does not end its line
+// leaves it open: the same stream goes on there, while another first ends it.
 class Screen final {
  public:
-  // The bytes to write for a piece of stream `source` (any number that is not negative). An empty piece
-  // ends a line of this stream that is open.
+  // The bytes to write for a piece of stream `source` (any number that is not negative). An empty
+  // piece ends a line of this stream that is open.
   std::string show(int source, std::string_view prefix, std::string_view piece);
 
  private:

@@ -114,8 +114,9 @@ bool LocalRanks::pass_on(Member& member, Stream stream) {
   return false;
 }
 
-// One read of each pipe while the rank runs. Once it has ended all that it wrote comes before the report of its
-// end; somebody whom it left behind may write for ever, so not more than a pipe can hold is waited for.
+// One read of each pipe while the rank runs. Once it has ended all that it wrote comes before the
+// report of its end; somebody whom it left behind may write for ever, so not more than a pipe can
+// hold is waited for.
 void LocalRanks::advance(Member& member) {
   bool quiet = false;
   do {
@@ -132,8 +133,8 @@ void LocalRanks::advance(Member& member) {
 }
 
 void LocalRanks::advance() {
-  // First who has ended, then the pipes: what an ended rank wrote is then all there. Each time another one
-  // begins, so that one who never stops writing leaves room for the others.
+  // First who has ended, then the pipes: what an ended rank wrote is then all there. Each time
+  // another one begins, so that one who never stops writing leaves room for the others.
   reap();
   for (std::size_t i = 0; i < members_.size(); ++i)
     advance(members_[(first_ + i) % members_.size()]);

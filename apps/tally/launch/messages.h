@@ -13,9 +13,9 @@
 
 namespace tally::launch {
 
-// What the launcher and the agent of a host say to each other through the agent's stdin and stdout. Each
-// message is a u32 with the bytes that follow, a u8 with its kind, and a body as wire::Writer has it.
-// Nothing here has to be quoted and nothing secret becomes an argument.
+// What the launcher and the agent of a host say to each other through the agent's stdin and stdout.
+// Each message is a u32 with the bytes that follow, a u8 with its kind, and a body as wire::Writer
+// has it. Nothing here has to be quoted and nothing secret becomes an argument.
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
@@ -99,7 +99,8 @@ inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::size_t kMaxMessageBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxOutputBytes = std::size_t{64} << 10;
 
-// What an agent writes before its first message, so that words of a login shell before it can be told apart.
+// What an agent writes before its first message, so that words of a login shell before it can be
+// told apart.
 inline constexpr std::string_view kPreamble = "\x01tally-agent\x02";
 
 // With length and kind, ready to be written.
@@ -111,8 +112,8 @@ Result<void> decode(std::span<const std::byte> kind_and_body, Message& message);
 class MessageBuffer final {
  public:
   void add(std::span<const std::byte> bytes);
-  // Whether the next message was there, and is now in `message`. kCorrupt once the bytes make no sense, and
-  // from then on.
+  // Whether the next message was there, and is now in `message`. kCorrupt once the bytes make no
+  // sense, and from then on.
   Result<bool> next(Message& message);
 
  private:

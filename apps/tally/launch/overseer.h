@@ -10,8 +10,9 @@
 
 namespace tally::launch {
 
-// The coordinator inside the launcher: it hears the ranks' heartbeats, and what it finds is said on the console.
-// Threads: the hooks are called on the launcher's; what the coordinator tells comes from its own.
+// The coordinator inside the launcher: it hears the ranks' heartbeats, and what it finds is said on
+// the console. Threads: the hooks are called on the launcher's; what the coordinator tells comes
+// from its own.
 class Overseer final {
  public:
   explicit Overseer(const WatchOptions& options, bool verbose)

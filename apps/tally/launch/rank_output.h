@@ -13,8 +13,8 @@
 
 namespace tally::launch {
 
-// Where the output of all ranks goes: line by line to the console, byte by byte into a file each, and the
-// last lines into memory. Threads: one.
+// Where the output of all ranks goes: line by line to the console, byte by byte into a file each,
+// and the last lines into memory. Threads: one.
 class RankOutput final {
  public:
   // Makes the folder and the files. kSystem with the name of what could not be made.

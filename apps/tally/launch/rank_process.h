@@ -17,15 +17,16 @@ struct RankOptions {
   std::vector<int> cpus;                 // to be bound to; empty: as we are
 };
 
-// A rank just started: leader of a process group of its own, with nothing to read. It is killed when
-// we die. The ends of its pipes do not block.
+// A rank just started: leader of a process group of its own, with nothing to read. It is killed
+// when we die. The ends of its pipes do not block.
 struct RankProcess {
   pid_t pid = -1;
   Descriptor output;
   Descriptor errors;
 };
 
-// Why no program runs, and the code that a shell would exit with: 127 not found, 126 not executable.
+// Why no program runs, and the code that a shell would exit with: 127 not found, 126 not
+// executable.
 struct StartFailure {
   int code = 126;
   std::string note;
@@ -50,8 +51,8 @@ struct Pipe {
 Result<Pipe> make_pipe();
 void make_non_blocking(const Descriptor& descriptor);
 
-// Puts every signal that this program treats specially back to what a new program expects. Safe between fork
-// and exec.
+// Puts every signal that this program treats specially back to what a new program expects. Safe
+// between fork and exec.
 void restore_signals();
 
 }  // namespace tally::launch

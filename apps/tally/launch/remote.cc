@@ -13,7 +13,8 @@
 namespace tally::launch {
 namespace {
 
-// Never asks anything, for nobody could answer; gives up a connection that has been silent for 15 s.
+// Never asks anything, for nobody could answer; gives up a connection that has been silent for 15
+// s.
 const std::vector<std::string> kSsh = {"ssh",
                                        "-T",
                                        "-x",

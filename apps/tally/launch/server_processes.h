@@ -33,15 +33,16 @@ struct ServerProcessesOptions {
   std::string program;
 };
 
-// A directory in this process, and servers as processes of their own: `tally serve --server`. Their lives hang on this one's:
-// they end when it does, however that is. A server that dies is not started again; the others go on for it.
-// The secret goes through a pipe, never into arguments or environment.
-// Threads: safe. start() is called on a thread that outlives the object: the system ends children with the thread that started
-// them. Nobody else in the process may wait for any child (waitpid(-1)).
+// A directory in this process, and servers as processes of their own: `tally serve --server`. Their
+// lives hang on this one's: they end when it does, however that is. A server that dies is not
+// started again; the others go on for it. The secret goes through a pipe, never into arguments or
+// environment. Threads: safe. start() is called on a thread that outlives the object: the system
+// ends children with the thread that started them. Nobody else in the process may wait for any
+// child (waitpid(-1)).
 class ServerProcesses final {
  public:
-  // Returns when the servers are started; they join by themselves. `on_event` hears what the directory tells, and which process ended how;
-  // from other threads.
+  // Returns when the servers are started; they join by themselves. `on_event` hears what the
+  // directory tells, and which process ended how; from other threads.
   static Result<std::unique_ptr<ServerProcesses>> start(const ServerProcessesOptions& options,
                                                         server::EventSink on_event);
   // Ends the servers: SIGTERM, after two seconds SIGKILL; by their process ids.

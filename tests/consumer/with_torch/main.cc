@@ -1,4 +1,5 @@
-// A program outside of the project that trains with libtorch: finds the weights that its data were made with.
+// A program outside of the project that trains with libtorch: finds the weights that its data were
+// made with.
 #include <cstdio>
 
 #include <tally/torch.h>

@@ -41,7 +41,8 @@ TEST_P(MpiFailures, AtADeadlineMpiCannotTellWhoIsMissingAndTheWholeJobIsOver) {
   const std::string reason = first->substr(first->find("kTimeout"));
   EXPECT_EQ(run.line("rank 0 again"), "rank 0 again: " + reason);
   EXPECT_EQ(run.line("rank 0 elsewhere"), "rank 0 elsewhere: " + reason);
-  // It leaves without waiting in MPI_Finalize, and the launcher ends the others, which sleep for 20 s.
+  // It leaves without waiting in MPI_Finalize, and the launcher ends the others, which sleep for 20
+  // s.
   EXPECT_TRUE(run.complains("MPI is called no more, and not finalised"));
   EXPECT_TRUE(run.wait_status(seconds(15)).has_value());
 }

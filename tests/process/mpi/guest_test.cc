@@ -1,5 +1,5 @@
-// A program that uses MPI itself, linked with one MPI: it joins a job of engine=mpi, and MPI stays its own. Started by
-// mpirun with the thread level that it asks MPI for: guest THREAD-LEVEL.
+// A program that uses MPI itself, linked with one MPI: it joins a job of engine=mpi, and MPI stays
+// its own. Started by mpirun with the thread level that it asks MPI for: guest THREAD-LEVEL.
 #include <mpi.h>
 
 #include <array>
@@ -49,8 +49,8 @@ TEST(MpiGuest, JoinsBesideTheProgramsOwnUseOfMpi) {
   EXPECT_EQ(finalised, 0);
 }
 
-// The communicator of all ranks as the plugin makes it, but for calls of at most 7 elements: what operations of more
-// than INT_MAX elements do.
+// The communicator of all ranks as the plugin makes it, but for calls of at most 7 elements: what
+// operations of more than INT_MAX elements do.
 class Cut : public testing::Test {
  protected:
   void SetUp() override {

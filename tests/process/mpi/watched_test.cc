@@ -1,4 +1,5 @@
-// What a coordinator knows of ranks with engine=mpi, and what they hear from it: under the real launchers.
+// What a coordinator knows of ranks with engine=mpi, and what they hear from it: under the real
+// launchers.
 #include <map>
 #include <string>
 #include <tuple>

@@ -1,5 +1,5 @@
-// One rank of an MPI job that something happens to: mpi_worker SCENARIO. Tells on stdout what it saw, a line each,
-// beginning with its rank.
+// One rank of an MPI job that something happens to: mpi_worker SCENARIO. Tells on stdout what it
+// saw, a line each, beginning with its rank.
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -25,7 +25,8 @@ void tell(const Communicator& world, const std::string& what, const Result<void>
 
 Call within(milliseconds time) { return {.by = Deadline::after(time)}; }
 
-// The last rank does not come; the others give up, and find that nothing of the job can be used any more.
+// The last rank does not come; the others give up, and find that nothing of the job can be used any
+// more.
 Result<void> stay_away(Communicator& world) {
   TALLY_TRY(const auto other, world.split(0, 0, Deadline::after(seconds(20))));
   if (world.rank() + 1 == world.size()) {
@@ -77,7 +78,8 @@ milliseconds processor_time() {
                                                   std::chrono::nanoseconds(spent.tv_nsec));
 }
 
-// The function whose name a stack must show. Takes longer where others compute, too, as those do who look at it.
+// The function whose name a stack must show. Takes longer where others compute, too, as those do
+// who look at it.
 [[gnu::noinline]] void compute_for(milliseconds time) {
   const milliseconds end = processor_time() + time;
   while (processor_time() < end) asm volatile("" ::: "memory");

@@ -1,4 +1,5 @@
-// `tally bench compress` as users run it, with models so small that the benchmark itself is what is tested.
+// `tally bench compress` as users run it, with models so small that the benchmark itself is what is
+// tested.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,7 +39,8 @@ std::set<std::string> made_by(pid_t pid) {
   return names;
 }
 
-// When this process began, in ticks since boot: the 22nd word of its line, and its own name has no blank.
+// When this process began, in ticks since boot: the 22nd word of its line, and its own name has no
+// blank.
 std::uint64_t began_ticks() {
   std::ifstream file("/proc/self/stat");
   std::string word;
@@ -116,7 +118,8 @@ TEST_F(BenchCompress, AnInterruptRemovesTheHosts) {
   expect_nothing_left(bench);
 }
 
-// Namespaces as another run has made them: by a process that has ended, by this one, and by nobody that can be known.
+// Namespaces as another run has made them: by a process that has ended, by this one, and by nobody
+// that can be known.
 TEST_F(BenchCompress, AKilledRunAndThoseBeforeItLeaveNoHosts) {
   struct stat own {};
   ASSERT_EQ(::stat("/proc/self/ns/pid", &own), 0);

@@ -1,4 +1,5 @@
-// `tally bench train` as users run it, with models so small that the benchmark itself is what is tested.
+// `tally bench train` as users run it, with models so small that the benchmark itself is what is
+// tested.
 #include <filesystem>
 #include <fstream>
 #include <map>

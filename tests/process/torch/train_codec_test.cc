@@ -1,5 +1,5 @@
-// `tally train lenet --plan "codec=..."` with every codec: it trains, and what was stopped goes on to the same bits. Between them the
-// codecs go through 1 to 4 workers on either home.
+// `tally train lenet --plan "codec=..."` with every codec: it trains, and what was stopped goes on
+// to the same bits. Between them the codecs go through 1 to 4 workers on either home.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -90,7 +90,8 @@ class TrainCodec : public testing::TestWithParam<Case> {
     return fmt::format("{}/step-{:010}", folder_.file(saved), number);
   }
 
-  // All that a checkpoint has, by name: values, the optimizer's and the codec's memory, and the random states of ranks.
+  // All that a checkpoint has, by name: values, the optimizer's and the codec's memory, and the
+  // random states of ranks.
   static std::map<std::string, std::string> content_of(const std::string& checkpoint) {
     std::map<std::string, std::string> content;
     const auto reader = checkpoint::Reader::open(checkpoint);
@@ -130,7 +131,8 @@ class TrainCodec : public testing::TestWithParam<Case> {
     EXPECT_THAT(rest.output(), HasSubstr("resumed from step 4"));
     auto expected = content_of(step("whole", 8));
     auto found = content_of(step("half", 8));
-    // One worker writes for all with servers: the others' random numbers begin anew, and lenet takes none.
+    // One worker writes for all with servers: the others' random numbers begin anew, and lenet
+    // takes none.
     if (!more.empty() && workers > 1)
       for (auto* content : {&expected, &found}) content->erase("random 0");
     EXPECT_FALSE(content_of(step("whole", 4)) == expected);  // the last steps did something

@@ -77,7 +77,8 @@ class TrainGradients : public testing::Test {
     return found;
   }
 
-  // How far the recorded gradient of a step lies from what the update was made of, at most, and how large it is.
+  // How far the recorded gradient of a step lies from what the update was made of, at most, and how
+  // large it is.
   struct Distance {
     double apart = 0;
     double size = 0;

@@ -61,8 +61,8 @@ TEST_F(TrainKeyed, WhatCanBeToldApartIsToldApart) {
   }
 }
 
-// A feature with which three of four are positive, and without which one of four is. The best loss is the entropy of
-// 1/4; of pairs, 3/4 * 3/4 are in order and 2 * 3/4 * 1/4 equal.
+// A feature with which three of four are positive, and without which one of four is. The best loss
+// is the entropy of 1/4; of pairs, 3/4 * 3/4 are in order and 2 * 3/4 * 1/4 equal.
 TEST_F(TrainKeyed, LogisticEndsAtTheMostLikelyWeights) {
   std::string rows;
   for (int i = 0; i < 400; ++i)

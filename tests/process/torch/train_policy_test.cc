@@ -1,5 +1,5 @@
-// `tally train` under every update policy, with servers as processes of their own and inside the workers; and when
-// servers or workers die.
+// `tally train` under every update policy, with servers as processes of their own and inside the
+// workers; and when servers or workers die.
 #include <csignal>
 #include <filesystem>
 
@@ -15,7 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// Of every line about steps. Which steps these are is open where workers do not wait for each other.
+// Of every line about steps. Which steps these are is open where workers do not wait for each
+// other.
 constexpr const char* kProgress = "samples/s";
 
 // The children of `tally` whose command line has this word.

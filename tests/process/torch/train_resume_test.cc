@@ -15,7 +15,8 @@ using testing::HasSubstr;
 
 class TrainResume : public testing::Test {
  protected:
-  // Dropout, a schedule over the whole and an optimizer with state: all that a checkpoint must keep.
+  // Dropout, a schedule over the whole and an optimizer with state: all that a checkpoint must
+  // keep.
   Child start(const std::string& saved, const std::vector<std::string>& more) {
     std::vector<std::string> words = {"gpt",
                                       "--data",

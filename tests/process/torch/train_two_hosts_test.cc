@@ -1,4 +1,5 @@
-// `tally train` on two hosts with a cable between them, its parameter servers on the launcher's and inside the workers.
+// `tally train` on two hosts with a cable between them, its parameter servers on the launcher's and
+// inside the workers.
 #include <optional>
 
 #include <gmock/gmock.h>

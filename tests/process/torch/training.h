@@ -11,7 +11,8 @@ namespace tally::process {
 // For a training of a few steps on a machine that has much else to do.
 inline constexpr milliseconds kTrainingTime = seconds(90);
 
-// A folder with small data of each kind, and the trainings that use it. Nothing but what is asked for may stay in TMPDIR.
+// A folder with small data of each kind, and the trainings that use it. Nothing but what is asked
+// for may stay in TMPDIR.
 class TrainingFolder {
  public:
   TrainingFolder();
