@@ -250,6 +250,11 @@ TEST(TlsStream, AlteredByteIsCorrupt) {
   const auto outcome = read_all(*host, words, soon());
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().code, ErrorCode::kCorrupt) << outcome.error().message;
+  // Nor is anything behind it.
+  ASSERT_TRUE(write_all(*caller, words, soon()).has_value());
+  ASSERT_TRUE(wait_ready(near.host.descriptor(), Readiness::kRead, soon()));
+  pass(near.host, far.caller, std::byte{0});
+  EXPECT_FALSE(read_all(*host, words, soon()).has_value());
 }
 
 }  // namespace

@@ -8,15 +8,14 @@
 #include <cstring>
 #include <utility>
 
+#include "net/tls_records.h"
+
 namespace tally::net {
 namespace {
 
-// A record of 16 KiB and what TLS adds to it, with some to spare.
-constexpr std::size_t kLargestRecordBytes = (std::size_t{16} << 10) + 512;
-constexpr std::size_t kSendBufferBytes = 8 * kLargestRecordBytes;
-// Handshake messages are taken even when no record would be.
-constexpr std::size_t kOutBytes = kSendBufferBytes + 2 * kLargestRecordBytes;
-constexpr std::size_t kInBytes = std::size_t{128} << 10;
+// What one send() carries. With the receive buffer it stays in the processor's second-level cache.
+constexpr std::size_t kOutBytes = 10 * kMaxRecordBytes;
+constexpr std::size_t kInBytes = (std::size_t{128} << 10) + kMaxRecordBytes;
 
 TlsPipe* pipe_of(BIO* bio) { return static_cast<TlsPipe*>(BIO_get_data(bio)); }
 
@@ -78,17 +77,24 @@ bio_st* TlsPipe::make_bio() {
   return bio;
 }
 
-bool TlsPipe::has_room() const { return pending_bytes() + kLargestRecordBytes <= kSendBufferBytes; }
+bool TlsPipe::has_room() const { return pending_bytes() + 2 * kMaxRecordBytes <= kOutBytes; }
 
-bool TlsPipe::take(std::span<const std::byte> record) {
-  if (record.size() > kOutBytes - pending_bytes()) return false;
-  if (record.size() > kOutBytes - out_end_) {
-    std::memmove(out_.get(), out_.get() + out_begin_, pending_bytes());
-    out_end_ = pending_bytes();
-    out_begin_ = 0;
-  }
-  std::memcpy(out_.get() + out_end_, record.data(), record.size());
-  out_end_ += record.size();
+void TlsPipe::close_up() {
+  std::memmove(out_.get(), out_.get() + out_begin_, pending_bytes());
+  out_end_ = pending_bytes();
+  out_begin_ = 0;
+}
+
+std::byte* TlsPipe::room() {
+  if (kOutBytes - out_end_ < kMaxRecordBytes) close_up();
+  return out_.get() + out_end_;
+}
+
+bool TlsPipe::take(std::span<const std::byte> bytes) {
+  if (bytes.size() > kOutBytes - pending_bytes()) return false;
+  if (bytes.size() > kOutBytes - out_end_) close_up();
+  std::memcpy(out_.get() + out_end_, bytes.data(), bytes.size());
+  out_end_ += bytes.size();
   return true;
 }
 
@@ -114,12 +120,27 @@ std::size_t TlsPipe::give(std::span<std::byte> into) {
   return count;
 }
 
-bool TlsPipe::refill() {
-  in_begin_ = in_end_ = 0;
+Result<std::span<const std::byte>> TlsPipe::next_record() {
   while (true) {
-    const ssize_t count = ::recv(descriptor(), in_.get(), kInBytes, 0);
+    const std::span<const std::byte> there(in_.get() + in_begin_, in_end_ - in_begin_);
+    if (there.size() >= kRecordHeaderBytes) {
+      const auto bytes = record_bytes(there.first<kRecordHeaderBytes>());
+      if (!bytes) return Error{.code = ErrorCode::kCorrupt, .message = "TLS read: not a record"};
+      if (there.size() >= *bytes) return there.first(*bytes);
+    }
+    if (!refill()) return std::span<const std::byte>();
+  }
+}
+
+// Adds to what is left in the buffer, which is less than a record.
+bool TlsPipe::refill() {
+  std::memmove(in_.get(), in_.get() + in_begin_, in_end_ - in_begin_);
+  in_end_ -= in_begin_;
+  in_begin_ = 0;
+  while (true) {
+    const ssize_t count = ::recv(descriptor(), in_.get() + in_end_, kInBytes - in_end_, 0);
     if (count > 0) {
-      in_end_ = static_cast<std::size_t>(count);
+      in_end_ += static_cast<std::size_t>(count);
       return true;
     }
     if (count == 0) {

@@ -5,13 +5,15 @@
 
 #include "net/socket.h"
 #include "net/stream.h"
+#include "tally/error.h"
 
 struct bio_st;
 
 namespace tally::net {
 
-// The encrypted side of a TLS connection: OpenSSL writes records into a buffer that one send()
-// carries away together, and reads records from a buffer that one recv() filled.
+// The encrypted side of a TLS connection. Records gather in a buffer that one send() carries away,
+// and are found in a buffer that one recv() filled. During the handshake OpenSSL uses both buffers
+// through a BIO; after it the stream does so directly.
 class TlsPipe final {
  public:
   explicit TlsPipe(Socket socket);
@@ -20,22 +22,33 @@ class TlsPipe final {
   bio_st* make_bio();
 
   int descriptor() const { return socket_.descriptor(); }
-  // Records that wait to be sent.
+
+  // Bytes that wait to be sent.
   std::size_t pending_bytes() const { return out_end_ - out_begin_; }
-  // Room for at least one more record of the largest size.
+  // Whether there is room for two more records of the largest size.
   bool has_room() const;
+  // Where the next record may be written, if has_room(); append() says how long it became.
+  std::byte* room();
+  void append(std::size_t bytes) { out_end_ += bytes; }
   // kMoved when nothing is pending any more.
   Io flush();
+
+  // The next whole record, for as long as nothing else is called. Empty: none yet, end() says
+  // whether one may still come; kCorrupt: what arrived cannot be a record.
+  Result<std::span<const std::byte>> next_record();
+  void consume(std::size_t bytes) { in_begin_ += bytes; }
+
   // How receiving ended, if it did: kClosed, or kFailed with the system's error number.
   Io::State end() const { return end_; }
   int error_number() const { return error_number_; }
   void shutdown();
 
   // For the BIO. take() accepts all or nothing; give() returns 0 when it would block or has ended.
-  bool take(std::span<const std::byte> record);
+  bool take(std::span<const std::byte> bytes);
   std::size_t give(std::span<std::byte> into);
 
  private:
+  void close_up();
   bool refill();
   Io ended(int error_number);
 

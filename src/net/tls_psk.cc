@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <memory>
+#include <string_view>
 
 namespace tally::net {
 namespace {
@@ -58,13 +60,42 @@ int accept_psk(SSL* connection, const unsigned char* identity, std::size_t ident
   return *session == nullptr ? 0 : 1;
 }
 
+// The secret at the end of a line "LABEL CLIENT_RANDOM SECRET", both numbers hexadecimal.
+std::optional<TrafficSecret> secret_in(std::string_view line) {
+  TrafficSecret secret;
+  const std::size_t begin = line.rfind(' ') + 1;
+  if (line.size() - begin != 2 * secret.size()) return std::nullopt;
+  for (std::size_t i = 0; i < secret.size(); ++i) {
+    const char* digits = line.data() + begin + 2 * i;
+    std::uint8_t value = 0;
+    if (std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2) return std::nullopt;
+    secret[i] = std::byte{value};
+  }
+  return secret;
+}
+
+// OpenSSL tells the secrets of a connection in the form of a key log; this is its only way.
+void note_secret(const SSL* connection, const char* text) {
+  PskExchange* exchange = exchange_of(const_cast<SSL*>(connection));
+  if (exchange == nullptr) return;
+  const std::string_view line(text);
+  if (line.starts_with("CLIENT_TRAFFIC_SECRET_0 ")) exchange->client_secret = secret_in(line);
+  if (line.starts_with("SERVER_TRAFFIC_SECRET_0 ")) exchange->server_secret = secret_in(line);
+}
+
 }  // namespace
 
-PskExchange::~PskExchange() { OPENSSL_cleanse(secret.bytes.data(), secret.bytes.size()); }
+PskExchange::~PskExchange() {
+  OPENSSL_cleanse(secret.bytes.data(), secret.bytes.size());
+  for (auto* learned : {&client_secret, &server_secret}) {
+    if (*learned) OPENSSL_cleanse((*learned)->data(), (*learned)->size());
+  }
+}
 
 void use_psk(ssl_ctx_st* context) {
   SSL_CTX_set_psk_use_session_callback(context, &offer_psk);
   SSL_CTX_set_psk_find_session_callback(context, &accept_psk);
+  SSL_CTX_set_keylog_callback(context, &note_secret);
 }
 
 void attach(ssl_st* connection, PskExchange* exchange) { SSL_set_app_data(connection, exchange); }

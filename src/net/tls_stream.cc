@@ -5,19 +5,27 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "net/tls_bio.h"
 #include "net/tls_psk.h"
+#include "net/tls_records.h"
 
 namespace tally::net {
 namespace {
 
-constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
+// The message that announces a new sending key and asks for none in return (RFC 8446, 4.6.3).
+constexpr std::array kKeyUpdate = {std::byte{24}, std::byte{0}, std::byte{0}, std::byte{1},
+                                   std::byte{0}};
+// The alert of an orderly end: warning, close_notify.
+constexpr std::array kCloseNotify = {std::byte{1}, std::byte{0}};
+// Both fit.
+constexpr std::size_t kMaxControlBytes = 8;
 
 using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 using Connection = std::unique_ptr<SSL, decltype(&SSL_free)>;
@@ -40,6 +48,17 @@ class Cursor final {
   std::span<std::byte> here() const {
     return {static_cast<std::byte*>(parts_.front().iov_base) + within_,
             parts_.front().iov_len - within_};
+  }
+  // Up to `bytes` from here on, as parts; advances behind them. Returns how many bytes those are.
+  std::size_t take(std::size_t bytes, std::vector<iovec>& taken) {
+    const std::size_t wanted = bytes;
+    while (!done() && bytes > 0) {
+      const std::span<std::byte> part = here().first(std::min(bytes, here().size()));
+      taken.push_back({part.data(), part.size()});
+      bytes -= part.size();
+      advance(part.size());
+    }
+    return wanted - bytes;
   }
   void advance(std::size_t bytes) {
     while (bytes > 0) {
@@ -106,8 +125,16 @@ class TlsStream final : public Stream {
     // Only a handshake that used the secret proves anything.
     if (SSL_session_reused(ssl_.get()) != 1)
       return refused("TLS handshake without the job's secret");
+    if (!exchange_->client_secret || !exchange_->server_secret) {
+      return Error{.code = ErrorCode::kSystem, .message = "OpenSSL does not tell the TLS secrets"};
+    }
+    const auto& [seals, opens] = server_
+                                     ? std::tie(exchange_->server_secret, exchange_->client_secret)
+                                     : std::tie(exchange_->client_secret, exchange_->server_secret);
+    sealing_.emplace(RecordCipher::Use::kSeal, *seals);
+    opening_.emplace(RecordCipher::Use::kOpen, *opens);
     exchange_.reset();
-    SSL_set_app_data(ssl_.get(), nullptr);
+    ssl_.reset();
     established_ = true;
     return true;
   }
@@ -120,9 +147,11 @@ class TlsStream final : public Stream {
         if (io.state == Io::State::kBlocked && !pipe_.has_room()) break;
         if (io.state == Io::State::kClosed || io.state == Io::State::kFailed) return report(io);
       }
-      const std::size_t count = seal(at);
-      if (count == 0) return {Io::State::kFailed};
-      at.advance(count);
+      record_parts_.clear();
+      const std::size_t count = at.take(kMaxRecordPayloadBytes, record_parts_);
+      if (!seal(RecordType::kData, record_parts_) || !renew_key(count)) {
+        return fail({.code = ErrorCode::kSystem, .message = "TLS write: " + openssl_reason()});
+      }
       taken += count;
     }
     const Io io = pipe_.flush();
@@ -133,15 +162,13 @@ class TlsStream final : public Stream {
   Io read(std::span<const iovec> parts) override {
     std::size_t filled = 0;
     for (Cursor at(parts); !at.done();) {
-      std::size_t count = 0;
-      ERR_clear_error();
-      const int outcome = SSL_read_ex(ssl_.get(), at.here().data(), at.here().size(), &count);
-      if (outcome != 1) {
-        if (filled > 0) break;
-        return read_ended(SSL_get_error(ssl_.get(), outcome));
-      }
-      at.advance(count);
-      filled += count;
+      const Io io = !rest_.empty() ? read_rest(at) : read_end_ ? *read_end_ : read_record(at);
+      filled += io.bytes;
+      if (io.state == Io::State::kMoved) continue;
+      // Nothing behind a record that was altered may be read, however often the caller tries.
+      if (io.state != Io::State::kBlocked) read_end_ = io;
+      if (filled > 0) break;
+      return io;
     }
     return {Io::State::kMoved, filled};
   }
@@ -149,8 +176,10 @@ class TlsStream final : public Stream {
   bool wants_write() const override { return pipe_.pending_bytes() > 0; }
   Io flush() override { return report(pipe_.flush()); }
   void shutdown() override {
-    ERR_clear_error();
-    if (established_) SSL_shutdown(ssl_.get());
+    if (established_ && pipe_.has_room()) {
+      const iovec alert = part_of(kCloseNotify);
+      static_cast<void>(seal(RecordType::kAlert, {&alert, 1}));
+    }
     pipe_.flush();
     pipe_.shutdown();
   }
@@ -160,31 +189,65 @@ class TlsStream final : public Stream {
   bool encrypted() const override { return established_; }
 
  private:
-  // Encrypts up to one record from `at`; returns how many bytes, 0 if OpenSSL failed. Short parts
-  // share a record: a record costs 22 bytes and a pass through the cipher's setup.
-  std::size_t seal(Cursor at) {
-    std::span<const std::byte> record = at.here().first(std::min(at.here().size(), kRecordBytes));
-    if (record.size() < kRecordBytes) record = gather(at);
-    if ((sealed_bytes_ += record.size()) >= renew_key_bytes_) {
-      sealed_bytes_ = 0;
-      SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED);
-    }
-    std::size_t count = 0;
-    ERR_clear_error();
-    if (SSL_write_ex(ssl_.get(), record.data(), record.size(), &count) == 1) return count;
-    failure_ = Error{.code = ErrorCode::kSystem, .message = "TLS write: " + openssl_reason()};
-    return 0;
+  // The cipher only reads; iovec has no const.
+  static iovec part_of(std::span<const std::byte> bytes) {
+    return {const_cast<std::byte*>(bytes.data()), bytes.size()};
   }
 
-  std::span<const std::byte> gather(Cursor at) {
-    std::size_t filled = 0;
-    while (!at.done() && filled < kRecordBytes) {
-      const std::size_t count = std::min(at.here().size(), kRecordBytes - filled);
-      std::memcpy(gathered_.data() + filled, at.here().data(), count);
-      filled += count;
-      at.advance(count);
+  bool seal(RecordType type, std::span<const iovec> parts) {
+    const std::size_t bytes = sealing_->seal(type, parts, pipe_.room());
+    pipe_.append(bytes);
+    return bytes > 0;
+  }
+
+  // Counts what was sealed under the key. The pipe has room for the announcement of a new one.
+  bool renew_key(std::size_t sealed_bytes) {
+    sealed_bytes_ += sealed_bytes;
+    if (sealed_bytes_ < renew_key_bytes_) return true;
+    sealed_bytes_ = 0;
+    const iovec message = part_of(kKeyUpdate);
+    if (!seal(RecordType::kHandshake, {&message, 1})) return false;
+    sealing_->renew();
+    return true;
+  }
+
+  // Decrypts the next record to `at`, and what has no room there to rest_. A short one goes to
+  // rest_ as a whole: it may be for the connection itself.
+  Io read_record(Cursor& at) {
+    const auto record = pipe_.next_record();
+    if (!record) return fail(record.error());
+    if (record->empty()) return report({pipe_.end()});
+    const std::size_t payload = record->size() - kRecordHeaderBytes - kRecordTrailerBytes;
+    const bool is_short = payload <= kMaxControlBytes;
+    record_parts_.clear();
+    const std::size_t direct = is_short ? 0 : at.take(payload, record_parts_);
+    rest_ = std::span(spill_).first(payload - direct);
+    record_parts_.push_back(part_of(rest_));
+    const auto type = opening_->open(*record, record_parts_);
+    pipe_.consume(record->size());
+    if (type == RecordType::kData) return {Io::State::kMoved, direct};
+    const std::span<const std::byte> control = std::exchange(rest_, {});
+    if (!type || !is_short) return fail(corrupt("a record was altered on the way"));
+    return take_control(*type, control);
+  }
+
+  Io take_control(RecordType type, std::span<const std::byte> message) {
+    if (type == RecordType::kHandshake && std::ranges::equal(message, kKeyUpdate)) {
+      opening_->renew();
+      return {Io::State::kMoved};
     }
-    return {gathered_.data(), filled};
+    if (type == RecordType::kAlert && std::ranges::equal(message, kCloseNotify)) {
+      return {Io::State::kClosed};
+    }
+    return fail(corrupt("a message that is not part of the protocol"));
+  }
+
+  Io read_rest(Cursor& at) {
+    const std::size_t count = std::min(rest_.size(), at.here().size());
+    std::copy_n(rest_.begin(), count, at.here().begin());
+    rest_ = rest_.subspan(count);
+    at.advance(count);
+    return {Io::State::kMoved, count};
   }
 
   Io report(Io io) {
@@ -192,14 +255,13 @@ class TlsStream final : public Stream {
     return io;
   }
 
-  Io read_ended(int error) {
-    if (error == SSL_ERROR_WANT_READ) return {Io::State::kBlocked};
-    if (error == SSL_ERROR_ZERO_RETURN) return {Io::State::kClosed};
-    // A connection that ends without a TLS goodbye has closed as far as bytes go; whether its peer
-    // was done is told by the frames.
-    if (pipe_.end() != Io::State::kBlocked) return report({pipe_.end()});
-    failure_ = Error{.code = ErrorCode::kCorrupt, .message = "TLS read: " + openssl_reason()};
+  Io fail(Error error) {
+    failure_ = std::move(error);
     return {Io::State::kFailed};
+  }
+
+  static Error corrupt(const char* what) {
+    return Error{.code = ErrorCode::kCorrupt, .message = fmt::format("TLS read: {}", what)};
   }
 
   Error lost() const {
@@ -230,10 +292,16 @@ class TlsStream final : public Stream {
   const bool server_;
   TlsPipe pipe_;                         // outlives ssl_, whose BIO points to it
   std::optional<PskExchange> exchange_;  // until established
-  Connection ssl_{nullptr, &SSL_free};
+  Connection ssl_{nullptr, &SSL_free};   // until established
+  std::optional<RecordCipher> sealing_;  // from then on
+  std::optional<RecordCipher> opening_;
   bool established_ = false;
   std::uint64_t sealed_bytes_ = 0;  // since the key was renewed
-  std::array<std::byte, kRecordBytes> gathered_;
+  // The rest of a record for which the last read() had no room; lies in spill_.
+  std::span<const std::byte> rest_;
+  std::array<std::byte, kMaxRecordPayloadBytes> spill_;
+  std::vector<iovec> record_parts_;  // of the record under way; kept for its memory
+  std::optional<Io> read_end_;       // how reading ended, for good
   Error failure_;
 };
 
