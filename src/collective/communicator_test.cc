@@ -86,6 +86,29 @@ TEST_P(CommunicatorConformance, EveryAlgorithmSumsEveryCountInAndOutOfPlace) {
   });
 }
 
+// Long enough that steps of the ring overlap, and that frames wait for a slower rank.
+TEST_P(CommunicatorConformance, LongVectorsAreSummedInSegments) {
+  const Algorithm ring = algorithms().size() > 1 ? Algorithm::kRing : Algorithm::kAuto;
+  run([ring](Communicator& world) {
+    constexpr std::size_t kCount = 1'500'001;
+    const std::vector<float> input = inputs<float>(world.rank(), kCount);
+    std::vector<float> expected(kCount);
+    for (std::size_t i = 0; i < kCount; ++i)
+      expected[i] = static_cast<float>(combined(ReduceOp::kSum, world.size(), i)) /
+                    static_cast<float>(world.size());
+    std::vector<float> output(kCount, -1.0F);
+    const auto apart = world.allreduce(std::span<const float>(input), std::span<float>(output),
+                                       ReduceOp::kAverage, {.algorithm = ring});
+    ASSERT_TRUE(apart.has_value()) << to_string(apart.error());
+    EXPECT_TRUE(output == expected);
+    std::vector<float> same = input;
+    const auto in_place =
+        world.allreduce(std::span<float>(same), ReduceOp::kAverage, {.algorithm = ring});
+    ASSERT_TRUE(in_place.has_value()) << to_string(in_place.error());
+    EXPECT_TRUE(same == expected);
+  });
+}
+
 TEST_P(CommunicatorConformance, SharedAndUnalignedMemoryGiveTheSameSums) {
   run([this](Communicator& world) {
     auto buffer = world.allocate(400004);

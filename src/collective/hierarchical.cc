@@ -103,8 +103,9 @@ std::unique_ptr<Task> hierarchical_allreduce(Board* board, Mailbox& mailbox, con
     const int size = static_cast<int>(role.lane_group.size());
     return std::make_unique<MessageTask>(
         mailbox,
-        slice.bytes() <= kHalvingDoublingBytes ? halving_doubling_allreduce(slice, role.host, size)
-                                               : ring_allreduce(slice, role.host, size),
+        slice.bytes() <= kHalvingDoublingBytes
+            ? halving_doubling_allreduce(slice, role.host, size)
+            : segmented_ring_allreduce(slice, role.host, size, {}),
         MessageTask::Options{
             // A rank alone on its host has combined nothing yet: its input is where the sum starts.
             .input = board == nullptr ? input + own.begin * element : own_slice,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "kernel/reduce.h"
@@ -19,11 +20,10 @@ Rank MessageTask::member(Rank peer) const {
   return options_.group.empty() ? peer : options_.group[static_cast<std::size_t>(peer)];
 }
 
-std::byte* MessageTask::at(const Block& block) {
+const std::byte* MessageTask::at(const Block& block) const {
   switch (block.buffer) {
     case Buffer::kInput:
-      // Inputs are only sent and copied from.
-      return const_cast<std::byte*>(options_.input) + block.offset_bytes;
+      return options_.input + block.offset_bytes;
     case Buffer::kOutput:
       return options_.output + block.offset_bytes;
     case Buffer::kScratch:
@@ -32,66 +32,117 @@ std::byte* MessageTask::at(const Block& block) {
   return nullptr;
 }
 
-void MessageTask::copy(const Action& action) {
-  std::byte* into = at(action.block);
-  const std::byte* from = at(action.source);
-  if (into != from && action.block.bytes > 0) std::memcpy(into, from, action.block.bytes);
+// Nothing writes to the input: it is only sent and copied from.
+std::byte* MessageTask::at(const Block& block) {
+  return const_cast<std::byte*>(std::as_const(*this).at(block));
 }
 
-void MessageTask::start_step() {
-  const std::span<const Action> actions = schedule_.step(next_step_++);
-  // Room first: the mailbox and the transport hold pointers to the elements.
-  sends_.clear();
-  receives_.clear();
-  sends_.reserve(actions.size());
-  receives_.reserve(actions.size());
-  for (const Action& action : actions) {
-    const std::size_t count = action.block.bytes / size_of(options_.type);
-    switch (action.kind) {
-      case ActionKind::kCopy:
-        copy(action);
-        break;
-      case ActionKind::kDivide:
-        if (options_.divisor != 1)
-          kernel::kernels().divide(options_.type, at(action.block), count, options_.divisor);
-        break;
-      case ActionKind::kSend: {
-        Sending& sending = sends_.emplace_back();
-        sending.to = member(action.peer);
-        sending.outgoing.header = {.sequence = options_.sequence,
-                                   .step = options_.first_message + action.message,
-                                   .signature = options_.signature};
-        sending.outgoing.payload = {at(action.block), action.block.bytes};
-        break;
+void MessageTask::open_steps() {
+  const std::size_t first = pending_.empty() ? next_step_ : pending_.front().step;
+  while (next_step_ < schedule_.step_count() && next_step_ < first + schedule_.steps_at_once()) {
+    const std::span<const Action> actions = schedule_.step(next_step_);
+    bool exchanges = false;
+    for (const Action& action : actions) {
+      pending_.push_back({.action = &action, .step = next_step_});
+      exchanges |= action.peer != kNoRank;
+    }
+    if (exchanges) ++traffic_.steps;
+    ++next_step_;
+  }
+}
+
+// Whether an earlier action of the steps under way must be done first.
+bool MessageTask::must_wait(const Pending& pending) const {
+  if (schedule_.steps_at_once() == 1) return false;
+  const auto overlap = [this](const Block& a, const Block& b) {
+    return at(a) < at(b) + b.bytes && at(b) < at(a) + a.bytes;
+  };
+  const auto writes = [](const Action& action) { return action.kind != ActionKind::kSend; };
+  const auto copies = [](const Action& action) { return action.kind == ActionKind::kCopy; };
+  const Action& later = *pending.action;
+  for (const Pending& earlier_pending : pending_) {
+    if (&earlier_pending == &pending) return false;
+    if (earlier_pending.state == Pending::State::kDone) continue;
+    const Action& earlier = *earlier_pending.action;
+    if ((writes(earlier) || writes(later)) && overlap(earlier.block, later.block)) return true;
+    if (copies(later) && writes(earlier) && overlap(earlier.block, later.source)) return true;
+    if (copies(earlier) && writes(later) && overlap(earlier.source, later.block)) return true;
+  }
+  return false;
+}
+
+// Sends come last: the peer may answer at once, and the answer should find its place.
+void MessageTask::start_actions() {
+  for (const bool sends : {false, true}) {
+    for (Pending& pending : pending_) {
+      if (pending.state != Pending::State::kWaiting ||
+          (pending.action->kind == ActionKind::kSend) != sends || must_wait(pending)) {
+        continue;
       }
-      case ActionKind::kReceive:
-      case ActionKind::kCombine:
-        receives_.push_back({.from = member(action.peer),
-                             .sequence = options_.sequence,
-                             .message = options_.first_message + action.message,
-                             .signature = options_.signature,
-                             .into = at(action.block),
-                             .bytes = action.block.bytes,
-                             .combine = action.kind == ActionKind::kCombine,
-                             .type = options_.type,
-                             .op = options_.op});
-        break;
+      start(pending);
     }
   }
-  for (Incoming& incoming : receives_) mailbox_.expect(incoming);
-  for (Sending& sending : sends_) {
-    mailbox_.send(sending.to, sending.outgoing);
-    ++traffic_.messages_sent;
-    traffic_.bytes_sent += sending.outgoing.payload.size();
-  }
-  if (!sends_.empty() || !receives_.empty()) ++traffic_.steps;
 }
 
-bool MessageTask::step_complete() const {
-  return std::all_of(receives_.begin(), receives_.end(),
-                     [](const Incoming& i) { return i.done; }) &&
-         std::all_of(sends_.begin(), sends_.end(),
-                     [](const Sending& s) { return s.outgoing.sent(); });
+void MessageTask::start(Pending& pending) {
+  const Action& action = *pending.action;
+  std::byte* const block = at(action.block);
+  pending.state = Pending::State::kStarted;
+  switch (action.kind) {
+    case ActionKind::kCopy:
+      if (block != at(action.source)) std::memcpy(block, at(action.source), action.block.bytes);
+      pending.state = Pending::State::kDone;
+      break;
+    case ActionKind::kDivide:
+      if (options_.divisor != 1) {
+        kernel::kernels().divide(options_.type, block, action.block.bytes / size_of(options_.type),
+                                 options_.divisor);
+      }
+      pending.state = Pending::State::kDone;
+      break;
+    case ActionKind::kSend:
+      pending.outgoing.header = {.sequence = options_.sequence,
+                                 .step = options_.first_message + action.message,
+                                 .signature = options_.signature};
+      pending.outgoing.payload = {block, action.block.bytes};
+      mailbox_.send(member(action.peer), pending.outgoing);
+      ++traffic_.messages_sent;
+      traffic_.bytes_sent += action.block.bytes;
+      break;
+    case ActionKind::kReceive:
+    case ActionKind::kCombine:
+      pending.incoming = {.from = member(action.peer),
+                          .sequence = options_.sequence,
+                          .message = options_.first_message + action.message,
+                          .signature = options_.signature,
+                          .into = block,
+                          .bytes = action.block.bytes,
+                          .combine = action.kind == ActionKind::kCombine,
+                          .type = options_.type,
+                          .op = options_.op};
+      mailbox_.expect(pending.incoming);
+      break;
+  }
+}
+
+bool MessageTask::finished(const Pending& pending) {
+  return pending.action->kind == ActionKind::kSend ? pending.outgoing.sent()
+                                                   : pending.incoming.done;
+}
+
+// Notes which actions are done, and closes the steps that are.
+bool MessageTask::finish_actions() {
+  bool any = false;
+  for (Pending& pending : pending_) {
+    if (pending.state != Pending::State::kStarted || !finished(pending)) continue;
+    pending.state = Pending::State::kDone;
+    any = true;
+  }
+  while (!pending_.empty() && pending_.front().state == Pending::State::kDone) {
+    pending_.pop_front();
+    any = true;
+  }
+  return any;
 }
 
 Result<Progress> MessageTask::advance() {
@@ -99,32 +150,48 @@ Result<Progress> MessageTask::advance() {
   Progress progress = mailbox_.room().progress() ? Progress::kMoved : Progress::kBlocked;
   for (;;) {
     if (mailbox_.failed()) return mailbox_.failure();
-    if (!step_complete()) return progress;
-    if (next_step_ == schedule_.step_count()) return Progress::kComplete;
-    start_step();
+    const bool finished = finish_actions();
+    if (pending_.empty() && next_step_ == schedule_.step_count()) return Progress::kComplete;
+    if (!finished && !pending_.empty()) return progress;
+    open_steps();
+    start_actions();
     progress = Progress::kMoved;
   }
 }
 
-bool MessageTask::ready() const { return step_complete() || mailbox_.failed(); }
+bool MessageTask::ready() const {
+  return mailbox_.failed() || pending_.empty() ||
+         std::any_of(pending_.begin(), pending_.end(), [](const Pending& pending) {
+           return pending.state == Pending::State::kStarted && finished(pending);
+         });
+}
 
 std::vector<Rank> MessageTask::awaited() const {
   std::vector<Rank> ranks;
-  for (const Incoming& incoming : receives_)
-    if (!incoming.done) ranks.push_back(incoming.from);
-  for (const Sending& sending : sends_)
-    if (!sending.outgoing.sent()) ranks.push_back(sending.to);
+  for (const bool sends : {false, true}) {
+    for (const Pending& pending : pending_) {
+      if (pending.state != Pending::State::kStarted || finished(pending) ||
+          (pending.action->kind == ActionKind::kSend) != sends) {
+        continue;
+      }
+      const Rank rank = member(pending.action->peer);
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+    }
+  }
   return ranks;
 }
 
 void MessageTask::cancel() {
   MutexLock lock(mailbox_.room().mutex);
-  for (Incoming& incoming : receives_)
-    if (!incoming.done) mailbox_.withdraw(incoming);
-  for (Sending& sending : sends_)
-    if (!sending.outgoing.sent()) mailbox_.withdraw(sending.to, sending.outgoing);
-  receives_.clear();
-  sends_.clear();
+  for (Pending& pending : pending_) {
+    if (pending.state != Pending::State::kStarted || finished(pending)) continue;
+    if (pending.action->kind == ActionKind::kSend) {
+      mailbox_.withdraw(member(pending.action->peer), pending.outgoing);
+    } else {
+      mailbox_.withdraw(pending.incoming);
+    }
+  }
+  pending_.clear();
 }
 
 }  // namespace tally::collective

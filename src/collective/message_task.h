@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <deque>
 #include <vector>
 
 #include "collective/mailbox.h"
@@ -9,7 +10,7 @@
 
 namespace tally::collective {
 
-// Runs a Schedule over the mailbox.
+// Runs a Schedule over the mailbox, as many steps at once as the schedule allows.
 class MessageTask final : public Task {
  public:
   struct Options {
@@ -33,14 +34,25 @@ class MessageTask final : public Task {
   void cancel() override;
 
  private:
-  struct Sending {
-    Rank to;
-    net::Outgoing outgoing;
+  // An action of a step under way.
+  struct Pending {
+    enum class State { kWaiting, kStarted, kDone };
+
+    const Action* action = nullptr;
+    std::size_t step = 0;
+    State state = State::kWaiting;
+    net::Outgoing outgoing = {};  // kSend
+    Incoming incoming = {};       // kReceive, kCombine
   };
-  void start_step();
-  bool step_complete() const;
+
+  void open_steps();
+  void start_actions();
+  bool finish_actions();
+  bool must_wait(const Pending& pending) const;
+  void start(Pending& pending);
+  static bool finished(const Pending& pending);
   std::byte* at(const Block& block);
-  void copy(const Action& action);
+  const std::byte* at(const Block& block) const;
   Rank member(Rank peer) const;
 
   Mailbox& mailbox_;
@@ -49,8 +61,9 @@ class MessageTask final : public Task {
   Traffic& traffic_;
   std::vector<std::byte> scratch_;
   std::size_t next_step_ = 0;
-  std::vector<Sending> sends_;  // of the step under way
-  std::vector<Incoming> receives_;
+  // The actions of the steps under way, in order. The mailbox and the transport hold pointers to
+  // elements: a deque keeps them in place while actions are added and removed at its ends.
+  std::deque<Pending> pending_;
 };
 
 }  // namespace tally::collective

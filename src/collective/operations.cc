@@ -18,7 +18,7 @@ namespace {
 Schedule allreduce_schedule(const Vector& vector, Rank rank, int ranks, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kRing:
-      return ring_allreduce(vector, rank, ranks);
+      return segmented_ring_allreduce(vector, rank, ranks, {});
     case Algorithm::kHalvingDoubling:
       return halving_doubling_allreduce(vector, rank, ranks);
     default:

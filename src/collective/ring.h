@@ -15,6 +15,17 @@ namespace tally::collective {
 
 Schedule ring_allreduce(const Vector& vector, Rank rank, int ranks);
 
+// How chunks are cut, and how many segments of each go round at a time.
+struct RingSegments {
+  std::size_t bytes = std::size_t{256} << 10;
+  int at_once = 4;
+};
+
+// The same sums in the same order, and as many bytes. Messages are of at most `cut.bytes`, and steps
+// overlap. Faster where chunks do not fit into the processor's cache.
+Schedule segmented_ring_allreduce(const Vector& vector, Rank rank, int ranks,
+                                  const RingSegments& cut);
+
 // kInput holds all parts, kOutput this rank's. Scratch: two of the largest parts.
 Schedule ring_reduce_scatter(const Parts& parts, Rank rank);
 

@@ -48,6 +48,46 @@ TEST(RingAllreduce, SendsAsManyMessagesForAnEmptyVector) {
   EXPECT_EQ(schedule.bytes_sent(), 0U);
 }
 
+constexpr RingSegments kShortSegments{.bytes = 48, .at_once = 3};
+
+TEST(SegmentedRingAllreduce, Sums) {
+  expect_allreduce_sums([](const Vector& vector, Rank rank, int ranks) {
+    return segmented_ring_allreduce(vector, rank, ranks, kShortSegments);
+  });
+}
+
+// Segments change when a chunk travels, not the order in which its values are added.
+TEST(SegmentedRingAllreduce, GivesTheBitsOfTheWholeRing) {
+  constexpr std::size_t kCount = 1000;
+  for (const int ranks : kRankCounts) {
+    const auto result_of = [&](const RingSegments& segments) {
+      std::vector<RankMemory<float>> memory(static_cast<std::size_t>(ranks));
+      for (Rank rank = 0; rank < ranks; ++rank) {
+        auto& mine = memory[static_cast<std::size_t>(rank)];
+        mine.output.resize(kCount);
+        for (std::size_t i = 0; i < kCount; ++i) mine.input.push_back(adversarial(rank, i));
+      }
+      interpret(all_ranks(ranks,
+                          [&](Rank rank) {
+                            return segmented_ring_allreduce({.count = kCount, .element_bytes = 4},
+                                                            rank, ranks, segments);
+                          }),
+                memory);
+      return memory[0].output;
+    };
+    const std::vector<float> whole = result_of({.bytes = 4 * kCount});
+    const std::vector<float> cut = result_of(kShortSegments);
+    EXPECT_EQ(0, std::memcmp(whole.data(), cut.data(), kCount * sizeof(float))) << ranks;
+  }
+}
+
+TEST(SegmentedRingAllreduce, SendsNoMoreBytesThanTheWholeRing) {
+  const Vector vector{.count = 5 * 100, .element_bytes = 4};
+  const Schedule schedule = segmented_ring_allreduce(vector, 1, 5, kShortSegments);
+  EXPECT_EQ(schedule.bytes_sent(), ring_allreduce(vector, 1, 5).bytes_sent());
+  EXPECT_EQ(schedule.messages_sent(), 2U * 4U * 9U);  // a chunk of 400 bytes is 9 segments
+}
+
 TEST(RingReduceScatter, GivesEachRankItsPartOfTheSum) {
   for (const int ranks : kRankCounts) {
     for (const std::size_t count : element_counts(ranks)) {

@@ -51,10 +51,14 @@ class Schedule {
   void receive(Rank from, std::uint32_t message, Block block);
   void combine(Rank from, std::uint32_t message, Block block);
   void need_scratch(std::size_t bytes) { scratch_bytes_ = bytes; }
+  // Lets `count` steps be under way at a time: an action then waits only for actions of earlier
+  // steps that use the same bytes, of which one writes them.
+  void overlap_steps(std::size_t count) { steps_at_once_ = count; }
 
   std::size_t step_count() const { return step_ends_.size(); }
   std::span<const Action> step(std::size_t index) const;
   std::size_t scratch_bytes() const { return scratch_bytes_; }
+  std::size_t steps_at_once() const { return steps_at_once_; }
 
   // Exact cost on this rank.
   std::size_t messages_sent() const;
@@ -64,6 +68,7 @@ class Schedule {
   std::vector<Action> actions_;
   std::vector<std::size_t> step_ends_;  // index of each step's first action
   std::size_t scratch_bytes_ = 0;
+  std::size_t steps_at_once_ = 1;
 };
 
 // `total` elements in `parts` parts that differ by at most one; the first ones are larger.
