@@ -8,7 +8,7 @@
 
 #include "tally/communicator.h"
 
-namespace tally::metrics {
+namespace tally {
 
 // One operation as a Recorder kept it.
 struct OperationRecord {
@@ -93,4 +93,4 @@ std::string describe(Operation operation, std::uint64_t count, DataType type, Re
 // "#17 allreduce sum of 1000 float32": what a caller would recognise.
 std::string describe(const OperationRecord& record);
 
-}  // namespace tally::metrics
+}  // namespace tally

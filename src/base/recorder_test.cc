@@ -1,11 +1,11 @@
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace tally::metrics {
+namespace tally {
 namespace {
 
 using testing::HasSubstr;
@@ -81,4 +81,4 @@ TEST(Recorder, ValuesLeaveOutThePlaceThatIsWrittenNext) {
 }
 
 }  // namespace
-}  // namespace tally::metrics
+}  // namespace tally

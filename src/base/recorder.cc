@@ -1,10 +1,10 @@
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace tally::metrics {
+namespace tally {
 namespace {
 
 std::uint64_t pack(const Request& request, Algorithm algorithm) {
@@ -116,10 +116,9 @@ OperationRecord Recorder::read(const Entry& entry) {
 
 std::string Recorder::describe(const Entry& entry, TimePoint now) const {
   const OperationRecord record = read(entry);
-  std::string line =
-      fmt::format("  #{} {}: ", record.sequence,
-                  metrics::describe(record.operation, record.count, record.type, record.reduce_op,
-                                    record.algorithm, record.root));
+  std::string line = fmt::format("  #{} {}: ", record.sequence,
+                                 tally::describe(record.operation, record.count, record.type,
+                                                 record.reduce_op, record.algorithm, record.root));
   const std::int64_t started = record.started.count();
   const std::int64_t ended = record.ended.count();
   switch (record.stage) {
@@ -178,4 +177,4 @@ std::string Recorder::text(TimePoint now) const {
   return text;
 }
 
-}  // namespace tally::metrics
+}  // namespace tally
