@@ -44,7 +44,7 @@ std::unique_ptr<Codec> make_inner(const plan::CodecSpec& spec, const Shape& shap
     case plan::Codec::kThreshold:
       return make_threshold(spec.threshold);
   }
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
   return nullptr;
 }
 

@@ -29,7 +29,7 @@ ByteCoder byte_coder(plan::EntropyStage stage) {
     case plan::EntropyStage::kNone:
       break;
   }
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
   return {};
 }
 

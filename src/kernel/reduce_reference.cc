@@ -135,7 +135,7 @@ void with_type(DataType type, Visit visit) {
     case DataType::kInt64:
       return visit(Plain<std::int64_t>());
   }
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
 }
 
 void combine_many(DataType type, ReduceOp op, std::span<const void* const> sources,
