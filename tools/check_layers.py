@@ -37,7 +37,7 @@ LIBRARIES = {
                                        "src/checkpoint/json.h", "bench/*", "tests/process/*"]),
     "CLI11": (["CLI/*"], ["apps/tally/*", "apps/train/*"]),
     "httplib": (["httplib.h"], ["apps/dashboard/*"]),
-    "zstd": (["zstd.h"], ["src/codec/zstd.cc"]),
+    "zstd": (["zstd.h"], ["src/codec/entropy/zstd.cc"]),
     "zlib": (["zlib.h"], ["src/data/*"]),
     "libpng": (["png.h"], ["src/data/png*.cc", "src/data/*_test.cc", "src/data/test_*.h"]),
     "libjpeg": (["jpeglib.h", "jerror.h"], ["src/data/jpeg*.cc", "src/data/test_*.h"]),

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codec/factors.h"
+#include "codec/lowrank/factors.h"
 #include "train/codec_state.h"
 
 namespace tally::adapter {

@@ -1,4 +1,4 @@
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 #include "codec/families.h"
 
 namespace tally::codec {

@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "codec/codec.h"
-#include "codec/test_sources.h"
+#include "codec/entropy/test_sources.h"
 #include "plan/codec_spec.h"
 
 // What the tests of all codecs share: the list of codecs, data, and how far each may be from what

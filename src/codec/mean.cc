@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "codec/codec.h"
-#include "codec/vote_count.h"
-#include "kernel/weighted_sum.h"
+#include "codec/sign/vote_count.h"
+#include "kernel/array/weighted_sum.h"
 
 namespace tally::codec {
 namespace {

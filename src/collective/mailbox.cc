@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/recorder.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 #include "wire/error_body.h"
 
 namespace tally::collective {

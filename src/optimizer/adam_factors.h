@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernel/update.h"
+#include "kernel/update/update.h"
 #include "tally/optimizer.h"
 
 namespace tally::optimizer {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernel/update.h"
+#include "kernel/update/update.h"
 
 namespace tally::optimizer {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernel/update.h"
+#include "kernel/update/update.h"
 #include "optimizer/adam_factors.h"
 
 namespace tally::optimizer {

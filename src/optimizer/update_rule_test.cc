@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/rng.h"
-#include "kernel/norm.h"
+#include "kernel/array/norm.h"
 
 namespace tally::optimizer {
 namespace {

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "codec/encoder.h"
-#include "codec/factors.h"
-#include "kernel/residual.h"
+#include "codec/encoder/encoder.h"
+#include "codec/lowrank/factors.h"
+#include "kernel/sparse/residual.h"
 #include "plan/plan.h"
 
 namespace tally::server {

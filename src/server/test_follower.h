@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "codec/codec.h"
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 #include "optimizer/update_rule.h"
 #include "plan/codec_spec.h"
 #include "tally/server.h"

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "codec/codec.h"
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 
 namespace tally::train {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "codec/encoder.h"
-#include "codec/powersgd.h"
+#include "codec/encoder/encoder.h"
+#include "codec/lowrank/powersgd.h"
 
 namespace tally::train {
 namespace {

@@ -15,10 +15,10 @@
 
 #include "base/rng.h"
 #include "codec/codec.h"
-#include "codec/encoder.h"
-#include "codec/powersgd.h"
+#include "codec/encoder/encoder.h"
+#include "codec/lowrank/powersgd.h"
 #include "collective/test_jobs.h"
-#include "kernel/weighted_sum.h"
+#include "kernel/array/weighted_sum.h"
 #include "optimizer/update_rule.h"
 #include "train/codec_groups.h"
 #include "train/codec_state.h"

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/residual.h"
+#include "kernel/sparse/residual.h"
 
 namespace tally::train {
 namespace {

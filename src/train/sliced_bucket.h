@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "codec/codec.h"
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 #include "train/bucket_codec.h"
 #include "train/runs.h"
 #include "wire/bytes.h"

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "codec/huffman.h"
-#include "codec/rans.h"
-#include "codec/zstd_bytes.h"
+#include "codec/entropy/huffman.h"
+#include "codec/entropy/rans.h"
+#include "codec/entropy/zstd_bytes.h"
 #include "fuzz_entry.h"
 
 namespace {

@@ -1,0 +1,37 @@
+#pragma once
+#include <cstddef>
+
+#include "kernel/reduce/reduce.h"
+
+namespace tally::kernel {
+
+// A matrix of float32, row by row, and two factors of it. The columns of a factor lie one behind
+// the other: column k of the left one is [k * rows, (k + 1) * rows), of the right one [k * columns,
+// (k + 1) * columns).
+struct FactorShape {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::size_t rank = 0;
+};
+
+// Products of a matrix and its factors, of rank 1 to 64. Nothing is fused and the order of all
+// additions is fixed, so every level gives the same bits. Arrays do not overlap.
+struct FactorKernels {
+  // matrix += addend; left = matrix * right. Value j of a row goes to lane j % 32 of its sum, and
+  // the lanes are added by halves.
+  void (*project)(FactorShape shape, const float* addend, float* matrix, const float* right,
+                  float* left);
+  // right = transposed matrix * left, row by row.
+  void (*correlate)(FactorShape shape, const float* matrix, const float* left, float* right);
+  // product = left * transposed right, by the order of columns; where `matrix` is not null, matrix
+  // -= product.
+  void (*multiply)(FactorShape shape, const float* left, const float* right, float* product,
+                   float* matrix);
+};
+
+const FactorKernels& factor_kernels();
+// A level from available_levels(), for tests and measurements; plain loops to compare with.
+const FactorKernels& factor_kernels(Level level);
+const FactorKernels& factor_kernels_reference();
+
+}  // namespace tally::kernel

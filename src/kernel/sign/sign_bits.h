@@ -1,0 +1,55 @@
+#pragma once
+#include <cstddef>
+
+#include "kernel/reduce/reduce.h"
+
+namespace tally::kernel {
+
+// The negative values and the others, added up: value i of each kSignChunk goes to lane i %
+// kSignLanes of its side, in float; lanes are added by halves, and chunks in double in their order.
+// A NaN is one of the others.
+struct SideSums {
+  double negative = 0;
+  double other = 0;
+};
+inline constexpr std::size_t kSignLanes = 32;
+inline constexpr std::size_t kSignChunk = 512;
+
+// What the bits of a value stand for; `zero` goes before the other two.
+struct BitValues {
+  float clear = 0;
+  float set = 0;
+  float zero = 0;
+};
+
+// Most bitmaps of majority().
+inline constexpr std::size_t kMaxVoters = 4096;
+
+// Loops between values and bitmaps: value i is bit i % 8 of byte i / 8, and bits behind the last
+// value are clear. Nothing overlaps, and pointers to bytes may have any address.
+struct SignKernels {
+  // Bit set: the value is less than zero, which -0 is not.
+  SideSums (*sign_bits)(const float* values, std::size_t count, std::byte* bits);
+  // Bit set: the value is 0 or -0.
+  void (*zero_bits)(const float* values, std::size_t count, std::byte* bits);
+
+  // out[i] = what the bits of value i stand for; sum[i] += it. `zeros` may be null: no value is
+  // zero.
+  void (*spread)(const std::byte* signs, const std::byte* zeros, std::size_t count,
+                 const BitValues& values, float* out);
+  void (*add)(const std::byte* signs, const std::byte* zeros, std::size_t count,
+              const BitValues& values, float* sum);
+
+  // For each bit of `bytes` bytes: whether it is set in more than half of the bitmaps, and whether
+  // in just half of them. None to kMaxVoters of them.
+  void (*majority)(const std::byte* const* bitmaps, std::size_t voters, std::size_t bytes,
+                   std::byte* more, std::byte* half);
+};
+
+// Of the best level of this processor; of a level from available_levels(); as plain loops. All give
+// the same bits.
+SignKernels sign_kernels();
+SignKernels sign_kernels(Level level);
+SignKernels sign_reference();
+
+}  // namespace tally::kernel
