@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "kernel/array/array_level.h"
+#include "kernel/array/array_loops.h"
 
 namespace tally::kernel {
 namespace {

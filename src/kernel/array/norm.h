@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <span>
 
-#include "kernel/reduce/reduce.h"
+#include "kernel/level.h"
 
 namespace tally::kernel {
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "base/check.h"
-#include "kernel/array/array_level.h"
+#include "kernel/array/array_loops.h"
 
 namespace tally::kernel {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-#include "kernel/reduce/reduce.h"
+#include "kernel/level.h"
 
 namespace tally::kernel {
 
@@ -29,9 +29,15 @@ struct FactorKernels {
                    float* matrix);
 };
 
-const FactorKernels& factor_kernels();
-// A level from available_levels(), for tests and measurements; plain loops to compare with.
-const FactorKernels& factor_kernels(Level level);
+// Compiled from factor_loops.inc.
+struct FactorLevels {
+  static const FactorKernels baseline, avx2, avx512;
+};
+
+// The loops of this processor's best level, and of a level from available_levels().
+inline const FactorKernels& factor_kernels() { return best_table<FactorLevels>(); }
+inline const FactorKernels& factor_kernels(Level level) { return table_of<FactorLevels>(level); }
+// Plain loops for tests to compare with.
 const FactorKernels& factor_kernels_reference();
 
 }  // namespace tally::kernel

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernel/counter_random.h"
-#include "kernel/reduce/reduce.h"
+#include "kernel/level.h"
 
 namespace tally::kernel {
 
@@ -38,10 +38,15 @@ struct DitherKernels {
               float* sum);
 };
 
-// Of the best level of this processor; of a level from available_levels(); as plain loops. All give
-// the same bits.
-DitherKernels dither_kernels();
-DitherKernels dither_kernels(Level level);
-DitherKernels dither_reference();
+// Compiled from dither_loops.inc.
+struct DitherLevels {
+  static const DitherKernels baseline, avx2, avx512;
+};
+
+// The loops of this processor's best level, and of a level from available_levels().
+inline const DitherKernels& dither_kernels() { return best_table<DitherLevels>(); }
+inline const DitherKernels& dither_kernels(Level level) { return table_of<DitherLevels>(level); }
+// Plain loops for tests to compare with.
+const DitherKernels& dither_reference();
 
 }  // namespace tally::kernel

@@ -46,6 +46,9 @@ void add(const std::int8_t* levels, std::size_t count, const LevelValues& values
 
 }  // namespace
 
-DitherKernels dither_reference() { return {max_magnitude, round_all, widen, add}; }
+const DitherKernels& dither_reference() {
+  static constexpr DitherKernels kReference = {max_magnitude, round_all, widen, add};
+  return kReference;
+}
 
 }  // namespace tally::kernel

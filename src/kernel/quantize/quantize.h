@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernel/counter_random.h"
-#include "kernel/reduce/reduce.h"
+#include "kernel/level.h"
 
 namespace tally::kernel {
 
@@ -58,10 +58,17 @@ struct QuantizeKernels {
   NaturalBytes natural;
 };
 
-// The best level of this processor, chosen once; a level from available_levels().
-const QuantizeKernels& quantize_kernels();
-const QuantizeKernels& quantize_kernels(Level level);
-// Plain loops, one value at a time.
+// Compiled from quantize_loops.inc.
+struct QuantizeLevels {
+  static const QuantizeKernels baseline, avx2, avx512;
+};
+
+// The loops of this processor's best level, and of a level from available_levels().
+inline const QuantizeKernels& quantize_kernels() { return best_table<QuantizeLevels>(); }
+inline const QuantizeKernels& quantize_kernels(Level level) {
+  return table_of<QuantizeLevels>(level);
+}
+// Plain loops for tests to compare with.
 const QuantizeKernels& quantize_reference();
 
 }  // namespace tally::kernel

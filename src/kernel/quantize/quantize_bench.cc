@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "kernel/quantize/quantize.h"
+#include "kernel/reduce/reduce.h"
 
 // One run of 65536 values at each level; bytes per second are those of the values as float32. What
 // a whole codec makes is codec_bench's.

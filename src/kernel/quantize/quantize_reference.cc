@@ -6,8 +6,13 @@
 #include <vector>
 
 #include "kernel/quantize/quantize.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::kernel {
+
+// The loops store and load numbers as they lie in memory.
+static_assert(std::endian::native == std::endian::little);
+
 namespace {
 
 template <typename T>

@@ -3,10 +3,6 @@
 #include "base/check.h"
 #include "kernel/reduce/reduce_level.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 namespace tally::kernel {
 namespace {
 
@@ -68,68 +64,18 @@ constexpr Kernels kKernels = {.combine = combine<kLoops>,
                               .widen = widen<kLoops>,
                               .narrow = narrow<kLoops>};
 
+// Kernels as table_of() wants them.
+struct KernelLevels {
+  static constexpr const Kernels& baseline = kKernels<ReduceLevels::baseline>;
 #if defined(__x86_64__)
-// clang 14 does not know "f16c" in __builtin_cpu_supports. Whether the system saves the registers
-// is part of its answer for avx2. Asked once: in a virtual machine the instruction takes 20 us.
-bool has_f16c() {
-  static const bool has = [] {
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-  }();
-  return has;
-}
+  static constexpr const Kernels& avx2 = kKernels<ReduceLevels::avx2>;
+  static constexpr const Kernels& avx512 = kKernels<ReduceLevels::avx512>;
 #endif
-
-bool is_available(Level level) {
-#if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
-  switch (level) {
-    case Level::kBaseline:
-      return true;
-    case Level::kAvx2:
-      return avx2;
-    case Level::kAvx512:
-      return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  }
-#endif
-  return level == Level::kBaseline;
-}
+};
 
 }  // namespace
 
-std::string_view to_string(Level level) {
-  switch (level) {
-    case Level::kBaseline:
-      return "baseline";
-    case Level::kAvx2:
-      return "avx2";
-    case Level::kAvx512:
-      return "avx512";
-  }
-  return "unknown";
-}
-
-std::vector<Level> available_levels() {
-  std::vector<Level> levels;
-  for (const Level level : {Level::kBaseline, Level::kAvx2, Level::kAvx512}) {
-    if (is_available(level)) levels.push_back(level);
-  }
-  return levels;
-}
-
-const Kernels& kernels() {
-  static const Kernels& best = kernels(available_levels().back());
-  return best;
-}
-
-const Kernels& kernels(Level level) {
-  TALLY_CHECK(is_available(level));
-#if defined(__x86_64__)
-  if (level == Level::kAvx2) return kKernels<kAvx2Loops>;
-  if (level == Level::kAvx512) return kKernels<kAvx512Loops>;
-#endif
-  return kKernels<kBaselineLoops>;
-}
+const Kernels& kernels() { return best_table<KernelLevels>(); }
+const Kernels& kernels(Level level) { return table_of<KernelLevels>(level); }
 
 }  // namespace tally::kernel

@@ -1,20 +1,11 @@
 #pragma once
 #include <cstddef>
 #include <span>
-#include <string_view>
-#include <vector>
 
+#include "kernel/level.h"
 #include "tally/types.h"
 
 namespace tally::kernel {
-
-// Instruction sets that the hot loops are built for.
-enum class Level { kBaseline, kAvx2, kAvx512 };
-
-std::string_view to_string(Level level);
-
-// The levels that this processor can run, lowest first; never empty.
-std::vector<Level> available_levels();
 
 // All functions take unaligned pointers. kAverage adds like kSum: dividing is a step of its own.
 // Half types are combined in float32 and rounded to nearest even; integers wrap on overflow.

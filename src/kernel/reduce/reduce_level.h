@@ -5,9 +5,7 @@
 
 namespace tally::kernel {
 
-// The loops of one level, by type and operation. Each level is compiled with its own instruction
-// set, so its source must leave nothing behind that the linker could merge with code of another
-// level: plain pointers only, no std:: templates, everything but the table in an unnamed namespace.
+// The loops of one level, by type and operation.
 struct LevelLoops {
   using Combine = void (*)(void* into, const void* from, std::size_t count);
   using CombineMany = void (*)(const void* const* sources, std::size_t source_count,
@@ -26,10 +24,9 @@ struct LevelLoops {
   Narrow narrow_float16, narrow_bfloat16;
 };
 
-extern const LevelLoops kBaselineLoops;
-#if defined(__x86_64__)
-extern const LevelLoops kAvx2Loops;
-extern const LevelLoops kAvx512Loops;
-#endif
+// Compiled from reduce_loops.inc.
+struct ReduceLevels {
+  static const LevelLoops baseline, avx2, avx512;
+};
 
 }  // namespace tally::kernel

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-#include "kernel/reduce/reduce.h"
+#include "kernel/level.h"
 
 namespace tally::kernel {
 
@@ -46,10 +46,15 @@ struct SignKernels {
                    std::byte* more, std::byte* half);
 };
 
-// Of the best level of this processor; of a level from available_levels(); as plain loops. All give
-// the same bits.
-SignKernels sign_kernels();
-SignKernels sign_kernels(Level level);
-SignKernels sign_reference();
+// Compiled from sign_bits_loops.inc.
+struct SignLevels {
+  static const SignKernels baseline, avx2, avx512;
+};
+
+// The loops of this processor's best level, and of a level from available_levels().
+inline const SignKernels& sign_kernels() { return best_table<SignLevels>(); }
+inline const SignKernels& sign_kernels(Level level) { return table_of<SignLevels>(level); }
+// Plain loops for tests to compare with.
+const SignKernels& sign_reference();
 
 }  // namespace tally::kernel

@@ -72,6 +72,9 @@ void majority(const std::byte* const* bitmaps, std::size_t voters, std::size_t b
 
 }  // namespace
 
-SignKernels sign_reference() { return {sign_bits, zero_bits, spread, add, majority}; }
+const SignKernels& sign_reference() {
+  static constexpr SignKernels kReference = {sign_bits, zero_bits, spread, add, majority};
+  return kReference;
+}
 
 }  // namespace tally::kernel

@@ -26,6 +26,17 @@ void products(const SkipgramBatch& batch, SkipgramGradients& values) {
   kLoops.products(batch, values.values);
 }
 
+struct SkipgramKernelLevels {
+  template <const SkipgramLoops& kLoops>
+  static constexpr SkipgramKernels kChecked = {step<kLoops>, products<kLoops>};
+
+  static constexpr const SkipgramKernels& baseline = kChecked<SkipgramLevels::baseline>;
+#if defined(__x86_64__)
+  static constexpr const SkipgramKernels& avx2 = kChecked<SkipgramLevels::avx2>;
+  static constexpr const SkipgramKernels& avx512 = kChecked<SkipgramLevels::avx512>;
+#endif
+};
+
 std::array<float, kSigmoidEntries> make_sigmoid_table() {
   std::array<float, kSigmoidEntries> table{};
   for (int i = 0; i < kSigmoidEntries; ++i) {
@@ -42,19 +53,9 @@ const float* sigmoid_table() {
   return table.data();
 }
 
-SkipgramKernels skipgram_kernels(Level level) {
-  // Also refuses a level that this processor cannot run.
-  static_cast<void>(kernels(level));
-#if defined(__x86_64__)
-  if (level == Level::kAvx2) return {step<kAvx2Skipgram>, products<kAvx2Skipgram>};
-  if (level == Level::kAvx512) return {step<kAvx512Skipgram>, products<kAvx512Skipgram>};
-#endif
-  return {step<kBaselineSkipgram>, products<kBaselineSkipgram>};
-}
-
-SkipgramKernels skipgram_kernels() {
-  static const SkipgramKernels best = skipgram_kernels(available_levels().back());
-  return best;
+const SkipgramKernels& skipgram_kernels() { return best_table<SkipgramKernelLevels>(); }
+const SkipgramKernels& skipgram_kernels(Level level) {
+  return table_of<SkipgramKernelLevels>(level);
 }
 
 double skipgram_loss(const SkipgramBatch& batch, const SkipgramGradients& gradients) {

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-#include "kernel/reduce/reduce.h"
+#include "kernel/level.h"
 
 namespace tally::kernel {
 
@@ -53,9 +53,9 @@ struct SkipgramKernels {
 // Of the best level of this processor; of a level from available_levels(); as plain loops. All give
 // the same bits: the products of two rows are added in kSkipgramLanes lanes, and these in a fixed
 // order.
-SkipgramKernels skipgram_kernels();
-SkipgramKernels skipgram_kernels(Level level);
-SkipgramKernels skipgram_reference();
+const SkipgramKernels& skipgram_kernels();
+const SkipgramKernels& skipgram_kernels(Level level);
+const SkipgramKernels& skipgram_reference();
 
 // The sum of -log(sigmoid(x . y)) over the right pairs and of -log(1 - sigmoid(x . y)) over the
 // wrong ones, before the step that left these gradients. `rate` is positive.

@@ -57,6 +57,9 @@ float sigmoid_of(float x) {
   return sigmoid_table()[entry < kSigmoidEntries ? entry : kSigmoidEntries - 1];
 }
 
-SkipgramKernels skipgram_reference() { return {step_reference, products_reference}; }
+const SkipgramKernels& skipgram_reference() {
+  static constexpr SkipgramKernels kReference = {step_reference, products_reference};
+  return kReference;
+}
 
 }  // namespace tally::kernel

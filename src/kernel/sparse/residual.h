@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernel/reduce/reduce.h"
+#include "kernel/level.h"
 
 namespace tally::kernel {
 
@@ -39,9 +39,17 @@ struct ResidualKernels {
   void (*settle)(const float* sent, bool masks, float* u, float* v, std::size_t count);
 };
 
-// The best level of this processor; one from available_levels(); plain loops to compare with.
-const ResidualKernels& residual_kernels();
-const ResidualKernels& residual_kernels(Level level);
+// Compiled from residual_loops.inc.
+struct ResidualLevels {
+  static const ResidualKernels baseline, avx2, avx512;
+};
+
+// The loops of this processor's best level, and of a level from available_levels().
+inline const ResidualKernels& residual_kernels() { return best_table<ResidualLevels>(); }
+inline const ResidualKernels& residual_kernels(Level level) {
+  return table_of<ResidualLevels>(level);
+}
+// Plain loops for tests to compare with.
 const ResidualKernels& residual_reference();
 
 }  // namespace tally::kernel

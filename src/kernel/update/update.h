@@ -1,7 +1,9 @@
 #pragma once
 #include <cstddef>
+#include <limits>
+#include <type_traits>
 
-#include "kernel/reduce/reduce.h"
+#include "kernel/level.h"
 
 namespace tally::kernel {
 
@@ -90,12 +92,35 @@ struct UpdateKernels {
                                 const T* backup, T* gradient, T* mean_square, std::size_t count);
 };
 
-// The best level of this processor; one from available_levels(); plain loops to compare with.
-// T is float or double.
+// The steps of one level for both types, compiled from update_loops.inc.
+struct UpdateLoops {
+  UpdateKernels<float> of_float;
+  UpdateKernels<double> of_double;
+
+  template <typename T>
+  const UpdateKernels<T>& of() const {
+    if constexpr (std::is_same_v<T, float>) {
+      return of_float;
+    } else {
+      return of_double;
+    }
+  }
+};
+struct UpdateLevels {
+  static const UpdateLoops baseline, avx2, avx512;
+};
+
+// The steps of this processor's best level, and of a level from available_levels(); T is float or
+// double.
 template <typename T>
-const UpdateKernels<T>& update_kernels();
+const UpdateKernels<T>& update_kernels() {
+  return best_table<UpdateLevels>().template of<T>();
+}
 template <typename T>
-const UpdateKernels<T>& update_kernels(Level level);
+const UpdateKernels<T>& update_kernels(Level level) {
+  return table_of<UpdateLevels>(level).template of<T>();
+}
+// Plain loops for tests to compare with.
 template <typename T>
 const UpdateKernels<T>& update_reference();
 

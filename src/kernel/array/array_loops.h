@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-#include "kernel/reduce/reduce.h"
+#include "kernel/level.h"
 
 namespace tally::kernel {
 
@@ -27,14 +27,12 @@ struct ArrayLoops {
   ArrayLoopsOf<double> of_double;
 };
 
-extern const ArrayLoops kBaselineArrayLoops;
-#if defined(__x86_64__)
-extern const ArrayLoops kAvx2ArrayLoops;
-extern const ArrayLoops kAvx512ArrayLoops;
-#endif
+// Compiled from array_loops.inc.
+struct ArrayLevels {
+  static const ArrayLoops baseline, avx2, avx512;
+};
 
-// The loops of a level that this processor can run; those of its best level.
-const ArrayLoops& array_loops(Level level);
-const ArrayLoops& array_loops();
+inline const ArrayLoops& array_loops(Level level) { return table_of<ArrayLevels>(level); }
+inline const ArrayLoops& array_loops() { return best_table<ArrayLevels>(); }
 
 }  // namespace tally::kernel
