@@ -51,8 +51,8 @@ CheckOperand check_operand(const T& value) {
 void record_failed_comparison(const char* condition, CheckOperand left, const char* comparison,
                               CheckOperand right);
 
-// The path of a failed comparison, out of line. Scalars are passed by value: a reference would force
-// a loop counter that is checked into memory.
+// The path of a failed comparison, out of line. Scalars are passed by value: a reference would
+// force a loop counter that is checked into memory.
 template <typename T>
 using CheckArgument = std::conditional_t<std::is_scalar_v<T>, T, const T&>;
 template <typename T, typename U>
@@ -62,8 +62,8 @@ template <typename T, typename U>
   record_failed_comparison(condition, check_operand<T>(left), comparison, check_operand<U>(right));
 }
 
-// Splits a condition at its first comparison: in `CheckSplit{...} << a == b` the shift binds tighter
-// than ==, so the left operand arrives here alone and the comparison is one of CheckLeft's.
+// Splits a condition at its first comparison: in `CheckSplit{...} << a == b` the shift binds
+// tighter than ==, so the left operand arrives here alone and the comparison is one of CheckLeft's.
 template <typename T>
 struct CheckLeft {
   const char* condition;
@@ -113,9 +113,9 @@ struct CheckSplit {
 #define TALLY_CHECK_SPLIT(text, condition) static_cast<bool>(::tally::CheckSplit{text} << condition)
 #endif
 
-// Aborts where `condition` is false, in every build: for bugs of ours, never for what a peer, a file
-// or a user can cause. The message has the values of the condition's first comparison:
-// "check failed: a == b (3 == 4)".
+// Aborts where `condition` is false, in every build: for bugs of ours, never for what a peer, a
+// file or a user can cause. The message has the values of the condition's first comparison: "check
+// failed: a == b (3 == 4)".
 #define TALLY_CHECK(condition)              \
   (TALLY_CHECK_SPLIT(#condition, condition) \
        ? static_cast<void>(0)               \

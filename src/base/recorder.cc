@@ -152,7 +152,7 @@ RecorderSnapshot Recorder::snapshot(std::size_t most) const {
   const std::uint64_t count = std::min<std::uint64_t>({begun, kCapacity, most});
   for (std::uint64_t index = begun - count; index < begun; ++index)
     snapshot.operations.push_back(read(entries_[index % kCapacity]));
-  // Operations that began meanwhile have taken the place of the oldest.
+  // Operations that began meanwhile have overwritten the oldest.
   const std::uint64_t overwritten = begun_.load(std::memory_order_acquire) + 1 > kCapacity
                                         ? begun_.load(std::memory_order_acquire) + 1 - kCapacity
                                         : 0;

@@ -10,7 +10,7 @@
 
 namespace tally {
 
-// One operation as a Recorder kept it.
+// One recorded operation.
 struct OperationRecord {
   enum class Stage : std::uint8_t { kRunning, kDone, kFailed };
 
@@ -29,7 +29,7 @@ struct OperationRecord {
   friend bool operator==(const OperationRecord&, const OperationRecord&) = default;
 };
 
-// What a Recorder holds at one moment.
+// The contents of a Recorder at one moment.
 struct RecorderSnapshot {
   std::string name;  // of the communicator
   Rank rank = 0;     // in the communicator
@@ -42,25 +42,26 @@ struct RecorderSnapshot {
   friend bool operator==(const RecorderSnapshot&, const RecorderSnapshot&) = default;
 };
 
-// The last operations of one rank on one communicator, for a person to read when something hangs.
-// Threads: one writes; any may read meanwhile and sees each operation either old or new in its
-// parts.
+// Records the last operations of one rank on one communicator, for the diagnosis of hangs. Threads:
+// one thread writes; any thread may read at the same time, and sees old and new fields mixed in an
+// operation that is being overwritten.
 class Recorder {
  public:
   static constexpr std::size_t kCapacity = 256;
 
   Recorder(std::string name, Rank rank, int ranks);
 
-  // The number that end() wants back.
+  // Returns the index for end().
   std::uint64_t begin(std::uint32_t sequence, const Request& request, Algorithm algorithm,
                       TimePoint now);
   void end(std::uint64_t index, TimePoint now, const Result<void>& outcome);
-  // Who is waited for now; kept until the next begin().
+  // Sets the ranks that the operation waits for; kept until the next begin().
   void awaiting(std::span<const Rank> ranks);
 
-  // One line per operation, oldest first; the last one tells who has arrived and who has not.
+  // One line per operation, oldest first; the last line lists the ranks that have arrived and those
+  // that have not.
   std::string text(TimePoint now) const;
-  // The same as values: the last `most` operations.
+  // The last `most` operations as values.
   RecorderSnapshot snapshot(std::size_t most = kCapacity) const;
 
  private:
@@ -68,7 +69,7 @@ class Recorder {
   struct Entry {
     std::atomic<std::uint32_t> sequence{0};
     std::atomic<Stage> stage{Stage::kEmpty};
-    // Operation, type, reduce operation and algorithm, one byte each; the root above them.
+    // Operation, type, reduce operation and algorithm, one byte each; the root in the upper half.
     std::atomic<std::uint64_t> what{0};
     std::atomic<std::uint64_t> count{0};
     std::atomic<std::int64_t> started{0};
@@ -90,7 +91,7 @@ class Recorder {
 // "allreduce sum of 1000 float32 by ring".
 std::string describe(Operation operation, std::uint64_t count, DataType type, ReduceOp op,
                      Algorithm algorithm, Rank root);
-// "#17 allreduce sum of 1000 float32": what a caller would recognise.
+// "#17 allreduce sum of 1000 float32".
 std::string describe(const OperationRecord& record);
 
 }  // namespace tally
