@@ -15,7 +15,7 @@ bool is_adam_like(OptimizerKind kind) {
          kind == OptimizerKind::kLamb;
 }
 
-// The first gradient fills the momentum whole, whatever the dampening.
+// The first gradient is not dampened.
 template <typename T>
 kernel::SgdFactors<T> sgd_factors(const OptimizerSpec& spec, const StepFacts& facts) {
   const bool first = facts.step == 1;

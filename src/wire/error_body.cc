@@ -12,7 +12,7 @@
 namespace tally::wire {
 namespace {
 
-// The number of a code on the wire is its place here, whatever the order of the enumeration.
+// The number of a code on the wire is its index here; it does not depend on the enum.
 constexpr std::array kCodes = {
     ErrorCode::kPeerLost,  ErrorCode::kTimeout, ErrorCode::kCorrupt, ErrorCode::kMismatch,
     ErrorCode::kRefused,   ErrorCode::kInvalid, ErrorCode::kStale,   ErrorCode::kClosed,
