@@ -74,7 +74,7 @@ inline Values there_and_back(const Codec& codec, std::span<const float> values,
   return decode(codec, encode(codec, values, draw), values.size());
 }
 
-// Bit for bit, whatever not-a-number is.
+// Compares bit for bit; all NaN are equal.
 inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);

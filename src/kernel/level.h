@@ -17,8 +17,8 @@ void check_available(Level level);
 
 // CMake compiles each *_loops.inc once per level, with the options of that level's instruction set.
 // The file defines one table of function pointers, `Levels::TALLY_LEVEL`, and leaves nothing else
-// behind that the linker could merge with code of another level: it uses plain pointers and no std::
-// templates, and everything but the table is in an unnamed namespace.
+// behind that the linker could merge with code of another level: it uses plain pointers and no
+// std:: templates, and everything but the table is in an unnamed namespace.
 //
 // The table of a level that this processor can run:
 template <typename Levels>

@@ -34,7 +34,7 @@ class SlicedBucket final : public BucketCodec {
     std::size_t parameter = 0;
     plan::CodecSpec spec;
     std::unique_ptr<codec::Codec> there;
-    codec::WayBack back;
+    codec::BroadcastCodec back;
   };
   struct Part {
     Run run;

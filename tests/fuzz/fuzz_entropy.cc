@@ -4,9 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "codec/entropy/huffman.h"
-#include "codec/entropy/rans.h"
-#include "codec/entropy/zstd_bytes.h"
+#include "codec/entropy/byte_coders.h"
 #include "fuzz_entry.h"
 
 namespace {

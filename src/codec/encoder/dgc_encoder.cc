@@ -11,17 +11,17 @@
 namespace tally::codec {
 namespace {
 
-// Deep gradient compression (Lin, Han, Mao, Wang, Dally 2018). Of each value u is its momentum and
-// v the sum of what was not sent:
+// Deep gradient compression (Lin, Han, Mao, Wang, Dally 2018). For each value, u is its momentum
+// and v the unsent sum:
 //
 //   gradient clipped to clip / sqrt(ranks)
 //   u = momentum * u + gradient            nesterov: u = momentum * (u + gradient)
 //   v = v + u                                        v = v + u + gradient
-//   the largest of v are sent; there v = 0, and with masks u = 0
+//   send the largest of v; where v is sent set v = 0, and with masks u = 0
 //
-// So the optimizer applies what arrives without momentum of its own. The paper clips by the norm of
-// a worker's whole gradient; here it is that of the run, which is all that a sender sees: a setting
-// for the whole clips less.
+// The optimizer therefore applies the mean without momentum. The paper clips by the norm of a
+// worker's whole gradient. Here it is the norm of the run, which is all that an encoder sees, so
+// the same limit clips less.
 class DgcEncoder final : public Encoder {
  public:
   DgcEncoder(const plan::CodecSpec& spec, const Codec& codec, std::size_t count,
@@ -40,25 +40,24 @@ class DgcEncoder final : public Encoder {
     const auto& kernels = kernel::residual_kernels();
     const kernel::MomentumFactors factors{.momentum = static_cast<float>(facts_.momentum),
                                           .scale = clipping_of(gradient)};
-    (facts_.nesterov ? kernels.gather_nesterov : kernels.gather)(
+    (facts_.nesterov ? kernels.accumulate_nesterov : kernels.accumulate)(
         factors, gradient.data(), momentum_.data(), residual_.data(), count);
 
     const std::size_t size = codec_of(draw.step).encode(residual_, draw, out);
-    // No zero is ever sent, so what arrives as zero was left out.
+    // No zero is ever sent, so a decoded zero was not sent.
     const auto sent = std::make_unique_for_overwrite<float[]>(count);
     const Result<void> read = codec_.decode(out.first(size), {sent.get(), count});
     TALLY_CHECK(read.has_value());
-    kernels.settle(sent.get(), spec_.masks, momentum_.data(), residual_.data(), count);
+    kernels.clear_sent(sent.get(), spec_.masks, momentum_.data(), residual_.data(), count);
     return size;
   }
 
-  void took(std::span<const float> /*mean*/, const Draw& /*draw*/) override {}
   std::vector<State> states() override {
     return {{.name = "momentum", .values = momentum_}, {.name = "residual", .values = residual_}};
   }
 
  private:
-  // A norm that is not finite clips nothing: the receivers shall see why.
+  // A norm that is not finite clips nothing, so that receivers see the non-finite values.
   float clipping_of(std::span<const float> gradient) const {
     if (spec_.clip <= 0) return 1;
     const double limit = spec_.clip / std::sqrt(static_cast<double>(facts_.ranks));

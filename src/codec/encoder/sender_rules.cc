@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
+
 namespace tally::codec {
 namespace {
 
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
-
-// The decay was under the momentum, too: the sum of what one step's does there is 1 / (1 -
-// momentum) of it.
+// Momentum sums the decay of one step up to 1 / (1 - momentum) of it.
 OptimizerSpec without_momentum(OptimizerSpec optimizer) {
   optimizer.weight_decay /= 1 - optimizer.momentum;
   optimizer.momentum = 0;
@@ -18,8 +15,8 @@ OptimizerSpec without_momentum(OptimizerSpec optimizer) {
   return optimizer;
 }
 
-// Whether senders have the momentum of this optimizer: with dampening they would have to know of
-// the first step.
+// Whether senders apply the momentum of this optimizer. Dampening is excluded: it differs in the
+// first step, which senders do not know.
 bool is_early(const plan::CodecSpec& spec, const OptimizerSpec& optimizer) {
   return spec.early_momentum && optimizer.kind == OptimizerKind::kSgd && optimizer.momentum > 0 &&
          optimizer.momentum < 1 && optimizer.dampening == 0;

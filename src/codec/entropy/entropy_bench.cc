@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "codec/entropy/huffman.h"
-#include "codec/entropy/rans.h"
-#include "codec/entropy/zstd_bytes.h"
+#include "codec/entropy/byte_coders.h"
 
 // How fast the coders of bytes are beside memcpy, on what quantisers make of normal values. Bytes
 // count what is coded, or comes out of decoding: one byte is one symbol.

@@ -1,4 +1,4 @@
-#include "codec/entropy/huffman.h"
+#include "codec/entropy/byte_coders.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,10 +10,9 @@ namespace tally::codec {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are stored as they are");
-constexpr std::size_t kStreams = kHuffmanStreams;
 constexpr std::size_t kTableSize = std::size_t{1} << kHuffmanBits;
-constexpr std::size_t kSizesBytes = 4 * (kStreams - 1);
-// So many codes lie in any 64 bits that begin in the first of their bytes.
+constexpr std::size_t kSizesBytes = 4 * (kHuffmanStreams - 1);
+// So many codes fit into any 64 bits that begin in the first of their bytes.
 constexpr std::size_t kCodesAtOnce = (64 - 7) / kHuffmanBits;
 
 struct Code {
@@ -28,8 +27,8 @@ std::uint32_t reversed(std::uint32_t bits, unsigned length) {
   return result;
 }
 
-// Codes of one length are successive numbers, those of the next follow with a bit more; in the
-// order of symbols.
+// Canonical codes: successive numbers in the order of symbols, from the shortest length to the
+// longest.
 CodeTable codes_of(const CodeLengths& lengths) {
   CodeTable codes{};
   std::uint32_t next = 0;
@@ -44,13 +43,13 @@ CodeTable codes_of(const CodeLengths& lengths) {
   return codes;
 }
 
-// Which bytes of the whole part `stream` has.
-struct Range {
+// The bytes of one stream.
+struct StreamSlice {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
-Range part_of(std::size_t total, std::size_t stream) {
-  const std::size_t each = (total + kStreams - 1) / kStreams;
+StreamSlice slice_of(std::size_t total, std::size_t stream) {
+  const std::size_t each = (total + kHuffmanStreams - 1) / kHuffmanStreams;
   return {.begin = std::min(total, each * stream), .end = std::min(total, each * (stream + 1))};
 }
 
@@ -60,8 +59,8 @@ std::uint64_t load64(const std::byte* at) {
   return word;
 }
 
-// The bytes written, whole ones; `out` has room for whatever they can be, and 8 more.
-std::size_t encode_part(std::span<const std::byte> in, const CodeTable& codes, std::byte* out) {
+// Returns the bytes written. `out` has room for the largest size and 8 more bytes.
+std::size_t encode_stream(std::span<const std::byte> in, const CodeTable& codes, std::byte* out) {
   std::byte* at = out;
   std::uint64_t bits = 0;
   unsigned count = 0;
@@ -104,37 +103,37 @@ struct ReadLengths {
   std::size_t bytes = 0;  // that they took
 };
 
-// Their codes fill the table exactly.
+// The lengths make a complete code.
 Result<ReadLengths> read_lengths(std::span<const std::byte> in) {
-  if (in.size() < kPresenceBytes) return corrupt_code("ends in its list of bytes");
+  if (in.size() < kPresenceBytes) return corrupt_code("truncated in the bitmap of bytes");
   ReadLengths read{.symbols = read_presence(in.first<kPresenceBytes>())};
   const std::size_t nibbles = read.symbols.size();
   read.bytes = kPresenceBytes + (nibbles + 1) / 2;
-  if (nibbles == 0 || in.size() < read.bytes) return corrupt_code("ends in its lengths");
+  if (nibbles == 0 || in.size() < read.bytes) return corrupt_code("truncated in the code lengths");
   std::size_t filled = 0;
   for (std::size_t i = 0; i < nibbles; ++i) {
     const auto length = std::to_integer<unsigned>(in[kPresenceBytes + i / 2] >> (i % 2 * 4)) & 15U;
     if (nibbles > 1 && (length == 0 || length > kHuffmanBits))
-      return corrupt_code("has a length out of range");
+      return corrupt_code("a code length is out of range");
     read.lengths[read.symbols[i]] = static_cast<std::uint8_t>(length);
     filled += kTableSize >> length;
   }
-  if (nibbles > 1 && filled != kTableSize) return corrupt_code("has lengths of no whole code");
+  if (nibbles > 1 && filled != kTableSize)
+    return corrupt_code("the code lengths make no complete code");
   return read;
 }
 
-// For each kHuffmanBits bits that may come next: the byte, and from bit 8 on the length of its
-// code.
-using DecoderTable = std::array<std::uint16_t, kTableSize>;
+// For the next kHuffmanBits bits: the byte, and from bit 8 on the length of its code.
+using HuffmanTable = std::array<std::uint16_t, kTableSize>;
 
-void fill_table(const ReadLengths& read, DecoderTable& table) {
+void fill_huffman_table(const ReadLengths& read, HuffmanTable& table) {
   const CodeTable codes = codes_of(read.lengths);
   for (const std::uint8_t s : read.symbols)
     for (std::size_t i = codes[s].bits; i < kTableSize; i += std::size_t{1} << codes[s].length)
       table[i] = static_cast<std::uint16_t>(s | codes[s].length << 8U);
 }
 
-// One part on its way. `at` is the byte that bit `used` (0 to 7) of what comes next lies in.
+// The state of one stream. The next code begins at bit `used` (0 to 7) of the byte `at`.
 struct Reader {
   const std::byte* at = nullptr;
   const std::byte* end = nullptr;
@@ -143,8 +142,8 @@ struct Reader {
   unsigned used = 0;
 };
 
-// Takes kCodesAtOnce codes; 8 bytes at reader.at can be read.
-inline void decode_codes(Reader& reader, const DecoderTable& table) {
+// Decodes kCodesAtOnce codes; 8 bytes at reader.at can be read.
+inline void decode_codes(Reader& reader, const HuffmanTable& table) {
   std::uint64_t bits = load64(reader.at) >> reader.used;
   unsigned taken = reader.used;
   for (std::size_t k = 0; k < kCodesAtOnce; ++k) {
@@ -158,10 +157,10 @@ inline void decode_codes(Reader& reader, const DecoderTable& table) {
   reader.used = taken % 8;
 }
 
-// Takes what is left of a part, bit for bit within its bounds.
-Result<void> finish(Reader reader, const DecoderTable& table) {
-  // The loop for speed looks only at the end of everything.
-  if (reader.at > reader.end) return corrupt_code("ends before its last byte");
+// Decodes the rest of a stream and checks its bounds.
+Result<void> finish(Reader reader, const HuffmanTable& table) {
+  // The fast loop only checks the end of the whole input.
+  if (reader.at > reader.end) return corrupt_code("truncated before the last byte");
   while (reader.out != reader.out_end) {
     std::array<std::byte, 8> next{};
     std::memcpy(next.data(), reader.at,
@@ -170,34 +169,34 @@ Result<void> finish(Reader reader, const DecoderTable& table) {
     *reader.out++ = static_cast<std::byte>(entry);
     reader.used += entry >> 8U;
     if (reader.used > 8 * (reader.end - reader.at))
-      return corrupt_code("ends before its last byte");
+      return corrupt_code("truncated before the last byte");
     reader.at += reader.used / 8;
     reader.used %= 8;
   }
   if (reader.used > 0 && *reader.at >> static_cast<int>(reader.used) != std::byte{0})
-    return corrupt_code("does not end in zeros");
+    return corrupt_code("bits are set behind the last code");
   if (reader.end - reader.at != (reader.used > 0 ? 1 : 0))
-    return corrupt_code("goes on after its last byte");
+    return corrupt_code("bytes follow the last byte");
   return {};
 }
 
-Result<void> decode_parts(std::span<const std::byte> in, const DecoderTable& table,
-                          std::span<std::byte> out) {
-  if (in.size() < kSizesBytes) return corrupt_code("ends in its sizes");
-  std::array<Reader, kStreams> readers;
+Result<void> decode_streams(std::span<const std::byte> in, const HuffmanTable& table,
+                            std::span<std::byte> out) {
+  if (in.size() < kSizesBytes) return corrupt_code("truncated in the stream sizes");
+  std::array<Reader, kHuffmanStreams> readers;
   std::size_t at = kSizesBytes;
-  for (std::size_t s = 0; s < kStreams; ++s) {
+  for (std::size_t s = 0; s < kHuffmanStreams; ++s) {
     const std::size_t left = in.size() - at;
-    const std::size_t bytes = s + 1 < kStreams ? wire::load<std::uint32_t>(in, 4 * s) : left;
-    if (bytes > left) return corrupt_code("has parts longer than itself");
-    const Range range = part_of(out.size(), s);
+    const std::size_t bytes = s + 1 < kHuffmanStreams ? wire::load<std::uint32_t>(in, 4 * s) : left;
+    if (bytes > left) return corrupt_code("a stream is longer than the input");
+    const StreamSlice range = slice_of(out.size(), s);
     readers[s] = {.at = in.data() + at,
                   .end = in.data() + at + bytes,
                   .out = out.data() + range.begin,
                   .out_end = out.data() + range.end};
     at += bytes;
   }
-  // Parts before the last may be read beyond their end, not beyond the end of everything.
+  // The fast loop may read beyond the end of a stream, but not beyond the end of the input.
   auto [a, b, c, d] = readers;
   const std::byte* const end = in.data() + in.size();
   const auto has = [&](const Reader& r) { return end - r.at >= 8; };
@@ -212,11 +211,11 @@ Result<void> decode_parts(std::span<const std::byte> in, const DecoderTable& tab
   return {};
 }
 
-// What the parts will take, rounded up.
+// The size of all streams, rounded up.
 std::uint64_t coded_bytes(const ByteCounts& counts, const CodeLengths& lengths) {
   std::uint64_t bits = 0;
   for (std::size_t s = 0; s < counts.size(); ++s) bits += std::uint64_t{counts[s]} * lengths[s];
-  return bits / 8 + kStreams;
+  return bits / 8 + kHuffmanStreams;
 }
 
 }  // namespace
@@ -228,15 +227,15 @@ std::size_t huffman_encode(std::span<const std::byte> in, std::span<std::byte> o
   const CodeLengths lengths = alone ? CodeLengths{} : huffman_lengths(counts);
   const std::size_t head = write_lengths(lengths, symbols, out);
   if (head == 0 || alone) return head;
-  // The last word of a part may reach 8 bytes beyond it.
+  // The last word of a stream may reach 8 bytes beyond it.
   if (out.size() < head + kSizesBytes + coded_bytes(counts, lengths) + 8) return 0;
   const CodeTable codes = codes_of(lengths);
   std::size_t at = head + kSizesBytes;
-  for (std::size_t s = 0; s < kStreams; ++s) {
-    const Range range = part_of(in.size(), s);
+  for (std::size_t s = 0; s < kHuffmanStreams; ++s) {
+    const StreamSlice range = slice_of(in.size(), s);
     const std::size_t bytes =
-        encode_part(in.subspan(range.begin, range.end - range.begin), codes, out.data() + at);
-    if (s + 1 < kStreams) wire::store(out, head + 4 * s, static_cast<std::uint32_t>(bytes));
+        encode_stream(in.subspan(range.begin, range.end - range.begin), codes, out.data() + at);
+    if (s + 1 < kHuffmanStreams) wire::store(out, head + 4 * s, static_cast<std::uint32_t>(bytes));
     at += bytes;
   }
   return at;
@@ -246,13 +245,13 @@ Result<void> huffman_decode(std::span<const std::byte> in, std::span<std::byte> 
   TALLY_TRY(const ReadLengths read, read_lengths(in));
   in = in.subspan(read.bytes);
   if (read.symbols.size() == 1) {
-    if (!in.empty()) return corrupt_code("goes on after its last byte");
+    if (!in.empty()) return corrupt_code("bytes follow the last byte");
     std::fill(out.begin(), out.end(), std::byte{read.symbols.front()});
     return {};
   }
-  DecoderTable table;
-  fill_table(read, table);
-  return decode_parts(in, table, out);
+  HuffmanTable table;
+  fill_huffman_table(read, table);
+  return decode_streams(in, table, out);
 }
 
 }  // namespace tally::codec

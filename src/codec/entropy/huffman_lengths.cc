@@ -2,12 +2,13 @@
 #include <vector>
 
 #include "base/check.h"
-#include "codec/entropy/huffman.h"
+#include "codec/entropy/byte_coders.h"
 
-// Package-merge (Larmore, Hirschberg 1990). A code of length l is l coins, of the values 2^-1 to
-// 2^-l, each of the weight of its symbol; the best code is the lightest set of coins worth symbols
-// - 1. From the smallest value up, pairs of the lightest are packed and lie among the coins of the
-// next value; of the greatest value the 2 * (symbols - 1) lightest are taken.
+// Package-merge (Larmore, Hirschberg 1990). A code of length l is a set of l coins with the values
+// 2^-1 to 2^-l, each with the weight of its symbol. The best code is the lightest set of coins
+// worth symbols - 1. From the smallest value up, the lightest coins are packed in pairs and merged
+// with the coins of the next value; of the largest value the 2 * (symbols - 1) lightest items are
+// taken.
 namespace tally::codec {
 namespace {
 
@@ -27,7 +28,7 @@ std::vector<Leaf> sorted_leaves(const ByteCounts& counts) {
   return leaves;
 }
 
-// Of the first i items of one value, how many are leaves.
+// The number of leaves among the first i items of one value.
 using LeavesAmong = std::array<std::uint16_t, 512>;
 
 }  // namespace

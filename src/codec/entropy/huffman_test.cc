@@ -1,4 +1,4 @@
-#include "codec/entropy/huffman.h"
+#include "codec/entropy/byte_coders.h"
 
 #include <gtest/gtest.h>
 

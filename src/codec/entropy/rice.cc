@@ -16,12 +16,12 @@ std::uint64_t swapped_on_big_endian(std::uint64_t word) {
   return word;
 }
 
-// Stores what is pending with every code, over what it stored before: that takes no decision.
+// Stores the pending bits with every code, over the last store, without a branch.
 class BitWriter {
  public:
   explicit BitWriter(std::span<std::byte> out) : out_(out) {}
 
-  // The lower `count` bits, of at most 56; those above are 0.
+  // Writes the lower `count` bits, at most 56; the bits above are 0.
   void put(std::uint64_t bits, unsigned count) {
     pending_ |= bits << used_;
     used_ += count;
@@ -52,8 +52,8 @@ std::uint64_t bits_with(unsigned parameter, std::span<const std::uint32_t> indic
   return unary + indices.size() * (1 + std::uint64_t{parameter});
 }
 
-// The best for gaps of a geometric distribution, within one: a gap is then above 2^parameter about
-// half of the time.
+// The best parameter, within one, for geometrically distributed gaps: about half of the gaps are
+// above 2^parameter.
 unsigned parameter_for(double mean_gap) {
   const double half = mean_gap * std::log(2.0);
   if (half < 1) return 0;
@@ -71,7 +71,8 @@ RiceCode choose_rice(std::span<const std::uint32_t> indices) {
   if (first < kMaxRice)
     if (const std::uint64_t bits = bits_with(first + 1, indices); bits < best.bits)
       return {.parameter = first + 1, .bits = bits};
-  // Indices in clusters have small gaps between large ones, and want less than the mean says.
+  // Clustered indices have small gaps between large ones, and need a smaller parameter than the
+  // mean suggests.
   for (unsigned next = first; next > 0; --next) {
     const std::uint64_t bits = bits_with(next - 1, indices);
     if (bits >= best.bits) break;
@@ -105,7 +106,7 @@ void write_gaps(const RiceCode& code, std::span<const std::uint32_t> indices,
     const std::uint64_t gap = index - next;
     next = index + 1;
     std::uint64_t zeros = gap >> parameter;
-    // Only where there are zeros: the rest alone is 1 + kMaxRice bits at most.
+    // Only zeros are split: the rest is at most 1 + kMaxRice bits.
     while (zeros + 1 + parameter > kMost) {
       const std::uint64_t some = std::min<std::uint64_t>(zeros, kMost);
       writer.put(0, static_cast<unsigned>(some));
@@ -143,7 +144,7 @@ bool GapReader::next(std::size_t& index) {
   const auto more = static_cast<unsigned>(std::countr_zero(ahead));
   zeros += more;
   position_ += more + 1;
-  // The lower bits are ahead already unless the zeros were many.
+  // The lower bits are in `ahead` already unless there were many zeros.
   ahead = more + 1 + parameter_ <= kSure ? ahead >> more >> 1 : window();
   position_ += parameter_;
   if (position_ > end || zeros > most) return false;

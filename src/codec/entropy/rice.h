@@ -7,12 +7,12 @@
 
 namespace tally::codec {
 
-// Rising indices as bits: of each the number of indices left out since the one before, in a Rice
-// code (Golomb 1966, Rice 1979): gap >> parameter zeros, a one, then the gap's lower `parameter`
-// bits; from the lowest bit of each byte on. The last byte is filled up with zeros.
+// Ascending indices as bits: the gap between two indices in a Rice code (Golomb 1966, Rice 1979),
+// which is gap >> parameter zeros, a one, then the gap's lower `parameter` bits, from the lowest
+// bit of each byte on. The last byte is padded with zeros.
 //
-// With parameter 0 an index is a one among as many zeros as were left out: a bitmap up to the last
-// index. So the best parameter takes at most last index + 1 bits.
+// Parameter 0 gives a bitmap up to the last index, so the best parameter needs at most last index +
+// 1 bits.
 
 inline constexpr unsigned kMaxRice = 31;
 
@@ -23,33 +23,32 @@ struct RiceCode {
   std::size_t bytes() const { return static_cast<std::size_t>((bits + 7) / 8); }
 };
 
-// The code with the fewest bits for these rising indices among parameters near that of their mean
-// gap, and parameter 0.
+// The code with the fewest bits for these ascending indices, among parameters near that of their
+// mean gap, and parameter 0.
 RiceCode choose_rice(std::span<const std::uint32_t> indices);
 
-// About how many bits an index takes if each of all is among them with probability `share`, by the
-// best parameter.
+// The expected bits per index with the best parameter, if each index is present with probability
+// `share`.
 double expected_rice_bits(double share);
 
 // `out` has code.bytes(), and `code` is choose_rice() of the same indices.
 void write_gaps(const RiceCode& code, std::span<const std::uint32_t> indices,
                 std::span<std::byte> out);
 
-// Reads indices one by one, each above the last and below `count`. Anybody's bytes are safe to
-// read.
+// Reads indices one by one, each above the last and below `count`. The bytes need not be trusted.
 class GapReader {
  public:
-  // `parameter` is at most kMaxRice; the bytes outlive it.
+  // `parameter` is at most kMaxRice; the bytes outlive the reader.
   GapReader(std::span<const std::byte> bytes, unsigned parameter, std::size_t count)
       : bytes_(bytes), parameter_(parameter), count_(count) {}
 
-  // False if there is no further index. Then the bytes are corrupt.
+  // False if there is no further index; then the bytes are corrupt.
   bool next(std::size_t& index);
-  // Whether nothing but the last byte's filling is left.
+  // Whether only the padding of the last byte is left.
   bool at_end() const;
 
  private:
-  // 57 bits or more from position_ on; zeros behind the end.
+  // At least 57 bits from position_ on; zeros behind the end.
   std::uint64_t window() const;
 
   std::span<const std::byte> bytes_;

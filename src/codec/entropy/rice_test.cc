@@ -80,7 +80,7 @@ TEST(Rice, GapsOfAnySizeComeBack) {
   expect_there_and_back(indices, 65536);
 }
 
-TEST(Rice, NoOtherParameterIsShorterForIndicesByChance) {
+TEST(Rice, NoOtherParameterIsShorterForRandomIndices) {
   Rng rng(2);
   for (const double share : {3e-4, 1e-3, 0.004, 0.01, 0.03, 0.1, 0.25, 0.5, 0.8}) {
     const Indices indices = random_indices(65536, share, rng);

@@ -4,9 +4,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "codec/entropy/huffman.h"
-#include "codec/entropy/rans.h"
-#include "codec/entropy/zstd_bytes.h"
+#include "codec/entropy/byte_coders.h"
 #include "codec/families.h"
 #include "wire/little_endian.h"
 
@@ -33,12 +31,11 @@ ByteCoder byte_coder(plan::EntropyStage stage) {
   return {};
 }
 
-// u8 mode, u32 bytes of the inner encoding; then these, coded or as they are.
+// An encoding has u8 mode and u32 size of the inner encoding, then its bytes, coded or stored.
 enum class Mode : std::uint8_t { kStored = 0, kCoded = 1 };
 constexpr std::size_t kHeadBytes = 5;
 
-// What gradients look like when nothing is known of them: about normal, as sums of four uniform
-// numbers are.
+// Approximately normal values, which gradients resemble: sums of four uniform numbers.
 std::vector<float> normal_values(std::size_t count) {
   constexpr float kDeviation = 37837;  // of the sum: 65536 / sqrt(3)
   std::vector<float> values(count);
@@ -77,8 +74,7 @@ class Staged final : public Codec {
     plain.resize(inner_->encode(values, draw, plain));
     TALLY_CHECK(out.size() >= kHeadBytes + plain.size());
     wire::store(out, 1, static_cast<std::uint32_t>(plain.size()));
-    // With less room than the bytes themselves take, so that what does not get smaller does not
-    // fit.
+    // The room is smaller than the input, so that the coder fails where it does not compress.
     const std::size_t coded =
         plain.empty() ? 0 : coder_.encode(plain, out.subspan(kHeadBytes, plain.size() - 1));
     out[0] = static_cast<std::byte>(coded > 0 ? Mode::kCoded : Mode::kStored);
@@ -100,31 +96,31 @@ class Staged final : public Codec {
   }
 
  private:
-  // The inner encoding: a part of `bytes`, or in `scratch`.
+  // The inner encoding: in `bytes`, or decoded into `scratch`.
   Result<std::span<const std::byte>> unpacked(std::span<const std::byte> bytes, std::size_t count,
                                               std::vector<std::byte>& scratch) const {
-    if (bytes.size() < kHeadBytes) return corrupt_code("ends in its head");
+    if (bytes.size() < kHeadBytes) return corrupt_code("truncated in the header");
     const std::size_t size = wire::load<std::uint32_t>(bytes, 1);
     const std::span<const std::byte> rest = bytes.subspan(kHeadBytes);
-    if (size > inner_->max_bytes(count)) return corrupt_code("says to be longer than it can be");
+    if (size > inner_->max_bytes(count)) return corrupt_code("the stated size exceeds the limit");
     switch (Mode{std::to_integer<std::uint8_t>(bytes[0])}) {
       case Mode::kStored:
-        if (rest.size() != size) return corrupt_code("has another size than it says");
+        if (rest.size() != size) return corrupt_code("the size differs from the stated one");
         return rest;
       case Mode::kCoded:
         scratch.resize(size);
         TALLY_TRY(coder_.decode(rest, scratch));
         return std::span<const std::byte>(scratch);
     }
-    return corrupt_code("is in no known mode");
+    return corrupt_code("unknown mode");
   }
 
-  // What of the inner bytes is left, about, and what comes on top whatever their number.
+  // The compressed size: a share of the inner bytes plus the size of the tables.
   struct Squeeze {
     double share = 1;
     double tables = 0;
   };
-  // From normal values, half of them and all.
+  // Estimated from half of the normal values and from all of them.
   Squeeze measured_squeeze() const {
     constexpr std::size_t kSample = 16384;
     const std::vector<float> values = normal_values(kSample);

@@ -21,7 +21,7 @@ class TestCodec final : public Codec {
     return values.size();
   }
   Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
-    if (bytes.size() != out.size()) return corrupt_code("has another size");
+    if (bytes.size() != out.size()) return corrupt_code("wrong size");
     for (std::size_t i = 0; i < out.size(); ++i)
       out[i] = static_cast<float>(static_cast<signed char>(bytes[i]));
     return {};

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "codec/entropy/byte_counts.h"
+#include "codec/entropy/byte_coders.h"
 
 // Random bytes of known distribution, for tests.
 namespace tally::codec {
@@ -62,7 +62,7 @@ inline Bytes draw_bytes(const Distribution& shares, std::size_t count, std::uint
   return bytes;
 }
 
-// Bits a byte that no code of single bytes can stay below, for these bytes in whatever order.
+// The entropy in bits per byte, which no code of single bytes can go below.
 inline double entropy_bits(const ByteCounts& counts, std::size_t total) {
   double bits = 0;
   for (const std::uint32_t count : counts)

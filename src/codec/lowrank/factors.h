@@ -6,39 +6,39 @@
 
 namespace tally::codec {
 
-// Which elements of a matrix a run is.
-struct FactorPlace {
+// The elements of a matrix that make up a run.
+struct FactorRun {
   std::size_t columns = 0;
   std::size_t first = 0;  // element of the matrix, counted row by row
   std::size_t count = 0;  // at least 1
 };
 
-// Of the matrix: first the one of the run's first element.
+// Rows of the matrix, from that of the run's first element on.
 struct RowRange {
   std::size_t first = 0;
   std::size_t count = 0;
 };
-RowRange rows_of(const FactorPlace& place);
+RowRange rows_of(const FactorRun& run);
 
-// A run of left * transposed right as bytes: the rank, the rows of the left factor that the run
-// touches, and all of the right factor. So each run can be decoded alone, wherever the matrix is
-// cut; many runs of one matrix carry the right factor many times.
-std::size_t factor_bytes(const FactorPlace& place, std::size_t rank);
+// Encodes a run of left * transposed right: the rank, the rows of the left factor that the run
+// touches, and the whole right factor. So each run can be decoded alone, wherever the matrix is
+// cut; many runs of one matrix repeat the right factor.
+std::size_t factor_bytes(const FactorRun& run, std::size_t rank);
 
-// Factors as powersgd.h has them, columns one behind the other: `left` of all rows of the matrix,
-// `right` of place.columns. `out` has factor_bytes() of them.
+// Factors in the layout of powersgd.h, column by column: `left` has all rows of the matrix, `right`
+// has run.columns rows. `out` has factor_bytes().
 struct Factors {
   std::size_t rows = 0;
   std::size_t rank = 0;  // 1 to 64
   std::span<const float> left, right;
 };
-void encode_factors(const Factors& factors, const FactorPlace& place, std::span<std::byte> out);
+void encode_factors(const Factors& factors, const FactorRun& run, std::span<std::byte> out);
 
-// out, which has place.count values, = the run of the product, the same bits as of the whole.
-// kCorrupt, with `out` undefined, if `bytes` cannot be an encoding of this place. Bytes may lie at
-// any address and may be anybody's: nothing outside them and `out` is touched; time and memory are
-// bounded by both sizes.
-Result<void> decode_factors(std::span<const std::byte> bytes, const FactorPlace& place,
+// Writes the run of the product, with the same bits as the product of the whole matrix. kCorrupt,
+// with `out` undefined, if `bytes` cannot be an encoding of this run. The bytes may lie at any
+// address and need not be trusted: nothing outside them and `out` is touched, and time and memory
+// are bounded by both sizes.
+Result<void> decode_factors(std::span<const std::byte> bytes, const FactorRun& run,
                             std::span<float> out);
 
 }  // namespace tally::codec

@@ -24,7 +24,7 @@ struct Matrix {
   std::vector<float> left = random_values(rows * rank, 1);
   std::vector<float> right = random_values(columns * rank, 2);
 
-  Bytes encode(const FactorPlace& place) const {
+  Bytes encode(const FactorRun& place) const {
     Bytes bytes(factor_bytes(place, rank));
     encode_factors({.rows = rows, .rank = rank, .left = left, .right = right}, place, bytes);
     return bytes;
@@ -44,7 +44,7 @@ TEST(Factors, EveryRunOfAMatrixIsDecodedAlone) {
       const Matrix matrix{.rows = rows, .columns = columns, .rank = rank};
       for (std::size_t first = 0; first < rows * columns; ++first) {
         for (std::size_t count = 1; first + count <= rows * columns; ++count) {
-          const FactorPlace place{.columns = columns, .first = first, .count = count};
+          const FactorRun place{.columns = columns, .first = first, .count = count};
           // One byte off any alignment.
           Bytes bytes = matrix.encode(place);
           bytes.insert(bytes.begin(), std::byte{0});
@@ -69,7 +69,7 @@ TEST(Factors, OnlyTheRowsOfTheRunTravel) {
 
 TEST(Factors, BytesThatAreNoEncodingAreRefused) {
   const Matrix matrix{.rows = 7, .columns = 5, .rank = 2};
-  const FactorPlace place{.columns = 5, .first = 3, .count = 20};
+  const FactorRun place{.columns = 5, .first = 3, .count = 20};
   const Bytes good = matrix.encode(place);
   std::vector<float> out(place.count);
   const auto is_corrupt = [&](const Bytes& bytes) {

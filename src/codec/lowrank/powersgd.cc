@@ -11,20 +11,20 @@
 namespace tally::codec {
 namespace {
 
-constexpr int kMostRank = 64;
-// A column of which less than this share is left beside those before it has nothing of its own:
-// float32 has no more digits.
+constexpr int kMostPowerSgdRank = 64;
+// A column whose remainder is below this share of its norm depends on the earlier ones within the
+// precision of float32.
 constexpr double kLeastShare = 1e-8;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 int used_rank(const PowerSgd::Options& options) {
   TALLY_CHECK(options.rows > 0 && options.columns > 0);
-  TALLY_CHECK(options.rank >= 1 && options.rank <= kMostRank);
+  TALLY_CHECK(options.rank >= 1 && options.rank <= kMostPowerSgdRank);
   const std::size_t most = std::min(options.rows, options.columns);
   return static_cast<int>(std::min(most, static_cast<std::size_t>(options.rank)));
 }
 
-// The sum of twelve uniform numbers, less its mean, is all but normal, and has the same bits with
+// The sum of twelve uniform numbers less its mean is nearly normal, and has the same bits with
 // every mathematical library.
 float normal(Rng& random) {
   double sum = -6;
@@ -32,7 +32,7 @@ float normal(Rng& random) {
   return static_cast<float>(sum);
 }
 
-// Four sums side by side: the additions need not wait for each other.
+// Four partial sums, so that additions do not wait for each other.
 double dot(const double* a, const double* b, std::size_t count) {
   double sums[4] = {};
   std::size_t i = 0;
@@ -43,8 +43,8 @@ double dot(const double* a, const double* b, std::size_t count) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// Takes the columns before it, which are orthonormal, out of column `k`, and makes what is left one
-// long.
+// Subtracts the projections on the earlier columns, which are orthonormal, from column `k`, and
+// normalizes the remainder.
 void orthonormalise_column(std::vector<double>& columns, std::size_t rows, std::size_t k) {
   double* const own = columns.data() + k * rows;
   const double before = std::sqrt(dot(own, own, rows));
@@ -54,7 +54,7 @@ void orthonormalise_column(std::vector<double>& columns, std::size_t rows, std::
     for (std::size_t i = 0; i < rows; ++i) own[i] -= share * basis[i];
   }
   const double left = std::sqrt(dot(own, own, rows));
-  // Also where a column before it is not-a-number, and so its share of this one.
+  // An earlier column that is NaN makes this one NaN, too.
   if (!std::isfinite(left) || !std::isfinite(before)) {
     std::fill_n(own, rows, std::numeric_limits<double>::quiet_NaN());
     return;
@@ -78,7 +78,7 @@ PowerSgd::PowerSgd(const Options& options)
       rank_(used_rank(options)),
       residual_(options.rows * options.columns),
       q_(q_count()) {
-  // Not the sequence that anybody else has who begins with this seed.
+  // A sequence that no other user of this seed has.
   Rng random(Rng(options.seed ^ 0x706F776572736764ULL).next());
   std::generate(q_.begin(), q_.end(), [&random] { return normal(random); });
 }
@@ -121,8 +121,8 @@ void PowerSgd::finish(std::span<const float> p, std::span<const float> q, std::s
   take_over(q);
 }
 
-// A column that is zero is not taken over: nothing would ever come of it again. Powers of two keep
-// all digits, and squares of small gradients from vanishing.
+// Keeps `q` for the next step, scaled to about 1. A zero column is not kept, because it would stay
+// zero. Scaling by powers of two is exact, and prevents underflow of small gradients.
 void PowerSgd::take_over(std::span<const float> q) {
   for (std::size_t k = 0; k < static_cast<std::size_t>(rank_); ++k) {
     const auto column = q.subspan(k * options_.columns, options_.columns);

@@ -6,22 +6,20 @@
 
 namespace tally::codec {
 
-// PowerSGD (Vogels, Karimireddy, Jaggi 2019) of one matrix: a gradient of rows * columns travels as
-// two thin factors. Each step all ranks call, with the means over ranks, by weight, in between:
+// PowerSGD (Vogels, Karimireddy, Jaggi 2019) for one matrix: a gradient of rows * columns is sent
+// as two thin factors. In each step all ranks call, with weighted means over the ranks in between:
 //
 //   project(own gradient) -> p -> mean over ranks -> correlate(p) -> q -> mean over ranks ->
 //   finish(p, q) -> mean gradient
 //
-// What the factors miss is added to the next gradient; the columns of Q are those of the last step
-// (at first normal by seed, the same on all ranks), so that successive steps refine one another.
-// The means' bits must be the same on all ranks; then those of the result are. The columns of a
-// factor lie one behind the other: value i of column k of p is p[k * rows + i], of q it is q[k *
-// columns + i].
+// The residual of the factors is added to the next gradient. Q is kept from step to step (at first
+// it is random and normal, by a seed that is equal on all ranks), so that successive steps refine
+// one another. If the means have the same bits on all ranks, the results have. Factors are stored
+// column by column: value i of column k of p is p[k * rows + i], of q it is q[k * columns + i].
 //
-// A rank without a gradient, whose weight is 0, leaves out project(): its q is zero, and what is
-// left over stays as it is. Where a gradient is not finite all of the mean is not-a-number; Q
-// stays, and what is left over of this rank is what was finite in its matrix. Threads: calls must
-// not overlap.
+// A rank without a gradient, whose weight is 0, does not call project(): its q is zero, and its
+// residual stays as it is. If a gradient is not finite, the whole mean is NaN; Q stays, and the
+// residual of that rank keeps the finite values of its matrix. Threads: calls must not overlap.
 class PowerSgd final {
  public:
   struct Options {
@@ -37,13 +35,13 @@ class PowerSgd final {
   std::size_t q_count() const { return options_.columns * static_cast<std::size_t>(rank_); }
 
   void project(std::span<const float> gradient, std::span<float> p);
-  // `p` is made orthonormal: the left factor.
+  // Makes `p` orthonormal: the left factor.
   void correlate(std::span<float> p, std::span<float> q);
-  // With what correlate() made of p, and the mean of what all made of it.
+  // `p` is the left factor from correlate(), `q` the mean over ranks.
   void finish(std::span<const float> p, std::span<const float> q, std::span<float> mean);
 
-  // For checkpoints, between finish() and project(): what is left over of this rank, and Q, which
-  // is everybody's.
+  // For checkpoints, between finish() and project(): the residual of this rank, and Q, which is
+  // equal on all ranks.
   std::span<float> residual() { return residual_; }
   std::span<float> q() { return q_; }
 
@@ -57,9 +55,9 @@ class PowerSgd final {
   std::vector<float> q_;         // columns * rank, each column scaled to about 1
 };
 
-// Makes columns of `rows` values, one behind the other, orthonormal by modified Gram-Schmidt in
-// double. One that depends on those before it becomes zero; one that is not finite, and those
-// behind it, become not-a-number.
+// Makes columns of `rows` values, stored one after another, orthonormal by modified Gram-Schmidt in
+// double. A column that depends on earlier ones becomes zero; a column that is not finite, and all
+// later ones, become NaN.
 void orthonormalise(std::span<float> columns, std::size_t rows);
 
 }  // namespace tally::codec

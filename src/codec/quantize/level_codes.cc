@@ -5,13 +5,13 @@
 
 #include "base/check.h"
 
-// Eight levels at a time, one in each byte of a word.
+// All loops take eight levels at a time, one in each byte of a word.
 namespace tally::codec {
 namespace {
 
 constexpr std::uint64_t every_byte(std::uint64_t byte) { return byte * 0x0101010101010101U; }
 
-// The lowest kBits of each byte of `word`, side by side in the lowest 8 * kBits.
+// Moves the lowest kBits of each byte of `word` side by side into the lowest 8 * kBits.
 template <int kBits>
 std::uint64_t gathered(std::uint64_t word);
 template <>
@@ -33,7 +33,7 @@ std::uint64_t gathered<8>(std::uint64_t word) {
   return word;
 }
 
-// The way back.
+// The inverse of gathered().
 template <int kBits>
 std::uint64_t scattered(std::uint64_t word);
 template <>
@@ -71,15 +71,14 @@ void pack(std::span<const std::int8_t> levels, std::byte* codes) {
   }
 }
 
-// The codes of eight levels as these, of which `unused` has the highest bit of a byte set where a
-// code is for none.
+// The levels of eight codes. Sets the highest bit of a byte of `unused` where a code is invalid.
 template <int kBits>
 std::uint64_t levels_of(std::uint64_t codes, std::uint64_t& unused) {
-  // Moved up by the sign's weight the codes are in order, and the unused one is zero.
+  // With the sign bit flipped the codes are in order, and the invalid code is zero.
   constexpr std::uint64_t kSign = std::uint64_t{1} << (kBits - 1);
   const std::uint64_t moved = scattered<kBits>(codes) ^ every_byte(kSign);
   unused |= (moved - every_byte(0x01)) & ~moved & every_byte(0x80);
-  // Back down, without a borrow from one byte to the next.
+  // Subtracts the offset again, without a borrow from one byte to the next.
   if constexpr (kBits == 8) return moved ^ every_byte(0x80);
   return ((moved | every_byte(0x80)) - every_byte(kSign)) ^ every_byte(0x80);
 }
@@ -118,7 +117,7 @@ bool unpack_levels(const std::byte* codes, int bits, std::span<std::int8_t> leve
   return unpack<8>(codes, levels);
 }
 
-// Plane by plane, so that the compiler finds vectors.
+// Loops go plane by plane, so that the compiler vectorizes them.
 void pack_trits(const std::int8_t* const* planes, std::size_t count, std::byte* codes) {
   std::fill_n(codes, count, std::byte{0});
   for (std::size_t p = kTritPlanes; p-- > 0;) {
@@ -132,7 +131,7 @@ void pack_trits(const std::int8_t* const* planes, std::size_t count, std::byte* 
 }
 
 bool unpack_trits(const std::byte* codes, std::size_t count, std::int8_t* const* planes) {
-  // What is left of the codes is kept in the last plane, which is written last.
+  // The quotients are kept in the last plane, which is written last.
   std::int8_t* const rest = planes[kTritPlanes - 1];
   unsigned most = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -143,7 +142,7 @@ bool unpack_trits(const std::byte* codes, std::size_t count, std::int8_t* const*
     std::int8_t* const plane = planes[p];
     for (std::size_t i = 0; i < count; ++i) {
       const auto code = static_cast<std::uint8_t>(rest[i]);
-      // A third, exactly for all bytes.
+      // Division by three, exact for all bytes.
       const auto third = static_cast<std::uint16_t>(static_cast<std::uint16_t>(code * 171U) >> 9);
       const unsigned digit = code - 3U * third;
       rest[i] = static_cast<std::int8_t>(third);

@@ -111,7 +111,7 @@ const bool kRegistered = [] {
   constexpr std::int64_t kCount = 16 << 20;
   const std::pair<std::string, Make> codecs[] = {
       {"sign", [] { return make_sign(512); }},       {"onebit", [] { return make_onebit(512); }},
-      {"votes", [] { return make_votes(512); }},     {"qsgd:2", [] { return make_qsgd(2, 128); }},
+      {"votes", [] { return make_majority(512); }},  {"qsgd:2", [] { return make_qsgd(2, 128); }},
       {"qsgd:4", [] { return make_qsgd(4, 512); }},  {"qsgd:8", [] { return make_qsgd(8, 512); }},
       {"ternary", [] { return make_ternary(2.5); }},
   };

@@ -100,6 +100,16 @@ inline void expect_wrong_lengths_refused(const Codec& codec, std::size_t count, 
   expect_corrupt(codec, bytes, count);
 }
 
+// Encoding and decoding give the same result at every address.
+inline void expect_same_at_every_address(const Codec& codec, std::size_t count, Rng& rng) {
+  const Values values = random_values(count, rng);
+  const ByteVector wanted = encode_at(codec, values, 0);
+  for (std::size_t shift = 0; shift < 64; ++shift) {
+    EXPECT_EQ(encode_at(codec, values, shift), wanted);
+    EXPECT_EQ(decode_at(codec, wanted, count, shift), decode_at(codec, wanted, count));
+  }
+}
+
 inline void put_float(ByteVector& bytes, std::size_t index, float value) {
   std::memcpy(&bytes[index * sizeof value], &value, sizeof value);
 }

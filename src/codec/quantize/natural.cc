@@ -1,5 +1,5 @@
 #include "base/check.h"
-#include "codec/check_size.h"
+#include "codec/block_layout.h"
 #include "codec/draw.h"
 #include "codec/families.h"
 #include "kernel/quantize/quantize.h"
@@ -7,10 +7,10 @@
 namespace tally::codec {
 namespace {
 
-// Natural compression (Horváth and others 2019): each value becomes a power of two, as
-// kernel/quantize/quantize.h says; first a byte of exponent for each, then the signs. Unbiased but for
-// magnitudes above 2^127. What is decoded differs from x by x^2 / 8 in variance at most, for x that
-// are not subnormal.
+// Natural compression (Horváth and others 2019): each value is rounded stochastically to a power of
+// two (kernel/quantize/quantize.h). An encoding has one exponent byte per value, then the signs. It
+// is unbiased except for magnitudes above 2^127. The variance of a decoded value x is at most x^2 /
+// 8, unless x is subnormal.
 class Natural final : public Codec {
  public:
   Traits traits() const override { return {.unbiased = true, .fixed_size = true}; }
@@ -42,9 +42,9 @@ class Natural final : public Codec {
   }
 
  private:
-  // All bytes are exponents and all bits are signs, except those behind the last value.
+  // All bytes are valid exponents and all bits valid signs, except those behind the last value.
   Result<void> check_bytes(std::span<const std::byte> bytes, std::size_t count) const {
-    TALLY_TRY(check_size(bytes, max_bytes(count), count));
+    TALLY_TRY(check_size("natural", bytes, max_bytes(count), count));
     const auto used = static_cast<int>(count % 8);
     if (used == 0 || std::to_integer<int>(bytes.back()) >> used == 0) return {};
     return Error{.code = ErrorCode::kCorrupt, .message = "a sign behind the last value"};

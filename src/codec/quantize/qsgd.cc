@@ -6,20 +6,21 @@
 #include "codec/draw.h"
 #include "codec/families.h"
 #include "codec/quantize/level_codes.h"
-#include "kernel/quantize/dither.h"
+#include "kernel/quantize/stochastic.h"
 
-// QSGD (Alistarh, Grubic, Li, Tomioka, Vojnovic 2017) as its authors ran it: each block is scaled
-// by its largest magnitude, and values are rounded by chance to one of 2^bits - 1 levels, so that
-// their mean is right. The error of a value has a variance of at most (scale / levels)^2 / 4.
-// Scales first, then the levels, as level_codes.h packs them.
+// QSGD (Alistarh, Grubic, Li, Tomioka, Vojnovic 2017), scaled by the maximum as in its authors'
+// experiments: each block is divided by its largest magnitude, and each value is rounded
+// stochastically, without bias, to one of 2^bits - 1 levels. The variance of a value is at most
+// (scale / levels)^2 / 4. An encoding has all scales first, then the levels, packed by
+// level_codes.h.
 namespace tally::codec {
 namespace {
 
-// Levels that are packed at a time: they stay in the nearest cache.
-constexpr std::size_t kPiece = 512;
-using Piece = std::array<std::int8_t, kPiece>;
+// Levels are packed in pieces of this size, which stay in the L1 cache.
+constexpr std::size_t kQsgdPiece = 512;
+using Piece = std::array<std::int8_t, kQsgdPiece>;
 
-// The largest level stands for the scale itself.
+// The largest level is the scale itself.
 static_assert(7 * (1.0F / 7) == 1 && 127 * (1.0F / 127) == 1);
 
 class Qsgd final : public Codec {
@@ -36,18 +37,18 @@ class Qsgd final : public Codec {
                      std::span<std::byte> out) const override {
     const BlockLayout layout = layout_of(values.size());
     const auto codes = out.subspan(layout.head_bytes());
-    kernel::Dither dither = {.levels = levels_, .key = key_of(draw)};
+    kernel::StochasticRounding rounding = {.levels = levels_, .key = key_of(draw)};
     for (std::size_t b = 0; b < layout.blocks(); ++b) {
       const auto block = values.subspan(layout.first(b), layout.length(b));
-      dither.scale = kernels_.max_magnitude(block.data(), block.size());
-      dither.first = static_cast<std::uint32_t>(layout.first(b));
+      rounding.scale = kernels_.max_magnitude(block.data(), block.size());
+      rounding.first = static_cast<std::uint32_t>(layout.first(b));
       const auto into = codes.subspan(layout.codes_at(b), layout.code_bytes(b));
-      if (std::isfinite(dither.scale) && dither.scale > 0) {
-        encode_block(block, dither, into);
+      if (std::isfinite(rounding.scale) && rounding.scale > 0) {
+        encode_block(block, rounding, into);
       } else {
         std::fill(into.begin(), into.end(), std::byte{0});
       }
-      store_float(out, b, std::isfinite(dither.scale) ? dither.scale : kNotFinite);
+      store_float(out, b, std::isfinite(rounding.scale) ? rounding.scale : kNotFinite);
     }
     return layout.bytes();
   }
@@ -75,16 +76,16 @@ class Qsgd final : public Codec {
   kernel::LevelValues values_of(float scale) const {
     return {.unit = 1.0F / levels_, .scale = scale};
   }
-  std::size_t piece_bytes() const { return kPiece * static_cast<std::size_t>(bits_) / 8; }
+  std::size_t piece_bytes() const { return kQsgdPiece * static_cast<std::size_t>(bits_) / 8; }
 
-  void encode_block(std::span<const float> values, kernel::Dither dither,
+  void encode_block(std::span<const float> values, kernel::StochasticRounding rounding,
                     std::span<std::byte> codes) const {
     Piece levels;
     while (!values.empty()) {
-      const std::size_t some = std::min(kPiece, values.size());
-      kernels_.round(values.data(), some, dither, levels.data());
+      const std::size_t some = std::min(kQsgdPiece, values.size());
+      kernels_.round(values.data(), some, rounding, levels.data());
       pack_levels(std::span(levels).first(some), bits_, codes.data());
-      dither.first += static_cast<std::uint32_t>(some);
+      rounding.first += static_cast<std::uint32_t>(some);
       values = values.subspan(some);
       codes = codes.subspan(std::min(piece_bytes(), codes.size()));
     }
@@ -94,8 +95,7 @@ class Qsgd final : public Codec {
   template <typename Use>
   Result<void> for_pieces(std::span<const std::byte> bytes, std::size_t count, Use use) const {
     const BlockLayout layout = layout_of(count);
-    if (bytes.size() != layout.bytes())
-      return wrong_size("qsgd", bytes.size(), layout.bytes(), count);
+    TALLY_TRY(check_size("qsgd", bytes, layout.bytes(), count));
     const auto codes = bytes.subspan(layout.head_bytes());
     if (!layout.ends_clear(codes)) return wrong_ends("qsgd");
     Piece levels;
@@ -103,8 +103,8 @@ class Qsgd final : public Codec {
       const float scale = load_float(bytes, b);
       if (!is_scale(scale)) return wrong_scale("qsgd", b, scale);
       const std::byte* from = codes.subspan(layout.codes_at(b)).data();
-      for (std::size_t at = 0; at < layout.length(b); at += kPiece, from += piece_bytes()) {
-        const auto piece = std::span(levels).first(std::min(kPiece, layout.length(b) - at));
+      for (std::size_t at = 0; at < layout.length(b); at += kQsgdPiece, from += piece_bytes()) {
+        const auto piece = std::span(levels).first(std::min(kQsgdPiece, layout.length(b) - at));
         if (!unpack_levels(from, bits_, piece)) return wrong_codes("qsgd", b);
         use(layout.first(b) + at, piece, scale);
       }
@@ -115,7 +115,7 @@ class Qsgd final : public Codec {
   const int bits_;
   const float levels_;
   const std::size_t block_;
-  const kernel::DitherKernels kernels_ = kernel::dither_kernels();
+  const kernel::StochasticKernels kernels_ = kernel::stochastic_kernels();
 };
 
 }  // namespace

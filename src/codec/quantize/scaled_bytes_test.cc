@@ -1,5 +1,3 @@
-#include "codec/quantize/scaled_bytes.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>

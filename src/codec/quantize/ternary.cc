@@ -7,23 +7,24 @@
 #include "codec/families.h"
 #include "codec/quantize/level_codes.h"
 #include "kernel/array/norm.h"
-#include "kernel/quantize/dither.h"
+#include "kernel/quantize/stochastic.h"
 
-// TernGrad (Wen, Xu, Yan, Wu, Wang, Chen, Li 2017): magnitudes beyond `clip` standard deviations
-// are cut, and each value becomes -s, 0 or s by chance so that its mean is right, where s is the
-// largest magnitude left. The deviation is from zero, not from the mean: what is cut is the
-// distance from zero, and a run of equal values must not be cut to nothing.
+// TernGrad (Wen, Xu, Yan, Wu, Wang, Chen, Li 2017): magnitudes are clipped to `clip` standard
+// deviations, and each value is rounded stochastically, without bias, to -s, 0 or s, where s is the
+// largest remaining magnitude. The deviation is taken from zero, not from the mean, because the
+// distance from zero is clipped and a run of equal values must not be clipped to nothing.
 //
-// s, then five values to a byte (level_codes.h). A run of n values is cut into five planes of
-// ceil(n / 5) values; byte j has value j of each, so that loops need not move values between lanes.
+// An encoding has s, then five values per byte (level_codes.h). A run of n values is cut into five
+// planes of ceil(n / 5) values; byte j has value j of each plane, so that loops need not move
+// values between lanes.
 namespace tally::codec {
 namespace {
 
-constexpr std::size_t kPiece = 512;
+constexpr std::size_t kTernaryPiece = 512;
 
 // One piece of each plane.
 struct Trits {
-  std::array<std::array<std::int8_t, kPiece>, kTritPlanes> planes;
+  std::array<std::array<std::int8_t, kTernaryPiece>, kTritPlanes> planes;
 
   std::array<std::int8_t*, kTritPlanes> pointers() {
     std::array<std::int8_t*, kTritPlanes> all = {};
@@ -36,8 +37,8 @@ struct Planes {
   std::size_t count = 0;
 
   std::size_t width() const { return (count + kTritPlanes - 1) / kTritPlanes; }
-  // Which value the piece of plane p from byte `at` on begins with, and how many it has of `most`:
-  // the last planes may end early.
+  // The index of the first value in the piece of plane p that begins at byte `at`, and the length
+  // of that piece, at most `most`: the last planes may end early.
   std::size_t first(std::size_t p, std::size_t at) const { return p * width() + at; }
   std::size_t length(std::size_t p, std::size_t at, std::size_t most) const {
     return first(p, at) < count ? std::min(most, count - first(p, at)) : 0;
@@ -93,19 +94,19 @@ class Ternary final : public Codec {
     return limit < static_cast<double>(most) ? static_cast<float>(limit) : most;
   }
 
-  void encode_codes(std::span<const float> values, kernel::Dither dither,
+  void encode_codes(std::span<const float> values, kernel::StochasticRounding rounding,
                     std::span<std::byte> codes) const {
     const Planes planes{values.size()};
     Trits trits;
     const auto pointers = trits.pointers();
-    for (std::size_t at = 0; at < codes.size(); at += kPiece) {
-      const std::size_t some = std::min(kPiece, codes.size() - at);
+    for (std::size_t at = 0; at < codes.size(); at += kTernaryPiece) {
+      const std::size_t some = std::min(kTernaryPiece, codes.size() - at);
       for (std::size_t p = 0; p < kTritPlanes; ++p) {
         const std::size_t length = planes.length(p, at, some);
         std::fill(pointers[p] + length, pointers[p] + some, std::int8_t{0});
         if (length == 0) continue;
-        dither.first = static_cast<std::uint32_t>(planes.first(p, at));
-        kernels_.round(values.subspan(planes.first(p, at)).data(), length, dither, pointers[p]);
+        rounding.first = static_cast<std::uint32_t>(planes.first(p, at));
+        kernels_.round(values.subspan(planes.first(p, at)).data(), length, rounding, pointers[p]);
       }
       pack_trits(pointers.data(), some, codes.subspan(at).data());
     }
@@ -114,8 +115,7 @@ class Ternary final : public Codec {
   // Calls use(first value, levels, scale) for pieces of planes.
   template <typename Use>
   Result<void> for_pieces(std::span<const std::byte> bytes, std::size_t count, Use use) const {
-    if (bytes.size() != max_bytes(count))
-      return wrong_size("ternary", bytes.size(), max_bytes(count), count);
+    TALLY_TRY(check_size("ternary", bytes, max_bytes(count), count));
     if (count == 0) return {};
     const float scale = load_float(bytes, 0);
     if (!is_scale(scale)) return wrong_scale("ternary", 0, scale);
@@ -123,8 +123,8 @@ class Ternary final : public Codec {
     const Planes planes{count};
     Trits trits;
     const auto pointers = trits.pointers();
-    for (std::size_t at = 0; at < codes.size(); at += kPiece) {
-      const std::size_t some = std::min(kPiece, codes.size() - at);
+    for (std::size_t at = 0; at < codes.size(); at += kTernaryPiece) {
+      const std::size_t some = std::min(kTernaryPiece, codes.size() - at);
       if (!unpack_trits(codes.subspan(at).data(), some, pointers.data()))
         return wrong_codes("ternary", 0);
       for (std::size_t p = 0; p < kTritPlanes; ++p) {
@@ -140,7 +140,7 @@ class Ternary final : public Codec {
   }
 
   const double clip_;
-  const kernel::DitherKernels kernels_ = kernel::dither_kernels();
+  const kernel::StochasticKernels kernels_ = kernel::stochastic_kernels();
 };
 
 }  // namespace

@@ -39,13 +39,7 @@ TEST(Onebit, DecodesTheMeanOfEachSide) {
 
 TEST(Onebit, AddressesDoNotMatter) {
   Rng rng(2);
-  const auto codec = make_onebit(147);
-  const Values values = random_values(777, rng);
-  const ByteVector wanted = encode_at(*codec, values, 0);
-  for (std::size_t shift = 0; shift < 64; ++shift) {
-    EXPECT_EQ(encode_at(*codec, values, shift), wanted);
-    EXPECT_EQ(decode_at(*codec, wanted, 777, shift), decode_at(*codec, wanted, 777));
-  }
+  expect_same_at_every_address(*make_onebit(147), 777, rng);
 }
 
 TEST(Onebit, TakesEightBytesAndABitForEachValueOfABlock) {

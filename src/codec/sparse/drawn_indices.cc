@@ -19,10 +19,10 @@ std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t coun
   if (entries == 0) return indices;
   const std::uint64_t shorter = count / entries;
   const std::uint64_t longer_arcs = count % entries;
-  // Arcs are numbered from 0; the offset has the number behind them.
+  // Arc i uses random number i; the offset uses the next one.
   const auto behind = static_cast<std::uint32_t>(entries);
   std::uint64_t arc = below(kernel::random_bits(key, behind), count);
-  // Longer arcs are spread evenly: `due` grows by longer_arcs / entries of an arc.
+  // Longer arcs are spread evenly: `due` grows by longer_arcs / entries per arc.
   std::uint64_t due = 0;
   std::size_t wrapped_from = entries;
   for (std::size_t i = 0; i < entries; ++i) {
@@ -36,7 +36,7 @@ std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t coun
     indices[i] = static_cast<std::uint32_t>(at >= count ? at - count : at);
     arc += length;
   }
-  // What has come round lies below what has not.
+  // Indices that have wrapped around are below the others.
   std::rotate(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(wrapped_from),
               indices.end());
   return indices;

@@ -42,7 +42,7 @@ TEST(Randk, EveryIndexIsEquallyProbable) {
   }
 }
 
-TEST(Randk, AllRanksOfAStepSendTheSamePlacesAndStepsOtherOnes) {
+TEST(Randk, AllRanksOfAStepSendTheSameIndicesAndStepsOtherOnes) {
   Rng rng(2);
   const auto codec = make_randk(0.02);
   std::set<std::vector<bool>> choices;
@@ -74,7 +74,7 @@ TEST(Randk, SendsTheDensityWithoutIndices) {
   EXPECT_TRUE(same_bits(there_and_back(*make_randk(1), values), values));
 }
 
-// All have drawn the same places, so the mean goes back without them, by whoever makes it.
+// All senders have drawn the same indices, so the mean is broadcast without them by any rank.
 TEST(Randk, TheMeanGoesBackWithoutIndicesAndExactly) {
   Rng rng(4);
   const auto codec = make_randk(0.02);
@@ -91,7 +91,7 @@ TEST(Randk, TheMeanGoesBackWithoutIndicesAndExactly) {
   of_mean.rank = 0xFFFFFFFFU;
   EXPECT_EQ(encoded(*back, mean, of_mean).size(), kDrawnHeader + 4 * 60);
   EXPECT_TRUE(same_bits(there_and_back(*back, mean, of_mean), mean));
-  // What is not finite had to arrive though nobody drew it.
+  // A value that is not finite is sent although no sender drew its index.
   for (std::size_t i = 0; i < 10; ++i) {
     mean[i] = std::numeric_limits<float>::infinity();
     EXPECT_TRUE(same_bits(there_and_back(*back, mean, of_mean), mean));

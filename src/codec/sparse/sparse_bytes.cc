@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "codec/entropy/rice.h"
 #include "codec/sparse/drawn_indices.h"
 #include "wire/little_endian.h"
@@ -16,10 +17,6 @@ namespace tally::codec {
 namespace {
 
 enum class Form : std::uint8_t { kDense = 0, kGaps = 1, kDrawn = 2 };
-
-Error corrupt(std::string message) {
-  return Error{.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 float load_float(const std::byte* from) {
   std::uint32_t bits = 0;
@@ -50,7 +47,7 @@ std::size_t write_dense(std::span<const float> values, std::span<const std::uint
   return dense_bytes(values.size());
 }
 
-// take(index, value) for each entry of the gaps form.
+// Calls take(index, value) for each entry of the gaps form.
 template <typename Take>
 Result<void> each_by_gaps(std::span<const std::byte> bytes, std::size_t count, Take take) {
   if (bytes.size() < kGapsHeader) return corrupt("sparse values: no header");
@@ -61,17 +58,17 @@ Result<void> each_by_gaps(std::span<const std::byte> bytes, std::size_t count, T
                                parameter, bytes.size()));
   const std::byte* value = bytes.data() + kGapsHeader;
   GapReader gaps(bytes.subspan(kGapsHeader + 4 * entries), parameter, count);
-  // Some places first, then their values: these may be far apart in memory and are better waited
-  // for together.
-  std::array<std::size_t, 128> places;
+  // Decodes several indices before it uses them: the values may be far apart in memory, and their
+  // cache misses then overlap.
+  std::array<std::size_t, 128> indices;
   for (std::size_t done = 0; done < entries;) {
-    const std::size_t some = std::min(places.size(), entries - done);
+    const std::size_t some = std::min(indices.size(), entries - done);
     for (std::size_t i = 0; i < some; ++i)
-      if (!gaps.next(places[i])) return corrupt("sparse values: no place for a value");
-    for (std::size_t i = 0; i < some; ++i, value += 4) take(places[i], load_float(value));
+      if (!gaps.next(indices[i])) return corrupt("sparse values: an index is missing");
+    for (std::size_t i = 0; i < some; ++i, value += 4) take(indices[i], load_float(value));
     done += some;
   }
-  if (!gaps.at_end()) return corrupt("sparse values: bytes left over");
+  if (!gaps.at_end()) return corrupt("sparse values: bytes follow the last index");
   return {};
 }
 

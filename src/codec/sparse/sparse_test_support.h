@@ -15,7 +15,7 @@ namespace tally::codec {
 using Bytes = std::vector<std::byte>;
 using Floats = std::vector<float>;
 
-// Encodes into exactly max_bytes() with others around them that nobody may touch.
+// Encodes into exactly max_bytes() with guard bytes around them.
 inline Bytes encoded(const Codec& codec, std::span<const float> values, const Draw& draw = {}) {
   constexpr std::size_t kAround = 64;
   constexpr std::byte kUntouched{0xA5};

@@ -17,7 +17,7 @@ std::uint32_t magnitude(float value) {
   return std::bit_cast<std::uint32_t>(value) & kernel::kMagnitudeBits;
 }
 
-// Every hundredth magnitude, but at least 256 of them, or all.
+// Samples every hundredth magnitude, but at least 256 of them, or all.
 std::vector<std::uint32_t> sample(std::span<const float> values) {
   constexpr std::size_t kLeast = 256;
   const std::size_t wanted = std::max(kLeast, values.size() / 100);
@@ -35,14 +35,13 @@ std::uint32_t rank_th_largest(std::vector<std::uint32_t>& magnitudes, std::size_
   return *at;
 }
 
-// The `wanted` largest of `candidates`, or all that are not finite if these are more.
+// Selects the `wanted` largest of `candidates`, or all non-finite ones if these are more.
 Indices trimmed(std::span<const float> values, const Indices& candidates, std::size_t wanted) {
   std::vector<std::uint32_t> magnitudes(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i)
     magnitudes[i] = magnitude(values[candidates[i]]);
   const std::uint32_t last = rank_th_largest(magnitudes, wanted);
-  // Those before the rank are at least as large, so that some of the same magnitude may be among
-  // them.
+  // Values with the magnitude `last` may be on both sides of the cut.
   const bool keeps_all = last >= kernel::kInfinityBits;
   const std::uint32_t sure = keeps_all ? kernel::kInfinityBits : last + 1;
   const auto is_sure = [sure](std::uint32_t bits) { return bits >= sure; };
@@ -68,10 +67,10 @@ std::size_t entries_of(double density, std::size_t count) {
   return std::clamp<std::size_t>(static_cast<std::size_t>(entries), 1, count);
 }
 
-// A sampled magnitude is a threshold that `wanted` values, or somewhat more, are above of. If they
-// are fewer than that, it is tried again with a lower one; after at most log2(sample) tries that is
-// any value that is not zero. Whatever is above a threshold has all the largest, if it has enough,
-// so the sample decides only how much there is to trim.
+// A sampled magnitude is the threshold: about `wanted` values, or somewhat more, are above it. If
+// too few are, a lower threshold is tried; after at most log2(sample) tries it is the smallest
+// nonzero value. The values above a threshold contain all the largest ones, if they are enough, so
+// the sample decides only how many there are to trim.
 Indices select_top(std::span<const float> values, std::size_t wanted, Top top) {
   if (values.empty() || wanted == 0) return {};
   const std::size_t least = top == Top::kExact ? wanted : wanted - wanted / 5;

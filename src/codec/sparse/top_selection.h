@@ -6,7 +6,7 @@
 
 namespace tally::codec {
 
-// How many of `count` values a density stands for: at least one, unless there are none.
+// The number of entries for a density: at least one, unless there are no values.
 std::size_t entries_of(double density, std::size_t count);
 
 enum class Top : std::uint8_t {
@@ -15,18 +15,18 @@ enum class Top : std::uint8_t {
             // times `wanted`
 };
 
-// Rising indices of the largest magnitudes. Zeros are never among them, so there may be fewer;
-// not-a-number and infinities always are, so there may be more. The same on every machine.
+// Ascending indices of the largest magnitudes. Zeros are never selected, so there may be fewer; NaN
+// and infinities always are, so there may be more. The same on every machine.
 std::vector<std::uint32_t> select_top(std::span<const float> values, std::size_t wanted, Top top);
 
-// Which values have a magnitude of at least the bits `least` (kernel/sparse/residual.h): a bit for each,
-// from the lowest on.
+// Marks the values whose magnitude has at least the bits `least` (kernel/sparse/residual.h), one
+// bit each, from the lowest bit on.
 struct Marks {
   std::vector<std::uint64_t> words;
   std::size_t count = 0;  // of those that are marked
 };
 Marks mark_above(std::span<const float> values, std::uint32_t least);
-// Their indices, rising.
+// The ascending indices of the marked values.
 std::vector<std::uint32_t> marked_indices(const Marks& marks);
 
 }  // namespace tally::codec

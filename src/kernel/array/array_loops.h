@@ -5,15 +5,14 @@
 
 namespace tally::kernel {
 
-// The loops of one level behind norm.h and weighted_sum.h. As in reduce_level.h, a level's source
-// leaves nothing behind that the linker could merge with code of another level.
+// The loops of one level behind norm.h and weighted_sum.h.
 template <typename T>
 struct ArrayLoopsOf {
   // Adds the squares of `count` values to kNormLanes lanes, value i to lane i % kNormLanes.
   void (*add_squares)(const T* values, std::size_t count, double* lanes);
 
-  // out[i] = sum over r in order of weights[r] * inputs[r][i]; `add`: begins with what is in
-  // out[i]. One to kInputsAtOnce inputs. `out` may be one of the inputs.
+  // out[i] = sum over r in order of weights[r] * inputs[r][i]; with `add` plus the present out[i].
+  // One to kInputsAtOnce inputs. `out` may be one of the inputs.
   void (*weighted_sum)(const T* const* inputs, const T* weights, std::size_t input_count, bool add,
                        T* out, std::size_t count);
   void (*clamp)(T* data, std::size_t count, T limit);

@@ -10,8 +10,7 @@
 
 namespace tally::kernel {
 
-// `count` values that begin `shift` values past an aligned address, with some more around them that
-// nobody may touch.
+// `count` values that begin `shift` values past an aligned address, with guard values around them.
 template <typename T>
 class Array {
  public:

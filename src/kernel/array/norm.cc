@@ -37,7 +37,7 @@ double square_sum(Level level, std::span<const T> values) {
 
 template <typename T>
 double square_sum_reference(std::span<const T> values) {
-  // Lane by lane, so that it shares neither order nor storage with the fast loops.
+  // Lane by lane, so that the reference shares neither order nor storage with the fast loops.
   double sums[kNormLanes];
   for (std::size_t lane = 0; lane < kNormLanes; ++lane) {
     double sum = 0;

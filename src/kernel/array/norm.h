@@ -6,10 +6,10 @@
 
 namespace tally::kernel {
 
-// The sum of squares, in double: element i goes to lane i % 32, and the lanes are added by halves.
-// So every level and alignment gives the same bits. Parts added together give other last bits than
-// the whole: whoever cuts an array must cut it at the same places to get the same sum. T is float
-// or double.
+// The sum of squares in double: element i goes to lane i % 32, and the lanes are added pairwise by
+// halves, so every level and alignment gives the same bits. The sum over parts of an array has
+// other last bits than the sum over the whole: ranks that share an array must cut it at the same
+// elements. T is float or double.
 inline constexpr std::size_t kNormLanes = 32;
 
 template <typename T>

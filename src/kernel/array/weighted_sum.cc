@@ -11,7 +11,7 @@
 namespace tally::kernel {
 namespace {
 
-// Small enough for the nearest cache, together with what is read beside it.
+// Fits into the L1 cache together with the inputs.
 constexpr std::size_t kBlock = 2048;
 
 template <typename T>
@@ -23,7 +23,7 @@ const ArrayLoopsOf<T>& loops_for(const ArrayLoops& loops) {
   }
 }
 
-// Up to kInputsAtOnce inputs that are to be read, with their weights.
+// Up to kInputsAtOnce inputs to read, with their weights.
 template <typename T>
 struct Some {
   std::array<const void*, kInputsAtOnce> inputs = {};
@@ -31,7 +31,7 @@ struct Some {
   std::size_t count = 0;
 };
 
-// The next inputs with a weight, from `next` on, which is moved behind them.
+// The next inputs with a weight, from `next` on; moves `next` behind them.
 template <typename T>
 Some<T> take(std::span<const void* const> inputs, std::span<const T> weights, std::size_t& next) {
   Some<T> some;
@@ -54,7 +54,8 @@ void sum_plain(const ArrayLoopsOf<T>& loops, const Some<T>& some, std::size_t be
   loops.weighted_sum(from.data(), some.weights.data(), some.count, add, out, count);
 }
 
-// More inputs than go at once: block by block, in a copy, so that `out` may be any of the inputs.
+// More inputs than one pass takes: sums block by block in a buffer, so that `out` may be any of the
+// inputs.
 template <typename T>
 void sum_blocks(const ArrayLoopsOf<T>& loops, std::span<const void* const> inputs,
                 std::span<const T> weights, T* out, std::size_t count) {
@@ -85,7 +86,7 @@ void sum_floats(const ArrayLoopsOf<T>& loops, std::span<const void* const> input
   sum_plain(loops, first, 0, false, out, count);
 }
 
-// Halves are widened block by block, and added while they are in the nearest cache.
+// Half types are widened block by block, and added while they are in the L1 cache.
 void sum_halves(const ArrayLoopsOf<float>& loops, const Kernels& kernels, DataType type,
                 std::span<const void* const> inputs, std::span<const float> weights, float* out,
                 std::size_t count) {

@@ -4,17 +4,17 @@
 
 #include "kernel/reduce/reduce.h"
 
-// Loops over gradients before an optimizer gets them. Every level gives the same bits as the
-// reference; pointers are aligned as their elements are.
+// Element-wise loops over gradients. Every level gives the same bits as the reference; pointers are
+// aligned as their elements are.
 namespace tally::kernel {
 
 // out[i] = sum over r in order of weights[r] * inputs[r][i], each product and each sum rounded. An
-// input with weight 0 is not read: its memory may hold anything. With none left `out` becomes 0.
-// `type` is of the inputs: kFloat32, kFloat16 or kBFloat16, which are converted first. `out` may be
-// one of the inputs where these are float; otherwise nothing overlaps.
+// input with weight 0 is not read, so its memory may be uninitialised. Without other inputs `out`
+// becomes 0. `type` is the type of the inputs: kFloat32, or kFloat16 or kBFloat16, which are
+// converted first. `out` may be one of the inputs if these are float; otherwise nothing overlaps.
 void weighted_sum(DataType type, std::span<const void* const> inputs,
                   std::span<const float> weights, float* out, std::size_t count);
-// The same for kFloat64, the only `type` it takes.
+// The same for kFloat64, the only `type` of this overload.
 void weighted_sum(DataType type, std::span<const void* const> inputs,
                   std::span<const double> weights, double* out, std::size_t count);
 
@@ -22,8 +22,7 @@ void weighted_sum(DataType type, std::span<const void* const> inputs,
 void convert_from_float(DataType to, const float* in, void* out, std::size_t count);
 void convert_to_float(DataType from, const void* in, float* out, std::size_t count);
 
-// data[i] moved into [-limit, limit]; a NaN stays. limit >= 0. T is float or double, here and
-// below.
+// Clamps data[i] to [-limit, limit]; a NaN stays. limit >= 0. T is float or double, here and below.
 template <typename T>
 void clamp(T* data, std::size_t count, T limit);
 

@@ -17,6 +17,22 @@ constexpr std::array<std::uint32_t, 256> kTable = [] {
   return table;
 }();
 
+// A checksum is a polynomial over GF(2) modulo Castagnoli's, its highest bit being the coefficient
+// of x^0.
+constexpr std::uint32_t kOne = 0x80000000U;
+constexpr std::uint32_t kXToThe8 = kOne >> 8;
+
+std::uint32_t times_x(std::uint32_t a) { return (a >> 1) ^ (a % 2 == 1 ? kCastagnoli : 0U); }
+
+std::uint32_t multiply_mod(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (std::uint32_t bit = kOne; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = times_x(b);
+  }
+  return product;
+}
+
 }  // namespace
 
 bool crc32c_is_accelerated() {
@@ -45,6 +61,17 @@ std::uint32_t crc32c_reference(std::span<const std::byte> bytes, std::uint32_t c
     crc = (crc >> 8) ^ kTable[(crc ^ static_cast<std::uint32_t>(byte)) & 0xFFU];
   }
   return ~crc;
+}
+
+// Each byte of the second part multiplies `first` by x^8; the power is computed by squaring.
+std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second,
+                             std::uint64_t second_bytes) {
+  std::uint32_t power = kOne;
+  for (std::uint32_t square = kXToThe8; second_bytes != 0; second_bytes >>= 1) {
+    if (second_bytes % 2 == 1) power = multiply_mod(power, square);
+    square = multiply_mod(square, square);
+  }
+  return multiply_mod(power, first) ^ second;
 }
 
 }  // namespace tally::kernel

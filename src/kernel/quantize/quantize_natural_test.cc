@@ -33,7 +33,7 @@ TEST(QuantizeNatural, EveryLengthAndAddressIsAsTheReference) {
                         .high = static_cast<std::uint32_t>(rng.next())};
     const std::size_t sign_bytes = (count + 7) / 8;
     const std::size_t shift = count % 64;
-    // One byte more, which nobody may touch.
+    // One guard byte.
     std::vector<std::byte> expected(shift + count + sign_bytes + 1, std::byte{0x5A});
     reference.encode(values.data(), count, key, expected.data() + shift,
                      expected.data() + shift + count);
@@ -61,7 +61,7 @@ TEST(QuantizeNatural, EveryLengthAndAddressIsAsTheReference) {
   }
 }
 
-// All pairs of exponent and sign, as anybody may send them.
+// All pairs of exponent and sign, as a peer may send them.
 TEST(QuantizeNatural, EveryPairOfBytesDecodesAsTheReference) {
   std::vector<std::byte> exponents(512);
   std::vector<std::byte> signs(64);

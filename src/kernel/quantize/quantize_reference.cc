@@ -36,7 +36,7 @@ void add_halves(const std::byte* values, std::size_t count, float weight, float*
   }
 }
 
-// What a byte stands for, NaN for those that stand for nothing.
+// The value of a byte; NaN for an invalid byte.
 using Meaning = double (*)(int code);
 
 double int8_meaning(int code) {
@@ -56,7 +56,7 @@ double float8_meaning(int code) {
   return code < 0x80 ? size : -size;
 }
 
-// All 256, by what they stand for.
+// All valid bytes, by value.
 struct Entry {
   double meaning;
   int code;
@@ -75,7 +75,7 @@ const std::vector<Entry>& entries() {
   return sorted;
 }
 
-// The nearest; of two that are equally near the even one; of two zeros that of the same sign.
+// The nearest byte; of two equally near the even one; of two zeros the one with the same sign.
 template <Meaning kMeaning>
 int nearest(float scaled) {
   const Entry* best = nullptr;
@@ -90,7 +90,7 @@ int nearest(float scaled) {
   return best->code;
 }
 
-// With which nothing overflows.
+// The largest scale with which nothing overflows.
 float largest_scale(double top) {
   constexpr double kMost = std::numeric_limits<float>::max();
   auto scale = static_cast<float>(kMost / top);
@@ -167,7 +167,7 @@ struct Power {
   bool sign;
 };
 
-// `random` has 23 bits; up or down as it and the part of the way to the next power say.
+// `random` has 23 bits; rounds up with the probability of the distance from the lower power.
 Power natural_of(float value, std::uint32_t random) {
   if (std::isnan(value)) return {0, true};
   if (std::isinf(value)) return {255, value < 0};

@@ -19,7 +19,7 @@ void copy_for_others(std::byte* into, const std::byte* from, std::size_t bytes) 
     for (std::size_t i = 0; i < kLine / kWord; ++i)
       _mm_stream_si128(destination + i, _mm_loadu_si128(source + i));
   }
-  // Streaming stores are ordered with later ones only by this.
+  // Only a fence orders streaming stores with later stores.
   _mm_sfence();
 #endif
   if (done < bytes) std::memcpy(into + done, from + done, bytes - done);

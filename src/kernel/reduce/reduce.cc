@@ -33,7 +33,7 @@ void combine_many(DataType type, ReduceOp op, std::span<const void* const> sourc
                                   destinations.size(), count, divisor);
 }
 
-// One source combines to itself, whatever the operation.
+// One source combines to itself with every operation.
 template <const LevelLoops& kLoops>
 void divide(DataType type, void* data, std::size_t count, int divisor) {
   TALLY_CHECK(divisor >= 1);

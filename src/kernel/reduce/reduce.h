@@ -7,14 +7,14 @@
 
 namespace tally::kernel {
 
-// All functions take unaligned pointers. kAverage adds like kSum: dividing is a step of its own.
-// Half types are combined in float32 and rounded to nearest even; integers wrap on overflow.
+// All functions take unaligned pointers. kAverage adds like kSum: division is a separate step. Half
+// types are combined in float32 and rounded to nearest even; integers wrap on overflow.
 //
 // Every level gives the same bits as reference_kernels(), with one exception: where a result is
-// NaN, it is NaN everywhere, but its sign and payload are not defined.
-//   min(a, b) is b < a ? b : a and max(a, b) is a < b ? b : a, where a is what was combined so far:
-//   a NaN in a later source is passed over, one in the first source stays, and so does the first
-//   of 0 and -0. Floats are divided by float(divisor), correctly rounded.
+// NaN, it is NaN at every level, but its sign and payload are undefined.
+//   min(a, b) is b < a ? b : a and max(a, b) is a < b ? b : a, where a is the result so far. So a
+//   NaN in a later source is ignored, one in the first source stays; of 0 and -0 the first stays.
+//   Floats are divided by float(divisor), correctly rounded.
 struct Kernels {
   // into[i] = op(into[i], from[i]). `into` and `from` are equal or do not overlap.
   void (*combine)(DataType type, ReduceOp op, void* into, const void* from, std::size_t count);
@@ -29,19 +29,19 @@ struct Kernels {
   // data[i] /= divisor; integers truncate towards zero. divisor >= 1.
   void (*divide)(DataType type, void* data, std::size_t count, int divisor);
 
-  // The float32 values of `halves`, and back to nearest even; a NaN keeps its sign and the head of
-  // its payload, and becomes quiet when narrowed. `type` is kFloat16 or kBFloat16; nothing
-  // overlaps.
+  // Converts `halves` to float32, and float32 to halves with rounding to nearest even. A NaN keeps
+  // its sign and the upper bits of its payload, and becomes quiet when narrowed. `type` is kFloat16
+  // or kBFloat16; nothing overlaps.
   void (*widen)(DataType type, const void* halves, float* values, std::size_t count);
   void (*narrow)(DataType type, const float* values, void* halves, std::size_t count);
 };
 
-// The best level of this processor, chosen once.
+// The functions of this processor's best level, chosen once.
 const Kernels& kernels();
-// A level from available_levels(), for tests and measurements.
+// The functions of a level from available_levels(), for tests and measurements.
 const Kernels& kernels(Level level);
 
-// Plain loops, one element at a time: what the kernels are compared with.
+// Plain loops, one element at a time, for tests to compare with.
 const Kernels& reference_kernels();
 
 }  // namespace tally::kernel

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "kernel/reduce/reduce.h"
 
-// Written for being obviously right, and on purpose with nothing in common with the fast loops.
+// Written to be obviously right, with nothing in common with the fast loops.
 namespace tally::kernel {
 namespace {
 
@@ -40,7 +40,7 @@ std::uint16_t float16_from_float(float value) {
   }
   const double magnitude = std::abs(static_cast<double>(value));
   if (magnitude >= 65520) return static_cast<std::uint16_t>(sign | 0x7C00);
-  // Counted in units of the last place; a count that rounds up to 2048 carries into the exponent.
+  // Counts units of the last place; a count that rounds up to 2048 carries into the exponent.
   const int exponent = magnitude < 0x1p-14 ? -14 : std::ilogb(magnitude);
   const int units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
   return static_cast<std::uint16_t>(sign | ((exponent + 14) * 1024 + units));
@@ -114,7 +114,7 @@ T quotient(T value, int divisor) {
   }
 }
 
-// Calls visit with the description of `type`.
+// Calls visit() with the description of `type`.
 template <typename Visit>
 void with_type(DataType type, Visit visit) {
   switch (type) {

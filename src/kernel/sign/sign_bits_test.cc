@@ -63,7 +63,7 @@ TEST(SignBits, AllLevelsGiveTheBitsOfTheReference) {
   }
 }
 
-// Nobody adds to a lane what would round it up: the sums are those of the real numbers here.
+// No addition to a lane is rounded, so the sums are exact here.
 TEST(SignBits, SumsOfWholeNumbersAreExact) {
   Rng rng(4);
   std::vector<float> values(5000);

@@ -64,8 +64,7 @@ double skipgram_loss(const SkipgramBatch& batch, const SkipgramGradients& gradie
   double loss = 0;
   for (std::size_t i = 0; i < batch.input_count; ++i) {
     for (std::size_t o = 0; o < batch.output_count; ++o, ++value) {
-      // The gradient over the rate is what was missing to the label: the probability of being
-      // wrong.
+      // gradient / rate is label - sigmoid: the probability of the wrong label.
       const double missing = std::fabs(static_cast<double>(*value) / batch.rate);
       loss -= std::log(std::fmax(1 - missing, kLeast));
     }

@@ -14,7 +14,7 @@ struct SkipgramLevels {
   static const SkipgramLoops baseline, avx2, avx512;
 };
 
-// What sigmoid_of() reads: kSigmoidEntries values.
+// The table of sigmoid_of(): kSigmoidEntries values.
 const float* sigmoid_table();
 
 }  // namespace tally::kernel

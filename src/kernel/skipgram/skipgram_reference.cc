@@ -15,7 +15,7 @@ float product(const float* a, const float* b, std::size_t count) {
   return lanes[0];
 }
 
-// What row `row` grows by: the weighted sum of the sources.
+// The change of a row: the weighted sum of the sources.
 std::vector<float> growth(float* const* sources, std::size_t count, const float* weights,
                           std::size_t weight_step, std::size_t stride) {
   std::vector<float> sum(stride, 0.0F);

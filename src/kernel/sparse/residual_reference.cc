@@ -24,13 +24,13 @@ std::size_t mark(const float* values, std::size_t count, std::uint32_t least,
   return marked;
 }
 
-void keep_finite(float* values, std::size_t count) {
+void zero_nonfinite(float* values, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     if (!std::isfinite(values[i])) values[i] = 0;
 }
 
-void gather(const MomentumFactors& factors, const float* gradient, float* u, float* v,
-            std::size_t count) {
+void accumulate(const MomentumFactors& factors, const float* gradient, float* u, float* v,
+                std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     u[i] *= factors.momentum;
     u[i] += factors.scale * gradient[i];
@@ -38,8 +38,8 @@ void gather(const MomentumFactors& factors, const float* gradient, float* u, flo
   }
 }
 
-void gather_nesterov(const MomentumFactors& factors, const float* gradient, float* u, float* v,
-                     std::size_t count) {
+void accumulate_nesterov(const MomentumFactors& factors, const float* gradient, float* u, float* v,
+                         std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const float scaled = factors.scale * gradient[i];
     u[i] += scaled;
@@ -48,7 +48,7 @@ void gather_nesterov(const MomentumFactors& factors, const float* gradient, floa
   }
 }
 
-void settle(const float* sent, bool masks, float* u, float* v, std::size_t count) {
+void clear_sent(const float* sent, bool masks, float* u, float* v, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     if (!std::isfinite(u[i])) u[i] = 0;
     if (sent[i] == 0) continue;
@@ -61,10 +61,10 @@ void settle(const float* sent, bool masks, float* u, float* v, std::size_t count
 
 const ResidualKernels& residual_reference() {
   static constexpr ResidualKernels kReference = {.mark = mark,
-                                                 .keep_finite = keep_finite,
-                                                 .gather = gather,
-                                                 .gather_nesterov = gather_nesterov,
-                                                 .settle = settle};
+                                                 .zero_nonfinite = zero_nonfinite,
+                                                 .accumulate = accumulate,
+                                                 .accumulate_nesterov = accumulate_nesterov,
+                                                 .clear_sent = clear_sent};
   return kReference;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::vector<std::uint64_t>;
 
-// The marks of an array, with a word behind them that nobody may touch.
+// The marks of an array, with a guard word behind them.
 Words marks(const ResidualKernels& kernels, const Array<float>& array, std::size_t count,
             std::uint32_t least, std::size_t& marked) {
   Words words((count + 63) / 64 + 1, 0x5555);
@@ -43,13 +43,13 @@ struct Arrays {
 
 void run_all(const ResidualKernels& kernels, Arrays& a, std::size_t count) {
   const MomentumFactors factors{.momentum = 0.9F, .scale = 0.7F};
-  kernels.gather(factors, a.gradient.data(), a.u.data(), a.v.data(), count);
-  kernels.settle(a.gradient.data(), false, a.u.data(), a.v.data(), count);
-  kernels.gather_nesterov(factors, a.gradient.data(), a.u.data(), a.v.data(), count);
-  kernels.keep_finite(a.v.data(), count);
-  kernels.gather(factors, a.gradient.data(), a.u.data(), a.v.data(), count);
+  kernels.accumulate(factors, a.gradient.data(), a.u.data(), a.v.data(), count);
+  kernels.clear_sent(a.gradient.data(), false, a.u.data(), a.v.data(), count);
+  kernels.accumulate_nesterov(factors, a.gradient.data(), a.u.data(), a.v.data(), count);
+  kernels.zero_nonfinite(a.v.data(), count);
+  kernels.accumulate(factors, a.gradient.data(), a.u.data(), a.v.data(), count);
   for (std::size_t i = 0; i < count; i += 3) a.gradient.data()[i] = 0;
-  kernels.settle(a.gradient.data(), true, a.u.data(), a.v.data(), count);
+  kernels.clear_sent(a.gradient.data(), true, a.u.data(), a.v.data(), count);
 }
 
 TEST(Residual, EveryLevelGivesTheBitsOfTheReference) {
@@ -74,10 +74,10 @@ TEST(Residual, SettlingLeavesOnlyNumbersInMomentum) {
   const float sent[] = {0, 1, std::nanf(""), 0};
   float u[] = {kInfinity, 2, std::nanf(""), 3};
   float v[] = {5, 1, std::nanf(""), 7};
-  residual_kernels().settle(sent, false, u, v, 4);
+  residual_kernels().clear_sent(sent, false, u, v, 4);
   EXPECT_EQ(std::vector<float>(u, u + 4), (std::vector<float>{0, 2, 0, 3}));
   EXPECT_EQ(std::vector<float>(v, v + 4), (std::vector<float>{5, 0, 0, 7}));
-  residual_kernels().settle(sent, true, u, v, 4);
+  residual_kernels().clear_sent(sent, true, u, v, 4);
   EXPECT_EQ(std::vector<float>(u, u + 4), (std::vector<float>{0, 0, 0, 3}));
 }
 

@@ -7,7 +7,7 @@
 
 namespace tally::kernel {
 
-// Scalars of one optimizer step, the same for all elements.
+// Scalars of one optimizer step, equal for all elements.
 template <typename T>
 struct SgdFactors {
   T rate;
@@ -31,10 +31,10 @@ struct AdamFactors {
   T epsilon;
   T weight_decay;  // adam: added to the gradient; lamb: to the direction
   T shrink;        // what parameters are multiplied with first: adamw 1 - rate * decay, adam 1
-  // Of a frozen second moment. What the steps of elements are multiplied with that never had a
-  // gradient: a codec makes numbers of their zeros, which would be divided by epsilon alone. And
-  // the largest step: where the second moment is far below the others', what a codec makes of small
-  // momenta is not small. Infinite: none.
+  // With a frozen second moment. `untouched` multiplies the step of elements that never had a
+  // gradient: a codec decodes their zeros as nonzero numbers, which would be divided by epsilon
+  // alone. `largest_step` limits the step of elements whose second moment is far below the others',
+  // because a codec does not keep their momenta small.
   T untouched = 1;
   T largest_step = std::numeric_limits<T>::infinity();
 };
@@ -61,9 +61,9 @@ struct CompensationFactors {
   T epsilon;     // beside the mean square, under the root that lambda is divided by
 };
 
-// One step over `count` elements each. Pointers are aligned as a T is, arrays do not overlap. A
-// weight decay of 0 is not computed with, so that it changes nothing even where parameters are
-// infinite. Every level gives the same bits as update_reference(), NaN payloads excepted.
+// One step over `count` elements. Pointers are aligned as a T is; arrays do not overlap. A weight
+// decay of 0 is left out of the computation, so that it changes nothing even where parameters are
+// infinite. Every level gives the same bits as update_reference(), except for NaN payloads.
 template <typename T>
 struct UpdateKernels {
   void (*sgd)(const SgdFactors<T>& factors, T* parameters, const T* gradient, std::size_t count);
@@ -82,7 +82,7 @@ struct UpdateKernels {
                std::size_t count);
   void (*ftrl)(const FtrlFactors<T>& factors, T* parameters, const T* gradient, T* z, T* n,
                std::size_t count);
-  // adam, where each element has a `rate` and a `root` of its own.
+  // adam with a `rate` and a `root` per element.
   void (*adam_each)(const AdamFactors<T>& factors, const T* rates, const T* roots, T* parameters,
                     const T* gradient, T* average, T* square_average, std::size_t count);
   // Replace the gradient by the compensated one.

@@ -2,7 +2,7 @@
 
 #include "kernel/update/update.h"
 
-// The rules as their definitions say them, one element at a time.
+// The update rules by their definitions, one element at a time.
 namespace tally::kernel {
 namespace {
 

@@ -117,7 +117,7 @@ TEST_P(Meeting, RefusesWhatOneSenderGarbled) {
 
 TEST_P(Meeting, GoesBackToAllWithinTheBoundOrExactly) {
   with_each_stage([&] {
-    const WayBack back = make_way_back(spec_);
+    const BroadcastCodec back = make_broadcast_codec(spec_);
     for (std::uint32_t senders = 1; senders <= 5; ++senders) {
       const Values means = mean(give(senders));
       const Values out = there_and_back(*back.codec, means, {.step = 3, .rank = 0xFFFFFFFF});
@@ -135,13 +135,13 @@ TEST_P(Meeting, GoesBackToAllWithinTheBoundOrExactly) {
 TEST_P(Meeting, GoesBackWithFeedbackIfSomethingIsLost) {
   with_each_stage([&] {
     const bool exact = is_sparse() || spec_.vote;
-    EXPECT_EQ(make_way_back(spec_).feedback, spec_.feedback && !exact);
+    EXPECT_EQ(make_broadcast_codec(spec_).feedback, spec_.feedback && !exact);
   });
 }
 
 TEST_P(Meeting, ShowsOddValuesToAll) {
   with_each_stage([&] {
-    const WayBack back = make_way_back(spec_);
+    const BroadcastCodec back = make_broadcast_codec(spec_);
     Values gradient = normal_values(kCount, 1);
     gradient[333] = std::numeric_limits<float>::quiet_NaN();
     const Bytes odd = encode(*codec_, gradient);
@@ -156,7 +156,7 @@ TEST_P(Meeting, ShowsOddValuesToAll) {
 
 INSTANTIATE_TEST_SUITE_P(All, Meeting, testing::ValuesIn(codec_texts()), codec_test_name);
 
-// Everybody knows the places already.
+// All ranks know the indices already.
 TEST(RandkMeeting, GoesBackInAsManyBytesAsItCame) {
   const plan::CodecSpec spec = spec_of("randk:0.1");
   const auto codec = make_codec(spec);
@@ -165,7 +165,8 @@ TEST(RandkMeeting, GoesBackInAsManyBytesAsItCame) {
   const Encoded senders[] = {{.bytes = one, .weight = 3}, {.bytes = two, .weight = 5}};
   Values mean(1500);
   ASSERT_TRUE(mean_of(spec, *codec, senders, mean));
-  const Bytes back = encode(*make_way_back(spec).codec, mean, {.step = 3, .rank = 0xFFFFFFFF});
+  const Bytes back =
+      encode(*make_broadcast_codec(spec).codec, mean, {.step = 3, .rank = 0xFFFFFFFF});
   EXPECT_EQ(back.size(), one.size());
 }
 

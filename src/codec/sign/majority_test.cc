@@ -15,10 +15,10 @@ Values decided(std::size_t count, std::size_t block, bool zeros, Rng& rng) {
   return values;
 }
 
-TEST(Votes, WhatAMajorityDecidedComesBackExactly) {
+TEST(Majority, WhatAMajorityDecidedComesBackExactly) {
   Rng rng(1);
   for (const std::size_t block : {16, 9, 512}) {
-    const auto codec = make_votes(block);
+    const auto codec = make_majority(block);
     for (std::size_t count = 0; count <= 1000; ++count) {
       const Values values = decided(count, block, count % 2 == 0, rng);
       const ByteVector bytes = encode_at(*codec, values, count % 64);
@@ -27,9 +27,9 @@ TEST(Votes, WhatAMajorityDecidedComesBackExactly) {
   }
 }
 
-TEST(Votes, ABitmapOfZerosIsThereOnlyIfThereAreZeros) {
+TEST(Majority, ABitmapOfZerosIsThereOnlyIfThereAreZeros) {
   Rng rng(2);
-  const auto codec = make_votes(512);
+  const auto codec = make_majority(512);
   EXPECT_EQ(encode_at(*codec, decided(1024, 512, false, rng), 0).size(), 1U + 8 + 128);
   EXPECT_EQ(encode_at(*codec, decided(1024, 512, true, rng), 0).size(), 1U + 8 + 256);
   EXPECT_EQ(codec->expected_bytes(1024), 1U + 8 + 128);
@@ -37,26 +37,26 @@ TEST(Votes, ABitmapOfZerosIsThereOnlyIfThereAreZeros) {
   EXPECT_EQ(codec->max_bytes(0), 0U);
 }
 
-TEST(Votes, OtherValuesKeepTheirSignsOnly) {
-  EXPECT_EQ(through(*make_votes(4), Values{1.0F, -2.0F, 0.0F, 0.5F}),
+TEST(Majority, OtherValuesKeepTheirSignsOnly) {
+  EXPECT_EQ(through(*make_majority(4), Values{1.0F, -2.0F, 0.0F, 0.5F}),
             (Values{2.0F, -2.0F, 0.0F, 2.0F}));
-  EXPECT_EQ(through(*make_votes(4), Values{kTiny, -kTiny, kHuge, -0.0F}),
+  EXPECT_EQ(through(*make_majority(4), Values{kTiny, -kTiny, kHuge, -0.0F}),
             (Values{kHuge, -kHuge, kHuge, 0.0F}));
 }
 
-TEST(Votes, WhatIsNotFiniteSpoilsItsBlockAndNoOther) {
+TEST(Majority, WhatIsNotFiniteSpoilsItsBlockAndNoOther) {
   for (const float bad : {kNan, kInf, -kInf}) {
     Values values(40, -2.0F);
     values[21] = bad;
     values[22] = values[2] = 0;
-    const Values out = through(*make_votes(16), values);
+    const Values out = through(*make_majority(16), values);
     for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i / 16 == 1) << i;
   }
 }
 
-TEST(Votes, RefusesWhatItCannotHaveWritten) {
+TEST(Majority, RefusesWhatItCannotHaveWritten) {
   Rng rng(3);
-  const auto codec = make_votes(16);
+  const auto codec = make_majority(16);
   expect_wrong_lengths_refused(*codec, 45, rng);
   Values values = decided(45, 16, false, rng);
   expect_corrupt(*codec, encode_at(*codec, values, 0), 0);

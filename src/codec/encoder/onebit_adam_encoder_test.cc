@@ -16,7 +16,7 @@ Floats sent_by(Encoder& encoder, const plan::CodecSpec& spec, const Codec& codec
   return decoded(codec_at(spec, codec, step), std::span(bytes).first(size), gradient.size());
 }
 
-TEST(MomentumEncoder, SendsRawGradientsBeforeTheFreeze) {
+TEST(OnebitAdamEncoder, SendsRawGradientsBeforeTheFreeze) {
   const plan::CodecSpec spec = onebit_adam(5);
   const auto codec = make_sign(64);
   const auto encoder = Encoder::make(spec, *codec, 300);
@@ -32,7 +32,7 @@ TEST(MomentumEncoder, SendsRawGradientsBeforeTheFreeze) {
   EXPECT_NE(sent_by(*encoder, spec, *codec, gradient, 5), gradient);
 }
 
-TEST(MomentumEncoder, TheCodecChangesOnlyForOnebitAdamAndOnlyOnce) {
+TEST(OnebitAdamEncoder, TheCodecChangesOnlyForOnebitAdamAndOnlyOnce) {
   const auto codec = make_sign(64);
   EXPECT_NE(&codec_at(onebit_adam(3), *codec, 2), codec.get());
   EXPECT_EQ(&codec_at(onebit_adam(3), *codec, 3), codec.get());
@@ -43,7 +43,7 @@ TEST(MomentumEncoder, TheCodecChangesOnlyForOnebitAdamAndOnlyOnce) {
 
 // m as Adam has it, then what comes back; what is sent and left is momentum and what was left
 // before.
-TEST(MomentumEncoder, MemoryFollowsTheRule) {
+TEST(OnebitAdamEncoder, MemoryFollowsTheRule) {
   constexpr std::size_t kCount = 300;
   constexpr double kBeta = 0.8;
   const plan::CodecSpec spec = onebit_adam(6);
@@ -64,7 +64,7 @@ TEST(MomentumEncoder, MemoryFollowsTheRule) {
       back[i] = 0.5F * (back[i] + sent[i]);
       m[i] = step < 6 ? kBeta * m[i] + (1 - kBeta) * back[i] : back[i];
     }
-    encoder->took(back, {.step = step});
+    encoder->observe_mean(back, {.step = step});
     for (std::size_t i = 0; i < kCount; ++i) {
       ASSERT_NEAR(mean[i], m[i], 1e-5) << step;
       ASSERT_NEAR(residual[i], e[i], 1e-5) << step;
@@ -72,7 +72,7 @@ TEST(MomentumEncoder, MemoryFollowsTheRule) {
   }
 }
 
-TEST(MomentumEncoder, WithoutWarmupNothingIsRaw) {
+TEST(OnebitAdamEncoder, WithoutWarmupNothingIsRaw) {
   const plan::CodecSpec spec = onebit_adam(0);
   const auto codec = make_sign(64);
   const auto encoder = Encoder::make(spec, *codec, 100);
@@ -81,7 +81,7 @@ TEST(MomentumEncoder, WithoutWarmupNothingIsRaw) {
   for (const float value : sent) EXPECT_NEAR(value, 0.1F, 1e-6);
 }
 
-TEST(MomentumEncoder, ElementsWithoutGradientAreTakenBackByFeedback) {
+TEST(OnebitAdamEncoder, ElementsWithoutGradientAreTakenBackByFeedback) {
   // The first half never has a gradient: its signs are noise that sums up to no more than a step's.
   const plan::CodecSpec spec = onebit_adam(0);
   const auto codec = make_sign(64);
@@ -92,13 +92,13 @@ TEST(MomentumEncoder, ElementsWithoutGradientAreTakenBackByFeedback) {
   for (std::uint64_t step = 0; step < 200; ++step) {
     const Floats sent = sent_by(*encoder, spec, *codec, gradient, step);
     for (std::size_t i = 0; i < 64; ++i) sum[i] += sent[i];
-    encoder->took(sent, {.step = step});
+    encoder->observe_mean(sent, {.step = step});
     for (std::size_t i = 0; i < 32; ++i) ASSERT_LE(std::fabs(sum[i]), 2.0F) << step;
   }
   EXPECT_GT(sum[63], 150.0F);
 }
 
-TEST(MomentumEncoder, NonFiniteGradientsLeaveNothing) {
+TEST(OnebitAdamEncoder, NonFiniteGradientsLeaveNothing) {
   const plan::CodecSpec spec = onebit_adam(1);
   const auto codec = make_sign(64);
   const auto encoder = Encoder::make(spec, *codec, 200);
@@ -107,7 +107,7 @@ TEST(MomentumEncoder, NonFiniteGradientsLeaveNothing) {
   for (std::uint64_t step = 0; step < 2; ++step) {
     const Floats sent = sent_by(*encoder, spec, *codec, bad, step);
     EXPECT_FALSE(std::isfinite(sent[70]));
-    encoder->took(sent, {.step = step});
+    encoder->observe_mean(sent, {.step = step});
     for (const Encoder::State& state : encoder->states())
       for (const float value : state.values) EXPECT_TRUE(std::isfinite(value));
   }

@@ -10,17 +10,17 @@ namespace tally::codec {
 namespace {
 
 // 1-bit Adam (Tang et al. 2021). For `warmup` steps gradients are sent as they are, and the mean of
-// all gradients makes the momentum m that Adam has, too. Then each sender adds its gradient to that
-// momentum and sends this with feedback; what comes of it is the next m, which the optimizer
-// applies over a second moment that no longer changes.
+// all gradients updates the momentum m, as in Adam. Then each sender adds its gradient to m and
+// sends the sum with error feedback. The mean of these sums is the next m, which the optimizer
+// applies over a frozen second moment.
 //
-// Signs have no zero: an element that never had a gradient arrives as plus or minus its block's
-// magnitude, though feedback takes it back in the next step. Its second moment is exactly 0, by
-// which the optimizer has to know it and leave it alone.
-class MomentumEncoder final : public Encoder {
+// Signs have no zero: an element that never had a gradient is decoded as plus or minus its block's
+// magnitude, and feedback corrects it in the next step. Its second moment is exactly 0, by which
+// the optimizer recognises it.
+class OnebitAdamEncoder final : public Encoder {
  public:
-  MomentumEncoder(const plan::CodecSpec& spec, const Codec& codec, std::size_t count,
-                  const SenderFacts& facts)
+  OnebitAdamEncoder(const plan::CodecSpec& spec, const Codec& codec, std::size_t count,
+                    const SenderFacts& facts)
       : spec_(spec),
         codec_(codec),
         beta_(static_cast<float>(facts.beta1)),
@@ -43,12 +43,12 @@ class MomentumEncoder final : public Encoder {
     const std::array<float, 3> weights = {1.0F, beta_, gain_};
     kernel::weighted_sum(DataType::kFloat32, terms, weights, residual_.data(), residual_.size());
     const std::size_t size = codec_.encode(residual_, draw, out);
-    keep_what_is_left(codec_, out.first(size), residual_);
+    subtract_sent(codec_, out.first(size), residual_);
     return size;
   }
 
-  // A mean that is not finite has reached the optimizer; here it leaves 0, as in a residual.
-  void took(std::span<const float> mean, const Draw& draw) override {
+  // A mean that is not finite has reached the optimizer; here it becomes 0, as in a residual.
+  void observe_mean(std::span<const float> mean, const Draw& draw) override {
     TALLY_CHECK(mean.size() == mean_.size());
     if (draw.step < spec_.warmup) {
       const std::array<const void*, 2> terms = {mean_.data(), mean.data()};
@@ -57,7 +57,7 @@ class MomentumEncoder final : public Encoder {
     } else {
       std::copy(mean.begin(), mean.end(), mean_.begin());
     }
-    kernel::residual_kernels().keep_finite(mean_.data(), mean_.size());
+    kernel::residual_kernels().zero_nonfinite(mean_.data(), mean_.size());
   }
 
   std::vector<State> states() override {
@@ -75,9 +75,9 @@ class MomentumEncoder final : public Encoder {
 
 }  // namespace
 
-std::unique_ptr<Encoder> make_momentum_encoder(const plan::CodecSpec& spec, const Codec& codec,
-                                               std::size_t count, const SenderFacts& facts) {
-  return std::make_unique<MomentumEncoder>(spec, codec, count, facts);
+std::unique_ptr<Encoder> make_onebit_adam_encoder(const plan::CodecSpec& spec, const Codec& codec,
+                                                  std::size_t count, const SenderFacts& facts) {
+  return std::make_unique<OnebitAdamEncoder>(spec, codec, count, facts);
 }
 
 }  // namespace tally::codec

@@ -51,7 +51,7 @@ TEST_P(RoundedByChance, IsUnbiasedWithinItsVariance) {
     const double variance = squares[i] / kDraws;
     const double rounding = 1e-6 * bounds.most(i);
     EXPECT_LE(std::abs(sum[i] / kDraws), 4 * std::sqrt(variance / kDraws) + rounding) << in[i];
-    // What was measured is itself off by chance.
+    // The measured variance has a random error of its own.
     EXPECT_LE(variance, 1.02 * variance_bound(spec, std::abs(double{in[i]}), bounds.most(i)) +
                             rounding * rounding)
         << in[i];

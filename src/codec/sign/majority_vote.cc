@@ -1,4 +1,4 @@
-#include "codec/sign/vote_count.h"
+#include "codec/sign/majority_vote.h"
 
 #include <cmath>
 
@@ -14,7 +14,7 @@ struct Voter {
   float share = 0;
 };
 
-// The votes of one block, or of all blocks where nobody is silent in any.
+// The votes of one block, or of all blocks if all voters vote in all blocks.
 struct Ballot {
   std::vector<const std::byte*> bitmaps;
   std::vector<std::byte> negative, tied;
@@ -32,7 +32,7 @@ float magnitude_of(std::span<const Voter> voters, std::size_t b) {
   return sum;
 }
 
-// Where a scale is zero, so are all values of the block.
+// A voter with scale zero has no vote in that block.
 bool all_vote(std::span<const Voter> voters, const BlockLayout& layout) {
   for (const Voter& voter : voters)
     for (std::size_t b = 0; b < layout.blocks(); ++b)
@@ -41,7 +41,7 @@ bool all_vote(std::span<const Voter> voters, const BlockLayout& layout) {
 }
 
 kernel::BitValues results_of(float magnitude) {
-  // Subtracted, so that a magnitude that is too small for any number gives 0 and not -0.
+  // Subtraction gives 0 and not -0 for a magnitude of 0.
   return {.clear = magnitude,
           .set = 0.0F - magnitude,
           .zero = std::isnan(magnitude) ? magnitude : 0.0F};
@@ -78,22 +78,22 @@ void count_by_block(std::span<const Voter> voters, const BlockLayout& layout,
 
 }  // namespace
 
-void VoteCount::add(const float* values, float share) {
+void MajorityVote::add(const float* values, float share) {
   for (std::size_t i = 0; i < ahead_.size(); ++i) {
     ahead_[i] += (values[i] > 0 ? 1 : 0) - (values[i] < 0 ? 1 : 0);
     magnitudes_[i] = magnitudes_[i] + share * std::fabs(values[i]);
   }
 }
 
-void VoteCount::finish(std::span<float> mean) const {
+void MajorityVote::finish(std::span<float> mean) const {
   for (std::size_t i = 0; i < ahead_.size(); ++i) {
     const kernel::BitValues results = results_of(magnitudes_[i]);
     mean[i] = ahead_[i] == 0 ? results.zero : ahead_[i] > 0 ? results.clear : results.set;
   }
 }
 
-Result<void> count_signs(std::size_t block, std::span<const Encoded> senders,
-                         std::span<const float> shares, std::span<float> mean) {
+Result<void> vote_on_signs(std::size_t block, std::span<const Encoded> senders,
+                           std::span<const float> shares, std::span<float> mean) {
   const BlockLayout layout = sign_layout(mean.size(), block);
   std::vector<Voter> voters;
   for (std::size_t i = 0; i < senders.size(); ++i) {

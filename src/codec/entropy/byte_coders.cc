@@ -1,4 +1,4 @@
-#include "codec/entropy/byte_counts.h"
+#include "codec/entropy/byte_coders.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 namespace tally::codec {
 
 ByteCounts count_bytes(std::span<const std::byte> bytes) {
-  // Four tables, so that a byte that repeats does not wait for its own last increment.
+  // Four tables, so that a repeated byte does not wait for its own last increment.
   std::array<ByteCounts, 4> parts{};
   std::size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
@@ -45,8 +45,8 @@ std::vector<std::uint8_t> read_presence(std::span<const std::byte, kPresenceByte
   return symbols;
 }
 
-Error corrupt_code(const char* what) {
-  return {.code = ErrorCode::kCorrupt, .message = std::string("a coded part that ") + what};
+Error corrupt_code(const char* problem) {
+  return {.code = ErrorCode::kCorrupt, .message = std::string("entropy-coded bytes: ") + problem};
 }
 
 }  // namespace tally::codec

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel/quantize/dither.h"
+#include "kernel/quantize/stochastic.h"
 
 namespace tally::kernel {
 namespace {
@@ -15,13 +15,14 @@ float max_magnitude(const float* values, std::size_t count) {
   return most;
 }
 
-void round_all(const float* values, std::size_t count, const Dither& dither, std::int8_t* levels) {
+void round_all(const float* values, std::size_t count, const StochasticRounding& rounding,
+               std::int8_t* levels) {
   for (std::size_t i = 0; i < count; ++i) {
     const float place =
-        std::fmin(std::fabs(values[i]), dither.scale) / dither.scale * dither.levels;
+        std::fmin(std::fabs(values[i]), rounding.scale) / rounding.scale * rounding.levels;
     const float below = std::floor(place);
     const std::uint32_t random =
-        random_bits(dither.key, dither.first + static_cast<std::uint32_t>(i));
+        random_bits(rounding.key, rounding.first + static_cast<std::uint32_t>(i));
     const float level = unit_of(random) < place - below ? below + 1 : below;
     levels[i] = static_cast<std::int8_t>(std::signbit(values[i]) ? -level : level);
   }
@@ -46,8 +47,8 @@ void add(const std::int8_t* levels, std::size_t count, const LevelValues& values
 
 }  // namespace
 
-const DitherKernels& dither_reference() {
-  static constexpr DitherKernels kReference = {max_magnitude, round_all, widen, add};
+const StochasticKernels& stochastic_reference() {
+  static constexpr StochasticKernels kReference = {max_magnitude, round_all, widen, add};
   return kReference;
 }
 

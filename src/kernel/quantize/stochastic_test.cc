@@ -1,4 +1,4 @@
-#include "kernel/quantize/dither.h"
+#include "kernel/quantize/stochastic.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ std::string at(Level level, std::size_t count) {
   return std::string(to_string(level)) + ", " + std::to_string(count) + " values";
 }
 
-Dither random_dither(Rng& rng) {
+StochasticRounding random_rounding(Rng& rng) {
   constexpr float kLevels[] = {1, 7, 127};
   constexpr float kScales[] = {2, 0.7F, 1e-40F, 3e38F};
   return {.scale = kScales[rng.below(4)],
@@ -31,17 +31,17 @@ void expect_same_levels(Level level, std::size_t count, std::size_t shift, Rng& 
   auto values = random_array<float>(count, shift % 16, rng);
   for (std::size_t i = 0; i < count; ++i)
     if (std::isnan(values.data()[i])) values.data()[i] = -3;
-  const Dither dither = random_dither(rng);
+  const StochasticRounding rounding = random_rounding(rng);
   Levels wanted(count + shift + 64, 99), got = wanted;
-  dither_reference().round(values.data(), count, dither, wanted.data() + shift);
-  dither_kernels(level).round(values.data(), count, dither, got.data() + shift);
+  stochastic_reference().round(values.data(), count, rounding, wanted.data() + shift);
+  stochastic_kernels(level).round(values.data(), count, rounding, got.data() + shift);
   EXPECT_EQ(got, wanted) << at(level, count);
-  EXPECT_EQ(dither_kernels(level).max_magnitude(values.data(), count),
-            dither_reference().max_magnitude(values.data(), count))
+  EXPECT_EQ(stochastic_kernels(level).max_magnitude(values.data(), count),
+            stochastic_reference().max_magnitude(values.data(), count))
       << at(level, count);
 }
 
-TEST(Dither, AllLevelsRoundAsTheReference) {
+TEST(StochasticRounding, AllLevelsRoundAsTheReference) {
   Rng rng(3);
   for (const Level level : available_levels()) {
     for (std::size_t count = 0; count <= 1000; ++count)
@@ -50,14 +50,14 @@ TEST(Dither, AllLevelsRoundAsTheReference) {
   }
 }
 
-TEST(Dither, TheLargestMagnitudeIsNanIfAnyValueIs) {
+TEST(StochasticRounding, TheLargestMagnitudeIsNanIfAnyValueIs) {
   for (const Level level : available_levels()) {
     for (std::size_t bad = 0; bad < 100; ++bad) {
       std::vector<float> values(100, -2.0F);
       values[bad] = -std::numeric_limits<float>::infinity();
-      EXPECT_EQ(dither_kernels(level).max_magnitude(values.data(), 100), -values[bad]);
+      EXPECT_EQ(stochastic_kernels(level).max_magnitude(values.data(), 100), -values[bad]);
       values[bad] = std::numeric_limits<float>::quiet_NaN();
-      EXPECT_TRUE(std::isnan(dither_kernels(level).max_magnitude(values.data(), 100)));
+      EXPECT_TRUE(std::isnan(stochastic_kernels(level).max_magnitude(values.data(), 100)));
     }
   }
 }
@@ -68,15 +68,15 @@ void expect_same_values(Level level, std::size_t count, std::size_t shift, Rng& 
   const LevelValues values = {.unit = 1.0F / 7, .scale = random_value<float>(rng, true)};
   auto wanted = random_array<float>(count, shift % 16, rng);
   auto got = wanted;
-  dither_reference().add(levels.data() + shift, count, values, 0.3F, wanted.data());
-  dither_kernels(level).add(levels.data() + shift, count, values, 0.3F, got.data());
+  stochastic_reference().add(levels.data() + shift, count, values, 0.3F, wanted.data());
+  stochastic_kernels(level).add(levels.data() + shift, count, values, 0.3F, got.data());
   EXPECT_TRUE(got.same_as(wanted)) << at(level, count);
-  dither_reference().widen(levels.data() + shift, count, values, wanted.data());
-  dither_kernels(level).widen(levels.data() + shift, count, values, got.data());
+  stochastic_reference().widen(levels.data() + shift, count, values, wanted.data());
+  stochastic_kernels(level).widen(levels.data() + shift, count, values, got.data());
   EXPECT_TRUE(got.same_as(wanted)) << at(level, count);
 }
 
-TEST(Dither, AllLevelsWidenAsTheReference) {
+TEST(StochasticRounding, AllLevelsWidenAsTheReference) {
   Rng rng(4);
   for (const Level level : available_levels()) {
     for (std::size_t count = 0; count <= 1000; ++count)
