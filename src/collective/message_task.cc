@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::collective {
 
