@@ -16,14 +16,14 @@
 namespace tally::net {
 
 struct TcpOptions {
-  // What one progress() moves from and to one peer at most, about: so that no peer starves the
-  // others.
-  std::size_t budget_bytes = std::size_t{4} << 20;
-  // A connection ends when sent bytes stay unacknowledged for so long (TCP_USER_TIMEOUT). A rank
-  // that computes and does not read counts as silent to this timer, so it must be longer than any
-  // such pause. A host that vanishes is noticed by it or by an operation's deadline.
+  // One progress() call sends about this much to a peer and receives about as much from it. No peer
+  // starves the others, and what arrives is passed on while it is in the processor's cache.
+  std::size_t budget_bytes = std::size_t{256} << 10;
+  // A connection ends when sent bytes stay unacknowledged for this long (TCP_USER_TIMEOUT). A rank
+  // that computes reads nothing, so the limit must be longer than any such pause. A host that
+  // vanishes is noticed by this limit or by an operation's deadline.
   std::chrono::milliseconds unacknowledged_limit = std::chrono::minutes(15);
-  // How long close() may take to get rid of what is queued.
+  // How long close() may take to send what is queued.
   std::chrono::milliseconds close_limit = std::chrono::seconds(1);
 };
 
