@@ -16,7 +16,7 @@
 #include "group/bodies.h"
 #include "group/coordinator_desk.h"
 #include "group/local_access.h"
-#include "net/tls_stream.h"
+#include "net/stream_factory.h"
 
 namespace tally::group {
 namespace {
@@ -58,11 +58,11 @@ Result<void> check(const CoordinatorOptions& options) {
 class Coordinator::Impl final {
  public:
   Impl(const CoordinatorOptions& options, net::Listener listener, LocalAccess local,
-       std::unique_ptr<net::TlsContext> tls, Descriptor wake, CoordinatorDesk::OnEvent on_event)
+       net::StreamFactory streams, Descriptor wake, CoordinatorDesk::OnEvent on_event)
       : options_(options),
         listener_(std::move(listener)),
         local_(std::move(local)),
-        tls_(std::move(tls)),
+        streams_(std::move(streams)),
         wake_(std::move(wake)),
         desk_(options, to_string(listener_.address()), std::move(on_event), SteadyClock().now()) {}
 
@@ -128,12 +128,12 @@ class Coordinator::Impl final {
       entries_.push_back({listener_.descriptor(), POLLIN, 0});
       entries_.push_back({local_.listener.descriptor(), POLLIN, 0});
     }
-    bool impatient = false;
+    bool pending = false;
     for (const auto& session : desk_.sessions()) {
-      entries_.push_back({session->connection.descriptor(), session->connection.events(), 0});
-      impatient = impatient || session->connection.impatient();
+      session->connection.add_to(entries_);
+      pending = pending || session->connection.pending();
     }
-    const int timeout = impatient ? 0 : net::poll_timeout(Deadline::at(until));
+    const int timeout = pending ? 0 : net::poll_timeout(Deadline::at(until));
     if (::poll(entries_.data(), entries_.size(), timeout) < 1) return;
     std::uint64_t count = 0;
     if (entries_[0].revents != 0) {
@@ -165,11 +165,8 @@ class Coordinator::Impl final {
       if (!socket->has_value()) break;
       const auto peer = net::peer_address(**socket);
       const std::string from = peer.has_value() ? to_string(*peer) : "an unknown address";
-      if (!tls_) {
-        add(net::plain_stream(**std::move(socket)), from, false, now);
-      } else if (auto stream = tls_->server(**std::move(socket)); stream.has_value()) {
+      if (auto stream = streams_.server(**std::move(socket)); stream.has_value())
         add(*std::move(stream), from, false, now);
-      }
     }
     for (;;) {
       auto caller = accept_local(local_.listener);
@@ -194,7 +191,7 @@ class Coordinator::Impl final {
   const CoordinatorOptions options_;
   net::Listener listener_;
   const LocalAccess local_;
-  const std::unique_ptr<net::TlsContext> tls_;
+  const net::StreamFactory streams_;
   const Descriptor wake_;
   CoordinatorDesk desk_;  // the thread's own, once it runs
   std::vector<pollfd> entries_;
@@ -224,15 +221,11 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(
   }
   TALLY_TRY(net::Listener listener, net::Listener::bind(options.listen));
   TALLY_TRY(LocalAccess local, open_local_access(options.job));
-  std::unique_ptr<net::TlsContext> tls;
-  if (options.secret) {
-    TALLY_TRY(tls,
-              net::TlsContext::make({.secret = *options.secret, .identity = "tally coordinator"}));
-  }
+  TALLY_TRY(auto streams, net::StreamFactory::make(options.secret, "tally coordinator"));
   Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.open()) return net::socket_error("eventfd", errno);
-  auto impl = std::make_unique<Impl>(options, std::move(listener), std::move(local), std::move(tls),
-                                     std::move(wake), std::move(on_event));
+  auto impl = std::make_unique<Impl>(options, std::move(listener), std::move(local),
+                                     std::move(streams), std::move(wake), std::move(on_event));
   if (state && !state->over() && state->generation >= options.generation) impl->resume(*state);
   impl->tell_name();
   impl->run();

@@ -68,9 +68,9 @@ void CoordinatorDesk::process_ended(Rank rank, const std::string& how, TimePoint
 
 void CoordinatorDesk::serve(CoordinatorSession& session, TimePoint now) {
   if (session.dead) return;
-  auto messages = session.connection.advance();
+  auto messages = advance(session.connection);
   if (!messages.has_value()) return ended(session, messages.error(), now);
-  for (const WatchMessage& message : *messages) {
+  for (const ControlMessage& message : *messages) {
     if (session.over || session.dead) return;
     const auto handled = handle(session, message, now);
     if (handled.has_value()) continue;
@@ -79,7 +79,7 @@ void CoordinatorDesk::serve(CoordinatorSession& session, TimePoint now) {
   }
 }
 
-Result<void> CoordinatorDesk::handle(CoordinatorSession& session, const WatchMessage& message,
+Result<void> CoordinatorDesk::handle(CoordinatorSession& session, const ControlMessage& message,
                                      TimePoint now) {
   switch (session.role) {
     case Role::kUnknown:
@@ -89,9 +89,9 @@ Result<void> CoordinatorDesk::handle(CoordinatorSession& session, const WatchMes
     case Role::kObserver:
       break;
   }
-  if (message.kind == WatchKind::kAskStatus) {
+  if (message.kind == ControlKind::kAskStatus) {
     answer_status(session, now);
-  } else if (message.kind == WatchKind::kAskTrace) {
+  } else if (message.kind == ControlKind::kAskTrace) {
     ask_traces(session, now);
   } else {
     return refusal("an observer only asks");
@@ -100,12 +100,12 @@ Result<void> CoordinatorDesk::handle(CoordinatorSession& session, const WatchMes
 }
 
 Result<void> CoordinatorDesk::handle_unknown(CoordinatorSession& session,
-                                             const WatchMessage& message, TimePoint now) {
-  if (message.kind == WatchKind::kAskStatus || message.kind == WatchKind::kAskTrace) {
+                                             const ControlMessage& message, TimePoint now) {
+  if (message.kind == ControlKind::kAskStatus || message.kind == ControlKind::kAskTrace) {
     session.role = Role::kObserver;
     return handle(session, message, now);
   }
-  if (message.kind != WatchKind::kRegister || session.local)
+  if (message.kind != ControlKind::kRegister || session.local)
     return refusal("it did not say who it is");
   TALLY_TRY(const Registration who, body_of(message, &read_registration));
   return take_registration(session, who, now);
@@ -134,9 +134,10 @@ Result<void> CoordinatorDesk::take_registration(CoordinatorSession& session,
   if (!events.has_value()) {
     const Member& known = roster_->members()[static_cast<std::size_t>(who.rank)];
     if (known.presence == Presence::kLost && known.pid == who.pid) {
-      session.connection.send(message_of(
-          WatchKind::kLost,
-          LostRanks{.generation = who.generation, .ranks = {who.rank}, .why = known.fate}));
+      send(session.connection,
+           message_of(
+               ControlKind::kLost,
+               LostRanks{.generation = who.generation, .ranks = {who.rank}, .why = known.fate}));
     }
     return events.error();
   }
@@ -148,24 +149,24 @@ Result<void> CoordinatorDesk::take_registration(CoordinatorSession& session,
   session.generation = who.generation;
   session.pid = who.pid;
   session.host = who.host;
-  session.connection.send(
-      message_of(WatchKind::kPulse, Pulse{.echo = {}, .now = now, .machine = machine_}));
+  send(session.connection,
+       message_of(ControlKind::kPulse, Pulse{.echo = {}, .now = now, .machine = machine_}));
   for (const Member& member : roster_->members()) {
     if (member.presence != Presence::kLost) continue;
-    session.connection.send(message_of(
-        WatchKind::kLost,
-        LostRanks{.generation = who.generation, .ranks = {member.rank}, .why = member.fate}));
+    send(session.connection, message_of(ControlKind::kLost, LostRanks{.generation = who.generation,
+                                                                      .ranks = {member.rank},
+                                                                      .why = member.fate}));
   }
   tell(*events);
   return {};
 }
 
-Result<void> CoordinatorDesk::handle_rank(CoordinatorSession& session, const WatchMessage& message,
-                                          TimePoint now) {
+Result<void> CoordinatorDesk::handle_rank(CoordinatorSession& session,
+                                          const ControlMessage& message, TimePoint now) {
   switch (message.kind) {
-    case WatchKind::kReport:
+    case ControlKind::kReport:
       return take_report(session, message, now);
-    case WatchKind::kGoodbye: {
+    case ControlKind::kGoodbye: {
       TALLY_TRY(take_report(session, message, now));
       if (session.generation == roster_->options().generation) {
         look_for_stalls(now);  // its last report may tell of a disagreement
@@ -175,18 +176,18 @@ Result<void> CoordinatorDesk::handle_rank(CoordinatorSession& session, const Wat
       session.over_since = now;
       return {};
     }
-    case WatchKind::kStack: {
+    case ControlKind::kStack: {
       TALLY_TRY(const std::string stack, body_of(message, &read_stack));
       if (session.generation == roster_->options().generation)
         stalls_.stack_arrived(session.rank, stack);
       return {};
     }
-    case WatchKind::kTrace: {
+    case ControlKind::kTrace: {
       TALLY_TRY(const Trace trace, body_of(message, &read_trace));
       if (trace.rank == session.rank) take_trace(message, trace);
       return {};
     }
-    case WatchKind::kRegister: {
+    case ControlKind::kRegister: {
       // After a new membership, over the same connection.
       TALLY_TRY(const Registration who, body_of(message, &read_registration));
       session.role = Role::kUnknown;
@@ -197,26 +198,26 @@ Result<void> CoordinatorDesk::handle_rank(CoordinatorSession& session, const Wat
   }
 }
 
-Result<void> CoordinatorDesk::take_report(CoordinatorSession& session, const WatchMessage& message,
-                                          TimePoint now) {
+Result<void> CoordinatorDesk::take_report(CoordinatorSession& session,
+                                          const ControlMessage& message, TimePoint now) {
   TALLY_TRY(Report report, body_of(message, &read_report));
   if (report.rank != session.rank || report.generation != session.generation)
     return refusal("a rank that reports for another");
   report.pid = session.pid;
   report.host = session.host;
   tell(roster_->reported(report, now));
-  if (message.kind == WatchKind::kReport) {
-    session.connection.send(
-        message_of(WatchKind::kPulse, Pulse{.echo = report.at, .now = now, .machine = machine_}));
+  if (message.kind == ControlKind::kReport) {
+    send(session.connection, message_of(ControlKind::kPulse,
+                                        Pulse{.echo = report.at, .now = now, .machine = machine_}));
   }
   return {};
 }
 
-void CoordinatorDesk::take_trace(const WatchMessage& message, const Trace& trace) {
+void CoordinatorDesk::take_trace(const ControlMessage& message, const Trace& trace) {
   for (const auto& session : sessions_) {
     if (session->role != Role::kObserver || session->awaited.erase(trace.rank) == 0) continue;
-    session->connection.send(message);
-    if (session->awaited.empty()) session->connection.send({WatchKind::kEnd, {}});
+    send(session->connection, message);
+    if (session->awaited.empty()) send(session->connection, {ControlKind::kEnd, {}});
   }
 }
 
@@ -238,14 +239,14 @@ void CoordinatorDesk::ended(CoordinatorSession& session, const Error& why, TimeP
 }
 
 void CoordinatorDesk::answer_status(CoordinatorSession& session, TimePoint now) {
-  session.connection.send(
-      message_of(WatchKind::kJob, JobStatus{.job = options_.job,
-                                            .generation = roster_->options().generation,
-                                            .size = roster_->options().size,
-                                            .address = address_,
-                                            .uptime = now - started_,
-                                            .stall = stalls_.current(),
-                                            .members = {}}));
+  send(session.connection,
+       message_of(ControlKind::kJob, JobStatus{.job = options_.job,
+                                               .generation = roster_->options().generation,
+                                               .size = roster_->options().size,
+                                               .address = address_,
+                                               .uptime = now - started_,
+                                               .stall = stalls_.current(),
+                                               .members = {}}));
   for (const Member& member : roster_->members()) {
     MemberStatus status{.rank = member.rank,
                         .presence = member.presence,
@@ -257,9 +258,9 @@ void CoordinatorDesk::answer_status(CoordinatorSession& session, TimePoint now) 
                         .report = {}};
     if (member.heard != TimePoint{}) status.silence = std::max(Duration{}, now - member.heard);
     if (member.reported) status.report = member.report;
-    session.connection.send(message_of(WatchKind::kMember, status));
+    send(session.connection, message_of(ControlKind::kMember, status));
   }
-  session.connection.send({WatchKind::kEnd, {}});
+  send(session.connection, {ControlKind::kEnd, {}});
 }
 
 void CoordinatorDesk::ask_traces(CoordinatorSession& session, TimePoint now) {
@@ -267,9 +268,9 @@ void CoordinatorDesk::ask_traces(CoordinatorSession& session, TimePoint now) {
   for (const auto& other : sessions_) {
     if (!other->is_rank_of(roster_->options().generation)) continue;
     session.awaited.insert(other->rank);
-    other->connection.send({WatchKind::kWantTrace, {}});
+    send(other->connection, {ControlKind::kWantTrace, {}});
   }
-  if (session.awaited.empty()) session.connection.send({WatchKind::kEnd, {}});
+  if (session.awaited.empty()) send(session.connection, {ControlKind::kEnd, {}});
 }
 
 void CoordinatorDesk::look_for_stalls(TimePoint now) {
@@ -279,7 +280,7 @@ void CoordinatorDesk::look_for_stalls(TimePoint now) {
   if (decision.ask == kNoRank) return;
   for (const auto& session : sessions_)
     if (session->rank == decision.ask && session->is_rank_of(roster_->options().generation))
-      session->connection.send({WatchKind::kWantStack, {}});
+      send(session->connection, {ControlKind::kWantStack, {}});
 }
 
 void CoordinatorDesk::refused(const CoordinatorSession& session, const std::string& why,
@@ -299,7 +300,7 @@ void CoordinatorDesk::tidy(TimePoint now) {
     if (session->dead || session->over) continue;
     if (!session->awaited.empty() && now >= session->traces_by) {
       session->awaited.clear();
-      session->connection.send({WatchKind::kEnd, {}});
+      send(session->connection, {ControlKind::kEnd, {}});
     }
     if (session->role != Role::kUnknown) continue;
     const bool late = now - session->opened > kIntroductionTime;
@@ -336,7 +337,7 @@ void CoordinatorDesk::tell(const Events& events) {
 void CoordinatorDesk::tell_ranks(const LostRanks& lost) {
   for (const auto& session : sessions_)
     if (session->is_rank_of(lost.generation))
-      session->connection.send(message_of(WatchKind::kLost, lost));
+      send(session->connection, message_of(ControlKind::kLost, lost));
 }
 
 void CoordinatorDesk::save() {

@@ -44,14 +44,16 @@ class CoordinatorDesk final {
  private:
   using Events = Roster::Events;
 
-  Result<void> handle(CoordinatorSession& session, const WatchMessage& message, TimePoint now);
-  Result<void> handle_unknown(CoordinatorSession& session, const WatchMessage& message,
+  Result<void> handle(CoordinatorSession& session, const ControlMessage& message, TimePoint now);
+  Result<void> handle_unknown(CoordinatorSession& session, const ControlMessage& message,
                               TimePoint now);
-  Result<void> handle_rank(CoordinatorSession& session, const WatchMessage& message, TimePoint now);
+  Result<void> handle_rank(CoordinatorSession& session, const ControlMessage& message,
+                           TimePoint now);
   Result<void> take_registration(CoordinatorSession& session, const Registration& who,
                                  TimePoint now);
-  Result<void> take_report(CoordinatorSession& session, const WatchMessage& message, TimePoint now);
-  void take_trace(const WatchMessage& message, const Trace& trace);
+  Result<void> take_report(CoordinatorSession& session, const ControlMessage& message,
+                           TimePoint now);
+  void take_trace(const ControlMessage& message, const Trace& trace);
   void ended(CoordinatorSession& session, const Error& why, TimePoint now);
   void answer_status(CoordinatorSession& session, TimePoint now);
   void ask_traces(CoordinatorSession& session, TimePoint now);

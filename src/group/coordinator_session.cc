@@ -1,7 +1,5 @@
 #include "group/coordinator_session.h"
 
-#include "wire/error_body.h"
-
 namespace tally::group {
 namespace {
 
@@ -12,13 +10,13 @@ constexpr std::size_t kMaxUnsentBytes = std::size_t{16} << 20;
 
 CoordinatorSession::CoordinatorSession(std::unique_ptr<net::Stream> stream, std::string caller,
                                        bool is_local, TimePoint now)
-    : connection(std::move(stream), kMaxUnsentBytes),
+    : connection(std::move(stream), {.max_unsent_bytes = kMaxUnsentBytes}),
       from(std::move(caller)),
       local(is_local),
       opened(now) {}
 
 void CoordinatorSession::refuse(const Error& why, TimePoint now) {
-  connection.send({WatchKind::kRefusal, wire::encode_error(why)});
+  send(connection, message_of(ControlKind::kRefusal, why));
   over = true;
   over_since = now;
 }

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "group/watch_connection.h"
+#include "group/control.h"
 
 namespace tally::group {
 
@@ -14,7 +14,7 @@ struct CoordinatorSession {
   CoordinatorSession(std::unique_ptr<net::Stream> stream, std::string caller, bool is_local,
                      TimePoint now);
 
-  WatchConnection connection;
+  net::MessageConnection connection;
   const std::string from;  // for people
   const bool local;        // this machine, this user: asks, and is no rank
   const TimePoint opened;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "group/watch_connection.h"
+#include "group/control.h"
 #include "net/socket.h"
 #include "tally/job.h"
 
@@ -26,10 +26,10 @@ class Observer final {
 
  private:
   explicit Observer(std::unique_ptr<net::Stream> stream);
-  using Take = std::function<Result<void>(const WatchMessage&)>;
-  Result<void> ask(WatchKind question, const Take& take, Deadline by);
+  using Take = std::function<Result<void>(const ControlMessage&)>;
+  Result<void> ask(ControlKind question, const Take& take, Deadline by);
 
-  std::unique_ptr<WatchConnection> connection_;
+  std::unique_ptr<net::MessageConnection> connection_;
 };
 
 }  // namespace tally::group

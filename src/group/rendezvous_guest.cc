@@ -2,13 +2,10 @@
 
 #include "group/control.h"
 #include "group/rendezvous.h"
-#include "net/tls_stream.h"
-#include "wire/error_body.h"
+#include "net/stream_factory.h"
 
 namespace tally::group {
 namespace {
-
-using net::Stream;
 
 class Guest {
  public:
@@ -23,15 +20,13 @@ class Guest {
                                           socket.error().message)};
     }
     TALLY_TRY(local_, net::local_address(*socket));
-    if (!options_.secret) {
-      stream_ = net::plain_stream(*std::move(socket));
-      return {};
-    }
-    TALLY_TRY(const auto tls, net::TlsContext::make(
-                                  {.secret = *options_.secret,
-                                   .identity = fmt::format("tally rank {}", options_.hello.rank)}));
-    TALLY_TRY(stream_, tls->client(*std::move(socket)));
-    const auto shaken = net::complete_handshake(*stream_, by_);
+    TALLY_TRY(const auto streams,
+              net::StreamFactory::make(options_.secret,
+                                       fmt::format("tally rank {}", options_.hello.rank)));
+    TALLY_TRY(auto stream, streams.client(*std::move(socket)));
+    connection_ = std::make_unique<net::MessageConnection>(std::move(stream),
+                                                           net::MessageConnection::Options{});
+    const auto shaken = connection_->flush(by_);
     if (!shaken.has_value()) return at_rendezvous(shaken.error());
     return {};
   }
@@ -42,24 +37,18 @@ class Guest {
                                                       .to = options_.host,
                                                       .generation = options_.hello.generation,
                                                       .token = options_.token});
-    TALLY_TRY(net::write_all(*stream_, greeting, by_));
-    wire::Writer writer;
-    write(writer, options_.hello);
-    return send_control(*stream_, {ControlKind::kHello, writer.take()}, by_);
+    connection_->send_raw({greeting.begin(), greeting.end()});
+    return send(*connection_, message_of(ControlKind::kHello, options_.hello), by_);
   }
 
   Result<Welcome> hear_welcome() {
-    TALLY_TRY(const Control control, hear(ControlKind::kWelcome));
-    wire::Reader reader(control.body);
-    TALLY_TRY(Welcome welcome, read_welcome(reader));
-    TALLY_TRY(reader.end());
-    return welcome;
+    TALLY_TRY(const ControlMessage message, hear(ControlKind::kWelcome));
+    return body_of(message, &read_welcome);
   }
 
   Result<void> report(const Result<void>& connected) {
-    if (connected.has_value()) return send_control(*stream_, {ControlKind::kReady, {}}, by_);
-    return send_control(*stream_, {ControlKind::kTrouble, wire::encode_error(connected.error())},
-                        by_);
+    if (connected.has_value()) return send(*connection_, {ControlKind::kReady, {}}, by_);
+    return send(*connection_, message_of(ControlKind::kTrouble, connected.error()), by_);
   }
 
   Result<void> hear_go() {
@@ -68,21 +57,21 @@ class Guest {
   }
 
  private:
-  Result<Control> hear(ControlKind expected) {
-    auto control = receive_control(*stream_, by_);
-    if (!control.has_value()) {
+  Result<ControlMessage> hear(ControlKind expected) {
+    auto message = receive(*connection_, by_);
+    if (!message.has_value()) {
       // A host with a secret ends a connection without one, and has no way to say so.
       const bool unheard =
-          control.error().code == ErrorCode::kPeerLost && expected == ControlKind::kWelcome;
-      return at_rendezvous(control.error(), unheard && !options_.secret
+          message.error().code == ErrorCode::kPeerLost && expected == ControlKind::kWelcome;
+      return at_rendezvous(message.error(), unheard && !options_.secret
                                                 ? "; if it has a secret, this rank needs the same"
                                                 : "");
     }
-    if (control->kind == ControlKind::kRefusal) return error_in(*control);
-    if (control->kind != expected)
+    if (message->kind == ControlKind::kAbort) return error_in(*message);
+    if (message->kind != expected)
       return Error{
           .code = ErrorCode::kCorrupt, .peer = options_.host, .message = "an unexpected answer"};
-    return control;
+    return message;
   }
 
   Error at_rendezvous(const Error& why, const char* hint = "") const {
@@ -95,7 +84,7 @@ class Guest {
   RendezvousOptions options_;
   const Deadline by_;
   net::Address local_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<net::MessageConnection> connection_;
 };
 
 }  // namespace

@@ -23,30 +23,11 @@ std::string_view cut(const std::string& text) {
   return std::string_view(text).substr(0, kMaxNameBytes);
 }
 
-void write_time(wire::Writer& writer, std::chrono::nanoseconds time) {
-  writer.u64(static_cast<std::uint64_t>(time.count()));
-}
-
-Result<std::chrono::nanoseconds> read_time(wire::Reader& reader) {
-  // Far enough for any clock, and differences of two stay within bounds.
-  constexpr auto kMost = std::int64_t{1} << 61;
-  TALLY_TRY(const std::uint64_t bits, reader.u64());
-  const auto value = static_cast<std::int64_t>(bits);
-  if (value > kMost || value < -kMost) return corrupt("an impossible time");
-  return std::chrono::nanoseconds(value);
-}
-
 template <typename Enum>
 Result<Enum> read_enum(wire::Reader& reader, Enum last) {
   TALLY_TRY(const std::uint8_t value, reader.u8());
   if (value > static_cast<std::uint8_t>(last)) return corrupt("an unknown kind");
   return static_cast<Enum>(value);
-}
-
-Result<bool> read_flag(wire::Reader& reader) {
-  TALLY_TRY(const std::uint8_t value, reader.u8());
-  if (value > 1) return corrupt("a flag that is neither yes nor no");
-  return value == 1;
 }
 
 void write(wire::Writer& writer, const OperationRecord& record) {
@@ -58,8 +39,8 @@ void write(wire::Writer& writer, const OperationRecord& record) {
   writer.i32(record.root);
   writer.u64(record.count);
   writer.u8(static_cast<std::uint8_t>(record.stage));
-  write_time(writer, record.started);
-  write_time(writer, record.ended);
+  writer.time(record.started);
+  writer.time(record.ended);
 }
 
 Result<OperationRecord> read_record(wire::Reader& reader) {
@@ -72,13 +53,13 @@ Result<OperationRecord> read_record(wire::Reader& reader) {
   TALLY_TRY(record.root, reader.i32());
   TALLY_TRY(record.count, reader.u64());
   TALLY_TRY(record.stage, read_enum(reader, OperationRecord::Stage::kFailed));
-  TALLY_TRY(record.started, read_time(reader));
-  TALLY_TRY(record.ended, read_time(reader));
+  TALLY_TRY(record.started, reader.time());
+  TALLY_TRY(record.ended, reader.time());
   return record;
 }
 
 void write(wire::Writer& writer, const std::optional<ReportedOperation>& operation) {
-  writer.u8(operation ? 1 : 0);
+  writer.flag(operation.has_value());
   if (!operation) return;
   writer.string(cut(operation->communicator));
   writer.u32(operation->channel);
@@ -88,7 +69,7 @@ void write(wire::Writer& writer, const std::optional<ReportedOperation>& operati
 }
 
 Result<std::optional<ReportedOperation>> read_operation(wire::Reader& reader) {
-  TALLY_TRY(const bool there, read_flag(reader));
+  TALLY_TRY(const bool there, reader.flag());
   if (!there) return std::optional<ReportedOperation>();
   ReportedOperation operation;
   TALLY_TRY(operation.communicator, reader.string(kMaxNameBytes));
@@ -128,7 +109,7 @@ Result<RecorderSnapshot> read_snapshot(wire::Reader& reader) {
 }
 
 void write(wire::Writer& writer, const std::optional<Error>& failure) {
-  writer.u8(failure ? 1 : 0);
+  writer.flag(failure.has_value());
   if (!failure) return;
   const std::vector<std::byte> body = wire::encode_error(*failure);
   writer.u32(static_cast<std::uint32_t>(body.size()));
@@ -136,7 +117,7 @@ void write(wire::Writer& writer, const std::optional<Error>& failure) {
 }
 
 Result<std::optional<Error>> read_failure(wire::Reader& reader) {
-  TALLY_TRY(const bool there, read_flag(reader));
+  TALLY_TRY(const bool there, reader.flag());
   if (!there) return std::optional<Error>();
   TALLY_TRY(const std::uint32_t bytes, reader.u32());
   TALLY_TRY(const auto body, reader.bytes(bytes));
@@ -153,6 +134,12 @@ TimePoint Report::since() const {
   return last ? last->record.ended : joined;
 }
 
+Result<Rank> read_rank(wire::Reader& reader) {
+  TALLY_TRY(const Rank rank, reader.i32());
+  if (rank < 0 || rank >= kMaxRanks) return corrupt(fmt::format("rank {}", rank));
+  return rank;
+}
+
 void write_ranks(wire::Writer& writer, const std::vector<Rank>& ranks) {
   const std::size_t count = std::min<std::size_t>(ranks.size(), kMaxRanks);
   writer.u32(static_cast<std::uint32_t>(count));
@@ -164,9 +151,7 @@ Result<std::vector<Rank>> read_ranks(wire::Reader& reader) {
   if (count > static_cast<std::uint32_t>(kMaxRanks)) return corrupt("too many ranks");
   std::vector<Rank> ranks;
   for (std::uint32_t i = 0; i < count; ++i) {
-    TALLY_TRY(const Rank rank, reader.i32());
-    if (rank < 0 || rank >= kMaxRanks) return corrupt("a rank that cannot be");
-    ranks.push_back(rank);
+    TALLY_TRY(ranks.emplace_back(), read_rank(reader));
   }
   return ranks;
 }
@@ -176,15 +161,15 @@ void write(wire::Writer& writer, const Report& report) {
   writer.u32(report.generation);
   writer.u64(static_cast<std::uint64_t>(report.pid));
   writer.string(cut(report.host));
-  write_time(writer, report.at);
-  write_time(writer, report.clock_offset);
+  writer.time(report.at);
+  writer.time(report.clock_offset);
   writer.u64(report.step);
   writer.u64(report.samples);
   writer.u64(report.memory_bytes);
   writer.u64(report.operations);
-  write_time(writer, report.joined);
-  writer.u8(report.joining ? 1 : 0);
-  if (report.joining) write_time(writer, *report.joining);
+  writer.time(report.joined);
+  writer.flag(report.joining.has_value());
+  if (report.joining) writer.time(*report.joining);
   write(writer, report.current);
   write(writer, report.last);
   const std::size_t positions = std::min(report.positions.size(), kMaxPositions);
@@ -199,22 +184,21 @@ void write(wire::Writer& writer, const Report& report) {
 
 Result<Report> read_report(wire::Reader& reader) {
   Report report;
-  TALLY_TRY(report.rank, reader.i32());
-  if (report.rank < 0 || report.rank >= kMaxRanks) return corrupt("a rank that cannot be");
+  TALLY_TRY(report.rank, read_rank(reader));
   TALLY_TRY(report.generation, reader.u32());
   TALLY_TRY(const std::uint64_t pid, reader.u64());
   report.pid = static_cast<std::int64_t>(pid);
   TALLY_TRY(report.host, reader.string(kMaxNameBytes));
-  TALLY_TRY(report.at, read_time(reader));
-  TALLY_TRY(report.clock_offset, read_time(reader));
+  TALLY_TRY(report.at, reader.time());
+  TALLY_TRY(report.clock_offset, reader.time());
   TALLY_TRY(report.step, reader.u64());
   TALLY_TRY(report.samples, reader.u64());
   TALLY_TRY(report.memory_bytes, reader.u64());
   TALLY_TRY(report.operations, reader.u64());
-  TALLY_TRY(report.joined, read_time(reader));
-  TALLY_TRY(const bool joining, read_flag(reader));
+  TALLY_TRY(report.joined, reader.time());
+  TALLY_TRY(const bool joining, reader.flag());
   if (joining) {
-    TALLY_TRY(report.joining, read_time(reader));
+    TALLY_TRY(report.joining, reader.time());
   }
   TALLY_TRY(report.current, read_operation(reader));
   TALLY_TRY(report.last, read_operation(reader));
@@ -233,7 +217,7 @@ Result<Report> read_report(wire::Reader& reader) {
 
 void write(wire::Writer& writer, const Trace& trace) {
   writer.i32(trace.rank);
-  write_time(writer, trace.clock_offset);
+  writer.time(trace.clock_offset);
   const std::size_t count = std::min(trace.communicators.size(), kMaxPositions);
   writer.u8(static_cast<std::uint8_t>(count));
   for (std::size_t i = 0; i < count; ++i) write(writer, trace.communicators[i]);
@@ -241,9 +225,8 @@ void write(wire::Writer& writer, const Trace& trace) {
 
 Result<Trace> read_trace(wire::Reader& reader) {
   Trace trace;
-  TALLY_TRY(trace.rank, reader.i32());
-  if (trace.rank < 0 || trace.rank >= kMaxRanks) return corrupt("a rank that cannot be");
-  TALLY_TRY(trace.clock_offset, read_time(reader));
+  TALLY_TRY(trace.rank, read_rank(reader));
+  TALLY_TRY(trace.clock_offset, reader.time());
   TALLY_TRY(const std::uint8_t count, reader.u8());
   if (count > kMaxPositions) return corrupt("too many communicators");
   for (int i = 0; i < count; ++i) {

@@ -75,7 +75,8 @@ struct Trace {
 void write(wire::Writer& writer, const Trace& trace);
 Result<Trace> read_trace(wire::Reader& reader);
 
-// Lists of ranks, at most kMaxRanks long.
+// A rank from 0 to kMaxRanks - 1, and lists of ranks, at most kMaxRanks long.
+Result<Rank> read_rank(wire::Reader& reader);
 void write_ranks(wire::Writer& writer, const std::vector<Rank>& ranks);
 Result<std::vector<Rank>> read_ranks(wire::Reader& reader);
 

@@ -75,10 +75,10 @@ class Reporter::Impl final {
       const TimePoint now = SteadyClock().now();
       if (me.moved) line_.register_again(me.identity);
       if (line_.open() && now >= next_report) {
-        line_.send(message_of(WatchKind::kReport, completed(me)));
+        line_.send(message_of(ControlKind::kReport, completed(me)));
         next_report = now + heartbeat_;
       }
-      for (const WatchMessage& message : line_.advance(me.identity, now)) obey(me, message);
+      for (const ControlMessage& message : line_.advance(me.identity, now)) obey(me, message);
       wait(line_.open() ? next_report : line_.next_look(now));
     }
     say_goodbye();
@@ -87,7 +87,7 @@ class Reporter::Impl final {
   void wait(TimePoint until) const {
     std::vector<pollfd> entries{{wake_.descriptor(), POLLIN, 0}};
     line_.add_to(entries);
-    const int timeout = line_.impatient() ? 0 : net::poll_timeout(Deadline::at(until));
+    const int timeout = line_.pending() ? 0 : net::poll_timeout(Deadline::at(until));
     if (::poll(entries.data(), entries.size(), timeout) < 1) return;
     std::uint64_t count = 0;
     if (entries[0].revents != 0) {
@@ -106,24 +106,24 @@ class Reporter::Impl final {
     return report;
   }
 
-  void obey(const Self& me, const WatchMessage& message) {
+  void obey(const Self& me, const ControlMessage& message) {
     switch (message.kind) {
-      case WatchKind::kLost: {
+      case ControlKind::kLost: {
         const auto lost = body_of(message, &read_lost_ranks);
         if (lost.has_value() && lost->generation == me.identity.generation) me.watched->lost(*lost);
         break;
       }
-      case WatchKind::kWantStack: {
+      case ControlKind::kWantStack: {
         wire::Writer writer;
         writer.string(me.watched->stack());
-        line_.send({WatchKind::kStack, writer.take()});
+        line_.send({ControlKind::kStack, writer.take()});
         break;
       }
-      case WatchKind::kWantTrace: {
+      case ControlKind::kWantTrace: {
         Trace trace = me.watched->trace();
         trace.rank = me.identity.rank;
         trace.clock_offset = line_.clock_offset();
-        line_.send(message_of(WatchKind::kTrace, trace));
+        line_.send(message_of(ControlKind::kTrace, trace));
         break;
       }
       default:
@@ -139,7 +139,7 @@ class Reporter::Impl final {
     bool said = false;
     while (line_.alive() && SteadyClock().now() < end) {
       if (line_.open() && !said) {
-        line_.send(message_of(WatchKind::kGoodbye, completed(me)));
+        line_.send(message_of(ControlKind::kGoodbye, completed(me)));
         said = true;
       }
       line_.last_words(me.identity, SteadyClock().now());

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "group/host.h"
-#include "wire/error_body.h"
 
 namespace tally::group {
 namespace {
@@ -17,15 +16,14 @@ constexpr Duration kLongestPause = std::chrono::seconds(2);
 constexpr Duration kPatience = std::chrono::seconds(5);
 // A coordinator that leaves so many reports without an answer is gone.
 constexpr int kUnanswered = 3;
-constexpr std::size_t kMaxUnsentBytes = std::size_t{1} << 20;
 
 }  // namespace
 
-std::vector<WatchMessage> ReporterLine::advance(const Registration& identity, TimePoint now) {
+std::vector<ControlMessage> ReporterLine::advance(const Registration& identity, TimePoint now) {
   // Silence while this process itself was stopped says nothing of the coordinator.
   if (advanced_ != TimePoint{} && now - advanced_ > 2 * options_.heartbeat) heard_ = now;
   advanced_ = now;
-  std::vector<WatchMessage> messages;
+  std::vector<ControlMessage> messages;
   listen(now, messages);
   if (current_ && !silent_ && now - heard_ > kUnanswered * options_.heartbeat) {
     silent_ = true;
@@ -41,7 +39,7 @@ std::vector<WatchMessage> ReporterLine::advance(const Registration& identity, Ti
 void ReporterLine::last_words(const Registration& identity, TimePoint now) {
   hopeless_ = true;
   if (!tried_) begin(identity, now);
-  std::vector<WatchMessage> unheard;
+  std::vector<ControlMessage> unheard;
   // The end of the connection is what is waited for.
   leaving_ = true;
   listen(now, unheard);
@@ -49,23 +47,21 @@ void ReporterLine::last_words(const Registration& identity, TimePoint now) {
   shake(identity, now);
 }
 
-void ReporterLine::listen(TimePoint now, std::vector<WatchMessage>& into) {
+void ReporterLine::listen(TimePoint now, std::vector<ControlMessage>& into) {
   if (!current_) return;
-  auto messages = current_->advance();
+  auto messages = group::advance(*current_);
   if (!messages.has_value()) {
     current_.reset();
     retiring_.reset();
     silent_ = false;
     return gone(now);
   }
-  for (WatchMessage& message : *messages) {
-    if (message.kind == WatchKind::kPulse) {
+  for (ControlMessage& message : *messages) {
+    if (message.kind == ControlKind::kPulse) {
       take_pulse(message, now);
-    } else if (message.kind == WatchKind::kRefusal) {
-      Error error;
-      if (wire::decode_error(message.body, &error).has_value())
-        complain(fmt::format("the coordinator at {} does not watch this rank: {}",
-                             to_string(options_.coordinator), error.message));
+    } else if (message.kind == ControlKind::kRefusal) {
+      complain(fmt::format("the coordinator at {} does not watch this rank: {}",
+                           to_string(options_.coordinator), error_in(message).message));
       pause_ = kLongestPause;
     } else {
       into.push_back(std::move(message));
@@ -73,7 +69,7 @@ void ReporterLine::listen(TimePoint now, std::vector<WatchMessage>& into) {
   }
 }
 
-void ReporterLine::take_pulse(const WatchMessage& message, TimePoint now) {
+void ReporterLine::take_pulse(const ControlMessage& message, TimePoint now) {
   const auto pulse = body_of(message, &read_pulse);
   if (!pulse.has_value()) return;
   heard_ = now;
@@ -120,11 +116,11 @@ void ReporterLine::begin(const Registration& identity, TimePoint now) {
     hopeless_ = true;
     return attempt_failed("without a secret it is reached on this machine only", now);
   }
-  if (options_.secret && !tls_) {
-    auto tls = net::TlsContext::make(
-        {.secret = *options_.secret, .identity = fmt::format("tally rank {}", identity.rank)});
-    if (!tls.has_value()) return attempt_failed(tls.error().message, now);
-    tls_ = *std::move(tls);
+  if (!streams_) {
+    auto streams =
+        net::StreamFactory::make(options_.secret, fmt::format("tally rank {}", identity.rank));
+    if (!streams.has_value()) return attempt_failed(streams.error().message, now);
+    streams_ = *std::move(streams);
   }
   const auto endpoints = net::resolve(options_.coordinator);
   if (!endpoints.has_value()) return attempt_failed(endpoints.error().message, now);
@@ -141,16 +137,11 @@ void ReporterLine::finish(const Registration&, TimePoint now) {
   }
   if (const auto made = net::finish_connect(attempt_->socket, attempt_->to); !made.has_value())
     return attempt_failed(made.error().message, now);
-  std::unique_ptr<net::Stream> stream;
-  if (tls_) {
-    auto made = tls_->client(std::move(attempt_->socket));
-    if (!made.has_value()) return attempt_failed(made.error().message, now);
-    stream = *std::move(made);
-  } else {
-    stream = net::plain_stream(std::move(attempt_->socket));
-  }
+  auto stream = streams_->client(std::move(attempt_->socket));
+  if (!stream.has_value()) return attempt_failed(stream.error().message, now);
   attempt_.reset();
-  fresh_ = std::make_unique<WatchConnection>(std::move(stream), kMaxUnsentBytes);
+  fresh_ = std::make_unique<net::MessageConnection>(*std::move(stream),
+                                                    net::MessageConnection::Options{});
   fresh_since_ = now;
 }
 
@@ -169,17 +160,17 @@ void ReporterLine::shake(const Registration& identity, TimePoint now) {
 }
 
 void ReporterLine::register_again(const Registration& identity) {
-  if (current_) current_->send(message_of(WatchKind::kRegister, identity));
+  if (current_) group::send(*current_, message_of(ControlKind::kRegister, identity));
 }
 
-void ReporterLine::send(const WatchMessage& message) {
-  const bool heartbeat = message.kind == WatchKind::kReport;
-  if (current_ && !(heartbeat && current_->unsent())) current_->send(message);
+void ReporterLine::send(const ControlMessage& message) {
+  const bool heartbeat = message.kind == ControlKind::kReport;
+  if (current_ && !(heartbeat && current_->unsent())) group::send(*current_, message);
 }
 
 void ReporterLine::add_to(std::vector<pollfd>& entries) const {
-  if (current_) entries.push_back({current_->descriptor(), current_->events(), 0});
-  if (fresh_) entries.push_back({fresh_->descriptor(), fresh_->events(), 0});
+  if (current_) current_->add_to(entries);
+  if (fresh_) fresh_->add_to(entries);
   if (attempt_) entries.push_back({attempt_->socket.descriptor(), POLLOUT, 0});
 }
 

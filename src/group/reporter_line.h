@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "group/control.h"
 #include "group/reporter.h"
-#include "group/watch_connection.h"
-#include "net/tls_stream.h"
+#include "net/stream_factory.h"
 
 namespace tally::group {
 
@@ -19,13 +19,13 @@ class ReporterLine final {
 
   // Connects, shakes hands, registers, reads and writes as far as that goes now. Returns what the
   // coordinator said, but for pulses, which only this class needs.
-  std::vector<WatchMessage> advance(const Registration& identity, TimePoint now);
+  std::vector<ControlMessage> advance(const Registration& identity, TimePoint now);
   // The same, but what ends is not begun again. A first attempt is made, for ranks that are done
   // before it.
   void last_words(const Registration& identity, TimePoint now);
 
   // Dropped if nobody is there, and while earlier ones still wait to be sent.
-  void send(const WatchMessage& message);
+  void send(const ControlMessage& message);
   void register_again(const Registration& identity);
 
   // Registered; the coordinator may not have answered yet.
@@ -34,8 +34,8 @@ class ReporterLine final {
   bool alive() const { return open() || fresh_ != nullptr || attempt_.has_value() || !tried_; }
   // What poll() is to wait for.
   void add_to(std::vector<pollfd>& entries) const;
-  bool impatient() const {
-    return (current_ && current_->impatient()) || (fresh_ && fresh_->impatient());
+  bool pending() const {
+    return (current_ && current_->pending()) || (fresh_ && fresh_->pending());
   }
   TimePoint next_look(TimePoint now) const;
   // Coordinator's clock minus ours.
@@ -48,8 +48,8 @@ class ReporterLine final {
     TimePoint began;
   };
 
-  void listen(TimePoint now, std::vector<WatchMessage>& into);
-  void take_pulse(const WatchMessage& message, TimePoint now);
+  void listen(TimePoint now, std::vector<ControlMessage>& into);
+  void take_pulse(const ControlMessage& message, TimePoint now);
   void begin(const Registration& identity, TimePoint now);
   void finish(const Registration& identity, TimePoint now);
   void shake(const Registration& identity, TimePoint now);
@@ -59,13 +59,13 @@ class ReporterLine final {
   void gone(TimePoint now);
 
   const Reporter::Options options_;
-  std::unique_ptr<net::TlsContext> tls_;
+  std::optional<net::StreamFactory> streams_;
   std::optional<Attempt> attempt_;
-  std::unique_ptr<WatchConnection> fresh_;    // shaking hands
-  std::unique_ptr<WatchConnection> current_;  // registered
+  std::unique_ptr<net::MessageConnection> fresh_;    // shaking hands
+  std::unique_ptr<net::MessageConnection> current_;  // registered
   // The one before, if it only fell silent: ended when the new one is answered, since its end
   // before would look like that of this process.
-  std::unique_ptr<WatchConnection> retiring_;
+  std::unique_ptr<net::MessageConnection> retiring_;
   TimePoint fresh_since_{};
   TimePoint heard_{};
   TimePoint advanced_{};

@@ -2,14 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "base/check.h"
 #include "group/bodies.h"
-#include "kernel/crc32c.h"
-#include "wire/frame.h"
 
 namespace tally::group {
 namespace {
@@ -25,30 +21,6 @@ std::string_view cut(const std::string& text, std::size_t most = kMaxNameBytes) 
   return std::string_view(text).substr(0, most);
 }
 
-void write_time(wire::Writer& writer, std::chrono::nanoseconds time) {
-  writer.u64(static_cast<std::uint64_t>(time.count()));
-}
-
-Result<std::chrono::nanoseconds> read_time(wire::Reader& reader) {
-  constexpr auto kMost = std::int64_t{1} << 61;
-  TALLY_TRY(const std::uint64_t bits, reader.u64());
-  const auto value = static_cast<std::int64_t>(bits);
-  if (value > kMost || value < -kMost) return corrupt("an impossible time");
-  return std::chrono::nanoseconds(value);
-}
-
-Result<Rank> read_rank(wire::Reader& reader) {
-  TALLY_TRY(const Rank rank, reader.i32());
-  if (rank < 0 || rank >= kMaxRanks) return corrupt("a rank that cannot be");
-  return rank;
-}
-
-Result<bool> read_flag(wire::Reader& reader) {
-  TALLY_TRY(const std::uint8_t value, reader.u8());
-  if (value > 1) return corrupt("a flag that is neither yes nor no");
-  return value == 1;
-}
-
 Result<int> read_size(wire::Reader& reader) {
   TALLY_TRY(const std::int32_t size, reader.i32());
   if (size < 1 || size > kMaxRanks) return corrupt("a size that cannot be");
@@ -56,45 +28,6 @@ Result<int> read_size(wire::Reader& reader) {
 }
 
 }  // namespace
-
-std::vector<std::byte> encode(const WatchMessage& message) {
-  std::vector<std::byte> payload{static_cast<std::byte>(message.kind)};
-  payload.insert(payload.end(), message.body.begin(), message.body.end());
-  TALLY_CHECK(payload.size() <= wire::kMaxPayloadBytes);
-  const auto header = wire::encode({.kind = wire::FrameKind::kControl,
-                                    .message_bytes = payload.size(),
-                                    .payload_bytes = static_cast<std::uint32_t>(payload.size()),
-                                    .payload_checksum = kernel::crc32c(payload)});
-  std::vector<std::byte> bytes(header.size() + payload.size());
-  std::copy(header.begin(), header.end(), bytes.begin());
-  std::copy(payload.begin(), payload.end(),
-            bytes.begin() + static_cast<std::ptrdiff_t>(header.size()));
-  return bytes;
-}
-
-void MessageBuffer::add(std::span<const std::byte> bytes) {
-  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-}
-
-Result<std::optional<WatchMessage>> MessageBuffer::next() {
-  if (bytes_.size() < wire::kHeaderBytes) return std::optional<WatchMessage>();
-  TALLY_TRY(const wire::FrameHeader header,
-            wire::decode(std::span(bytes_).first<wire::kHeaderBytes>()));
-  if (header.kind != wire::FrameKind::kControl || header.payload_bytes == 0 ||
-      header.message_bytes != header.payload_bytes)
-    return corrupt("another kind of frame");
-  const std::size_t total = wire::kHeaderBytes + header.payload_bytes;
-  if (bytes_.size() < total) return std::optional<WatchMessage>();
-  const auto payload = std::span(bytes_).subspan(wire::kHeaderBytes, header.payload_bytes);
-  if (kernel::crc32c(payload) != header.payload_checksum) return corrupt("a wrong checksum");
-  const auto kind = static_cast<std::uint8_t>(payload.front());
-  if (kind < static_cast<std::uint8_t>(WatchKind::kRegister) ||
-      kind > static_cast<std::uint8_t>(WatchKind::kEnd))
-    return corrupt("an unknown kind");
-  WatchMessage message{static_cast<WatchKind>(kind), {payload.begin() + 1, payload.end()}};
-  bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(total));
-  return std::optional(std::move(message));
-}
 
 void write(wire::Writer& writer, const Registration& registration) {
   writer.string(cut(registration.job));
@@ -120,15 +53,15 @@ Result<Registration> read_registration(wire::Reader& reader) {
 }
 
 void write(wire::Writer& writer, const Pulse& pulse) {
-  write_time(writer, pulse.echo);
-  write_time(writer, pulse.now);
+  writer.time(pulse.echo);
+  writer.time(pulse.now);
   writer.string(cut(pulse.machine));
 }
 
 Result<Pulse> read_pulse(wire::Reader& reader) {
   Pulse pulse;
-  TALLY_TRY(pulse.echo, read_time(reader));
-  TALLY_TRY(pulse.now, read_time(reader));
+  TALLY_TRY(pulse.echo, reader.time());
+  TALLY_TRY(pulse.now, reader.time());
   TALLY_TRY(pulse.machine, reader.string(kMaxNameBytes));
   return pulse;
 }
@@ -153,10 +86,10 @@ void write(wire::Writer& writer, const MemberStatus& member) {
   writer.string(cut(member.host));
   writer.u64(static_cast<std::uint64_t>(member.pid));
   writer.string(cut(member.fate));
-  writer.u8(member.silence ? 1 : 0);
-  if (member.silence) write_time(writer, *member.silence);
+  writer.flag(member.silence.has_value());
+  if (member.silence) writer.time(*member.silence);
   writer.u64(std::bit_cast<std::uint64_t>(member.samples_per_second));
-  writer.u8(member.report ? 1 : 0);
+  writer.flag(member.report.has_value());
   if (member.report) write(writer, *member.report);
 }
 
@@ -170,14 +103,14 @@ Result<MemberStatus> read_member_status(wire::Reader& reader) {
   TALLY_TRY(const std::uint64_t pid, reader.u64());
   member.pid = static_cast<std::int64_t>(pid);
   TALLY_TRY(member.fate, reader.string(kMaxNameBytes));
-  TALLY_TRY(const bool heard, read_flag(reader));
+  TALLY_TRY(const bool heard, reader.flag());
   if (heard) {
-    TALLY_TRY(member.silence, read_time(reader));
+    TALLY_TRY(member.silence, reader.time());
   }
   TALLY_TRY(const std::uint64_t bits, reader.u64());
   member.samples_per_second = std::bit_cast<double>(bits);
   if (!std::isfinite(member.samples_per_second)) return corrupt("a throughput that is no number");
-  TALLY_TRY(const bool reported, read_flag(reader));
+  TALLY_TRY(const bool reported, reader.flag());
   if (reported) {
     TALLY_TRY(member.report, read_report(reader));
   }
@@ -189,7 +122,7 @@ void write(wire::Writer& writer, const JobStatus& job) {
   writer.u32(job.generation);
   writer.i32(job.size);
   writer.string(cut(job.address));
-  write_time(writer, job.uptime);
+  writer.time(job.uptime);
   writer.string(cut(job.stall, kMaxSentenceBytes));
 }
 
@@ -199,7 +132,7 @@ Result<JobStatus> read_job_status(wire::Reader& reader) {
   TALLY_TRY(job.generation, reader.u32());
   TALLY_TRY(job.size, read_size(reader));
   TALLY_TRY(job.address, reader.string(kMaxNameBytes));
-  TALLY_TRY(job.uptime, read_time(reader));
+  TALLY_TRY(job.uptime, reader.time());
   TALLY_TRY(job.stall, reader.string(kMaxSentenceBytes));
   return job;
 }

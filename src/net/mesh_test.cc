@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "base/mutex.h"
-#include "net/introduction.h"
+#include "net/greeting_exchange.h"
 
 namespace tally::net {
 namespace {
@@ -310,16 +310,27 @@ TEST(Mesh, CallerOutlastsAnAddressThatIsNotReadyYet) {
   ASSERT_TRUE(impostor->accept(soon()).has_value());  // and closed at once
   auto socket = impostor->accept(soon());
   ASSERT_TRUE(socket.has_value());
-  Introduction host(plain_stream(*std::move(socket)), [](const wire::Greeting& greeting) {
-    return wire::GreetingAnswer{.rank = greeting.to, .generation = greeting.generation};
-  });
+  Rank caller = kNoRank;
+  GreetingExchange host(plain_stream(*std::move(socket)),
+                        GreetingExchange::Host{
+                            .greeting_bytes = wire::kGreetingBytes,
+                            .judge = [&caller](std::span<const std::byte> bytes,
+                                               GreetingExchange::Bytes& answer) -> Result<void> {
+                              TALLY_TRY(const auto greeting,
+                                        wire::decode_greeting(bytes.first<wire::kGreetingBytes>()));
+                              caller = greeting.from;
+                              const auto encoded = wire::encode(wire::GreetingAnswer{
+                                  .rank = greeting.to, .generation = greeting.generation});
+                              answer.assign(encoded.begin(), encoded.end());
+                              return {};
+                            }});
   Result<bool> met = host.advance();
   while (met && !*met) {
-    wait_ready(host.descriptor(), Readiness::kRead, soon());
+    wait_ready(host.stream().descriptor(), Readiness::kRead, soon());
     met = host.advance();
   }
   ASSERT_TRUE(met.has_value());
-  EXPECT_EQ(host.caller(), 1);
+  EXPECT_EQ(caller, 1);
   expect_streams(one.get(), {true, false});
 }
 
