@@ -8,6 +8,7 @@
 
 #include "apps/tally/launch/hosts.h"
 #include "wire/bytes.h"
+#include "wire/framing.h"
 
 namespace tally::launch {
 namespace {
@@ -85,7 +86,7 @@ Result<Enum> choice(Reader& from, Enum last) {
 
 // A word of a command or environment: the system's calls end it at a zero byte.
 Result<std::string> word(Reader& from) {
-  TALLY_TRY(std::string text, from.string(kMaxMessageBytes));
+  TALLY_TRY(std::string text, from.string(wire::kMaxPrefixedBytes));
   if (text.find('\0') != std::string::npos) return corrupt("a zero byte within a word");
   return text;
 }
@@ -184,10 +185,7 @@ std::vector<std::byte> encode(const Message& message) {
   Writer body;
   body.u8(static_cast<std::uint8_t>(message.index()));
   std::visit([&body](const auto& each) { write(body, each); }, message);
-  Writer whole;
-  whole.u32(static_cast<std::uint32_t>(body.view().size()));
-  whole.bytes(body.view());
-  return whole.take();
+  return body.take();
 }
 
 Result<void> decode(std::span<const std::byte> kind_and_body, Message& message) {
@@ -196,32 +194,6 @@ Result<void> decode(std::span<const std::byte> kind_and_body, Message& message) 
   if (kind >= kReaders.size()) return corrupt(fmt::format("no message of kind {}", kind));
   TALLY_TRY(kReaders[kind](reader, message));
   return reader.end();
-}
-
-void MessageBuffer::add(std::span<const std::byte> bytes) {
-  if (read_bytes_ == bytes_.size()) {
-    bytes_.clear();
-    read_bytes_ = 0;
-  }
-  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-}
-
-Result<bool> MessageBuffer::next(Message& message) {
-  Reader reader(std::span<const std::byte>(bytes_).subspan(read_bytes_));
-  const auto length = reader.u32();
-  if (!length) return false;
-  if (*length > kMaxMessageBytes)
-    return corrupt(fmt::format("message of {} bytes, limit {}", *length, kMaxMessageBytes));
-  const auto body = reader.bytes(*length);
-  if (!body) {
-    // What has been read is dropped only here, where what is left is a part of one message.
-    bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(read_bytes_));
-    read_bytes_ = 0;
-    return false;
-  }
-  TALLY_TRY(decode(*body, message));
-  read_bytes_ += kLengthBytes + *length;
-  return true;
 }
 
 }  // namespace tally::launch
