@@ -29,6 +29,13 @@ struct Notice {
   Place output;
 };
 
+// How the others can reach memory of this rank.
+inline Place place_of(const net::Segment& segment, const void* data, std::size_t bytes) {
+  if (data == nullptr || bytes == 0) return {};
+  const std::uint64_t name = segment.name_of(data, bytes);
+  return name != 0 ? Place{Place::Kind::kVisible, name} : Place{Place::Kind::kStaged, 0};
+}
+
 // The memory through which the ranks of one communicator on one host work directly: for each member
 // a line of counters that only it writes, a stage for pieces of private memory, and small slots.
 // Counters only grow and are compared modulo 2^32.

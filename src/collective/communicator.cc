@@ -7,11 +7,11 @@
 
 #include "base/check.h"
 #include "base/stack_capture.h"
+#include "collective/board.h"
 #include "collective/direct.h"
 #include "collective/handle.h"
 #include "collective/operation_queue.h"
 #include "collective/operations.h"
-#include "collective/places.h"
 #include "collective/request.h"
 #include "collective/shared_buffer.h"
 
@@ -20,10 +20,6 @@ namespace {
 
 // What one rank may read from the slots of more than one other.
 constexpr std::size_t kSlotReadBytes = std::size_t{8} << 10;
-
-bool is_point(const Request& request) {
-  return request.operation == Operation::kSend || request.operation == Operation::kReceive;
-}
 
 // The communicator's ranks by host, hosts in the order of their first rank.
 Hosts hosts_of(const Context& context, const std::vector<Rank>& members) {

@@ -10,7 +10,6 @@
 #include "base/signal_dump.h"
 #include "collective/engine_plugin.h"
 #include "collective/job_member.h"
-#include "collective/joining_rank.h"
 #include "collective/watched_rank.h"
 #include "group/host.h"
 #include "group/meeting.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "collective/board.h"
 #include "collective/choose.h"
 #include "collective/direct.h"
 #include "collective/halving_doubling.h"
 #include "collective/message_task.h"
-#include "collective/places.h"
 #include "collective/ring.h"
 
 namespace tally::collective {

@@ -8,7 +8,7 @@
 
 #include "collective/choose_meeting.h"
 #include "collective/launch_facts.h"
-#include "collective/secret_file.h"
+#include "collective/variables.h"
 #include "tally/job.h"
 
 namespace tally {

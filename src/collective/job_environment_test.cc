@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "collective/secret_file.h"
+#include "collective/variables.h"
 #include "tally/job.h"
 
 namespace tally {

@@ -3,16 +3,9 @@
 #include <algorithm>
 
 #include "collective/handle.h"
+#include "collective/request.h"
 
 namespace tally::collective {
-namespace {
-
-bool is_point(const Request& request) {
-  return request.operation == Operation::kSend || request.operation == Operation::kReceive;
-}
-
-}  // namespace
-
 OperationQueue::OperationQueue(GroupCommunicator& communicator)
     : communicator_(communicator), thread_([this](const std::stop_token& stop) { work(stop); }) {}
 

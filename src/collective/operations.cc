@@ -2,11 +2,11 @@
 
 #include "base/check.h"
 #include "collective/barrier.h"
+#include "collective/board.h"
 #include "collective/halving_doubling.h"
 #include "collective/linear.h"
 #include "collective/message_task.h"
 #include "collective/pairwise.h"
-#include "collective/places.h"
 #include "collective/point_task.h"
 #include "collective/request.h"
 #include "collective/ring.h"

@@ -1,7 +1,10 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 
+#include "base/clock.h"
+#include "base/mutex.h"
 #include "base/stack_capture.h"
 #include "collective/watchable.h"
 #include "group/reporter.h"
@@ -27,6 +30,33 @@ class WatchedRank final : public group::Watched {
   const OnLost on_lost_;
   const TimePoint joined_;
   const StackCapture stacks_;
+};
+
+// A rank that has not met the others yet: all that it has to say is since when, and at last why
+// not. Threads: any.
+class JoiningRank final : public group::Watched {
+ public:
+  group::Report report() const override {
+    group::Report report;
+    report.joining = since_;
+    MutexLock lock(mutex_);
+    report.failure = failure_;
+    return report;
+  }
+  group::Trace trace() const override { return {}; }
+  std::string stack() const override { return {}; }
+  // Told again of whoever is lost when it has joined.
+  void lost(const group::LostRanks& ranks) override { (void)ranks; }
+
+  void failed(const Error& error) {
+    MutexLock lock(mutex_);
+    failure_ = error;
+  }
+
+ private:
+  const TimePoint since_ = SteadyClock().now();
+  mutable Mutex mutex_;
+  std::optional<Error> failure_ TALLY_GUARDED_BY(mutex_);
 };
 
 }  // namespace tally::collective

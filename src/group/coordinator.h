@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "group/event.h"
+#include "group/roster.h"
 #include "net/socket.h"
 #include "tally/deadline.h"
 #include "tally/job.h"

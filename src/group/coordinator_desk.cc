@@ -25,6 +25,8 @@ constexpr std::ptrdiff_t kMaxUnknown = 64;
 // attempts.
 constexpr Duration kReturnTime = std::chrono::seconds(5);
 constexpr std::size_t kMaxStackBytes = 4096;
+// A job of thousands of ranks, asked about, is some megabytes.
+constexpr std::size_t kMaxUnsentBytes = std::size_t{16} << 20;
 
 Result<std::string> read_stack(wire::Reader& reader) { return reader.string(kMaxStackBytes); }
 
@@ -40,6 +42,19 @@ Roster::Options roster_options(const CoordinatorOptions& options, std::uint32_t 
 }
 
 }  // namespace
+
+CoordinatorSession::CoordinatorSession(std::unique_ptr<net::Stream> stream, std::string caller,
+                                       bool is_local, TimePoint now)
+    : connection(std::move(stream), {.max_unsent_bytes = kMaxUnsentBytes}),
+      from(std::move(caller)),
+      local(is_local),
+      opened(now) {}
+
+void CoordinatorSession::refuse(const Error& why, TimePoint now) {
+  send(connection, message_of(ControlKind::kRefusal, why));
+  over = true;
+  over_since = now;
+}
 
 CoordinatorDesk::CoordinatorDesk(const CoordinatorOptions& options, std::string address,
                                  OnEvent on_event, TimePoint now)

@@ -5,10 +5,30 @@
 #include <string>
 #include <vector>
 
-#include "group/event.h"
 #include "group/report.h"
 
 namespace tally::group {
+
+enum class EventKind {
+  kJoined,
+  kUnreachable,
+  kRecovered,  // ranks heard of again, or a stall that is over
+  kLost,
+  kStalled,
+  kMismatch,
+  kRefused,
+  kLeft,
+};
+
+// Something that whoever watches a job should know.
+struct CoordinatorEvent {
+  EventKind kind = EventKind::kJoined;
+  std::vector<Rank> ranks;
+  std::string sentence;  // one line for a person
+  Duration silence{};    // of ranks that were not heard of
+
+  friend bool operator==(const CoordinatorEvent&, const CoordinatorEvent&) = default;
+};
 
 enum class Presence : std::uint8_t {
   kExpected,  // has not come yet, or not come back yet

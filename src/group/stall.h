@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "group/event.h"
 #include "group/roster.h"
 
 namespace tally::group {
