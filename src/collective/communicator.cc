@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/stack_capture.h"
-#include "collective/board.h"
+#include "collective/shared_area.h"
 #include "collective/direct.h"
 #include "collective/handle.h"
 #include "collective/operation_queue.h"

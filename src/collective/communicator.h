@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "collective/board.h"
+#include "collective/shared_area.h"
 #include "collective/choose.h"
 #include "collective/context.h"
-#include "collective/driver.h"
+#include "collective/progress_engine.h"
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"
 #include "metrics/recorder.h"

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "collective/watchable.h"
-#include "net/mailroom.h"
+#include "net/router.h"
 #include "net/segment.h"
 #include "net/transport.h"
 

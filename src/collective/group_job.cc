@@ -12,7 +12,7 @@
 #include "collective/job_member.h"
 #include "collective/watched_rank.h"
 #include "group/host.h"
-#include "group/meeting.h"
+#include "group/bootstrap.h"
 #include "group/membership.h"
 
 namespace tally::collective {

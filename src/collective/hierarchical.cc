@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "collective/board.h"
+#include "collective/shared_area.h"
 #include "collective/choose.h"
 #include "collective/direct.h"
 #include "collective/halving_doubling.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "collective/board.h"
+#include "collective/shared_area.h"
 #include "collective/mailbox.h"
 #include "collective/task.h"
 

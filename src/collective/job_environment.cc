@@ -6,7 +6,7 @@
 #include <limits>
 #include <string_view>
 
-#include "collective/choose_meeting.h"
+#include "collective/choose_bootstrap.h"
 #include "collective/launch_facts.h"
 #include "collective/variables.h"
 #include "tally/job.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "net/mailroom.h"
+#include "net/router.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "collective/barrier.h"
-#include "collective/board.h"
+#include "collective/shared_area.h"
 #include "collective/halving_doubling.h"
 #include "collective/linear.h"
 #include "collective/message_task.h"

@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "collective/board.h"
+#include "collective/shared_area.h"
 #include "collective/direct.h"
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"

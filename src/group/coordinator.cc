@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "group/bodies.h"
-#include "group/coordinator_desk.h"
+#include "group/coordinator_service.h"
 #include "group/local_access.h"
 #include "net/stream_factory.h"
 

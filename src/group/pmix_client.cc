@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "group/meeting_place.h"
+#include "group/rendezvous_note.h"
 
 namespace tally::group {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "group/control.h"
-#include "group/gathering.h"
+#include "group/rendezvous_state.h"
 #include "group/rendezvous.h"
 #include "net/greeting_exchange.h"
 #include "net/stream_factory.h"

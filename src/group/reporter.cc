@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "group/reporter_line.h"
+#include "group/reporter_connection.h"
 
 namespace tally::group {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "group/gathering.h"
+#include "group/rendezvous_state.h"
 #include "sim/cluster.h"
 #include "wire/error_body.h"
 

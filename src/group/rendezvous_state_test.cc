@@ -1,4 +1,4 @@
-#include "group/gathering.h"
+#include "group/rendezvous_state.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

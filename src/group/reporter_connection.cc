@@ -1,4 +1,4 @@
-#include "group/reporter_line.h"
+#include "group/reporter_connection.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "group/meeting.h"
+#include "group/bootstrap.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "group/local_board.h"
+#include "group/local_bootstrap.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

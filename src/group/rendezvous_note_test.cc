@@ -1,4 +1,4 @@
-#include "group/meeting_place.h"
+#include "group/rendezvous_note.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "net/mailroom.h"
+#include "net/router.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <optional>
 
-#include "collective/board.h"
+#include "collective/shared_area.h"
 #include "collective/context.h"
 #include "collective/mailbox.h"
 #include "collective/task.h"

@@ -1,4 +1,4 @@
-#include "collective/driver.h"
+#include "collective/progress_engine.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "group/gathering.h"
+#include "group/rendezvous_state.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

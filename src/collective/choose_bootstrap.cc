@@ -1,4 +1,4 @@
-#include "collective/choose_meeting.h"
+#include "collective/choose_bootstrap.h"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 #include <memory>
 #include <optional>
 
-#include "group/local_board.h"
-#include "group/meeting_place.h"
+#include "group/local_bootstrap.h"
+#include "group/rendezvous_note.h"
 #include "net/socket.h"
 #include "tally/deadline.h"
 #include "tally/job.h"

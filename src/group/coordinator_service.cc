@@ -1,4 +1,4 @@
-#include "group/coordinator_desk.h"
+#include "group/coordinator_service.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "group/local_board.h"
+#include "group/local_bootstrap.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "group/meeting_place.h"
+#include "group/rendezvous_note.h"
 #include "net/local_socket.h"
 #include "net/socket.h"
 

@@ -1,4 +1,4 @@
-#include "collective/board.h"
+#include "collective/shared_area.h"
 
 #include "base/check.h"
 
