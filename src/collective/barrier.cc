@@ -5,7 +5,8 @@
 
 namespace tally::collective {
 
-// After round k a rank has heard, directly or through others, of the 2^(k+1) - 1 ranks before it.
+// After round k a rank knows, directly or through others, that the 2^(k+1) - 1 ranks before it have
+// entered.
 Schedule dissemination_barrier(Rank rank, int ranks) {
   TALLY_CHECK(0 <= rank && rank < ranks);
   Schedule schedule;

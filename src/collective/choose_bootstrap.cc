@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kHighestPort = std::numeric_limits<std::uint16_t>::max();
 
-enum class Way { kAddress, kBoard, kPmix, kPmi, kSlurm };
+enum class Way { kAddress, kLocal, kPmix, kPmi, kSlurm };
 
-// The agent's own store owns MASTER_PORT then.
+// The agent's own store then owns MASTER_PORT.
 bool agent_listens(const Variables& variable) {
   return text_of(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
 }
@@ -26,16 +26,16 @@ Way usual_way(const LaunchFacts& facts, const Variables& variable) {
     case Launcher::kKubernetes:
       return Way::kAddress;
     case Launcher::kTorchrun:
-      return facts.one_host() && agent_listens(variable) ? Way::kBoard : Way::kAddress;
+      return facts.one_host() && agent_listens(variable) ? Way::kLocal : Way::kAddress;
     case Launcher::kSlurm:
-      if (facts.one_host()) return Way::kBoard;
+      if (facts.one_host()) return Way::kLocal;
       return facts.has_pmix ? Way::kPmix : Way::kSlurm;
     case Launcher::kOpenMpi:
-      return facts.one_host() ? Way::kBoard : Way::kPmix;
+      return facts.one_host() ? Way::kLocal : Way::kPmix;
     case Launcher::kPmix:
       return Way::kPmix;
     case Launcher::kHydra:
-      return facts.one_host() ? Way::kBoard : Way::kPmi;
+      return facts.one_host() ? Way::kLocal : Way::kPmi;
   }
   return Way::kAddress;
 }
@@ -53,7 +53,7 @@ Result<Way> way_named(const std::string& name, const LaunchFacts& facts,
   }
   if (name == "board") {
     if (facts.job_id.empty()) return lacks("name for its jobs");
-    return Way::kBoard;
+    return Way::kLocal;
   }
   if (name == "pmix") {
     if (!facts.has_pmix) return lacks("PMIx server");
@@ -68,13 +68,13 @@ Result<Way> way_named(const std::string& name, const LaunchFacts& facts,
     return Way::kSlurm;
   }
   return invalid(
-      fmt::format("TALLY_MEET={} is none of auto, address, board, pmix, pmi, slurm", name));
+      fmt::format("TALLY_MEET={} is none of auto, address, area, pmix, pmi, slurm", name));
 }
 
 Result<void> meet_at_address(const LaunchFacts& facts, const Variables& variable,
                              JobOptions& options) {
   if (const char* const address = variable("MASTER_ADDR")) options.master_address = address;
-  // A job of one meets nobody: any port will do.
+  // A single rank meets no other: any port will do.
   const int usual = facts.size == 1 ? 0 : options.master_port;
   TALLY_TRY(int port, number(variable, "MASTER_PORT", 0, kHighestPort, usual));
   const bool taken = facts.launcher == Launcher::kTorchrun && agent_listens(variable);
@@ -95,19 +95,19 @@ Result<void> meet_at_first_host(const LaunchFacts& facts, const Variables& varia
   return {};
 }
 
-Meeting meeting_of(Way way) {
+Bootstrap bootstrap_of(Way way) {
   switch (way) {
     case Way::kAddress:
     case Way::kSlurm:
-      return Meeting::kAddress;
-    case Way::kBoard:
-      return Meeting::kBoard;
+      return Bootstrap::kAddress;
+    case Way::kLocal:
+      return Bootstrap::kLocal;
     case Way::kPmix:
-      return Meeting::kPmix;
+      return Bootstrap::kPmix;
     case Way::kPmi:
-      return Meeting::kPmi;
+      return Bootstrap::kPmi;
   }
-  return Meeting::kAddress;
+  return Bootstrap::kAddress;
 }
 
 }  // namespace
@@ -119,10 +119,10 @@ std::uint16_t slurm_port(std::string_view job_id) {
   return static_cast<std::uint16_t>(21000 + (hash >> 16 ^ hash) % 8192);
 }
 
-Result<void> choose_meeting(const LaunchFacts& facts, const Variables& variable,
-                            JobOptions& options) {
+Result<void> choose_bootstrap(const LaunchFacts& facts, const Variables& variable,
+                              JobOptions& options) {
   TALLY_TRY(const Way way, way_named(text_of(variable, "TALLY_MEET"), facts, variable));
-  options.meeting = meeting_of(way);
+  options.bootstrap = bootstrap_of(way);
   options.job_id = facts.job_id;
   options.pmi_descriptor = facts.pmi_descriptor;
   if (way == Way::kAddress) {
@@ -135,7 +135,7 @@ Result<void> choose_meeting(const LaunchFacts& facts, const Variables& variable,
   if (const char* const address = variable("TALLY_MASTER_ADDR")) {
     options.master_address = address;
     // The other ranks learn it from the launcher.
-    if (options.meeting != Meeting::kAddress) options.listen_on = address;
+    if (options.bootstrap != Bootstrap::kAddress) options.listen_on = address;
   }
   TALLY_TRY(const int port,
             number(variable, "TALLY_MASTER_PORT", 1, kHighestPort, options.master_port));

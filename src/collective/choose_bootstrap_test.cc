@@ -12,7 +12,7 @@ using Environment = std::map<std::string, std::string>;
 
 Result<JobOptions> chosen(const LaunchFacts& facts, const Environment& environment) {
   JobOptions options;
-  TALLY_TRY(choose_meeting(
+  TALLY_TRY(choose_bootstrap(
       facts,
       [&environment](const char* name) -> const char* {
         const auto found = environment.find(name);
@@ -36,29 +36,29 @@ const Environment kAgent = {
 const Environment kNodes = {{"SLURM_STEP_NODELIST", "n[07-09]"}};
 
 TEST(ChooseMeeting, EachLauncherHasItsUsualWay) {
-  const std::vector<std::tuple<Launcher, Meeting, Meeting>> cases = {
-      {Launcher::kVariables, Meeting::kAddress, Meeting::kAddress},
-      {Launcher::kTally, Meeting::kAddress, Meeting::kAddress},
-      {Launcher::kKubernetes, Meeting::kAddress, Meeting::kAddress},
-      {Launcher::kSlurm, Meeting::kBoard, Meeting::kAddress},
-      {Launcher::kOpenMpi, Meeting::kBoard, Meeting::kPmix},
-      {Launcher::kPmix, Meeting::kPmix, Meeting::kPmix},
-      {Launcher::kHydra, Meeting::kBoard, Meeting::kPmi}};
+  const std::vector<std::tuple<Launcher, Bootstrap, Bootstrap>> cases = {
+      {Launcher::kVariables, Bootstrap::kAddress, Bootstrap::kAddress},
+      {Launcher::kTally, Bootstrap::kAddress, Bootstrap::kAddress},
+      {Launcher::kKubernetes, Bootstrap::kAddress, Bootstrap::kAddress},
+      {Launcher::kSlurm, Bootstrap::kLocal, Bootstrap::kAddress},
+      {Launcher::kOpenMpi, Bootstrap::kLocal, Bootstrap::kPmix},
+      {Launcher::kPmix, Bootstrap::kPmix, Bootstrap::kPmix},
+      {Launcher::kHydra, Bootstrap::kLocal, Bootstrap::kPmi}};
   for (const auto& [launcher, on_one_host, on_several] : cases) {
-    EXPECT_EQ(chosen(facts_of(launcher, true), kNodes)->meeting, on_one_host)
+    EXPECT_EQ(chosen(facts_of(launcher, true), kNodes)->bootstrap, on_one_host)
         << to_string(launcher);
-    EXPECT_EQ(chosen(facts_of(launcher, false), kNodes)->meeting, on_several)
+    EXPECT_EQ(chosen(facts_of(launcher, false), kNodes)->bootstrap, on_several)
         << to_string(launcher);
   }
   LaunchFacts slurm = facts_of(Launcher::kSlurm, false);
   slurm.has_pmix = true;
-  EXPECT_EQ(chosen(slurm, kNodes)->meeting, Meeting::kPmix);
+  EXPECT_EQ(chosen(slurm, kNodes)->bootstrap, Bootstrap::kPmix);
 }
 
 TEST(ChooseMeeting, PortOfTorchrunsAgentIsAvoided) {
-  EXPECT_EQ(chosen(facts_of(Launcher::kTorchrun, true), kAgent)->meeting, Meeting::kBoard);
+  EXPECT_EQ(chosen(facts_of(Launcher::kTorchrun, true), kAgent)->bootstrap, Bootstrap::kLocal);
   const auto several = chosen(facts_of(Launcher::kTorchrun, false), kAgent);
-  EXPECT_EQ(several->meeting, Meeting::kAddress);
+  EXPECT_EQ(several->bootstrap, Bootstrap::kAddress);
   EXPECT_EQ(several->master_address, "a");
   EXPECT_EQ(several->master_port, 29501);
   Environment last = kAgent;
@@ -66,7 +66,7 @@ TEST(ChooseMeeting, PortOfTorchrunsAgentIsAvoided) {
   EXPECT_EQ(chosen(facts_of(Launcher::kTorchrun, false), last)->master_port, 65534);
   Environment free = kAgent;
   free["TORCHELASTIC_USE_AGENT_STORE"] = "False";
-  EXPECT_EQ(chosen(facts_of(Launcher::kTorchrun, true), free)->meeting, Meeting::kAddress);
+  EXPECT_EQ(chosen(facts_of(Launcher::kTorchrun, true), free)->bootstrap, Bootstrap::kAddress);
   EXPECT_EQ(chosen(facts_of(Launcher::kTorchrun, true), free)->master_port, 29500);
 }
 
@@ -90,10 +90,10 @@ TEST(ChooseMeeting, UsersDecideOtherwise) {
     return chosen(facts_of(launcher, true),
                   {{"TALLY_MEET", way}, {"SLURM_STEP_NODELIST", "n1"}, {"MASTER_PORT", "7"}});
   };
-  EXPECT_EQ(forced(Launcher::kOpenMpi, "pmix")->meeting, Meeting::kPmix);
-  EXPECT_EQ(forced(Launcher::kHydra, "pmi")->meeting, Meeting::kPmi);
-  EXPECT_EQ(forced(Launcher::kPmix, "board")->meeting, Meeting::kBoard);
-  EXPECT_EQ(forced(Launcher::kOpenMpi, "auto")->meeting, Meeting::kBoard);
+  EXPECT_EQ(forced(Launcher::kOpenMpi, "pmix")->bootstrap, Bootstrap::kPmix);
+  EXPECT_EQ(forced(Launcher::kHydra, "pmi")->bootstrap, Bootstrap::kPmi);
+  EXPECT_EQ(forced(Launcher::kPmix, "board")->bootstrap, Bootstrap::kLocal);
+  EXPECT_EQ(forced(Launcher::kOpenMpi, "auto")->bootstrap, Bootstrap::kLocal);
   EXPECT_EQ(forced(Launcher::kOpenMpi, "address")->master_port, 7);
   EXPECT_EQ(forced(Launcher::kSlurm, "slurm")->master_address, "n1");
 

@@ -137,7 +137,7 @@ TEST(JobEnvironment, LauncherAndItsWayToMeetAreInTheOptions) {
   EXPECT_EQ(options->size, 2);
   EXPECT_EQ(options->local_rank, 1);
   EXPECT_EQ(options->local_size, 2);
-  EXPECT_EQ(options->meeting, Meeting::kBoard);
+  EXPECT_EQ(options->bootstrap, Bootstrap::kLocal);
   EXPECT_THAT(options->job_id, testing::HasSubstr("77"));
   EXPECT_EQ(with({})->launcher, "none");
 }

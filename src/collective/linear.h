@@ -4,8 +4,8 @@
 
 namespace tally::collective {
 
-// One message straight between the root and every other rank, all in one step. The root's link is
-// the limit, as it would be along any tree: all parts must pass it.
+// Gather and scatter with one message between the root and every other rank, all in one step. The
+// root's link is the limit, as along any tree: all parts must pass it.
 
 // kInput holds this rank's part; kOutput, at `root` only, all.
 Schedule linear_gather(const Parts& parts, Rank root, Rank rank);

@@ -22,7 +22,7 @@ Rank MessageTask::member(Rank peer) const {
 std::byte* MessageTask::at(const Block& block) {
   switch (block.buffer) {
     case Buffer::kInput:
-      // Inputs are only sent and copied from.
+      // Inputs are only read.
       return const_cast<std::byte*>(options_.input) + block.offset_bytes;
     case Buffer::kOutput:
       return options_.output + block.offset_bytes;
@@ -40,7 +40,7 @@ void MessageTask::copy(const Action& action) {
 
 void MessageTask::start_step() {
   const std::span<const Action> actions = schedule_.step(next_step_++);
-  // Room first: the mailbox and the transport hold pointers to the elements.
+  // The elements must not move: the mailbox and the transport have pointers to them.
   sends_.clear();
   receives_.clear();
   sends_.reserve(actions.size());
@@ -95,8 +95,8 @@ bool MessageTask::step_complete() const {
 }
 
 Result<Progress> MessageTask::advance() {
-  MutexLock lock(mailbox_.room().mutex);
-  Progress progress = mailbox_.room().progress() ? Progress::kMoved : Progress::kBlocked;
+  MutexLock lock(mailbox_.router().mutex);
+  Progress progress = mailbox_.router().progress() ? Progress::kMoved : Progress::kBlocked;
   for (;;) {
     if (mailbox_.failed()) return mailbox_.failure();
     if (!step_complete()) return progress;
@@ -118,7 +118,7 @@ std::vector<Rank> MessageTask::awaited() const {
 }
 
 void MessageTask::cancel() {
-  MutexLock lock(mailbox_.room().mutex);
+  MutexLock lock(mailbox_.router().mutex);
   for (Incoming& incoming : receives_)
     if (!incoming.done) mailbox_.withdraw(incoming);
   for (Sending& sending : sends_)

@@ -1,21 +1,21 @@
 #pragma once
 #include <optional>
 
-#include "collective/shared_area.h"
 #include "collective/context.h"
 #include "collective/mailbox.h"
+#include "collective/shared_area.h"
 #include "collective/task.h"
 #include "metrics/recorder.h"
 
 namespace tally::collective {
 
-// An operation that is being driven.
-struct Drive {
+// An operation under way.
+struct RunningOperation {
   Task& task;
   Deadline by;
   std::uint32_t sequence = 0;
   wire::Signature signature;
-  bool point = false;  // send/receive: not one that all ranks are in
+  bool point = false;  // a send or receive, which not all ranks take part in
   bool begun = false;  // the mailbox knows of it
 
   bool stalled = false;
@@ -23,43 +23,45 @@ struct Drive {
   std::optional<TimePoint> give_up;  // after the deadline, while answers are awaited
 };
 
-// Brings tasks to their end: looks again for a while, then sleeps; finds out who is missing, and
-// why.
-class Driver {
+// Runs tasks to their end: polls for a while, then sleeps, and diagnoses which ranks are missing
+// and why.
+class ProgressEngine {
  public:
-  Driver(const Context& context, Mailbox& mailbox, const Board* board, metrics::Recorder& recorder)
-      : context_(context), mailbox_(mailbox), board_(board), recorder_(recorder) {}
+  ProgressEngine(const Context& context, Mailbox& mailbox, const SharedArea* area,
+                 metrics::Recorder& recorder)
+      : context_(context), mailbox_(mailbox), area_(area), recorder_(recorder) {}
 
-  // Drives one task to its end.
-  Result<void> run(Drive& drive);
+  // Runs one task to its end.
+  Result<void> run(RunningOperation& running);
 
-  // Tells the mailbox that this is the operation under way, and that it is over.
-  void begin(Drive& drive) TALLY_REQUIRES(mailbox_.room().mutex);
-  void finish(Drive& drive) TALLY_REQUIRES(mailbox_.room().mutex);
+  // Tells the mailbox that the operation begins, and that it is over.
+  void begin(RunningOperation& running) TALLY_REQUIRES(mailbox_.router().mutex);
+  void finish(RunningOperation& running) TALLY_REQUIRES(mailbox_.router().mutex);
 
-  // One look at a task that cannot go on: fails the communicator if there is a reason to.
-  void diagnose(Drive& drive) TALLY_REQUIRES(mailbox_.room().mutex);
-  // Until when a sleeper may sleep before it should diagnose() again.
-  Deadline next_look(const Drive& drive) const;
-  // Fails the communicator and lets the peers know.
-  void fail(const Error& error) TALLY_REQUIRES(mailbox_.room().mutex);
+  // Checks a blocked task once, and fails the communicator if there is a reason.
+  void diagnose(RunningOperation& running) TALLY_REQUIRES(mailbox_.router().mutex);
+  // The time of the next diagnose() of a sleeping task.
+  Deadline next_look(const RunningOperation& running) const;
+  // Fails the communicator and tells the peers.
+  void fail(const Error& error) TALLY_REQUIRES(mailbox_.router().mutex);
 
  private:
-  void query(Drive& drive, TimePoint now, const std::vector<Rank>& awaited)
-      TALLY_REQUIRES(mailbox_.room().mutex);
-  Result<void> compare_status(const Drive& drive) TALLY_REQUIRES(mailbox_.room().mutex);
-  // Who has not come to the operation, as far as is known.
-  std::vector<Rank> not_arrived(const Drive& drive, const std::vector<Rank>& awaited)
-      TALLY_REQUIRES(mailbox_.room().mutex);
-  bool all_answered() TALLY_REQUIRES(mailbox_.room().mutex);
-  std::vector<Rank> to_blame(const Drive& drive, const std::vector<Rank>& awaited)
-      TALLY_REQUIRES(mailbox_.room().mutex);
-  Error timeout(const Drive& drive, const std::vector<Rank>& awaited)
-      TALLY_REQUIRES(mailbox_.room().mutex);
+  void query(RunningOperation& running, TimePoint now, const std::vector<Rank>& awaited)
+      TALLY_REQUIRES(mailbox_.router().mutex);
+  Result<void> compare_status(const RunningOperation& running)
+      TALLY_REQUIRES(mailbox_.router().mutex);
+  // The ranks that are not known to have entered the operation.
+  std::vector<Rank> not_arrived(const RunningOperation& running, const std::vector<Rank>& awaited)
+      TALLY_REQUIRES(mailbox_.router().mutex);
+  bool all_answered() TALLY_REQUIRES(mailbox_.router().mutex);
+  std::vector<Rank> to_blame(const RunningOperation& running, const std::vector<Rank>& awaited)
+      TALLY_REQUIRES(mailbox_.router().mutex);
+  Error timeout(const RunningOperation& running, const std::vector<Rank>& awaited)
+      TALLY_REQUIRES(mailbox_.router().mutex);
 
   const Context& context_;
   Mailbox& mailbox_;
-  const Board* const board_;
+  const SharedArea* const area_;
   metrics::Recorder& recorder_;
 };
 

@@ -5,7 +5,8 @@
 namespace tally::collective {
 namespace {
 
-constexpr std::size_t kDataBytes = 2 * Board::kStages * Board::kStageBytes + 2 * Board::kSlotBytes;
+constexpr std::size_t kDataBytes =
+    2 * SharedArea::kStages * SharedArea::kStageBytes + 2 * SharedArea::kSlotBytes;
 
 std::size_t page_rounded(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
@@ -26,17 +27,17 @@ wire::Signature signature_from(std::uint64_t count, std::uint64_t word) {
 
 }  // namespace
 
-// One line more than members: who has left is counted in the last.
-std::size_t Board::lines_bytes(int members) {
+// There is one line more than members: the last counts the members that have left.
+std::size_t SharedArea::lines_bytes(int members) {
   return page_rounded((static_cast<std::size_t>(members) + 1) * sizeof(Line));
 }
 
-std::size_t Board::bytes_for(int members) {
+std::size_t SharedArea::bytes_for(int members) {
   return lines_bytes(members) + static_cast<std::size_t>(members) * kDataBytes;
 }
 
-Board::Board(std::shared_ptr<net::Segment> segment, std::byte* memory, std::vector<Member> members,
-             int self)
+SharedArea::SharedArea(std::shared_ptr<net::Segment> segment, std::byte* memory,
+                       std::vector<Member> members, int self)
     : segment_(std::move(segment)),
       lines_(reinterpret_cast<Line*>(memory)),
       data_(memory + lines_bytes(static_cast<int>(members.size()))),
@@ -50,15 +51,15 @@ Board::Board(std::shared_ptr<net::Segment> segment, std::byte* memory, std::vect
   }
 }
 
-void Board::leave() { lines_[members()].arrived.fetch_add(1, std::memory_order_acq_rel); }
+void SharedArea::leave() { lines_[members()].arrived.fetch_add(1, std::memory_order_acq_rel); }
 
-bool Board::abandoned(const std::byte* memory, int members) {
+bool SharedArea::abandoned(const std::byte* memory, int members) {
   const auto* lines = reinterpret_cast<const Line*>(memory);
   return lines[members].arrived.load(std::memory_order_acquire) ==
          static_cast<std::uint32_t>(members);
 }
 
-void Board::announce(const Notice& notice) {
+void SharedArea::announce(const Notice& notice) {
   AtomicNotice& mine = line(self_).notices[notice.sequence % 4];
   const std::array<std::uint64_t, 6> words = {notice.signature.count,
                                               low_word(notice.signature),
@@ -66,7 +67,7 @@ void Board::announce(const Notice& notice) {
                                               notice.input.name,
                                               static_cast<std::uint64_t>(notice.output.kind),
                                               notice.output.name};
-  // Zero means never or not now: sequences are kept one higher.
+  // Sequences are stored plus one, since zero means none.
   mine.sequence.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   for (std::size_t i = 0; i < words.size(); ++i)
@@ -74,7 +75,7 @@ void Board::announce(const Notice& notice) {
   mine.sequence.store(notice.sequence + 1, std::memory_order_release);
 }
 
-std::optional<Notice> Board::notice(int member, std::uint32_t sequence) const {
+std::optional<Notice> SharedArea::notice(int member, std::uint32_t sequence) const {
   const AtomicNotice& theirs = line(member).notices[sequence % 4];
   if (theirs.sequence.load(std::memory_order_acquire) != sequence + 1) return std::nullopt;
   std::array<std::uint64_t, 6> words;
@@ -88,31 +89,31 @@ std::optional<Notice> Board::notice(int member, std::uint32_t sequence) const {
                 .output = {static_cast<Place::Kind>(words[4]), words[5]}};
 }
 
-void Board::publish_arrivals(std::uint32_t count) {
+void SharedArea::publish_arrivals(std::uint32_t count) {
   arrivals_ += count;
   line(self_).arrived.store(arrivals_, std::memory_order_release);
   segment_->notify_others(members_[static_cast<std::size_t>(self_)].in_host);
 }
 
-void Board::publish_reductions(std::uint32_t count) {
+void SharedArea::publish_reductions(std::uint32_t count) {
   reductions_ += count;
   line(self_).reduced.store(reductions_, std::memory_order_release);
   segment_->notify_others(members_[static_cast<std::size_t>(self_)].in_host);
 }
 
-std::byte* Board::data_of(int member) const {
+std::byte* SharedArea::data_of(int member) const {
   return data_ + static_cast<std::size_t>(member) * kDataBytes;
 }
 
-std::byte* Board::input_stage(int member, std::size_t piece) const {
+std::byte* SharedArea::input_stage(int member, std::size_t piece) const {
   return data_of(member) + (piece % kStages) * kStageBytes;
 }
 
-std::byte* Board::result_stage(int member, std::size_t piece) const {
+std::byte* SharedArea::result_stage(int member, std::size_t piece) const {
   return data_of(member) + (kStages + piece % kStages) * kStageBytes;
 }
 
-std::byte* Board::slot(int member, std::uint32_t turn) const {
+std::byte* SharedArea::slot(int member, std::uint32_t turn) const {
   return data_of(member) + 2 * kStages * kStageBytes + (turn % 2) * kSlotBytes;
 }
 

@@ -13,15 +13,15 @@
 
 namespace tally::collective {
 
-// Where a member's data are for the others: visible memory by its name, memory only it can see
-// (then pieces of it go through the stage), or nothing.
+// The location of a member's data for the others: visible memory by its number, private memory
+// (pieces of it are then copied through the stage), or none.
 struct Place {
   enum class Kind : std::uint64_t { kNone, kVisible, kStaged };
   Kind kind = Kind::kNone;
   std::uint64_t name = 0;  // kVisible: Segment::name_of()
 };
 
-// What a member announces when it enters an operation, or one of the two direct stages of one.
+// A member publishes this when it enters an operation, or one of its two direct stages.
 struct Notice {
   std::uint32_t sequence = 0;  // twice the operation's number, and one more for a second stage
   wire::Signature signature;
@@ -29,7 +29,7 @@ struct Notice {
   Place output;
 };
 
-// How the others can reach memory of this rank.
+// The location of this rank's memory for the others.
 inline Place place_of(const net::Segment& segment, const void* data, std::size_t bytes) {
   if (data == nullptr || bytes == 0) return {};
   const std::uint64_t name = segment.name_of(data, bytes);
@@ -39,7 +39,7 @@ inline Place place_of(const net::Segment& segment, const void* data, std::size_t
 // The memory through which the ranks of one communicator on one host work directly: for each member
 // a line of counters that only it writes, a stage for pieces of private memory, and small slots.
 // Counters only grow and are compared modulo 2^32.
-class Board {
+class SharedArea {
  public:
   static constexpr std::size_t kStageBytes = std::size_t{256}
                                              << 10;                 // one piece of input or result
@@ -54,12 +54,12 @@ class Board {
   };
 
   // `memory` has bytes_for(members) zeroed bytes, the same memory on every member.
-  Board(std::shared_ptr<net::Segment> segment, std::byte* memory, std::vector<Member> members,
-        int self);
+  SharedArea(std::shared_ptr<net::Segment> segment, std::byte* memory, std::vector<Member> members,
+             int self);
 
-  // This member uses the board no more.
+  // This member stops using the area.
   void leave();
-  // Whether all members of a board at `memory` have left, so that it may be released.
+  // Whether all members of the area at `memory` have left, so that it may be released.
   static bool abandoned(const std::byte* memory, int members);
 
   int members() const { return static_cast<int>(members_.size()); }
@@ -67,13 +67,13 @@ class Board {
   Rank rank_of(int member) const { return members_[static_cast<std::size_t>(member)].rank; }
   net::Segment& segment() const { return *segment_; }
 
-  // Operations are announced before anything else is published about them.
+  // Announces an operation; call it before anything else is published about it.
   void announce(const Notice& notice);
-  // What the member announced for operation `sequence`; nothing if it has not come to it yet, or
-  // has gone on by more than one.
+  // The member's notice for operation `sequence`; none if it has not entered it yet, or is more
+  // than one operation ahead.
   std::optional<Notice> notice(int member, std::uint32_t sequence) const;
 
-  // Publishes that this member has done `count` more arrivals or reductions since the board was
+  // Publishes that this member has done `count` more arrivals or reductions since the area was
   // made.
   void publish_arrivals(std::uint32_t count);
   void publish_reductions(std::uint32_t count);

@@ -9,7 +9,7 @@
 
 namespace tally::collective {
 
-// Where variables of the environment come from; nullptr: not set.
+// A source of environment variables; returns nullptr for a variable that is not set.
 using Variables = std::function<const char*(const char*)>;
 
 Error invalid(std::string message);

@@ -11,15 +11,15 @@
 
 namespace tally::collective {
 
-// The communicators of one rank that live, for those who watch it. Threads: safe. Operations never
-// wait for it: only making and ending a communicator does.
+// The live communicators of one rank, for the Reporter. Threads: safe. Operations never take its
+// mutex; only making and closing a communicator does.
 class Registry {
  public:
   struct Entry {
     const metrics::Recorder* recorder = nullptr;
-    // The job's rank of each rank.
+    // The job's rank of each rank of the communicator.
     const std::vector<Rank>* members = nullptr;
-    // Why the communicator is over, if it is.
+    // The communicator's failure, if there is one.
     std::function<std::optional<Error>()> failure;
   };
 
@@ -31,7 +31,7 @@ class Registry {
     MutexLock lock(mutex_);
     entries_.erase(channel);
   }
-  // In the order of their channels. What is borrowed is valid during the call.
+  // Visits the entries in the order of their channels. Borrowed pointers are valid during the call.
   void for_each(const std::function<void(std::uint32_t channel, const Entry&)>& visit) const {
     MutexLock lock(mutex_);
     for (const auto& [channel, entry] : entries_) visit(channel, entry);
@@ -42,7 +42,7 @@ class Registry {
   std::map<std::uint32_t, Entry> entries_ TALLY_GUARDED_BY(mutex_);
 };
 
-// What of a rank is there for those who watch it from another thread. Threads: safe.
+// The state of a rank that the Reporter reads from its own thread. Threads: safe.
 struct Watchable {
   Registry registry;
   std::atomic<int> issuer{0};  // the thread that joined, or issued an operation last

@@ -11,13 +11,13 @@
 
 namespace tally::collective {
 
-// What a rank's communicators have to say to the coordinator, and to hear from it.
+// A joined rank: reports its communicators to the coordinator and passes lost ranks to them.
 class WatchedRank final : public group::Watched {
  public:
   using OnLost = std::function<void(const group::LostRanks&)>;
 
-  // `rank` is shared with the communicators, which may go first. `on_lost` ends operations with the
-  // lost; it is called on the Reporter's thread.
+  // The communicators share `rank` and may be destroyed first. `on_lost` ends operations with the
+  // lost ranks; it is called on the Reporter's thread.
   WatchedRank(std::shared_ptr<Watchable> rank, OnLost on_lost);
 
   group::Report report() const override;
@@ -32,8 +32,7 @@ class WatchedRank final : public group::Watched {
   const StackCapture stacks_;
 };
 
-// A rank that has not met the others yet: all that it has to say is since when, and at last why
-// not. Threads: any.
+// A rank that is joining: it reports when it began, and in the end why it failed. Threads: any.
 class JoiningRank final : public group::Watched {
  public:
   group::Report report() const override {
@@ -45,7 +44,7 @@ class JoiningRank final : public group::Watched {
   }
   group::Trace trace() const override { return {}; }
   std::string stack() const override { return {}; }
-  // Told again of whoever is lost when it has joined.
+  // The coordinator repeats the lost ranks once the rank has joined.
   void lost(const group::LostRanks& ranks) override { (void)ranks; }
 
   void failed(const Error& error) {

@@ -13,7 +13,7 @@ Error corrupt(std::string_view what) {
   return {.code = ErrorCode::kCorrupt, .message = fmt::format("a hello with {}", what)};
 }
 
-// Without the zeros at the end.
+// Trailing zero words are left out.
 void write(wire::Writer& writer, const CpuSet& cpus) {
   std::size_t words = cpus.size();
   while (words > 0 && cpus[words - 1] == 0) --words;

@@ -19,21 +19,21 @@ bool on_one_host(const JobOptions& options) { return options.local_size == optio
 
 bool is_loopback(const std::string& host) { return host == "::1" || host.rfind("127.", 0) == 0; }
 
-// Where rank 0 listens for the others.
+// The address on which rank 0 listens for the others.
 Result<std::string> own_host(const JobOptions& options) {
-  if (options.listen_on.empty() && (options.meeting == Meeting::kBoard || on_one_host(options)))
+  if (options.listen_on.empty() && (options.bootstrap == Bootstrap::kLocal || on_one_host(options)))
     return std::string("127.0.0.1");
   TALLY_TRY(const auto addresses, interface_addresses());
   return choose_address(addresses, options.listen_on);
 }
 
-// A host's own name often stands for loopback in its own table, where ranks on other hosts would
-// not find rank 0. All ranks of that host go to the address that the others know.
+// The name of a host often resolves to loopback on that host itself, where ranks on other hosts
+// cannot reach rank 0. All ranks of that host then use the address that the other hosts know.
 Result<std::string> seen_from_others(const JobOptions& options) {
   const std::string& host = options.master_address;
   if (!options.local_size || on_one_host(options) || is_loopback(host)) return host;
   const auto endpoints = net::resolve({host, options.master_port});
-  // Rank 0 has to know; for the others the name may yet appear.
+  // Rank 0 needs the address now; for other ranks the name may resolve later.
   if (!endpoints.has_value() && options.rank != 0) return host;
   if (!endpoints.has_value()) {
     return invalid(fmt::format("{}; TALLY_MASTER_ADDR says where rank 0 can be reached instead",
@@ -42,9 +42,9 @@ Result<std::string> seen_from_others(const JobOptions& options) {
   return is_loopback(endpoints->front().address().host) ? own_host(options) : host;
 }
 
-// Ranks that know the address only need rank 0 to listen where the others will look for it.
-Result<void> listen_at_address(Appointment& appointment) {
-  JobOptions& options = appointment.options;
+// All ranks know the address, so rank 0 only has to listen there.
+Result<void> listen_at_address(BootstrapResult& result) {
+  JobOptions& options = result.options;
   if (options.rank != 0) {
     TALLY_TRY(options.master_address, seen_from_others(options));
     return {};
@@ -52,17 +52,17 @@ Result<void> listen_at_address(Appointment& appointment) {
   TALLY_TRY(const std::string host,
             options.listen_on.empty() ? seen_from_others(options) : own_host(options));
   if (host == options.master_address) return {};
-  TALLY_TRY(appointment.listener, net::Listener::bind({host, options.master_port}));
+  TALLY_TRY(result.listener, net::Listener::bind({host, options.master_port}));
   return {};
 }
 
-// Rank 0 listens and has a secret; its note says so. The secret is left out if the others have it
-// already.
-Result<std::string> write_note(Appointment& appointment) {
-  JobOptions& options = appointment.options;
+// Rank 0 listens, makes a secret if there is none, and returns the note for the other ranks. The
+// note has no secret if the others have it already.
+Result<std::string> write_note(BootstrapResult& result) {
+  JobOptions& options = result.options;
   TALLY_TRY(const std::string host, own_host(options));
-  TALLY_TRY(appointment.listener, net::Listener::bind({host, options.master_port}));
-  MeetingPlace place{.address = appointment.listener->address(), .secret = std::nullopt};
+  TALLY_TRY(result.listener, net::Listener::bind({host, options.master_port}));
+  RendezvousPoint place{.address = result.listener->address(), .secret = std::nullopt};
   if (!options.secret) {
     TALLY_TRY(options.secret, fresh_secret());
     place.secret = options.secret;
@@ -71,34 +71,35 @@ Result<std::string> write_note(Appointment& appointment) {
 }
 
 Result<void> follow_note(const std::string& note, JobOptions& options) {
-  TALLY_TRY(const MeetingPlace place, read_note(note));
+  TALLY_TRY(const RendezvousPoint place, read_note(note));
   options.master_address = place.address.host;
   options.master_port = place.address.port;
   if (!options.secret) options.secret = place.secret;
   return {};
 }
 
-// What names the job on this host: the launcher's name for it, and where that is not enough the
-// process that serves all of its ranks.
+// The identity of the job on this host: the launcher's name of the job, and where that is not
+// unique also the launcher's process that serves all of its ranks.
 Result<std::string> job_identity(const JobOptions& options) {
-  if (options.job_id.empty()) return invalid("meeting at a board needs a name of the job");
+  if (options.job_id.empty())
+    return invalid("the local bootstrap (TALLY_MEET=board) needs the job's name");
   if (options.pmi_descriptor < 0) return options.job_id;
   TALLY_TRY(const pid_t server, net::peer_of_same_user(options.pmi_descriptor));
   if (server == 0) return invalid("the launcher's process is in another pid namespace");
   return fmt::format("{} {}", options.job_id, server);
 }
 
-Result<void> meet_at_board(Appointment& appointment, Deadline by) {
-  TALLY_TRY(const std::string identity, job_identity(appointment.options));
-  const std::string name = board_name(identity);
+Result<void> bootstrap_locally(BootstrapResult& result, Deadline by) {
+  TALLY_TRY(const std::string identity, job_identity(result.options));
+  const std::string name = bootstrap_name(identity);
   std::string note;
-  if (appointment.options.rank == 0) {
-    TALLY_TRY(note, write_note(appointment));
-    TALLY_TRY(appointment.board, LocalBoard::offer(name, note));
+  if (result.options.rank == 0) {
+    TALLY_TRY(note, write_note(result));
+    TALLY_TRY(result.local, LocalBootstrap::offer(name, note));
   } else {
     TALLY_TRY(note, fetch_note(name, by));
   }
-  return follow_note(note, appointment.options);
+  return follow_note(note, result.options);
 }
 
 Result<void> ask_launcher(JobOptions& options) {
@@ -113,13 +114,13 @@ Result<void> ask_launcher(JobOptions& options) {
   return {};
 }
 
-Result<void> meet_by_store(Appointment& appointment, Deadline by) {
-  JobOptions& options = appointment.options;
+Result<void> bootstrap_by_store(BootstrapResult& result, Deadline by) {
+  JobOptions& options = result.options;
   std::string note;
   if (options.rank == 0) {
-    TALLY_TRY(note, write_note(appointment));
+    TALLY_TRY(note, write_note(result));
   }
-  if (options.meeting == Meeting::kPmix) {
+  if (options.bootstrap == Bootstrap::kPmix) {
     TALLY_TRY(note, pass_note_by_pmix(note, by));
   } else {
     TALLY_TRY(note, pass_note_by_pmi(options.pmi_descriptor, options.rank, note, by));
@@ -129,33 +130,33 @@ Result<void> meet_by_store(Appointment& appointment, Deadline by) {
 
 }  // namespace
 
-Result<Appointment> find_meeting_place(const JobOptions& options, Deadline by) {
-  Appointment appointment{.options = options, .listener = {}, .board = nullptr};
-  const bool asks = options.size == 0 && options.meeting == Meeting::kBoard;
-  if (options.meeting == Meeting::kPmix || asks) {
-    TALLY_TRY(ask_launcher(appointment.options));
+Result<BootstrapResult> bootstrap(const JobOptions& options, Deadline by) {
+  BootstrapResult result{.options = options, .listener = {}, .local = nullptr};
+  const bool asks = options.size == 0 && options.bootstrap == Bootstrap::kLocal;
+  if (options.bootstrap == Bootstrap::kPmix || asks) {
+    TALLY_TRY(ask_launcher(result.options));
   }
-  const int size = appointment.options.size;
+  const int size = result.options.size;
   if (size < 1 || options.rank < 0 || options.rank >= size)
     return invalid(fmt::format("rank {} of {} ranks does not exist", options.rank, size));
   if (size == 1) {
-    // It meets nobody: any port will do.
-    appointment.options.master_port = 0;
-    return appointment;
+    // A single rank meets no other: any port will do.
+    result.options.master_port = 0;
+    return result;
   }
-  switch (options.meeting) {
-    case Meeting::kAddress:
-      TALLY_TRY(listen_at_address(appointment));
+  switch (options.bootstrap) {
+    case Bootstrap::kAddress:
+      TALLY_TRY(listen_at_address(result));
       break;
-    case Meeting::kBoard:
-      TALLY_TRY(meet_at_board(appointment, by));
+    case Bootstrap::kLocal:
+      TALLY_TRY(bootstrap_locally(result, by));
       break;
-    case Meeting::kPmix:
-    case Meeting::kPmi:
-      TALLY_TRY(meet_by_store(appointment, by));
+    case Bootstrap::kPmix:
+    case Bootstrap::kPmi:
+      TALLY_TRY(bootstrap_by_store(result, by));
       break;
   }
-  return appointment;
+  return result;
 }
 
 }  // namespace tally::group

@@ -10,19 +10,19 @@
 
 namespace tally::group {
 
-// What a rank needs to go to the rendezvous.
-struct Appointment {
-  // As given, completed by what the launcher knows: rank, size, where to meet and with which
-  // secret.
+// Everything that a rank needs in order to join the rendezvous.
+struct BootstrapResult {
+  // The options as given, completed by the launcher's facts: rank, size, address of the rendezvous
+  // and its secret.
   JobOptions options;
-  // Rank 0, where it had to listen before the others could be told.
+  // Rank 0 only, where it listens before it tells the others its address.
   std::optional<net::Listener> listener;
-  // Rank 0 on one host: to be kept until all have come.
-  std::unique_ptr<LocalBoard> board;
+  // Rank 0 on one host only: keep it until all ranks have joined.
+  std::unique_ptr<LocalBootstrap> local;
 };
 
-// Finds out where the ranks meet, as options.meeting says. kInvalid for options that make no sense,
-// kTimeout if rank 0 does not say where in time.
-Result<Appointment> find_meeting_place(const JobOptions& options, Deadline by);
+// Finds the address of the rendezvous in the way that options.bootstrap names. kInvalid for options
+// that contradict each other, kTimeout if rank 0 does not publish its address in time.
+Result<BootstrapResult> bootstrap(const JobOptions& options, Deadline by);
 
 }  // namespace tally::group

@@ -18,17 +18,17 @@ JobOptions at_board(Rank rank, const std::string& job_id) {
   options.rank = rank;
   options.size = 2;
   options.local_size = 2;
-  options.meeting = Meeting::kBoard;
+  options.bootstrap = Bootstrap::kLocal;
   options.job_id = job_id;
   options.master_port = 0;
   return options;
 }
 
-Result<Appointment> meet(const JobOptions& options) {
-  return find_meeting_place(options, Deadline::never());
+Result<BootstrapResult> meet(const JobOptions& options) {
+  return bootstrap(options, Deadline::never());
 }
 
-TEST(Meeting, RanksOfOneHostLearnWhereAndWithWhichSecret) {
+TEST(Bootstrap, RanksOfOneHostLearnWhereAndWithWhichSecret) {
   const std::string job = *random_name();
   const auto host = meet(at_board(0, job));
   ASSERT_TRUE(host.has_value()) << to_string(host.error());
@@ -40,7 +40,7 @@ TEST(Meeting, RanksOfOneHostLearnWhereAndWithWhichSecret) {
   EXPECT_EQ(guest->options.secret->bytes, host->options.secret->bytes);
 }
 
-TEST(Meeting, SecretThatIsKnownIsNotPassed) {
+TEST(Bootstrap, SecretThatIsKnownIsNotPassed) {
   const std::string job = *random_name();
   JobOptions knows = at_board(0, job);
   knows.secret = *fresh_secret();
@@ -53,7 +53,7 @@ TEST(Meeting, SecretThatIsKnownIsNotPassed) {
 }
 
 // Hydra has no name for its jobs but the process at the other end of a descriptor.
-TEST(Meeting, ServerOfADescriptorBelongsToTheIdentity) {
+TEST(Bootstrap, ServerOfADescriptorBelongsToTheIdentity) {
   std::array<int, 2> ends{-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
   const Descriptor first(ends[0]);
@@ -65,12 +65,12 @@ TEST(Meeting, ServerOfADescriptorBelongsToTheIdentity) {
   ASSERT_TRUE(host.has_value());
   options.rank = 1;
   EXPECT_TRUE(meet(options).has_value());
-  const auto other = find_meeting_place(at_board(1, job), Deadline::after(Duration::zero()));
+  const auto other = bootstrap(at_board(1, job), Deadline::after(Duration::zero()));
   ASSERT_FALSE(other.has_value());
   EXPECT_EQ(other.error().code, ErrorCode::kTimeout);
 }
 
-TEST(Meeting, AddressThatIsKnownIsLeftAsItIs) {
+TEST(Bootstrap, AddressThatIsKnownIsLeftAsItIs) {
   JobOptions options{.rank = 0, .size = 2};
   options.master_port = 1234;
   const auto host = meet(options);
@@ -79,7 +79,7 @@ TEST(Meeting, AddressThatIsKnownIsLeftAsItIs) {
   EXPECT_EQ(host->options.master_port, 1234);
 }
 
-TEST(Meeting, RankZeroListensWhereItIsTold) {
+TEST(Bootstrap, RankZeroListensWhereItIsTold) {
   JobOptions options{.rank = 0, .size = 2};
   options.master_address = "meeting.example";
   options.master_port = 0;
@@ -92,7 +92,7 @@ TEST(Meeting, RankZeroListensWhereItIsTold) {
   EXPECT_FALSE(meet(options)->listener.has_value());
 }
 
-TEST(Meeting, RanksOfAHostWhoseNameIsLoopbackMeetWhereOtherHostsLook) {
+TEST(Bootstrap, RanksOfAHostWhoseNameIsLoopbackMeetWhereOtherHostsLook) {
   JobOptions options{.rank = 0, .size = 2};
   options.local_size = 1;
   options.master_address = "localhost";
@@ -106,7 +106,7 @@ TEST(Meeting, RanksOfAHostWhoseNameIsLoopbackMeetWhereOtherHostsLook) {
   EXPECT_EQ(host->listener->address().host, guest->options.master_address);
 }
 
-TEST(Meeting, JobOfOneMeetsNobody) {
+TEST(Bootstrap, JobOfOneMeetsNobody) {
   JobOptions options = at_board(0, "");
   options.size = 1;
   options.master_port = 1234;
@@ -115,11 +115,11 @@ TEST(Meeting, JobOfOneMeetsNobody) {
   EXPECT_EQ(alone->options.master_port, 0);
 }
 
-TEST(Meeting, OptionsThatMakeNoSenseAreInvalid) {
+TEST(Bootstrap, OptionsThatMakeNoSenseAreInvalid) {
   JobOptions outside = at_board(2, "x");
   JobOptions empty = at_board(0, "x");
   empty.size = 0;
-  empty.meeting = Meeting::kAddress;
+  empty.bootstrap = Bootstrap::kAddress;
   for (const JobOptions& options : {outside, empty, at_board(0, ""), at_board(1, "")}) {
     const auto met = meet(options);
     ASSERT_FALSE(met.has_value());

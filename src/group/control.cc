@@ -1,5 +1,7 @@
 #include "group/control.h"
 
+#include <algorithm>
+
 #include "wire/error_body.h"
 
 namespace tally::group {
@@ -16,8 +18,9 @@ Error error_in(const ControlMessage& message) {
 }
 
 std::vector<std::byte> encode(const ControlMessage& message) {
-  std::vector<std::byte> payload{static_cast<std::byte>(message.kind)};
-  payload.insert(payload.end(), message.body.begin(), message.body.end());
+  std::vector<std::byte> payload(1 + message.body.size());
+  payload[0] = static_cast<std::byte>(message.kind);
+  std::copy(message.body.begin(), message.body.end(), payload.begin() + 1);
   return payload;
 }
 

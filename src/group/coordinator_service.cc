@@ -14,18 +14,17 @@ namespace {
 
 using Role = CoordinatorSession::Role;
 
-// A connection that has not said by then who it is.
+// A connection that has not identified itself after this time is closed.
 constexpr Duration kIntroductionTime = std::chrono::seconds(3);
-// For the last words to somebody who is turned away.
+// Time for sending the reason to a peer that is refused.
 constexpr Duration kFarewellTime = std::chrono::seconds(1);
 constexpr Duration kTraceTime = std::chrono::seconds(2);
-// Connections that have not said yet who they are; the oldest goes if there are more.
+// Connections that have not identified themselves; the oldest is closed if there are more.
 constexpr std::ptrdiff_t kMaxUnknown = 64;
-// Ranks that knew an earlier coordinator find this one within their longest pause between two
-// attempts.
+// Ranks of an earlier coordinator reconnect within their longest pause between two attempts.
 constexpr Duration kReturnTime = std::chrono::seconds(5);
 constexpr std::size_t kMaxStackBytes = 4096;
-// A job of thousands of ranks, asked about, is some megabytes.
+// The status of a job of thousands of ranks has some megabytes.
 constexpr std::size_t kMaxUnsentBytes = std::size_t{16} << 20;
 
 Result<std::string> read_stack(wire::Reader& reader) { return reader.string(kMaxStackBytes); }
@@ -56,8 +55,8 @@ void CoordinatorSession::refuse(const Error& why, TimePoint now) {
   over_since = now;
 }
 
-CoordinatorDesk::CoordinatorDesk(const CoordinatorOptions& options, std::string address,
-                                 OnEvent on_event, TimePoint now)
+CoordinatorService::CoordinatorService(const CoordinatorOptions& options, std::string address,
+                                       OnEvent on_event, TimePoint now)
     : options_(options),
       address_(std::move(address)),
       on_event_(std::move(on_event)),
@@ -66,22 +65,22 @@ CoordinatorDesk::CoordinatorDesk(const CoordinatorOptions& options, std::string 
       roster_(std::make_unique<Roster>(roster_options(options, options.generation, options.size))) {
 }
 
-void CoordinatorDesk::resume(const SavedState& state, TimePoint now) {
+void CoordinatorService::resume(const SavedState& state, TimePoint now) {
   roster_ = std::make_unique<Roster>(roster_options(options_, state.generation, state.size));
   roster_->expect(state.members, now, kReturnTime);
 }
 
-void CoordinatorDesk::begin_generation(std::uint32_t generation, int size, TimePoint) {
+void CoordinatorService::begin_generation(std::uint32_t generation, int size, TimePoint) {
   roster_ = std::make_unique<Roster>(roster_options(options_, generation, size));
   stalls_.forget();
   changed_ = true;
 }
 
-void CoordinatorDesk::process_ended(Rank rank, const std::string& how, TimePoint now) {
+void CoordinatorService::process_ended(Rank rank, const std::string& how, TimePoint now) {
   tell(roster_->process_ended(rank, how, now));
 }
 
-void CoordinatorDesk::serve(CoordinatorSession& session, TimePoint now) {
+void CoordinatorService::serve(CoordinatorSession& session, TimePoint now) {
   if (session.dead) return;
   auto messages = advance(session.connection);
   if (!messages.has_value()) return ended(session, messages.error(), now);
@@ -94,8 +93,8 @@ void CoordinatorDesk::serve(CoordinatorSession& session, TimePoint now) {
   }
 }
 
-Result<void> CoordinatorDesk::handle(CoordinatorSession& session, const ControlMessage& message,
-                                     TimePoint now) {
+Result<void> CoordinatorService::handle(CoordinatorSession& session, const ControlMessage& message,
+                                        TimePoint now) {
   switch (session.role) {
     case Role::kUnknown:
       return handle_unknown(session, message, now);
@@ -114,8 +113,8 @@ Result<void> CoordinatorDesk::handle(CoordinatorSession& session, const ControlM
   return {};
 }
 
-Result<void> CoordinatorDesk::handle_unknown(CoordinatorSession& session,
-                                             const ControlMessage& message, TimePoint now) {
+Result<void> CoordinatorService::handle_unknown(CoordinatorSession& session,
+                                                const ControlMessage& message, TimePoint now) {
   if (message.kind == ControlKind::kAskStatus || message.kind == ControlKind::kAskTrace) {
     session.role = Role::kObserver;
     return handle(session, message, now);
@@ -126,15 +125,15 @@ Result<void> CoordinatorDesk::handle_unknown(CoordinatorSession& session,
   return take_registration(session, who, now);
 }
 
-Result<void> CoordinatorDesk::take_registration(CoordinatorSession& session,
-                                                const Registration& who, TimePoint now) {
+Result<void> CoordinatorService::take_registration(CoordinatorSession& session,
+                                                   const Registration& who, TimePoint now) {
   if (!who.job.empty() && !options_.job.empty() && who.job != options_.job)
     return refusal(
         fmt::format("rank {} belongs to job {}, this is {}", who.rank, who.job, options_.job));
   if (who.generation < roster_->options().generation)
     return refusal(fmt::format("rank {} is of generation {}, the job is at {}", who.rank,
                                who.generation, roster_->options().generation));
-  // Survivors that formed anew among themselves bring the news.
+  // Surviving ranks that formed a new generation among themselves announce it.
   if (who.generation > roster_->options().generation) {
     begin_generation(who.generation, who.size, now);
     pending_.push_back(
@@ -156,7 +155,7 @@ Result<void> CoordinatorDesk::take_registration(CoordinatorSession& session,
     }
     return events.error();
   }
-  // A connection made anew takes the place of the old one, whose end means nothing any more.
+  // A new connection of the same rank replaces the old one, whose end then means nothing.
   for (const auto& other : sessions_)
     if (other->rank == who.rank && other->is_rank_of(who.generation)) other->dead = true;
   session.role = Role::kRank;
@@ -176,8 +175,8 @@ Result<void> CoordinatorDesk::take_registration(CoordinatorSession& session,
   return {};
 }
 
-Result<void> CoordinatorDesk::handle_rank(CoordinatorSession& session,
-                                          const ControlMessage& message, TimePoint now) {
+Result<void> CoordinatorService::handle_rank(CoordinatorSession& session,
+                                             const ControlMessage& message, TimePoint now) {
   switch (message.kind) {
     case ControlKind::kReport:
       return take_report(session, message, now);
@@ -203,7 +202,7 @@ Result<void> CoordinatorDesk::handle_rank(CoordinatorSession& session,
       return {};
     }
     case ControlKind::kRegister: {
-      // After a new membership, over the same connection.
+      // The rank is in a new membership and keeps its connection.
       TALLY_TRY(const Registration who, body_of(message, &read_registration));
       session.role = Role::kUnknown;
       return take_registration(session, who, now);
@@ -213,8 +212,8 @@ Result<void> CoordinatorDesk::handle_rank(CoordinatorSession& session,
   }
 }
 
-Result<void> CoordinatorDesk::take_report(CoordinatorSession& session,
-                                          const ControlMessage& message, TimePoint now) {
+Result<void> CoordinatorService::take_report(CoordinatorSession& session,
+                                             const ControlMessage& message, TimePoint now) {
   TALLY_TRY(Report report, body_of(message, &read_report));
   if (report.rank != session.rank || report.generation != session.generation)
     return refusal("a rank that reports for another");
@@ -228,7 +227,7 @@ Result<void> CoordinatorDesk::take_report(CoordinatorSession& session,
   return {};
 }
 
-void CoordinatorDesk::take_trace(const ControlMessage& message, const Trace& trace) {
+void CoordinatorService::take_trace(const ControlMessage& message, const Trace& trace) {
   for (const auto& session : sessions_) {
     if (session->role != Role::kObserver || session->awaited.erase(trace.rank) == 0) continue;
     send(session->connection, message);
@@ -236,12 +235,12 @@ void CoordinatorDesk::take_trace(const ControlMessage& message, const Trace& tra
   }
 }
 
-void CoordinatorDesk::ended(CoordinatorSession& session, const Error& why, TimePoint now) {
+void CoordinatorService::ended(CoordinatorSession& session, const Error& why, TimePoint now) {
   session.dead = true;
   if (session.over || session.role == Role::kObserver) return;
   if (session.role == Role::kRank) {
-    // Whoever speaks nonsense after it was let in has lost its mind; the connection is over either
-    // way.
+    // A registered rank that sends corrupt messages is reported; its connection is over in any
+    // case.
     if (why.code != ErrorCode::kPeerLost) refused(session, why.message, now);
     if (session.generation == roster_->options().generation)
       tell(roster_->connection_closed(session.rank, now));
@@ -253,7 +252,7 @@ void CoordinatorDesk::ended(CoordinatorSession& session, const Error& why, TimeP
           now);
 }
 
-void CoordinatorDesk::answer_status(CoordinatorSession& session, TimePoint now) {
+void CoordinatorService::answer_status(CoordinatorSession& session, TimePoint now) {
   send(session.connection,
        message_of(ControlKind::kJob, JobStatus{.job = options_.job,
                                                .generation = roster_->options().generation,
@@ -278,7 +277,7 @@ void CoordinatorDesk::answer_status(CoordinatorSession& session, TimePoint now) 
   send(session.connection, {ControlKind::kEnd, {}});
 }
 
-void CoordinatorDesk::ask_traces(CoordinatorSession& session, TimePoint now) {
+void CoordinatorService::ask_traces(CoordinatorSession& session, TimePoint now) {
   session.traces_by = now + kTraceTime;
   for (const auto& other : sessions_) {
     if (!other->is_rank_of(roster_->options().generation)) continue;
@@ -288,7 +287,7 @@ void CoordinatorDesk::ask_traces(CoordinatorSession& session, TimePoint now) {
   if (session.awaited.empty()) send(session.connection, {ControlKind::kEnd, {}});
 }
 
-void CoordinatorDesk::look_for_stalls(TimePoint now) {
+void CoordinatorService::look_for_stalls(TimePoint now) {
   const auto found = diagnose_stall(roster_->members(), now, options_.stall_warning);
   const StallWatch::Decision decision = stalls_.observe(found, roster_->members(), now);
   if (decision.event) tell({*decision.event});
@@ -298,13 +297,13 @@ void CoordinatorDesk::look_for_stalls(TimePoint now) {
       send(session->connection, {ControlKind::kWantStack, {}});
 }
 
-void CoordinatorDesk::refused(const CoordinatorSession& session, const std::string& why,
-                              TimePoint now) {
+void CoordinatorService::refused(const CoordinatorSession& session, const std::string& why,
+                                 TimePoint now) {
   if (const auto sentence = refusals_.add(session.from, why, now))
     pending_.push_back({EventKind::kRefused, {}, *sentence});
 }
 
-void CoordinatorDesk::tidy(TimePoint now) {
+void CoordinatorService::tidy(TimePoint now) {
   std::ptrdiff_t unknown = std::count_if(sessions_.begin(), sessions_.end(), [](const auto& each) {
     return each->role == Role::kUnknown && !each->over && !each->dead;
   });
@@ -325,19 +324,19 @@ void CoordinatorDesk::tidy(TimePoint now) {
     refused(*session, late ? "it did not say who it is" : "too many say nothing", now);
   }
   sessions_.remove_if([](const auto& session) { return session->dead; });
-  // What has been said is known to the next one as well.
+  // The state is saved before the events are told, so that the next coordinator knows as much.
   if (changed_) save();
   for (const CoordinatorEvent& event : std::exchange(pending_, {})) on_event_(event);
 }
 
-void CoordinatorDesk::tick(TimePoint now) {
+void CoordinatorService::tick(TimePoint now) {
   tell(roster_->tick(now));
   look_for_stalls(now);
   if (const auto sentence = refusals_.tick(now))
     pending_.push_back({EventKind::kRefused, {}, *sentence});
 }
 
-void CoordinatorDesk::tell(const Events& events) {
+void CoordinatorService::tell(const Events& events) {
   for (const CoordinatorEvent& event : events) {
     changed_ = true;
     if (event.kind == EventKind::kLost) {
@@ -349,13 +348,13 @@ void CoordinatorDesk::tell(const Events& events) {
   }
 }
 
-void CoordinatorDesk::tell_ranks(const LostRanks& lost) {
+void CoordinatorService::tell_ranks(const LostRanks& lost) {
   for (const auto& session : sessions_)
     if (session->is_rank_of(lost.generation))
       send(session->connection, message_of(ControlKind::kLost, lost));
 }
 
-void CoordinatorDesk::save() {
+void CoordinatorService::save() {
   changed_ = false;
   if (options_.state_file.empty()) return;
   SavedState state{.job = options_.job,

@@ -12,10 +12,11 @@
 #include "group/roster.h"
 #include "group/stall_watch.h"
 #include "group/state_file.h"
+#include "group/watch_message.h"
 
 namespace tally::group {
 
-// One connection to a coordinator, and who is at its other end.
+// One connection to a coordinator, and the facts about its peer.
 struct CoordinatorSession {
   enum class Role { kUnknown, kRank, kObserver };
 
@@ -24,7 +25,7 @@ struct CoordinatorSession {
 
   net::MessageConnection connection;
   const std::string from;  // for people
-  const bool local;        // this machine, this user: asks, and is no rank
+  const bool local;        // same machine and user: an observer, never a rank
   const TimePoint opened;
   Role role = Role::kUnknown;
   bool over = false;  // to be dropped once everything has been sent
@@ -47,32 +48,32 @@ struct CoordinatorSession {
   void refuse(const Error& why, TimePoint now);
 };
 
-// What a coordinator does with what its connections bring: keeps the roster, tells the ranks who is
-// lost, finds out who keeps the others waiting, answers observers. Threads: one.
-class CoordinatorDesk final {
+// Handles the messages of a coordinator's connections: keeps the roster, tells the ranks which
+// ranks are lost, diagnoses stalls, answers observers. Threads: one.
+class CoordinatorService final {
  public:
   using OnEvent = std::function<void(const CoordinatorEvent&)>;
   using Sessions = std::list<std::unique_ptr<CoordinatorSession>>;
 
-  CoordinatorDesk(const CoordinatorOptions& options, std::string address, OnEvent on_event,
-                  TimePoint now);
-  // Goes on where a coordinator before this one was.
+  CoordinatorService(const CoordinatorOptions& options, std::string address, OnEvent on_event,
+                     TimePoint now);
+  // Continues from the saved state of an earlier coordinator.
   void resume(const SavedState& state, TimePoint now);
 
   Sessions& sessions() { return sessions_; }
-  // Reads, answers and writes on one connection; drops it if it must.
+  // Reads, handles and answers the messages of one connection.
   void serve(CoordinatorSession& session, TimePoint now);
   void begin_generation(std::uint32_t generation, int size, TimePoint now);
   void process_ended(Rank rank, const std::string& how, TimePoint now);
-  // Something that whoever started the coordinator should know.
+  // Queues a sentence for on_event.
   void say(std::string sentence) {
     pending_.push_back({EventKind::kRefused, {}, std::move(sentence)});
   }
-  // What time brings; to be called a few times in each heartbeat.
+  // Handles timeouts; call it a few times in each heartbeat.
   void tick(TimePoint now);
   TimePoint next_loss() const { return roster_->next_loss(); }
-  // Saves what has changed, tells of it, and lets go of sessions that are over: after each round of
-  // the above.
+  // Saves the state if it has changed, calls on_event, and removes sessions that are over. Call it
+  // after each round of the above.
   void tidy(TimePoint now);
 
  private:
@@ -106,7 +107,7 @@ class CoordinatorDesk final {
   StallWatch stalls_;
   Refusals refusals_;
   Sessions sessions_;
-  Events pending_;        // to be told when the state is saved
+  Events pending_;        // for on_event, once the state is saved
   bool changed_ = false;  // since the state was saved
 };
 

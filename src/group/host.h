@@ -14,7 +14,7 @@ std::string host_name();
 // The same text in all processes that read the same steady clock: those of one boot of one machine.
 std::string machine_identity();
 
-// A name for a local socket that nobody else has.
+// A random, unique name for a local socket.
 Result<std::string> random_name();
 
 }  // namespace tally::group

@@ -18,7 +18,7 @@ namespace tally::group {
 namespace {
 
 constexpr std::size_t kMaxName = 64;
-// Jobs of one name that one user may run at a time on a machine.
+// The number of jobs of one name that one user may run at a time on a machine.
 constexpr int kMostOfOneName = 99;
 
 std::string prefix(unsigned user) { return fmt::format("tally-job-{}-", user); }

@@ -9,34 +9,34 @@
 
 namespace tally::group {
 
-// A note pinned up for the other processes of a job on one host. Rank 0 offers it under a name that
-// all derive from the job's identity; the others fetch it. Both sides make sure that the other
-// belongs to the same user. Nothing is left behind: the name goes with its owner.
+// Bootstrap of a job on one host: rank 0 offers a note with its address on a local socket whose
+// name all ranks derive from the job's identity, and the other ranks fetch the note. Both sides
+// check that the other belongs to the same user. The socket's name vanishes with its owner.
 
-// The name of a job's board: of this user, from the identity whole, however long it is.
-std::string board_name(const std::string& job_id);
+// The socket's name: this user, a hash of the whole identity, and the beginning of the identity.
+std::string bootstrap_name(const std::string& job_id);
 
-// Offers `note` from construction to destruction, by a thread of its own.
-class LocalBoard final {
+// Offers `note` from construction to destruction, on a thread of its own.
+class LocalBootstrap final {
  public:
-  // kRefused if somebody has a board of this name.
-  static Result<std::unique_ptr<LocalBoard>> offer(const std::string& name, std::string note);
-  ~LocalBoard();
-  LocalBoard(const LocalBoard&) = delete;
-  LocalBoard& operator=(const LocalBoard&) = delete;
+  // kRefused if the name is taken.
+  static Result<std::unique_ptr<LocalBootstrap>> offer(const std::string& name, std::string note);
+  ~LocalBootstrap();
+  LocalBootstrap(const LocalBootstrap&) = delete;
+  LocalBootstrap& operator=(const LocalBootstrap&) = delete;
 
  private:
-  LocalBoard(Descriptor listener, Descriptor stop, std::string note);
+  LocalBootstrap(Descriptor listener, Descriptor stop, std::string note);
   void serve();
 
   const Descriptor listener_;
-  const Descriptor stop_;  // readable: time to end
+  const Descriptor stop_;  // readable: the thread ends
   const std::string note_;
   std::jthread thread_;
 };
 
-// The note that is offered under `name`, as soon as one is; kTimeout if none is by then. A process
-// gets a note once: one that joins again waits for the next board of this name.
+// Waits for a note under `name`; kTimeout if none is offered by then. A process gets a note once: a
+// process that joins again waits for the next LocalBootstrap of this name.
 Result<std::string> fetch_note(const std::string& name, Deadline by);
 
 }  // namespace tally::group

@@ -12,11 +12,11 @@ namespace tally::group {
 namespace {
 
 // A name that no other test has.
-std::string unused_name() { return board_name(*random_name()); }
+std::string unused_name() { return bootstrap_name(*random_name()); }
 
-TEST(LocalBoard, GivesItsNoteToAProcessOnce) {
+TEST(LocalBootstrap, GivesItsNoteToAProcessOnce) {
   const std::string name = unused_name();
-  auto board = LocalBoard::offer(name, "first");
+  auto board = LocalBootstrap::offer(name, "first");
   ASSERT_TRUE(board.has_value());
   EXPECT_EQ(*fetch_note(name, Deadline::never()), "first");
   const auto again = fetch_note(name, Deadline::after(Duration::zero()));
@@ -24,31 +24,31 @@ TEST(LocalBoard, GivesItsNoteToAProcessOnce) {
   EXPECT_EQ(again.error().code, ErrorCode::kTimeout);
 }
 
-TEST(LocalBoard, VisitorsWaitForTheBoardAndForTheNextOne) {
+TEST(LocalBootstrap, VisitorsWaitForTheBoardAndForTheNextOne) {
   const std::string name = unused_name();
   for (const char* note : {"first", "second"}) {
     std::string fetched;
     std::thread visitor([&] { fetched = *fetch_note(name, Deadline::never()); });
-    auto board = LocalBoard::offer(name, note);
+    auto board = LocalBootstrap::offer(name, note);
     ASSERT_TRUE(board.has_value()) << to_string(board.error());
     visitor.join();
     EXPECT_EQ(fetched, note);
   }
 }
 
-TEST(LocalBoard, NameIsFreeWhenItIsGoneAndTakenWhileItIsThere) {
+TEST(LocalBootstrap, NameIsFreeWhenItIsGoneAndTakenWhileItIsThere) {
   const std::string name = unused_name();
   {
-    const auto board = LocalBoard::offer(name, "x");
+    const auto board = LocalBootstrap::offer(name, "x");
     ASSERT_TRUE(board.has_value());
-    const auto second = LocalBoard::offer(name, "y");
+    const auto second = LocalBootstrap::offer(name, "y");
     ASSERT_FALSE(second.has_value());
     EXPECT_EQ(second.error().code, ErrorCode::kRefused);
   }
-  EXPECT_TRUE(LocalBoard::offer(name, "z").has_value());
+  EXPECT_TRUE(LocalBootstrap::offer(name, "z").has_value());
 }
 
-TEST(LocalBoard, WithoutOneTheNameIsInTheError) {
+TEST(LocalBootstrap, WithoutOneTheNameIsInTheError) {
   const std::string name = unused_name();
   const auto note = fetch_note(name, Deadline::after(Duration::zero()));
   ASSERT_FALSE(note.has_value());
@@ -57,13 +57,13 @@ TEST(LocalBoard, WithoutOneTheNameIsInTheError) {
   EXPECT_THAT(note.error().message, testing::HasSubstr(name));
 }
 
-TEST(LocalBoard, NamesDifferWhereJobsDoAndFitASocket) {
-  EXPECT_EQ(board_name("slurm 7.0"), board_name("slurm 7.0"));
-  EXPECT_NE(board_name("slurm 7.0"), board_name("slurm 7.1"));
+TEST(LocalBootstrap, NamesDifferWhereJobsDoAndFitASocket) {
+  EXPECT_EQ(bootstrap_name("slurm 7.0"), bootstrap_name("slurm 7.0"));
+  EXPECT_NE(bootstrap_name("slurm 7.0"), bootstrap_name("slurm 7.1"));
   const std::string text(300, 'x');
-  EXPECT_NE(board_name(text + "a"), board_name(text + "b"));
-  EXPECT_LT(board_name(text).size(), 108U);
-  EXPECT_THAT(board_name("slurm 7.0"), testing::HasSubstr(std::to_string(geteuid())));
+  EXPECT_NE(bootstrap_name(text + "a"), bootstrap_name(text + "b"));
+  EXPECT_LT(bootstrap_name(text).size(), 108U);
+  EXPECT_THAT(bootstrap_name("slurm 7.0"), testing::HasSubstr(std::to_string(geteuid())));
 }
 
 }  // namespace

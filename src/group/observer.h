@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "group/control.h"
+#include "group/watch_message.h"
 #include "net/socket.h"
 #include "tally/job.h"
 
@@ -21,7 +21,7 @@ class Observer final {
                                  Deadline by);
 
   Result<JobStatus> status(Deadline by);
-  // Of the ranks that answered.
+  // The traces of the ranks that answered in time.
   Result<std::vector<Trace>> traces(Deadline by);
 
  private:

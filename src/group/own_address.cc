@@ -17,7 +17,7 @@
 namespace tally::group {
 namespace {
 
-// Other hosts have networks of the same numbers behind these.
+// Bridges for containers: other hosts have networks with the same addresses.
 bool is_for_containers(const std::string& interface) {
   for (const char* start : {"docker", "br-", "virbr", "veth", "cni", "lxc", "podman"})
     if (interface.rfind(start, 0) == 0) return true;
@@ -78,7 +78,7 @@ Result<std::string> choose_address(const std::vector<InterfaceAddress>& addresse
                                    const std::string& wanted) {
   if (const InterfaceAddress* const best = best_of(addresses, wanted)) return best->address;
   if (wanted.empty()) return std::string("127.0.0.1");
-  // A name of a host has a dot, an address a dot or a colon.
+  // A host name has a dot, an address a dot or a colon.
   if (wanted.find_first_of(".:") != std::string::npos || wanted == "localhost") return wanted;
   std::string known;
   for (const InterfaceAddress& each : addresses)

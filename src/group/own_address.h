@@ -15,7 +15,7 @@ struct InterfaceAddress {
   bool is_link_local = false;
 };
 
-// All of them, in the system's order.
+// All such addresses, in the system's order.
 Result<std::vector<InterfaceAddress>> interface_addresses();
 
 // The address by which other hosts are likely to reach this one. `wanted` is an interface or an

@@ -7,9 +7,9 @@
 namespace tally::group {
 namespace {
 
-class Guest {
+class Client {
  public:
-  Guest(RendezvousOptions options, Deadline by) : options_(std::move(options)), by_(by) {}
+  Client(RendezvousOptions options, Deadline by) : options_(std::move(options)), by_(by) {}
 
   Result<void> reach() {
     auto socket = net::connect_retrying(options_.at, by_);
@@ -60,7 +60,7 @@ class Guest {
   Result<ControlMessage> hear(ControlKind expected) {
     auto message = receive(*connection_, by_);
     if (!message.has_value()) {
-      // A host with a secret ends a connection without one, and has no way to say so.
+      // A host with a secret closes a plain connection and cannot tell why.
       const bool unheard =
           message.error().code == ErrorCode::kPeerLost && expected == ControlKind::kWelcome;
       return at_rendezvous(message.error(), unheard && !options_.secret
@@ -89,19 +89,19 @@ class Guest {
 
 }  // namespace
 
-Result<Welcome> attend_rendezvous(
+Result<Welcome> join_rendezvous(
     RendezvousOptions options,
     const std::function<Result<void>(const net::Address& local_address, Hello& hello)>& introduce,
     const Connect& connect, Deadline by) {
-  Guest guest(std::move(options), by);
-  TALLY_TRY(guest.reach());
-  TALLY_TRY(guest.introduce(introduce));
-  TALLY_TRY(const Welcome welcome, guest.hear_welcome());
+  Client client(std::move(options), by);
+  TALLY_TRY(client.reach());
+  TALLY_TRY(client.introduce(introduce));
+  TALLY_TRY(const Welcome welcome, client.hear_welcome());
   const Result<void> connected = connect(welcome);
-  (void)guest.report(connected);  // a host that is gone shows in what follows
-  // The host's verdict counts, for it names what went wrong first; if it cannot be had, the own
-  // trouble.
-  const Result<void> verdict = guest.hear_go();
+  (void)client.report(connected);  // hear_go() returns the error of a lost host
+  // The host's outcome counts, since it names the first problem; if the host is lost, this rank's
+  // own problem does.
+  const Result<void> verdict = client.hear_go();
   if (verdict.has_value()) return welcome;
   if (!connected.has_value() && verdict.error().code == ErrorCode::kPeerLost)
     return connected.error();

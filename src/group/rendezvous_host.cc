@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "group/control.h"
-#include "group/rendezvous_state.h"
 #include "group/rendezvous.h"
+#include "group/rendezvous_state.h"
 #include "net/greeting_exchange.h"
 #include "net/stream_factory.h"
 
@@ -53,7 +53,7 @@ class Host {
       : listener_(listener),
         options_(options),
         by_(by),
-        gathering_(options.hello.size, options.hello.generation) {}
+        state_(options.hello.size, options.hello.generation) {}
 
   Result<Welcome> run(const Connect& connect) {
     const Result<Welcome> outcome = form(connect);
@@ -67,7 +67,7 @@ class Host {
 
  private:
   Result<Welcome> form(const Connect& connect) {
-    TALLY_TRY(gathering_.arrive(options_.hello));
+    TALLY_TRY(state_.arrive(options_.hello));
     TALLY_TRY(gather());
     TALLY_TRY(const Welcome welcome, make_welcome());
     const ControlMessage message = message_of(ControlKind::kWelcome, welcome);
@@ -84,14 +84,14 @@ class Host {
     TALLY_TRY(streams_, net::StreamFactory::make(
                             options_.secret, fmt::format("tally rank {}", options_.hello.rank)));
     const Deadline by = Deadline::at(by_.when() - kOutcomeTime);
-    while (!gathering_.complete()) {
-      if (by.passed(clock_.now())) return gathering_.verdict_at_deadline();
+    while (!state_.complete()) {
+      if (by.passed(clock_.now())) return state_.error_at_deadline();
       accept_waiting();
       for (auto caller = callers_.begin(); caller != callers_.end();) {
         TALLY_TRY(const bool over, serve(*caller));
         caller = over ? callers_.erase(caller) : std::next(caller);
       }
-      if (!gathering_.complete()) wait(by);
+      if (!state_.complete()) wait(by);
     }
     callers_.clear();
     return {};
@@ -165,7 +165,7 @@ class Host {
       TALLY_TRY(refuse(caller, hello.error()));
       return true;
     }
-    const auto arrived = gathering_.arrive(**hello);
+    const auto arrived = state_.arrive(**hello);
     peers_.push_back({**std::move(hello), std::move(caller.connection)});
     TALLY_TRY(arrived);
     return true;
@@ -198,7 +198,7 @@ class Host {
     const std::string identity = caller.claimed_identity();
     log_warning(fmt::format("rendezvous: turned away {}: {}",
                             identity.empty() ? "a stranger" : identity, why.message));
-    gathering_.turn_away(identity, why);
+    state_.turn_away(identity, why);
     send(*caller.connection, message_of(ControlKind::kAbort, why));
     caller.connection->flush();
     const bool proven = caller.connection->stream().authenticated() || !options_.secret;
@@ -209,7 +209,7 @@ class Host {
   Result<Welcome> make_welcome() {
     Welcome welcome{.generation = options_.hello.generation,
                     .token = options_.token,
-                    .members = gathering_.members()};
+                    .members = state_.members()};
     const bool first = options_.token == wire::JobToken{};
     if (first && getrandom(welcome.token.data(), welcome.token.size(), 0) !=
                      static_cast<ssize_t>(welcome.token.size()))
@@ -247,7 +247,7 @@ class Host {
   net::Listener& listener_;
   const RendezvousOptions& options_;
   const Deadline by_;
-  Gathering gathering_;
+  RendezvousState state_;
   net::StreamFactory streams_;
   std::list<Caller> callers_;
   std::vector<Peer> peers_;

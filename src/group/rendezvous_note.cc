@@ -30,7 +30,7 @@ std::vector<std::string_view> fields_of(std::string_view note) {
 
 }  // namespace
 
-std::string to_note(const MeetingPlace& place) {
+std::string to_note(const RendezvousPoint& place) {
   const std::string note =
       fmt::format("{},{},{},{}", kFormat, place.address.host, place.address.port,
                   place.secret ? to_hex(*place.secret) : "-");
@@ -38,11 +38,11 @@ std::string to_note(const MeetingPlace& place) {
   return note;
 }
 
-Result<MeetingPlace> read_note(std::string_view note) {
+Result<RendezvousPoint> read_note(std::string_view note) {
   if (note.size() > kMaxNoteBytes) return corrupt("too long");
   const std::vector<std::string_view> fields = fields_of(note);
   if (fields.size() != 4 || fields[0] != kFormat) return corrupt("not of this version");
-  MeetingPlace place;
+  RendezvousPoint place;
   place.address.host = fields[1];
   if (place.address.host.empty()) return corrupt("no host");
   const char* const end = fields[2].data() + fields[2].size();

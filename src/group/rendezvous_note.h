@@ -9,17 +9,18 @@
 
 namespace tally::group {
 
-// Where rank 0 waits for the others.
-struct MeetingPlace {
+// The address and secret of the rendezvous.
+struct RendezvousPoint {
   net::Address address;
   std::optional<Secret> secret;
 };
 
-// A note that tells it, for a launcher's store or a local socket: "tally1,HOST,PORT,SECRET", with
-// "-" for none. It has no space and no "=", which PMI-1 could not carry, and at most kMaxNoteBytes.
+// The same as text, for a launcher's key-value store or a local socket: "tally1,HOST,PORT,SECRET",
+// with "-" for no secret. The note has no space and no "=", which PMI-1 cannot carry, and at most
+// kMaxNoteBytes.
 inline constexpr std::size_t kMaxNoteBytes = 400;
-std::string to_note(const MeetingPlace& place);
-// kCorrupt if it is no such note.
-Result<MeetingPlace> read_note(std::string_view note);
+std::string to_note(const RendezvousPoint& place);
+// kCorrupt if the text is not such a note.
+Result<RendezvousPoint> read_note(std::string_view note);
 
 }  // namespace tally::group

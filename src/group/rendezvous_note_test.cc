@@ -7,11 +7,11 @@
 namespace tally::group {
 namespace {
 
-TEST(MeetingPlace, NoteTellsItWhole) {
+TEST(RendezvousPoint, NoteTellsItWhole) {
   const auto secret = fresh_secret();
   ASSERT_TRUE(secret.has_value());
   for (const char* host : {"127.0.0.1", "fd00::2", "node-1.example"}) {
-    MeetingPlace told;
+    RendezvousPoint told;
     told.address = {host, 4711};
     told.secret = *secret;
     const std::string note = to_note(told);
@@ -26,7 +26,7 @@ TEST(MeetingPlace, NoteTellsItWhole) {
   EXPECT_FALSE(open->secret.has_value());
 }
 
-TEST(MeetingPlace, AnythingElseIsCorrupt) {
+TEST(RendezvousPoint, AnythingElseIsCorrupt) {
   const std::string digits(64, 'a');
   const std::vector<std::string> notes = {"",
                                           "hello",

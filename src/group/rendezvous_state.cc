@@ -42,7 +42,7 @@ Rank rank_in_identity(const std::string& identity) {
   return problem == std::errc() && stop == end ? rank : kNoRank;
 }
 
-Result<void> Gathering::compare(const Hello& first, const Hello& second) const {
+Result<void> RendezvousState::compare(const Hello& first, const Hello& second) const {
   if (first.size != second.size) {
     return disagree(second, fmt::format("{} expects {} ranks, {} expects {}", who(first),
                                         first.size, who(second), second.size));
@@ -55,7 +55,7 @@ Result<void> Gathering::compare(const Hello& first, const Hello& second) const {
   return {};
 }
 
-Result<void> Gathering::arrive(const Hello& hello) {
+Result<void> RendezvousState::arrive(const Hello& hello) {
   if (!present_.empty()) TALLY_TRY(compare(present_.begin()->second, hello));
   if (hello.rank < 0 || hello.rank >= size_)
     return disagree(hello, fmt::format("{} is not one of {} ranks", who(hello), size_));
@@ -75,24 +75,24 @@ Result<void> Gathering::arrive(const Hello& hello) {
   return {};
 }
 
-void Gathering::turn_away(const std::string& claimed, const Error& why) {
+void RendezvousState::turn_away(const std::string& claimed, const Error& why) {
   turned_away_.insert_or_assign(claimed, why);
 }
 
-std::vector<Rank> Gathering::missing() const {
+std::vector<Rank> RendezvousState::missing() const {
   std::vector<Rank> ranks;
   for (Rank rank = 0; rank < size_; ++rank)
     if (!present_.contains(rank) && !lost_.contains(rank)) ranks.push_back(rank);
   return ranks;
 }
 
-std::vector<Hello> Gathering::members() const {
+std::vector<Hello> RendezvousState::members() const {
   std::vector<Hello> members;
   for (const auto& [rank, hello] : present_) members.push_back(hello);
   return members;
 }
 
-Error Gathering::verdict_at_deadline() const {
+Error RendezvousState::error_at_deadline() const {
   const std::vector<Rank> ranks = missing();
   Error verdict{.code = ErrorCode::kTimeout,
                 .peer = ranks.empty() ? kNoRank : ranks.front(),

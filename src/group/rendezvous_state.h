@@ -8,28 +8,28 @@
 
 namespace tally::group {
 
-// Who has come to the rendezvous, and what follows from it. Decides only: hears of arrivals, knows
-// no clock and no socket. Its host is among those who come.
-class Gathering {
+// The ranks that have come to the rendezvous, and the decisions that follow. Pure: it has no clock
+// and no socket. The host itself also arrives.
+class RendezvousState {
  public:
-  // Waits for ranks 0..size-1 in `generation`, except those that turn out to be lost.
-  Gathering(int size, std::uint32_t generation) : size_(size), generation_(generation) {}
+  // Expects ranks 0..size-1 of `generation`, except those that are reported lost.
+  RendezvousState(int size, std::uint32_t generation) : size_(size), generation_(generation) {}
 
-  // Somebody who proved to belong here. An error is the verdict for everybody: it came twice, or
-  // disagrees with another about the job.
+  // A rank of this job has come. An error ends the rendezvous for all: the rank came twice, or its
+  // job options differ from those of another rank.
   Result<void> arrive(const Hello& hello);
 
-  // A connection was turned away; `claimed` is what it called itself, perhaps nothing.
+  // A connection was refused; `claimed` is its identity, which may be empty.
   void turn_away(const std::string& claimed, const Error& why);
 
   bool complete() const { return missing().empty(); }
   std::vector<Rank> missing() const;
 
-  // The members in the order of their old ranks.
+  // The members, ordered by the rank with which they came.
   std::vector<Hello> members() const;
 
-  // The verdict if nobody comes any more: names who is missing and what is known about it.
-  Error verdict_at_deadline() const;
+  // The error when the deadline passes: names the missing ranks and the refused connections.
+  Error error_at_deadline() const;
 
  private:
   Result<void> compare(const Hello& first, const Hello& second) const;
@@ -38,10 +38,10 @@ class Gathering {
   const std::uint32_t generation_;
   std::map<Rank, Hello> present_;
   std::set<Rank> lost_;
-  std::map<std::string, Error> turned_away_;  // the last one for each name claimed
+  std::map<std::string, Error> turned_away_;  // the last error by claimed identity
 };
 
-// "rank 3" for "tally rank 3", as TLS identities say it; kNoRank if it is not one.
+// 3 for the TLS identity "tally rank 3"; kNoRank for any other text.
 Rank rank_in_identity(const std::string& identity);
 
 }  // namespace tally::group

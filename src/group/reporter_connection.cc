@@ -12,15 +12,16 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(100);
 constexpr Duration kLongestPause = std::chrono::seconds(2);
-// For connecting, and for shaking hands.
+// Time limit of connecting, and of the handshake.
 constexpr Duration kPatience = std::chrono::seconds(5);
-// A coordinator that leaves so many reports without an answer is gone.
+// A coordinator that leaves this many reports unanswered counts as lost.
 constexpr int kUnanswered = 3;
 
 }  // namespace
 
-std::vector<ControlMessage> ReporterLine::advance(const Registration& identity, TimePoint now) {
-  // Silence while this process itself was stopped says nothing of the coordinator.
+std::vector<ControlMessage> ReporterConnection::advance(const Registration& identity,
+                                                        TimePoint now) {
+  // Silence while this process itself was stopped does not count.
   if (advanced_ != TimePoint{} && now - advanced_ > 2 * options_.heartbeat) heard_ = now;
   advanced_ = now;
   std::vector<ControlMessage> messages;
@@ -36,18 +37,18 @@ std::vector<ControlMessage> ReporterLine::advance(const Registration& identity, 
   return messages;
 }
 
-void ReporterLine::last_words(const Registration& identity, TimePoint now) {
+void ReporterConnection::last_words(const Registration& identity, TimePoint now) {
   hopeless_ = true;
   if (!tried_) begin(identity, now);
   std::vector<ControlMessage> unheard;
-  // The end of the connection is what is waited for.
+  // From here on the end of the connection is expected.
   leaving_ = true;
   listen(now, unheard);
   finish(identity, now);
   shake(identity, now);
 }
 
-void ReporterLine::listen(TimePoint now, std::vector<ControlMessage>& into) {
+void ReporterConnection::listen(TimePoint now, std::vector<ControlMessage>& into) {
   if (!current_) return;
   auto messages = group::advance(*current_);
   if (!messages.has_value()) {
@@ -69,7 +70,7 @@ void ReporterLine::listen(TimePoint now, std::vector<ControlMessage>& into) {
   }
 }
 
-void ReporterLine::take_pulse(const ControlMessage& message, TimePoint now) {
+void ReporterConnection::take_pulse(const ControlMessage& message, TimePoint now) {
   const auto pulse = body_of(message, &read_pulse);
   if (!pulse.has_value()) return;
   heard_ = now;
@@ -83,25 +84,25 @@ void ReporterLine::take_pulse(const ControlMessage& message, TimePoint now) {
     clock_offset_ = Duration{};
     return;
   }
-  // The shortest round trip says most about the middle of it.
+  // The shortest round trip gives the best estimate of the clock offset.
   const Duration round_trip = now - pulse->echo;
   if (pulse->echo == TimePoint{} || round_trip > best_round_trip_) return;
   best_round_trip_ = round_trip;
   clock_offset_ = pulse->now - (pulse->echo + round_trip / 2);
 }
 
-void ReporterLine::complain(const std::string& what) {
+void ReporterConnection::complain(const std::string& what) {
   if (!complained_ && !leaving_) log_warning(what);
   complained_ = true;
 }
 
-void ReporterLine::gone(TimePoint now) {
+void ReporterConnection::gone(TimePoint now) {
   next_try_ = now + kFirstPause;
   complain(fmt::format("the coordinator at {} is gone: running operations go on",
                        to_string(options_.coordinator)));
 }
 
-void ReporterLine::attempt_failed(const std::string& why, TimePoint now) {
+void ReporterConnection::attempt_failed(const std::string& why, TimePoint now) {
   attempt_.reset();
   fresh_.reset();
   pause_ = std::clamp<Duration>(2 * pause_, kFirstPause, kLongestPause);
@@ -110,7 +111,7 @@ void ReporterLine::attempt_failed(const std::string& why, TimePoint now) {
                        to_string(options_.coordinator), why));
 }
 
-void ReporterLine::begin(const Registration& identity, TimePoint now) {
+void ReporterConnection::begin(const Registration& identity, TimePoint now) {
   tried_ = true;
   if (!options_.secret && !net::on_loopback(options_.coordinator)) {
     hopeless_ = true;
@@ -129,7 +130,7 @@ void ReporterLine::begin(const Registration& identity, TimePoint now) {
   attempt_.emplace(Attempt{*std::move(socket), endpoints->front(), now});
 }
 
-void ReporterLine::finish(const Registration&, TimePoint now) {
+void ReporterConnection::finish(const Registration&, TimePoint now) {
   if (!attempt_) return;
   if (!net::wait_ready(attempt_->socket.descriptor(), net::Readiness::kWrite, Deadline::at(now))) {
     if (now - attempt_->began > kPatience) attempt_failed("no answer", now);
@@ -145,7 +146,7 @@ void ReporterLine::finish(const Registration&, TimePoint now) {
   fresh_since_ = now;
 }
 
-void ReporterLine::shake(const Registration& identity, TimePoint now) {
+void ReporterConnection::shake(const Registration& identity, TimePoint now) {
   if (!fresh_) return;
   const auto nothing = fresh_->advance();
   if (!nothing.has_value()) return attempt_failed(nothing.error().message, now);
@@ -159,22 +160,22 @@ void ReporterLine::shake(const Registration& identity, TimePoint now) {
   register_again(identity);
 }
 
-void ReporterLine::register_again(const Registration& identity) {
+void ReporterConnection::register_again(const Registration& identity) {
   if (current_) group::send(*current_, message_of(ControlKind::kRegister, identity));
 }
 
-void ReporterLine::send(const ControlMessage& message) {
+void ReporterConnection::send(const ControlMessage& message) {
   const bool heartbeat = message.kind == ControlKind::kReport;
   if (current_ && !(heartbeat && current_->unsent())) group::send(*current_, message);
 }
 
-void ReporterLine::add_to(std::vector<pollfd>& entries) const {
+void ReporterConnection::add_to(std::vector<pollfd>& entries) const {
   if (current_) current_->add_to(entries);
   if (fresh_) fresh_->add_to(entries);
   if (attempt_) entries.push_back({attempt_->socket.descriptor(), POLLOUT, 0});
 }
 
-TimePoint ReporterLine::next_look(TimePoint now) const {
+TimePoint ReporterConnection::next_look(TimePoint now) const {
   if (attempt_ || fresh_) return now + kPatience;
   return hopeless_ ? now + kLongestPause : std::max(next_try_, now);
 }

@@ -10,7 +10,7 @@
 namespace tally::group {
 namespace {
 
-// A sentence or a stack.
+// Limit of a sentence or a stack.
 constexpr std::size_t kMaxSentenceBytes = 4096;
 
 Error corrupt(std::string_view what) {

@@ -12,9 +12,9 @@ namespace tally::group {
 
 // The bodies of the messages between a coordinator, the ranks that it watches, and observers.
 
-// A rank presents itself.
+// A rank registers with this.
 struct Registration {
-  std::string job;  // empty: it does not know
+  std::string job;  // empty: the rank does not know it
   Rank rank = 0;
   int size = 1;
   std::uint32_t generation = 1;
@@ -42,7 +42,7 @@ struct MemberStatus {
   std::string host;
   std::int64_t pid = 0;
   std::string fate;
-  std::optional<Duration> silence;  // since the last report; none: never heard of
+  std::optional<Duration> silence;  // since the last report; none: the rank never reported
   double samples_per_second = 0;
   std::optional<Report> report;
 };
@@ -53,7 +53,7 @@ struct JobStatus {
   int size = 1;
   std::string address;
   Duration uptime{};
-  std::string stall;  // what was said of it, empty if nothing is stalled
+  std::string stall;  // the sentence of the current stall; empty if there is none
   std::vector<MemberStatus> members;
 };
 

@@ -150,9 +150,9 @@ class Mesh final {
     const auto refused = [&greeting](std::string why) {
       return Error{.code = ErrorCode::kRefused, .peer = greeting.to, .message = std::move(why)};
     };
-    if (answer.verdict != wire::Verdict::kWelcome) {
+    if (answer.status != wire::GreetingStatus::kAccepted) {
       return refused(fmt::format("rank {} refuses this connection: {}", greeting.to,
-                                 to_string(answer.verdict)));
+                                 to_string(answer.status)));
     }
     if (answer.version != greeting.version || answer.rank != greeting.to ||
         answer.generation != greeting.generation) {
@@ -167,8 +167,7 @@ class Mesh final {
     return streams_[static_cast<std::size_t>(call.peer)] != nullptr;
   }
 
-  // The listener, then every call, then every incoming call, in the order in which they are kept; a
-  // descriptor of -1 is skipped by poll().
+  // The listener, then calls_, then incoming_, in order; poll() skips a descriptor of -1.
   std::vector<pollfd> poll_all() {
     std::vector<pollfd> polled;
     Deadline next = by_;
@@ -208,8 +207,8 @@ class Mesh final {
     return {};
   }
 
-  // A refusal stands. Anything else may be over at the next attempt: the peer may not listen yet,
-  // or may have dropped this connection in favour of a newer one.
+  // A refusal is final. Any other problem may be over at the next attempt: the peer may not listen
+  // yet, or may have dropped this connection in favour of a newer one.
   Result<void> retry(OutgoingCall& call, const Error& problem) {
     if (problem.code == ErrorCode::kRefused || problem.code == ErrorCode::kExhausted) {
       Error fatal = problem;
@@ -301,11 +300,11 @@ class Mesh final {
     const wire::GreetingAnswer answer = judge(greeting);
     const wire::EncodedAnswer bytes = wire::encode(answer);
     encoded.assign(bytes.begin(), bytes.end());
-    if (answer.verdict != wire::Verdict::kWelcome) {
+    if (answer.status != wire::GreetingStatus::kAccepted) {
       return Error{.code = ErrorCode::kRefused,
                    .peer = greeting.from,
                    .message = fmt::format("connection of rank {} refused: {}", greeting.from,
-                                          to_string(answer.verdict))};
+                                          to_string(answer.status))};
     }
     call.caller = greeting.from;
     welcomed_[static_cast<std::size_t>(greeting.from)] = true;
@@ -315,15 +314,15 @@ class Mesh final {
   wire::GreetingAnswer judge(const wire::Greeting& greeting) const {
     wire::GreetingAnswer answer{.rank = options_.rank, .generation = options_.generation};
     if (greeting.version != wire::kProtocolVersion) {
-      answer.verdict = wire::Verdict::kOtherVersion;
+      answer.status = wire::GreetingStatus::kOtherVersion;
     } else if (greeting.token != options_.token) {
-      answer.verdict = wire::Verdict::kOtherToken;
+      answer.status = wire::GreetingStatus::kOtherToken;
     } else if (greeting.generation != options_.generation) {
-      answer.verdict = wire::Verdict::kOtherGeneration;
+      answer.status = wire::GreetingStatus::kOtherGeneration;
     } else if (greeting.to != options_.rank || !plausible(greeting.from)) {
-      answer.verdict = wire::Verdict::kOtherRank;
+      answer.status = wire::GreetingStatus::kOtherRank;
     } else if (welcomed_[static_cast<std::size_t>(greeting.from)]) {
-      answer.verdict = wire::Verdict::kDuplicate;
+      answer.status = wire::GreetingStatus::kDuplicate;
     }
     return answer;
   }
@@ -334,7 +333,7 @@ class Mesh final {
   const std::size_t size_;
   StreamFactory factory_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::vector<bool> welcomed_;  // by rank: its greeting was found good
+  std::vector<bool> welcomed_;  // by rank: its greeting was accepted
   std::vector<OutgoingCall> calls_;
   std::deque<std::unique_ptr<IncomingCall>> incoming_;  // oldest first
   std::size_t refused_count_ = 0;

@@ -8,12 +8,12 @@ namespace tally::net {
 namespace {
 
 constexpr std::size_t kMaxEarlyBytes = std::size_t{16} << 20;
-// A thread that leaves the driving to another looks for itself this often.
+// The period in which a thread checks for itself while another one drives the transport.
 constexpr Duration kFollowerPeriod = std::chrono::milliseconds(5);
 
 }  // namespace
 
-void Mailroom::open(std::uint32_t id, Channel& channel) {
+void Router::open(std::uint32_t id, Channel& channel) {
   TALLY_CHECK(id >= unused_id_);
   unused_id_ = id + 1;
   channels_[id] = &channel;
@@ -26,23 +26,23 @@ void Mailroom::open(std::uint32_t id, Channel& channel) {
       continue;
     }
     early_bytes_ -= sizeof(Early) + early.payload.size();
-    // A new channel has room for what fitted here.
+    // A new channel has room for all early frames.
     TALLY_CHECK(channel.deliver(early.from, early.header, early.payload) == Acceptance::kTaken);
   }
   early_ = std::move(kept);
 }
 
-void Mailroom::close(std::uint32_t id) { channels_.erase(id); }
+void Router::close(std::uint32_t id) { channels_.erase(id); }
 
-void Mailroom::skip_id(std::uint32_t id) { unused_id_ = std::max(unused_id_, id + 1); }
+void Router::skip_id(std::uint32_t id) { unused_id_ = std::max(unused_id_, id + 1); }
 
-bool Mailroom::progress() {
+bool Router::progress() {
   const bool moved = transport_.progress(*this);
   if (moved) changed_.notify_all();
   return moved;
 }
 
-void Mailroom::wait(Deadline by, const std::function<bool()>& ready) {
+void Router::wait(Deadline by, const std::function<bool()>& ready) {
   if (asleep_) {
     const Duration left = by.remaining(clock_.now());
     changed_.wait_for(mutex, left < kFollowerPeriod ? left : kFollowerPeriod);
@@ -61,16 +61,16 @@ void Mailroom::wait(Deadline by, const std::function<bool()>& ready) {
   changed_.notify_all();
 }
 
-// The three below run inside transport_.progress(), which is called with the mutex held.
+// transport_.progress(), which is called with the mutex held, calls the following three functions.
 
-std::span<std::byte> Mailroom::place(Rank from, const wire::FrameHeader& header)
+std::span<std::byte> Router::place(Rank from, const wire::FrameHeader& header)
     TALLY_NO_THREAD_SAFETY_ANALYSIS {
   const auto found = channels_.find(header.channel);
   return found == channels_.end() ? std::span<std::byte>() : found->second->place(from, header);
 }
 
-Acceptance Mailroom::deliver(Rank from, const wire::FrameHeader& header,
-                             std::span<const std::byte> payload) TALLY_NO_THREAD_SAFETY_ANALYSIS {
+Acceptance Router::deliver(Rank from, const wire::FrameHeader& header,
+                           std::span<const std::byte> payload) TALLY_NO_THREAD_SAFETY_ANALYSIS {
   if (header.kind == wire::FrameKind::kGoodbye) {
     departed_.insert(from);
     for (const auto& [id, channel] : channels_) channel->departed(from);
@@ -78,7 +78,7 @@ Acceptance Mailroom::deliver(Rank from, const wire::FrameHeader& header,
   }
   const auto found = channels_.find(header.channel);
   if (found != channels_.end()) return found->second->deliver(from, header, payload);
-  if (header.channel < unused_id_) return Acceptance::kTaken;  // closed here: nobody wants it
+  if (header.channel < unused_id_) return Acceptance::kTaken;  // this rank has closed the channel
   // Empty frames take room as well.
   const std::size_t bytes = sizeof(Early) + payload.size();
   if (early_bytes_ + bytes > kMaxEarlyBytes) return Acceptance::kHold;
@@ -87,7 +87,7 @@ Acceptance Mailroom::deliver(Rank from, const wire::FrameHeader& header,
   return Acceptance::kTaken;
 }
 
-void Mailroom::lost(Rank peer, const Error& why) TALLY_NO_THREAD_SAFETY_ANALYSIS {
+void Router::lost(Rank peer, const Error& why) TALLY_NO_THREAD_SAFETY_ANALYSIS {
   lost_.emplace(peer, why);
   for (const auto& [id, channel] : channels_) channel->lost(peer, why);
 }

@@ -11,7 +11,7 @@
 
 namespace tally::net {
 
-// One communicator's end of the mailroom. Called with Mailroom::mutex held.
+// The frames of one communicator. Called with Router::mutex held.
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -23,17 +23,17 @@ class Channel {
   virtual void departed(Rank peer) = 0;
 };
 
-// Where all communicators of a rank share its Transport: sorts arriving frames by channel and lets
-// one waiting thread at a time drive the transport for all. Ranks here are the job's.
-class Mailroom final : public Receiver {
+// Lets all communicators of a rank share its Transport: routes arriving frames to channels, and
+// lets one waiting thread at a time drive the transport for all. Ranks are those of the job.
+class Router final : public Receiver {
  public:
-  Mailroom(Transport& transport, const Clock& clock) : transport_(transport), clock_(clock) {}
+  Router(Transport& transport, const Clock& clock) : transport_(transport), clock_(clock) {}
 
-  // Guards the transport and everything in the channels.
+  // Guards the transport and the state of all channels.
   Mutex mutex;
 
   const Clock& clock() const { return clock_; }
-  // To be used with the mutex held.
+  // Use it with the mutex held.
   Transport& transport() { return transport_; }
 
   // `id` must be new on every rank that uses it, and larger than all before.
@@ -42,13 +42,13 @@ class Mailroom final : public Receiver {
   // An id that this rank has never used.
   std::uint32_t unused_id() const TALLY_REQUIRES(mutex) { return unused_id_; }
 
-  // Others use `id`; this rank never will.
+  // Other ranks use `id`; this rank never will.
   void skip_id(std::uint32_t id) TALLY_REQUIRES(mutex);
 
   bool progress() TALLY_REQUIRES(mutex);
 
-  // Sleeps, without the mutex, until something may have changed or `by`. `ready` is asked once more
-  // after the sleep has been announced, with the mutex held.
+  // Releases the mutex and sleeps until something may have changed or `by` passes. `ready` is
+  // called once more, with the mutex held, after the sleep has been announced.
   void wait(Deadline by, const std::function<bool()>& ready) TALLY_REQUIRES(mutex);
 
   std::span<std::byte> place(Rank from, const wire::FrameHeader& header) override;
@@ -63,7 +63,7 @@ class Mailroom final : public Receiver {
     std::vector<std::byte> payload;
   };
 
-  Transport& transport_;  // guarded by mutex, but for wait()
+  Transport& transport_;  // guarded by mutex, except wait()
   const Clock& clock_;
   std::map<std::uint32_t, Channel*> channels_ TALLY_GUARDED_BY(mutex);
   std::uint32_t unused_id_ TALLY_GUARDED_BY(mutex) = 0;

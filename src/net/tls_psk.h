@@ -10,11 +10,11 @@ namespace tally::net {
 
 inline constexpr std::size_t kMaxIdentityBytes = 64;
 
-// What one TLS handshake needs to know, and what it learns. Wipes the secret when it goes.
+// Input and output of one TLS handshake. The destructor wipes the secret.
 struct PskExchange {
   Secret secret;
   std::string identity;  // of this side
-  std::string claimed;   // by the peer, printable, whether or not it knew the secret
+  std::string claimed;   // identity of the peer, printable and unproven
 
   PskExchange(const Secret& job_secret, std::string own_identity)
       : secret(job_secret), identity(std::move(own_identity)) {}
@@ -23,7 +23,7 @@ struct PskExchange {
   PskExchange& operator=(const PskExchange&) = delete;
 };
 
-// Lets handshakes of `context` use the PskExchange that attach() gave their connection.
+// Makes handshakes of `context` use the PskExchange that attach() gave their connection.
 void use_psk(ssl_ctx_st* context);
 // `exchange` must live until the handshake is over.
 void attach(ssl_st* connection, PskExchange* exchange);

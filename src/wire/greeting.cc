@@ -30,19 +30,19 @@ Result<void> check_seal(std::span<const std::byte> bytes, std::uint32_t magic) {
 
 }  // namespace
 
-std::string_view to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kWelcome:
+std::string_view to_string(GreetingStatus status) {
+  switch (status) {
+    case GreetingStatus::kAccepted:
       return "it is welcome";
-    case Verdict::kOtherVersion:
+    case GreetingStatus::kOtherVersion:
       return "its protocol version is another one";
-    case Verdict::kOtherToken:
+    case GreetingStatus::kOtherToken:
       return "it belongs to another job";
-    case Verdict::kOtherGeneration:
+    case GreetingStatus::kOtherGeneration:
       return "its generation is another one";
-    case Verdict::kOtherRank:
+    case GreetingStatus::kOtherRank:
       return "the ranks do not fit";
-    case Verdict::kDuplicate:
+    case GreetingStatus::kDuplicate:
       return "its rank is connected already";
   }
   return "unknown reason";
@@ -60,7 +60,7 @@ EncodedGreeting encode(const Greeting& greeting) {
 
 EncodedAnswer encode(const GreetingAnswer& answer) {
   EncodedAnswer bytes{};
-  store(bytes, 6, static_cast<std::uint8_t>(answer.verdict));
+  store(bytes, 6, static_cast<std::uint8_t>(answer.status));
   store(bytes, 8, answer.rank);
   store(bytes, 12, answer.generation);
   seal(bytes, kAnswerMagic, answer.version);
@@ -80,7 +80,7 @@ Result<Greeting> decode_greeting(std::span<const std::byte, kGreetingBytes> byte
 Result<GreetingAnswer> decode_answer(std::span<const std::byte, kAnswerBytes> bytes) {
   TALLY_TRY(check_seal(bytes, kAnswerMagic));
   return GreetingAnswer{.version = load<std::uint16_t>(bytes, 4),
-                        .verdict = static_cast<Verdict>(load<std::uint8_t>(bytes, 6)),
+                        .status = static_cast<GreetingStatus>(load<std::uint8_t>(bytes, 6)),
                         .rank = load<Rank>(bytes, 8),
                         .generation = load<std::uint32_t>(bytes, 12)};
 }

@@ -25,8 +25,8 @@ struct Greeting {
   friend bool operator==(const Greeting&, const Greeting&) = default;
 };
 
-enum class Verdict : std::uint8_t {
-  kWelcome = 0,
+enum class GreetingStatus : std::uint8_t {
+  kAccepted = 0,
   kOtherVersion = 1,
   kOtherToken = 2,
   kOtherGeneration = 3,
@@ -35,12 +35,12 @@ enum class Verdict : std::uint8_t {
 };
 
 // "its generation is another one", to follow the peer's name.
-std::string_view to_string(Verdict verdict);
+std::string_view to_string(GreetingStatus status);
 
 // What the accepting side says back.
 struct GreetingAnswer {
   std::uint16_t version = kProtocolVersion;
-  Verdict verdict = Verdict::kWelcome;
+  GreetingStatus status = GreetingStatus::kAccepted;
   Rank rank = 0;
   std::uint32_t generation = 0;
 

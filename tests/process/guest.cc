@@ -62,7 +62,7 @@ Result<void> Guest::connect() {
   wire::EncodedAnswer encoded;
   TALLY_TRY(net::read_all(*mesh_, encoded, patience()));
   TALLY_TRY(const wire::GreetingAnswer answer, wire::decode_answer(encoded));
-  if (answer.verdict != wire::Verdict::kWelcome)
+  if (answer.status != wire::GreetingStatus::kAccepted)
     return unexpected("rank 0 does not want the connection");
   return {};
 }
