@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "server/directory_node.h"
-#include "server/server_node.h"
+#include "server/node/directory_node.h"
+#include "server/node/server_node.h"
 
 namespace tally::sim {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "server/client_node.h"
-#include "server/node.h"
+#include "server/client/client_node.h"
+#include "server/protocol/node.h"
 #include "sim/cluster.h"
 
 // A directory, servers and workers in one process and in virtual time. Rank 0 is the directory,

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "server/test_follower.h"
+#include "server/testing/test_follower.h"
 #include "sim/server_cluster.h"
 
 // Workers in step that are told averages, while servers and links are lost.

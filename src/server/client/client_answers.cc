@@ -1,0 +1,354 @@
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/check.h"
+#include "server/protocol/bodies.h"
+#include "server/client/client_node.h"
+#include "server/storage/storage.h"
+#include "server/part/table_facts.h"
+#include "wire/error_body.h"
+
+// What becomes of answers.
+
+namespace tally::server {
+namespace {
+
+bool is_push(MessageKind kind) {
+  return kind == MessageKind::kPush || kind == MessageKind::kPushPull ||
+         kind == MessageKind::kPushAverage;
+}
+
+void fail(Request& request, Error why) {
+  if (!request.error) request.error = std::move(why);
+}
+
+Error corrupt(NodeId from, std::string message) {
+  return Error{.code = ErrorCode::kCorrupt,
+               .message = fmt::format("member {} sent {}", from, message)};
+}
+
+// The facts of one part join those of the others.
+void merge(const MessageHeader& answer, bool pushed, Request& request) {
+  Completion& all = request.completion;
+  const bool first = !request.has_answers;
+  request.has_answers = true;
+  all.version = first ? answer.version : std::min(all.version, answer.version);
+  all.clock = first ? answer.clock : std::min(all.clock, answer.clock);
+  if (!pushed) return;
+  if (answer.outcome == Outcome::kDropped) {
+    ++all.dropped;
+  } else {
+    ++all.applied;
+    all.staleness = std::max(all.staleness, answer.least_clock);
+  }
+}
+
+Result<void> take_values(NodeId from, const Errand& errand, std::span<const std::byte> payload) {
+  if (payload.size() != errand.reply.size())
+    return corrupt(from,
+                   fmt::format("{} bytes for part {} of table {}, which are {}", payload.size(),
+                               errand.header.part, errand.header.table, errand.reply.size()));
+  if (!payload.empty() && payload.data() != errand.reply.data())
+    std::memcpy(errand.reply.data(), payload.data(), payload.size());
+  return {};
+}
+
+Result<void> take_average(NodeId from, const Errand& errand, const Message& message) {
+  if (errand.average == nullptr) return corrupt(from, "an average that nobody has asked for");
+  errand.average->is_average = true;
+  errand.average->bytes.assign(message.payload.begin(), message.payload.end());
+  return {};
+}
+
+Result<void> take_body(NodeId from, const Errand& errand, const Message& message,
+                       Request& request) {
+  const std::span<const std::byte> payload = message.payload;
+  switch (errand.header.kind) {
+    case MessageKind::kPull:
+    case MessageKind::kPushPull:
+    case MessageKind::kReadState:
+      return take_values(from, errand, payload);
+    case MessageKind::kPushAverage:
+      if (message.header.push_kind == kAverage) return take_average(from, errand, message);
+      return take_values(from, errand, payload);
+    case MessageKind::kSize: {
+      TALLY_TRY(const Client::Size more, decode_size(payload));
+      add(more, request.size);
+      return {};
+    }
+    case MessageKind::kSnapshot: {
+      if (errand.header.push_kind == kPublishSnapshot) {
+        TALLY_TRY(request.text, decode_text(payload));
+        return {};
+      }
+      if (errand.header.push_kind == kDropSnapshot) return {};
+      TALLY_TRY(const std::vector<SnapshotFile> files, decode_snapshot_files(payload));
+      request.files.insert(request.files.end(), files.begin(), files.end());
+      request.writers.push_back(from);
+      return {};
+    }
+    case MessageKind::kAgree: {
+      TALLY_TRY(request.sums, decode_values(payload));
+      if (request.sums.size() * sizeof(double) != errand.payload.size())
+        return corrupt(from, fmt::format("{} sums of {} values", request.sums.size(),
+                                         errand.payload.size() / sizeof(double)));
+      return {};
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+Error ClientNode::refusal(NodeId from, std::span<const std::byte> payload) {
+  Error why;
+  if (!wire::decode_error(payload, &why).has_value())
+    return corrupt(from, "a refusal that cannot be read");
+  return why;
+}
+
+void ClientNode::on_answer(NodeId from, const Message& message) {
+  const MessageHeader& answer = message.header;
+  Errand* errand = ledger_.find(answer.sequence);
+  // What was sent again may be answered twice; what was given up may still be answered.
+  if (errand == nullptr || errand->state != Errand::State::kSent || errand->sent_to != from ||
+      errand->header.table != answer.table || errand->header.part != answer.part)
+    return;
+  if (answer.outcome == Outcome::kElsewhere) {
+    lanes_.elsewhere(*errand, answer.view);
+    return;
+  }
+  if (errand->header.kind == MessageKind::kAgree && answer.outcome == Outcome::kDropped) {
+    on_agree_dropped(*errand, answer);
+    return;
+  }
+  lanes_.answered(*errand);
+  if (answer.outcome == Outcome::kLost) {
+    auto snapshot = decode_text(message.payload);
+    settle_as_lost(*errand, snapshot.has_value() ? *snapshot : std::string());
+    return;
+  }
+  const Errand settled = *errand;
+  Request* request = ledger_.settle(answer.sequence);
+  if (answer.outcome == Outcome::kDone && settled.header.kind == MessageKind::kAgree)
+    keep_agreement(settled, request);
+  if (request == nullptr) return;
+  take_in(from, settled, message, *request);
+  go_on_with_snapshot(settled, *request);
+}
+
+void ClientNode::take_in(NodeId from, const Errand& errand, const Message& message,
+                         Request& request) {
+  const MessageHeader& answer = message.header;
+  if (answer.outcome == Outcome::kRefused) {
+    fail(request, refusal(from, message.payload));
+    return;
+  }
+  const bool pushed = is_push(errand.header.kind);
+  if (answer.outcome == Outcome::kDropped && !pushed) {
+    fail(request, corrupt(from, "that something was too late which cannot be"));
+    return;
+  }
+  if (auto taken = take_body(from, errand, message, request); !taken.has_value()) {
+    fail(request, std::move(taken).error());
+    return;
+  }
+  merge(answer, pushed, request);
+  std::uint64_t& newest = newest_version_[errand.header.table];
+  newest = std::max(newest, answer.version);
+}
+
+// The last message of a round of a snapshot is settled.
+void ClientNode::go_on_with_snapshot(const Errand& errand, Request& request) {
+  if (errand.header.kind != MessageKind::kSnapshot || request.open_errands != 0) return;
+  const std::uint8_t round = errand.header.push_kind;
+  if (!request.error && round == kWriteSnapshot) publish_snapshot_of(errand, request);
+  if (request.error && round != kDropSnapshot) drop_snapshot_of(errand, request);
+}
+
+// All servers have written their files: each is told of all, so that the snapshot is seen as a
+// whole or not at all. Servers that have come meanwhile have no part in it.
+void ClientNode::publish_snapshot_of(const Errand& errand, Request& request) {
+  auto name = decode_text(request.body);
+  if (!name) return fail(request, std::move(name).error());
+  request.snapshot_name = std::move(*name);
+  request.body =
+      encode(SnapshotPublication{.name = request.snapshot_name, .files = std::move(request.files)});
+  ask_writers(errand, kPublishSnapshot, request);
+}
+
+// One of them has failed: what the others have written is of no use. Who is gone may still be
+// publishing it where folders are shared, and is not to find a part of it missing.
+void ClientNode::drop_snapshot_of(const Errand& errand, Request& request) {
+  std::vector<NodeId> there;
+  for (const ServerInfo& server : lanes_.view().servers)
+    if (std::count(request.writers.begin(), request.writers.end(), server.id) > 0)
+      there.push_back(server.id);
+  const bool published = errand.header.push_kind == kPublishSnapshot;
+  if (there.empty() || (published && there.size() < request.writers.size())) return;
+  request.writers = std::move(there);
+  if (published) request.body = encode_text(request.snapshot_name);
+  ask_writers(errand, kDropSnapshot, request);
+}
+
+// The next round after `before`: the request's body for each who has written.
+void ClientNode::ask_writers(const Errand& before, std::uint8_t round, Request& request) {
+  MessageHeader header = before.header;
+  header.push_kind = round;
+  std::vector<Errand> errands;
+  for (const NodeId server : request.writers)
+    errands.push_back({.header = header, .payload = request.body, .server = server});
+  const std::uint64_t first = ledger_.next_sequence();
+  ledger_.add(before.ticket, std::move(errands));
+  lanes_.disturb();
+  settle_unroutable(first);
+}
+
+void ClientNode::keep_agreement(const Errand& errand, Request* request) {
+  if (errand.ticket == 0 || request == nullptr) return;
+  last_agreement_ = errand;
+  last_agreement_->header.push_kind = kHadAnswer;
+  last_agreement_->kept =
+      std::make_shared<const std::vector<std::byte>>(errand.payload.begin(), errand.payload.end());
+  last_agreement_->payload = *last_agreement_->kept;
+}
+
+// The others are further: the same values count in the round that is gathered now.
+void ClientNode::on_agree_dropped(Errand& errand, const MessageHeader& answer) {
+  lanes_.answered(errand);
+  if (errand.ticket == 0 || answer.version <= errand.header.clock) {
+    if (Request* request = ledger_.settle(answer.sequence))
+      fail(*request, corrupt(errand.sent_to, fmt::format("round {} of agreements after {}",
+                                                         answer.version, errand.header.clock)));
+    return;
+  }
+  agreements_ = std::max(agreements_, answer.version);
+  errand.header.clock = answer.version;
+  errand.state = Errand::State::kWaiting;
+  lanes_.disturb();
+}
+
+void ClientNode::settle_as_lost(const Errand& errand, const std::string& snapshot) {
+  const std::uint32_t part = errand.header.part;
+  Request* request = ledger_.settle(errand.header.sequence);
+  if (request == nullptr) return;
+  request->lost_parts.push_back(part);
+  if (!snapshot.empty()) request->snapshot = snapshot;
+}
+
+// A message that is for one server: a table need not be known to who is gone; sizes are asked for
+// again, of those who are there now.
+void ClientNode::settle_for_server(std::uint64_t sequence) {
+  const Errand errand = *ledger_.find(sequence);
+  Request* request = ledger_.request(errand.ticket);
+  TALLY_CHECK(request != nullptr);
+  if (errand.header.kind == MessageKind::kSize) {
+    request->size = {};
+    std::vector<std::uint64_t> withdrawn;
+    for (const auto& [number, other] : ledger_.errands()) {
+      if (other.ticket == errand.ticket) withdrawn.push_back(number);
+    }
+    ledger_.add(errand.ticket, errands_for_servers(errand.header, request->body));
+    for (const std::uint64_t number : withdrawn) {
+      lanes_.answered(*ledger_.find(number));
+      ledger_.settle(number);
+    }
+    lanes_.disturb();
+    return;
+  }
+  ledger_.settle(sequence);
+  if (errand.header.kind != MessageKind::kDefine)
+    fail(*request,
+         {.code = ErrorCode::kPeerLost,
+          .message = fmt::format("server {} was lost meanwhile: ask again", errand.server)});
+  go_on_with_snapshot(errand, *request);
+}
+
+void ClientNode::settle_unroutable(std::uint64_t from) {
+  for (const std::uint64_t sequence : lanes_.unroutable(from)) {
+    const Errand* errand = ledger_.find(sequence);
+    if (errand == nullptr) continue;
+    if (errand->server != kUnnumbered) {
+      settle_for_server(sequence);
+    } else {
+      settle_as_lost(Errand(*errand), {});
+    }
+  }
+}
+
+Error ClientNode::loss(const Request& request) const {
+  std::vector<NodeId> servers;
+  for (const std::uint32_t part : request.lost_parts) {
+    const std::uint32_t slot =
+        request.kind == MessageKind::kAgree ? 0 : slot_of(request.table, part, lanes_.slots());
+    for (const NodeId server : lanes_.gone(slot)) servers.push_back(server);
+  }
+  std::sort(servers.begin(), servers.end());
+  servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+  const auto found = tables_.find(request.table);
+  const std::string name = found == tables_.end() ? std::to_string(request.table)
+                                                  : fmt::format("'{}'", found->second.spec.name);
+  const std::string& snapshot = request.snapshot.empty() ? newest_snapshot_ : request.snapshot;
+  return {.code = ErrorCode::kPeerLost,
+          .message =
+              fmt::format("parts {} of table {} are lost with servers {}; {}",
+                          fmt::join(request.lost_parts, ", "), name, fmt::join(servers, ", "),
+                          snapshot.empty() ? std::string("no snapshot is known")
+                                           : fmt::format("the newest snapshot is {}", snapshot))};
+}
+
+Result<std::unique_ptr<Request>> ClientNode::take_request(Ticket ticket) {
+  std::unique_ptr<Request> request;
+  {
+    const MutexLock lock(mutex_);
+    TALLY_TRY(request, ledger_.take(ticket));
+    if (!request->lost_parts.empty()) fail(*request, loss(*request));
+  }
+  // Without the lock: it may be much memory.
+  if (request->sparse && !request->error && !request->sparse->target.empty())
+    request->sparse->scatter(request->sparse->target);
+  if (request->error) return *std::move(request->error);
+  return request;
+}
+
+Result<Completion> ClientNode::take(Ticket ticket) {
+  TALLY_TRY(const auto request, take_request(ticket));
+  return request->completion;
+}
+
+Result<TableId> ClientNode::take_define(Ticket ticket) {
+  TALLY_TRY(const auto request, take_request(ticket));
+  TALLY_TRY(const TableSpec spec, decode_spec(request->body));
+  const MutexLock lock(mutex_);
+  TALLY_TRY(const TableFacts facts, facts_of(request->table, spec, lanes_.slots()));
+  tables_[request->table] = {
+      .spec = spec,
+      .parts = facts.parts,
+      .gathers = facts.rules.update == plan::Update::kKbatch,
+      .is_coded = facts.codec != nullptr,
+      .keeps_residual = facts.codec != nullptr && facts.codec->keeps_residual()};
+  return request->table;
+}
+
+Result<std::vector<double>> ClientNode::take_agree(Ticket ticket) {
+  TALLY_TRY(const auto request, take_request(ticket));
+  return std::move(request->sums);
+}
+
+Result<Client::Size> ClientNode::take_size(Ticket ticket) {
+  TALLY_TRY(const auto request, take_request(ticket));
+  return std::move(request->size);
+}
+
+Result<std::filesystem::path> ClientNode::take_snapshot(Ticket ticket) {
+  TALLY_TRY(const auto request, take_request(ticket));
+  const MutexLock lock(mutex_);
+  newest_snapshot_ = request->text;
+  return std::filesystem::path(request->text);
+}
+
+}  // namespace tally::server

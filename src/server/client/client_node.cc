@@ -1,0 +1,294 @@
+#include "server/client/client_node.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "server/storage/storage.h"
+
+namespace tally::server {
+namespace {
+
+// Several to each limit of silence that makes sense.
+constexpr Duration kBeatEvery = std::chrono::milliseconds(200);
+
+bool belongs(const View& view, NodeId worker) {
+  return std::any_of(view.workers.begin(), view.workers.end(),
+                     [&](const WorkerInfo& info) { return info.id == worker; });
+}
+
+}  // namespace
+
+ClientNode::ClientNode(Postman& postman, ClientNodeOptions options, EventSink on_event,
+                       std::function<void()> on_progress)
+    : postman_(postman),
+      options_(std::move(options)),
+      on_event_(std::move(on_event)),
+      on_progress_(std::move(on_progress)),
+      staging_(std::make_shared<Staging>(options_.allocate)),
+      lanes_(ledger_, postman, options_.in_flight_bytes) {}
+
+void ClientNode::join() {
+  {
+    const MutexLock lock(mutex_);
+    has_asked_ = true;
+  }
+  postman_.send(kDirectory, {.kind = MessageKind::kJoin},
+                encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
+}
+
+bool ClientNode::joined() const {
+  const MutexLock lock(mutex_);
+  return lanes_.view().number != 0;
+}
+
+std::optional<Error> ClientNode::closed() const {
+  const MutexLock lock(mutex_);
+  return closed_;
+}
+
+NodeId ClientNode::id() const {
+  const MutexLock lock(mutex_);
+  return id_;
+}
+
+void ClientNode::leave() {
+  const MutexLock lock(mutex_);
+  for (const ServerInfo& server : lanes_.view().servers)
+    postman_.send(server.id, {.kind = MessageKind::kLeave, .view = lanes_.view().number}, {});
+  postman_.send(kDirectory, {.kind = MessageKind::kLeave}, {});
+  closed_ = Error{.code = ErrorCode::kClosed, .message = "this worker has left"};
+}
+
+std::uint32_t ClientNode::parts(TableId table) const {
+  const MutexLock lock(mutex_);
+  const auto found = tables_.find(table);
+  return found == tables_.end() ? 0 : found->second.parts;
+}
+
+std::size_t ClientNode::part_elements(TableId table) const {
+  const MutexLock lock(mutex_);
+  const auto found = tables_.find(table);
+  return found == tables_.end() ? 0 : elements_of(found->second.spec, 0);
+}
+
+bool ClientNode::keeps_residual(TableId table) const {
+  const MutexLock lock(mutex_);
+  const auto found = tables_.find(table);
+  return found != tables_.end() && found->second.keeps_residual;
+}
+
+bool ClientNode::done(Ticket ticket) const {
+  const MutexLock lock(mutex_);
+  return ledger_.done(ticket);
+}
+
+std::uint64_t ClientNode::newest_version(TableId table) const {
+  const MutexLock lock(mutex_);
+  const auto found = newest_version_.find(table);
+  return found == newest_version_.end() ? 0 : found->second;
+}
+
+Client::Crew ClientNode::crew() const {
+  const MutexLock lock(mutex_);
+  Client::Crew crew;
+  for (const WorkerInfo& worker : lanes_.view().workers) {
+    crew.lowest_rank = crew.workers == 0 ? worker.rank : std::min(crew.lowest_rank, worker.rank);
+    ++crew.workers;
+  }
+  return crew;
+}
+
+void ClientNode::cancel(Ticket ticket) {
+  {
+    const MutexLock lock(mutex_);
+    std::vector<std::uint64_t> unsent;
+    for (const auto& [sequence, errand] : ledger_.errands()) {
+      if (errand.ticket == ticket && errand.state == Errand::State::kWaiting)
+        unsent.push_back(sequence);
+    }
+    for (const std::uint64_t sequence : unsent) {
+      if (Request* request = ledger_.settle(sequence)) ++request->completion.dropped;
+    }
+  }
+  on_progress_();
+}
+
+void ClientNode::abandon(Ticket ticket) {
+  std::vector<NodeId> used;
+  // Until links that may still send from it have ended.
+  std::unique_ptr<Request> abandoned;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [sequence, errand] : ledger_.errands()) {
+      if (errand.ticket == ticket && errand.state == Errand::State::kSent &&
+          std::find(used.begin(), used.end(), errand.sent_to) == used.end())
+        used.push_back(errand.sent_to);
+    }
+    // At once, so that nothing of it is sent to anybody else meanwhile.
+    abandoned = ledger_.forget(ticket);
+    if (abandoned == nullptr) return;
+  }
+  let_go(used, abandoned->staged);
+  const MutexLock lock(mutex_);
+  for (const NodeId server : used) {
+    if (const ServerInfo* info = lanes_.renew(server)) postman_.reach(*info);
+  }
+}
+
+void ClientNode::let_go(std::span<const NodeId> servers, const std::shared_ptr<void>& also) {
+  if (servers.empty()) return;
+  std::vector<std::shared_ptr<void>> known;
+  {
+    const MutexLock lock(mutex_);
+    known = ledger_.staged();
+    unreleased_ += static_cast<int>(servers.size());
+  }
+  if (also) known.push_back(also);
+  for (const NodeId server : servers) {
+    // Whatever was open may be known to this server, and is not used for anything else before it is
+    // released.
+    postman_.drop_then(server, [this, known] {
+      {
+        const MutexLock lock(mutex_);
+        --unreleased_;
+      }
+      on_progress_();
+    });
+  }
+}
+
+bool ClientNode::awaits_release() const {
+  const MutexLock lock(mutex_);
+  return unreleased_ > 0;
+}
+
+// A server that others have given up may come back to life and answer what it was asked: rows of a
+// request that goes on are then awaited where it does not know of.
+void ClientNode::move_replies_from(std::span<const NodeId> servers) {
+  for (auto& [sequence, errand] : ledger_.errands()) {
+    if (errand.state != Errand::State::kSent || errand.reply.empty() ||
+        std::find(servers.begin(), servers.end(), errand.sent_to) == servers.end())
+      continue;
+    Request* request = ledger_.request(errand.ticket);
+    if (request == nullptr || !request->sparse) continue;
+    request->sparse->move_reply(errand.header.part);
+    errand.reply = request->sparse->reply(errand.header.part);
+  }
+}
+
+void ClientNode::on_message(NodeId from, const Message& message) {
+  switch (message.header.kind) {
+    case MessageKind::kView:
+      if (from == kDirectory) on_view(message);
+      break;
+    case MessageKind::kAnswer: {
+      if (from == kDirectory) return close(refusal(from, message.payload));
+      const MutexLock lock(mutex_);
+      const std::uint64_t before = ledger_.completions();
+      on_answer(from, message);
+      // Who waits for a request of many messages is not woken for each.
+      if (ledger_.completions() == before) return;
+      break;
+    }
+    case MessageKind::kClosed: {
+      const MutexLock lock(mutex_);
+      std::uint64_t& newest = newest_version_[message.header.table];
+      newest = std::max(newest, message.header.version);
+      break;
+    }
+    default:
+      return;  // not for workers
+  }
+  on_progress_();
+}
+
+void ClientNode::on_view(const Message& message) {
+  auto view = decode_view(message.payload);
+  if (!view.has_value()) return close(std::move(view).error());
+  const NodeId self = message.header.part;
+  if (!belongs(*view, self))
+    return close(
+        {.code = ErrorCode::kPeerLost, .message = "the directory has given this worker up"});
+  std::vector<NodeId> behind;
+  {
+    const MutexLock lock(mutex_);
+    if (closed_ || view->number <= lanes_.view().number) return;
+    id_ = self;
+    behind = lanes_.leave_behind(*view);
+  }
+  let_go(behind, nullptr);
+  if (!behind.empty() && on_event_)
+    on_event_(fmt::format("servers {} are gone; others go on for them", fmt::join(behind, ", ")));
+  const MutexLock lock(mutex_);
+  const NodeId old_primary = lanes_.primary(0);
+  move_replies_from(behind);
+  lanes_.follow(std::move(*view));
+  repeat_agreement(old_primary);
+  settle_unroutable(0);
+  lanes_.send();
+}
+
+// A new primary knows nothing of agreements: others may still wait for one that this worker has
+// had.
+void ClientNode::repeat_agreement(NodeId old_primary) {
+  if (!last_agreement_ || lanes_.primary(0) == old_primary) return;
+  if (ledger_.find(last_agreement_->header.sequence) == nullptr) ledger_.repeat(*last_agreement_);
+  lanes_.disturb();
+}
+
+std::span<std::byte> ClientNode::place(NodeId from, const MessageHeader& header) {
+  if (header.kind != MessageKind::kAnswer ||
+      (header.outcome != Outcome::kDone && header.outcome != Outcome::kDropped))
+    return {};
+  const MutexLock lock(mutex_);
+  const Errand* errand = ledger_.find(header.sequence);
+  if (errand == nullptr || errand->state != Errand::State::kSent || errand->sent_to != from ||
+      errand->reply.size() != header.payload_bytes ||
+      (errand->average != nullptr && header.push_kind == kAverage))
+    return {};
+  return errand->reply;
+}
+
+void ClientNode::on_linked(NodeId peer) {
+  const MutexLock lock(mutex_);
+  lanes_.linked(peer);
+  lanes_.send();
+}
+
+void ClientNode::on_lost(NodeId peer, const Error& why) {
+  if (peer == kDirectory)
+    return close({.code = ErrorCode::kPeerLost,
+                  .message = fmt::format("the link to the directory ended: {}", why.message)});
+  const MutexLock lock(mutex_);
+  lanes_.lost(peer);
+}
+
+// Links end before requests do: afterwards nobody reads or writes their memory.
+void ClientNode::close(const Error& why) {
+  std::vector<NodeId> servers;
+  {
+    const MutexLock lock(mutex_);
+    if (closed_) return;
+    closed_ = why;
+    servers = lanes_.leave_behind({});
+  }
+  let_go(servers, nullptr);
+  {
+    const MutexLock lock(mutex_);
+    ledger_.fail_all(why);
+  }
+  on_progress_();
+}
+
+void ClientNode::settle(TimePoint now) {
+  const MutexLock lock(mutex_);
+  if (closed_) return;
+  lanes_.send();
+  if (!has_asked_ || now - last_beat_ < kBeatEvery) return;
+  last_beat_ = now;
+  postman_.send(kDirectory, {.kind = MessageKind::kBeat, .view = lanes_.view().number}, {});
+}
+
+}  // namespace tally::server

@@ -1,0 +1,192 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "server/client/lanes.h"
+#include "server/client/ledger.h"
+#include "server/protocol/node.h"
+#include "server/client/staging.h"
+#include "tally/server.h"
+
+namespace tally::server {
+
+struct ClientNodeOptions {
+  int rank = 0;
+  std::size_t in_flight_bytes = std::size_t{64} << 20;
+  // Memory for messages that are put together here: where servers on this host see it they need no
+  // copy. Empty: the heap.
+  Allocate allocate = {};
+};
+
+// A worker's deciding part. Requests are cut into messages, one for each part or server, numbered,
+// and sent to whom the newest view names; what is not answered when a server or its link is lost is
+// sent again, in order. A request returns its ticket at once, errors included: they come out of
+// take(). Memory that a request names stays in place until its ticket is done or abandoned.
+// Threads: safe. The Postman is called with the node's lock held, so it must not hold a lock of its
+// own while it calls the node; drop() is called without it.
+class ClientNode final : public Node {
+ public:
+  using Range = Client::Range;
+
+  // `on_progress` is called, without locks, whenever some ticket may have become done, and when the
+  // first view has come.
+  ClientNode(Postman& postman, ClientNodeOptions options, EventSink on_event,
+             std::function<void()> on_progress);
+
+  // Asks the directory to be let in. Nothing can be asked for before joined().
+  void join();
+  bool joined() const;
+  // Why nothing can be asked for any more: it was not let in or was given up, or the directory is
+  // lost.
+  std::optional<Error> closed() const;
+  // Goes in good order: nobody waits for this worker any more.
+  void leave();
+  NodeId id() const;
+
+  Ticket define(const TableSpec& spec);
+  std::uint32_t parts(TableId table) const;
+  std::size_t part_elements(TableId table) const;
+  bool keeps_residual(TableId table) const;
+
+  Ticket push(const Range& range, const PushFacts& facts, std::span<const std::byte> gradient);
+  Ticket pull(const Range& range, const PullFacts& facts, std::span<std::byte> values);
+  Ticket push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
+                   std::span<const std::byte> gradient, std::span<std::byte> values);
+  Ticket push_encoded(const Range& range, const PushFacts& facts, Client::Messages gradient);
+  Ticket push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
+                           Client::Messages gradient, std::span<std::byte> values);
+  Ticket push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
+                      Client::Messages gradient, std::span<std::byte> values,
+                      std::span<Client::Average> averages);
+  Ticket push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
+              std::span<const float> rows);
+  Ticket pull(TableId table, const PullFacts& facts, std::span<const std::uint64_t> keys,
+              std::span<float> rows);
+  Ticket push_pull(TableId table, const PushFacts& push, const PullFacts& pull,
+                   std::span<const std::uint64_t> keys, std::span<const float> gradient,
+                   std::span<float> rows);
+  Ticket clock(TableId table, std::uint64_t clock);
+  Ticket agree(std::span<const double> values);
+  Ticket size(TableId table);
+  Ticket snapshot(const std::string& name);
+  Ticket restore(const std::filesystem::path& snapshot, const std::vector<std::string>& only);
+  Ticket read_state(const Range& range, int array, std::span<std::byte> state);
+  Ticket write_state(const Range& range, int array, std::span<const std::byte> state);
+  Ticket set_version(TableId table, std::uint64_t version);
+
+  bool done(Ticket ticket) const;
+  // What became of it, once, when it is done; kInvalid before. kPeerLost where parts are lost for
+  // good.
+  Result<Completion> take(Ticket ticket);
+  Result<TableId> take_define(Ticket ticket);
+  Result<std::vector<double>> take_agree(Ticket ticket);
+  Result<Client::Size> take_size(Ticket ticket);
+  Result<std::filesystem::path> take_snapshot(Ticket ticket);
+  // What was not sent yet never will be, and counts as dropped; the ticket is done when the rest is
+  // answered.
+  void cancel(Ticket ticket);
+  // Forgets the ticket: links that it was sent on are made anew. Pushes may or may not have been
+  // applied. When this returns nobody reads or writes its memory any more, but for servers on this
+  // host where it was allocated to be shown to them, as long as awaits_release().
+  void abandon(Ticket ticket);
+  // Whether a server to which a link was ended may not have noticed yet, and be at memory that was
+  // shown to it.
+  bool awaits_release() const;
+
+  std::uint64_t newest_version(TableId table) const;
+  Client::Crew crew() const;
+
+  void on_message(NodeId from, const Message& message) override;
+  std::span<std::byte> place(NodeId from, const MessageHeader& header) override;
+  void on_linked(NodeId peer) override;
+  void on_lost(NodeId peer, const Error& why) override;
+  void settle(TimePoint now) override;
+
+ private:
+  struct Table {
+    TableSpec spec;
+    std::uint32_t parts = 0;
+    bool gathers = false;  // several gradients to an update, whoever they are from
+    bool is_coded = false;
+    bool keeps_residual = false;
+  };
+  // What all messages of a request have in common, and its memory.
+  struct Order {
+    MessageHeader header;
+    std::span<const std::byte> payload;
+    std::span<std::byte> reply;
+    // Instead of `payload`: by part.
+    Client::Messages messages = {};
+    std::span<Client::Average> averages = {};
+  };
+
+  Ticket failed(Error why);
+  Ticket submit(std::unique_ptr<Request> request, std::vector<Errand> errands);
+  Ticket ask_parts(const Range& range, const Order& order);
+  Ticket ask_sparse(TableId table, const Order& order, std::span<const std::uint64_t> keys,
+                    std::span<const float> gradient, std::span<float> rows);
+  Ticket ask_all_parts(TableId table, const MessageHeader& header);
+  Ticket ask_servers(const MessageHeader& header, std::vector<std::byte> body);
+  std::vector<Errand> errands_for_servers(const MessageHeader& header,
+                                          std::span<const std::byte> body) const
+      TALLY_REQUIRES(mutex_);
+  Result<Table> table(TableId id) const;
+  Result<void> check_order(const Table& table, const Range& range, const Order& order) const;
+  Result<void> check_range(const Table& table, const Range& range, std::size_t bytes) const;
+
+  void on_view(const Message& message);
+  void on_answer(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
+  void take_in(NodeId from, const Errand& errand, const Message& message, Request& request)
+      TALLY_REQUIRES(mutex_);
+  void keep_agreement(const Errand& errand, Request* request) TALLY_REQUIRES(mutex_);
+  void on_agree_dropped(Errand& errand, const MessageHeader& answer) TALLY_REQUIRES(mutex_);
+  void settle_for_server(std::uint64_t sequence) TALLY_REQUIRES(mutex_);
+  void settle_unroutable(std::uint64_t from) TALLY_REQUIRES(mutex_);
+  void go_on_with_snapshot(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
+  void publish_snapshot_of(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
+  void drop_snapshot_of(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
+  void ask_writers(const Errand& before, std::uint8_t round, Request& request)
+      TALLY_REQUIRES(mutex_);
+  void settle_as_lost(const Errand& errand, const std::string& snapshot) TALLY_REQUIRES(mutex_);
+  void repeat_agreement(NodeId old_primary) TALLY_REQUIRES(mutex_);
+  void close(const Error& why);
+  // Ends links, without locks. `also`: memory of a request that is no longer open.
+  void let_go(std::span<const NodeId> servers, const std::shared_ptr<void>& also);
+  void move_replies_from(std::span<const NodeId> servers) TALLY_REQUIRES(mutex_);
+  static Error refusal(NodeId from, std::span<const std::byte> payload);
+  Error loss(const Request& request) const TALLY_REQUIRES(mutex_);
+  Result<std::unique_ptr<Request>> take_request(Ticket ticket);
+
+  Postman& postman_;
+  const ClientNodeOptions options_;
+  const EventSink on_event_;
+  const std::function<void()> on_progress_;
+  const std::shared_ptr<Staging> staging_;  // shared by all that was taken from it
+
+  mutable Mutex mutex_;
+  Ledger ledger_ TALLY_GUARDED_BY(mutex_);
+  Lanes lanes_ TALLY_GUARDED_BY(mutex_);
+  std::map<TableId, Table> tables_ TALLY_GUARDED_BY(mutex_);
+  std::map<TableId, std::uint64_t> newest_version_ TALLY_GUARDED_BY(mutex_);
+  NodeId id_ TALLY_GUARDED_BY(mutex_) = kUnnumbered;
+  bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to be let in
+  std::optional<Error> closed_ TALLY_GUARDED_BY(mutex_);
+  TimePoint last_beat_ TALLY_GUARDED_BY(mutex_){};
+  std::string newest_snapshot_ TALLY_GUARDED_BY(mutex_);
+  // The agreement that was answered last, to be offered again to a new primary: others may not have
+  // its answer.
+  std::uint64_t agreements_ TALLY_GUARDED_BY(mutex_) = 0;
+  std::optional<Errand> last_agreement_ TALLY_GUARDED_BY(mutex_);
+  int unreleased_ TALLY_GUARDED_BY(mutex_) = 0;  // links
+};
+
+}  // namespace tally::server

@@ -1,0 +1,369 @@
+#include <fmt/format.h>
+
+#include "server/protocol/bodies.h"
+#include "server/client/client_node.h"
+#include "server/storage/storage.h"
+
+// How requests become messages.
+
+namespace tally::server {
+namespace {
+
+MessageHeader header_of(MessageKind kind, const PushFacts& facts) {
+  return {.kind = kind,
+          .push_kind = static_cast<std::uint8_t>(facts.kind),
+          .clock = facts.clock,
+          .version = facts.version,
+          .weight = facts.weight,
+          .rate = facts.rate};
+}
+
+MessageHeader header_of(MessageKind kind, const PushFacts& push, const PullFacts& pull) {
+  MessageHeader header = header_of(kind, push);
+  header.least_version = pull.least_version;
+  header.least_clock = pull.least_clock;
+  return header;
+}
+
+bool is_gradient(const MessageHeader& header) {
+  return (header.kind == MessageKind::kPush || header.kind == MessageKind::kPushPull ||
+          header.kind == MessageKind::kPushAverage) &&
+         header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
+}
+
+Error invalid(std::string message) {
+  return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+// A message has a byte for it.
+Result<void> check_array(int array) {
+  if (array >= 0 && array <= 255) return {};
+  return invalid(fmt::format("state array {}: no optimizer has so many", array));
+}
+
+std::size_t bytes_of(const TableSpec& spec, std::uint32_t part) {
+  return elements_of(spec, part) * size_of(spec.type);
+}
+
+std::unique_ptr<Request> request_of(const MessageHeader& header) {
+  auto request = std::make_unique<Request>();
+  request->kind = header.kind;
+  request->table = header.table;
+  return request;
+}
+
+}  // namespace
+
+Ticket ClientNode::failed(Error why) {
+  auto request = std::make_unique<Request>();
+  request->error = std::move(why);
+  const MutexLock lock(mutex_);
+  return ledger_.open(std::move(request), {});
+}
+
+Ticket ClientNode::submit(std::unique_ptr<Request> request, std::vector<Errand> errands) {
+  const MutexLock lock(mutex_);
+  if (closed_) {
+    request->error = *closed_;
+    return ledger_.open(std::move(request), {});
+  }
+  const std::uint64_t from = ledger_.next_sequence();
+  const Ticket ticket = ledger_.open(std::move(request), std::move(errands));
+  lanes_.queue_from(from);
+  settle_unroutable(from);
+  lanes_.send();
+  return ticket;
+}
+
+Result<ClientNode::Table> ClientNode::table(TableId id) const {
+  const MutexLock lock(mutex_);
+  const auto found = tables_.find(id);
+  if (found == tables_.end()) return invalid(fmt::format("table {} is not defined", id));
+  return found->second;
+}
+
+Result<void> ClientNode::check_range(const Table& table, const Range& range,
+                                     std::size_t bytes) const {
+  if (table.spec.kind != TableKind::kDense)
+    return invalid(fmt::format("table '{}' is sparse: it has no ranges", table.spec.name));
+  if (range.first > table.parts || range.count > table.parts - range.first)
+    return invalid(fmt::format("parts {} to {} of table '{}', which has {}", range.first,
+                               std::uint64_t{range.first} + range.count, table.spec.name,
+                               table.parts));
+  std::size_t expected = 0;
+  for (std::uint32_t i = 0; i < range.count; ++i) expected += bytes_of(table.spec, range.first + i);
+  if (bytes != expected)
+    return invalid(fmt::format("{} bytes for parts of table '{}' that have {}", bytes,
+                               table.spec.name, expected));
+  return {};
+}
+
+Result<void> ClientNode::check_order(const Table& table, const Range& range,
+                                     const Order& order) const {
+  for (const std::size_t bytes : {order.payload.size(), order.reply.size()})
+    if (bytes != 0) TALLY_TRY(check_range(table, range, bytes));
+  const bool is_encoded = !order.messages.empty();
+  if (order.payload.empty() && order.reply.empty() && !is_encoded && range.count > 0)
+    return invalid(fmt::format("no memory for parts of table '{}'", table.spec.name));
+  if (is_gradient(order.header) && range.count > 0 && is_encoded != table.is_coded)
+    return invalid(fmt::format("gradients of table '{}' are {}", table.spec.name,
+                               table.is_coded ? "encoded" : "not encoded"));
+  if (!is_encoded) return {};
+  if (!is_gradient(order.header))
+    return invalid("additions and assignments are values, not encoded");
+  std::size_t bytes = 0;
+  for (std::uint32_t i = 0; i < range.count && range.first + i < table.parts; ++i)
+    bytes += bytes_of(table.spec, range.first + i);
+  TALLY_TRY(check_range(table, range, bytes));
+  const bool has_each = order.messages.size() == range.count &&
+                        (order.averages.empty() || order.averages.size() == range.count);
+  if (!has_each)
+    return invalid(fmt::format("{} messages and {} averages for {} parts", order.messages.size(),
+                               order.averages.size(), range.count));
+  for (const auto message : order.messages)
+    if (message.size() > kMaxPayloadBytes)
+      return invalid(
+          fmt::format("a message of {} bytes, limit {}", message.size(), kMaxPayloadBytes));
+  return {};
+}
+
+Ticket ClientNode::ask_parts(const Range& range, const Order& order) {
+  auto found = table(range.table);
+  if (!found.has_value()) return failed(std::move(found).error());
+  if (auto checked = check_order(*found, range, order); !checked.has_value())
+    return failed(std::move(checked).error());
+  std::vector<Errand> errands;
+  std::size_t at = 0;
+  for (std::uint32_t i = 0; i < range.count; ++i) {
+    Errand errand{.header = order.header, .gathered = found->gathers && is_gradient(order.header)};
+    errand.header.part = range.first + i;
+    const std::size_t bytes = bytes_of(found->spec, errand.header.part);
+    if (!order.payload.empty()) errand.payload = order.payload.subspan(at, bytes);
+    if (!order.messages.empty()) errand.payload = order.messages[i];
+    if (!order.reply.empty()) errand.reply = order.reply.subspan(at, bytes);
+    if (!order.averages.empty()) errand.average = &order.averages[i];
+    at += bytes;
+    errands.push_back(std::move(errand));
+  }
+  return submit(request_of(order.header), std::move(errands));
+}
+
+Ticket ClientNode::push(const Range& range, const PushFacts& facts,
+                        std::span<const std::byte> gradient) {
+  Order order{.header = header_of(MessageKind::kPush, facts), .payload = gradient};
+  order.header.table = range.table;
+  return ask_parts(range, order);
+}
+
+Ticket ClientNode::pull(const Range& range, const PullFacts& facts, std::span<std::byte> values) {
+  Order order{.header = {.kind = MessageKind::kPull,
+                         .table = range.table,
+                         .least_version = facts.least_version,
+                         .least_clock = facts.least_clock},
+              .reply = values};
+  return ask_parts(range, order);
+}
+
+Ticket ClientNode::push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
+                             std::span<const std::byte> gradient, std::span<std::byte> values) {
+  Order order{.header = header_of(MessageKind::kPushPull, push, pull),
+              .payload = gradient,
+              .reply = values};
+  order.header.table = range.table;
+  if (gradient.size() != values.size())
+    return failed(
+        invalid(fmt::format("{} bytes pushed and {} pulled", gradient.size(), values.size())));
+  return ask_parts(range, order);
+}
+
+Ticket ClientNode::push_encoded(const Range& range, const PushFacts& facts,
+                                Client::Messages gradient) {
+  Order order{.header = header_of(MessageKind::kPush, facts), .messages = gradient};
+  order.header.table = range.table;
+  return ask_parts(range, order);
+}
+
+Ticket ClientNode::push_pull_encoded(const Range& range, const PushFacts& push,
+                                     const PullFacts& pull, Client::Messages gradient,
+                                     std::span<std::byte> values) {
+  Order order{.header = header_of(MessageKind::kPushPull, push, pull),
+              .reply = values,
+              .messages = gradient};
+  order.header.table = range.table;
+  return ask_parts(range, order);
+}
+
+Ticket ClientNode::push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
+                                Client::Messages gradient, std::span<std::byte> values,
+                                std::span<Client::Average> averages) {
+  Order order{.header = header_of(MessageKind::kPushAverage, push, pull),
+              .reply = values,
+              .messages = gradient,
+              .averages = averages};
+  order.header.table = range.table;
+  for (Client::Average& average : averages) average = {};
+  return ask_parts(range, order);
+}
+
+Ticket ClientNode::read_state(const Range& range, int array, std::span<std::byte> state) {
+  if (auto checked = check_array(array); !checked.has_value())
+    return failed(std::move(checked).error());
+  return ask_parts(range, {.header = {.kind = MessageKind::kReadState,
+                                      .push_kind = static_cast<std::uint8_t>(array),
+                                      .table = range.table},
+                           .reply = state});
+}
+
+Ticket ClientNode::write_state(const Range& range, int array, std::span<const std::byte> state) {
+  if (auto checked = check_array(array); !checked.has_value())
+    return failed(std::move(checked).error());
+  return ask_parts(range, {.header = {.kind = MessageKind::kWriteState,
+                                      .push_kind = static_cast<std::uint8_t>(array),
+                                      .table = range.table},
+                           .payload = state});
+}
+
+Ticket ClientNode::ask_sparse(TableId table_id, const Order& order,
+                              std::span<const std::uint64_t> keys, std::span<const float> gradient,
+                              std::span<float> rows) {
+  auto found = table(table_id);
+  if (!found.has_value()) return failed(std::move(found).error());
+  const TableSpec& spec = found->spec;
+  if (spec.kind != TableKind::kSparse)
+    return failed(invalid(fmt::format("table '{}' is dense: it has no keys", spec.name)));
+  const bool pushes = order.header.kind != MessageKind::kPull;
+  const bool pulls = order.header.kind != MessageKind::kPush;
+  const std::size_t values = keys.size() * spec.dimension;
+  if ((pushes && gradient.size() != values) || (pulls && rows.size() != values))
+    return failed(invalid(fmt::format("{} keys of table '{}' have rows of {} values each",
+                                      keys.size(), spec.name, spec.dimension)));
+  auto request = request_of(order.header);
+  request->sparse.emplace(
+      SparseRequest::Shape{
+          .parts = found->parts, .dimension = spec.dimension, .pushes = pushes, .pulls = pulls},
+      keys);
+  SparseRequest& sparse = *request->sparse;
+  if (sparse.largest_message() > kMaxPayloadBytes)
+    return failed(
+        invalid(fmt::format("{} keys of table '{}' at once: a part's share is {} bytes, limit {}; "
+                            "ask for fewer at a time",
+                            keys.size(), spec.name, sparse.largest_message(), kMaxPayloadBytes)));
+  auto memory = staging_->take(sparse.bytes());
+  if (!memory.has_value()) return failed(std::move(memory).error());
+  request->staged = {memory->data(),
+                     [staging = staging_, all = *memory](void*) { staging->give_back(all); }};
+  sparse.lay_out(keys, gradient, *memory);
+  if (pulls) sparse.target = rows;
+  std::vector<Errand> errands(found->parts);
+  for (std::uint32_t part = 0; part < found->parts; ++part) {
+    errands[part].header = order.header;
+    errands[part].header.part = part;
+    errands[part].payload = sparse.payload(part);
+    errands[part].reply = sparse.reply(part);
+    errands[part].gathered = found->gathers && is_gradient(order.header);
+  }
+  return submit(std::move(request), std::move(errands));
+}
+
+Ticket ClientNode::push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
+                        std::span<const float> rows) {
+  Order order{.header = header_of(MessageKind::kPush, facts)};
+  order.header.table = table;
+  return ask_sparse(table, order, keys, rows, {});
+}
+
+Ticket ClientNode::pull(TableId table, const PullFacts& facts, std::span<const std::uint64_t> keys,
+                        std::span<float> rows) {
+  const Order order{.header = {.kind = MessageKind::kPull,
+                               .table = table,
+                               .least_version = facts.least_version,
+                               .least_clock = facts.least_clock}};
+  return ask_sparse(table, order, keys, {}, rows);
+}
+
+Ticket ClientNode::push_pull(TableId table, const PushFacts& push, const PullFacts& pull,
+                             std::span<const std::uint64_t> keys, std::span<const float> gradient,
+                             std::span<float> rows) {
+  Order order{.header = header_of(MessageKind::kPushPull, push, pull)};
+  order.header.table = table;
+  return ask_sparse(table, order, keys, gradient, rows);
+}
+
+Ticket ClientNode::ask_all_parts(TableId id, const MessageHeader& header) {
+  auto found = table(id);
+  if (!found.has_value()) return failed(std::move(found).error());
+  std::vector<Errand> errands(found->parts);
+  for (std::uint32_t part = 0; part < found->parts; ++part) {
+    errands[part].header = header;
+    errands[part].header.table = id;
+    errands[part].header.part = part;
+  }
+  auto request = request_of(header);
+  request->table = id;
+  return submit(std::move(request), std::move(errands));
+}
+
+Ticket ClientNode::clock(TableId table, std::uint64_t clock) {
+  return ask_all_parts(table, {.kind = MessageKind::kClock, .clock = clock});
+}
+
+Ticket ClientNode::set_version(TableId table, std::uint64_t version) {
+  return ask_all_parts(table, {.kind = MessageKind::kSetVersion, .version = version});
+}
+
+std::vector<Errand> ClientNode::errands_for_servers(const MessageHeader& header,
+                                                    std::span<const std::byte> body) const {
+  std::vector<Errand> errands;
+  for (const ServerInfo& server : lanes_.view().servers)
+    errands.push_back({.header = header, .payload = body, .server = server.id});
+  return errands;
+}
+
+Ticket ClientNode::ask_servers(const MessageHeader& header, std::vector<std::byte> body) {
+  auto request = request_of(header);
+  request->body = std::move(body);
+  std::vector<Errand> errands;
+  {
+    const MutexLock lock(mutex_);
+    errands = errands_for_servers(header, request->body);
+  }
+  return submit(std::move(request), std::move(errands));
+}
+
+Ticket ClientNode::define(const TableSpec& spec) {
+  if (auto checked = check(spec); !checked.has_value()) return failed(std::move(checked).error());
+  if (!joined())
+    return failed({.code = ErrorCode::kClosed, .message = "this worker has not joined yet"});
+  return ask_servers({.kind = MessageKind::kDefine, .table = table_id(spec.name)}, encode(spec));
+}
+
+Ticket ClientNode::size(TableId table) {
+  return ask_servers({.kind = MessageKind::kSize, .table = table}, {});
+}
+
+Ticket ClientNode::snapshot(const std::string& name) {
+  return ask_servers({.kind = MessageKind::kSnapshot}, encode_text(name));
+}
+
+Ticket ClientNode::restore(const std::filesystem::path& snapshot,
+                           const std::vector<std::string>& only) {
+  return ask_servers({.kind = MessageKind::kRestore},
+                     encode(SnapshotRestoration{.folder = snapshot.string(), .only = only}));
+}
+
+Ticket ClientNode::agree(std::span<const double> values) {
+  if (values.size() > kMaxAgreeValues)
+    return failed(
+        invalid(fmt::format("{} values to agree on, limit {}", values.size(), kMaxAgreeValues)));
+  MessageHeader header{.kind = MessageKind::kAgree};
+  {
+    const MutexLock lock(mutex_);
+    header.clock = ++agreements_;
+  }
+  auto request = request_of(header);
+  request->body = encode(values);
+  Errand errand{.header = header, .payload = request->body};
+  return submit(std::move(request), {std::move(errand)});
+}
+
+}  // namespace tally::server

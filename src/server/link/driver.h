@@ -1,0 +1,151 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "group/refusals.h"
+#include "net/socket.h"
+#include "server/link/desk.h"
+#include "server/link/farewells.h"
+#include "server/link/link.h"
+#include "server/link/loop.h"
+#include "server/protocol/node.h"
+#include "server/link/regions.h"
+#include "server/link/seats.h"
+#include "tally/error.h"
+#include "tally/job.h"
+#include "tally/server.h"
+
+namespace tally::server {
+
+struct DriverOptions {
+  Role role = Role::kWorks;
+  // Where others reach this node; none: nobody does.
+  std::optional<net::Address> listen;
+  // TLS 1.3 on every TCP connection. Without one only addresses on loopback are listened on and
+  // called.
+  std::optional<Secret> secret;
+  int threads = 1;
+  // By which way servers are called: kAuto is by memory where they are on this host.
+  TransportKind transport = TransportKind::kAuto;
+  // How much of the answers to one worker may wait for it to read.
+  std::size_t backlog_bytes = std::size_t{4} << 20;
+  Duration beat = std::chrono::seconds(1);
+};
+
+// Runs a node over sockets: TCP, plain or TLS, and memory that neighbours show each other. Who
+// joins at the directory is numbered there; others learn their number from the first kView, and
+// their links to each other begin with a greeting that tells it. The link to the directory is made
+// once: without a directory there is no job.
+//   one desk thread    takes in and calls, sends kBeat to the directory, calls settle() every 20 ms
+//   `threads` loops    messages; all those of one peer in one thread, so for one peer calls do not
+//   overlap
+// on_lost() is told of whoever on_linked() was told of, drop() included. Threads: safe.
+class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
+ public:
+  // Listens at once, so that address() can be told before start(). kInvalid: a combination that
+  // makes no sense.
+  static Result<std::unique_ptr<Driver>> make(const DriverOptions& options, EventSink on_event);
+  // stop()s.
+  ~Driver() override;
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  // `node` must live until stop() has returned.
+  void start(Node& node);
+  // Links to the directory; its on_linked() has been called then.
+  Result<void> join(const net::Address& directory, Deadline by);
+  // Sends what waits, for about a second at most, and ends all threads and links. The node is
+  // called no more.
+  void stop();
+
+  // Where others reach this node; `id` is left open.
+  ServerInfo info() const;
+  std::string address() const { return address_; }
+  NodeId id() const { return id_.load(); }
+
+  // Memory that servers on this host read and write in place; it goes with the driver.
+  Result<std::span<std::byte>> allocate(std::size_t bytes) {
+    return shared_.regions.allocate(bytes);
+  }
+  const LinkCounters& counters() const { return shared_.counters; }
+
+  void reach(const ServerInfo& server) override;
+  void drop(NodeId peer) override { drop_then(peer, {}); }
+  void drop_then(NodeId peer, std::function<void()> released) override;
+  std::vector<std::byte> buffer(std::size_t bytes) override { return shared_.pool.take(bytes); }
+  void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override;
+  void send_from(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
+                 std::span<std::byte> reply) override;
+  void send_written(NodeId to, const MessageHeader& header, std::size_t bytes) override;
+
+ private:
+  // Two nodes that call each other at the same time have two links: the first is sent on, both are
+  // heard, and they end together.
+  struct Peer {
+    std::vector<std::shared_ptr<Link>> links;
+    std::optional<Desk::Target> wanted;  // by reach()
+  };
+  struct Joining {
+    bool linked = false;
+    Error last_miss;
+  };
+
+  Driver(const DriverOptions& options, EventSink on_event);
+  Result<void> open();
+
+  LinkAnswer judge(const LinkGreeting& greeting) override;
+  void came(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting) override;
+  LinkGreeting greeting_to(NodeId id) override;
+  void reached(std::unique_ptr<LinkSocket> socket, const LinkAnswer& answer) override;
+  void missed(NodeId id, const Error& why) override;
+  void turned_away(const std::string& from, const std::string& why) override;
+  void tick(TimePoint now) override;
+
+  std::span<std::byte> place(Link& link, const MessageHeader& header) override;
+  void deliver(Link& link, const Message& message) override;
+  void ended(Link& link) override;
+  void settle() override;
+
+  Loop& loop_of(NodeId peer) { return *loops_[seats_.of(peer, loops_.size())]; }
+  std::shared_ptr<Link> sending_link(NodeId to);
+  Result<Desk::Target> target_for(const ServerInfo& server) const;
+  void hand_over(std::unique_ptr<LinkSocket> socket, const Link::Config& config);
+  void adopt(const std::shared_ptr<Link>& link);
+  void finish(NodeId peer, const std::vector<std::shared_ptr<Link>>& links, const Error& why);
+
+  const DriverOptions options_;
+  const EventSink on_event_;
+  std::string address_;
+  std::string local_name_;
+  std::string host_;
+  Token token_{};  // the directory's own; others have it from there
+  Node* node_ = nullptr;
+  bool running_ = false;
+
+  Link::Shared shared_;
+  std::atomic<NodeId> id_{kUnnumbered};
+  NodeId next_number_ = 1;  // the directory's; the desk's thread only
+  TimePoint next_beat_{};   // the desk's thread only
+  group::Refusals refusals_;
+  Farewells farewells_;
+
+  mutable Mutex mutex_;
+  ConditionVariable joined_;
+  std::unordered_map<NodeId, Peer> peers_ TALLY_GUARDED_BY(mutex_);
+  Joining joining_ TALLY_GUARDED_BY(mutex_);
+
+  std::unique_ptr<Desk> desk_;
+  Seats seats_;
+  std::vector<std::unique_ptr<Loop>> loops_;
+};
+
+}  // namespace tally::server

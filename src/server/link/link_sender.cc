@@ -1,0 +1,76 @@
+#include "server/link/link_sender.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tally::server {
+namespace {
+
+constexpr std::size_t kMostParts = 64;
+
+std::size_t size_of(const Outgoing& message) { return kHeaderBytes + message.payload.size(); }
+
+// Memory that a waiting message takes.
+std::size_t cost_of(const Outgoing& message) { return sizeof(Outgoing) + message.owned.size(); }
+
+iovec part(std::span<const std::byte> bytes) {
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // only read from
+}
+
+}  // namespace
+
+void LinkSender::queue(Outgoing message) {
+  owned_bytes_ += cost_of(message);
+  queue_.push_back(std::move(message));
+}
+
+// The bytes due next. A descriptor goes with the first byte of its message, and nothing after that
+// message with it.
+std::size_t LinkSender::gather(std::span<iovec> parts) const {
+  std::size_t count = 0;
+  std::size_t skip = written_bytes_;
+  for (const Outgoing& message : queue_) {
+    if (count + 2 > parts.size() || (message.descriptor >= 0 && count > 0)) break;
+    if (skip < kHeaderBytes) parts[count++] = part(std::span(message.header).subspan(skip));
+    const std::size_t payload_skip = skip > kHeaderBytes ? skip - kHeaderBytes : 0;
+    if (message.payload.size() > payload_skip)
+      parts[count++] = part(message.payload.subspan(payload_skip));
+    skip = 0;
+    if (message.descriptor >= 0) break;
+  }
+  return count;
+}
+
+void LinkSender::advance(std::size_t bytes) {
+  written_bytes_ += bytes;
+  while (!queue_.empty() && written_bytes_ >= size_of(queue_.front())) {
+    written_bytes_ -= size_of(queue_.front());
+    owned_bytes_ -= cost_of(queue_.front());
+    pool_.give(std::move(queue_.front().owned));
+    queue_.pop_front();
+  }
+}
+
+LinkSender::Pumped LinkSender::pump(LinkSocket& socket, std::size_t budget_bytes) {
+  Pumped pumped;
+  std::array<iovec, kMostParts> parts;
+  while (!queue_.empty() && pumped.bytes < budget_bytes) {
+    const std::size_t count = gather(parts);
+    const int descriptor = written_bytes_ == 0 ? queue_.front().descriptor : -1;
+    const net::Io io = socket.write(std::span(parts).first(count), descriptor);
+    pumped.end = io.state;
+    if (io.state != net::Io::State::kMoved) return pumped;
+    pumped.bytes += io.bytes;
+    advance(io.bytes);
+  }
+  return pumped;
+}
+
+void LinkSender::clear() {
+  queue_.clear();
+  written_bytes_ = 0;
+  owned_bytes_ = 0;
+}
+
+}  // namespace tally::server

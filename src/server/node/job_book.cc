@@ -1,0 +1,36 @@
+#include "server/node/job_book.h"
+
+#include <algorithm>
+
+namespace tally::server {
+
+JobBook::Standing JobBook::ask(NodeId worker, std::uint64_t sequence) {
+  const MutexLock lock(mutex_);
+  Jobs& jobs = workers_[worker];
+  if (const auto known = jobs.known.find(sequence); known != jobs.known.end())
+    return {.answer = known->second};
+  // So old that it is not remembered: it was answered.
+  if (sequence <= jobs.newest) return {};
+  jobs.newest = sequence;
+  jobs.known.emplace(sequence, std::nullopt);
+  if (jobs.known.size() > kMaxJobs) jobs.known.erase(jobs.known.begin());
+  return {.is_new = true, .answer = {}};
+}
+
+void JobBook::finish(NodeId worker, std::uint64_t sequence, const Answer& answer) {
+  const MutexLock lock(mutex_);
+  const auto jobs = workers_.find(worker);
+  if (jobs == workers_.end()) return;
+  if (const auto job = jobs->second.known.find(sequence); job != jobs->second.known.end())
+    job->second = answer;
+}
+
+void JobBook::keep_only(const std::vector<WorkerInfo>& workers) {
+  const MutexLock lock(mutex_);
+  std::erase_if(workers_, [&](const auto& entry) {
+    return std::none_of(workers.begin(), workers.end(),
+                        [&](const WorkerInfo& worker) { return worker.id == entry.first; });
+  });
+}
+
+}  // namespace tally::server

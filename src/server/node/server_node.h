@@ -1,0 +1,178 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "server/node/agreement.h"
+#include "server/node/background.h"
+#include "server/protocol/bodies.h"
+#include "server/node/job_book.h"
+#include "server/snapshot/newest_snapshot.h"
+#include "server/protocol/node.h"
+#include "server/snapshot/snapshot.h"
+#include "server/storage/storage.h"
+#include "server/part/table.h"
+#include "tally/server.h"
+
+namespace tally::server {
+
+struct ServerNodeOptions {
+  ServerInfo self;                       // its id is not looked at
+  std::uint64_t memory_limit_bytes = 0;  // of all tables; 0: no limit but the machine's
+  std::filesystem::path snapshots;       // where snapshots are written; empty: none can be
+  // What settle() is told, at any time; none: settle() alone shows that the process stood still.
+  std::function<TimePoint()> clock = {};
+};
+
+// A server: finds the part that a message is for, and keeps all parts up with the views. What
+// becomes of a message to a part is decided by the part alone. Threads: on_message() may be called
+// for different peers at once; the others from any thread. A message to a part takes no lock of the
+// node's. Snapshots are written by a thread of its own, which its end waits for.
+class ServerNode final : public Node {
+ public:
+  ServerNode(Postman& postman, const ServerNodeOptions& options, EventSink on_event);
+
+  // Says to the directory that it is there; to be called when there is a link.
+  void join();
+  // The directory has given it up, or has ended: it serves no more.
+  bool expelled() const { return expelled_.load(); }
+  NodeId id() const { return id_.load(); }
+
+  void on_message(NodeId from, const Message& message) override;
+  std::span<std::byte> place(NodeId from, const MessageHeader& header) override;
+  void on_linked(NodeId peer) override;
+  void on_lost(NodeId peer, const Error& why) override;
+  void settle(TimePoint now) override;
+
+ private:
+  // A message that came before the view it was sent in.
+  struct Early {
+    NodeId from = kUnnumbered;
+    Message message;
+    std::vector<std::byte> owned;
+  };
+  // What this server is to a slot.
+  struct Slot {
+    Position position;
+    // It knows all tables that were there when it came into the chain.
+    bool is_settled = false;
+  };
+
+  // server_lease.cc: who stood still may have been given up, and asks before it serves on.
+  void look_at_clock(TimePoint now);
+  void beat();
+  void take_beat(const Message& message);
+  bool keep_view(const Message& message, const View& view) TALLY_REQUIRES(structure_);
+
+  // server_requests.cc
+  void take_refusal(const Message& message);
+  bool wait_for_view(NodeId from, const Message& message);
+  void dispatch(NodeId from, const Message& message);
+  void ask_part(NodeId from, const Message& message);
+  void unknown_part(NodeId from, const MessageHeader& header);
+  // Whether a worker of this job asks a server that serves; otherwise it is answered.
+  bool admits(NodeId from, const MessageHeader& request) TALLY_REQUIRES(structure_);
+  void define(NodeId from, const Message& message);
+  void agree(NodeId from, const Message& message);
+  void size(NodeId from, const Message& message);
+  void answer(NodeId to, const MessageHeader& request, Outcome outcome,
+              std::vector<std::byte> payload = {}, std::uint64_t version = 0);
+  void refuse(NodeId to, const MessageHeader& request, const Error& why);
+  void send_agreed(const Agreement::Answers& answers);
+
+  // server_snapshots.cc
+  void snapshot(NodeId from, const Message& message);
+  void restore(NodeId from, const Message& message);
+  using PartDone = std::function<void(const Result<void>&)>;
+  // The job calls end_job().
+  void in_background(NodeId from, const MessageHeader& request, std::function<void()> job);
+  void end_job(NodeId from, const MessageHeader& request,
+               const Result<std::vector<std::byte>>& done);
+  Result<std::vector<std::byte>> write_snapshot(const std::string& name);
+  Result<std::vector<std::byte>> drop_snapshot(const std::string& name);
+  Result<std::vector<std::byte>> publish(const std::string& name,
+                                         const std::vector<SnapshotFile>& files);
+  Result<void> read_snapshot(const SnapshotRestoration& asked,
+                             std::function<void(const Result<void>&)> when_safe);
+  Result<void> read_parts(const SnapshotReader& reader, const TableFacts& facts,
+                          std::span<Part* const> parts, const PartDone& one_done);
+  std::vector<Table*> all_tables() const;
+
+  // server_view.cc
+  void take_view(const Message& message);
+  void install(View next) TALLY_REQUIRES(structure_);
+  Position position_in(const View& next, std::uint32_t slot) const TALLY_REQUIRES(structure_);
+  void reach_neighbours(const View& next, const std::vector<Slot>& slots)
+      TALLY_REQUIRES(structure_);
+  void report_lost(const View& before) TALLY_REQUIRES(structure_);
+  void admit(std::uint32_t number);
+  void become_expelled(const std::string& why) TALLY_REQUIRES(structure_);
+  void queue_fills() TALLY_REQUIRES(structure_);
+  void pump_fills();
+
+  // server_tables.cc
+  Result<void> add_table(TableId id, const TableSpec& spec) TALLY_REQUIRES(structure_);
+  void send_listing(std::uint32_t slot, bool all) TALLY_REQUIRES(structure_);
+  void send_spec(NodeId to, std::uint32_t slot, const Table& table, std::uint8_t flags)
+      TALLY_REQUIRES(structure_);
+  void take_spec(NodeId from, const Message& message);
+  void say(const std::string& sentence) const;
+
+  Postman& postman_;
+  const ServerNodeOptions options_;
+  const EventSink on_event_;
+  MemoryBudget budget_;
+  NewestSnapshot newest_snapshot_;
+  std::atomic<std::int64_t> fill_bytes_{0};
+  LeftOver left_over_;
+  const Surroundings around_;
+
+  std::atomic<NodeId> id_{kUnnumbered};
+  std::atomic<bool> expelled_{false};
+  std::atomic<std::uint32_t> view_number_{0};
+  std::atomic<std::uint32_t> admitted_view_{0};  // messages of newer views wait
+  std::atomic<std::int64_t> next_beat_{0};       // nanoseconds of the driver's clock
+  std::atomic<std::int64_t> last_seen_{0};       // likewise: when it ran last
+  std::atomic<std::int64_t> lease_{0};  // nanoseconds that it may stand still; 0: not known yet
+  // The beat to be answered before anything is served; 0: none.
+  std::atomic<std::uint64_t> awaited_beat_{0};
+
+  TableSet tables_;
+
+  // Held while tables are added and views installed; parts' gates may be taken under it, never the
+  // other way round.
+  mutable Mutex structure_;
+  View view_ TALLY_GUARDED_BY(structure_);
+  std::vector<Slot> slots_ TALLY_GUARDED_BY(structure_);
+  std::set<NodeId> linked_ TALLY_GUARDED_BY(structure_);
+  std::set<NodeId> reached_ TALLY_GUARDED_BY(structure_);
+  // The newest that came while a beat is awaited; its payload is empty if none.
+  MessageHeader kept_header_ TALLY_GUARDED_BY(structure_);
+  std::vector<std::byte> kept_view_ TALLY_GUARDED_BY(structure_);
+
+  Mutex early_mutex_;
+  std::deque<Early> early_ TALLY_GUARDED_BY(early_mutex_);
+  std::size_t early_bytes_ TALLY_GUARDED_BY(early_mutex_) = 0;
+  std::uint64_t beats_asked_ TALLY_GUARDED_BY(early_mutex_) = 0;
+
+  Mutex agreement_mutex_;
+  Agreement agreement_ TALLY_GUARDED_BY(agreement_mutex_);
+  bool agrees_ TALLY_GUARDED_BY(agreement_mutex_) = false;  // primary of slot 0
+
+  Mutex fills_mutex_;
+  std::atomic<bool> has_fills_{false};
+  std::deque<Part*> fills_
+      TALLY_GUARDED_BY(fills_mutex_);  // whose successor is to be sent everything
+
+  JobBook jobs_;
+  Background background_;  // last: its jobs use all of the above
+};
+
+}  // namespace tally::server

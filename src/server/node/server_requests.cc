@@ -1,0 +1,233 @@
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "server/protocol/bodies.h"
+#include "server/protocol/chains.h"
+#include "server/node/server_node.h"
+#include "wire/error_body.h"
+
+namespace tally::server {
+namespace {
+
+// What may wait for a view, of all peers together. Twice as much before records have to be sent
+// again.
+constexpr std::size_t kMaxEarly = 65536;
+constexpr std::size_t kMaxEarlyBytes = std::size_t{256} << 20;
+
+Error invalid(std::string message) {
+  return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+
+bool is_request(MessageKind kind) {
+  return kind >= MessageKind::kDefine && kind <= MessageKind::kPushAverage;
+}
+
+}  // namespace
+
+void ServerNode::on_message(NodeId from, const Message& message) {
+  const MessageHeader& header = message.header;
+  if (options_.clock) look_at_clock(options_.clock());
+  if (header.kind == MessageKind::kView) {
+    if (from == kDirectory) take_view(message);
+    return;
+  }
+  if (header.kind == MessageKind::kBeat && from == kDirectory) return take_beat(message);
+  if (header.kind == MessageKind::kAnswer && from == kDirectory) return take_refusal(message);
+  const bool is_between_servers =
+      header.kind == MessageKind::kRecord || header.kind == MessageKind::kRecordTaken;
+  if (!is_request(header.kind) && !is_between_servers) return;
+  if (header.view > admitted_view_.load(std::memory_order_acquire) && wait_for_view(from, message))
+    return;
+  dispatch(from, message);
+}
+
+// The directory answers nothing but a join that it does not let in.
+void ServerNode::take_refusal(const Message& message) {
+  if (message.header.outcome != Outcome::kRefused) return;
+  Error why{.code = ErrorCode::kCorrupt, .message = "refused"};
+  if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
+  const MutexLock lock(structure_);
+  become_expelled(fmt::format("the directory does not let it in: {}", why.message));
+}
+
+// False: the view has come meanwhile.
+bool ServerNode::wait_for_view(NodeId from, const Message& message) {
+  const MutexLock lock(early_mutex_);
+  if (message.header.view <= admitted_view_.load(std::memory_order_acquire)) return false;
+  const MessageHeader& header = message.header;
+  const std::size_t share = is_request(header.kind) ? 1 : 2;
+  if (early_.size() >= share * kMaxEarly ||
+      early_bytes_ + message.payload.size() > share * kMaxEarlyBytes) {
+    if (is_request(header.kind))
+      refuse(from, header,
+             {.code = ErrorCode::kExhausted,
+              .message = fmt::format("{} messages wait for a newer view", early_.size())});
+    if (header.kind == MessageKind::kRecord)
+      postman_.send(from,
+                    {.kind = MessageKind::kRecordTaken,
+                     .outcome = Outcome::kElsewhere,
+                     .table = header.table,
+                     .part = header.part,
+                     .view = view_number_.load(),
+                     .sequence = header.sequence},
+                    {});
+    return true;
+  }
+  Early early{.from = from, .message = message};
+  if (!message.stays) {
+    early.owned.assign(message.payload.begin(), message.payload.end());
+    early.message.payload = early.owned;
+  }
+  early_bytes_ += early.owned.size();
+  early_.push_back(std::move(early));
+  return true;
+}
+
+void ServerNode::dispatch(NodeId from, const Message& message) {
+  switch (message.header.kind) {
+    case MessageKind::kDefine:
+      return define(from, message);
+    case MessageKind::kAgree:
+      return agree(from, message);
+    case MessageKind::kSize:
+      return size(from, message);
+    case MessageKind::kSnapshot:
+      return snapshot(from, message);
+    case MessageKind::kRestore:
+      return restore(from, message);
+    case MessageKind::kRecord:
+      if ((message.header.push_kind & (kSpec | kListing)) != 0) return take_spec(from, message);
+      return ask_part(from, message);
+    default:
+      return ask_part(from, message);
+  }
+}
+
+void ServerNode::ask_part(NodeId from, const Message& message) {
+  const MessageHeader& header = message.header;
+  Table* const table = tables_.find(header.table);
+  Part* const part = table == nullptr ? nullptr : table->part(header.part);
+  if (part == nullptr) return unknown_part(from, header);
+  if (is_request(header.kind)) return part->request(from, message);
+  if (header.kind == MessageKind::kRecord) {
+    part->take_record(from, message);
+  } else {
+    part->record_taken(from, message);
+  }
+  if (part->wants_fill()) {
+    const MutexLock lock(fills_mutex_);
+    fills_.push_back(part);
+    has_fills_.store(true);
+  }
+  pump_fills();
+}
+
+void ServerNode::unknown_part(NodeId from, const MessageHeader& header) {
+  if (header.kind == MessageKind::kRecord)
+    return postman_.send(
+        from,
+        {.kind = MessageKind::kRecordTaken,
+         .outcome = Outcome::kRefused,
+         .table = header.table,
+         .part = header.part,
+         .view = view_number_.load(),
+         .sequence = header.sequence},
+        wire::encode_error(invalid(fmt::format("no table has the number {}", header.table))));
+  if (!is_request(header.kind)) return;
+  const MutexLock lock(structure_);
+  if (expelled() || slots_.empty()) return answer(from, header, Outcome::kElsewhere);
+  const auto slot = slot_of(header.table, header.part, static_cast<std::uint32_t>(slots_.size()));
+  if (slots_[slot].position.role != Position::Role::kPrimary)
+    return answer(from, header, Outcome::kElsewhere);
+  // It came into the chain after those who had the table, and never heard of it.
+  if (!slots_[slot].is_settled)
+    return answer(from, header, Outcome::kLost, encode_text(newest_snapshot_.path()));
+  refuse(
+      from, header,
+      invalid(fmt::format("no table has the number {} and a part {}", header.table, header.part)));
+}
+
+bool ServerNode::admits(NodeId from, const MessageHeader& request) {
+  if (!expelled() && has_worker(view_, from)) return true;
+  if (expelled()) {
+    answer(from, request, Outcome::kElsewhere);
+  } else {
+    refuse(from, request,
+           {.code = ErrorCode::kClosed,
+            .message = fmt::format("{} is no worker of this job, or no longer", from)});
+  }
+  return false;
+}
+
+void ServerNode::define(NodeId from, const Message& message) {
+  const MessageHeader& header = message.header;
+  auto spec = decode_spec(message.payload);
+  if (!spec) return refuse(from, header, spec.error());
+  if (header.table != table_id(spec->name))
+    return refuse(from, header,
+                  invalid(fmt::format("table '{}' has the number {}, not {}", spec->name,
+                                      table_id(spec->name), header.table)));
+  const MutexLock lock(structure_);
+  if (!admits(from, header)) return;
+  if (auto added = add_table(header.table, *spec); !added)
+    return refuse(from, header, added.error());
+  answer(from, header, Outcome::kDone);
+}
+
+void ServerNode::agree(NodeId from, const Message& message) {
+  const MessageHeader& header = message.header;
+  auto values = decode_values(message.payload);
+  if (!values) return refuse(from, header, values.error());
+  Agreement::Answers answers;
+  {
+    const MutexLock lock(agreement_mutex_);
+    if (!agrees_) return answer(from, header, Outcome::kElsewhere);
+    answers = agreement_.offer(from, header, std::move(*values));
+  }
+  send_agreed(answers);
+}
+
+void ServerNode::send_agreed(const Agreement::Answers& answers) {
+  for (const Agreement::Answer& one : answers) {
+    if (one.error) {
+      refuse(one.worker, one.request, *one.error);
+    } else {
+      answer(one.worker, one.request, one.outcome,
+             one.outcome == Outcome::kDone ? encode(one.sums) : std::vector<std::byte>(),
+             one.number);
+    }
+  }
+}
+
+void ServerNode::size(NodeId from, const Message& message) {
+  {
+    const MutexLock lock(structure_);
+    if (!admits(from, message.header)) return;
+  }
+  // A server that came later and has no place in any chain was never told of the table, and has
+  // nothing of it.
+  Client::Size sum;
+  if (Table* const table = tables_.find(message.header.table); table != nullptr)
+    for (const auto& part : table->parts()) part->add_size(sum);
+  answer(from, message.header, Outcome::kDone, encode(sum));
+}
+
+void ServerNode::answer(NodeId to, const MessageHeader& request, Outcome outcome,
+                        std::vector<std::byte> payload, std::uint64_t version) {
+  postman_.send(to,
+                {.kind = MessageKind::kAnswer,
+                 .outcome = outcome,
+                 .table = request.table,
+                 .part = request.part,
+                 .view = view_number_.load(),
+                 .sequence = request.sequence,
+                 .version = version},
+                std::move(payload));
+}
+
+void ServerNode::refuse(NodeId to, const MessageHeader& request, const Error& why) {
+  answer(to, request, Outcome::kRefused, wire::encode_error(why));
+}
+
+}  // namespace tally::server

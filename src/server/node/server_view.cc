@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "server/protocol/chains.h"
+#include "server/node/server_node.h"
+
+namespace tally::server {
+namespace {
+
+// Under way to servers that are being filled: little enough that other records do not wait long
+// behind it.
+constexpr std::int64_t kMaxFillBytes = std::int64_t{16} << 20;
+
+bool contains(const std::vector<NodeId>& chain, NodeId id) {
+  return std::find(chain.begin(), chain.end(), id) != chain.end();
+}
+
+}  // namespace
+
+void ServerNode::take_view(const Message& message) {
+  auto view = decode_view(message.payload);
+  if (!view) return say(fmt::format("the directory sent no view: {}", view.error().message));
+  const std::uint32_t number = view->number;
+  {
+    const MutexLock lock(structure_);
+    const bool is_sound = view->number > view_.number && !view->chains.empty() &&
+                          (view_.number == 0 || view->chains.size() == view_.chains.size());
+    if (!is_sound || expelled()) return;
+    if (keep_view(message, *view)) return;
+    id_.store(message.header.part);
+    // Half of it: the answer to a request and the directory's patience may take as long.
+    lease_.store(static_cast<std::int64_t>(message.header.clock / 2));
+    if (has_server(*view, id())) {
+      install(std::move(*view));
+    } else {
+      awaited_beat_.store(0);
+      become_expelled("the directory has given it up");
+    }
+  }
+  admit(number);
+  pump_fills();
+}
+
+Position ServerNode::position_in(const View& next, std::uint32_t slot) const {
+  const std::vector<NodeId>& chain = next.chains[slot];
+  Position position{.view = next.number};
+  const auto me = std::find(chain.begin(), chain.end(), id());
+  if (me == chain.end()) return position;
+  position.role = me == chain.begin() ? Position::Role::kPrimary : Position::Role::kBackup;
+  if (me != chain.begin()) position.predecessor = *(me - 1);
+  if (me + 1 == chain.end()) return position;
+  position.successor = *(me + 1);
+  position.is_linked = linked_.contains(position.successor);
+  // Who was not in the chain before has nothing, and knows it. Others may have anything.
+  const bool is_next_view = next.number == view_.number + 1;
+  const bool was_there = view_.number != 0 && contains(view_.chains[slot], position.successor);
+  position.standing =
+      is_next_view && !was_there ? Replication::Peer::kUnfilled : Replication::Peer::kInDoubt;
+  return position;
+}
+
+void ServerNode::install(View next) {
+  std::vector<Slot> slots(next.chains.size());
+  for (std::uint32_t slot = 0; slot < slots.size(); ++slot) {
+    slots[slot].position = position_in(next, slot);
+    const bool stays =
+        view_.number != 0 && contains(view_.chains[slot], id()) && slots_[slot].is_settled;
+    // At first there are no tables: nobody has missed one.
+    slots[slot].is_settled =
+        slots[slot].position.role != Position::Role::kNone && (next.number == 1 || stays);
+  }
+  reach_neighbours(next, slots);
+  const std::vector<Slot> old_slots = std::exchange(slots_, std::move(slots));
+  const View before = std::exchange(view_, std::move(next));
+  view_number_.store(view_.number);
+  for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+    const NodeId successor = slots_[slot].position.successor;
+    if (old_slots.empty() || old_slots[slot].position.successor != successor)
+      send_listing(slot, true);
+  }
+  for (const auto& table : tables_.all())
+    for (const auto& part : table->parts())
+      part->install(slots_[part->slot()].position, view_.workers);
+  queue_fills();
+  report_lost(before);
+  jobs_.keep_only(view_.workers);
+  Agreement::Answers answers;
+  {
+    const MutexLock lock(agreement_mutex_);
+    agrees_ = slots_[0].position.role == Position::Role::kPrimary;
+    answers = agreement_.set_members(view_.workers);
+  }
+  send_agreed(answers);
+}
+
+// Links to successors are this server's to make; predecessors make theirs.
+void ServerNode::reach_neighbours(const View& next, const std::vector<Slot>& slots) {
+  std::set<NodeId> successors;
+  std::set<NodeId> neighbours;
+  for (const Slot& slot : slots) {
+    if (slot.position.successor != kUnnumbered) successors.insert(slot.position.successor);
+    neighbours.insert(slot.position.predecessor);
+  }
+  neighbours.insert(successors.begin(), successors.end());
+  for (const ServerInfo& server : next.servers)
+    if (successors.contains(server.id) && reached_.insert(server.id).second) postman_.reach(server);
+  for (auto peer = reached_.begin(); peer != reached_.end();) {
+    if (neighbours.contains(*peer)) {
+      ++peer;
+    } else {
+      postman_.drop(*peer);
+      peer = reached_.erase(peer);
+    }
+  }
+}
+
+// Each loss once: of parts that were never sent here by this server, of slots without anybody by
+// the one with the lowest number.
+void ServerNode::report_lost(const View& before) {
+  if (before.number == 0) return;
+  const bool is_first = std::all_of(view_.servers.begin(), view_.servers.end(),
+                                    [&](const ServerInfo& other) { return other.id >= id(); });
+  for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+    const bool nobody_left = view_.chains[slot].empty() && !before.chains[slot].empty();
+    const bool took_over = slots_[slot].position.role == Position::Role::kPrimary &&
+                           !before.chains[slot].empty() && before.chains[slot].front() != id();
+    if (!(nobody_left && is_first) && !took_over) continue;
+    std::vector<std::string> names;
+    for (const auto& table : tables_.all()) {
+      const bool is_lost =
+          std::any_of(table->parts().begin(), table->parts().end(), [&](const auto& part) {
+            return part->slot() == slot && (nobody_left || part->is_lost());
+          });
+      if (is_lost) names.push_back(table->facts().spec.name);
+    }
+    if (names.empty()) continue;
+    const std::string snapshot = newest_snapshot_.path();
+    say(fmt::format("lost: parts of table {} were on server {}, and nobody else has them; {}",
+                    fmt::join(names, ", "), fmt::join(before.chains[slot], " and "),
+                    snapshot.empty() ? std::string("there is no snapshot")
+                                     : fmt::format("the newest snapshot is {}", snapshot)));
+  }
+}
+
+// What waited for this view goes first: a message that comes now from the same sender must not
+// overtake it.
+void ServerNode::admit(std::uint32_t number) {
+  const MutexLock lock(early_mutex_);
+  if (awaited_beat_.load() != 0) return;
+  std::deque<Early> later;
+  for (Early& early : std::exchange(early_, {})) {
+    if (early.message.header.view > number) {
+      later.push_back(std::move(early));
+    } else {
+      early_bytes_ -= early.owned.size();
+      dispatch(early.from, early.message);
+    }
+  }
+  early_ = std::move(later);
+  admitted_view_.store(number, std::memory_order_release);
+}
+
+void ServerNode::become_expelled(const std::string& why) {
+  if (expelled_.exchange(true)) return;
+  say(fmt::format("this server serves no more: {}", why));
+  for (Slot& slot : slots_) slot.position = {.view = slot.position.view};
+  for (const auto& table : tables_.all())
+    for (const auto& part : table->parts())
+      part->install(slots_[part->slot()].position, view_.workers);
+  Agreement::Answers answers;
+  {
+    const MutexLock lock(agreement_mutex_);
+    agrees_ = false;
+    answers = agreement_.give_up();
+  }
+  send_agreed(answers);
+}
+
+void ServerNode::queue_fills() {
+  const MutexLock lock(fills_mutex_);
+  fills_.clear();
+  for (const auto& table : tables_.all())
+    for (const auto& part : table->parts())
+      if (part->wants_fill()) fills_.push_back(part.get());
+  has_fills_.store(!fills_.empty());
+}
+
+// Servers that came into a chain are sent its parts a few at a time.
+void ServerNode::pump_fills() {
+  while (has_fills_.load() && fill_bytes_.load() < kMaxFillBytes) {
+    Part* part = nullptr;
+    {
+      const MutexLock lock(fills_mutex_);
+      if (fills_.empty()) return;
+      part = fills_.front();
+      fills_.pop_front();
+      has_fills_.store(!fills_.empty());
+    }
+    part->fill();
+  }
+}
+
+}  // namespace tally::server

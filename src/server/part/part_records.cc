@@ -1,0 +1,287 @@
+// Copies of a part on the next server of its chain. A record is a book and as many pieces of the
+// numbers as are needed: kRecord messages with the same `sequence`, numbered from 0 in `clock`, the
+// book first. It takes effect when the last one is there.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "server/part/part.h"
+#include "wire/error_body.h"
+
+namespace tally::server {
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+// Of one record, whatever its sender says.
+constexpr std::uint64_t kMaxPieces = 1 << 20;
+
+}  // namespace
+
+// To be called, with the gate for itself, after anything that may let a record or an answer go.
+void Part::proceed() {
+  if (presence_ == Presence::kPresent) {
+    const Replication::Next next = replication_.next(position_.view);
+    if (next != Replication::Next::kNothing) send_record(next);
+  }
+  if (owed_ && (replication_.is_safe(owed_->mark) || refusal_)) {
+    const Owed owed = *std::exchange(owed_, {});
+    const MessageHeader record{.sequence = owed.number};
+    if (replication_.is_safe(owed.mark)) {
+      answer_record(position_.predecessor, record, Outcome::kDone);
+    } else {
+      refuse_record(position_.predecessor, record, *refusal_);
+    }
+  }
+  for (auto call = when_safe_.begin(); call != when_safe_.end();) {
+    const bool is_safe = replication_.is_safe(call->first);
+    if (!is_safe && !refusal_) {
+      ++call;
+      continue;
+    }
+    call->second(is_safe ? Result<void>() : Result<void>(*refusal_));
+    call = when_safe_.erase(call);
+  }
+  answer_ready();
+}
+
+void Part::send_record(Replication::Next what) {
+  const bool is_whole = what == Replication::Next::kEverything;
+  Book book{.round = round_.encode(), .dropped = dropped_};
+  for (const auto& [id, worker] : workers_) book.workers.emplace(id, worker.receipts);
+  std::sort(touched_keys_.begin(), touched_keys_.end());
+  touched_keys_.erase(std::unique(touched_keys_.begin(), touched_keys_.end()), touched_keys_.end());
+  std::vector<std::vector<std::byte>> pieces;
+  if (is_whole || values_changed_) pieces = storage_->pieces(touched_keys_, is_whole, kPieceBytes);
+  sent_keys_ = std::exchange(touched_keys_, {});
+  values_sent_ = std::exchange(values_changed_, false);
+  passed_on_ = false;
+  replication_.send(what, position_.view);
+  send_pieces(is_whole ? kWhole : std::uint8_t{0}, encode(book), std::move(pieces));
+}
+
+// The record that replication_ has just numbered.
+void Part::send_pieces(std::uint8_t flags, std::vector<std::byte> book,
+                       std::vector<std::vector<std::byte>> pieces) {
+  const NodeId to = replication_.peer();
+  refusal_.reset();
+  MessageHeader header{.kind = MessageKind::kRecord,
+                       .table = facts_.id,
+                       .view = position_.view,
+                       .version = round_.version()};
+  if (told_spec_ != to) {
+    told_spec_ = to;
+    header.push_kind = kSpec;
+    header.part = slot_;
+    around_.postman.send(to, header, facts_.encoded);
+  }
+  header.part = index_;
+  header.sequence = replication_.number_under_way();
+  header.push_kind = static_cast<std::uint8_t>(flags | (pieces.empty() ? 0 : kMoreToCome));
+  around_.postman.send(to, header, std::move(book));
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    header.clock = i + 1;
+    header.push_kind = static_cast<std::uint8_t>(flags | (i + 1 < pieces.size() ? kMoreToCome : 0));
+    around_.postman.send(to, header, std::move(pieces[i]));
+  }
+}
+
+bool Part::wants_fill() {
+  const std::shared_lock lock(gate_);
+  return presence_ == Presence::kPresent && replication_.wants_everything(position_.view);
+}
+
+bool Part::is_successor_behind() {
+  const std::shared_lock lock(gate_);
+  return replication_.standing() == Replication::Peer::kUnfilled ||
+         replication_.standing() == Replication::Peer::kInDoubt;
+}
+
+void Part::fill() {
+  exclusively([&] {
+    if (presence_ != Presence::kPresent || !replication_.wants_everything(position_.view)) return;
+    fill_bytes_ = static_cast<std::int64_t>(storage_->bytes());
+    around_.fill_bytes.fetch_add(fill_bytes_);
+    send_record(Replication::Next::kEverything);
+  });
+}
+
+void Part::end_fill() { around_.fill_bytes.fetch_sub(std::exchange(fill_bytes_, 0)); }
+
+// What was under way did not come, or may not have: it goes into the next record.
+void Part::forget_sent() {
+  touched_keys_.insert(touched_keys_.end(), sent_keys_.begin(), sent_keys_.end());
+  sent_keys_.clear();
+  values_changed_ = values_changed_ || values_sent_;
+  values_sent_ = false;
+}
+
+void Part::take_record(NodeId from, const Message& message) {
+  exclusively([&] {
+    const MessageHeader& header = message.header;
+    if (header.view < position_.view || position_.role != Position::Role::kBackup ||
+        from != position_.predecessor)
+      return answer_record(from, header, Outcome::kElsewhere);
+    if (header.clock == 0) {
+      begin_record(message);
+      if (incoming_ && (header.push_kind & kMoreToCome) == 0) end_record({}, false);
+      return;
+    }
+    // The rest of a record that was not taken has its answer already.
+    if (!incoming_ || incoming_->number != header.sequence) return;
+    if (header.clock != incoming_->pieces_seen + 1 || header.clock > kMaxPieces) {
+      incoming_.reset();
+      return refuse_record(from, header,
+                           {.code = ErrorCode::kCorrupt, .message = "pieces out of order"});
+    }
+    ++incoming_->pieces_seen;
+    if ((header.push_kind & kMoreToCome) == 0) return end_record(message.payload, true);
+    take_or_keep(message);
+  });
+}
+
+void Part::take_or_keep(const Message& message) {
+  if (!incoming_->is_taken_at_once) {
+    incoming_->pieces.emplace_back(message.payload.begin(), message.payload.end());
+    return;
+  }
+  if (auto taken = storage_->take(message.payload); !taken) {
+    incoming_.reset();
+    refuse_record(position_.predecessor, message.header, taken.error());
+  }
+}
+
+void Part::begin_record(const Message& message) {
+  incoming_.reset();
+  auto book = decode_book(message.payload);
+  if (!book) return refuse_record(position_.predecessor, message.header, book.error());
+  incoming_ = Incoming{.number = message.header.sequence,
+                       .is_whole = (message.header.push_kind & kWhole) != 0,
+                       .book_bytes = {message.payload.begin(), message.payload.end()},
+                       .book = std::move(*book)};
+  if (presence_ != Presence::kAbsent || !incoming_->is_whole || passes_on()) return;
+  if (auto made = ensure_storage(); !made) {
+    incoming_.reset();
+    return refuse_record(position_.predecessor, message.header, made.error());
+  }
+  storage_->clear();
+  incoming_->is_taken_at_once = true;
+}
+
+Result<void> Part::ensure_storage() {
+  if (storage_ == nullptr) {
+    TALLY_TRY(storage_, make_storage(facts_.stored, index_, around_.budget));
+  }
+  return {};
+}
+
+// Whether a record goes on to the successor as it comes.
+bool Part::passes_on() const {
+  return replication_.standing() == Replication::Peer::kInStep &&
+         replication_.may_send(position_.view);
+}
+
+void Part::end_record(std::span<const std::byte> last_piece, bool has_piece) {
+  // What is passed on as it came must be kept until then.
+  const bool is_passed_on = passes_on() && !incoming_->is_taken_at_once;
+  if (is_passed_on && has_piece) {
+    incoming_->pieces.emplace_back(last_piece.begin(), last_piece.end());
+    has_piece = false;
+  }
+  if (auto taken = take_pieces(last_piece, has_piece); !taken) {
+    // Something in between: not to be gone on from.
+    presence_ = Presence::kAbsent;
+    const MessageHeader record{.sequence = incoming_->number};
+    incoming_.reset();
+    return refuse_record(position_.predecessor, record, taken.error());
+  }
+  Incoming record = std::move(*incoming_);
+  incoming_.reset();
+  presence_ = Presence::kPresent;
+  dropped_ = record.book.dropped;
+  for (auto& [id, worker] : workers_) {
+    const auto known = record.book.workers.find(id);
+    worker.receipts = known == record.book.workers.end() ? Receipts() : std::move(known->second);
+  }
+  owed_ = Owed{.number = record.number, .mark = replication_.changed()};
+  if (!is_passed_on) return replication_.doubt();
+  passed_on_ = true;
+  replication_.send(Replication::Next::kChanges, position_.view);
+  send_pieces(record.is_whole ? kWhole : std::uint8_t{0}, std::move(record.book_bytes),
+              std::move(record.pieces));
+}
+
+Result<void> Part::take_pieces(std::span<const std::byte> last_piece, bool has_piece) {
+  average_version_ = 0;
+  TALLY_TRY(ensure_storage());
+  TALLY_TRY(round_.restore(incoming_->book.round));
+  if (incoming_->is_whole && !incoming_->is_taken_at_once) storage_->clear();
+  for (const std::vector<std::byte>& piece : incoming_->pieces) TALLY_TRY(storage_->take(piece));
+  if (has_piece) TALLY_TRY(storage_->take(last_piece));
+  return {};
+}
+
+void Part::record_taken(NodeId from, const Message& message) {
+  exclusively([&] {
+    const MessageHeader& header = message.header;
+    if (from != replication_.peer()) return;
+    if (header.outcome == Outcome::kDone) {
+      if (!replication_.taken(header.sequence)) return;
+      sent_keys_.clear();
+      values_sent_ = false;
+      return end_fill();
+    }
+    const bool resend = !passed_on_ && header.outcome == Outcome::kElsewhere;
+    if (!replication_.rejected(header.sequence, header.view, resend)) return;
+    forget_sent();
+    end_fill();
+    if (header.outcome != Outcome::kRefused) return;
+    Error why{.code = ErrorCode::kCorrupt, .message = "refused"};
+    if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
+    why.message = fmt::format("server {} cannot take a copy: {}", from, why.message);
+    // Those who wait for the copy are told when this is over.
+    refusal_ = std::move(why);
+    if (owed_) {
+      const MessageHeader record{.sequence = owed_->number};
+      owed_.reset();
+      refuse_record(position_.predecessor, record, *refusal_);
+    }
+  });
+}
+
+void Part::answer_record(NodeId to, const MessageHeader& record, Outcome outcome,
+                         std::vector<std::byte> payload) {
+  around_.postman.send(to,
+                       {.kind = MessageKind::kRecordTaken,
+                        .outcome = outcome,
+                        .table = facts_.id,
+                        .part = index_,
+                        .view = position_.view,
+                        .sequence = record.sequence,
+                        .version = round_.version()},
+                       std::move(payload));
+}
+
+void Part::refuse_record(NodeId to, const MessageHeader& record, const Error& why) {
+  answer_record(to, record, Outcome::kRefused, wire::encode_error(why));
+}
+
+void Part::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
+                   std::function<void(const Result<void>&)> when_safe) {
+  exclusively([&] {
+    if (position_.role != Position::Role::kPrimary)
+      return when_safe(Error{.code = ErrorCode::kPeerLost,
+                             .message = fmt::format("part {} is elsewhere now", index_)});
+    storage_ = std::move(storage);
+    presence_ = Presence::kPresent;
+    drop_held();
+    round_.set_version(version);
+    values_changed_ = true;
+    average_version_ = 0;
+    when_safe_.emplace_back(replication_.changed(), std::move(when_safe));
+    replication_.doubt();
+    run_due();
+  });
+}
+
+}  // namespace tally::server

@@ -1,0 +1,55 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/part/part.h"
+#include "server/part/table_facts.h"
+
+namespace tally::server {
+
+// A table as one server has it: all its parts, also those that lie elsewhere. Its list of parts
+// never changes.
+class Table final {
+ public:
+  Table(TableFacts facts, const Surroundings& surroundings);
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  const TableFacts& facts() const { return facts_; }
+  // Null: there is no such part.
+  Part* part(std::uint32_t index) { return index < parts_.size() ? parts_[index].get() : nullptr; }
+  const std::vector<std::unique_ptr<Part>>& parts() const { return parts_; }
+
+ private:
+  const TableFacts facts_;
+  std::vector<std::unique_ptr<Part>> parts_;
+};
+
+// All tables of a server, by number. Tables are added and never go. Threads: find() is safe and
+// takes no lock; add() must not overlap with itself.
+class TableSet final {
+ public:
+  TableSet() = default;
+  ~TableSet();
+  TableSet(const TableSet&) = delete;
+  TableSet& operator=(const TableSet&) = delete;
+
+  Table* find(TableId id) const;
+  // There is none with its number.
+  void add(std::unique_ptr<Table> table);
+  // In the order in which they came; by whoever keeps add() away.
+  const std::vector<std::unique_ptr<Table>>& all() const { return owned_; }
+
+ private:
+  static constexpr std::size_t kFan = 256;
+  using Page = std::array<std::atomic<Table*>, kFan>;
+  std::array<std::atomic<Page*>, kFan> pages_{};
+  std::vector<std::unique_ptr<Table>> owned_;
+};
+
+}  // namespace tally::server

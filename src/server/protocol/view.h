@@ -1,0 +1,59 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "server/protocol/message.h"
+#include "tally/error.h"
+
+namespace tally::server {
+
+struct ServerInfo {
+  NodeId id = kUnnumbered;
+  std::string address;  // HOST:PORT
+  // Local socket with an abstract name, for processes on the host `host`; empty: none.
+  std::string local_name;
+  std::string host;  // identity: boot, network and pid namespace, user
+
+  friend bool operator==(const ServerInfo&, const ServerInfo&) = default;
+};
+
+struct WorkerInfo {
+  NodeId id = kUnnumbered;
+  std::int32_t rank = 0;
+
+  friend bool operator==(const WorkerInfo&, const WorkerInfo&) = default;
+};
+
+// Who is there and who serves what, decided by the directory; each is newer than the one before.
+// Parts are dealt over *slots*, as many as there were servers at first; a slot's servers are a
+// chain, the primary first. A chain that is empty has lost its parts.
+struct View {
+  std::uint32_t number = 0;  // 0: none yet
+  std::vector<ServerInfo> servers;
+  std::vector<std::vector<NodeId>> chains;  // by slot
+  std::vector<WorkerInfo> workers;          // by id
+
+  friend bool operator==(const View&, const View&) = default;
+};
+
+// Parts of a table lie on consecutive slots, beginning with one by the table's number: so all
+// servers have equally many, but for one.
+std::uint32_t slot_of(std::uint16_t table, std::uint32_t part, std::uint32_t slots);
+
+// What a node says when it joins.
+struct Joining {
+  bool is_server = false;
+  std::int32_t rank = 0;  // of a worker
+  ServerInfo server;      // of a server; its id is not looked at
+};
+
+std::vector<std::byte> encode(const View& view);
+std::vector<std::byte> encode(const Joining& joining);
+// kCorrupt for anything that encode() would not make; at most 4096 servers and 65536 workers.
+Result<View> decode_view(std::span<const std::byte> bytes);
+Result<Joining> decode_joining(std::span<const std::byte> bytes);
+
+}  // namespace tally::server

@@ -1,0 +1,72 @@
+#include "server/storage/growing_memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tally::server {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// Fresh memory at a multiple of `unit`, by mapping more and giving back what is around; nullptr if
+// there is none.
+void* reserve(std::size_t bytes, std::size_t unit) {
+  const std::size_t more = bytes + unit - kPage;
+  void* const all =
+      ::mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(all);
+  const std::size_t before = (unit - reinterpret_cast<std::uintptr_t>(all) % unit) % unit;
+  const std::size_t after = more - before - bytes;
+  if (before != 0) ::munmap(begin, before);
+  if (after != 0) ::munmap(begin + before + bytes, after);
+  return begin + before;
+}
+
+}  // namespace
+
+void GrowingMemory::swap(GrowingMemory& other) noexcept {
+  std::swap(budget_, other.budget_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+}
+
+bool GrowingMemory::grow(std::size_t bytes) {
+  const bool large = bytes >= kHugePage;
+  const std::size_t unit = large ? kHugePage : kPage;
+  const std::size_t wanted = (bytes + unit - 1) / unit * unit;
+  if (wanted <= bytes_) return true;
+  if (!budget_->take(wanted - bytes_)) return false;
+  void* const place = reserve(wanted, unit);
+  void* const moved = place == nullptr ? MAP_FAILED
+                      : data_ == nullptr
+                          ? place
+                          : ::mremap(data_, bytes_, wanted, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+  if (moved == MAP_FAILED) {
+    // What was reserved may be gone already, and its addresses be somebody else's: it is not given
+    // back.
+    budget_->give_back(wanted - bytes_);
+    return false;
+  }
+  // Rows are looked up at random: fewer, larger pages miss less. Where the kernel does not want to,
+  // it works as well.
+  if (large) static_cast<void>(::madvise(moved, wanted, MADV_HUGEPAGE));
+  data_ = static_cast<std::byte*>(moved);
+  bytes_ = wanted;
+  return true;
+}
+
+void GrowingMemory::release() {
+  if (data_ == nullptr) return;
+  TALLY_CHECK(::munmap(data_, bytes_) == 0);
+  budget_->give_back(bytes_);
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+}  // namespace tally::server

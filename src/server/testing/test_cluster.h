@@ -1,0 +1,94 @@
+#pragma once
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/node/directory_node.h"
+#include "server/node/server_node.h"
+#include "server/testing/test_network.h"
+#include "server/testing/test_worker.h"
+
+namespace tally::server::test {
+
+// A job: a directory, servers 1 .. and workers behind them.
+class Cluster {
+ public:
+  struct Shape {
+    int servers = 1;
+    int workers = 1;
+    int replicas = 0;
+    std::uint64_t seed = 1;
+    std::filesystem::path snapshots = {};
+    std::uint64_t memory_limit_bytes = 0;
+  };
+
+  explicit Cluster(const Shape& shape) : network(shape.seed), shape_(shape) {
+    directory = std::make_unique<DirectoryNode>(
+        network.postman(kDirectory),
+        DirectoryRules{.servers = shape.servers, .replicas = shape.replicas}, sink());
+    network.add(kDirectory, directory.get());
+    for (int i = 0; i < shape.servers; ++i) add_server();
+    network.run();
+    for (int i = 0; i < shape.workers; ++i) add_worker(i);
+    network.run();
+  }
+
+  NodeId add_server() {
+    const NodeId id = next_++;
+    servers[id] = std::make_unique<ServerNode>(
+        network.postman(id),
+        ServerNodeOptions{.self = {.address = "host:" + std::to_string(id)},
+                          .memory_limit_bytes = shape_.memory_limit_bytes,
+                          .snapshots = shape_.snapshots},
+        sink());
+    network.add(id, servers[id].get());
+    servers[id]->on_linked(kDirectory);
+    servers[id]->join();
+    return id;
+  }
+  Worker& add_worker(int rank) {
+    workers.push_back(std::make_unique<Worker>(network, next_++, rank));
+    workers.back()->join();
+    return *workers.back();
+  }
+  void kill_server(NodeId id, bool loses_mail = true) {
+    network.kill(id, loses_mail);
+    servers.erase(id);
+  }
+  void kill_worker(std::size_t index) { network.kill(workers[index]->id()); }
+  TableId define(const TableSpec& spec) {
+    for (auto& worker : workers) worker->define(spec);
+    network.run();
+    return table_id(spec.name);
+  }
+  Worker& worker(std::size_t index) { return *workers[index]; }
+  // What an event says, if one has said it.
+  bool has_event(const std::string& text) const {
+    return std::any_of(events.begin(), events.end(), [&](const std::string& event) {
+      return event.find(text) != std::string::npos;
+    });
+  }
+  NodeId primary(TableId table, std::uint32_t part) const {
+    const View view = directory->view();
+    const auto slots = static_cast<std::uint32_t>(view.chains.size());
+    return view.chains[slot_of(table, part, slots)].front();
+  }
+
+  Network network;
+  std::unique_ptr<DirectoryNode> directory;
+  std::map<NodeId, std::unique_ptr<ServerNode>> servers;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::string> events;
+
+ private:
+  EventSink sink() {
+    return [this](const std::string& event) { events.push_back(event); };
+  }
+  const Shape shape_;
+  NodeId next_ = 1;
+};
+
+}  // namespace tally::server::test
