@@ -7,7 +7,6 @@
 #include "fuzz_entry.h"
 #include "kernel/crc32c.h"
 #include "server/snapshot/snapshot.h"
-#include "server/snapshot/snapshot_manifest.h"
 #include "server/storage/storage.h"
 
 namespace tally::server {

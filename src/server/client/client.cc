@@ -4,8 +4,8 @@
 
 #include "group/reporter.h"
 #include "server/client/client_node.h"
-#include "server/link/driver.h"
 #include "server/client/progress.h"
+#include "server/link/driver.h"
 #include "tally/server.h"
 
 namespace tally::server {

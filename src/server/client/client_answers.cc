@@ -5,10 +5,10 @@
 #include <fmt/ranges.h>
 
 #include "base/check.h"
-#include "server/protocol/bodies.h"
 #include "server/client/client_node.h"
-#include "server/storage/storage.h"
 #include "server/part/table_facts.h"
+#include "server/protocol/bodies.h"
+#include "server/storage/storage.h"
 #include "wire/error_body.h"
 
 // What becomes of answers.
@@ -25,7 +25,7 @@ void fail(Request& request, Error why) {
   if (!request.error) request.error = std::move(why);
 }
 
-Error corrupt(NodeId from, std::string message) {
+Error corrupt_from(NodeId from, std::string message) {
   return Error{.code = ErrorCode::kCorrupt,
                .message = fmt::format("member {} sent {}", from, message)};
 }
@@ -48,16 +48,16 @@ void merge(const MessageHeader& answer, bool pushed, Request& request) {
 
 Result<void> take_values(NodeId from, const Errand& errand, std::span<const std::byte> payload) {
   if (payload.size() != errand.reply.size())
-    return corrupt(from,
-                   fmt::format("{} bytes for part {} of table {}, which are {}", payload.size(),
-                               errand.header.part, errand.header.table, errand.reply.size()));
+    return corrupt_from(
+        from, fmt::format("{} bytes for part {} of table {}, which are {}", payload.size(),
+                          errand.header.part, errand.header.table, errand.reply.size()));
   if (!payload.empty() && payload.data() != errand.reply.data())
     std::memcpy(errand.reply.data(), payload.data(), payload.size());
   return {};
 }
 
 Result<void> take_average(NodeId from, const Errand& errand, const Message& message) {
-  if (errand.average == nullptr) return corrupt(from, "an average that nobody has asked for");
+  if (errand.average == nullptr) return corrupt_from(from, "an average that nobody has asked for");
   errand.average->is_average = true;
   errand.average->bytes.assign(message.payload.begin(), message.payload.end());
   return {};
@@ -93,8 +93,8 @@ Result<void> take_body(NodeId from, const Errand& errand, const Message& message
     case MessageKind::kAgree: {
       TALLY_TRY(request.sums, decode_values(payload));
       if (request.sums.size() * sizeof(double) != errand.payload.size())
-        return corrupt(from, fmt::format("{} sums of {} values", request.sums.size(),
-                                         errand.payload.size() / sizeof(double)));
+        return corrupt_from(from, fmt::format("{} sums of {} values", request.sums.size(),
+                                              errand.payload.size() / sizeof(double)));
       return {};
     }
     default:
@@ -107,7 +107,7 @@ Result<void> take_body(NodeId from, const Errand& errand, const Message& message
 Error ClientNode::refusal(NodeId from, std::span<const std::byte> payload) {
   Error why;
   if (!wire::decode_error(payload, &why).has_value())
-    return corrupt(from, "a refusal that cannot be read");
+    return corrupt_from(from, "a refusal that cannot be read");
   return why;
 }
 
@@ -150,7 +150,7 @@ void ClientNode::take_in(NodeId from, const Errand& errand, const Message& messa
   }
   const bool pushed = is_push(errand.header.kind);
   if (answer.outcome == Outcome::kDropped && !pushed) {
-    fail(request, corrupt(from, "that something was too late which cannot be"));
+    fail(request, corrupt_from(from, "that something was too late which cannot be"));
     return;
   }
   if (auto taken = take_body(from, errand, message, request); !taken.has_value()) {
@@ -222,8 +222,9 @@ void ClientNode::on_agree_dropped(Errand& errand, const MessageHeader& answer) {
   lanes_.answered(errand);
   if (errand.ticket == 0 || answer.version <= errand.header.clock) {
     if (Request* request = ledger_.settle(answer.sequence))
-      fail(*request, corrupt(errand.sent_to, fmt::format("round {} of agreements after {}",
-                                                         answer.version, errand.header.clock)));
+      fail(*request,
+           corrupt_from(errand.sent_to, fmt::format("round {} of agreements after {}",
+                                                    answer.version, errand.header.clock)));
     return;
   }
   agreements_ = std::max(agreements_, answer.version);

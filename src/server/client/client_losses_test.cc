@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "server/protocol/bodies.h"
 #include "server/client/client_node_test_support.h"
+#include "server/protocol/bodies.h"
 #include "wire/error_body.h"
 
 // A worker that loses links, servers, parts and the directory.

@@ -13,8 +13,8 @@
 #include "base/mutex.h"
 #include "server/client/lanes.h"
 #include "server/client/ledger.h"
+#include "server/client/sparse_request.h"
 #include "server/protocol/node.h"
-#include "server/client/staging.h"
 #include "tally/server.h"
 
 namespace tally::server {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "server/protocol/bodies.h"
 #include "server/client/client_node_test_support.h"
+#include "server/protocol/bodies.h"
 #include "server/storage/storage.h"
 #include "wire/error_body.h"
 

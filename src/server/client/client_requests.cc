@@ -1,7 +1,8 @@
 #include <fmt/format.h>
 
-#include "server/protocol/bodies.h"
 #include "server/client/client_node.h"
+#include "server/protocol/bodies.h"
+#include "server/protocol/message.h"
 #include "server/storage/storage.h"
 
 // How requests become messages.
@@ -29,10 +30,6 @@ bool is_gradient(const MessageHeader& header) {
   return (header.kind == MessageKind::kPush || header.kind == MessageKind::kPushPull ||
           header.kind == MessageKind::kPushAverage) &&
          header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
-}
-
-Error invalid(std::string message) {
-  return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
 // A message has a byte for it.

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "server/client/sparse_request.h"
 #include "server/protocol/message.h"
 #include "server/snapshot/snapshot.h"
-#include "server/client/sparse_request.h"
 #include "tally/error.h"
 #include "tally/server.h"
 

@@ -15,6 +15,7 @@
 #include "group/own_address.h"
 #include "group/reporter.h"
 #include "net/local_socket.h"
+#include "server/protocol/message.h"
 
 namespace tally::server {
 namespace {
@@ -22,10 +23,6 @@ namespace {
 constexpr Duration kLastWords = std::chrono::seconds(1);
 
 TimePoint now() { return SteadyClock().now(); }
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 std::string identity_of(Role role) {
   switch (role) {
@@ -71,6 +68,32 @@ Result<void> check(const DriverOptions& options) {
 }
 
 }  // namespace
+
+void Farewells::add(std::vector<std::shared_ptr<Link>> links, std::function<void()> released) {
+  const MutexLock lock(mutex_);
+  waiting_.push_back({.links = std::move(links), .released = std::move(released)});
+}
+
+void Farewells::look() {
+  std::vector<Farewell> over;
+  {
+    const MutexLock lock(mutex_);
+    for (Farewell& one : waiting_) {
+      std::erase_if(one.links, [](const auto& link) { return !link->discard(); });
+      if (one.links.empty()) over.push_back(std::move(one));
+    }
+    std::erase_if(waiting_, [](const Farewell& one) { return one.links.empty(); });
+  }
+  for (const Farewell& one : over) one.released();
+}
+
+void Farewells::clear() {
+  std::vector<Farewell> forgotten;  // without the lock
+  {
+    const MutexLock lock(mutex_);
+    forgotten.swap(waiting_);
+  }
+}
 
 Result<std::unique_ptr<Driver>> Driver::make(const DriverOptions& options, EventSink on_event) {
   TALLY_TRY(check(options));

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -14,17 +15,66 @@
 #include "group/refusals.h"
 #include "net/socket.h"
 #include "server/link/desk.h"
-#include "server/link/farewells.h"
+#include "server/link/greeting.h"
 #include "server/link/link.h"
 #include "server/link/loop.h"
-#include "server/protocol/node.h"
 #include "server/link/regions.h"
-#include "server/link/seats.h"
+#include "server/protocol/node.h"
 #include "tally/error.h"
 #include "tally/job.h"
 #include "tally/server.h"
 
 namespace tally::server {
+
+// Links to neighbours that this side has ended and the other may not have noticed: until it closes
+// its end it may read and write memory that was shown to it. Threads: safe.
+class Farewells final {
+ public:
+  // Closed links, whose writing side is shut down; nobody else uses them. `released` is called by
+  // look(), without locks, when the peer has closed them all.
+  void add(std::vector<std::shared_ptr<Link>> links, std::function<void()> released);
+  void look();
+  // Forgets everybody.
+  void clear();
+
+ private:
+  struct Farewell {
+    std::vector<std::shared_ptr<Link>> links;
+    std::function<void()> released;
+  };
+  Mutex mutex_;
+  std::vector<Farewell> waiting_ TALLY_GUARDED_BY(mutex_);
+};
+
+// Which of a driver's loops serves a peer: those of one role take turns, so that two workers have
+// two threads whatever their numbers are. A peer keeps its seat, also if it calls again. Threads:
+// safe.
+class Seats final {
+ public:
+  // `loops` is the same in all calls, at least 1.
+  std::size_t take(NodeId peer, Role role, std::size_t loops) {
+    const MutexLock lock(mutex_);
+    const auto found = seats_.find(peer);
+    if (found != seats_.end()) return found->second;
+    // Beyond any number of peers in good faith none is remembered.
+    if (seats_.size() >= kMost) return peer % loops;
+    std::size_t& next = next_[static_cast<std::size_t>(role) % next_.size()];
+    return seats_[peer] = next++ % loops;
+  }
+  // Of a peer that has taken one.
+  std::size_t of(NodeId peer, std::size_t loops) const {
+    const MutexLock lock(mutex_);
+    const auto found = seats_.find(peer);
+    return found != seats_.end() ? found->second : peer % loops;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 65536;
+
+  mutable Mutex mutex_;
+  std::unordered_map<NodeId, std::size_t> seats_ TALLY_GUARDED_BY(mutex_);
+  std::array<std::size_t, 4> next_ TALLY_GUARDED_BY(mutex_) = {};  // by role
+};
 
 struct DriverOptions {
   Role role = Role::kWorks;

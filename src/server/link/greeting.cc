@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernel/crc32c.h"
+#include "server/protocol/message.h"
 #include "wire/little_endian.h"
 
 namespace tally::server {
@@ -29,8 +30,6 @@ constexpr std::size_t kAnswerTokenAt = 12;
 constexpr std::size_t kAnswerChecksumAt = 28;
 static_assert(kGreetingChecksumAt + 4 == kLinkGreetingBytes);
 static_assert(kAnswerChecksumAt + 4 == kLinkAnswerBytes);
-
-Error corrupt(const char* message) { return {.code = ErrorCode::kCorrupt, .message = message}; }
 
 void store_token(std::span<std::byte> bytes, std::size_t at, const Token& token) {
   std::memcpy(bytes.data() + at, token.data(), token.size());

@@ -11,7 +11,6 @@
 #include "server/link/link_receiver.h"
 #include "server/link/link_sender.h"
 #include "server/link/link_socket.h"
-#include "server/link/payload_pool.h"
 #include "server/link/regions.h"
 
 namespace tally::server {

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "kernel/crc32c.h"
+#include "server/protocol/message.h"
 
 namespace tally::server {
 namespace {
@@ -22,10 +23,6 @@ constexpr std::size_t kBufferBytes = std::size_t{8} << 10;
 // A larger payload's memory is given back after its message.
 constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
 constexpr std::size_t kAlignment = 4096;
-
-Error corrupt(std::string message) {
-  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 }  // namespace
 

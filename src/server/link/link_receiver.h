@@ -6,9 +6,9 @@
 
 #include "base/mutex.h"
 #include "server/link/link_socket.h"
+#include "server/link/regions.h"
 #include "server/protocol/message.h"
 #include "server/protocol/node.h"
-#include "server/link/regions.h"
 #include "tally/error.h"
 
 namespace tally::server {

@@ -4,12 +4,27 @@
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "net/stream.h"
 #include "server/link/link_socket.h"
 #include "server/protocol/message.h"
-#include "server/link/payload_pool.h"
 
 namespace tally::server {
+
+// Memory of payloads that were sent, for those that will be: new memory of this size costs as much
+// as sending it, because the system hands out every page empty. Threads: safe.
+class PayloadPool final {
+ public:
+  // Of any content.
+  std::vector<std::byte> take(std::size_t bytes);
+  // Kept, or freed where there is enough already.
+  void give(std::vector<std::byte> memory);
+
+ private:
+  Mutex mutex_;
+  std::vector<std::vector<std::byte>> kept_ TALLY_GUARDED_BY(mutex_);
+  std::size_t kept_bytes_ TALLY_GUARDED_BY(mutex_) = 0;
+};
 
 // A message on its way out: a header and a payload, owned or somebody else's.
 struct Outgoing {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/link/seats.h"
+#include "server/link/driver.h"
 
 namespace tally::server {
 namespace {

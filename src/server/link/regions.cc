@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "net/socket.h"
+#include "server/protocol/message.h"
 
 namespace tally::server {
 namespace {
@@ -31,10 +32,6 @@ Result<std::span<std::byte>> map(int descriptor, std::size_t bytes) {
   void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (at == MAP_FAILED) return net::socket_error("mapping shared memory", errno);
   return std::span(static_cast<std::byte*>(at), bytes);
-}
-
-Error corrupt(std::string message) {
-  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
 }
 
 }  // namespace

@@ -1,13 +1,36 @@
+// A server that stood still (stopped, or without a processor) may have been given up, and others
+// serve its parts: what it would answer then is old, and the memory that a worker had lent it for
+// an answer is used for something else. So it asks the directory first. Messages wait until the
+// answer is there, as if they were of a newer view; views wait, too, unless they say that it is
+// out.
 #include "server/node/server_node.h"
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "group/reporter.h"
+#include "server/link/driver.h"
+#include "tally/server.h"
 
 namespace tally::server {
 namespace {
 
 constexpr Duration kBeatEvery = std::chrono::milliseconds(200);
+
+// Nobody writes down more often that time has gone by.
+constexpr Duration kCloseEnough = std::chrono::milliseconds(1);
+
+constexpr int kMostThreadsByDefault = 4;
+
+int threads_for(int wanted) {
+  if (wanted > 0) return wanted;
+  return std::clamp(usable_cores(), 1, kMostThreadsByDefault);
+}
 
 }  // namespace
 
@@ -82,5 +105,100 @@ void ServerNode::settle(TimePoint now) {
 void ServerNode::say(const std::string& sentence) const {
   if (on_event_) on_event_(sentence);
 }
+
+void ServerNode::look_at_clock(TimePoint now) {
+  const std::int64_t before = last_seen_.load();
+  if (expelled() || now.count() - before < kCloseEnough.count()) return;
+  last_seen_.store(now.count());
+  const std::int64_t lease = lease_.load();
+  if (lease == 0 || before == 0 || now.count() - before <= lease) return;
+  {
+    const MutexLock lock(early_mutex_);
+    awaited_beat_.store(++beats_asked_);
+    admitted_view_.store(0, std::memory_order_release);
+  }
+  beat();
+}
+
+void ServerNode::beat() {
+  postman_.send(
+      kDirectory,
+      {.kind = MessageKind::kBeat, .view = view_number_.load(), .sequence = awaited_beat_.load()},
+      {});
+}
+
+void ServerNode::take_beat(const Message& message) {
+  {
+    const MutexLock lock(early_mutex_);
+    if (message.header.sequence == 0 || message.header.sequence != awaited_beat_.load()) return;
+    awaited_beat_.store(0);
+  }
+  Message view;
+  std::vector<std::byte> payload;
+  {
+    const MutexLock lock(structure_);
+    view.header = kept_header_;
+    payload = std::exchange(kept_view_, {});
+  }
+  view.payload = payload;
+  if (!payload.empty()) return take_view(view);
+  admit(view_number_.load());
+}
+
+bool ServerNode::keep_view(const Message& message, const View& view) {
+  if (awaited_beat_.load() == 0 || !has_server(view, message.header.part)) return false;
+  kept_header_ = message.header;
+  kept_view_.assign(message.payload.begin(), message.payload.end());
+  return true;
+}
+
+class Server::Impl final {
+ public:
+  Impl(std::unique_ptr<Driver> driver, const ServerOptions& options, const EventSink& on_event)
+      : driver_(std::move(driver)),
+        node_(*driver_,
+              {.self = driver_->info(),
+               .memory_limit_bytes = options.memory_limit_bytes,
+               .snapshots = options.snapshots,
+               .clock = [] { return SteadyClock().now(); }},
+              on_event) {
+    driver_->start(node_);
+  }
+  ~Impl() {
+    driver_->send(kDirectory, {.kind = MessageKind::kLeave}, {});
+    driver_->stop();
+  }
+
+  Result<void> join(const net::Address& directory, Deadline by) {
+    TALLY_TRY(driver_->join(directory, by));
+    node_.join();
+    return {};
+  }
+
+  std::string address() const { return driver_->address(); }
+  bool expelled() const { return node_.expelled(); }
+
+ private:
+  const std::unique_ptr<Driver> driver_;
+  ServerNode node_;
+};
+
+Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, EventSink on_event) {
+  TALLY_TRY(const net::Address directory, group::address_from(options.directory));
+  TALLY_TRY(const net::Address listen, group::address_from(options.listen));
+  TALLY_TRY(auto driver, Driver::make({.role = Role::kServes,
+                                       .listen = listen,
+                                       .secret = options.secret,
+                                       .threads = threads_for(options.threads)},
+                                      on_event));
+  auto impl = std::make_unique<Impl>(std::move(driver), options, on_event);
+  TALLY_TRY(impl->join(directory, Deadline::after(options.join_timeout)));
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+std::string Server::address() const { return impl_->address(); }
+bool Server::expelled() const { return impl_->expelled(); }
 
 }  // namespace tally::server

@@ -11,14 +11,12 @@
 
 #include "base/mutex.h"
 #include "server/node/agreement.h"
-#include "server/node/background.h"
+#include "server/node/jobs.h"
+#include "server/part/table.h"
 #include "server/protocol/bodies.h"
-#include "server/node/job_book.h"
-#include "server/snapshot/newest_snapshot.h"
 #include "server/protocol/node.h"
 #include "server/snapshot/snapshot.h"
 #include "server/storage/storage.h"
-#include "server/part/table.h"
 #include "tally/server.h"
 
 namespace tally::server {

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "server/protocol/bodies.h"
-#include "server/protocol/chains.h"
 #include "server/node/server_node.h"
+#include "server/protocol/bodies.h"
+#include "server/protocol/message.h"
+#include "server/protocol/view.h"
 #include "wire/error_body.h"
 
 namespace tally::server {
@@ -14,10 +15,6 @@ namespace {
 // again.
 constexpr std::size_t kMaxEarly = 65536;
 constexpr std::size_t kMaxEarlyBytes = std::size_t{256} << 20;
-
-Error invalid(std::string message) {
-  return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 bool is_request(MessageKind kind) {
   return kind >= MessageKind::kDefine && kind <= MessageKind::kPushAverage;

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "server/protocol/bodies.h"
 #include "server/node/server_node.h"
+#include "server/protocol/bodies.h"
 #include "server/snapshot/snapshot.h"
 #include "wire/error_body.h"
 

@@ -14,15 +14,14 @@
 #include <vector>
 
 #include "policy/round.h"
-#include "server/part/book.h"
 #include "server/part/left_over.h"
-#include "server/snapshot/newest_snapshot.h"
-#include "server/protocol/node.h"
 #include "server/part/push_payload.h"
 #include "server/part/receipts.h"
 #include "server/part/replication.h"
-#include "server/storage/storage.h"
 #include "server/part/table_facts.h"
+#include "server/protocol/node.h"
+#include "server/snapshot/snapshot.h"
+#include "server/storage/storage.h"
 
 namespace tally::server {
 

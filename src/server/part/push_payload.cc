@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::size_t kCountBytes = 8;
 
-Error corrupt(std::string message) {
-  return Error{.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
-
 Result<PartPayload> read_dense(std::span<const std::byte> payload, const PayloadPlace& place) {
   const std::size_t expected = place.has_values ? place.value_bytes : 0;
   if (payload.size() != expected)

@@ -1,6 +1,6 @@
-#include "server/part/receipts.h"
-
 #include <gtest/gtest.h>
+
+#include "server/part/receipts.h"
 
 namespace tally::server {
 namespace {
@@ -31,5 +31,20 @@ TEST(Receipts, RememberSoMany) {
   EXPECT_EQ(receipts.standing(2001), Standing::kDropped);
 }
 
+TEST(Book, ComesBackFromItsBytesAndNothingElseDoes) {
+  Book book{.round = std::vector<std::byte>(5), .dropped = 9};
+  book.workers[4].hold(2);
+  book.workers[4].drop(3);
+  book.workers[7].apply(8);
+  const auto bytes = encode(book);
+  const auto back = decode_book(bytes);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(encode(*back), bytes);
+  EXPECT_EQ(back->workers.at(4).standing(2), Standing::kHeld);
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_FALSE(decode_book(std::span(bytes).first(length)).has_value());
+}
+
 }  // namespace
+
 }  // namespace tally::server

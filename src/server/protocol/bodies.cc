@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "policy/staleness.h"
+#include "server/protocol/message.h"
 #include "wire/bytes.h"
 #include "wire/little_endian.h"
 
@@ -15,10 +16,6 @@ namespace {
 
 // As many as have numbers.
 constexpr std::uint32_t kMaxTables = 65535;
-
-Error corrupt(std::string message) {
-  return Error{.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 }  // namespace
 

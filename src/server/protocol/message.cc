@@ -43,10 +43,6 @@ constexpr std::size_t kReservedAt = 104;
 constexpr std::size_t kHeaderChecksumAt = 108;
 static_assert(kHeaderChecksumAt + sizeof(std::uint32_t) == kHeaderBytes);
 
-Error corrupt(std::string message) {
-  return Error{.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
-
 bool is_known(MessageKind kind) {
   switch (kind) {
     case MessageKind::kJoin:

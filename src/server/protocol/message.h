@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "tally/error.h"
 
@@ -112,5 +114,14 @@ EncodedHeader encode(const MessageHeader& header);
 // kCorrupt unless encode() could have made it: magic, version, checksum, kind, outcome,
 // payload_bytes within kMaxPayloadBytes, finite weight and rate.
 Result<MessageHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
+
+// The error for bytes that no correct peer sends.
+inline Error corrupt(std::string message) {
+  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
+}
+// The error for a request that its caller must change.
+inline Error invalid(std::string message) {
+  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
 
 }  // namespace tally::server

@@ -1,9 +1,12 @@
 #include "server/protocol/view.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "server/protocol/message.h"
 #include "wire/bytes.h"
 
 namespace tally::server {
@@ -12,10 +15,6 @@ namespace {
 constexpr std::uint32_t kMaxServers = 4096;
 constexpr std::uint32_t kMaxWorkers = 65536;
 constexpr std::size_t kMaxNameBytes = 512;
-
-Error corrupt(std::string message) {
-  return Error{.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 void write(wire::Writer& writer, const ServerInfo& server) {
   writer.u32(server.id);
@@ -85,6 +84,50 @@ Result<std::vector<WorkerInfo>> read_workers(wire::Reader& reader) {
   return workers;
 }
 
+bool contains(const std::vector<NodeId>& chain, NodeId id) {
+  return std::find(chain.begin(), chain.end(), id) != chain.end();
+}
+
+std::size_t places_of(const View& view, NodeId server) {
+  return static_cast<std::size_t>(
+      std::count_if(view.chains.begin(), view.chains.end(),
+                    [&](const auto& chain) { return contains(chain, server); }));
+}
+
+// Who is to be the next copy of this chain: kUnnumbered if all are in it.
+NodeId next_copy(const View& view, const std::vector<NodeId>& chain) {
+  NodeId best = kUnnumbered;
+  std::size_t fewest = std::numeric_limits<std::size_t>::max();
+  for (const ServerInfo& server : view.servers) {
+    if (contains(chain, server.id)) continue;
+    const std::size_t places = places_of(view, server.id);
+    if (places < fewest || (places == fewest && server.id < best)) {
+      fewest = places;
+      best = server.id;
+    }
+  }
+  return best;
+}
+
+void fill_chains(View& view, int copies) {
+  for (std::vector<NodeId>& chain : view.chains) {
+    while (!chain.empty() && chain.size() < static_cast<std::size_t>(copies)) {
+      const NodeId next = next_copy(view, chain);
+      if (next == kUnnumbered) break;
+      chain.push_back(next);
+    }
+  }
+}
+
+void add_worker(std::vector<WorkerInfo>& workers, const WorkerInfo& worker) {
+  std::erase_if(workers, [&](const WorkerInfo& other) {
+    return other.rank == worker.rank || other.id == worker.id;
+  });
+  const auto after = std::find_if(workers.begin(), workers.end(),
+                                  [&](const WorkerInfo& other) { return other.id > worker.id; });
+  workers.insert(after, worker);
+}
+
 }  // namespace
 
 std::uint32_t slot_of(std::uint16_t table, std::uint32_t part, std::uint32_t slots) {
@@ -143,6 +186,71 @@ Result<Joining> decode_joining(std::span<const std::byte> bytes) {
   TALLY_TRY(joining.server, read_server(reader));
   TALLY_TRY(reader.end());
   return joining;
+}
+
+int copies(int replicas, int servers) {
+  if (replicas > 0) return replicas;
+  return servers > 1 ? 2 : 1;
+}
+
+View founding_view(std::vector<ServerInfo> servers, const std::vector<WorkerInfo>& workers,
+                   int replicas) {
+  View view{.number = 1, .servers = std::move(servers)};
+  const std::size_t count = view.servers.size();
+  const auto length =
+      std::min(count, static_cast<std::size_t>(copies(replicas, static_cast<int>(count))));
+  for (std::size_t slot = 0; slot < count; ++slot) {
+    std::vector<NodeId> chain;
+    for (std::size_t i = 0; i < length; ++i) chain.push_back(view.servers[(slot + i) % count].id);
+    view.chains.push_back(std::move(chain));
+  }
+  for (const WorkerInfo& worker : workers) add_worker(view.workers, worker);
+  return view;
+}
+
+View with_server(const View& before, const ServerInfo& server, int copies) {
+  if (has_server(before, server.id)) return before;
+  View view = before;
+  ++view.number;
+  view.servers.push_back(server);
+  fill_chains(view, copies);
+  return view;
+}
+
+View without_server(const View& before, NodeId server, int copies) {
+  if (!has_server(before, server)) return before;
+  View view = before;
+  ++view.number;
+  std::erase_if(view.servers, [&](const ServerInfo& other) { return other.id == server; });
+  for (std::vector<NodeId>& chain : view.chains) std::erase(chain, server);
+  fill_chains(view, copies);
+  return view;
+}
+
+View with_worker(const View& before, const WorkerInfo& worker) {
+  if (has_worker(before, worker.id)) return before;
+  View view = before;
+  ++view.number;
+  add_worker(view.workers, worker);
+  return view;
+}
+
+View without_worker(const View& before, NodeId worker) {
+  if (!has_worker(before, worker)) return before;
+  View view = before;
+  ++view.number;
+  std::erase_if(view.workers, [&](const WorkerInfo& other) { return other.id == worker; });
+  return view;
+}
+
+bool has_server(const View& view, NodeId server) {
+  return std::any_of(view.servers.begin(), view.servers.end(),
+                     [&](const ServerInfo& other) { return other.id == server; });
+}
+
+bool has_worker(const View& view, NodeId worker) {
+  return std::any_of(view.workers.begin(), view.workers.end(),
+                     [&](const WorkerInfo& other) { return other.id == worker; });
 }
 
 }  // namespace tally::server

@@ -1,16 +1,4 @@
 #pragma once
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "base/file_io.h"
-#include "server/protocol/message.h"
-#include "server/storage/storage.h"
-
 // Snapshots on disk. While one is written it is FOLDER/NAME.part, with one file per server,
 // server-ID.tally, which has all parts that the server is the primary of. When all servers have
 // finished theirs, each is told of all files and publishes: the manifest is written and the folder
@@ -26,6 +14,21 @@
 //   drop_snapshot() kRestore                 SnapshotReader::open, then restore() for each table
 //   with all its parts of which the server has
 //                            a copy, primary or not; then Round::set_version with what came out
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/file_io.h"
+#include "base/mutex.h"
+#include "server/protocol/message.h"
+#include "server/storage/storage.h"
+
 namespace tally::server {
 
 // A file of a snapshot, as its manifest names it.
@@ -151,6 +154,45 @@ class SnapshotReader final {
   std::vector<File> files_;
   std::vector<std::string> missing_;  // names of files that are not here
   std::vector<Entry> entries_;
+};
+
+inline constexpr const char* kSnapshotManifest = "manifest";
+inline constexpr std::size_t kMaxSnapshotFiles = 4096;
+inline constexpr std::size_t kMaxSnapshotManifestBytes = std::size_t{1} << 20;
+
+// What a server's file begins with.
+inline constexpr std::string_view kSnapshotMagic = "TLYSNAP1";
+// What stands before each part, and after the last.
+inline constexpr std::uint32_t kSnapshotPartMark = 0x54524150;
+inline constexpr std::uint32_t kSnapshotEndMark = 0x21444E45;
+// Of a part's description and of one of its pieces.
+inline constexpr std::uint32_t kMaxSnapshotHeadBytes = 8192;
+inline constexpr std::uint32_t kMaxSnapshotPieceBytes = std::uint32_t{64} << 20;
+
+// server-3.tally
+std::string snapshot_file_name(NodeId server);
+
+// Text lines: the format, the checksum of all lines that follow, then name, bytes and checksum of
+// each file.
+std::string to_text(std::span<const SnapshotFile> files);
+// kCorrupt unless to_text() can have written it.
+Result<std::vector<SnapshotFile>> snapshot_files_from_text(std::string_view text);
+
+// The snapshot that was written last, for whoever has lost something. Threads: safe.
+class NewestSnapshot {
+ public:
+  void set(std::string path) {
+    const MutexLock lock(mutex_);
+    path_ = std::move(path);
+  }
+  std::string path() const {
+    const MutexLock lock(mutex_);
+    return path_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::string path_ TALLY_GUARDED_BY(mutex_);
 };
 
 }  // namespace tally::server

@@ -1,4 +1,5 @@
-#include "server/snapshot/snapshot_manifest.h"
+#include "server/protocol/message.h"
+#include "server/snapshot/snapshot.h"
 
 #include <algorithm>
 #include <charconv>
@@ -15,10 +16,6 @@ constexpr std::string_view kFormatLine = "tally snapshot 1\n";
 constexpr std::string_view kPrefix = "server-";
 constexpr std::string_view kSuffix = ".tally";
 constexpr std::size_t kMaxNameBytes = 100;
-
-Error corrupt(std::string message) {
-  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 // The whole text as one number, without signs or spaces.
 template <typename T>

@@ -6,9 +6,8 @@
 #include "base/check.h"
 #include "kernel/crc32c.h"
 #include "optimizer/update_rule.h"
-#include "server/storage/piece.h"
 #include "server/snapshot/snapshot.h"
-#include "server/snapshot/snapshot_manifest.h"
+#include "server/storage/piece.h"
 #include "wire/bytes.h"
 #include "wire/little_endian.h"
 

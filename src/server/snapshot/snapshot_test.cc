@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "kernel/crc32c.h"
-#include "server/snapshot/snapshot_manifest.h"
 #include "server/storage/storage_test_support.h"
 
 namespace tally::server {

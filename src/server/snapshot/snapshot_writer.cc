@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "kernel/crc32c.h"
 #include "server/snapshot/snapshot.h"
-#include "server/snapshot/snapshot_manifest.h"
 #include "wire/bytes.h"
 
 namespace tally::server {

@@ -14,9 +14,8 @@
 #include "kernel/reduce.h"
 #include "kernel/update.h"
 #include "kernel/weighted_sum.h"
-#include "server/storage/aligned_values.h"
-#include "server/storage/gradient_weights.h"
 #include "server/storage/piece.h"
+#include "server/storage/storage.h"
 
 namespace tally::server {
 namespace {

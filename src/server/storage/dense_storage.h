@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "optimizer/update_rule.h"
-#include "server/storage/growing_memory.h"
+#include "server/storage/memory.h"
 #include "server/storage/storage.h"
 #include "server/storage/table_codec.h"
 

@@ -29,7 +29,7 @@ constexpr std::size_t kFirstAt = 24;      // dense
 
 constexpr std::uint8_t kMaxArrays = 4;
 
-Error corrupt(std::string message) {
+Error corrupt_piece(std::string message) {
   return {.code = ErrorCode::kCorrupt,
           .message = fmt::format("piece of a part: {}", std::move(message))};
 }
@@ -46,13 +46,14 @@ void store_common(std::span<std::byte> out, TableKind kind, std::uint8_t arrays,
 }
 
 Result<void> check_common(std::span<const std::byte> bytes, TableKind kind) {
-  if (bytes.size() < kPieceHeaderBytes) return corrupt(fmt::format("{} bytes", bytes.size()));
+  if (bytes.size() < kPieceHeaderBytes) return corrupt_piece(fmt::format("{} bytes", bytes.size()));
   if (const auto version = load<std::uint8_t>(bytes, kVersionAt); version != kPieceVersion)
-    return corrupt(fmt::format("of version {}, this is {}", version, kPieceVersion));
+    return corrupt_piece(fmt::format("of version {}, this is {}", version, kPieceVersion));
   if (load<std::uint8_t>(bytes, kKindAt) != static_cast<std::uint8_t>(kind))
-    return corrupt(kind == TableKind::kDense ? "not of a dense part" : "not of a sparse part");
+    return corrupt_piece(kind == TableKind::kDense ? "not of a dense part"
+                                                   : "not of a sparse part");
   const auto arrays = load<std::uint8_t>(bytes, kArraysAt);
-  if (arrays < 1 || arrays > kMaxArrays) return corrupt(fmt::format("{} arrays", arrays));
+  if (arrays < 1 || arrays > kMaxArrays) return corrupt_piece(fmt::format("{} arrays", arrays));
   return {};
 }
 
@@ -60,7 +61,7 @@ Result<std::span<const std::byte>> behind_header(std::span<const std::byte> byte
                                                  std::uint64_t expected_bytes) {
   const auto rest = bytes.subspan(kPieceHeaderBytes);
   if (rest.size() != expected_bytes)
-    return corrupt(fmt::format("{} bytes, must be {}", rest.size(), expected_bytes));
+    return corrupt_piece(fmt::format("{} bytes, must be {}", rest.size(), expected_bytes));
   return rest;
 }
 
@@ -87,8 +88,8 @@ Result<DensePiece> read_dense_piece(std::span<const std::byte> bytes) {
                    .first = load<std::uint64_t>(bytes, kFirstAt),
                    .count = load<std::uint32_t>(bytes, kCountAt)};
   if (piece.type != DataType::kFloat32 && piece.type != DataType::kFloat64)
-    return corrupt("of an unknown type");
-  if (piece.has_mean_square && piece.arrays < 2) return corrupt("a mean square of nothing");
+    return corrupt_piece("of an unknown type");
+  if (piece.has_mean_square && piece.arrays < 2) return corrupt_piece("a mean square of nothing");
   const std::uint64_t expected = std::uint64_t{piece.count} * piece.arrays * size_of(piece.type);
   TALLY_TRY(piece.values, behind_header(bytes, expected));
   return piece;
@@ -100,7 +101,7 @@ Result<SparsePiece> read_sparse_piece(std::span<const std::byte> bytes) {
                     .arrays = load<std::uint8_t>(bytes, kArraysAt),
                     .rows = load<std::uint32_t>(bytes, kCountAt)};
   if (piece.dimension < 1 || piece.dimension > 4096)
-    return corrupt(fmt::format("rows of {} values", piece.dimension));
+    return corrupt_piece(fmt::format("rows of {} values", piece.dimension));
   const std::uint64_t expected =
       std::uint64_t{piece.rows} * record_bytes(piece.dimension, piece.arrays);
   TALLY_TRY(piece.records, behind_header(bytes, expected));

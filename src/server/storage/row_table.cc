@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "server/storage/key_hash.h"
 #include "server/storage/piece.h"
+#include "server/storage/table_spec.h"
 
 namespace tally::server {
 namespace {

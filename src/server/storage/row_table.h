@@ -4,7 +4,7 @@
 #include <cstring>
 #include <span>
 
-#include "server/storage/growing_memory.h"
+#include "server/storage/memory.h"
 
 namespace tally::server {
 

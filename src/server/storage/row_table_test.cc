@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "server/storage/key_hash.h"
+#include "server/storage/table_spec.h"
 
 namespace tally::server {
 namespace {

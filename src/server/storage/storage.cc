@@ -1,27 +1,31 @@
 #include "server/storage/storage.h"
 
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/check.h"
 #include "server/storage/dense_storage.h"
 #include "server/storage/sparse_storage.h"
 #include "server/storage/table_codec.h"
 
 namespace tally::server {
 
-bool MemoryBudget::take(std::uint64_t bytes) {
-  std::uint64_t used = used_.load(std::memory_order_relaxed);
-  do {
-    if (limit_ != 0 && (bytes > limit_ || used > limit_ - bytes)) return false;
-  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
-  return true;
-}
-
-void MemoryBudget::give_back(std::uint64_t bytes) {
-  const std::uint64_t before = used_.fetch_sub(bytes, std::memory_order_relaxed);
-  TALLY_CHECK(before >= bytes);
+Result<std::vector<double>> shares_of(std::span<const Gradient> gradients) {
+  double total = 0;
+  for (const Gradient& gradient : gradients) {
+    if (!std::isfinite(gradient.weight) || gradient.weight < 0)
+      return Error{.code = ErrorCode::kInvalid,
+                   .message = fmt::format("a gradient of weight {}", gradient.weight)};
+    total += gradient.weight;
+  }
+  if (!std::isfinite(total))
+    return Error{.code = ErrorCode::kInvalid, .message = "gradients of infinite weight together"};
+  std::vector<double> shares;
+  shares.reserve(gradients.size());
+  for (const Gradient& gradient : gradients)
+    shares.push_back(gradient.weight == 0 ? 0 : gradient.weight / total);
+  return shares;
 }
 
 Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32_t part,

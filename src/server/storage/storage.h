@@ -1,11 +1,13 @@
 #pragma once
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "server/storage/memory.h"
+#include "server/storage/table_spec.h"
 #include "tally/error.h"
 #include "tally/optimizer.h"
 #include "tally/server.h"
@@ -88,36 +90,35 @@ class Storage {
   virtual std::uint64_t bytes() const = 0;
 };
 
-// Memory that all storages of a server use together; kExhausted when the limit is passed. Threads:
-// safe.
-class MemoryBudget {
- public:
-  explicit MemoryBudget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
-  bool take(std::uint64_t bytes);
-  void give_back(std::uint64_t bytes);
-  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-  std::uint64_t limit() const { return limit_; }
-
- private:
-  const std::uint64_t limit_;  // 0: none
-  std::atomic<std::uint64_t> used_{0};
-};
-
-// How a table lies on parts. Dense: equal parts of at most kPartBytes, the last may be shorter.
-// Sparse: by a hash of the key.
-std::uint32_t parts_of(const TableSpec& spec, std::uint32_t slots);
-std::size_t elements_of(const TableSpec& spec, std::uint32_t part);  // dense
-std::uint32_t part_of_key(std::uint64_t key, std::uint32_t parts);   // sparse
-
-// kInvalid, in words, if no table can be like this. The plan is looked at by whoever applies it.
-Result<void> check(const TableSpec& spec);
-// The spec has passed check(). decode_spec() is kCorrupt for anything that encode() would not make.
-std::vector<std::byte> encode(const TableSpec& spec);
-Result<TableSpec> decode_spec(std::span<const std::byte> bytes);
-
 // kInvalid if the spec does not pass check() or has no such part, kExhausted if its memory is
 // beyond the budget's limit. The budget outlives the storage.
 Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32_t part,
                                               MemoryBudget& budget);
+
+// What each gradient is multiplied with, so that their sum is the mean by weight; all zero if no
+// gradient has a weight. kInvalid for a weight that is negative or not finite.
+Result<std::vector<double>> shares_of(std::span<const Gradient> gradients);
+
+// Bytes as values: in place where they lie as a T must, otherwise copied. Borrows the bytes.
+template <typename T>
+class AlignedValues final {
+ public:
+  explicit AlignedValues(std::span<const std::byte> bytes) : count_(bytes.size() / sizeof(T)) {
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(T) == 0) {
+      data_ = reinterpret_cast<const T*>(bytes.data());
+      return;
+    }
+    copy_.resize(count_);
+    std::memcpy(copy_.data(), bytes.data(), count_ * sizeof(T));
+  }
+
+  const T* data() const { return copy_.empty() ? data_ : copy_.data(); }
+  std::size_t size() const { return count_; }
+
+ private:
+  std::size_t count_;
+  const T* data_ = nullptr;
+  std::vector<T> copy_;
+};
 
 }  // namespace tally::server

@@ -1,3 +1,5 @@
+#include "server/storage/table_spec.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,9 +9,7 @@
 #include "base/check.h"
 #include "optimizer/update_rule.h"
 #include "plan/codec_spec.h"
-#include "server/storage/key_hash.h"
 #include "server/protocol/message.h"
-#include "server/storage/storage.h"
 #include "wire/bytes.h"
 
 namespace tally::server {
@@ -26,12 +26,12 @@ constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 46;
 constexpr int kMaxWorkers = 65536;
 constexpr std::uint32_t kPartsPerSlot = 4;
 
-Error invalid(const TableSpec& spec, std::string message) {
+Error invalid_spec(const TableSpec& spec, std::string message) {
   return {.code = ErrorCode::kInvalid,
           .message = fmt::format("table '{}': {}", spec.name, std::move(message))};
 }
 
-Error corrupt(std::string message) {
+Error corrupt_spec(std::string message) {
   return {.code = ErrorCode::kCorrupt,
           .message = fmt::format("description of a table: {}", std::move(message))};
 }
@@ -40,45 +40,48 @@ std::size_t part_elements(const TableSpec& spec) { return kPartBytes / size_of(s
 
 Result<void> check_dense(const TableSpec& spec) {
   if (spec.type != DataType::kFloat32 && spec.type != DataType::kFloat64)
-    return invalid(
+    return invalid_spec(
         spec, fmt::format("dense tables are of float32 or float64, not {}", to_string(spec.type)));
   if (spec.count < 1 || spec.count > kMaxCount)
-    return invalid(spec, fmt::format("{} elements, must be 1 to {}", spec.count, kMaxCount));
+    return invalid_spec(spec, fmt::format("{} elements, must be 1 to {}", spec.count, kMaxCount));
   if (spec.dimension != 0 || spec.initial_scale != 0)
-    return invalid(spec, "a dense table has neither dimension nor initial_scale");
+    return invalid_spec(spec, "a dense table has neither dimension nor initial_scale");
   return {};
 }
 
 Result<void> check_sparse(const TableSpec& spec) {
   if (spec.type != DataType::kFloat32)
-    return invalid(spec, fmt::format("sparse tables are of float32, not {}", to_string(spec.type)));
+    return invalid_spec(spec,
+                        fmt::format("sparse tables are of float32, not {}", to_string(spec.type)));
   if (spec.dimension < 1 || spec.dimension > kMaxDimension)
-    return invalid(
+    return invalid_spec(
         spec, fmt::format("rows of {} values, must be 1 to {}", spec.dimension, kMaxDimension));
-  if (spec.count != 0) return invalid(spec, "a sparse table has no count: rows come when touched");
+  if (spec.count != 0)
+    return invalid_spec(spec, "a sparse table has no count: rows come when touched");
   if (!std::isfinite(spec.initial_scale) || spec.initial_scale < 0)
-    return invalid(spec, fmt::format("initial_scale is {}, must be a finite number from 0",
-                                     spec.initial_scale));
+    return invalid_spec(spec, fmt::format("initial_scale is {}, must be a finite number from 0",
+                                          spec.initial_scale));
   return {};
 }
 
 Result<void> check_codec(const TableSpec& spec) {
   if (spec.codec.empty()) {
     if (spec.columns == 0 && spec.first_element == 0) return {};
-    return invalid(spec, "columns and first_element are of tables with a codec");
+    return invalid_spec(spec, "columns and first_element are of tables with a codec");
   }
   if (spec.kind != TableKind::kDense || spec.type != DataType::kFloat32)
-    return invalid(spec, "a codec is of dense tables of float32");
+    return invalid_spec(spec, "a codec is of dense tables of float32");
   if (spec.codec.size() > kMaxCodecBytes)
-    return invalid(spec,
-                   fmt::format("a codec of {} bytes, limit {}", spec.codec.size(), kMaxCodecBytes));
+    return invalid_spec(
+        spec, fmt::format("a codec of {} bytes, limit {}", spec.codec.size(), kMaxCodecBytes));
   if (spec.first_element > kMaxCount)
-    return invalid(spec, fmt::format("its first element is {}, must be 0 to {}", spec.first_element,
-                                     kMaxCount));
+    return invalid_spec(spec, fmt::format("its first element is {}, must be 0 to {}",
+                                          spec.first_element, kMaxCount));
   const auto parsed = plan::parse_codec(spec.codec);
-  if (!parsed.has_value()) return invalid(spec, parsed.error().message);
+  if (!parsed.has_value()) return invalid_spec(spec, parsed.error().message);
   if (parsed->kind == plan::Codec::kNone || parsed->kind == plan::Codec::kAuto)
-    return invalid(spec, fmt::format("codec {} is for whoever pushes to decide on", spec.codec));
+    return invalid_spec(spec,
+                        fmt::format("codec {} is for whoever pushes to decide on", spec.codec));
   return {};
 }
 
@@ -96,16 +99,18 @@ Result<void> check(const TableSpec& spec) {
                  .message = fmt::format("a table's name has {} bytes, must have 1 to {}",
                                         spec.name.size(), kMaxNameBytes)};
   if (const auto sound = tally::check(spec.optimizer); !sound.has_value())
-    return invalid(spec, sound.error().message);
+    return invalid_spec(spec, sound.error().message);
   if (optimizer::is_layerwise(spec.optimizer))
-    return invalid(spec, fmt::format("{} needs norms over whole tensors, which a server does not "
-                                     "see",
-                                     to_string(spec.optimizer)));
+    return invalid_spec(spec,
+                        fmt::format("{} needs norms over whole tensors, which a server does not "
+                                    "see",
+                                    to_string(spec.optimizer)));
   if (spec.plan.size() > kMaxPlanBytes)
-    return invalid(spec,
-                   fmt::format("a plan of {} bytes, limit {}", spec.plan.size(), kMaxPlanBytes));
+    return invalid_spec(
+        spec, fmt::format("a plan of {} bytes, limit {}", spec.plan.size(), kMaxPlanBytes));
   if (spec.workers < 1 || spec.workers > kMaxWorkers)
-    return invalid(spec, fmt::format("{} workers, must be 1 to {}", spec.workers, kMaxWorkers));
+    return invalid_spec(spec,
+                        fmt::format("{} workers, must be 1 to {}", spec.workers, kMaxWorkers));
   TALLY_TRY(check_codec(spec));
   switch (spec.kind) {
     case TableKind::kDense:
@@ -113,7 +118,7 @@ Result<void> check(const TableSpec& spec) {
     case TableKind::kSparse:
       return check_sparse(spec);
   }
-  return invalid(spec, "neither dense nor sparse");
+  return invalid_spec(spec, "neither dense nor sparse");
 }
 
 std::uint32_t parts_of(const TableSpec& spec, std::uint32_t slots) {
@@ -131,6 +136,10 @@ std::size_t elements_of(const TableSpec& spec, std::uint32_t part) {
 
 std::uint32_t part_of_key(std::uint64_t key, std::uint32_t parts) {
   return part_of_hash(hash_of_key(key), parts);
+}
+
+std::string name_of_part(const TableSpec& spec, std::uint32_t part) {
+  return fmt::format("table '{}' part {}", spec.name, part);
 }
 
 std::vector<std::byte> encode(const TableSpec& spec) {
@@ -156,12 +165,13 @@ Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
   wire::Reader in(bytes);
   TALLY_TRY(const std::uint8_t version, in.u8());
   if (version != kSpecVersion)
-    return corrupt(fmt::format("of version {}, this is {}", version, kSpecVersion));
+    return corrupt_spec(fmt::format("of version {}, this is {}", version, kSpecVersion));
   TableSpec spec;
   TALLY_TRY(const std::uint8_t kind, in.u8());
   TALLY_TRY(const std::uint8_t type, in.u8());
-  if (kind > static_cast<std::uint8_t>(TableKind::kSparse)) return corrupt("of an unknown kind");
-  if (type >= kDataTypeCount) return corrupt("of an unknown type");
+  if (kind > static_cast<std::uint8_t>(TableKind::kSparse))
+    return corrupt_spec("of an unknown kind");
+  if (type >= kDataTypeCount) return corrupt_spec("of an unknown type");
   spec.kind = static_cast<TableKind>(kind);
   spec.type = static_cast<DataType>(type);
   TALLY_TRY(spec.count, in.u64());
@@ -178,13 +188,14 @@ Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
   TALLY_TRY(spec.first_element, in.u64());
   TALLY_TRY(in.end());
   const auto parsed = parse_optimizer(optimizer);
-  if (!parsed.has_value()) return corrupt(parsed.error().message);
+  if (!parsed.has_value()) return corrupt_spec(parsed.error().message);
   spec.optimizer = *parsed;
-  if (const auto sound = check(spec); !sound.has_value()) return corrupt(sound.error().message);
+  if (const auto sound = check(spec); !sound.has_value())
+    return corrupt_spec(sound.error().message);
   // Several texts say the same optimizer or codec: encode() writes only one of them.
   const std::vector<std::byte> again = encode(spec);
   if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()))
-    return corrupt("not as it would be written");
+    return corrupt_spec("not as it would be written");
   return spec;
 }
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/protocol/bodies.h"
 #include "server/node/server_node.h"
+#include "server/protocol/bodies.h"
 #include "server/storage/storage.h"
 
 // One server without a network: what it sends is written down. For what depends on threads, or on

@@ -1,5 +1,3 @@
-#include "server/node/job_book.h"
-
 #include <gtest/gtest.h>
 
 namespace tally::server {
@@ -34,4 +32,5 @@ TEST(JobBook, WhatIsForgottenIsNotBegunAgain) {
 }
 
 }  // namespace
+
 }  // namespace tally::server

@@ -1,4 +1,4 @@
-#include "server/storage/growing_memory.h"
+#include "server/storage/memory.h"
 
 #include <sys/mman.h>
 
@@ -29,6 +29,19 @@ void* reserve(std::size_t bytes, std::size_t unit) {
 }
 
 }  // namespace
+
+bool MemoryBudget::take(std::uint64_t bytes) {
+  std::uint64_t used = used_.load(std::memory_order_relaxed);
+  do {
+    if (limit_ != 0 && (bytes > limit_ || used > limit_ - bytes)) return false;
+  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  return true;
+}
+
+void MemoryBudget::give_back(std::uint64_t bytes) {
+  const std::uint64_t before = used_.fetch_sub(bytes, std::memory_order_relaxed);
+  TALLY_CHECK(before >= bytes);
+}
 
 void GrowingMemory::swap(GrowingMemory& other) noexcept {
   std::swap(budget_, other.budget_);

@@ -1,9 +1,24 @@
 #pragma once
+#include <atomic>
 #include <cstddef>
-
-#include "server/storage/storage.h"
+#include <cstdint>
 
 namespace tally::server {
+
+// Memory that all storages of a server use together; kExhausted when the limit is passed. Threads:
+// safe.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
+  bool take(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes);
+  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+  std::uint64_t limit() const { return limit_; }
+
+ private:
+  const std::uint64_t limit_;  // 0: none
+  std::atomic<std::uint64_t> used_{0};
+};
 
 // Zeroed pages that grow without being copied: the kernel moves them. Charged to the budget, which
 // outlives this. Threads: calls must not overlap.
