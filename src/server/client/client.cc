@@ -5,7 +5,7 @@
 #include "group/reporter.h"
 #include "server/client/client_node.h"
 #include "server/client/progress.h"
-#include "server/link/driver.h"
+#include "server/link/socket_transport.h"
 #include "tally/server.h"
 
 namespace tally::server {
@@ -18,26 +18,27 @@ constexpr Duration kTimeToNotice = std::chrono::seconds(1);
 
 class Client::Impl final {
  public:
-  Impl(std::unique_ptr<Driver> driver, const ClientOptions& options, const EventSink& on_event)
+  Impl(std::unique_ptr<SocketTransport> transport, const ClientOptions& options,
+       const EventSink& on_event)
       : options_(options),
-        driver_(std::move(driver)),
-        node_(*driver_,
+        transport_(std::move(transport)),
+        node_(*transport_,
               {.rank = options.rank,
                .in_flight_bytes = options.in_flight_bytes,
-               .allocate = [this](std::size_t bytes) { return driver_->allocate(bytes); }},
+               .allocate = [this](std::size_t bytes) { return transport_->allocate(bytes); }},
               on_event, [this] { progress_.note(); }),
-        announcing_(node_, progress_) {
-    driver_->start(announcing_);
+        notifying_node_(node_, progress_) {
+    transport_->start(notifying_node_);
   }
   ~Impl() {
     node_.leave();
-    driver_->stop();
+    transport_->stop();
   }
 
   Result<void> join() {
     const Deadline by = Deadline::after(options_.join_timeout);
     TALLY_TRY(const net::Address directory, group::address_from(options_.directory));
-    TALLY_TRY(driver_->join(directory, by));
+    TALLY_TRY(transport_->join(directory, by));
     node_.join();
     progress_.wait([this] { return node_.joined() || node_.closed(); }, by);
     if (node_.joined()) return {};
@@ -62,23 +63,23 @@ class Client::Impl final {
   }
 
   ClientNode& node() { return node_; }
-  Driver& driver() { return *driver_; }
+  SocketTransport& transport() { return *transport_; }
   Deadline usual() const { return Deadline::after(options_.request_timeout); }
 
  private:
   const ClientOptions options_;
-  const std::unique_ptr<Driver> driver_;
+  const std::unique_ptr<SocketTransport> transport_;
   Progress progress_;
   ClientNode node_;
-  Announcing announcing_;
+  NotifyingNode notifying_node_;
 };
 
 Result<std::unique_ptr<Client>> Client::connect(const ClientOptions& options, EventSink on_event) {
-  TALLY_TRY(
-      auto driver,
-      Driver::make({.role = Role::kWorks, .secret = options.secret, .transport = options.transport},
-                   on_event));
-  auto impl = std::make_unique<Impl>(std::move(driver), options, on_event);
+  TALLY_TRY(auto transport,
+            SocketTransport::make(
+                {.role = Role::kWorker, .secret = options.secret, .transport = options.transport},
+                on_event));
+  auto impl = std::make_unique<Impl>(std::move(transport), options, on_event);
   TALLY_TRY(impl->join());
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
@@ -100,22 +101,22 @@ std::size_t Client::part_elements(TableId table) const {
 bool Client::keeps_residual(TableId table) const { return impl_->node().keeps_residual(table); }
 
 Result<std::span<std::byte>> Client::allocate(std::size_t bytes) {
-  return impl_->driver().allocate(bytes);
+  return impl_->transport().allocate(bytes);
 }
 
-Ticket Client::push(const Range& range, const PushFacts& facts,
+Ticket Client::push(const Range& range, const PushFacts& options,
                     std::span<const std::byte> gradient) {
-  return impl_->node().push(range, facts, gradient);
+  return impl_->node().push(range, options, gradient);
 }
-Ticket Client::pull(const Range& range, const PullFacts& facts, std::span<std::byte> values) {
-  return impl_->node().pull(range, facts, values);
+Ticket Client::pull(const Range& range, const PullFacts& options, std::span<std::byte> values) {
+  return impl_->node().pull(range, options, values);
 }
 Ticket Client::push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
                          std::span<const std::byte> gradient, std::span<std::byte> values) {
   return impl_->node().push_pull(range, push, pull, gradient, values);
 }
-Ticket Client::push_encoded(const Range& range, const PushFacts& facts, Messages gradient) {
-  return impl_->node().push_encoded(range, facts, gradient);
+Ticket Client::push_encoded(const Range& range, const PushFacts& options, Messages gradient) {
+  return impl_->node().push_encoded(range, options, gradient);
 }
 Ticket Client::push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
                                  Messages gradient, std::span<std::byte> values) {
@@ -126,13 +127,13 @@ Ticket Client::push_average(const Range& range, const PushFacts& push, const Pul
                             std::span<Average> averages) {
   return impl_->node().push_average(range, push, pull, gradient, values, averages);
 }
-Ticket Client::push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
+Ticket Client::push(TableId table, const PushFacts& options, std::span<const std::uint64_t> keys,
                     std::span<const float> rows) {
-  return impl_->node().push(table, facts, keys, rows);
+  return impl_->node().push(table, options, keys, rows);
 }
-Ticket Client::pull(TableId table, const PullFacts& facts, std::span<const std::uint64_t> keys,
+Ticket Client::pull(TableId table, const PullFacts& options, std::span<const std::uint64_t> keys,
                     std::span<float> rows) {
-  return impl_->node().pull(table, facts, keys, rows);
+  return impl_->node().pull(table, options, keys, rows);
 }
 Ticket Client::push_pull(TableId table, const PushFacts& push, const PullFacts& pull,
                          std::span<const std::uint64_t> keys, std::span<const float> gradient,
@@ -203,7 +204,7 @@ Result<void> Client::set_version(TableId table, std::uint64_t version, Deadline 
 }
 
 Client::Traffic Client::traffic() const {
-  const LinkCounters& counters = impl_->driver().counters();
+  const LinkCounters& counters = impl_->transport().counters();
   return {.bytes_sent = counters.bytes_sent.load(),
           .bytes_received = counters.bytes_received.load()};
 }

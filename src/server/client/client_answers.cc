@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "server/client/client_node.h"
-#include "server/part/table_facts.h"
-#include "server/protocol/bodies.h"
+#include "server/part/table_config.h"
+#include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 #include "wire/error_body.h"
 
@@ -15,11 +15,6 @@
 
 namespace tally::server {
 namespace {
-
-bool is_push(MessageKind kind) {
-  return kind == MessageKind::kPush || kind == MessageKind::kPushPull ||
-         kind == MessageKind::kPushAverage;
-}
 
 void fail(Request& request, Error why) {
   if (!request.error) request.error = std::move(why);
@@ -30,7 +25,7 @@ Error corrupt_from(NodeId from, std::string message) {
                .message = fmt::format("member {} sent {}", from, message)};
 }
 
-// The facts of one part join those of the others.
+// The options of one part join those of the others.
 void merge(const MessageHeader& answer, bool pushed, Request& request) {
   Completion& all = request.completion;
   const bool first = !request.has_answers;
@@ -46,45 +41,47 @@ void merge(const MessageHeader& answer, bool pushed, Request& request) {
   }
 }
 
-Result<void> take_values(NodeId from, const Errand& errand, std::span<const std::byte> payload) {
-  if (payload.size() != errand.reply.size())
-    return corrupt_from(
-        from, fmt::format("{} bytes for part {} of table {}, which are {}", payload.size(),
-                          errand.header.part, errand.header.table, errand.reply.size()));
-  if (!payload.empty() && payload.data() != errand.reply.data())
-    std::memcpy(errand.reply.data(), payload.data(), payload.size());
+Result<void> take_values(NodeId from, const Subrequest& subrequest,
+                         std::span<const std::byte> payload) {
+  if (payload.size() != subrequest.reply.size())
+    return corrupt_from(from, fmt::format("{} bytes for part {} of table {}, which are {}",
+                                          payload.size(), subrequest.header.part,
+                                          subrequest.header.table, subrequest.reply.size()));
+  if (!payload.empty() && payload.data() != subrequest.reply.data())
+    std::memcpy(subrequest.reply.data(), payload.data(), payload.size());
   return {};
 }
 
-Result<void> take_average(NodeId from, const Errand& errand, const Message& message) {
-  if (errand.average == nullptr) return corrupt_from(from, "an average that nobody has asked for");
-  errand.average->is_average = true;
-  errand.average->bytes.assign(message.payload.begin(), message.payload.end());
+Result<void> take_average(NodeId from, const Subrequest& subrequest, const Message& message) {
+  if (subrequest.average == nullptr)
+    return corrupt_from(from, "an average that nobody has asked for");
+  subrequest.average->is_average = true;
+  subrequest.average->bytes.assign(message.payload.begin(), message.payload.end());
   return {};
 }
 
-Result<void> take_body(NodeId from, const Errand& errand, const Message& message,
+Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message& message,
                        Request& request) {
   const std::span<const std::byte> payload = message.payload;
-  switch (errand.header.kind) {
+  switch (subrequest.header.kind) {
     case MessageKind::kPull:
     case MessageKind::kPushPull:
     case MessageKind::kReadState:
-      return take_values(from, errand, payload);
+      return take_values(from, subrequest, payload);
     case MessageKind::kPushAverage:
-      if (message.header.push_kind == kAverage) return take_average(from, errand, message);
-      return take_values(from, errand, payload);
+      if (message.header.push_kind == kAverage) return take_average(from, subrequest, message);
+      return take_values(from, subrequest, payload);
     case MessageKind::kSize: {
       TALLY_TRY(const Client::Size more, decode_size(payload));
       add(more, request.size);
       return {};
     }
     case MessageKind::kSnapshot: {
-      if (errand.header.push_kind == kPublishSnapshot) {
+      if (subrequest.header.push_kind == kPublishSnapshot) {
         TALLY_TRY(request.text, decode_text(payload));
         return {};
       }
-      if (errand.header.push_kind == kDropSnapshot) return {};
+      if (subrequest.header.push_kind == kDropSnapshot) return {};
       TALLY_TRY(const std::vector<SnapshotFile> files, decode_snapshot_files(payload));
       request.files.insert(request.files.end(), files.begin(), files.end());
       request.writers.push_back(from);
@@ -92,9 +89,9 @@ Result<void> take_body(NodeId from, const Errand& errand, const Message& message
     }
     case MessageKind::kAgree: {
       TALLY_TRY(request.sums, decode_values(payload));
-      if (request.sums.size() * sizeof(double) != errand.payload.size())
+      if (request.sums.size() * sizeof(double) != subrequest.payload.size())
         return corrupt_from(from, fmt::format("{} sums of {} values", request.sums.size(),
-                                              errand.payload.size() / sizeof(double)));
+                                              subrequest.payload.size() / sizeof(double)));
       return {};
     }
     default:
@@ -113,27 +110,28 @@ Error ClientNode::refusal(NodeId from, std::span<const std::byte> payload) {
 
 void ClientNode::on_answer(NodeId from, const Message& message) {
   const MessageHeader& answer = message.header;
-  Errand* errand = ledger_.find(answer.sequence);
+  Subrequest* subrequest = pending_.find(answer.sequence);
   // What was sent again may be answered twice; what was given up may still be answered.
-  if (errand == nullptr || errand->state != Errand::State::kSent || errand->sent_to != from ||
-      errand->header.table != answer.table || errand->header.part != answer.part)
+  if (subrequest == nullptr || subrequest->state != Subrequest::State::kSent ||
+      subrequest->sent_to != from || subrequest->header.table != answer.table ||
+      subrequest->header.part != answer.part)
     return;
-  if (answer.outcome == Outcome::kElsewhere) {
-    lanes_.elsewhere(*errand, answer.view);
-    return;
-  }
-  if (errand->header.kind == MessageKind::kAgree && answer.outcome == Outcome::kDropped) {
-    on_agree_dropped(*errand, answer);
+  if (answer.outcome == Outcome::kNotPrimary) {
+    queues_.not_primary(*subrequest, answer.view);
     return;
   }
-  lanes_.answered(*errand);
+  if (subrequest->header.kind == MessageKind::kAgree && answer.outcome == Outcome::kDropped) {
+    on_agree_dropped(*subrequest, answer);
+    return;
+  }
+  queues_.answered(*subrequest);
   if (answer.outcome == Outcome::kLost) {
     auto snapshot = decode_text(message.payload);
-    settle_as_lost(*errand, snapshot.has_value() ? *snapshot : std::string());
+    settle_as_lost(*subrequest, snapshot.has_value() ? *snapshot : std::string());
     return;
   }
-  const Errand settled = *errand;
-  Request* request = ledger_.settle(answer.sequence);
+  const Subrequest settled = *subrequest;
+  Request* request = pending_.settle(answer.sequence);
   if (answer.outcome == Outcome::kDone && settled.header.kind == MessageKind::kAgree)
     keep_agreement(settled, request);
   if (request == nullptr) return;
@@ -141,101 +139,101 @@ void ClientNode::on_answer(NodeId from, const Message& message) {
   go_on_with_snapshot(settled, *request);
 }
 
-void ClientNode::take_in(NodeId from, const Errand& errand, const Message& message,
+void ClientNode::take_in(NodeId from, const Subrequest& subrequest, const Message& message,
                          Request& request) {
   const MessageHeader& answer = message.header;
   if (answer.outcome == Outcome::kRefused) {
     fail(request, refusal(from, message.payload));
     return;
   }
-  const bool pushed = is_push(errand.header.kind);
+  const bool pushed = is_push(subrequest.header.kind);
   if (answer.outcome == Outcome::kDropped && !pushed) {
     fail(request, corrupt_from(from, "that something was too late which cannot be"));
     return;
   }
-  if (auto taken = take_body(from, errand, message, request); !taken.has_value()) {
+  if (auto taken = take_body(from, subrequest, message, request); !taken.has_value()) {
     fail(request, std::move(taken).error());
     return;
   }
   merge(answer, pushed, request);
-  std::uint64_t& newest = newest_version_[errand.header.table];
+  std::uint64_t& newest = newest_version_[subrequest.header.table];
   newest = std::max(newest, answer.version);
 }
 
 // The last message of a round of a snapshot is settled.
-void ClientNode::go_on_with_snapshot(const Errand& errand, Request& request) {
-  if (errand.header.kind != MessageKind::kSnapshot || request.open_errands != 0) return;
-  const std::uint8_t round = errand.header.push_kind;
-  if (!request.error && round == kWriteSnapshot) publish_snapshot_of(errand, request);
-  if (request.error && round != kDropSnapshot) drop_snapshot_of(errand, request);
+void ClientNode::go_on_with_snapshot(const Subrequest& subrequest, Request& request) {
+  if (subrequest.header.kind != MessageKind::kSnapshot || request.open_subrequests != 0) return;
+  const std::uint8_t round = subrequest.header.push_kind;
+  if (!request.error && round == kWriteSnapshot) publish_snapshot_of(subrequest, request);
+  if (request.error && round != kDropSnapshot) drop_snapshot_of(subrequest, request);
 }
 
 // All servers have written their files: each is told of all, so that the snapshot is seen as a
 // whole or not at all. Servers that have come meanwhile have no part in it.
-void ClientNode::publish_snapshot_of(const Errand& errand, Request& request) {
+void ClientNode::publish_snapshot_of(const Subrequest& subrequest, Request& request) {
   auto name = decode_text(request.body);
   if (!name) return fail(request, std::move(name).error());
   request.snapshot_name = std::move(*name);
   request.body =
       encode(SnapshotPublication{.name = request.snapshot_name, .files = std::move(request.files)});
-  ask_writers(errand, kPublishSnapshot, request);
+  ask_writers(subrequest, kPublishSnapshot, request);
 }
 
 // One of them has failed: what the others have written is of no use. Who is gone may still be
 // publishing it where folders are shared, and is not to find a part of it missing.
-void ClientNode::drop_snapshot_of(const Errand& errand, Request& request) {
+void ClientNode::drop_snapshot_of(const Subrequest& subrequest, Request& request) {
   std::vector<NodeId> there;
-  for (const ServerInfo& server : lanes_.view().servers)
+  for (const ServerInfo& server : queues_.view().servers)
     if (std::count(request.writers.begin(), request.writers.end(), server.id) > 0)
       there.push_back(server.id);
-  const bool published = errand.header.push_kind == kPublishSnapshot;
+  const bool published = subrequest.header.push_kind == kPublishSnapshot;
   if (there.empty() || (published && there.size() < request.writers.size())) return;
   request.writers = std::move(there);
   if (published) request.body = encode_text(request.snapshot_name);
-  ask_writers(errand, kDropSnapshot, request);
+  ask_writers(subrequest, kDropSnapshot, request);
 }
 
 // The next round after `before`: the request's body for each who has written.
-void ClientNode::ask_writers(const Errand& before, std::uint8_t round, Request& request) {
+void ClientNode::ask_writers(const Subrequest& before, std::uint8_t round, Request& request) {
   MessageHeader header = before.header;
   header.push_kind = round;
-  std::vector<Errand> errands;
+  std::vector<Subrequest> subrequests;
   for (const NodeId server : request.writers)
-    errands.push_back({.header = header, .payload = request.body, .server = server});
-  const std::uint64_t first = ledger_.next_sequence();
-  ledger_.add(before.ticket, std::move(errands));
-  lanes_.disturb();
+    subrequests.push_back({.header = header, .payload = request.body, .server = server});
+  const std::uint64_t first = pending_.next_sequence();
+  pending_.add(before.ticket, std::move(subrequests));
+  queues_.disturb();
   settle_unroutable(first);
 }
 
-void ClientNode::keep_agreement(const Errand& errand, Request* request) {
-  if (errand.ticket == 0 || request == nullptr) return;
-  last_agreement_ = errand;
+void ClientNode::keep_agreement(const Subrequest& subrequest, Request* request) {
+  if (subrequest.ticket == 0 || request == nullptr) return;
+  last_agreement_ = subrequest;
   last_agreement_->header.push_kind = kHadAnswer;
-  last_agreement_->kept =
-      std::make_shared<const std::vector<std::byte>>(errand.payload.begin(), errand.payload.end());
+  last_agreement_->kept = std::make_shared<const std::vector<std::byte>>(subrequest.payload.begin(),
+                                                                         subrequest.payload.end());
   last_agreement_->payload = *last_agreement_->kept;
 }
 
 // The others are further: the same values count in the round that is gathered now.
-void ClientNode::on_agree_dropped(Errand& errand, const MessageHeader& answer) {
-  lanes_.answered(errand);
-  if (errand.ticket == 0 || answer.version <= errand.header.clock) {
-    if (Request* request = ledger_.settle(answer.sequence))
+void ClientNode::on_agree_dropped(Subrequest& subrequest, const MessageHeader& answer) {
+  queues_.answered(subrequest);
+  if (subrequest.ticket == 0 || answer.version <= subrequest.header.clock) {
+    if (Request* request = pending_.settle(answer.sequence))
       fail(*request,
-           corrupt_from(errand.sent_to, fmt::format("round {} of agreements after {}",
-                                                    answer.version, errand.header.clock)));
+           corrupt_from(subrequest.sent_to, fmt::format("round {} of agreements after {}",
+                                                        answer.version, subrequest.header.clock)));
     return;
   }
   agreements_ = std::max(agreements_, answer.version);
-  errand.header.clock = answer.version;
-  errand.state = Errand::State::kWaiting;
-  lanes_.disturb();
+  subrequest.header.clock = answer.version;
+  subrequest.state = Subrequest::State::kWaiting;
+  queues_.disturb();
 }
 
-void ClientNode::settle_as_lost(const Errand& errand, const std::string& snapshot) {
-  const std::uint32_t part = errand.header.part;
-  Request* request = ledger_.settle(errand.header.sequence);
+void ClientNode::settle_as_lost(const Subrequest& subrequest, const std::string& snapshot) {
+  const std::uint32_t part = subrequest.header.part;
+  Request* request = pending_.settle(subrequest.header.sequence);
   if (request == nullptr) return;
   request->lost_parts.push_back(part);
   if (!snapshot.empty()) request->snapshot = snapshot;
@@ -244,39 +242,39 @@ void ClientNode::settle_as_lost(const Errand& errand, const std::string& snapsho
 // A message that is for one server: a table need not be known to who is gone; sizes are asked for
 // again, of those who are there now.
 void ClientNode::settle_for_server(std::uint64_t sequence) {
-  const Errand errand = *ledger_.find(sequence);
-  Request* request = ledger_.request(errand.ticket);
+  const Subrequest subrequest = *pending_.find(sequence);
+  Request* request = pending_.request(subrequest.ticket);
   TALLY_CHECK(request != nullptr);
-  if (errand.header.kind == MessageKind::kSize) {
+  if (subrequest.header.kind == MessageKind::kSize) {
     request->size = {};
     std::vector<std::uint64_t> withdrawn;
-    for (const auto& [number, other] : ledger_.errands()) {
-      if (other.ticket == errand.ticket) withdrawn.push_back(number);
+    for (const auto& [number, other] : pending_.subrequests()) {
+      if (other.ticket == subrequest.ticket) withdrawn.push_back(number);
     }
-    ledger_.add(errand.ticket, errands_for_servers(errand.header, request->body));
+    pending_.add(subrequest.ticket, subrequests_for_servers(subrequest.header, request->body));
     for (const std::uint64_t number : withdrawn) {
-      lanes_.answered(*ledger_.find(number));
-      ledger_.settle(number);
+      queues_.answered(*pending_.find(number));
+      pending_.settle(number);
     }
-    lanes_.disturb();
+    queues_.disturb();
     return;
   }
-  ledger_.settle(sequence);
-  if (errand.header.kind != MessageKind::kDefine)
+  pending_.settle(sequence);
+  if (subrequest.header.kind != MessageKind::kDefine)
     fail(*request,
          {.code = ErrorCode::kPeerLost,
-          .message = fmt::format("server {} was lost meanwhile: ask again", errand.server)});
-  go_on_with_snapshot(errand, *request);
+          .message = fmt::format("server {} was lost meanwhile: ask again", subrequest.server)});
+  go_on_with_snapshot(subrequest, *request);
 }
 
 void ClientNode::settle_unroutable(std::uint64_t from) {
-  for (const std::uint64_t sequence : lanes_.unroutable(from)) {
-    const Errand* errand = ledger_.find(sequence);
-    if (errand == nullptr) continue;
-    if (errand->server != kUnnumbered) {
+  for (const std::uint64_t sequence : queues_.unroutable(from)) {
+    const Subrequest* subrequest = pending_.find(sequence);
+    if (subrequest == nullptr) continue;
+    if (subrequest->server != kNoNode) {
       settle_for_server(sequence);
     } else {
-      settle_as_lost(Errand(*errand), {});
+      settle_as_lost(Subrequest(*subrequest), {});
     }
   }
 }
@@ -285,8 +283,8 @@ Error ClientNode::loss(const Request& request) const {
   std::vector<NodeId> servers;
   for (const std::uint32_t part : request.lost_parts) {
     const std::uint32_t slot =
-        request.kind == MessageKind::kAgree ? 0 : slot_of(request.table, part, lanes_.slots());
-    for (const NodeId server : lanes_.gone(slot)) servers.push_back(server);
+        request.kind == MessageKind::kAgree ? 0 : slot_of(request.table, part, queues_.slots());
+    for (const NodeId server : queues_.gone(slot)) servers.push_back(server);
   }
   std::sort(servers.begin(), servers.end());
   servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
@@ -306,7 +304,7 @@ Result<std::unique_ptr<Request>> ClientNode::take_request(Ticket ticket) {
   std::unique_ptr<Request> request;
   {
     const MutexLock lock(mutex_);
-    TALLY_TRY(request, ledger_.take(ticket));
+    TALLY_TRY(request, pending_.take(ticket));
     if (!request->lost_parts.empty()) fail(*request, loss(*request));
   }
   // Without the lock: it may be much memory.
@@ -325,13 +323,13 @@ Result<TableId> ClientNode::take_define(Ticket ticket) {
   TALLY_TRY(const auto request, take_request(ticket));
   TALLY_TRY(const TableSpec spec, decode_spec(request->body));
   const MutexLock lock(mutex_);
-  TALLY_TRY(const TableFacts facts, facts_of(request->table, spec, lanes_.slots()));
+  TALLY_TRY(const TableConfig options, make_table_config(request->table, spec, queues_.slots()));
   tables_[request->table] = {
       .spec = spec,
-      .parts = facts.parts,
-      .gathers = facts.rules.update == plan::Update::kKbatch,
-      .is_coded = facts.codec != nullptr,
-      .keeps_residual = facts.codec != nullptr && facts.codec->keeps_residual()};
+      .parts = options.parts,
+      .gathers = options.rules.update == plan::Update::kKbatch,
+      .is_coded = options.codec != nullptr,
+      .keeps_residual = options.codec != nullptr && options.codec->keeps_residual()};
   return request->table;
 }
 

@@ -9,13 +9,13 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
+std::vector<std::byte> raw_bytes(std::initializer_list<int> values) {
   std::vector<std::byte> bytes;
   for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
   return bytes;
 }
 
-std::vector<std::byte> copy_of(std::span<const std::byte> bytes) {
+std::vector<std::byte> bytes_copy(std::span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
@@ -26,8 +26,8 @@ class ClientCodecTest : public ClientNodeTest {
     dense.codec = "sign";
     dense.plan = "update=bsp";
   }
-  std::vector<std::vector<std::byte>> owned = {bytes_of({1}), bytes_of({2, 2}), bytes_of({3, 3, 3}),
-                                               bytes_of({4})};
+  std::vector<std::vector<std::byte>> owned = {raw_bytes({1}), raw_bytes({2, 2}),
+                                               raw_bytes({3, 3, 3}), raw_bytes({4})};
   std::vector<std::span<const std::byte>> messages{owned.begin(), owned.end()};
 };
 
@@ -39,13 +39,13 @@ TEST_F(ClientCodecTest, EachPartGetsItsMessageAndGivesItsAverageOrItsValues) {
   const Ticket ticket =
       node.push_average({.table = table, .first = 0, .count = 4}, {.clock = 8, .version = 7},
                         {.least_version = 8}, messages, room(), averages);
-  const std::vector<Sent> sent = tray.take();
+  const std::vector<Sent> sent = transport.take();
   ASSERT_EQ(sent.size(), 4U);
   for (const Sent& one : sent) {
     EXPECT_EQ(one.header.kind, MessageKind::kPushAverage);
     EXPECT_EQ(one.header.version, 7U);
     EXPECT_EQ(one.header.least_version, 8U);
-    EXPECT_EQ(copy_of(one.payload), owned[one.header.part]);
+    EXPECT_EQ(bytes_copy(one.payload), owned[one.header.part]);
     // An average is not put into the values, even if it is as long.
     MessageHeader header{.kind = MessageKind::kAnswer,
                          .table = table,
@@ -86,14 +86,14 @@ TEST_F(ClientCodecTest, WhatALostServerHadIsSentToItsSuccessor) {
   const std::span<std::byte> part = room().first(kPartBytes);
   const Ticket ticket = node.push_average(first, {.clock = 1}, {.least_version = 1},
                                           Client::Messages(messages).first(1), part, averages);
-  const Sent before = tray.take().at(0);
+  const Sent before = transport.take().at(0);
   const NodeId other = 3 - before.to;
   show(view_of(2, {{other}, {other}}));
-  const std::vector<Sent> again = tray.take();
+  const std::vector<Sent> again = transport.take();
   ASSERT_EQ(again.size(), 1U);
   EXPECT_EQ(again[0].to, other);
   EXPECT_EQ(again[0].header.sequence, before.header.sequence);
-  EXPECT_EQ(copy_of(again[0].payload), owned[0]);
+  EXPECT_EQ(bytes_copy(again[0].payload), owned[0]);
   // Too late.
   answer(before, {.push_kind = kAverage, .version = 1}, owned[1]);
   EXPECT_FALSE(node.done(ticket));
@@ -109,7 +109,7 @@ TEST_F(ClientCodecTest, AnAverageThatNobodyAskedForIsCorrupt) {
   const Ticket ticket =
       node.push_average({.table = table, .first = 0, .count = 1}, {}, {},
                         Client::Messages(messages).first(1), room().first(kPartBytes), {});
-  answer(tray.take().at(0), {.push_kind = kAverage}, owned[0]);
+  answer(transport.take().at(0), {.push_kind = kAverage}, owned[0]);
   const auto done = node.take(ticket);
   ASSERT_FALSE(done.has_value());
   EXPECT_EQ(done.error().code, ErrorCode::kCorrupt);

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "server/client/client_node_test_support.h"
-#include "server/protocol/bodies.h"
+#include "server/protocol/payloads.h"
 #include "wire/error_body.h"
 
 // A worker that loses links, servers, parts and the directory.
@@ -22,15 +22,15 @@ TEST_F(ClientLosses, WhatALostLinkHadIsSentAgainInOrder) {
   node.push({table, 0, 4}, {}, gradient());
   node.push({table, 0, 4}, {}, gradient());
   std::vector<std::uint64_t> numbers;
-  for (const Sent& sent : tray.take()) {
+  for (const Sent& sent : transport.take()) {
     if (sent.to == 1) numbers.push_back(sent.header.sequence);
   }
   node.on_lost(1, {});
   node.settle({});
-  EXPECT_TRUE(tray.take().empty());
+  EXPECT_TRUE(transport.take().empty());
   node.on_linked(1);
   std::vector<std::uint64_t> again;
-  for (const Sent& sent : tray.take()) again.push_back(sent.header.sequence);
+  for (const Sent& sent : transport.take()) again.push_back(sent.header.sequence);
   EXPECT_EQ(again, numbers);
 }
 
@@ -41,11 +41,11 @@ TEST_F(ClientLosses, WhatIsSentAgainIsNotReadFromTheCallersMemory) {
   values.assign(10, 2.5F);
   const TableId table = define(dense);
   node.push({table, 0, 1}, {}, gradient());
-  const Sent first = tray.take().front();
+  const Sent first = transport.take().front();
   EXPECT_EQ(first.payload.data(), gradient().data());
   node.on_lost(first.to, {});
   node.on_linked(first.to);
-  const std::vector<Sent> again = tray.take();
+  const std::vector<Sent> again = transport.take();
   ASSERT_EQ(again.size(), 1U);
   EXPECT_NE(again[0].payload.data(), gradient().data());
   EXPECT_TRUE(std::equal(again[0].payload.begin(), again[0].payload.end(), gradient().begin(),
@@ -55,14 +55,14 @@ TEST_F(ClientLosses, WhatIsSentAgainIsNotReadFromTheCallersMemory) {
 TEST_F(ClientLosses, ANewViewMovesWhatIsUnansweredToTheNextInTheChain) {
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 4}, {}, gradient());
-  std::vector<Sent> before = tray.take();
+  std::vector<Sent> before = transport.take();
   for (const Sent& sent : before) {
     if (sent.to == 2) answer(sent);
   }
   node.on_lost(1, {});
   show(view_of(2, {{2}, {2}}));
-  EXPECT_EQ(tray.dropped, std::vector<NodeId>{1});
-  const std::vector<Sent> after = tray.take();
+  EXPECT_EQ(transport.dropped, std::vector<NodeId>{1});
+  const std::vector<Sent> after = transport.take();
   ASSERT_EQ(after.size(), 2U);
   for (const Sent& sent : after) {
     EXPECT_EQ(sent.to, 2U);
@@ -77,13 +77,13 @@ TEST_F(ClientLosses, WhatIsElsewhereWaitsForANewerViewAndHoldsBackWhatFollowsOnT
   const TableId table = define(dense);
   values.resize(10);
   node.push({table, 0, 1}, {}, gradient());
-  const Sent first = tray.take().front();
-  answer(first, {.outcome = Outcome::kElsewhere, .view = 2});
+  const Sent first = transport.take().front();
+  answer(first, {.outcome = Outcome::kNotPrimary, .view = 2});
   node.push({table, 0, 1}, {}, gradient());
   node.settle({});
-  EXPECT_TRUE(tray.take().empty());
+  EXPECT_TRUE(transport.take().empty());
   show(view_of(3, {{1, 2}, {2, 1}}));
-  const std::vector<Sent> after = tray.take();
+  const std::vector<Sent> after = transport.take();
   ASSERT_EQ(after.size(), 2U);
   EXPECT_EQ(after[0].header.sequence, first.header.sequence);
   EXPECT_GT(after[1].header.sequence, first.header.sequence);
@@ -93,7 +93,7 @@ TEST_F(ClientLosses, LossOfAllCopiesSaysWhatWasLostWithWhom) {
   const TableId table = define(dense);
   const Ticket ticket = node.pull({table, 0, 4}, {}, room());
   std::uint32_t lost_slot = 0;
-  for (const Sent& sent : tray.take()) {
+  for (const Sent& sent : transport.take()) {
     if (sent.to == 2) {
       answer(sent, {}, std::vector<std::byte>(sent.reply.size()));
     } else {
@@ -119,7 +119,7 @@ TEST_F(ClientLosses, AnAnswerThatNamesASnapshotIsPassedOn) {
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 1}, {}, gradient());
   const auto name = encode_text("step-7");
-  answer(tray.take().front(), {.outcome = Outcome::kLost}, name);
+  answer(transport.take().front(), {.outcome = Outcome::kLost}, name);
   const auto completion = node.take(ticket);
   ASSERT_FALSE(completion.has_value());
   EXPECT_NE(completion.error().message.find("step-7"), std::string::npos);
@@ -127,12 +127,12 @@ TEST_F(ClientLosses, AnAnswerThatNamesASnapshotIsPassedOn) {
 
 TEST_F(ClientLosses, AnAgreementIsRepeatedToANewPrimaryBeforeTheNext) {
   const Ticket done = node.agree(std::vector<double>{2});
-  answer(tray.take().front(), {.version = 1}, encode(std::vector<double>{3}));
+  answer(transport.take().front(), {.version = 1}, encode(std::vector<double>{3}));
   ASSERT_TRUE(node.take_agree(done).has_value());
   node.agree(std::vector<double>{4});
-  tray.take();
+  transport.take();
   show(view_of(2, {{2}, {2}}));
-  const auto again = tray.take();
+  const auto again = transport.take();
   ASSERT_EQ(again.size(), 2U);
   EXPECT_EQ(again[0].header.clock, 1U);
   EXPECT_EQ(*decode_values(again[0].payload), std::vector<double>{2});
@@ -143,11 +143,11 @@ TEST_F(ClientLosses, AnAgreementIsRepeatedToANewPrimaryBeforeTheNext) {
 TEST_F(ClientLosses, SizesAreAskedForAgainWhenAServerIsLost) {
   const TableId table = define(dense);
   const Ticket ticket = node.size(table);
-  for (const Sent& sent : tray.take()) {
+  for (const Sent& sent : transport.take()) {
     if (sent.to == 2) answer(sent, {}, encode(Client::Size{.elements = 1}));
   }
   show(view_of(2, {{2}, {2}}));
-  const auto again = tray.take();
+  const auto again = transport.take();
   ASSERT_EQ(again.size(), 1U);
   answer(again[0], {}, encode(Client::Size{.elements = 3}));
   const auto size = node.take_size(ticket);
@@ -160,11 +160,11 @@ TEST_F(ClientLosses, AnAbandonedRequestLeavesNoLinkThatKnowsItsMemory) {
   values.resize(10);
   const TableId table = define(dense);
   const Ticket ticket = node.pull({table, 0, 1}, {}, room());
-  const Sent sent = tray.take().front();
-  tray.reached.clear();
+  const Sent sent = transport.take().front();
+  transport.connected_to.clear();
   node.abandon(ticket);
-  EXPECT_EQ(tray.dropped, std::vector<NodeId>{sent.to});
-  EXPECT_EQ(tray.reached, std::vector<NodeId>{sent.to});
+  EXPECT_EQ(transport.dropped, std::vector<NodeId>{sent.to});
+  EXPECT_EQ(transport.connected_to, std::vector<NodeId>{sent.to});
   answer(sent, {}, std::vector<std::byte>(40));
   EXPECT_FALSE(node.take(ticket).has_value());
 }
@@ -175,17 +175,17 @@ TEST_F(ClientLosses, NothingOfAnAbandonedRequestIsSentWhileItsLinksEnd) {
   const TableId table = define(dense);
   node.on_lost(2, {});
   const Ticket ticket = node.pull({table, 0, 2}, {}, room());
-  ASSERT_EQ(tray.take().size(), 1U);
+  ASSERT_EQ(transport.take().size(), 1U);
   // What waits for server 2 could go now; what server 1 had could go to server 2.
-  tray.on_drop = [this] {
+  transport.on_drop = [this] {
     node.on_linked(2);
     node.on_lost(1, {});
-    tray.on_drop = {};
+    transport.on_drop = {};
     show(view_of(2, {{2}, {2}}));
     node.settle({});
   };
   node.abandon(ticket);
-  EXPECT_TRUE(tray.take().empty());
+  EXPECT_TRUE(transport.take().empty());
 }
 
 std::set<const std::byte*> payloads_of(const std::vector<Sent>& sent) {
@@ -201,8 +201,8 @@ TEST_F(ClientLosses, MemoryThatAServerMayBeAtIsNotUsedForAnythingElse) {
   const std::vector<float> rows(8);
   const Ticket late = node.push(table, {}, keys, rows);
   const Ticket later = node.push(table, {}, keys, rows);
-  const auto before = payloads_of(tray.take());
-  tray.stands_still = true;
+  const auto before = payloads_of(transport.take());
+  transport.stands_still = true;
   node.abandon(late);
   EXPECT_TRUE(node.awaits_release());
   // Its links have ended already: it has not been sent on any that is there.
@@ -210,12 +210,12 @@ TEST_F(ClientLosses, MemoryThatAServerMayBeAtIsNotUsedForAnythingElse) {
   node.on_linked(1);
   node.on_linked(2);
   node.push(table, {}, keys, rows);
-  for (const std::byte* const payload : payloads_of(tray.take()))
+  for (const std::byte* const payload : payloads_of(transport.take()))
     EXPECT_EQ(before.count(payload), 0U);
-  for (const auto& released : std::exchange(tray.unreleased, {})) released();
+  for (const auto& released : std::exchange(transport.unreleased, {})) released();
   EXPECT_FALSE(node.awaits_release());
   node.push(table, {}, keys, rows);
-  for (const std::byte* const payload : payloads_of(tray.take()))
+  for (const std::byte* const payload : payloads_of(transport.take()))
     EXPECT_EQ(before.count(payload), 1U);
 }
 
@@ -224,7 +224,7 @@ TEST_F(ClientLosses, AServerThatWasGivenUpCanAnswerWithoutEffect) {
   const std::vector<std::uint64_t> keys = {5, 99, 7, 1000};
   std::vector<float> rows(8);
   const Ticket ticket = node.pull(table, {}, keys, rows);
-  const std::vector<Sent> before = tray.take();
+  const std::vector<Sent> before = transport.take();
   std::map<std::uint64_t, std::vector<float>> right;
   for (const Sent& sent : before)
     right[sent.header.sequence] = std::vector<float>(sent.reply.size() / sizeof(float), 1);
@@ -234,9 +234,9 @@ TEST_F(ClientLosses, AServerThatWasGivenUpCanAnswerWithoutEffect) {
   for (const Sent& sent : before) {
     if (sent.to == 2) answer_rightly(sent);
   }
-  tray.stands_still = true;
+  transport.stands_still = true;
   show(view_of(2, {{2}, {2}}));
-  for (const Sent& sent : tray.take()) answer_rightly(sent);
+  for (const Sent& sent : transport.take()) answer_rightly(sent);
   for (const Sent& sent : before) {
     if (sent.to == 1) std::fill(sent.reply.begin(), sent.reply.end(), std::byte{0xFF});
   }
@@ -245,12 +245,12 @@ TEST_F(ClientLosses, AServerThatWasGivenUpCanAnswerWithoutEffect) {
   // Later ones are not laid out where it may still write.
   node.pull(table, {}, keys, rows);
   const auto known = payloads_of(before);
-  for (const Sent& sent : tray.take()) EXPECT_EQ(known.count(sent.payload.data()), 0U);
+  for (const Sent& sent : transport.take()) EXPECT_EQ(known.count(sent.payload.data()), 0U);
 }
 
 TEST_F(ClientLosses, ASnapshotIsPublishedByThoseWhoWroteIt) {
   const Ticket ticket = node.snapshot("s");
-  const std::vector<Sent> asked = tray.take();
+  const std::vector<Sent> asked = transport.take();
   ASSERT_EQ(asked.size(), 2U);
   View view = view_of(2, {{1, 2}, {2, 1}});
   view.servers.push_back({.id = 7, .address = "127.0.0.1:1"});
@@ -262,7 +262,7 @@ TEST_F(ClientLosses, ASnapshotIsPublishedByThoseWhoWroteIt) {
   }
   node.settle({});
   std::vector<NodeId> told;
-  for (const Sent& sent : tray.take()) {
+  for (const Sent& sent : transport.take()) {
     told.push_back(sent.to);
     answer(sent, {}, encode_text("/snapshots/s"));
   }
@@ -273,7 +273,7 @@ TEST_F(ClientLosses, ASnapshotIsPublishedByThoseWhoWroteIt) {
 
 TEST_F(ClientLosses, ASnapshotWhoseWriterIsGoneIsToBeAskedForAgain) {
   const Ticket ticket = node.snapshot("s");
-  const std::vector<Sent> asked = tray.take();
+  const std::vector<Sent> asked = transport.take();
   const auto wrote = [&](const Sent& sent) {
     const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
     answer(sent, {}, encode(std::span(&file, 1)));
@@ -286,7 +286,7 @@ TEST_F(ClientLosses, ASnapshotWhoseWriterIsGoneIsToBeAskedForAgain) {
     if (sent.to == 2) wrote(sent);
   }
   node.settle({});
-  for (const Sent& sent : tray.take()) answer(sent, {}, encode_text("/snapshots/s"));
+  for (const Sent& sent : transport.take()) answer(sent, {}, encode_text("/snapshots/s"));
   ASSERT_TRUE(node.done(ticket));
   const auto path = node.take_snapshot(ticket);
   ASSERT_FALSE(path.has_value());
@@ -295,7 +295,7 @@ TEST_F(ClientLosses, ASnapshotWhoseWriterIsGoneIsToBeAskedForAgain) {
 
 TEST_F(ClientLosses, ASnapshotThatOneCannotWriteIsDroppedByTheOthers) {
   const Ticket ticket = node.snapshot("s");
-  for (const Sent& sent : tray.take()) {
+  for (const Sent& sent : transport.take()) {
     const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
     if (sent.to == 2)
       answer(sent, {}, encode(std::span(&file, 1)));
@@ -304,7 +304,7 @@ TEST_F(ClientLosses, ASnapshotThatOneCannotWriteIsDroppedByTheOthers) {
              wire::encode_error({.code = ErrorCode::kSystem, .message = "no space left"}));
   }
   node.settle({});
-  const std::vector<Sent> told = tray.take();
+  const std::vector<Sent> told = transport.take();
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].to, 2U);
   EXPECT_EQ(told[0].header.push_kind, kDropSnapshot);
@@ -317,16 +317,16 @@ TEST_F(ClientLosses, ASnapshotThatOneCannotWriteIsDroppedByTheOthers) {
 
 TEST_F(ClientLosses, ASnapshotThatOneCannotPublishIsDroppedByAll) {
   const Ticket ticket = node.snapshot("s");
-  for (const Sent& sent : tray.take()) {
+  for (const Sent& sent : transport.take()) {
     const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
     answer(sent, {}, encode(std::span(&file, 1)));
   }
   node.settle({});
-  for (const Sent& sent : tray.take())
+  for (const Sent& sent : transport.take())
     answer(sent, {.outcome = Outcome::kRefused},
            wire::encode_error({.code = ErrorCode::kSystem, .message = "no space left"}));
   node.settle({});
-  const std::vector<Sent> told = tray.take();
+  const std::vector<Sent> told = transport.take();
   ASSERT_EQ(told.size(), 2U);
   for (const Sent& sent : told) {
     EXPECT_EQ(sent.header.push_kind, kDropSnapshot);
@@ -340,14 +340,14 @@ TEST_F(ClientLosses, ASnapshotThatOneCannotPublishIsDroppedByAll) {
 // Nobody is left who could be asked.
 TEST_F(ClientLosses, ASnapshotWhoseWritersAreGoneEnds) {
   const Ticket ticket = node.snapshot("s");
-  for (const Sent& sent : tray.take()) {
+  for (const Sent& sent : transport.take()) {
     const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
     if (sent.to == 1) answer(sent, {}, encode(std::span(&file, 1)));
   }
   View nobody = view_of(2, {{}, {}});
   show(nobody);
   node.settle({});
-  EXPECT_TRUE(tray.take().empty());
+  EXPECT_TRUE(transport.take().empty());
   ASSERT_TRUE(node.done(ticket));
   EXPECT_EQ(node.take_snapshot(ticket).error().code, ErrorCode::kPeerLost);
 }
@@ -356,7 +356,7 @@ TEST_F(ClientLosses, WithoutTheDirectoryEverythingEnds) {
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 4}, {}, gradient());
   node.on_lost(kDirectory, {.code = ErrorCode::kPeerLost, .message = "connection closed"});
-  EXPECT_EQ(tray.dropped, (std::vector<NodeId>{1, 2}));
+  EXPECT_EQ(transport.dropped, (std::vector<NodeId>{1, 2}));
   for (const Ticket one : {ticket, node.push({table, 0, 4}, {}, gradient())}) {
     ASSERT_TRUE(node.done(one));
     const auto completion = node.take(one);
@@ -375,8 +375,8 @@ TEST_F(ClientLosses, AWorkerThatWasGivenUpIsTold) {
 }
 
 TEST(ClientJoining, WhoIsNotLetInHearsWhy) {
-  Tray tray;
-  ClientNode node(tray, {}, {}, [] {});
+  RecordingTransport transport;
+  ClientNode node(transport, {}, {}, [] {});
   node.join();
   const auto why = wire::encode_error({.code = ErrorCode::kRefused, .message = "too many"});
   node.on_message(kDirectory, {.header = {.outcome = Outcome::kRefused}, .payload = why});

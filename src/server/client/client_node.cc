@@ -10,9 +10,6 @@
 namespace tally::server {
 namespace {
 
-// Several to each limit of silence that makes sense.
-constexpr Duration kBeatEvery = std::chrono::milliseconds(200);
-
 bool belongs(const View& view, NodeId worker) {
   return std::any_of(view.workers.begin(), view.workers.end(),
                      [&](const WorkerInfo& info) { return info.id == worker; });
@@ -20,27 +17,27 @@ bool belongs(const View& view, NodeId worker) {
 
 }  // namespace
 
-ClientNode::ClientNode(Postman& postman, ClientNodeOptions options, EventSink on_event,
+ClientNode::ClientNode(NodeTransport& transport, ClientNodeOptions options, EventSink on_event,
                        std::function<void()> on_progress)
-    : postman_(postman),
+    : transport_(transport),
       options_(std::move(options)),
       on_event_(std::move(on_event)),
       on_progress_(std::move(on_progress)),
-      staging_(std::make_shared<Staging>(options_.allocate)),
-      lanes_(ledger_, postman, options_.in_flight_bytes) {}
+      staging_(std::make_shared<StagingPool>(options_.allocate)),
+      queues_(pending_, transport, options_.in_flight_bytes) {}
 
 void ClientNode::join() {
   {
     const MutexLock lock(mutex_);
     has_asked_ = true;
   }
-  postman_.send(kDirectory, {.kind = MessageKind::kJoin},
-                encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
+  transport_.send(kDirectory, {.kind = MessageKind::kJoin},
+                  encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
 }
 
 bool ClientNode::joined() const {
   const MutexLock lock(mutex_);
-  return lanes_.view().number != 0;
+  return queues_.view().number != 0;
 }
 
 std::optional<Error> ClientNode::closed() const {
@@ -55,9 +52,9 @@ NodeId ClientNode::id() const {
 
 void ClientNode::leave() {
   const MutexLock lock(mutex_);
-  for (const ServerInfo& server : lanes_.view().servers)
-    postman_.send(server.id, {.kind = MessageKind::kLeave, .view = lanes_.view().number}, {});
-  postman_.send(kDirectory, {.kind = MessageKind::kLeave}, {});
+  for (const ServerInfo& server : queues_.view().servers)
+    transport_.send(server.id, {.kind = MessageKind::kLeave, .view = queues_.view().number}, {});
+  transport_.send(kDirectory, {.kind = MessageKind::kLeave}, {});
   closed_ = Error{.code = ErrorCode::kClosed, .message = "this worker has left"};
 }
 
@@ -81,7 +78,7 @@ bool ClientNode::keeps_residual(TableId table) const {
 
 bool ClientNode::done(Ticket ticket) const {
   const MutexLock lock(mutex_);
-  return ledger_.done(ticket);
+  return pending_.done(ticket);
 }
 
 std::uint64_t ClientNode::newest_version(TableId table) const {
@@ -93,7 +90,7 @@ std::uint64_t ClientNode::newest_version(TableId table) const {
 Client::Crew ClientNode::crew() const {
   const MutexLock lock(mutex_);
   Client::Crew crew;
-  for (const WorkerInfo& worker : lanes_.view().workers) {
+  for (const WorkerInfo& worker : queues_.view().workers) {
     crew.lowest_rank = crew.workers == 0 ? worker.rank : std::min(crew.lowest_rank, worker.rank);
     ++crew.workers;
   }
@@ -104,12 +101,12 @@ void ClientNode::cancel(Ticket ticket) {
   {
     const MutexLock lock(mutex_);
     std::vector<std::uint64_t> unsent;
-    for (const auto& [sequence, errand] : ledger_.errands()) {
-      if (errand.ticket == ticket && errand.state == Errand::State::kWaiting)
+    for (const auto& [sequence, subrequest] : pending_.subrequests()) {
+      if (subrequest.ticket == ticket && subrequest.state == Subrequest::State::kWaiting)
         unsent.push_back(sequence);
     }
     for (const std::uint64_t sequence : unsent) {
-      if (Request* request = ledger_.settle(sequence)) ++request->completion.dropped;
+      if (Request* request = pending_.settle(sequence)) ++request->completion.dropped;
     }
   }
   on_progress_();
@@ -121,35 +118,36 @@ void ClientNode::abandon(Ticket ticket) {
   std::unique_ptr<Request> abandoned;
   {
     const MutexLock lock(mutex_);
-    for (const auto& [sequence, errand] : ledger_.errands()) {
-      if (errand.ticket == ticket && errand.state == Errand::State::kSent &&
-          std::find(used.begin(), used.end(), errand.sent_to) == used.end())
-        used.push_back(errand.sent_to);
+    for (const auto& [sequence, subrequest] : pending_.subrequests()) {
+      if (subrequest.ticket == ticket && subrequest.state == Subrequest::State::kSent &&
+          std::find(used.begin(), used.end(), subrequest.sent_to) == used.end())
+        used.push_back(subrequest.sent_to);
     }
     // At once, so that nothing of it is sent to anybody else meanwhile.
-    abandoned = ledger_.forget(ticket);
+    abandoned = pending_.forget(ticket);
     if (abandoned == nullptr) return;
   }
-  let_go(used, abandoned->staged);
+  disconnect_all(used, abandoned->staged);
   const MutexLock lock(mutex_);
   for (const NodeId server : used) {
-    if (const ServerInfo* info = lanes_.renew(server)) postman_.reach(*info);
+    if (const ServerInfo* info = queues_.renew(server)) transport_.connect(*info);
   }
 }
 
-void ClientNode::let_go(std::span<const NodeId> servers, const std::shared_ptr<void>& also) {
+void ClientNode::disconnect_all(std::span<const NodeId> servers,
+                                const std::shared_ptr<void>& also) {
   if (servers.empty()) return;
   std::vector<std::shared_ptr<void>> known;
   {
     const MutexLock lock(mutex_);
-    known = ledger_.staged();
+    known = pending_.staged();
     unreleased_ += static_cast<int>(servers.size());
   }
   if (also) known.push_back(also);
   for (const NodeId server : servers) {
     // Whatever was open may be known to this server, and is not used for anything else before it is
     // released.
-    postman_.drop_then(server, [this, known] {
+    transport_.disconnect_then(server, [this, known] {
       {
         const MutexLock lock(mutex_);
         --unreleased_;
@@ -167,14 +165,14 @@ bool ClientNode::awaits_release() const {
 // A server that others have given up may come back to life and answer what it was asked: rows of a
 // request that goes on are then awaited where it does not know of.
 void ClientNode::move_replies_from(std::span<const NodeId> servers) {
-  for (auto& [sequence, errand] : ledger_.errands()) {
-    if (errand.state != Errand::State::kSent || errand.reply.empty() ||
-        std::find(servers.begin(), servers.end(), errand.sent_to) == servers.end())
+  for (auto& [sequence, subrequest] : pending_.subrequests()) {
+    if (subrequest.state != Subrequest::State::kSent || subrequest.reply.empty() ||
+        std::find(servers.begin(), servers.end(), subrequest.sent_to) == servers.end())
       continue;
-    Request* request = ledger_.request(errand.ticket);
+    Request* request = pending_.request(subrequest.ticket);
     if (request == nullptr || !request->sparse) continue;
-    request->sparse->move_reply(errand.header.part);
-    errand.reply = request->sparse->reply(errand.header.part);
+    request->sparse->move_reply(subrequest.header.part);
+    subrequest.reply = request->sparse->reply(subrequest.header.part);
   }
 }
 
@@ -186,10 +184,10 @@ void ClientNode::on_message(NodeId from, const Message& message) {
     case MessageKind::kAnswer: {
       if (from == kDirectory) return close(refusal(from, message.payload));
       const MutexLock lock(mutex_);
-      const std::uint64_t before = ledger_.completions();
+      const std::uint64_t before = pending_.completions();
       on_answer(from, message);
       // Who waits for a request of many messages is not woken for each.
-      if (ledger_.completions() == before) return;
+      if (pending_.completions() == before) return;
       break;
     }
     case MessageKind::kClosed: {
@@ -214,28 +212,28 @@ void ClientNode::on_view(const Message& message) {
   std::vector<NodeId> behind;
   {
     const MutexLock lock(mutex_);
-    if (closed_ || view->number <= lanes_.view().number) return;
+    if (closed_ || view->number <= queues_.view().number) return;
     id_ = self;
-    behind = lanes_.leave_behind(*view);
+    behind = queues_.leave_behind(*view);
   }
-  let_go(behind, nullptr);
+  disconnect_all(behind, nullptr);
   if (!behind.empty() && on_event_)
     on_event_(fmt::format("servers {} are gone; others go on for them", fmt::join(behind, ", ")));
   const MutexLock lock(mutex_);
-  const NodeId old_primary = lanes_.primary(0);
+  const NodeId old_primary = queues_.primary(0);
   move_replies_from(behind);
-  lanes_.follow(std::move(*view));
+  queues_.follow(std::move(*view));
   repeat_agreement(old_primary);
   settle_unroutable(0);
-  lanes_.send();
+  queues_.send();
 }
 
 // A new primary knows nothing of agreements: others may still wait for one that this worker has
 // had.
 void ClientNode::repeat_agreement(NodeId old_primary) {
-  if (!last_agreement_ || lanes_.primary(0) == old_primary) return;
-  if (ledger_.find(last_agreement_->header.sequence) == nullptr) ledger_.repeat(*last_agreement_);
-  lanes_.disturb();
+  if (!last_agreement_ || queues_.primary(0) == old_primary) return;
+  if (pending_.find(last_agreement_->header.sequence) == nullptr) pending_.repeat(*last_agreement_);
+  queues_.disturb();
 }
 
 std::span<std::byte> ClientNode::place(NodeId from, const MessageHeader& header) {
@@ -243,18 +241,18 @@ std::span<std::byte> ClientNode::place(NodeId from, const MessageHeader& header)
       (header.outcome != Outcome::kDone && header.outcome != Outcome::kDropped))
     return {};
   const MutexLock lock(mutex_);
-  const Errand* errand = ledger_.find(header.sequence);
-  if (errand == nullptr || errand->state != Errand::State::kSent || errand->sent_to != from ||
-      errand->reply.size() != header.payload_bytes ||
-      (errand->average != nullptr && header.push_kind == kAverage))
+  const Subrequest* subrequest = pending_.find(header.sequence);
+  if (subrequest == nullptr || subrequest->state != Subrequest::State::kSent ||
+      subrequest->sent_to != from || subrequest->reply.size() != header.payload_bytes ||
+      (subrequest->average != nullptr && header.push_kind == kAverage))
     return {};
-  return errand->reply;
+  return subrequest->reply;
 }
 
 void ClientNode::on_linked(NodeId peer) {
   const MutexLock lock(mutex_);
-  lanes_.linked(peer);
-  lanes_.send();
+  queues_.linked(peer);
+  queues_.send();
 }
 
 void ClientNode::on_lost(NodeId peer, const Error& why) {
@@ -262,7 +260,7 @@ void ClientNode::on_lost(NodeId peer, const Error& why) {
     return close({.code = ErrorCode::kPeerLost,
                   .message = fmt::format("the link to the directory ended: {}", why.message)});
   const MutexLock lock(mutex_);
-  lanes_.lost(peer);
+  queues_.lost(peer);
 }
 
 // Links end before requests do: afterwards nobody reads or writes their memory.
@@ -272,12 +270,12 @@ void ClientNode::close(const Error& why) {
     const MutexLock lock(mutex_);
     if (closed_) return;
     closed_ = why;
-    servers = lanes_.leave_behind({});
+    servers = queues_.leave_behind({});
   }
-  let_go(servers, nullptr);
+  disconnect_all(servers, nullptr);
   {
     const MutexLock lock(mutex_);
-    ledger_.fail_all(why);
+    pending_.fail_all(why);
   }
   on_progress_();
 }
@@ -285,10 +283,10 @@ void ClientNode::close(const Error& why) {
 void ClientNode::settle(TimePoint now) {
   const MutexLock lock(mutex_);
   if (closed_) return;
-  lanes_.send();
-  if (!has_asked_ || now - last_beat_ < kBeatEvery) return;
-  last_beat_ = now;
-  postman_.send(kDirectory, {.kind = MessageKind::kBeat, .view = lanes_.view().number}, {});
+  queues_.send();
+  if (!has_asked_ || now - last_heartbeat_ < kHeartbeatInterval) return;
+  last_heartbeat_ = now;
+  transport_.send(kDirectory, {.kind = MessageKind::kHeartbeat, .view = queues_.view().number}, {});
 }
 
 }  // namespace tally::server

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "server/client/lanes.h"
-#include "server/client/ledger.h"
+#include "server/client/pending_requests.h"
+#include "server/client/server_queues.h"
 #include "server/client/sparse_request.h"
 #include "server/protocol/node.h"
 #include "tally/server.h"
@@ -31,15 +31,15 @@ struct ClientNodeOptions {
 // and sent to whom the newest view names; what is not answered when a server or its link is lost is
 // sent again, in order. A request returns its ticket at once, errors included: they come out of
 // take(). Memory that a request names stays in place until its ticket is done or abandoned.
-// Threads: safe. The Postman is called with the node's lock held, so it must not hold a lock of its
-// own while it calls the node; drop() is called without it.
+// Threads: safe. The NodeTransport is called with the node's lock held, so it must not hold a lock of its
+// own while it calls the node; disconnect() is called without it.
 class ClientNode final : public Node {
  public:
   using Range = Client::Range;
 
   // `on_progress` is called, without locks, whenever some ticket may have become done, and when the
   // first view has come.
-  ClientNode(Postman& postman, ClientNodeOptions options, EventSink on_event,
+  ClientNode(NodeTransport& transport, ClientNodeOptions options, EventSink on_event,
              std::function<void()> on_progress);
 
   // Asks the directory to be let in. Nothing can be asked for before joined().
@@ -57,19 +57,19 @@ class ClientNode final : public Node {
   std::size_t part_elements(TableId table) const;
   bool keeps_residual(TableId table) const;
 
-  Ticket push(const Range& range, const PushFacts& facts, std::span<const std::byte> gradient);
-  Ticket pull(const Range& range, const PullFacts& facts, std::span<std::byte> values);
+  Ticket push(const Range& range, const PushFacts& options, std::span<const std::byte> gradient);
+  Ticket pull(const Range& range, const PullFacts& options, std::span<std::byte> values);
   Ticket push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
                    std::span<const std::byte> gradient, std::span<std::byte> values);
-  Ticket push_encoded(const Range& range, const PushFacts& facts, Client::Messages gradient);
+  Ticket push_encoded(const Range& range, const PushFacts& options, Client::Messages gradient);
   Ticket push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
                            Client::Messages gradient, std::span<std::byte> values);
   Ticket push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
                       Client::Messages gradient, std::span<std::byte> values,
                       std::span<Client::Average> averages);
-  Ticket push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
+  Ticket push(TableId table, const PushFacts& options, std::span<const std::uint64_t> keys,
               std::span<const float> rows);
-  Ticket pull(TableId table, const PullFacts& facts, std::span<const std::uint64_t> keys,
+  Ticket pull(TableId table, const PullFacts& options, std::span<const std::uint64_t> keys,
               std::span<float> rows);
   Ticket push_pull(TableId table, const PushFacts& push, const PullFacts& pull,
                    std::span<const std::uint64_t> keys, std::span<const float> gradient,
@@ -130,14 +130,14 @@ class ClientNode final : public Node {
   };
 
   Ticket failed(Error why);
-  Ticket submit(std::unique_ptr<Request> request, std::vector<Errand> errands);
+  Ticket submit(std::unique_ptr<Request> request, std::vector<Subrequest> subrequests);
   Ticket ask_parts(const Range& range, const Order& order);
   Ticket ask_sparse(TableId table, const Order& order, std::span<const std::uint64_t> keys,
                     std::span<const float> gradient, std::span<float> rows);
   Ticket ask_all_parts(TableId table, const MessageHeader& header);
   Ticket ask_servers(const MessageHeader& header, std::vector<std::byte> body);
-  std::vector<Errand> errands_for_servers(const MessageHeader& header,
-                                          std::span<const std::byte> body) const
+  std::vector<Subrequest> subrequests_for_servers(const MessageHeader& header,
+                                                  std::span<const std::byte> body) const
       TALLY_REQUIRES(mutex_);
   Result<Table> table(TableId id) const;
   Result<void> check_order(const Table& table, const Range& range, const Order& order) const;
@@ -145,47 +145,48 @@ class ClientNode final : public Node {
 
   void on_view(const Message& message);
   void on_answer(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
-  void take_in(NodeId from, const Errand& errand, const Message& message, Request& request)
+  void take_in(NodeId from, const Subrequest& subrequest, const Message& message, Request& request)
       TALLY_REQUIRES(mutex_);
-  void keep_agreement(const Errand& errand, Request* request) TALLY_REQUIRES(mutex_);
-  void on_agree_dropped(Errand& errand, const MessageHeader& answer) TALLY_REQUIRES(mutex_);
+  void keep_agreement(const Subrequest& subrequest, Request* request) TALLY_REQUIRES(mutex_);
+  void on_agree_dropped(Subrequest& subrequest, const MessageHeader& answer) TALLY_REQUIRES(mutex_);
   void settle_for_server(std::uint64_t sequence) TALLY_REQUIRES(mutex_);
   void settle_unroutable(std::uint64_t from) TALLY_REQUIRES(mutex_);
-  void go_on_with_snapshot(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
-  void publish_snapshot_of(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
-  void drop_snapshot_of(const Errand& errand, Request& request) TALLY_REQUIRES(mutex_);
-  void ask_writers(const Errand& before, std::uint8_t round, Request& request)
+  void go_on_with_snapshot(const Subrequest& subrequest, Request& request) TALLY_REQUIRES(mutex_);
+  void publish_snapshot_of(const Subrequest& subrequest, Request& request) TALLY_REQUIRES(mutex_);
+  void drop_snapshot_of(const Subrequest& subrequest, Request& request) TALLY_REQUIRES(mutex_);
+  void ask_writers(const Subrequest& before, std::uint8_t round, Request& request)
       TALLY_REQUIRES(mutex_);
-  void settle_as_lost(const Errand& errand, const std::string& snapshot) TALLY_REQUIRES(mutex_);
+  void settle_as_lost(const Subrequest& subrequest, const std::string& snapshot)
+      TALLY_REQUIRES(mutex_);
   void repeat_agreement(NodeId old_primary) TALLY_REQUIRES(mutex_);
   void close(const Error& why);
   // Ends links, without locks. `also`: memory of a request that is no longer open.
-  void let_go(std::span<const NodeId> servers, const std::shared_ptr<void>& also);
+  void disconnect_all(std::span<const NodeId> servers, const std::shared_ptr<void>& also);
   void move_replies_from(std::span<const NodeId> servers) TALLY_REQUIRES(mutex_);
   static Error refusal(NodeId from, std::span<const std::byte> payload);
   Error loss(const Request& request) const TALLY_REQUIRES(mutex_);
   Result<std::unique_ptr<Request>> take_request(Ticket ticket);
 
-  Postman& postman_;
+  NodeTransport& transport_;
   const ClientNodeOptions options_;
   const EventSink on_event_;
   const std::function<void()> on_progress_;
-  const std::shared_ptr<Staging> staging_;  // shared by all that was taken from it
+  const std::shared_ptr<StagingPool> staging_;  // shared by all that was taken from it
 
   mutable Mutex mutex_;
-  Ledger ledger_ TALLY_GUARDED_BY(mutex_);
-  Lanes lanes_ TALLY_GUARDED_BY(mutex_);
+  PendingRequests pending_ TALLY_GUARDED_BY(mutex_);
+  ServerQueues queues_ TALLY_GUARDED_BY(mutex_);
   std::map<TableId, Table> tables_ TALLY_GUARDED_BY(mutex_);
   std::map<TableId, std::uint64_t> newest_version_ TALLY_GUARDED_BY(mutex_);
-  NodeId id_ TALLY_GUARDED_BY(mutex_) = kUnnumbered;
+  NodeId id_ TALLY_GUARDED_BY(mutex_) = kNoNode;
   bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to be let in
   std::optional<Error> closed_ TALLY_GUARDED_BY(mutex_);
-  TimePoint last_beat_ TALLY_GUARDED_BY(mutex_){};
+  TimePoint last_heartbeat_ TALLY_GUARDED_BY(mutex_){};
   std::string newest_snapshot_ TALLY_GUARDED_BY(mutex_);
   // The agreement that was answered last, to be offered again to a new primary: others may not have
   // its answer.
   std::uint64_t agreements_ TALLY_GUARDED_BY(mutex_) = 0;
-  std::optional<Errand> last_agreement_ TALLY_GUARDED_BY(mutex_);
+  std::optional<Subrequest> last_agreement_ TALLY_GUARDED_BY(mutex_);
   int unreleased_ TALLY_GUARDED_BY(mutex_) = 0;  // links
 };
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "server/client/client_node_test_support.h"
-#include "server/protocol/bodies.h"
+#include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 #include "wire/error_body.h"
 
@@ -15,7 +15,7 @@ namespace {
 TEST_F(ClientNodeTest, APushGoesPartByPartToThePrimaries) {
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 4}, {.clock = 5, .version = 4}, gradient());
-  auto sent = tray.take();
+  auto sent = transport.take();
   ASSERT_EQ(sent.size(), 4U);
   std::sort(sent.begin(), sent.end(),
             [](const Sent& a, const Sent& b) { return a.header.part < b.header.part; });
@@ -47,7 +47,7 @@ TEST_F(ClientNodeTest, APushGoesPartByPartToThePrimaries) {
 TEST_F(ClientNodeTest, WhoWaitsIsToldOfARequestOnceItIsDone) {
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 4}, {}, gradient());
-  const auto sent = tray.take();
+  const auto sent = transport.take();
   ASSERT_EQ(sent.size(), 4U);
   const int before = progress;
   for (std::size_t i = 0; i < 3; ++i) answer(sent[i]);
@@ -62,11 +62,11 @@ TEST_F(ClientNodeTest, NoMoreIsInFlightThanThereIsRoomFor) {
   const TableId table = define(dense);
   values.resize(dense.count);
   node.push({table, 0, 20}, {}, gradient());
-  std::vector<Sent> first = tray.take();
+  std::vector<Sent> first = transport.take();
   EXPECT_EQ(first.size(), 6U);  // 3 * 256 KiB and their headers are below 1 MiB, for each of two
   answer(first[0]);
   node.settle({});
-  const std::vector<Sent> next = tray.take();
+  const std::vector<Sent> next = transport.take();
   ASSERT_EQ(next.size(), 1U);
   EXPECT_EQ(next[0].to, first[0].to);
 }
@@ -80,10 +80,10 @@ TEST_F(ClientNodeTest, GradientsThatAreHeldForARoundOfSeveralAreAllInFlight) {
   values.resize(dense.count);
   node.push({table, 0, 20}, {}, gradient());
   node.push({table, 0, 20}, {}, gradient());
-  EXPECT_EQ(tray.take().size(), 40U);
+  EXPECT_EQ(transport.take().size(), 40U);
   // What is done at once waits for its turn.
   node.push({table, 0, 20}, {.kind = PushKind::kAdd}, gradient());
-  EXPECT_LT(tray.take().size(), 20U);
+  EXPECT_LT(transport.take().size(), 20U);
 }
 
 TEST_F(ClientNodeTest, AnswersThatDoNotFitAreNotUsed) {
@@ -91,7 +91,7 @@ TEST_F(ClientNodeTest, AnswersThatDoNotFitAreNotUsed) {
   values.assign(10, 1.0F);
   const TableId table = define(dense);
   const Ticket ticket = node.pull({table, 0, 1}, {}, room());
-  const Sent sent = tray.take().front();
+  const Sent sent = transport.take().front();
   Sent wrong = sent;
   wrong.header.part = 1;
   answer(wrong, {}, std::vector<std::byte>(40));
@@ -114,7 +114,7 @@ TEST_F(ClientNodeTest, AnswersThatDoNotFitAreNotUsed) {
 
 TEST_F(ClientNodeTest, ARefusalIsTheServersError) {
   const Ticket ticket = node.define(dense);
-  for (const Sent& sent : tray.take())
+  for (const Sent& sent : transport.take())
     answer(sent, {.outcome = Outcome::kRefused},
            wire::encode_error({.code = ErrorCode::kMismatch, .message = "another table"}));
   const auto id = node.take_define(ticket);
@@ -127,7 +127,7 @@ TEST_F(ClientNodeTest, SparseRowsAreAskedOfTheirPartsAndComeBackInOrder) {
   const std::vector<std::uint64_t> keys = {5, 99, 7, 1000};
   std::vector<float> rows(8);
   const Ticket ticket = node.pull(table, {}, keys, rows);
-  const auto sent = tray.take();
+  const auto sent = transport.take();
   EXPECT_EQ(sent.size(), 8U);
   for (const Sent& one : sent) {
     std::uint32_t count = 0;
@@ -157,25 +157,25 @@ TEST_F(ClientNodeTest, WhatCannotBeAskedSaysWhy) {
     ASSERT_FALSE(completion.has_value());
     EXPECT_EQ(completion.error().code, ErrorCode::kInvalid);
   }
-  EXPECT_TRUE(tray.take().empty());
+  EXPECT_TRUE(transport.take().empty());
 }
 
 TEST_F(ClientNodeTest, AJoinerAgreesInTheRoundThatIsGathered) {
   const std::vector<double> mine = {2};
   const Ticket ticket = node.agree(mine);
-  const Sent first = tray.take().front();
+  const Sent first = transport.take().front();
   EXPECT_EQ(first.to, 1U);
   EXPECT_EQ(first.header.clock, 1U);
   answer(first, {.outcome = Outcome::kDropped, .version = 57});
   node.settle({});
-  const Sent second = tray.take().front();
+  const Sent second = transport.take().front();
   EXPECT_EQ(second.header.clock, 57U);
   answer(second, {.version = 57}, encode(std::vector<double>{10}));
   const auto sums = node.take_agree(ticket);
   ASSERT_TRUE(sums.has_value());
   EXPECT_EQ(*sums, std::vector<double>{10});
   node.agree(mine);
-  EXPECT_EQ(tray.take().front().header.clock, 58U);
+  EXPECT_EQ(transport.take().front().header.clock, 58U);
 }
 
 TEST_F(ClientNodeTest, ACancelledPushEndsWithWhatWasSent) {
@@ -183,7 +183,7 @@ TEST_F(ClientNodeTest, ACancelledPushEndsWithWhatWasSent) {
   values.resize(dense.count);
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 20}, {}, gradient());
-  const auto sent = tray.take();
+  const auto sent = transport.take();
   node.cancel(ticket);
   for (const Sent& one : sent) answer(one);
   const auto completion = node.take(ticket);

@@ -21,15 +21,15 @@ struct Sent {
 };
 
 // Keeps what is sent.
-class Tray final : public Postman {
+class RecordingTransport final : public NodeTransport {
  public:
-  void reach(const ServerInfo& server) override { reached.push_back(server.id); }
-  void drop(NodeId peer) override {
+  void connect(const ServerInfo& server) override { connected_to.push_back(server.id); }
+  void disconnect(NodeId peer) override {
     dropped.push_back(peer);
     if (on_drop) on_drop();
   }
-  void drop_then(NodeId peer, std::function<void()> released) override {
-    drop(peer);
+  void disconnect_then(NodeId peer, std::function<void()> released) override {
+    disconnect(peer);
     if (!stands_still) return released();
     unreleased.push_back(std::move(released));
   }
@@ -46,7 +46,7 @@ class Tray final : public Postman {
 
   std::vector<Sent> take() { return std::exchange(sent, {}); }
 
-  std::vector<NodeId> reached;
+  std::vector<NodeId> connected_to;
   std::vector<NodeId> dropped;
   std::vector<Sent> sent;
   std::deque<std::vector<std::byte>> owned;  // payloads that were given away
@@ -85,16 +85,17 @@ class ClientNodeTest : public testing::Test {
     node.on_message(kDirectory,
                     {.header = {.kind = MessageKind::kView, .part = kSelf}, .payload = bytes});
   }
-  void answer(const Sent& sent, MessageHeader facts = {}, std::span<const std::byte> payload = {}) {
-    facts.kind = MessageKind::kAnswer;
-    facts.table = sent.header.table;
-    facts.part = sent.header.part;
-    facts.sequence = sent.header.sequence;
-    node.on_message(sent.to, {.header = facts, .payload = payload});
+  void answer(const Sent& sent, MessageHeader options = {},
+              std::span<const std::byte> payload = {}) {
+    options.kind = MessageKind::kAnswer;
+    options.table = sent.header.table;
+    options.part = sent.header.part;
+    options.sequence = sent.header.sequence;
+    node.on_message(sent.to, {.header = options, .payload = payload});
   }
   TableId define(const TableSpec& spec) {
     const Ticket ticket = node.define(spec);
-    for (const Sent& sent : tray.take()) answer(sent);
+    for (const Sent& sent : transport.take()) answer(sent);
     const auto id = node.take_define(ticket);
     EXPECT_TRUE(id.has_value());
     return *id;
@@ -103,10 +104,10 @@ class ClientNodeTest : public testing::Test {
   std::span<std::byte> room() { return std::as_writable_bytes(std::span(values)); }
 
   static constexpr std::size_t kElements = kPartBytes / sizeof(float);
-  Tray tray;
+  RecordingTransport transport;
   int progress = 0;
   ClientNode node{
-      tray, {.rank = 3, .in_flight_bytes = std::size_t{1} << 20}, {}, [this] { ++progress; }};
+      transport, {.rank = 3, .in_flight_bytes = std::size_t{1} << 20}, {}, [this] { ++progress; }};
   TableSpec dense;
   std::vector<float> values = std::vector<float>(3 * kElements + 10);
 };

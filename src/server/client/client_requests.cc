@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "server/client/client_node.h"
-#include "server/protocol/bodies.h"
 #include "server/protocol/message.h"
+#include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 
 // How requests become messages.
@@ -10,13 +10,13 @@
 namespace tally::server {
 namespace {
 
-MessageHeader header_of(MessageKind kind, const PushFacts& facts) {
+MessageHeader header_of(MessageKind kind, const PushFacts& options) {
   return {.kind = kind,
-          .push_kind = static_cast<std::uint8_t>(facts.kind),
-          .clock = facts.clock,
-          .version = facts.version,
-          .weight = facts.weight,
-          .rate = facts.rate};
+          .push_kind = static_cast<std::uint8_t>(options.kind),
+          .clock = options.clock,
+          .version = options.version,
+          .weight = options.weight,
+          .rate = options.rate};
 }
 
 MessageHeader header_of(MessageKind kind, const PushFacts& push, const PullFacts& pull) {
@@ -27,9 +27,7 @@ MessageHeader header_of(MessageKind kind, const PushFacts& push, const PullFacts
 }
 
 bool is_gradient(const MessageHeader& header) {
-  return (header.kind == MessageKind::kPush || header.kind == MessageKind::kPushPull ||
-          header.kind == MessageKind::kPushAverage) &&
-         header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
+  return is_push(header.kind) && header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
 }
 
 // A message has a byte for it.
@@ -55,20 +53,20 @@ Ticket ClientNode::failed(Error why) {
   auto request = std::make_unique<Request>();
   request->error = std::move(why);
   const MutexLock lock(mutex_);
-  return ledger_.open(std::move(request), {});
+  return pending_.open(std::move(request), {});
 }
 
-Ticket ClientNode::submit(std::unique_ptr<Request> request, std::vector<Errand> errands) {
+Ticket ClientNode::submit(std::unique_ptr<Request> request, std::vector<Subrequest> subrequests) {
   const MutexLock lock(mutex_);
   if (closed_) {
     request->error = *closed_;
-    return ledger_.open(std::move(request), {});
+    return pending_.open(std::move(request), {});
   }
-  const std::uint64_t from = ledger_.next_sequence();
-  const Ticket ticket = ledger_.open(std::move(request), std::move(errands));
-  lanes_.queue_from(from);
+  const std::uint64_t from = pending_.next_sequence();
+  const Ticket ticket = pending_.open(std::move(request), std::move(subrequests));
+  queues_.queue_from(from);
   settle_unroutable(from);
-  lanes_.send();
+  queues_.send();
   return ticket;
 }
 
@@ -129,34 +127,35 @@ Ticket ClientNode::ask_parts(const Range& range, const Order& order) {
   if (!found.has_value()) return failed(std::move(found).error());
   if (auto checked = check_order(*found, range, order); !checked.has_value())
     return failed(std::move(checked).error());
-  std::vector<Errand> errands;
+  std::vector<Subrequest> subrequests;
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < range.count; ++i) {
-    Errand errand{.header = order.header, .gathered = found->gathers && is_gradient(order.header)};
-    errand.header.part = range.first + i;
-    const std::size_t bytes = bytes_of(found->spec, errand.header.part);
-    if (!order.payload.empty()) errand.payload = order.payload.subspan(at, bytes);
-    if (!order.messages.empty()) errand.payload = order.messages[i];
-    if (!order.reply.empty()) errand.reply = order.reply.subspan(at, bytes);
-    if (!order.averages.empty()) errand.average = &order.averages[i];
+    Subrequest subrequest{.header = order.header,
+                          .gathered = found->gathers && is_gradient(order.header)};
+    subrequest.header.part = range.first + i;
+    const std::size_t bytes = bytes_of(found->spec, subrequest.header.part);
+    if (!order.payload.empty()) subrequest.payload = order.payload.subspan(at, bytes);
+    if (!order.messages.empty()) subrequest.payload = order.messages[i];
+    if (!order.reply.empty()) subrequest.reply = order.reply.subspan(at, bytes);
+    if (!order.averages.empty()) subrequest.average = &order.averages[i];
     at += bytes;
-    errands.push_back(std::move(errand));
+    subrequests.push_back(std::move(subrequest));
   }
-  return submit(request_of(order.header), std::move(errands));
+  return submit(request_of(order.header), std::move(subrequests));
 }
 
-Ticket ClientNode::push(const Range& range, const PushFacts& facts,
+Ticket ClientNode::push(const Range& range, const PushFacts& options,
                         std::span<const std::byte> gradient) {
-  Order order{.header = header_of(MessageKind::kPush, facts), .payload = gradient};
+  Order order{.header = header_of(MessageKind::kPush, options), .payload = gradient};
   order.header.table = range.table;
   return ask_parts(range, order);
 }
 
-Ticket ClientNode::pull(const Range& range, const PullFacts& facts, std::span<std::byte> values) {
+Ticket ClientNode::pull(const Range& range, const PullFacts& options, std::span<std::byte> values) {
   Order order{.header = {.kind = MessageKind::kPull,
                          .table = range.table,
-                         .least_version = facts.least_version,
-                         .least_clock = facts.least_clock},
+                         .least_version = options.least_version,
+                         .least_clock = options.least_clock},
               .reply = values};
   return ask_parts(range, order);
 }
@@ -173,9 +172,9 @@ Ticket ClientNode::push_pull(const Range& range, const PushFacts& push, const Pu
   return ask_parts(range, order);
 }
 
-Ticket ClientNode::push_encoded(const Range& range, const PushFacts& facts,
+Ticket ClientNode::push_encoded(const Range& range, const PushFacts& options,
                                 Client::Messages gradient) {
-  Order order{.header = header_of(MessageKind::kPush, facts), .messages = gradient};
+  Order order{.header = header_of(MessageKind::kPush, options), .messages = gradient};
   order.header.table = range.table;
   return ask_parts(range, order);
 }
@@ -251,30 +250,30 @@ Ticket ClientNode::ask_sparse(TableId table_id, const Order& order,
                      [staging = staging_, all = *memory](void*) { staging->give_back(all); }};
   sparse.lay_out(keys, gradient, *memory);
   if (pulls) sparse.target = rows;
-  std::vector<Errand> errands(found->parts);
+  std::vector<Subrequest> subrequests(found->parts);
   for (std::uint32_t part = 0; part < found->parts; ++part) {
-    errands[part].header = order.header;
-    errands[part].header.part = part;
-    errands[part].payload = sparse.payload(part);
-    errands[part].reply = sparse.reply(part);
-    errands[part].gathered = found->gathers && is_gradient(order.header);
+    subrequests[part].header = order.header;
+    subrequests[part].header.part = part;
+    subrequests[part].payload = sparse.payload(part);
+    subrequests[part].reply = sparse.reply(part);
+    subrequests[part].gathered = found->gathers && is_gradient(order.header);
   }
-  return submit(std::move(request), std::move(errands));
+  return submit(std::move(request), std::move(subrequests));
 }
 
-Ticket ClientNode::push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
-                        std::span<const float> rows) {
-  Order order{.header = header_of(MessageKind::kPush, facts)};
+Ticket ClientNode::push(TableId table, const PushFacts& options,
+                        std::span<const std::uint64_t> keys, std::span<const float> rows) {
+  Order order{.header = header_of(MessageKind::kPush, options)};
   order.header.table = table;
   return ask_sparse(table, order, keys, rows, {});
 }
 
-Ticket ClientNode::pull(TableId table, const PullFacts& facts, std::span<const std::uint64_t> keys,
-                        std::span<float> rows) {
+Ticket ClientNode::pull(TableId table, const PullFacts& options,
+                        std::span<const std::uint64_t> keys, std::span<float> rows) {
   const Order order{.header = {.kind = MessageKind::kPull,
                                .table = table,
-                               .least_version = facts.least_version,
-                               .least_clock = facts.least_clock}};
+                               .least_version = options.least_version,
+                               .least_clock = options.least_clock}};
   return ask_sparse(table, order, keys, {}, rows);
 }
 
@@ -289,15 +288,15 @@ Ticket ClientNode::push_pull(TableId table, const PushFacts& push, const PullFac
 Ticket ClientNode::ask_all_parts(TableId id, const MessageHeader& header) {
   auto found = table(id);
   if (!found.has_value()) return failed(std::move(found).error());
-  std::vector<Errand> errands(found->parts);
+  std::vector<Subrequest> subrequests(found->parts);
   for (std::uint32_t part = 0; part < found->parts; ++part) {
-    errands[part].header = header;
-    errands[part].header.table = id;
-    errands[part].header.part = part;
+    subrequests[part].header = header;
+    subrequests[part].header.table = id;
+    subrequests[part].header.part = part;
   }
   auto request = request_of(header);
   request->table = id;
-  return submit(std::move(request), std::move(errands));
+  return submit(std::move(request), std::move(subrequests));
 }
 
 Ticket ClientNode::clock(TableId table, std::uint64_t clock) {
@@ -308,23 +307,23 @@ Ticket ClientNode::set_version(TableId table, std::uint64_t version) {
   return ask_all_parts(table, {.kind = MessageKind::kSetVersion, .version = version});
 }
 
-std::vector<Errand> ClientNode::errands_for_servers(const MessageHeader& header,
-                                                    std::span<const std::byte> body) const {
-  std::vector<Errand> errands;
-  for (const ServerInfo& server : lanes_.view().servers)
-    errands.push_back({.header = header, .payload = body, .server = server.id});
-  return errands;
+std::vector<Subrequest> ClientNode::subrequests_for_servers(const MessageHeader& header,
+                                                            std::span<const std::byte> body) const {
+  std::vector<Subrequest> subrequests;
+  for (const ServerInfo& server : queues_.view().servers)
+    subrequests.push_back({.header = header, .payload = body, .server = server.id});
+  return subrequests;
 }
 
 Ticket ClientNode::ask_servers(const MessageHeader& header, std::vector<std::byte> body) {
   auto request = request_of(header);
   request->body = std::move(body);
-  std::vector<Errand> errands;
+  std::vector<Subrequest> subrequests;
   {
     const MutexLock lock(mutex_);
-    errands = errands_for_servers(header, request->body);
+    subrequests = subrequests_for_servers(header, request->body);
   }
-  return submit(std::move(request), std::move(errands));
+  return submit(std::move(request), std::move(subrequests));
 }
 
 Ticket ClientNode::define(const TableSpec& spec) {
@@ -359,8 +358,8 @@ Ticket ClientNode::agree(std::span<const double> values) {
   }
   auto request = request_of(header);
   request->body = encode(values);
-  Errand errand{.header = header, .payload = request->body};
-  return submit(std::move(request), {std::move(errand)});
+  Subrequest subrequest{.header = header, .payload = request->body};
+  return submit(std::move(request), {std::move(subrequest)});
 }
 
 }  // namespace tally::server

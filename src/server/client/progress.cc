@@ -11,8 +11,6 @@ namespace {
 // About 20 microseconds, where somebody else can run meanwhile.
 constexpr int kLooks = 500;
 
-TimePoint now() { return SteadyClock().now(); }
-
 }  // namespace
 
 void Progress::note() {
@@ -38,7 +36,7 @@ bool Progress::wait(const std::function<bool()>& done, Deadline by) {
   while (true) {
     const std::uint64_t seen = changes_.load();
     if (done()) return true;
-    if (by.passed(now())) return false;
+    if (by.passed(SteadyClock().now())) return false;
     wait_for_change(seen, by);
   }
 }
@@ -51,8 +49,9 @@ void Progress::wait_for_change(std::uint64_t seen, Deadline by) {
   }
   mutex_.lock();
   sleepers_.fetch_add(1);
-  while (changes_.load() == seen && !by.passed(now()))
-    changed_.wait_for(mutex_, std::min<Duration>(by.remaining(now()), std::chrono::seconds(1)));
+  while (changes_.load() == seen && !by.passed(SteadyClock().now()))
+    changed_.wait_for(
+        mutex_, std::min<Duration>(by.remaining(SteadyClock().now()), std::chrono::seconds(1)));
   sleepers_.fetch_sub(1);
   mutex_.unlock();
 }

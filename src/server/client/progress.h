@@ -35,9 +35,9 @@ class Progress final {
 };
 
 // A node whose progress is told of when a burst of messages has been worked off.
-class Announcing final : public Node {
+class NotifyingNode final : public Node {
  public:
-  Announcing(Node& node, Progress& progress) : node_(node), progress_(progress) {}
+  NotifyingNode(Node& node, Progress& progress) : node_(node), progress_(progress) {}
 
   void on_message(NodeId from, const Message& message) override {
     progress_.begin_burst();

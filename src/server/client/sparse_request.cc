@@ -12,19 +12,16 @@
 namespace tally::server {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kStagingAlignment = 64;
 constexpr std::size_t kSmallest = 4096;
 
-constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kCountBytes = 8;
-
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
 }
 
 }  // namespace
 
-Result<std::span<std::byte>> Staging::take(std::size_t bytes) {
+Result<std::span<std::byte>> StagingPool::take(std::size_t bytes) {
   const std::size_t size = std::bit_ceil(std::max(bytes, kSmallest));
   const MutexLock lock(mutex_);
   std::vector<std::span<std::byte>>& free = free_[size];
@@ -34,22 +31,24 @@ Result<std::span<std::byte>> Staging::take(std::size_t bytes) {
   return memory;
 }
 
-void Staging::give_back(std::span<std::byte> memory) {
+void StagingPool::give_back(std::span<std::byte> memory) {
   TALLY_CHECK(std::has_single_bit(memory.size()));
   const MutexLock lock(mutex_);
   free_[memory.size()].push_back(memory);
 }
 
-Result<std::span<std::byte>> Staging::make(std::size_t bytes) {
+Result<std::span<std::byte>> StagingPool::make(std::size_t bytes) {
   if (allocate_) {
-    TALLY_TRY(const std::span<std::byte> memory, allocate_(bytes + kAlignment));
+    TALLY_TRY(const std::span<std::byte> memory, allocate_(bytes + kStagingAlignment));
     const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-    return memory.subspan((kAlignment - address % kAlignment) % kAlignment, bytes);
+    return memory.subspan((kStagingAlignment - address % kStagingAlignment) % kStagingAlignment,
+                          bytes);
   }
-  heap_.push_back(std::make_unique<std::byte[]>(bytes + kAlignment));
+  heap_.push_back(std::make_unique<std::byte[]>(bytes + kStagingAlignment));
   std::byte* begin = heap_.back().get();
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
-  return std::span(begin + (kAlignment - address % kAlignment) % kAlignment, bytes);
+  return std::span(begin + (kStagingAlignment - address % kStagingAlignment) % kStagingAlignment,
+                   bytes);
 }
 
 KeyGroups group_keys(std::span<const std::uint64_t> keys, std::uint32_t parts) {
@@ -93,7 +92,7 @@ SparseRequest::SparseRequest(const Shape& shape, std::span<const std::uint64_t> 
 
 std::size_t SparseRequest::payload_bytes(std::uint32_t part) const {
   const std::size_t of_rows = shape_.pushes ? std::size_t{4} * shape_.dimension : 0;
-  return kCountBytes + count(part) * (sizeof(std::uint64_t) + of_rows);
+  return kKeyCountBytes + count(part) * (sizeof(std::uint64_t) + of_rows);
 }
 
 std::size_t SparseRequest::reply_bytes(std::uint32_t part) const {
@@ -123,7 +122,7 @@ void SparseRequest::lay_out(std::span<const std::uint64_t> keys, std::span<const
     std::byte* at = memory.data() + payload_at_[part];
     const std::uint32_t header[2] = {count(part), 0};
     std::memcpy(at, header, sizeof(header));
-    at += kCountBytes;
+    at += kKeyCountBytes;
     const std::uint32_t begin = groups_.begin[part];
     const std::uint32_t end = groups_.begin[part + 1];
     for (std::uint32_t i = begin; i < end; ++i, at += sizeof(std::uint64_t))

@@ -17,12 +17,12 @@ using Allocate = std::function<Result<std::span<std::byte>>(std::size_t bytes)>;
 
 // Memory for messages, used again and again: sizes are rounded up to powers of two, so that at most
 // half of what was ever needed at once is wasted. Threads: safe.
-class Staging {
+class StagingPool {
  public:
   // Without `allocate`: from the heap.
-  explicit Staging(Allocate allocate) : allocate_(std::move(allocate)) {}
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
+  explicit StagingPool(Allocate allocate) : allocate_(std::move(allocate)) {}
+  StagingPool(const StagingPool&) = delete;
+  StagingPool& operator=(const StagingPool&) = delete;
 
   // Aligned to 64 bytes. What allocate() says where there is no more.
   Result<std::span<std::byte>> take(std::size_t bytes);

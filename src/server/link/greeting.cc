@@ -17,13 +17,13 @@ constexpr std::uint32_t kGreetingMagic = 0x47594C54;  // "TLYG" as the bytes lie
 constexpr std::uint32_t kAnswerMagic = 0x52594C54;    // "TLYR"
 
 // Both begin alike; docs/wire_format.md has the same tables.
-constexpr std::size_t kMagicAt = 0;
-constexpr std::size_t kVersionAt = 4;
-constexpr std::size_t kRoleAt = 6;
-constexpr std::size_t kVerdictAt = 6;
-constexpr std::size_t kZeroAt = 7;
-constexpr std::size_t kIdAt = 8;
-constexpr std::size_t kToAt = 12;
+constexpr std::size_t kGreetingMagicAt = 0;
+constexpr std::size_t kGreetingVersionAt = 4;
+constexpr std::size_t kGreetingRoleAt = 6;
+constexpr std::size_t kGreetingVerdictAt = 6;
+constexpr std::size_t kGreetingZeroAt = 7;
+constexpr std::size_t kGreetingIdAt = 8;
+constexpr std::size_t kGreetingToAt = 12;
 constexpr std::size_t kGreetingTokenAt = 16;
 constexpr std::size_t kGreetingChecksumAt = 32;
 constexpr std::size_t kAnswerTokenAt = 12;
@@ -41,12 +41,12 @@ Token load_token(std::span<const std::byte> bytes, std::size_t at) {
   return token;
 }
 
-Result<void> check_envelope(std::span<const std::byte> bytes, std::uint32_t magic,
+Result<void> check_greeting(std::span<const std::byte> bytes, std::uint32_t magic,
                             std::size_t checksum_at) {
-  if (load<std::uint32_t>(bytes, kMagicAt) != magic) return corrupt("wrong magic");
+  if (load<std::uint32_t>(bytes, kGreetingMagicAt) != magic) return corrupt("wrong magic");
   if (load<std::uint32_t>(bytes, checksum_at) != kernel::crc32c(bytes.first(checksum_at)))
     return corrupt("checksum fails");
-  if (bytes[kZeroAt] != std::byte{0}) return corrupt("reserved byte in use");
+  if (bytes[kGreetingZeroAt] != std::byte{0}) return corrupt("reserved byte in use");
   return {};
 }
 
@@ -68,11 +68,11 @@ std::string_view to_string(LinkVerdict verdict) {
 
 EncodedLinkGreeting encode(const LinkGreeting& greeting) {
   EncodedLinkGreeting bytes{};
-  store(bytes, kMagicAt, kGreetingMagic);
-  store(bytes, kVersionAt, greeting.version);
-  store(bytes, kRoleAt, static_cast<std::uint8_t>(greeting.role));
-  store(bytes, kIdAt, greeting.from);
-  store(bytes, kToAt, greeting.to);
+  store(bytes, kGreetingMagicAt, kGreetingMagic);
+  store(bytes, kGreetingVersionAt, greeting.version);
+  store(bytes, kGreetingRoleAt, static_cast<std::uint8_t>(greeting.role));
+  store(bytes, kGreetingIdAt, greeting.from);
+  store(bytes, kGreetingToAt, greeting.to);
   store_token(bytes, kGreetingTokenAt, greeting.token);
   store(bytes, kGreetingChecksumAt, kernel::crc32c(std::span(bytes).first(kGreetingChecksumAt)));
   return bytes;
@@ -80,45 +80,45 @@ EncodedLinkGreeting encode(const LinkGreeting& greeting) {
 
 EncodedLinkAnswer encode(const LinkAnswer& answer) {
   EncodedLinkAnswer bytes{};
-  store(bytes, kMagicAt, kAnswerMagic);
-  store(bytes, kVersionAt, answer.version);
-  store(bytes, kVerdictAt, static_cast<std::uint8_t>(answer.verdict));
-  store(bytes, kIdAt, answer.id);
+  store(bytes, kGreetingMagicAt, kAnswerMagic);
+  store(bytes, kGreetingVersionAt, answer.version);
+  store(bytes, kGreetingVerdictAt, static_cast<std::uint8_t>(answer.verdict));
+  store(bytes, kGreetingIdAt, answer.id);
   store_token(bytes, kAnswerTokenAt, answer.token);
   store(bytes, kAnswerChecksumAt, kernel::crc32c(std::span(bytes).first(kAnswerChecksumAt)));
   return bytes;
 }
 
 Result<LinkGreeting> decode_link_greeting(std::span<const std::byte, kLinkGreetingBytes> bytes) {
-  TALLY_TRY(check_envelope(bytes, kGreetingMagic, kGreetingChecksumAt));
-  const auto role = load<std::uint8_t>(bytes, kRoleAt);
-  if (role < static_cast<std::uint8_t>(Role::kDirects) ||
-      role > static_cast<std::uint8_t>(Role::kWorks))
+  TALLY_TRY(check_greeting(bytes, kGreetingMagic, kGreetingChecksumAt));
+  const auto role = load<std::uint8_t>(bytes, kGreetingRoleAt);
+  if (role < static_cast<std::uint8_t>(Role::kDirectory) ||
+      role > static_cast<std::uint8_t>(Role::kWorker))
     return corrupt("unknown role");
-  return LinkGreeting{.version = load<std::uint16_t>(bytes, kVersionAt),
+  return LinkGreeting{.version = load<std::uint16_t>(bytes, kGreetingVersionAt),
                       .role = static_cast<Role>(role),
-                      .from = load<std::uint32_t>(bytes, kIdAt),
-                      .to = load<std::uint32_t>(bytes, kToAt),
+                      .from = load<std::uint32_t>(bytes, kGreetingIdAt),
+                      .to = load<std::uint32_t>(bytes, kGreetingToAt),
                       .token = load_token(bytes, kGreetingTokenAt)};
 }
 
 Result<LinkAnswer> decode_link_answer(std::span<const std::byte, kLinkAnswerBytes> bytes) {
-  TALLY_TRY(check_envelope(bytes, kAnswerMagic, kAnswerChecksumAt));
-  const auto verdict = load<std::uint8_t>(bytes, kVerdictAt);
+  TALLY_TRY(check_greeting(bytes, kAnswerMagic, kAnswerChecksumAt));
+  const auto verdict = load<std::uint8_t>(bytes, kGreetingVerdictAt);
   if (verdict > static_cast<std::uint8_t>(LinkVerdict::kOtherNode))
     return corrupt("unknown verdict");
-  return LinkAnswer{.version = load<std::uint16_t>(bytes, kVersionAt),
+  return LinkAnswer{.version = load<std::uint16_t>(bytes, kGreetingVersionAt),
                     .verdict = static_cast<LinkVerdict>(verdict),
-                    .id = load<std::uint32_t>(bytes, kIdAt),
+                    .id = load<std::uint32_t>(bytes, kGreetingIdAt),
                     .token = load_token(bytes, kAnswerTokenAt)};
 }
 
 LinkVerdict judge(const LinkGreeting& greeting, const LinkHost& host) {
   if (greeting.version != kLinkVersion) return LinkVerdict::kOtherVersion;
-  if (greeting.role == Role::kDirects || greeting.to != host.id) return LinkVerdict::kOtherNode;
-  if (host.role == Role::kDirects) return LinkVerdict::kWelcome;
+  if (greeting.role == Role::kDirectory || greeting.to != host.id) return LinkVerdict::kOtherNode;
+  if (host.role == Role::kDirectory) return LinkVerdict::kWelcome;
   if (greeting.token != host.token) return LinkVerdict::kOtherJob;
-  const bool numbered = greeting.from != kUnnumbered && greeting.from != kDirectory;
+  const bool numbered = greeting.from != kNoNode && greeting.from != kDirectory;
   return numbered && greeting.from != host.id ? LinkVerdict::kWelcome : LinkVerdict::kOtherNode;
 }
 

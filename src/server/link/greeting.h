@@ -10,7 +10,7 @@
 
 namespace tally::server {
 
-enum class Role : std::uint8_t { kDirects = 1, kServes = 2, kWorks = 3 };
+enum class Role : std::uint8_t { kDirectory = 1, kServer = 2, kWorker = 3 };
 
 // Tells the links of two jobs apart. The directory draws it and tells it to all whom it lets in. No
 // secret: on plain TCP it crosses the network in the clear.
@@ -21,10 +21,10 @@ inline constexpr std::uint16_t kLinkVersion = 1;
 // What the side that connects says first.
 struct LinkGreeting {
   std::uint16_t version = kLinkVersion;
-  Role role = Role::kWorks;
-  NodeId from = kUnnumbered;  // not numbered yet: to the directory only
-  NodeId to = kDirectory;     // who is meant
-  Token token{};              // zero: to the directory only
+  Role role = Role::kWorker;
+  NodeId from = kNoNode;   // not numbered yet: to the directory only
+  NodeId to = kDirectory;  // who is meant
+  Token token{};           // zero: to the directory only
 
   friend bool operator==(const LinkGreeting&, const LinkGreeting&) = default;
 };
@@ -63,8 +63,8 @@ Result<LinkAnswer> decode_link_answer(std::span<const std::byte, kLinkAnswerByte
 
 // Who is called.
 struct LinkHost {
-  Role role = Role::kServes;
-  NodeId id = kUnnumbered;
+  Role role = Role::kServer;
+  NodeId id = kNoNode;
   Token token{};
 };
 LinkVerdict judge(const LinkGreeting& greeting, const LinkHost& host);

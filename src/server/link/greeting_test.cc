@@ -12,7 +12,7 @@ Token token(std::uint8_t value) {
 }
 
 TEST(LinkGreeting, ComesBackAndEveryFlippedByteIsSeen) {
-  const LinkGreeting greeting{.role = Role::kServes, .from = 7, .to = 9, .token = token(3)};
+  const LinkGreeting greeting{.role = Role::kServer, .from = 7, .to = 9, .token = token(3)};
   const EncodedLinkGreeting good = encode(greeting);
   const auto back = decode_link_greeting(good);
   ASSERT_TRUE(back.has_value());
@@ -38,9 +38,9 @@ TEST(LinkAnswer, ComesBackAndEveryFlippedByteIsSeen) {
 }
 
 TEST(LinkGreeting, IsJudged) {
-  const LinkHost server{.role = Role::kServes, .id = 4, .token = token(1)};
-  const LinkHost directory{.role = Role::kDirects, .id = kDirectory, .token = token(1)};
-  const LinkGreeting worker{.role = Role::kWorks, .from = 6, .to = 4, .token = token(1)};
+  const LinkHost server{.role = Role::kServer, .id = 4, .token = token(1)};
+  const LinkHost directory{.role = Role::kDirectory, .id = kDirectory, .token = token(1)};
+  const LinkGreeting worker{.role = Role::kWorker, .from = 6, .to = 4, .token = token(1)};
   const auto with = [&](auto change) {
     LinkGreeting changed = worker;
     change(changed);
@@ -52,18 +52,18 @@ TEST(LinkGreeting, IsJudged) {
     LinkVerdict verdict;
   } cases[] = {
       {worker, server, LinkVerdict::kWelcome},
-      {with([](auto& g) { g.role = Role::kServes; }), server, LinkVerdict::kWelcome},
+      {with([](auto& g) { g.role = Role::kServer; }), server, LinkVerdict::kWelcome},
       {with([](auto& g) { g.version = 2; }), server, LinkVerdict::kOtherVersion},
       {with([](auto& g) { g.token = token(2); }), server, LinkVerdict::kOtherJob},
       {with([](auto& g) { g.to = 5; }), server, LinkVerdict::kOtherNode},
-      {with([](auto& g) { g.from = kUnnumbered; }), server, LinkVerdict::kOtherNode},
+      {with([](auto& g) { g.from = kNoNode; }), server, LinkVerdict::kOtherNode},
       {with([](auto& g) { g.from = kDirectory; }), server, LinkVerdict::kOtherNode},
       {with([](auto& g) { g.from = 4; }), server, LinkVerdict::kOtherNode},
-      {with([](auto& g) { g.role = Role::kDirects; }), server, LinkVerdict::kOtherNode},
+      {with([](auto& g) { g.role = Role::kDirectory; }), server, LinkVerdict::kOtherNode},
       {worker, directory, LinkVerdict::kOtherNode},
-      {{.role = Role::kWorks}, directory, LinkVerdict::kWelcome},
-      {{.role = Role::kServes}, directory, LinkVerdict::kWelcome},
-      {{.version = 9, .role = Role::kServes}, directory, LinkVerdict::kOtherVersion},
+      {{.role = Role::kWorker}, directory, LinkVerdict::kWelcome},
+      {{.role = Role::kServer}, directory, LinkVerdict::kWelcome},
+      {{.version = 9, .role = Role::kServer}, directory, LinkVerdict::kOtherVersion},
   };
   int number = 0;
   for (const auto& each : cases) {

@@ -52,7 +52,7 @@ void Link::send_written(const MessageHeader& header, std::size_t bytes) {
 
 void Link::enqueue(const MessageHeader& header, std::vector<std::byte> owned,
                    std::span<const std::byte> borrowed, std::uint16_t newest_region) {
-  Outgoing out{.header = {}, .owned = std::move(owned), .payload = borrowed, .descriptor = -1};
+  QueuedMessage out{.header = {}, .owned = std::move(owned), .payload = borrowed, .descriptor = -1};
   if (!out.owned.empty()) out.payload = out.owned;
   MessageHeader filled = header;
   if (filled.payload_place == 0) {
@@ -82,7 +82,7 @@ void Link::enqueue(const MessageHeader& header, std::vector<std::byte> owned,
 void Link::show_regions(std::uint16_t newest) {
   while (shown_ < newest) {
     const OwnRegions::Region region = shared_.regions.region(++shown_);
-    Outgoing out;
+    QueuedMessage out;
     out.header = encode({.kind = MessageKind::kRegion, .sequence = region.bytes});
     out.descriptor = region.descriptor;
     sender_.queue(std::move(out));

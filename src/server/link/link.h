@@ -15,7 +15,7 @@
 
 namespace tally::server {
 
-// What crossed all links of a driver. Threads: safe.
+// What crossed all links of a transport. Threads: safe.
 struct LinkCounters {
   std::atomic<std::uint64_t> bytes_sent{0};
   std::atomic<std::uint64_t> bytes_received{0};
@@ -29,15 +29,15 @@ struct LinkCounters {
 class Link final {
  public:
   struct Config {
-    NodeId peer = kUnnumbered;
-    Role role = Role::kWorks;  // the peer's
-    bool dialled = false;      // by this side
+    NodeId peer = kNoNode;
+    Role role = Role::kWorker;  // the peer's
+    bool dialled = false;       // by this side
     // Reading stops while so much of what was sent to the peer is unsent, so that one who asks and
     // does not read costs no more memory. 0: never, as between servers, who could wait for each
     // other.
     std::size_t backlog_bytes = 0;
   };
-  // What the links of a driver have in common.
+  // What the links of a transport have in common.
   struct Shared {
     OwnRegions regions;
     PayloadPool pool;

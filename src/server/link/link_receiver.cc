@@ -22,7 +22,7 @@ using net::Io;
 constexpr std::size_t kBufferBytes = std::size_t{8} << 10;
 // A larger payload's memory is given back after its message.
 constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
-constexpr std::size_t kAlignment = 4096;
+constexpr std::size_t kReceiveAlignment = 4096;
 
 }  // namespace
 
@@ -130,9 +130,9 @@ Result<void> LinkReceiver::open_payload(Sink& sink) {
 
 std::span<std::byte> LinkReceiver::own_memory(std::size_t bytes) {
   if (own_bytes_ < bytes) {
-    own_bytes_ = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    own_bytes_ = (bytes + kReceiveAlignment - 1) / kReceiveAlignment * kReceiveAlignment;
     own_.reset();
-    own_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, own_bytes_)));
+    own_.reset(static_cast<std::byte*>(std::aligned_alloc(kReceiveAlignment, own_bytes_)));
     TALLY_CHECK(own_ != nullptr);
   }
   return {own_.get(), bytes};

@@ -13,10 +13,12 @@ constexpr std::size_t kMostKeptBytes = std::size_t{32} << 20;
 
 constexpr std::size_t kMostParts = 64;
 
-std::size_t size_of(const Outgoing& message) { return kHeaderBytes + message.payload.size(); }
+std::size_t size_of(const QueuedMessage& message) { return kHeaderBytes + message.payload.size(); }
 
 // Memory that a waiting message takes.
-std::size_t cost_of(const Outgoing& message) { return sizeof(Outgoing) + message.owned.size(); }
+std::size_t cost_of(const QueuedMessage& message) {
+  return sizeof(QueuedMessage) + message.owned.size();
+}
 
 iovec part(std::span<const std::byte> bytes) {
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // only read from
@@ -49,7 +51,7 @@ void PayloadPool::give(std::vector<std::byte> memory) {
   kept_.push_back(std::move(memory));
 }
 
-void LinkSender::queue(Outgoing message) {
+void LinkSender::queue(QueuedMessage message) {
   owned_bytes_ += cost_of(message);
   queue_.push_back(std::move(message));
 }
@@ -59,7 +61,7 @@ void LinkSender::queue(Outgoing message) {
 std::size_t LinkSender::gather(std::span<iovec> parts) const {
   std::size_t count = 0;
   std::size_t skip = written_bytes_;
-  for (const Outgoing& message : queue_) {
+  for (const QueuedMessage& message : queue_) {
     if (count + 2 > parts.size() || (message.descriptor >= 0 && count > 0)) break;
     if (skip < kHeaderBytes) parts[count++] = part(std::span(message.header).subspan(skip));
     const std::size_t payload_skip = skip > kHeaderBytes ? skip - kHeaderBytes : 0;

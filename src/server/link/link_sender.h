@@ -27,7 +27,7 @@ class PayloadPool final {
 };
 
 // A message on its way out: a header and a payload, owned or somebody else's.
-struct Outgoing {
+struct QueuedMessage {
   EncodedHeader header{};
   std::vector<std::byte> owned;
   std::span<const std::byte> payload;  // of `owned` or borrowed
@@ -40,7 +40,7 @@ class LinkSender final {
  public:
   explicit LinkSender(PayloadPool& pool) : pool_(pool) {}
 
-  void queue(Outgoing message);
+  void queue(QueuedMessage message);
   bool idle() const { return queue_.empty(); }
   // Memory of what waits: payloads that are its own, and what each message costs beside them.
   std::size_t owned_bytes() const { return owned_bytes_; }
@@ -59,7 +59,7 @@ class LinkSender final {
   void advance(std::size_t bytes);
 
   PayloadPool& pool_;  // where memory of sent payloads goes
-  std::deque<Outgoing> queue_;
+  std::deque<QueuedMessage> queue_;
   std::size_t written_bytes_ = 0;  // of the front one
   std::size_t owned_bytes_ = 0;
 };

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/link/driver.h"
+#include "server/link/socket_transport.h"
 
 namespace tally::server {
 namespace {
@@ -136,13 +136,13 @@ TEST_F(LinkTest, AnEndedPeerIsNoticedByWriting) {
   EXPECT_EQ(link_->error().code, ErrorCode::kPeerLost);
 }
 
-TEST(Seats, WorkersTakeTurnsWhateverTheirNumbersAreAndKeepTheirSeats) {
-  Seats seats;
-  EXPECT_EQ(seats.take(0, Role::kDirects, 2), 0U);
-  EXPECT_EQ(seats.take(4, Role::kWorks, 2), 0U);
-  EXPECT_EQ(seats.take(6, Role::kWorks, 2), 1U);
-  EXPECT_EQ(seats.take(8, Role::kWorks, 2), 0U);
-  EXPECT_EQ(seats.take(6, Role::kWorks, 2), 1U);
+TEST(LoopAssignment, WorkersTakeTurnsWhateverTheirNumbersAreAndKeepTheirSeats) {
+  LoopAssignment seats;
+  EXPECT_EQ(seats.take(0, Role::kDirectory, 2), 0U);
+  EXPECT_EQ(seats.take(4, Role::kWorker, 2), 0U);
+  EXPECT_EQ(seats.take(6, Role::kWorker, 2), 1U);
+  EXPECT_EQ(seats.take(8, Role::kWorker, 2), 0U);
+  EXPECT_EQ(seats.take(6, Role::kWorker, 2), 1U);
   EXPECT_EQ(seats.of(6, 2), 1U);
 }
 

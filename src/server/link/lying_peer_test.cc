@@ -11,8 +11,8 @@
 
 #include "base/rng.h"
 #include "kernel/crc32c.h"
+#include "server/link/link_handshake.h"
 #include "server/link/link_receiver.h"
-#include "server/link/opening.h"
 
 namespace tally::server {
 namespace {
@@ -238,13 +238,13 @@ TEST_F(LyingPeer, NothingIsWrittenToLentMemoryOnceShut) {
 
 TEST_F(LyingPeer, StrangersAtTheDoorAreTurnedAway) {
   const auto judge = [](const LinkGreeting& greeting) {
-    return LinkAnswer{.verdict = tally::server::judge(greeting, {.role = Role::kServes, .id = 3}),
+    return LinkAnswer{.verdict = tally::server::judge(greeting, {.role = Role::kServer, .id = 3}),
                       .id = 3};
   };
   const auto verdict_of = [&](std::span<const std::byte> said) {
     connect(false);
     say(said);
-    Opening opening = Opening::called(std::move(socket_), judge);
+    LinkHandshake opening = LinkHandshake::called(std::move(socket_), judge);
     return opening.advance();
   };
   EXPECT_EQ(verdict_of(std::vector<std::byte>(100, std::byte{'G'})).error().code,
@@ -254,10 +254,10 @@ TEST_F(LyingPeer, StrangersAtTheDoorAreTurnedAway) {
   const auto good = encode(LinkGreeting{.from = 5, .to = 3});
   const auto step = verdict_of(good);
   ASSERT_TRUE(step.has_value());
-  EXPECT_EQ(*step, Opening::Step::kDone);
+  EXPECT_EQ(*step, LinkHandshake::Step::kDone);
   const auto silent = verdict_of(std::span(good).first(10));
   ASSERT_TRUE(silent.has_value());
-  EXPECT_EQ(*silent, Opening::Step::kWantsRead);
+  EXPECT_EQ(*silent, LinkHandshake::Step::kWantsRead);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace tally::server {
 namespace {
 
-constexpr std::size_t kLineBytes = 64;
+constexpr std::size_t kRegionAlignment = 64;
 constexpr std::size_t kPageBytes = 4096;
 // Allocations smaller than this share a region of this size.
 constexpr std::size_t kSharedBytes = std::size_t{4} << 20;
@@ -64,7 +64,7 @@ Result<std::unique_ptr<Mapping>> Mapping::open(Descriptor memory, std::uint64_t 
 Mapping::~Mapping() { ::munmap(bytes_.data(), bytes_.size()); }
 
 Result<std::span<std::byte>> OwnRegions::allocate(std::size_t bytes) {
-  const std::size_t wanted = round_up(std::max<std::size_t>(bytes, 1), kLineBytes);
+  const std::size_t wanted = round_up(std::max<std::size_t>(bytes, 1), kRegionAlignment);
   const MutexLock lock(mutex_);
   if (rest_.size() < wanted) {
     if (regions_.size() == kMaxRegions)

@@ -163,7 +163,7 @@ Agreement::Answers Agreement::give_up() {
       if (share.waiting)
         answers.push_back({.worker = worker,
                            .request = *std::exchange(share.waiting, {}),
-                           .outcome = Outcome::kElsewhere});
+                           .outcome = Outcome::kNotPrimary});
   rounds_.clear();
   newest_.clear();
   told_.clear();

@@ -16,7 +16,7 @@ namespace tally::server {
 class Agreement {
  public:
   struct Answer {
-    NodeId worker = kUnnumbered;
+    NodeId worker = kNoNode;
     MessageHeader request;
     Outcome outcome = Outcome::kDone;
     std::uint64_t number = 0;  // kDone: the round's; kDropped: that which is gathered now

@@ -117,7 +117,7 @@ TEST(Agreement, RefusesUnequalCountsAndGivesUp) {
   EXPECT_EQ(refused[0].error->code, ErrorCode::kMismatch);
   const auto given_up = agreement.give_up();
   ASSERT_EQ(given_up.size(), 1U);
-  EXPECT_EQ(given_up[0].outcome, Outcome::kElsewhere);
+  EXPECT_EQ(given_up[0].outcome, Outcome::kNotPrimary);
 }
 
 }  // namespace

@@ -7,15 +7,12 @@
 #include <fmt/ranges.h>
 
 #include "group/reporter.h"
-#include "server/link/driver.h"
+#include "server/link/socket_transport.h"
 #include "tally/server.h"
 #include "wire/error_body.h"
 
 namespace tally::server {
 namespace {
-
-constexpr std::size_t kMaxServers = 4096;
-constexpr std::size_t kMaxWorkers = 65536;
 
 std::string name_of(const ServerInfo& server) {
   return server.address.empty() ? fmt::format("server {}", server.id)
@@ -24,8 +21,9 @@ std::string name_of(const ServerInfo& server) {
 
 }  // namespace
 
-DirectoryNode::DirectoryNode(Postman& postman, const DirectoryRules& rules, EventSink on_event)
-    : postman_(postman), rules_(rules), on_event_(std::move(on_event)) {}
+DirectoryNode::DirectoryNode(NodeTransport& transport, const DirectoryRules& rules,
+                             EventSink on_event)
+    : transport_(transport), rules_(rules), on_event_(std::move(on_event)) {}
 
 View DirectoryNode::view() const {
   const MutexLock lock(mutex_);
@@ -42,12 +40,13 @@ void DirectoryNode::on_message(NodeId from, const Message& message) {
     case MessageKind::kLeave:
       remove(from, "it left");
       break;
-    case MessageKind::kBeat:
+    case MessageKind::kHeartbeat:
       // Somebody who was given up and does not know it, or who asks whether it was.
       if (!heard_.contains(from)) {
         if (view_.number > 0) send_view(from);
       } else if (message.header.sequence != 0) {
-        postman_.send(from, {.kind = MessageKind::kBeat, .sequence = message.header.sequence}, {});
+        transport_.send(from,
+                        {.kind = MessageKind::kHeartbeat, .sequence = message.header.sequence}, {});
       }
       break;
     default:
@@ -105,7 +104,7 @@ void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
     return found_if_complete();
   }
   const WorkerInfo worker{.id = from, .rank = joining->rank};
-  NodeId replaced = kUnnumbered;
+  NodeId replaced = kNoNode;
   for (const WorkerInfo& other : view_.workers) {
     if (other.rank != worker.rank) continue;
     replaced = other.id;
@@ -120,14 +119,14 @@ void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
     return;
   }
   become(std::move(next));
-  if (replaced != kUnnumbered) send_view(replaced);
+  if (replaced != kNoNode) send_view(replaced);
 }
 
 void DirectoryNode::refuse(NodeId to, const Error& why) {
   say(fmt::format("member {} was not let in: {}", to, why.message));
-  postman_.send(to,
-                {.kind = MessageKind::kAnswer, .outcome = Outcome::kRefused, .view = view_.number},
-                wire::encode_error(why));
+  transport_.send(
+      to, {.kind = MessageKind::kAnswer, .outcome = Outcome::kRefused, .view = view_.number},
+      wire::encode_error(why));
 }
 
 void DirectoryNode::found_if_complete() {
@@ -165,12 +164,12 @@ void DirectoryNode::become(View next) {
 }
 
 void DirectoryNode::send_view(NodeId to) {
-  postman_.send(to,
-                {.kind = MessageKind::kView,
-                 .part = to,
-                 .view = view_.number,
-                 .clock = static_cast<std::uint64_t>(rules_.silence_limit.count())},
-                encode(view_));
+  transport_.send(to,
+                  {.kind = MessageKind::kView,
+                   .part = to,
+                   .view = view_.number,
+                   .clock = static_cast<std::uint64_t>(rules_.silence_limit.count())},
+                  encode(view_));
 }
 
 void DirectoryNode::say(const std::string& sentence) {
@@ -179,21 +178,22 @@ void DirectoryNode::say(const std::string& sentence) {
 
 class Directory::Impl final {
  public:
-  Impl(std::unique_ptr<Driver> driver, const DirectoryOptions& options, const EventSink& on_event)
-      : driver_(std::move(driver)),
-        node_(*driver_,
+  Impl(std::unique_ptr<SocketTransport> transport, const DirectoryOptions& options,
+       const EventSink& on_event)
+      : transport_(std::move(transport)),
+        node_(*transport_,
               {.servers = options.servers,
                .replicas = options.replicas,
                .silence_limit = options.silence_limit},
               on_event) {
-    driver_->start(node_);
+    transport_->start(node_);
   }
-  ~Impl() { driver_->stop(); }
+  ~Impl() { transport_->stop(); }
 
-  std::string address() const { return driver_->address(); }
+  std::string address() const { return transport_->address(); }
 
  private:
-  const std::unique_ptr<Driver> driver_;
+  const std::unique_ptr<SocketTransport> transport_;
   DirectoryNode node_;
 };
 
@@ -204,10 +204,10 @@ Result<std::unique_ptr<Directory>> Directory::start(const DirectoryOptions& opti
     return Error{.code = ErrorCode::kInvalid,
                  .message = "a directory has 1 to 4096 servers, and limits that are not negative"};
   TALLY_TRY(const net::Address listen, group::address_from(options.listen));
-  TALLY_TRY(
-      auto driver,
-      Driver::make({.role = Role::kDirects, .listen = listen, .secret = options.secret}, on_event));
-  auto impl = std::make_unique<Impl>(std::move(driver), options, on_event);
+  TALLY_TRY(auto transport,
+            SocketTransport::make(
+                {.role = Role::kDirectory, .listen = listen, .secret = options.secret}, on_event));
+  auto impl = std::make_unique<Impl>(std::move(transport), options, on_event);
   return std::unique_ptr<Directory>(new Directory(std::move(impl)));
 }
 

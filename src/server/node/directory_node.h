@@ -21,7 +21,7 @@ struct DirectoryRules {
 // given by whoever drives it: a member's number is that of its link. Threads: safe.
 class DirectoryNode final : public Node {
  public:
-  DirectoryNode(Postman& postman, const DirectoryRules& rules, EventSink on_event);
+  DirectoryNode(NodeTransport& transport, const DirectoryRules& rules, EventSink on_event);
 
   void on_message(NodeId from, const Message& message) override;
   std::span<std::byte> place(NodeId from, const MessageHeader& header) override;
@@ -41,7 +41,7 @@ class DirectoryNode final : public Node {
   void send_view(NodeId to) TALLY_REQUIRES(mutex_);
   void say(const std::string& sentence) TALLY_REQUIRES(mutex_);
 
-  Postman& postman_;
+  NodeTransport& transport_;
   const DirectoryRules rules_;
   const EventSink on_event_;
   mutable Mutex mutex_;

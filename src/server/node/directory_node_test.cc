@@ -11,11 +11,10 @@ namespace {
 using test::Cluster;
 using test::Worker;
 using testing::ElementsAre;
-using Chain = std::vector<NodeId>;
 
 TEST(DirectoryNode, SaysNothingBeforeEnoughServersHaveCome) {
   Cluster cluster({.servers = 0, .workers = 0});
-  DirectoryNode directory(cluster.network.postman(kDirectory), {.servers = 2}, {});
+  DirectoryNode directory(cluster.network.transport(kDirectory), {.servers = 2}, {});
   cluster.network.add(kDirectory, &directory);
   Worker& worker = cluster.add_worker(0);
   cluster.add_server();
@@ -24,7 +23,8 @@ TEST(DirectoryNode, SaysNothingBeforeEnoughServersHaveCome) {
   cluster.add_server();
   cluster.network.run();
   EXPECT_EQ(worker.view().number, 1U);
-  EXPECT_THAT(worker.view().chains, ElementsAre(Chain{2, 3}, Chain{3, 2}));
+  EXPECT_THAT(worker.view().chains,
+              ElementsAre(std::vector<NodeId>{2, 3}, std::vector<NodeId>{3, 2}));
   EXPECT_THAT(worker.view().workers, ElementsAre(WorkerInfo{1, 0}));
 }
 
@@ -36,10 +36,12 @@ TEST(DirectoryNode, TellsEverybodyOfWhoComesAndGoes) {
   EXPECT_EQ(cluster.worker(0).view().workers.size(), 1U);
   cluster.kill_server(1);
   cluster.network.run();
-  EXPECT_THAT(cluster.worker(0).view().chains, ElementsAre(Chain{2}, Chain{2}));
+  EXPECT_THAT(cluster.worker(0).view().chains,
+              ElementsAre(std::vector<NodeId>{2}, std::vector<NodeId>{2}));
   cluster.add_server();
   cluster.network.run();
-  EXPECT_THAT(cluster.worker(0).view().chains, ElementsAre(Chain{2, 5}, Chain{2, 5}));
+  EXPECT_THAT(cluster.worker(0).view().chains,
+              ElementsAre(std::vector<NodeId>{2, 5}, std::vector<NodeId>{2, 5}));
   cluster.worker(0).leave();
   cluster.network.run();
   EXPECT_TRUE(cluster.directory->view().workers.empty());
@@ -57,13 +59,14 @@ TEST(DirectoryNode, GivesUpWhoIsSilentAndTellsIt) {
   Cluster cluster({.servers = 2, .workers = 1});
   const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
   cluster.directory->settle(at(100));
-  cluster.network.postman(2).send(kDirectory, {.kind = MessageKind::kBeat}, {});
-  cluster.network.postman(3).send(kDirectory, {.kind = MessageKind::kBeat}, {});
+  cluster.network.transport(2).send(kDirectory, {.kind = MessageKind::kHeartbeat}, {});
+  cluster.network.transport(3).send(kDirectory, {.kind = MessageKind::kHeartbeat}, {});
   for (int now = 101; now <= 103; ++now) cluster.directory->settle(at(now));
   cluster.network.run();
   for (int now = 104; now <= 106; ++now) cluster.directory->settle(at(now));
   cluster.network.run();
-  EXPECT_THAT(cluster.directory->view().chains, ElementsAre(Chain{2}, Chain{2}));
+  EXPECT_THAT(cluster.directory->view().chains,
+              ElementsAre(std::vector<NodeId>{2}, std::vector<NodeId>{2}));
   EXPECT_TRUE(cluster.servers[1]->expelled());
   EXPECT_FALSE(cluster.servers[2]->expelled());
   EXPECT_TRUE(cluster.has_event("server 1 is gone: it was silent for 5000 ms"));
@@ -89,25 +92,25 @@ TEST(DirectoryNode, ServersBeat) {
   };
   for (int now = 1000; now <= 2000; now += 20) cluster.servers[1]->settle(at(now));
   cluster.network.run();
-  EXPECT_EQ(cluster.network.delivered(MessageKind::kBeat), 6U);
+  EXPECT_EQ(cluster.network.delivered(MessageKind::kHeartbeat), 6U);
 }
 
 TEST(DirectoryNode, RefusesWhoCannotBeReadAndSaysWhichSlotHasNobody) {
   Cluster cluster({.servers = 1, .workers = 1});
-  cluster.network.postman(50).send(kDirectory, {.kind = MessageKind::kJoin},
-                                   std::vector<std::byte>(3));
+  cluster.network.transport(50).send(kDirectory, {.kind = MessageKind::kJoin},
+                                     std::vector<std::byte>(3));
   cluster.network.run();
   EXPECT_TRUE(cluster.has_event("member 50 was not let in"));
   cluster.kill_server(1);
   cluster.network.run();
   EXPECT_TRUE(cluster.has_event("nobody is left who has the parts of slot 0"));
-  EXPECT_THAT(cluster.worker(0).view().chains, ElementsAre(Chain{}));
+  EXPECT_THAT(cluster.worker(0).view().chains, ElementsAre(std::vector<NodeId>{}));
 }
 
 TEST(DirectoryNode, AServerThatItDoesNotLetInServesNoMore) {
   Cluster cluster({.servers = 2, .workers = 0});
-  cluster.network.postman(1).send(kDirectory, {.kind = MessageKind::kJoin},
-                                  std::vector<std::byte>(3));
+  cluster.network.transport(1).send(kDirectory, {.kind = MessageKind::kJoin},
+                                    std::vector<std::byte>(3));
   cluster.network.run();
   EXPECT_TRUE(cluster.servers[1]->expelled());
   EXPECT_FALSE(cluster.servers[2]->expelled());

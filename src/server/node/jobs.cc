@@ -5,7 +5,7 @@
 
 namespace tally::server {
 
-JobBook::Standing JobBook::ask(NodeId worker, std::uint64_t sequence) {
+JobHistory::Standing JobHistory::ask(NodeId worker, std::uint64_t sequence) {
   const MutexLock lock(mutex_);
   Jobs& jobs = workers_[worker];
   if (const auto known = jobs.known.find(sequence); known != jobs.known.end())
@@ -18,7 +18,7 @@ JobBook::Standing JobBook::ask(NodeId worker, std::uint64_t sequence) {
   return {.is_new = true, .answer = {}};
 }
 
-void JobBook::finish(NodeId worker, std::uint64_t sequence, const Answer& answer) {
+void JobHistory::finish(NodeId worker, std::uint64_t sequence, const Answer& answer) {
   const MutexLock lock(mutex_);
   const auto jobs = workers_.find(worker);
   if (jobs == workers_.end()) return;
@@ -26,7 +26,7 @@ void JobBook::finish(NodeId worker, std::uint64_t sequence, const Answer& answer
     job->second = answer;
 }
 
-void JobBook::keep_only(const std::vector<WorkerInfo>& workers) {
+void JobHistory::keep_only(const std::vector<WorkerInfo>& workers) {
   const MutexLock lock(mutex_);
   std::erase_if(workers_, [&](const auto& entry) {
     return std::none_of(workers.begin(), workers.end(),
@@ -34,9 +34,9 @@ void JobBook::keep_only(const std::vector<WorkerInfo>& workers) {
   });
 }
 
-Background::~Background() { end(); }
+JobThread::~JobThread() { end(); }
 
-bool Background::run(std::function<void()> job) {
+bool JobThread::run(std::function<void()> job) {
   const MutexLock lock(mutex_);
   if (ended_ || jobs_.size() >= kMaxJobs) return false;
   jobs_.push_back(std::move(job));
@@ -46,7 +46,7 @@ bool Background::run(std::function<void()> job) {
   return true;
 }
 
-void Background::end() {
+void JobThread::end() {
   std::jthread thread;
   {
     const MutexLock lock(mutex_);
@@ -58,7 +58,7 @@ void Background::end() {
   }
 }
 
-void Background::loop(const std::stop_token& stop) {
+void JobThread::loop(const std::stop_token& stop) {
   for (;;) {
     std::function<void()> job;
     {

@@ -17,7 +17,7 @@ namespace tally::server {
 
 // Snapshots and restores that workers have asked a server for, by sequence: what makes each happen
 // once, however often it is sent. Threads: safe.
-class JobBook final {
+class JobHistory final {
  public:
   // Of each worker so many are remembered.
   static constexpr std::size_t kMaxJobs = 64;
@@ -47,14 +47,14 @@ class JobBook final {
 // A thread that does what takes too long for those who serve messages: reading and writing files.
 // One job after the other. Threads: safe. Its end waits for the job that is under way; those behind
 // it are not begun.
-class Background final {
+class JobThread final {
  public:
   static constexpr std::size_t kMaxJobs = 16;
 
-  Background() = default;
-  ~Background();
-  Background(const Background&) = delete;
-  Background& operator=(const Background&) = delete;
+  JobThread() = default;
+  ~JobThread();
+  JobThread(const JobThread&) = delete;
+  JobThread& operator=(const JobThread&) = delete;
 
   // False: so many are waiting that it is not taken. The thread is made with the first job.
   bool run(std::function<void()> job);

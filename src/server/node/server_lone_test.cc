@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "server/part/table_facts.h"
+#include "server/part/table_config.h"
 #include "server/testing/test_cluster.h"
 #include "server/testing/test_lone_server.h"
 
@@ -33,15 +33,16 @@ TableSpec dense(const std::string& plan, int workers, std::uint64_t count) {
 // Who copies a part has it for a while, and does nothing for those who push meanwhile.
 TEST(LoneServer, APushThatFoundItsPartInUseIsLeftForSettle) {
   LoneServer server(1);
-  const auto facts = facts_of(table_id("t"), dense("update=asp conflict=accumulate", 1, 65536), 1);
+  const auto facts =
+      make_table_config(table_id("t"), dense("update=asp conflict=accumulate", 1, 65536), 1);
   ASSERT_TRUE(facts.has_value());
   MemoryBudget budget(0);
   const NewestSnapshot snapshot;
   std::atomic<std::int64_t> fill_bytes{0};
-  LeftOver left_over;
-  Part part(*facts, 0, {server, budget, snapshot, fill_bytes, left_over});
+  DeferredParts deferred_parts;
+  TablePart part(*facts, 0, {server, budget, snapshot, fill_bytes, deferred_parts});
   ASSERT_TRUE(part.make_present().has_value());
-  part.install({.view = 1, .role = Position::Role::kPrimary}, server.view.workers);
+  part.install({.view = 1, .role = ChainPosition::Role::kPrimary}, server.view.workers);
   const std::vector<std::byte> payload = bytes_of(std::vector<float>(65536, 1));
   std::atomic<bool> is_over{false};
   std::thread copies([&] {
@@ -54,7 +55,7 @@ TEST(LoneServer, APushThatFoundItsPartInUseIsLeftForSettle) {
     part.request(kA, {.header = {.kind = MessageKind::kPush, .sequence = i, .weight = 1, .rate = 1},
                       .payload = payload});
     const bool was_left = server.answer(kA, i) == nullptr;
-    for (Part* const one : left_over.take()) one->work_off();
+    for (TablePart* const one : deferred_parts.take()) one->run_deferred_pushes();
     if (was_left) ++left;
     if (server.answer(kA, i) == nullptr) ++lost;
   }
@@ -154,7 +155,7 @@ class LoneServerLease : public testing::Test {
   std::uint64_t pull() { return server.ask(kA, {.kind = MessageKind::kPull, .table = table}, {}); }
   // The number that the directory was asked with, if it was.
   std::uint64_t asked() {
-    const auto beats = server.sent(kDirectory, MessageKind::kBeat);
+    const auto beats = server.sent(kDirectory, MessageKind::kHeartbeat);
     return beats.empty() ? 0 : beats.back().header.sequence;
   }
 
@@ -174,10 +175,10 @@ TEST_F(LoneServerLease, WhoStoodStillAsksTheDirectoryBeforeItAnswers) {
   const std::uint64_t number = asked();
   ASSERT_NE(number, 0U);
   // Neither an answer to an earlier question nor a view of that time says that it still serves.
-  server.say(kDirectory, {.kind = MessageKind::kBeat, .sequence = number - 1}, {});
+  server.say(kDirectory, {.kind = MessageKind::kHeartbeat, .sequence = number - 1}, {});
   server.show_view();
   EXPECT_EQ(server.answer(kA, waits), nullptr);
-  server.say(kDirectory, {.kind = MessageKind::kBeat, .sequence = number}, {});
+  server.say(kDirectory, {.kind = MessageKind::kHeartbeat, .sequence = number}, {});
   ASSERT_NE(server.answer(kA, waits), nullptr);
   EXPECT_EQ(server.answer(kA, waits)->header.view, 2U);
   EXPECT_NE(server.answer(kA, pull()), nullptr);
@@ -193,7 +194,7 @@ TEST_F(LoneServerLease, WhoWasGivenUpMeanwhileSaysSo) {
   server.show_view();
   EXPECT_TRUE(server.node.expelled());
   ASSERT_NE(server.answer(kA, waits), nullptr);
-  EXPECT_EQ(server.answer(kA, waits)->header.outcome, Outcome::kElsewhere);
+  EXPECT_EQ(server.answer(kA, waits)->header.outcome, Outcome::kNotPrimary);
 }
 
 }  // namespace

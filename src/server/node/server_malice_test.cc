@@ -16,7 +16,7 @@ using test::Worker;
 using testing::Each;
 using testing::HasSubstr;
 
-struct Case {
+struct MaliceCase {
   const char* name;
   MessageHeader header;
   std::vector<std::byte> payload;
@@ -60,7 +60,7 @@ TEST_F(ServerMalice, RequestsThatMakeNoSenseAreRefused) {
   too_many_keys[3] = std::byte{0xFF};
   std::vector<std::byte> not_zero = sparse_payload({}, {});
   not_zero[7] = std::byte{1};
-  const std::vector<Case> cases{
+  const std::vector<MaliceCase> cases{
       {"a push that is too short", push(dense_, 0, 0, 1), bytes_of({1}), ErrorCode::kCorrupt},
       {"a push that is too long", push(dense_, 0, 0, 1), bytes_of({1, 2, 3}), ErrorCode::kCorrupt},
       {"a push of unknown kind", push(dense_, 0, 3, 1), bytes_of({1, 2}), ErrorCode::kCorrupt},
@@ -93,7 +93,7 @@ TEST_F(ServerMalice, RequestsThatMakeNoSenseAreRefused) {
        ErrorCode::kInvalid},
   };
   Worker& worker = cluster_.worker(0);
-  for (const Case& one : cases) {
+  for (const MaliceCase& one : cases) {
     SCOPED_TRACE(one.name);
     const auto asked = worker.ask(one.header, one.payload);
     cluster_.network.run();
@@ -108,7 +108,7 @@ TEST_F(ServerMalice, RequestsToAServerThatMakeNoSenseAreRefused) {
   const TableSpec other{.name = "weights", .count = 3, .plan = "update=bsp"};
   TableSpec no_plan{.name = "other", .count = 3, .plan = "update=never"};
   TableSpec too_large{.name = "huge", .count = std::uint64_t{1} << 46, .plan = "update=bsp"};
-  const std::vector<Case> cases{
+  const std::vector<MaliceCase> cases{
       {"no spec", {.kind = MessageKind::kDefine, .table = 7}, bytes_of({1}), ErrorCode::kCorrupt},
       {"another spec",
        {.kind = MessageKind::kDefine, .table = table_id("weights")},
@@ -136,7 +136,7 @@ TEST_F(ServerMalice, RequestsToAServerThatMakeNoSenseAreRefused) {
        ErrorCode::kCorrupt},
   };
   Worker& worker = cluster_.worker(0);
-  for (const Case& one : cases) {
+  for (const MaliceCase& one : cases) {
     SCOPED_TRACE(one.name);
     const auto asked = worker.ask_server(1, one.header, one.payload);
     cluster_.network.run();
@@ -168,21 +168,21 @@ TEST_F(ServerMalice, WhoIsNoWorkerIsRefused) {
 
 TEST_F(ServerMalice, RecordsOfWhoIsNotThePredecessorHaveNoEffect) {
   const NodeId primary = cluster_.primary(dense_, 0);
-  const Book book{.round = policy::Round({}).encode()};
+  const PartMetadata metadata{.round = policy::Round({}).encode()};
   for (const NodeId from : {NodeId{3}, NodeId{99}, NodeId{3 - primary}}) {
     for (const std::uint8_t flags :
          {std::uint8_t{0}, kWhole, kSpec, kListing, static_cast<std::uint8_t>(kSpec | kListing)}) {
-      cluster_.network.postman(from).send(primary,
-                                          {.kind = MessageKind::kRecord,
-                                           .push_kind = flags,
-                                           .table = dense_,
-                                           .part = 0,
-                                           .view = cluster_.directory->view().number,
-                                           .sequence = 1},
-                                          encode(book));
+      cluster_.network.transport(from).send(primary,
+                                            {.kind = MessageKind::kRecord,
+                                             .push_kind = flags,
+                                             .table = dense_,
+                                             .part = 0,
+                                             .view = cluster_.directory->view().number,
+                                             .sequence = 1},
+                                            encode(metadata));
       cluster_.network.run();
     }
-    cluster_.network.postman(from).send(
+    cluster_.network.transport(from).send(
         primary, {.kind = MessageKind::kRecordTaken, .table = dense_, .sequence = 1}, {});
   }
   cluster_.network.run();
@@ -199,7 +199,7 @@ TEST_F(ServerMalice, RecordsThatCannotBeReadAreRefusedAndThePartIsNotGoneOnFrom)
                              .view = cluster_.directory->view().number,
                              .sequence = 1000};
   const auto send = [&](MessageHeader header, std::vector<std::byte> payload) {
-    cluster_.network.postman(primary).send(backup, header, std::move(payload));
+    cluster_.network.transport(primary).send(backup, header, std::move(payload));
     cluster_.network.run();
   };
   send(record, bytes_of({1}));
@@ -207,9 +207,9 @@ TEST_F(ServerMalice, RecordsThatCannotBeReadAreRefusedAndThePartIsNotGoneOnFrom)
   piece.clock = 1;
   piece.push_kind = 0;
   send(piece, bytes_of({1}));
-  // A book that is fine, pieces out of order.
-  const Book book{.round = policy::Round({.workers = 1}).encode()};
-  send(record, encode(book));
+  // A metadata that is fine, pieces out of order.
+  const PartMetadata metadata{.round = policy::Round({.workers = 1}).encode()};
+  send(record, encode(metadata));
   piece.clock = 5;
   send(piece, bytes_of({1}));
   expect_serving();
@@ -219,8 +219,8 @@ TEST_F(ServerMalice, ViewsComeFromTheDirectoryAlone) {
   View forged = cluster_.directory->view();
   forged.number += 10;
   for (auto& chain : forged.chains) chain.clear();
-  cluster_.network.postman(3).send(1, {.kind = MessageKind::kView, .part = 1}, encode(forged));
-  cluster_.network.postman(kDirectory)
+  cluster_.network.transport(3).send(1, {.kind = MessageKind::kView, .part = 1}, encode(forged));
+  cluster_.network.transport(kDirectory)
       .send(1, {.kind = MessageKind::kView, .part = 1}, bytes_of({1, 2, 3}));
   cluster_.network.run();
   expect_serving();
@@ -241,13 +241,13 @@ TEST(ServerMemory, GradientsThatWaitForTheirRoundAreBounded) {
     if (worker.answer(sequence) != nullptr &&
         worker.answer(sequence)->error.code == ErrorCode::kExhausted)
       ++refused;
-  EXPECT_EQ(refused, 300 - Receipts::kMaxHeld);
-  EXPECT_EQ(worker.open(), Receipts::kMaxHeld);
+  EXPECT_EQ(refused, 300 - PushHistory::kMaxHeld);
+  EXPECT_EQ(worker.open(), PushHistory::kMaxHeld);
 }
 
 TEST_F(ServerMalice, MessagesOfViewsThatNeverComeAreBounded) {
   for (int i = 0; i < 70000; ++i)
-    cluster_.network.postman(3).send(
+    cluster_.network.transport(3).send(
         1, {.kind = MessageKind::kPull, .table = dense_, .view = 0xFFFFFFFF}, {});
   cluster_.network.run();
   expect_serving();
@@ -258,7 +258,7 @@ TEST_F(ServerMalice, RecordsOfViewsThatDoNotComeAreKeptOrAnswered) {
   constexpr std::uint64_t kSent = 140000;
   constexpr std::uint64_t kKept = 2 * 65536;
   for (std::uint64_t i = 0; i < kSent; ++i)
-    cluster_.network.postman(3).send(
+    cluster_.network.transport(3).send(
         1, {.kind = MessageKind::kRecord, .table = dense_, .view = 0xFFFFFFFF}, {});
   const std::uint64_t before = cluster_.network.delivered(MessageKind::kRecordTaken);
   cluster_.network.run();

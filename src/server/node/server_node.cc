@@ -14,13 +14,11 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "group/reporter.h"
-#include "server/link/driver.h"
+#include "server/link/socket_transport.h"
 #include "tally/server.h"
 
 namespace tally::server {
 namespace {
-
-constexpr Duration kBeatEvery = std::chrono::milliseconds(200);
 
 // Nobody writes down more often that time has gone by.
 constexpr Duration kCloseEnough = std::chrono::milliseconds(1);
@@ -34,20 +32,21 @@ int threads_for(int wanted) {
 
 }  // namespace
 
-ServerNode::ServerNode(Postman& postman, const ServerNodeOptions& options, EventSink on_event)
-    : postman_(postman),
+ServerNode::ServerNode(NodeTransport& transport, const ServerNodeOptions& options,
+                       EventSink on_event)
+    : transport_(transport),
       options_(options),
       on_event_(std::move(on_event)),
       budget_(options.memory_limit_bytes),
-      around_{.postman = postman,
-              .budget = budget_,
-              .snapshot = newest_snapshot_,
-              .fill_bytes = fill_bytes_,
-              .left_over = left_over_} {}
+      context_{.transport = transport,
+               .budget = budget_,
+               .snapshot = newest_snapshot_,
+               .fill_bytes = fill_bytes_,
+               .deferred_parts = deferred_parts_} {}
 
 void ServerNode::join() {
-  postman_.send(kDirectory, {.kind = MessageKind::kJoin},
-                encode(Joining{.is_server = true, .server = options_.self}));
+  transport_.send(kDirectory, {.kind = MessageKind::kJoin},
+                  encode(Joining{.is_server = true, .server = options_.self}));
 }
 
 std::span<std::byte> ServerNode::place(NodeId, const MessageHeader&) { return {}; }
@@ -57,7 +56,7 @@ void ServerNode::on_linked(NodeId peer) {
     const MutexLock lock(structure_);
     linked_.insert(peer);
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
-      Position& position = slots_[slot].position;
+      ChainPosition& position = slots_[slot].position;
       if (position.successor != peer) continue;
       position.is_linked = true;
       send_listing(slot, false);
@@ -95,10 +94,11 @@ void ServerNode::on_lost(NodeId peer, const Error& why) {
 
 void ServerNode::settle(TimePoint now) {
   look_at_clock(now);
-  std::int64_t due = next_beat_.load();
-  if (now.count() >= due && next_beat_.compare_exchange_strong(due, (now + kBeatEvery).count()))
-    beat();
-  for (Part* const part : left_over_.take()) part->work_off();
+  std::int64_t due = next_heartbeat_.load();
+  if (now.count() >= due &&
+      next_heartbeat_.compare_exchange_strong(due, (now + kHeartbeatInterval).count()))
+    send_heartbeat();
+  for (TablePart* const part : deferred_parts_.take()) part->run_deferred_pushes();
   pump_fills();
 }
 
@@ -114,24 +114,26 @@ void ServerNode::look_at_clock(TimePoint now) {
   if (lease == 0 || before == 0 || now.count() - before <= lease) return;
   {
     const MutexLock lock(early_mutex_);
-    awaited_beat_.store(++beats_asked_);
+    awaited_heartbeat_.store(++heartbeats_asked_);
     admitted_view_.store(0, std::memory_order_release);
   }
-  beat();
+  send_heartbeat();
 }
 
-void ServerNode::beat() {
-  postman_.send(
-      kDirectory,
-      {.kind = MessageKind::kBeat, .view = view_number_.load(), .sequence = awaited_beat_.load()},
-      {});
+void ServerNode::send_heartbeat() {
+  transport_.send(kDirectory,
+                  {.kind = MessageKind::kHeartbeat,
+                   .view = view_number_.load(),
+                   .sequence = awaited_heartbeat_.load()},
+                  {});
 }
 
-void ServerNode::take_beat(const Message& message) {
+void ServerNode::take_heartbeat(const Message& message) {
   {
     const MutexLock lock(early_mutex_);
-    if (message.header.sequence == 0 || message.header.sequence != awaited_beat_.load()) return;
-    awaited_beat_.store(0);
+    if (message.header.sequence == 0 || message.header.sequence != awaited_heartbeat_.load())
+      return;
+    awaited_heartbeat_.store(0);
   }
   Message view;
   std::vector<std::byte> payload;
@@ -146,7 +148,7 @@ void ServerNode::take_beat(const Message& message) {
 }
 
 bool ServerNode::keep_view(const Message& message, const View& view) {
-  if (awaited_beat_.load() == 0 || !has_server(view, message.header.part)) return false;
+  if (awaited_heartbeat_.load() == 0 || !has_server(view, message.header.part)) return false;
   kept_header_ = message.header;
   kept_view_.assign(message.payload.begin(), message.payload.end());
   return true;
@@ -154,44 +156,45 @@ bool ServerNode::keep_view(const Message& message, const View& view) {
 
 class Server::Impl final {
  public:
-  Impl(std::unique_ptr<Driver> driver, const ServerOptions& options, const EventSink& on_event)
-      : driver_(std::move(driver)),
-        node_(*driver_,
-              {.self = driver_->info(),
+  Impl(std::unique_ptr<SocketTransport> transport, const ServerOptions& options,
+       const EventSink& on_event)
+      : transport_(std::move(transport)),
+        node_(*transport_,
+              {.self = transport_->info(),
                .memory_limit_bytes = options.memory_limit_bytes,
                .snapshots = options.snapshots,
                .clock = [] { return SteadyClock().now(); }},
               on_event) {
-    driver_->start(node_);
+    transport_->start(node_);
   }
   ~Impl() {
-    driver_->send(kDirectory, {.kind = MessageKind::kLeave}, {});
-    driver_->stop();
+    transport_->send(kDirectory, {.kind = MessageKind::kLeave}, {});
+    transport_->stop();
   }
 
   Result<void> join(const net::Address& directory, Deadline by) {
-    TALLY_TRY(driver_->join(directory, by));
+    TALLY_TRY(transport_->join(directory, by));
     node_.join();
     return {};
   }
 
-  std::string address() const { return driver_->address(); }
+  std::string address() const { return transport_->address(); }
   bool expelled() const { return node_.expelled(); }
 
  private:
-  const std::unique_ptr<Driver> driver_;
+  const std::unique_ptr<SocketTransport> transport_;
   ServerNode node_;
 };
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, EventSink on_event) {
   TALLY_TRY(const net::Address directory, group::address_from(options.directory));
   TALLY_TRY(const net::Address listen, group::address_from(options.listen));
-  TALLY_TRY(auto driver, Driver::make({.role = Role::kServes,
-                                       .listen = listen,
-                                       .secret = options.secret,
-                                       .threads = threads_for(options.threads)},
-                                      on_event));
-  auto impl = std::make_unique<Impl>(std::move(driver), options, on_event);
+  TALLY_TRY(auto transport, SocketTransport::make({.role = Role::kServer,
+                                                   .listen = listen,
+                                                   .secret = options.secret,
+                                                   .threads = threads_for(options.threads)},
+                                                  on_event));
+  auto impl = std::make_unique<Impl>(std::move(transport), options, on_event);
   TALLY_TRY(impl->join(directory, Deadline::after(options.join_timeout)));
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }

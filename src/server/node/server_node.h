@@ -13,8 +13,8 @@
 #include "server/node/agreement.h"
 #include "server/node/jobs.h"
 #include "server/part/table.h"
-#include "server/protocol/bodies.h"
 #include "server/protocol/node.h"
+#include "server/protocol/payloads.h"
 #include "server/snapshot/snapshot.h"
 #include "server/storage/storage.h"
 #include "tally/server.h"
@@ -35,7 +35,7 @@ struct ServerNodeOptions {
 // node's. Snapshots are written by a thread of its own, which its end waits for.
 class ServerNode final : public Node {
  public:
-  ServerNode(Postman& postman, const ServerNodeOptions& options, EventSink on_event);
+  ServerNode(NodeTransport& transport, const ServerNodeOptions& options, EventSink on_event);
 
   // Says to the directory that it is there; to be called when there is a link.
   void join();
@@ -52,21 +52,21 @@ class ServerNode final : public Node {
  private:
   // A message that came before the view it was sent in.
   struct Early {
-    NodeId from = kUnnumbered;
+    NodeId from = kNoNode;
     Message message;
     std::vector<std::byte> owned;
   };
   // What this server is to a slot.
   struct Slot {
-    Position position;
+    ChainPosition position;
     // It knows all tables that were there when it came into the chain.
     bool is_settled = false;
   };
 
   // server_lease.cc: who stood still may have been given up, and asks before it serves on.
   void look_at_clock(TimePoint now);
-  void beat();
-  void take_beat(const Message& message);
+  void send_heartbeat();
+  void take_heartbeat(const Message& message);
   bool keep_view(const Message& message, const View& view) TALLY_REQUIRES(structure_);
 
   // server_requests.cc
@@ -90,7 +90,7 @@ class ServerNode final : public Node {
   void restore(NodeId from, const Message& message);
   using PartDone = std::function<void(const Result<void>&)>;
   // The job calls end_job().
-  void in_background(NodeId from, const MessageHeader& request, std::function<void()> job);
+  void run_job(NodeId from, const MessageHeader& request, std::function<void()> job);
   void end_job(NodeId from, const MessageHeader& request,
                const Result<std::vector<std::byte>>& done);
   Result<std::vector<std::byte>> write_snapshot(const std::string& name);
@@ -99,15 +99,15 @@ class ServerNode final : public Node {
                                          const std::vector<SnapshotFile>& files);
   Result<void> read_snapshot(const SnapshotRestoration& asked,
                              std::function<void(const Result<void>&)> when_safe);
-  Result<void> read_parts(const SnapshotReader& reader, const TableFacts& facts,
-                          std::span<Part* const> parts, const PartDone& one_done);
+  Result<void> read_parts(const SnapshotReader& reader, const TableConfig& config,
+                          std::span<TablePart* const> parts, const PartDone& one_done);
   std::vector<Table*> all_tables() const;
 
   // server_view.cc
   void take_view(const Message& message);
   void install(View next) TALLY_REQUIRES(structure_);
-  Position position_in(const View& next, std::uint32_t slot) const TALLY_REQUIRES(structure_);
-  void reach_neighbours(const View& next, const std::vector<Slot>& slots)
+  ChainPosition position_in(const View& next, std::uint32_t slot) const TALLY_REQUIRES(structure_);
+  void connect_neighbours(const View& next, const std::vector<Slot>& slots)
       TALLY_REQUIRES(structure_);
   void report_lost(const View& before) TALLY_REQUIRES(structure_);
   void admit(std::uint32_t number);
@@ -123,24 +123,24 @@ class ServerNode final : public Node {
   void take_spec(NodeId from, const Message& message);
   void say(const std::string& sentence) const;
 
-  Postman& postman_;
+  NodeTransport& transport_;
   const ServerNodeOptions options_;
   const EventSink on_event_;
   MemoryBudget budget_;
   NewestSnapshot newest_snapshot_;
   std::atomic<std::int64_t> fill_bytes_{0};
-  LeftOver left_over_;
-  const Surroundings around_;
+  DeferredParts deferred_parts_;
+  const PartContext context_;
 
-  std::atomic<NodeId> id_{kUnnumbered};
+  std::atomic<NodeId> id_{kNoNode};
   std::atomic<bool> expelled_{false};
   std::atomic<std::uint32_t> view_number_{0};
   std::atomic<std::uint32_t> admitted_view_{0};  // messages of newer views wait
-  std::atomic<std::int64_t> next_beat_{0};       // nanoseconds of the driver's clock
+  std::atomic<std::int64_t> next_heartbeat_{0};  // nanoseconds of the transport's clock
   std::atomic<std::int64_t> last_seen_{0};       // likewise: when it ran last
   std::atomic<std::int64_t> lease_{0};  // nanoseconds that it may stand still; 0: not known yet
   // The beat to be answered before anything is served; 0: none.
-  std::atomic<std::uint64_t> awaited_beat_{0};
+  std::atomic<std::uint64_t> awaited_heartbeat_{0};
 
   TableSet tables_;
 
@@ -158,7 +158,7 @@ class ServerNode final : public Node {
   Mutex early_mutex_;
   std::deque<Early> early_ TALLY_GUARDED_BY(early_mutex_);
   std::size_t early_bytes_ TALLY_GUARDED_BY(early_mutex_) = 0;
-  std::uint64_t beats_asked_ TALLY_GUARDED_BY(early_mutex_) = 0;
+  std::uint64_t heartbeats_asked_ TALLY_GUARDED_BY(early_mutex_) = 0;
 
   Mutex agreement_mutex_;
   Agreement agreement_ TALLY_GUARDED_BY(agreement_mutex_);
@@ -166,11 +166,11 @@ class ServerNode final : public Node {
 
   Mutex fills_mutex_;
   std::atomic<bool> has_fills_{false};
-  std::deque<Part*> fills_
+  std::deque<TablePart*> fills_
       TALLY_GUARDED_BY(fills_mutex_);  // whose successor is to be sent everything
 
-  JobBook jobs_;
-  Background background_;  // last: its jobs use all of the above
+  JobHistory jobs_;
+  JobThread job_thread_;  // last: its jobs use all of the above
 };
 
 }  // namespace tally::server

@@ -305,14 +305,14 @@ TEST_P(ServerPolicies, WhatWaitsForARoundIsDroppedWhenTheVersionIsPutBack) {
       .kind = MessageKind::kSetVersion, .table = table_, .part = kPart, .version = 7};
   cluster_->worker(0).ask(header, {});
   run();
-  const auto left_over = push(0, 7, 8, 100);
+  const auto deferred_parts = push(0, 7, 8, 100);
   run();
-  EXPECT_EQ(answer(0, left_over), nullptr);
+  EXPECT_EQ(answer(0, deferred_parts), nullptr);
   header.version = 5;
   cluster_->worker(1).ask(header, {});
   run();
-  ASSERT_NE(answer(0, left_over), nullptr);
-  EXPECT_EQ(answer(0, left_over)->header.outcome, Outcome::kDropped);
+  ASSERT_NE(answer(0, deferred_parts), nullptr);
+  EXPECT_EQ(answer(0, deferred_parts)->header.outcome, Outcome::kDropped);
   for (std::uint64_t version = 5; version < 8; ++version) {
     push(1, version, version + 1, 3);
     push(2, version, version + 1, 6);

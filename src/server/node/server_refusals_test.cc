@@ -102,7 +102,7 @@ TEST(ServerRefusals, StateThatCannotBeWrittenIsRefusedAgain) {
 
 // The next server in the chain says that it has no room for the copy.
 void refuse_copy(Cluster& cluster, NodeId from, NodeId to, TableId table) {
-  cluster.network.postman(from).send(
+  cluster.network.transport(from).send(
       to,
       {.kind = MessageKind::kRecordTaken,
        .outcome = Outcome::kRefused,
@@ -213,10 +213,10 @@ class FullRound : public testing::Test {
 };
 
 TEST_F(FullRound, KeepsThePlacesOfWhatIsSentAgain) {
-  for (std::uint64_t i = 1; i <= Receipts::kMaxHeld; ++i) push(0, i);
+  for (std::uint64_t i = 1; i <= PushHistory::kMaxHeld; ++i) push(0, i);
   cluster_.network.run();
   change_server();
-  EXPECT_EQ(cluster_.worker(0).open(), Receipts::kMaxHeld);
+  EXPECT_EQ(cluster_.worker(0).open(), PushHistory::kMaxHeld);
   push(1, 1);
   cluster_.network.run();
   EXPECT_EQ(cluster_.worker(0).open(), 0U);
@@ -228,8 +228,8 @@ TEST_F(FullRound, KeepsThePlacesOfWhatIsSentAgain) {
 TEST_F(FullRound, HasRoomWhereOthersWereGivenUp) {
   Worker& worker = cluster_.worker(0);
   // Pushes that nobody waits for: sent under numbers that the worker does not know of.
-  for (std::uint64_t i = 1; i <= Receipts::kMaxHeld; ++i)
-    cluster_.network.postman(worker.id())
+  for (std::uint64_t i = 1; i <= PushHistory::kMaxHeld; ++i)
+    cluster_.network.transport(worker.id())
         .send(cluster_.primary(table_, 0),
               {.kind = MessageKind::kPush,
                .table = table_,
@@ -239,7 +239,7 @@ TEST_F(FullRound, HasRoomWhereOthersWereGivenUp) {
                .weight = 1,
                .rate = 1},
               bytes_of({1, 1}));
-  for (std::size_t i = 0; i < 20 + Receipts::kMaxHeld; ++i)
+  for (std::size_t i = 0; i < 20 + PushHistory::kMaxHeld; ++i)
     worker.ask({.kind = MessageKind::kClock, .table = table_}, {});
   cluster_.network.run();
   change_server();

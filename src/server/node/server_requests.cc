@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "server/node/server_node.h"
-#include "server/protocol/bodies.h"
 #include "server/protocol/message.h"
+#include "server/protocol/payloads.h"
 #include "server/protocol/view.h"
 #include "wire/error_body.h"
 
@@ -29,7 +29,7 @@ void ServerNode::on_message(NodeId from, const Message& message) {
     if (from == kDirectory) take_view(message);
     return;
   }
-  if (header.kind == MessageKind::kBeat && from == kDirectory) return take_beat(message);
+  if (header.kind == MessageKind::kHeartbeat && from == kDirectory) return take_heartbeat(message);
   if (header.kind == MessageKind::kAnswer && from == kDirectory) return take_refusal(message);
   const bool is_between_servers =
       header.kind == MessageKind::kRecord || header.kind == MessageKind::kRecordTaken;
@@ -61,14 +61,14 @@ bool ServerNode::wait_for_view(NodeId from, const Message& message) {
              {.code = ErrorCode::kExhausted,
               .message = fmt::format("{} messages wait for a newer view", early_.size())});
     if (header.kind == MessageKind::kRecord)
-      postman_.send(from,
-                    {.kind = MessageKind::kRecordTaken,
-                     .outcome = Outcome::kElsewhere,
-                     .table = header.table,
-                     .part = header.part,
-                     .view = view_number_.load(),
-                     .sequence = header.sequence},
-                    {});
+      transport_.send(from,
+                      {.kind = MessageKind::kRecordTaken,
+                       .outcome = Outcome::kNotPrimary,
+                       .table = header.table,
+                       .part = header.part,
+                       .view = view_number_.load(),
+                       .sequence = header.sequence},
+                      {});
     return true;
   }
   Early early{.from = from, .message = message};
@@ -104,7 +104,7 @@ void ServerNode::dispatch(NodeId from, const Message& message) {
 void ServerNode::ask_part(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   Table* const table = tables_.find(header.table);
-  Part* const part = table == nullptr ? nullptr : table->part(header.part);
+  TablePart* const part = table == nullptr ? nullptr : table->part(header.part);
   if (part == nullptr) return unknown_part(from, header);
   if (is_request(header.kind)) return part->request(from, message);
   if (header.kind == MessageKind::kRecord) {
@@ -122,7 +122,7 @@ void ServerNode::ask_part(NodeId from, const Message& message) {
 
 void ServerNode::unknown_part(NodeId from, const MessageHeader& header) {
   if (header.kind == MessageKind::kRecord)
-    return postman_.send(
+    return transport_.send(
         from,
         {.kind = MessageKind::kRecordTaken,
          .outcome = Outcome::kRefused,
@@ -133,10 +133,10 @@ void ServerNode::unknown_part(NodeId from, const MessageHeader& header) {
         wire::encode_error(invalid(fmt::format("no table has the number {}", header.table))));
   if (!is_request(header.kind)) return;
   const MutexLock lock(structure_);
-  if (expelled() || slots_.empty()) return answer(from, header, Outcome::kElsewhere);
+  if (expelled() || slots_.empty()) return answer(from, header, Outcome::kNotPrimary);
   const auto slot = slot_of(header.table, header.part, static_cast<std::uint32_t>(slots_.size()));
-  if (slots_[slot].position.role != Position::Role::kPrimary)
-    return answer(from, header, Outcome::kElsewhere);
+  if (slots_[slot].position.role != ChainPosition::Role::kPrimary)
+    return answer(from, header, Outcome::kNotPrimary);
   // It came into the chain after those who had the table, and never heard of it.
   if (!slots_[slot].is_settled)
     return answer(from, header, Outcome::kLost, encode_text(newest_snapshot_.path()));
@@ -148,7 +148,7 @@ void ServerNode::unknown_part(NodeId from, const MessageHeader& header) {
 bool ServerNode::admits(NodeId from, const MessageHeader& request) {
   if (!expelled() && has_worker(view_, from)) return true;
   if (expelled()) {
-    answer(from, request, Outcome::kElsewhere);
+    answer(from, request, Outcome::kNotPrimary);
   } else {
     refuse(from, request,
            {.code = ErrorCode::kClosed,
@@ -179,7 +179,7 @@ void ServerNode::agree(NodeId from, const Message& message) {
   Agreement::Answers answers;
   {
     const MutexLock lock(agreement_mutex_);
-    if (!agrees_) return answer(from, header, Outcome::kElsewhere);
+    if (!agrees_) return answer(from, header, Outcome::kNotPrimary);
     answers = agreement_.offer(from, header, std::move(*values));
   }
   send_agreed(answers);
@@ -212,15 +212,15 @@ void ServerNode::size(NodeId from, const Message& message) {
 
 void ServerNode::answer(NodeId to, const MessageHeader& request, Outcome outcome,
                         std::vector<std::byte> payload, std::uint64_t version) {
-  postman_.send(to,
-                {.kind = MessageKind::kAnswer,
-                 .outcome = outcome,
-                 .table = request.table,
-                 .part = request.part,
-                 .view = view_number_.load(),
-                 .sequence = request.sequence,
-                 .version = version},
-                std::move(payload));
+  transport_.send(to,
+                  {.kind = MessageKind::kAnswer,
+                   .outcome = outcome,
+                   .table = request.table,
+                   .part = request.part,
+                   .view = view_number_.load(),
+                   .sequence = request.sequence,
+                   .version = version},
+                  std::move(payload));
 }
 
 void ServerNode::refuse(NodeId to, const MessageHeader& request, const Error& why) {

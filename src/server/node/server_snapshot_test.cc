@@ -218,7 +218,7 @@ TEST_F(ServerSnapshots, ThatCannotBeCopiedAreRefusedWhenRestored) {
   cluster.network.hold(primary, 3 - primary);
   cluster.worker(0).push(table, 0, {.kind = PushKind::kAdd}, bytes_of({1, 2}));
   cluster.network.run();
-  cluster.network.postman(3 - primary)
+  cluster.network.transport(3 - primary)
       .send(primary,
             {.kind = MessageKind::kRecordTaken,
              .outcome = Outcome::kRefused,

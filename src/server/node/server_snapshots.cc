@@ -6,14 +6,13 @@
 #include <fmt/format.h>
 
 #include "server/node/server_node.h"
-#include "server/protocol/bodies.h"
+#include "server/protocol/payloads.h"
 #include "server/snapshot/snapshot.h"
+#include "server/storage/piece.h"
 #include "wire/error_body.h"
 
 namespace tally::server {
 namespace {
-
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 
 // Tells of a restore when all copies have the last of its parts, or cannot have it. Shared by those
 // parts.
@@ -44,12 +43,11 @@ std::vector<Table*> ServerNode::all_tables() const {
 }
 
 // Begins the job on the other thread, unless it was begun when the same request came before.
-void ServerNode::in_background(NodeId from, const MessageHeader& request,
-                               std::function<void()> job) {
-  const JobBook::Standing standing = jobs_.ask(from, request.sequence);
+void ServerNode::run_job(NodeId from, const MessageHeader& request, std::function<void()> job) {
+  const JobHistory::Standing standing = jobs_.ask(from, request.sequence);
   if (standing.answer)
     return answer(from, request, standing.answer->outcome, standing.answer->payload);
-  if (!standing.is_new || background_.run(std::move(job))) return;
+  if (!standing.is_new || job_thread_.run(std::move(job))) return;
   end_job(from, request,
           Error{.code = ErrorCode::kExhausted,
                 .message = "too many snapshots are asked for at the same time"});
@@ -57,8 +55,8 @@ void ServerNode::in_background(NodeId from, const MessageHeader& request,
 
 void ServerNode::end_job(NodeId from, const MessageHeader& request,
                          const Result<std::vector<std::byte>>& done) {
-  const JobBook::Answer told{.outcome = done ? Outcome::kDone : Outcome::kRefused,
-                             .payload = done ? *done : wire::encode_error(done.error())};
+  const JobHistory::Answer told{.outcome = done ? Outcome::kDone : Outcome::kRefused,
+                                .payload = done ? *done : wire::encode_error(done.error())};
   jobs_.finish(from, request.sequence, told);
   answer(from, request, told.outcome, told.payload);
 }
@@ -76,7 +74,7 @@ void ServerNode::snapshot(NodeId from, const Message& message) {
   if (header.push_kind == kPublishSnapshot) {
     auto asked = decode_publication(message.payload);
     if (!asked) return refuse(from, header, asked.error());
-    return in_background(from, header, [this, from, header, asked = std::move(*asked)] {
+    return run_job(from, header, [this, from, header, asked = std::move(*asked)] {
       end_job(from, header, publish(asked.name, asked.files));
     });
   }
@@ -86,7 +84,7 @@ void ServerNode::snapshot(NodeId from, const Message& message) {
                    .message = fmt::format("a snapshot has no round {}", header.push_kind)});
   auto name = decode_text(message.payload);
   if (!name) return refuse(from, header, name.error());
-  in_background(from, header, [this, from, header, name = std::move(*name)] {
+  run_job(from, header, [this, from, header, name = std::move(*name)] {
     end_job(from, header,
             header.push_kind == kDropSnapshot ? drop_snapshot(name) : write_snapshot(name));
   });
@@ -95,12 +93,12 @@ void ServerNode::snapshot(NodeId from, const Message& message) {
 Result<std::vector<std::byte>> ServerNode::write_snapshot(const std::string& name) {
   TALLY_TRY(const auto writer, SnapshotWriter::begin(options_.snapshots, name, id()));
   for (Table* const table : all_tables()) {
-    const TableFacts& facts = table->facts();
-    for (std::uint32_t index = 0; index < facts.parts; ++index) {
+    const TableConfig& config = table->config();
+    for (std::uint32_t index = 0; index < config.parts; ++index) {
       const auto copy = table->part(index)->copy(kPieceBytes);
       if (!copy) continue;
-      TALLY_TRY(writer->add(facts.spec,
-                            {.part = index, .parts = facts.parts, .version = copy->version},
+      TALLY_TRY(writer->add(config.spec,
+                            {.part = index, .parts = config.parts, .version = copy->version},
                             copy->pieces));
     }
   }
@@ -129,7 +127,7 @@ void ServerNode::restore(NodeId from, const Message& message) {
   }
   auto asked = decode_restoration(message.payload);
   if (!asked) return refuse(from, header, asked.error());
-  in_background(from, header, [this, from, header, asked = std::move(*asked)] {
+  run_job(from, header, [this, from, header, asked = std::move(*asked)] {
     const auto tell = [this, from, header](const Result<void>& done) {
       if (!done) return end_job(from, header, done.error());
       end_job(from, header, std::vector<std::byte>());
@@ -143,14 +141,14 @@ void ServerNode::restore(NodeId from, const Message& message) {
 Result<void> ServerNode::read_snapshot(const SnapshotRestoration& asked,
                                        std::function<void(const Result<void>&)> when_safe) {
   TALLY_TRY(const SnapshotReader reader, SnapshotReader::open(asked.folder));
-  std::vector<std::pair<const Table*, std::vector<Part*>>> wanted;
+  std::vector<std::pair<const Table*, std::vector<TablePart*>>> wanted;
   std::size_t count = 0;
   for (const std::string& name : asked.only.empty() ? reader.tables() : asked.only) {
     Table* const table = tables_.find(table_id(name));
-    if (table == nullptr || table->facts().spec.name != name)
+    if (table == nullptr || table->config().spec.name != name)
       return Error{.code = ErrorCode::kInvalid,
                    .message = fmt::format("table '{}' of {} is not defined", name, asked.folder)};
-    wanted.emplace_back(table, std::vector<Part*>());
+    wanted.emplace_back(table, std::vector<TablePart*>());
     for (const auto& part : table->parts())
       if (part->is_primary()) wanted.back().second.push_back(part.get());
     count += wanted.back().second.size();
@@ -160,27 +158,27 @@ Result<void> ServerNode::read_snapshot(const SnapshotRestoration& asked,
   const PartDone one_done = [countdown](const Result<void>& done) { countdown->one_done(done); };
   for (const auto& [table, parts] : wanted) {
     if (parts.empty()) continue;
-    const TableFacts& facts = table->facts();
+    const TableConfig& config = table->config();
     // Rows that are dealt anew may come from anywhere: they are read once, for all parts.
-    TALLY_TRY(const bool anew, reader.deals_anew(facts.spec, facts.parts));
+    TALLY_TRY(const bool anew, reader.deals_anew(config.spec, config.parts));
     const std::size_t together = anew ? parts.size() : 1;
     for (std::size_t i = 0; i < parts.size(); i += together)
-      TALLY_TRY(read_parts(reader, facts, std::span(parts).subspan(i, together), one_done));
+      TALLY_TRY(read_parts(reader, config, std::span(parts).subspan(i, together), one_done));
   }
   one_done({});
   return {};
 }
 
-Result<void> ServerNode::read_parts(const SnapshotReader& reader, const TableFacts& facts,
-                                    std::span<Part* const> parts, const PartDone& one_done) {
+Result<void> ServerNode::read_parts(const SnapshotReader& reader, const TableConfig& config,
+                                    std::span<TablePart* const> parts, const PartDone& one_done) {
   std::vector<std::unique_ptr<Storage>> storages;
   std::vector<SnapshotReader::Wanted> wanted;
-  for (Part* const part : parts) {
-    TALLY_TRY(auto storage, make_storage(facts.stored, part->index(), budget_));
+  for (TablePart* const part : parts) {
+    TALLY_TRY(auto storage, make_storage(config.stored, part->index(), budget_));
     wanted.push_back({.part = part->index(), .storage = storage.get()});
     storages.push_back(std::move(storage));
   }
-  TALLY_TRY(reader.restore(facts.spec, facts.parts, wanted));
+  TALLY_TRY(reader.restore(config.spec, config.parts, wanted));
   for (std::size_t i = 0; i < parts.size(); ++i)
     parts[i]->replace(std::move(storages[i]), wanted[i].version, one_done);
   return {};

@@ -20,10 +20,10 @@ constexpr int kPushes = 400;
 constexpr NodeId kServer = 1;
 
 // Counts answers by worker; keeps the last payload.
-class CountingPostman final : public Postman {
+class CountingNodeTransport final : public NodeTransport {
  public:
-  void reach(const ServerInfo&) override {}
-  void drop(NodeId) override {}
+  void connect(const ServerInfo&) override {}
+  void disconnect(NodeId) override {}
   void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override {
     if (header.kind != MessageKind::kAnswer) return;
     if (header.outcome != Outcome::kDone) failed_.fetch_add(1);
@@ -68,8 +68,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, ServerStress,
 
 TEST_P(ServerStress, TheSumOfPushesOfManyThreadsIsExact) {
   const Shape shape = GetParam();
-  CountingPostman postman;
-  ServerNode server(postman, {.self = {.address = "host:1"}}, {});
+  CountingNodeTransport transport;
+  ServerNode server(transport, {.self = {.address = "host:1"}}, {});
   View view{.number = 1, .servers = {{.id = kServer}}, .chains = {{kServer}}};
   for (NodeId worker = 0; worker < kWorkers; ++worker)
     view.workers.push_back({.id = 2 + worker, .rank = static_cast<std::int32_t>(worker)});
@@ -129,12 +129,12 @@ TEST_P(ServerStress, TheSumOfPushesOfManyThreadsIsExact) {
 
   const int extra = (kPushes + 4) / 5;
   for (NodeId worker = 0; worker < kWorkers; ++worker)
-    EXPECT_EQ(postman.answers(2 + worker), kPushes + extra + (worker == 0 ? 1 : 0));
-  EXPECT_EQ(postman.failed(), 0);
+    EXPECT_EQ(transport.answers(2 + worker), kPushes + extra + (worker == 0 ? 1 : 0));
+  EXPECT_EQ(transport.failed(), 0);
   say(2, {.kind = MessageKind::kPull, .table = table, .view = 1, .sequence = 100000},
       shape.is_sparse ? sparse_payload(keys, {}) : std::vector<std::byte>());
   std::vector<float> sums(3);
-  const std::vector<float> values = postman.last();
+  const std::vector<float> values = transport.last();
   for (std::size_t i = 0; i < values.size(); ++i) sums[i % 3] += values[i];
   for (std::size_t d = 0; d < 3; ++d)
     EXPECT_EQ(sums[d], static_cast<float>(d + 1) * kWorkers * kPushes);

@@ -13,10 +13,6 @@ namespace {
 // behind it.
 constexpr std::int64_t kMaxFillBytes = std::int64_t{16} << 20;
 
-bool contains(const std::vector<NodeId>& chain, NodeId id) {
-  return std::find(chain.begin(), chain.end(), id) != chain.end();
-}
-
 // Dense tables of up to 256 GiB.
 constexpr std::uint32_t kMaxParts = 1U << 20;
 
@@ -38,7 +34,7 @@ void ServerNode::take_view(const Message& message) {
     if (has_server(*view, id())) {
       install(std::move(*view));
     } else {
-      awaited_beat_.store(0);
+      awaited_heartbeat_.store(0);
       become_expelled("the directory has given it up");
     }
   }
@@ -46,12 +42,13 @@ void ServerNode::take_view(const Message& message) {
   pump_fills();
 }
 
-Position ServerNode::position_in(const View& next, std::uint32_t slot) const {
+ChainPosition ServerNode::position_in(const View& next, std::uint32_t slot) const {
   const std::vector<NodeId>& chain = next.chains[slot];
-  Position position{.view = next.number};
+  ChainPosition position{.view = next.number};
   const auto me = std::find(chain.begin(), chain.end(), id());
   if (me == chain.end()) return position;
-  position.role = me == chain.begin() ? Position::Role::kPrimary : Position::Role::kBackup;
+  position.role =
+      me == chain.begin() ? ChainPosition::Role::kPrimary : ChainPosition::Role::kBackup;
   if (me != chain.begin()) position.predecessor = *(me - 1);
   if (me + 1 == chain.end()) return position;
   position.successor = *(me + 1);
@@ -59,8 +56,8 @@ Position ServerNode::position_in(const View& next, std::uint32_t slot) const {
   // Who was not in the chain before has nothing, and knows it. Others may have anything.
   const bool is_next_view = next.number == view_.number + 1;
   const bool was_there = view_.number != 0 && contains(view_.chains[slot], position.successor);
-  position.standing =
-      is_next_view && !was_there ? Replication::Peer::kUnfilled : Replication::Peer::kInDoubt;
+  position.successor_state = is_next_view && !was_there ? Replication::PeerState::kUnfilled
+                                                        : Replication::PeerState::kInDoubt;
   return position;
 }
 
@@ -72,9 +69,9 @@ void ServerNode::install(View next) {
         view_.number != 0 && contains(view_.chains[slot], id()) && slots_[slot].is_settled;
     // At first there are no tables: nobody has missed one.
     slots[slot].is_settled =
-        slots[slot].position.role != Position::Role::kNone && (next.number == 1 || stays);
+        slots[slot].position.role != ChainPosition::Role::kNone && (next.number == 1 || stays);
   }
-  reach_neighbours(next, slots);
+  connect_neighbours(next, slots);
   const std::vector<Slot> old_slots = std::exchange(slots_, std::move(slots));
   const View before = std::exchange(view_, std::move(next));
   view_number_.store(view_.number);
@@ -92,28 +89,29 @@ void ServerNode::install(View next) {
   Agreement::Answers answers;
   {
     const MutexLock lock(agreement_mutex_);
-    agrees_ = slots_[0].position.role == Position::Role::kPrimary;
+    agrees_ = slots_[0].position.role == ChainPosition::Role::kPrimary;
     answers = agreement_.set_members(view_.workers);
   }
   send_agreed(answers);
 }
 
 // Links to successors are this server's to make; predecessors make theirs.
-void ServerNode::reach_neighbours(const View& next, const std::vector<Slot>& slots) {
+void ServerNode::connect_neighbours(const View& next, const std::vector<Slot>& slots) {
   std::set<NodeId> successors;
   std::set<NodeId> neighbours;
   for (const Slot& slot : slots) {
-    if (slot.position.successor != kUnnumbered) successors.insert(slot.position.successor);
+    if (slot.position.successor != kNoNode) successors.insert(slot.position.successor);
     neighbours.insert(slot.position.predecessor);
   }
   neighbours.insert(successors.begin(), successors.end());
   for (const ServerInfo& server : next.servers)
-    if (successors.contains(server.id) && reached_.insert(server.id).second) postman_.reach(server);
+    if (successors.contains(server.id) && reached_.insert(server.id).second)
+      transport_.connect(server);
   for (auto peer = reached_.begin(); peer != reached_.end();) {
     if (neighbours.contains(*peer)) {
       ++peer;
     } else {
-      postman_.drop(*peer);
+      transport_.disconnect(*peer);
       peer = reached_.erase(peer);
     }
   }
@@ -127,7 +125,7 @@ void ServerNode::report_lost(const View& before) {
                                     [&](const ServerInfo& other) { return other.id >= id(); });
   for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
     const bool nobody_left = view_.chains[slot].empty() && !before.chains[slot].empty();
-    const bool took_over = slots_[slot].position.role == Position::Role::kPrimary &&
+    const bool took_over = slots_[slot].position.role == ChainPosition::Role::kPrimary &&
                            !before.chains[slot].empty() && before.chains[slot].front() != id();
     if (!(nobody_left && is_first) && !took_over) continue;
     std::vector<std::string> names;
@@ -136,7 +134,7 @@ void ServerNode::report_lost(const View& before) {
           std::any_of(table->parts().begin(), table->parts().end(), [&](const auto& part) {
             return part->slot() == slot && (nobody_left || part->is_lost());
           });
-      if (is_lost) names.push_back(table->facts().spec.name);
+      if (is_lost) names.push_back(table->config().spec.name);
     }
     if (names.empty()) continue;
     const std::string snapshot = newest_snapshot_.path();
@@ -151,7 +149,7 @@ void ServerNode::report_lost(const View& before) {
 // overtake it.
 void ServerNode::admit(std::uint32_t number) {
   const MutexLock lock(early_mutex_);
-  if (awaited_beat_.load() != 0) return;
+  if (awaited_heartbeat_.load() != 0) return;
   std::deque<Early> later;
   for (Early& early : std::exchange(early_, {})) {
     if (early.message.header.view > number) {
@@ -193,7 +191,7 @@ void ServerNode::queue_fills() {
 // Servers that came into a chain are sent its parts a few at a time.
 void ServerNode::pump_fills() {
   while (has_fills_.load() && fill_bytes_.load() < kMaxFillBytes) {
-    Part* part = nullptr;
+    TablePart* part = nullptr;
     {
       const MutexLock lock(fills_mutex_);
       if (fills_.empty()) return;
@@ -207,24 +205,26 @@ void ServerNode::pump_fills() {
 
 Result<void> ServerNode::add_table(TableId id, const TableSpec& spec) {
   if (const Table* known = tables_.find(id); known != nullptr) {
-    if (known->facts().encoded == encode(spec)) return {};
+    if (known->config().encoded == encode(spec)) return {};
     return Error{.code = ErrorCode::kMismatch,
                  .message = fmt::format("table '{}' is there as '{}', with another spec", spec.name,
-                                        known->facts().spec.name)};
+                                        known->config().spec.name)};
   }
-  TALLY_TRY(TableFacts facts, facts_of(id, spec, static_cast<std::uint32_t>(slots_.size())));
-  if (facts.parts > kMaxParts)
+  TALLY_TRY(TableConfig config,
+            make_table_config(id, spec, static_cast<std::uint32_t>(slots_.size())));
+  if (config.parts > kMaxParts)
     return Error{.code = ErrorCode::kExhausted,
-                 .message = fmt::format("table '{}' has {} parts, limit {}", spec.name, facts.parts,
-                                        kMaxParts)};
-  auto table = std::make_unique<Table>(std::move(facts), around_);
+                 .message = fmt::format("table '{}' has {} parts, limit {}", spec.name,
+                                        config.parts, kMaxParts)};
+  auto table = std::make_unique<Table>(std::move(config), context_);
   for (const auto& part : table->parts()) {
     const Slot& slot = slots_[part->slot()];
-    Position position = slot.position;
+    ChainPosition position = slot.position;
     // Whoever follows here was in the chain before the table was.
-    position.standing = slot.is_settled ? Replication::Peer::kInStep : Replication::Peer::kUnfilled;
-    if (position.successor == kUnnumbered) position.standing = Replication::Peer::kNone;
-    if (slot.is_settled && position.role != Position::Role::kNone) {
+    position.successor_state =
+        slot.is_settled ? Replication::PeerState::kInStep : Replication::PeerState::kUnfilled;
+    if (position.successor == kNoNode) position.successor_state = Replication::PeerState::kNone;
+    if (slot.is_settled && position.role != ChainPosition::Role::kNone) {
       TALLY_TRY(part->make_present());
     }
     part->install(position, view_.workers);
@@ -232,28 +232,28 @@ Result<void> ServerNode::add_table(TableId id, const TableSpec& spec) {
   const Table& added = *table;
   tables_.add(std::move(table));
   for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
-    const Position& position = slots_[slot].position;
-    if (slots_[slot].is_settled && position.successor != kUnnumbered && position.is_linked)
+    const ChainPosition& position = slots_[slot].position;
+    if (slots_[slot].is_settled && position.successor != kNoNode && position.is_linked)
       send_spec(position.successor, slot, added, kSpec);
   }
   return {};
 }
 
 void ServerNode::send_spec(NodeId to, std::uint32_t slot, const Table& table, std::uint8_t flags) {
-  postman_.send(to,
-                {.kind = MessageKind::kRecord,
-                 .push_kind = flags,
-                 .table = table.facts().id,
-                 .part = slot,
-                 .view = view_.number},
-                table.facts().encoded);
+  transport_.send(to,
+                  {.kind = MessageKind::kRecord,
+                   .push_kind = flags,
+                   .table = table.config().id,
+                   .part = slot,
+                   .view = view_.number},
+                  table.config().encoded);
 }
 
 // Which tables the successor has to be sent, before any of them: so it knows what it does not have.
 // `all`: it is new; else those whose parts are not yet all under way.
 void ServerNode::send_listing(std::uint32_t slot, bool all) {
-  const Position& position = slots_[slot].position;
-  if (position.successor == kUnnumbered || !position.is_linked || !slots_[slot].is_settled) return;
+  const ChainPosition& position = slots_[slot].position;
+  if (position.successor == kNoNode || !position.is_linked || !slots_[slot].is_settled) return;
   for (const auto& table : tables_.all()) {
     bool is_behind = all;
     for (const auto& part : table->parts())
@@ -261,7 +261,7 @@ void ServerNode::send_listing(std::uint32_t slot, bool all) {
     if (is_behind)
       send_spec(position.successor, slot, *table, static_cast<std::uint8_t>(kSpec | kListing));
   }
-  postman_.send(
+  transport_.send(
       position.successor,
       {.kind = MessageKind::kRecord, .push_kind = kListing, .part = slot, .view = view_.number},
       {});

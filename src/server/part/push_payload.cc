@@ -11,8 +11,6 @@
 namespace tally::server {
 namespace {
 
-constexpr std::size_t kCountBytes = 8;
-
 Result<PartPayload> read_dense(std::span<const std::byte> payload, const PayloadPlace& place) {
   const std::size_t expected = place.has_values ? place.value_bytes : 0;
   if (payload.size() != expected)
@@ -38,11 +36,11 @@ std::span<const std::uint64_t> aligned_keys(std::span<const std::byte> bytes,
 
 Result<PartPayload> read_payload(std::span<const std::byte> payload, const PayloadPlace& place) {
   if (place.kind == TableKind::kDense) return read_dense(payload, place);
-  if (payload.size() < kCountBytes)
+  if (payload.size() < kKeyCountBytes)
     return corrupt(fmt::format("{} bytes hold no keys", payload.size()));
   const std::uint64_t count = wire::load<std::uint32_t>(payload, 0);
   const std::uint64_t row_bytes = place.has_values ? sizeof(float) * place.dimension : 0;
-  const std::uint64_t expected = kCountBytes + count * (sizeof(std::uint64_t) + row_bytes);
+  const std::uint64_t expected = kKeyCountBytes + count * (sizeof(std::uint64_t) + row_bytes);
   if (wire::load<std::uint32_t>(payload, 4) != 0 || payload.size() != expected)
     return corrupt(
         fmt::format("{} bytes for {} keys, which take {}", payload.size(), count, expected));
@@ -52,8 +50,8 @@ Result<PartPayload> read_payload(std::span<const std::byte> payload, const Paylo
                                place.dimension));
   PartPayload result;
   const std::size_t key_bytes = count * sizeof(std::uint64_t);
-  result.keys = aligned_keys(payload.subspan(kCountBytes, key_bytes), result.moved_keys);
-  result.values = payload.subspan(kCountBytes + key_bytes);
+  result.keys = aligned_keys(payload.subspan(kKeyCountBytes, key_bytes), result.moved_keys);
+  result.values = payload.subspan(kKeyCountBytes + key_bytes);
   if (!place.check_keys) return result;
   for (const std::uint64_t key : result.keys)
     if (part_of_key(key, place.parts) != place.part)

@@ -8,13 +8,13 @@ void Replication::settle_if_alone() {
   if (!is_waited_for()) safe_ = changes_;
 }
 
-void Replication::set_peer(NodeId peer, Peer standing) {
+void Replication::set_peer(NodeId peer, PeerState state) {
   if (peer != peer_) {
     linked_ = false;
     not_before_view_ = 0;
   }
   peer_ = peer;
-  standing_ = standing;
+  state_ = state;
   under_way_.reset();
   settle_if_alone();
 }
@@ -25,7 +25,7 @@ void Replication::lost() {
   linked_ = false;
   if (!under_way_) return;
   under_way_.reset();
-  standing_ = Peer::kInDoubt;
+  state_ = PeerState::kInDoubt;
 }
 
 std::uint64_t Replication::changed() {
@@ -36,12 +36,12 @@ std::uint64_t Replication::changed() {
 
 Replication::Next Replication::next(std::uint32_t view) const {
   if (!may_send(view) || changes_ == safe_) return Next::kNothing;
-  if (standing_ == Peer::kInStep) return Next::kChanges;
-  return standing_ == Peer::kInDoubt ? Next::kEverything : Next::kNothing;
+  if (state_ == PeerState::kInStep) return Next::kChanges;
+  return state_ == PeerState::kInDoubt ? Next::kEverything : Next::kNothing;
 }
 
 bool Replication::wants_everything(std::uint32_t view) const {
-  return may_send(view) && (standing_ == Peer::kUnfilled || standing_ == Peer::kInDoubt);
+  return may_send(view) && (state_ == PeerState::kUnfilled || state_ == PeerState::kInDoubt);
 }
 
 std::uint64_t Replication::send(Next what, std::uint32_t view) {
@@ -49,7 +49,7 @@ std::uint64_t Replication::send(Next what, std::uint32_t view) {
                       .covers = changes_,
                       .view = view,
                       .is_whole = what == Next::kEverything};
-  standing_ = Peer::kInStep;
+  state_ = PeerState::kInStep;
   return under_way_->number;
 }
 
@@ -62,14 +62,14 @@ bool Replication::taken(std::uint64_t number) {
 
 bool Replication::rejected(std::uint64_t number, std::uint32_t its_view, bool resend) {
   if (!under_way_ || under_way_->number != number) return false;
-  if (!resend || under_way_->is_whole) standing_ = Peer::kInDoubt;
+  if (!resend || under_way_->is_whole) state_ = PeerState::kInDoubt;
   not_before_view_ = its_view < under_way_->view ? 0 : std::max(its_view, under_way_->view + 1);
   under_way_.reset();
   return true;
 }
 
 void Replication::doubt() {
-  if (standing_ == Peer::kInStep) standing_ = Peer::kInDoubt;
+  if (state_ == PeerState::kInStep) state_ = PeerState::kInDoubt;
 }
 
 }  // namespace tally::server

@@ -12,7 +12,7 @@ namespace tally::server {
 // without clock or thread.
 class Replication {
  public:
-  enum class Peer : std::uint8_t {
+  enum class PeerState : std::uint8_t {
     kNone,      // the end of the chain: what is changed is safe
     kInStep,    // has everything that was taken: it is sent what changed since
     kInDoubt,   // may have anything, also something old: it must have everything before a change is
@@ -24,9 +24,9 @@ class Replication {
 
   // Who follows from now on; what was under way to another is forgotten. Marks that waited for it
   // are safe if there is none or if it is unfilled.
-  void set_peer(NodeId peer, Peer standing);
+  void set_peer(NodeId peer, PeerState state);
   NodeId peer() const { return peer_; }
-  Peer standing() const { return standing_; }
+  PeerState peer_state() const { return state_; }
 
   void linked();
   // What was under way may have come or not.
@@ -41,7 +41,9 @@ class Replication {
   Next next(std::uint32_t view) const;
   // Whether everything is to be sent to the peer in the background, when there is room for it.
   bool wants_everything(std::uint32_t view) const;
-  bool is_waited_for() const { return standing_ == Peer::kInStep || standing_ == Peer::kInDoubt; }
+  bool is_waited_for() const {
+    return state_ == PeerState::kInStep || state_ == PeerState::kInDoubt;
+  }
 
   // A record with all changes so far goes out, in this view: its number.
   std::uint64_t send(Next what, std::uint32_t view);
@@ -68,8 +70,8 @@ class Replication {
   };
   void settle_if_alone();
 
-  NodeId peer_ = kUnnumbered;
-  Peer standing_ = Peer::kNone;
+  NodeId peer_ = kNoNode;
+  PeerState state_ = PeerState::kNone;
   bool linked_ = false;
   std::uint32_t not_before_view_ = 0;
   std::uint64_t changes_ = 0;

@@ -6,7 +6,7 @@ namespace tally::server {
 namespace {
 
 using Next = Replication::Next;
-using Peer = Replication::Peer;
+using Peer = Replication::PeerState;
 
 TEST(Replication, AtTheEndOfAChainChangesAreSafeAtOnce) {
   Replication copies;
@@ -16,7 +16,7 @@ TEST(Replication, AtTheEndOfAChainChangesAreSafeAtOnce) {
 
 TEST(Replication, OneRecordIsUnderWayAndLaterChangesWaitForTheNext) {
   Replication copies;
-  copies.set_peer(5, Peer::kInStep);
+  copies.set_peer(5, PeerState::kInStep);
   const auto first = copies.changed();
   EXPECT_EQ(copies.next(1), Next::kNothing);
   copies.linked();
@@ -33,7 +33,7 @@ TEST(Replication, OneRecordIsUnderWayAndLaterChangesWaitForTheNext) {
 
 TEST(Replication, NobodyWaitsForANewcomerUntilEverythingIsUnderWayToIt) {
   Replication copies;
-  copies.set_peer(5, Peer::kUnfilled);
+  copies.set_peer(5, PeerState::kUnfilled);
   copies.linked();
   EXPECT_TRUE(copies.is_safe(copies.changed()));
   EXPECT_EQ(copies.next(1), Next::kNothing);
@@ -44,7 +44,7 @@ TEST(Replication, NobodyWaitsForANewcomerUntilEverythingIsUnderWayToIt) {
   // It may have come or not: now it must be waited for.
   copies.lost();
   copies.linked();
-  EXPECT_EQ(copies.standing(), Peer::kInDoubt);
+  EXPECT_EQ(copies.state(), PeerState::kInDoubt);
   EXPECT_EQ(copies.next(1), Next::kEverything);
   EXPECT_FALSE(copies.taken(record));
 }
@@ -52,7 +52,7 @@ TEST(Replication, NobodyWaitsForANewcomerUntilEverythingIsUnderWayToIt) {
 TEST(Replication, ARejectedRecordIsSentAgainInANewerView) {
   for (const bool resend : {false, true}) {
     Replication copies;
-    copies.set_peer(5, Peer::kInStep);
+    copies.set_peer(5, PeerState::kInStep);
     copies.linked();
     copies.changed();
     const auto record = copies.send(Next::kChanges, 3);
@@ -65,7 +65,7 @@ TEST(Replication, ARejectedRecordIsSentAgainInANewerView) {
 
 TEST(Replication, ARecordThatCameBeforeItsViewAndWasNotKeptIsSentAgainAtOnce) {
   Replication copies;
-  copies.set_peer(5, Peer::kInStep);
+  copies.set_peer(5, PeerState::kInStep);
   copies.linked();
   copies.changed();
   EXPECT_TRUE(copies.rejected(copies.send(Next::kChanges, 3), 2, true));
@@ -75,7 +75,7 @@ TEST(Replication, ARecordThatCameBeforeItsViewAndWasNotKeptIsSentAgainAtOnce) {
 TEST(Replication, WhoIsInDoubtGetsEverythingBeforeAChangeIsSafe) {
   Replication copies;
   const auto before = copies.changed();
-  copies.set_peer(5, Peer::kInDoubt);
+  copies.set_peer(5, PeerState::kInDoubt);
   copies.linked();
   EXPECT_TRUE(copies.is_safe(before));
   EXPECT_EQ(copies.next(1), Next::kNothing);
@@ -83,7 +83,7 @@ TEST(Replication, WhoIsInDoubtGetsEverythingBeforeAChangeIsSafe) {
   const auto after = copies.changed();
   EXPECT_FALSE(copies.is_safe(after));
   EXPECT_EQ(copies.next(1), Next::kEverything);
-  copies.set_peer(kUnnumbered, Peer::kNone);
+  copies.set_peer(kNoNode, PeerState::kNone);
   EXPECT_TRUE(copies.is_safe(after));
 }
 

@@ -4,10 +4,10 @@
 
 namespace tally::server {
 
-Table::Table(TableFacts facts, const Surroundings& surroundings) : facts_(std::move(facts)) {
-  parts_.reserve(facts_.parts);
-  for (std::uint32_t index = 0; index < facts_.parts; ++index)
-    parts_.push_back(std::make_unique<Part>(facts_, index, surroundings));
+Table::Table(TableConfig config, const PartContext& context) : config_(std::move(config)) {
+  parts_.reserve(config_.parts);
+  for (std::uint32_t index = 0; index < config_.parts; ++index)
+    parts_.push_back(std::make_unique<TablePart>(config_, index, context));
 }
 
 TableSet::~TableSet() {
@@ -20,7 +20,7 @@ Table* TableSet::find(TableId id) const {
 }
 
 void TableSet::add(std::unique_ptr<Table> table) {
-  const TableId id = table->facts().id;
+  const TableId id = table->config().id;
   Page* page = pages_[id / kFan].load(std::memory_order_relaxed);
   if (page == nullptr) {
     page = new Page{};

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/part/part.h"
-#include "server/part/table_facts.h"
+#include "server/part/table_config.h"
+#include "server/part/table_part.h"
 
 namespace tally::server {
 
@@ -16,18 +16,20 @@ namespace tally::server {
 // never changes.
 class Table final {
  public:
-  Table(TableFacts facts, const Surroundings& surroundings);
+  Table(TableConfig config, const PartContext& context);
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  const TableFacts& facts() const { return facts_; }
+  const TableConfig& config() const { return config_; }
   // Null: there is no such part.
-  Part* part(std::uint32_t index) { return index < parts_.size() ? parts_[index].get() : nullptr; }
-  const std::vector<std::unique_ptr<Part>>& parts() const { return parts_; }
+  TablePart* part(std::uint32_t index) {
+    return index < parts_.size() ? parts_[index].get() : nullptr;
+  }
+  const std::vector<std::unique_ptr<TablePart>>& parts() const { return parts_; }
 
  private:
-  const TableFacts facts_;
-  std::vector<std::unique_ptr<Part>> parts_;
+  const TableConfig config_;
+  std::vector<std::unique_ptr<TablePart>> parts_;
 };
 
 // All tables of a server, by number. Tables are added and never go. Threads: find() is safe and

@@ -47,7 +47,7 @@ bool is_known(MessageKind kind) {
   switch (kind) {
     case MessageKind::kJoin:
     case MessageKind::kView:
-    case MessageKind::kBeat:
+    case MessageKind::kHeartbeat:
     case MessageKind::kLeave:
     case MessageKind::kHello:
     case MessageKind::kRegion:

@@ -14,11 +14,18 @@ namespace tally::server {
 // number twice.
 using NodeId = std::uint32_t;
 inline constexpr NodeId kDirectory = 0;
-inline constexpr NodeId kUnnumbered = 0xFFFFFFFF;
+inline constexpr NodeId kNoNode = 0xFFFFFFFF;
+
+// Of one job.
+inline constexpr std::uint32_t kMaxServers = 4096;
+inline constexpr std::uint32_t kMaxWorkers = 65536;
 
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{16} << 20;
 // Of a dense part's values, at most.
 inline constexpr std::size_t kPartBytes = std::size_t{256} << 10;
+
+// Before the keys of a push or a pull of sparse rows: u32 count, u32 zero.
+inline constexpr std::size_t kKeyCountBytes = 8;
 
 enum class MessageKind : std::uint8_t {
   // With the directory.
@@ -27,7 +34,8 @@ enum class MessageKind : std::uint8_t {
   // many nanoseconds of silence it is
   // given up.
   kView = 2,
-  kBeat = 3,   // alive. With a `sequence`: whether the directory has given it up; if not it answers
+  kHeartbeat =
+      3,       // alive. With a `sequence`: whether the directory has given it up; if not it answers
                // with the same
   kLeave = 4,  // goes in good order; to servers, too
   // First on a link between others: `part` has the caller's number, `clock` its rank (workers).
@@ -61,12 +69,17 @@ enum class MessageKind : std::uint8_t {
 
 // Of kAnswer and kRecordTaken.
 enum class Outcome : std::uint8_t {
-  kDone = 0,       // applied, read, or taken
-  kDropped = 1,    // too late: without effect
-  kElsewhere = 2,  // not the primary in the view `view`: ask again when there is a newer one
-  kLost = 3,       // no copy of the part is left
-  kRefused = 4,    // payload: the Error
+  kDone = 0,        // applied, read, or taken
+  kDropped = 1,     // too late: without effect
+  kNotPrimary = 2,  // not the primary in the view `view`: ask again when there is a newer one
+  kLost = 3,        // no copy of the part is left
+  kRefused = 4,     // payload: the Error
 };
+
+inline bool is_push(MessageKind kind) {
+  return kind == MessageKind::kPush || kind == MessageKind::kPushPull ||
+         kind == MessageKind::kPushAverage;
+}
 
 struct MessageHeader {
   MessageKind kind = MessageKind::kAnswer;

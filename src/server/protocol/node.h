@@ -11,6 +11,9 @@
 
 namespace tally::server {
 
+// How often servers and workers tell the directory that they are alive.
+inline constexpr Duration kHeartbeatInterval = std::chrono::milliseconds(200);
+
 // What arrived.
 struct Message {
   MessageHeader header;
@@ -26,18 +29,18 @@ struct Message {
 
 // How a node reaches others. Threads: safe; may be called from inside a Node's calls. Nothing here
 // blocks or fails: what is sent to somebody who is gone is dropped, and on_lost() tells.
-class Postman {
+class NodeTransport {
  public:
-  virtual ~Postman() = default;
+  virtual ~NodeTransport() = default;
 
-  // Keeps a link to that server from now on, made anew while it does not come about; until drop().
-  virtual void reach(const ServerInfo& server) = 0;
-  virtual void drop(NodeId peer) = 0;
-  // As drop(). A neighbour to whom memory was shown may be at it until it has noticed: `released`
+  // Keeps a link to that server from now on, made anew while it does not come about; until disconnect().
+  virtual void connect(const ServerInfo& server) = 0;
+  virtual void disconnect(NodeId peer) = 0;
+  // As disconnect(). A neighbour to whom memory was shown may be at it until it has noticed: `released`
   // is called when it has closed its end; at once where no memory is shared. From any thread,
-  // without locks, perhaps before this returns; destroyed uncalled if the Postman ends before.
-  virtual void drop_then(NodeId peer, std::function<void()> released) {
-    drop(peer);
+  // without locks, perhaps before this returns; destroyed uncalled if the NodeTransport ends before.
+  virtual void disconnect_then(NodeId peer, std::function<void()> released) {
+    disconnect(peer);
     released();
   }
 
@@ -46,7 +49,7 @@ class Postman {
 
   // Messages to one peer arrive in this order or not at all.
   virtual void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) = 0;
-  // Payload and reply stay in place until the answer has come, the link is lost, or drop() has
+  // Payload and reply stay in place until the answer has come, the link is lost, or disconnect() has
   // returned.
   virtual void send_from(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
                          std::span<std::byte> reply) = 0;
@@ -54,7 +57,7 @@ class Postman {
   virtual void send_written(NodeId to, const MessageHeader& header, std::size_t bytes) = 0;
 };
 
-// The deciding part of a directory, server or client. Knows no socket, thread or clock: a driver
+// The deciding part of a directory, server or client. Knows no socket, thread or clock: a transport
 // calls it, over sockets or in a simulation.
 class Node {
  public:
@@ -62,7 +65,7 @@ class Node {
 
   virtual void on_message(NodeId from, const Message& message) = 0;
   // Where the payload of this answer is to be received; exactly header.payload_bytes. Empty: memory
-  // of the driver.
+  // of the transport.
   virtual std::span<std::byte> place(NodeId from, const MessageHeader& header) = 0;
   // A link came about (again), or ended. A peer that was linked twice is told as lost in between.
   virtual void on_linked(NodeId peer) = 0;

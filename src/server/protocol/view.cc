@@ -12,11 +12,9 @@
 namespace tally::server {
 namespace {
 
-constexpr std::uint32_t kMaxServers = 4096;
-constexpr std::uint32_t kMaxWorkers = 65536;
-constexpr std::size_t kMaxNameBytes = 512;
+constexpr std::size_t kMaxAddressBytes = 512;
 
-void write(wire::Writer& writer, const ServerInfo& server) {
+void write_server(wire::Writer& writer, const ServerInfo& server) {
   writer.u32(server.id);
   writer.string(server.address);
   writer.string(server.local_name);
@@ -26,9 +24,9 @@ void write(wire::Writer& writer, const ServerInfo& server) {
 Result<ServerInfo> read_server(wire::Reader& reader) {
   ServerInfo server;
   TALLY_TRY(server.id, reader.u32());
-  TALLY_TRY(server.address, reader.string(kMaxNameBytes));
-  TALLY_TRY(server.local_name, reader.string(kMaxNameBytes));
-  TALLY_TRY(server.host, reader.string(kMaxNameBytes));
+  TALLY_TRY(server.address, reader.string(kMaxAddressBytes));
+  TALLY_TRY(server.local_name, reader.string(kMaxAddressBytes));
+  TALLY_TRY(server.host, reader.string(kMaxAddressBytes));
   return server;
 }
 
@@ -84,19 +82,15 @@ Result<std::vector<WorkerInfo>> read_workers(wire::Reader& reader) {
   return workers;
 }
 
-bool contains(const std::vector<NodeId>& chain, NodeId id) {
-  return std::find(chain.begin(), chain.end(), id) != chain.end();
-}
-
 std::size_t places_of(const View& view, NodeId server) {
   return static_cast<std::size_t>(
       std::count_if(view.chains.begin(), view.chains.end(),
                     [&](const auto& chain) { return contains(chain, server); }));
 }
 
-// Who is to be the next copy of this chain: kUnnumbered if all are in it.
+// Who is to be the next copy of this chain: kNoNode if all are in it.
 NodeId next_copy(const View& view, const std::vector<NodeId>& chain) {
-  NodeId best = kUnnumbered;
+  NodeId best = kNoNode;
   std::size_t fewest = std::numeric_limits<std::size_t>::max();
   for (const ServerInfo& server : view.servers) {
     if (contains(chain, server.id)) continue;
@@ -113,7 +107,7 @@ void fill_chains(View& view, int copies) {
   for (std::vector<NodeId>& chain : view.chains) {
     while (!chain.empty() && chain.size() < static_cast<std::size_t>(copies)) {
       const NodeId next = next_copy(view, chain);
-      if (next == kUnnumbered) break;
+      if (next == kNoNode) break;
       chain.push_back(next);
     }
   }
@@ -138,7 +132,7 @@ std::vector<std::byte> encode(const View& view) {
   wire::Writer writer;
   writer.u32(view.number);
   writer.u32(static_cast<std::uint32_t>(view.servers.size()));
-  for (const ServerInfo& server : view.servers) write(writer, server);
+  for (const ServerInfo& server : view.servers) write_server(writer, server);
   writer.u32(static_cast<std::uint32_t>(view.chains.size()));
   for (const std::vector<NodeId>& chain : view.chains) {
     writer.u32(static_cast<std::uint32_t>(chain.size()));
@@ -171,7 +165,7 @@ std::vector<std::byte> encode(const Joining& joining) {
   wire::Writer writer;
   writer.u8(joining.is_server ? 1 : 0);
   writer.i32(joining.rank);
-  write(writer, joining.server);
+  write_server(writer, joining.server);
   return writer.take();
 }
 
@@ -186,6 +180,10 @@ Result<Joining> decode_joining(std::span<const std::byte> bytes) {
   TALLY_TRY(joining.server, read_server(reader));
   TALLY_TRY(reader.end());
   return joining;
+}
+
+bool contains(const std::vector<NodeId>& chain, NodeId id) {
+  return std::find(chain.begin(), chain.end(), id) != chain.end();
 }
 
 int copies(int replicas, int servers) {

@@ -11,7 +11,7 @@
 namespace tally::server {
 
 struct ServerInfo {
-  NodeId id = kUnnumbered;
+  NodeId id = kNoNode;
   std::string address;  // HOST:PORT
   // Local socket with an abstract name, for processes on the host `host`; empty: none.
   std::string local_name;
@@ -21,7 +21,7 @@ struct ServerInfo {
 };
 
 struct WorkerInfo {
-  NodeId id = kUnnumbered;
+  NodeId id = kNoNode;
   std::int32_t rank = 0;
 
   friend bool operator==(const WorkerInfo&, const WorkerInfo&) = default;
@@ -78,6 +78,7 @@ View without_server(const View& before, NodeId server, int copies);
 View with_worker(const View& before, const WorkerInfo& worker);
 View without_worker(const View& before, NodeId worker);
 
+bool contains(const std::vector<NodeId>& chain, NodeId server);
 bool has_server(const View& view, NodeId server);
 bool has_worker(const View& view, NodeId worker);
 

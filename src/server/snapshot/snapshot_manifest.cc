@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kFormatLine = "tally snapshot 1\n";
 constexpr std::string_view kPrefix = "server-";
 constexpr std::string_view kSuffix = ".tally";
-constexpr std::size_t kMaxNameBytes = 100;
+constexpr std::size_t kMaxSnapshotNameBytes = 100;
 
 // The whole text as one number, without signs or spaces.
 template <typename T>
@@ -89,14 +89,14 @@ Result<void> check_snapshot_name(const std::string& name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_' || c == '.';
   });
-  if (known && !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' &&
+  if (known && !name.empty() && name.size() <= kMaxSnapshotNameBytes && name.front() != '.' &&
       !name.ends_with(".part"))
     return {};
   return Error{
       .code = ErrorCode::kInvalid,
       .message = fmt::format("'{}' is no name for a snapshot: 1 to {} letters, digits, '-', "
                              "'_' and '.', which is not first; not with .part at its end",
-                             name.substr(0, 2 * kMaxNameBytes), kMaxNameBytes)};
+                             name.substr(0, 2 * kMaxSnapshotNameBytes), kMaxSnapshotNameBytes)};
 }
 
 std::string to_text(std::span<const SnapshotFile> files) {
@@ -140,7 +140,7 @@ Result<std::vector<SnapshotFile>> decode_snapshot_files(std::span<const std::byt
   std::vector<SnapshotFile> files;
   for (std::uint32_t i = 0; i < count; ++i) {
     SnapshotFile file;
-    TALLY_TRY(file.name, in.string(kMaxNameBytes));
+    TALLY_TRY(file.name, in.string(kMaxSnapshotNameBytes));
     TALLY_TRY(file.bytes, in.u64());
     TALLY_TRY(file.crc32c, in.u32());
     files.push_back(std::move(file));

@@ -55,7 +55,7 @@ class Snapshot : public ::testing::Test {
     }
   }
 
-  // Part p is on server p % servers + 1; version 10 + p.
+  // TablePart p is on server p % servers + 1; version 10 + p.
   std::vector<SnapshotFile> write(const Tables& t, std::uint32_t servers, const std::string& name) {
     std::vector<SnapshotFile> files;
     for (std::uint32_t server = 0; server < servers; ++server) {
@@ -298,7 +298,7 @@ TEST_F(Snapshot, PartsInFilesThatAreElsewhereAreMissedOnlyWhereNeeded) {
   const auto reader = SnapshotReader::open(path);
   ASSERT_TRUE(reader.has_value());
   Tables is = tables(2);
-  // Part 0 was on server 1, part 1 on server 2.
+  // TablePart 0 was on server 1, part 1 on server 2.
   SnapshotReader::Wanted wanted{.part = 0, .storage = is.sparse_parts[0].get()};
   EXPECT_TRUE(reader->restore(is.sparse, 8, {&wanted, 1}).has_value());
   wanted = {.part = 1, .storage = is.sparse_parts[1].get()};

@@ -33,7 +33,7 @@ TableSpec second_part(TableSpec spec) {
 std::vector<float> apply(Storage& storage, std::uint64_t version, std::uint64_t seed) {
   Rng rng(seed);
   const auto gradient = random_numbers<float>(300, rng);
-  const Gradient one{.values = bytes_of(gradient)};
+  const Gradient one{.values = bytes_view(gradient)};
   EXPECT_TRUE(storage.apply(std::span(&one, 1), {.rate = 0.5, .version = version}).has_value());
   return gradient;
 }
@@ -82,7 +82,7 @@ TEST(CodedStorage, OneGradientThatIsNotFiniteDoesNotSpoilLaterAverages) {
     const auto storage = made(coded_spec(codec), budget, 1);
     std::vector<float> odd(300, 0.25F);
     odd[40] = std::numeric_limits<float>::quiet_NaN();
-    const Gradient one{.values = bytes_of(odd)};
+    const Gradient one{.values = bytes_view(odd)};
     TALLY_EXPECT_OK(storage->apply(std::span(&one, 1), {.rate = 0.5, .version = 0}));
     apply(*storage, 1, 7);
     std::vector<float> average(300);
@@ -98,7 +98,7 @@ TEST(CodedStorage, AssignmentsBeginAnew) {
   const auto used = made(spec, budget, 1);
   for (std::uint64_t version = 0; version < 3; ++version) apply(*used, version, version);
   const std::vector<float> zeros(300);
-  TALLY_EXPECT_OK(used->assign({.values = bytes_of(zeros)}));
+  TALLY_EXPECT_OK(used->assign({.values = bytes_view(zeros)}));
   const auto fresh = made(spec, budget, 1);
   apply(*used, 0, 9);
   apply(*fresh, 0, 9);
@@ -141,7 +141,7 @@ TEST(CodedStorage, AfterARoundOfNobodyFactorsAreAppliedAsWhoFollowsDoes) {
     TALLY_EXPECT_OK(storage->apply(std::span(&none, 1), {.version = 0}));
     Rng rng(3);
     auto mean = random_numbers<float>(300, rng);
-    const std::vector<Gradient> all(senders, {.values = bytes_of(mean)});
+    const std::vector<Gradient> all(senders, {.values = bytes_view(mean)});
     TALLY_EXPECT_OK(storage->apply(all, {.rate = 0.5, .version = 1}));
     std::vector<float> values(300), first(300), second(300);
     optimizer::update<float>(spec.optimizer, {.step = 2, .rate = 0.5},
@@ -191,8 +191,8 @@ TEST(CodedStorage, NoMeanIsTooOddForTheWayBack) {
       } else {
         for (float& value : gradient) value = odd[rng.below(odd.size())];
       }
-      const std::vector<Gradient> both = {{.values = bytes_of(gradient)},
-                                          {.values = bytes_of(gradient), .weight = 1e300}};
+      const std::vector<Gradient> both = {{.values = bytes_view(gradient)},
+                                          {.values = bytes_view(gradient), .weight = 1e300}};
       TALLY_EXPECT_OK(storage->apply(both, {.rate = 0.5, .version = version}));
     }
   }
@@ -206,7 +206,7 @@ TEST(CodedStorage, VotesAreCounted) {
   for (int i = 0; i < 100; ++i) senders[0][static_cast<std::size_t>(i)] = -1;
   for (int i = 50; i < 150; ++i) senders[1][static_cast<std::size_t>(i)] = -1;
   std::vector<Gradient> gradients;
-  for (const auto& sender : senders) gradients.push_back({.values = bytes_of(sender)});
+  for (const auto& sender : senders) gradients.push_back({.values = bytes_view(sender)});
   TALLY_EXPECT_OK(storage->apply(gradients, {.rate = 1}));
   const auto values = read_all<float>(*storage);
   for (std::size_t i = 0; i < 300; ++i)

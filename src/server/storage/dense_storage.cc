@@ -24,7 +24,7 @@ namespace {
 // near cache.
 constexpr std::size_t kBlock = 4096;
 
-constexpr std::size_t kLineBytes = 64;
+constexpr std::size_t kCacheLineBytes = 64;
 // Values of a whole table that pass by the caches on their way to a worker, from this size on.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
@@ -114,7 +114,8 @@ Result<void> DenseStorage<T>::ensure_mean_square() {
 }
 
 template <typename T>
-Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients, const ApplyFacts& facts) {
+Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients,
+                                    const ApplyOptions& options) {
   TALLY_TRY(const std::vector<double> shares, shares_of(gradients));
   std::vector<AlignedValues<T>> values;
   std::vector<const void*> inputs;
@@ -132,31 +133,31 @@ Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients, const A
   }
   average_.clear();
   if (inputs.empty()) return {};
-  const bool compensates = facts.compensation != 0 && !facts.backup.empty();
-  if (compensates) TALLY_TRY(check_bytes("backup", facts.backup.size()));
-  if (compensates && facts.adaptive) TALLY_TRY(ensure_mean_square());
-  if (codec_ != nullptr && codec_->in_step()) steps_ = facts.version;
+  const bool compensates = options.compensation != 0 && !options.backup.empty();
+  if (compensates) TALLY_TRY(check_bytes("backup", options.backup.size()));
+  if (compensates && options.adaptive) TALLY_TRY(ensure_mean_square());
+  if (codec_ != nullptr && codec_->in_step()) steps_ = options.version;
   if (codec_ != nullptr && (codec_->goes_back() || inputs.size() > 1)) {
-    apply_coded(inputs, weights, facts);
+    apply_coded(inputs, weights, options);
     return {};
   }
   ++steps_;
   if (inputs.size() == 1 && !compensates) {
     // Only layerwise optimizers write to the gradient, and tables have none of them.
     auto* const gradient = const_cast<T*>(values[0].data());
-    optimizer::update(spec_.optimizer, {.step = steps_, .rate = facts.rate},
+    optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
                       segment(0, count_, gradient));
     return {};
   }
-  const AlignedValues<T> backup(compensates ? facts.backup : std::span<const std::byte>());
-  apply_blocks(inputs, rounded, facts, compensates ? backup.data() : nullptr);
+  const AlignedValues<T> backup(compensates ? options.backup : std::span<const std::byte>());
+  apply_blocks(inputs, rounded, options, compensates ? backup.data() : nullptr);
   return {};
 }
 
 // In whole runs, as the codec has them.
 template <typename T>
 void DenseStorage<T>::apply_coded(std::span<const void* const> inputs,
-                                  std::span<const double> weights, const ApplyFacts& facts) {
+                                  std::span<const double> weights, const ApplyOptions& options) {
   if constexpr (std::is_same_v<T, float>) {
     std::vector<const float*> decoded;
     for (const void* const input : inputs) decoded.push_back(static_cast<const float*>(input));
@@ -167,16 +168,16 @@ void DenseStorage<T>::apply_coded(std::span<const void* const> inputs,
       const std::span<float> residual =
           codec_->keeps_residual() ? std::span(array(kept_arrays_), count_) : std::span<float>();
       const std::uint64_t first = std::uint64_t{part_} * elements_of(spec_, 0);
-      average_ = codec_->send_back({.version = facts.version, .first = first}, mean, residual);
+      average_ = codec_->send_back({.version = options.version, .first = first}, mean, residual);
     }
-    optimizer::update(spec_.optimizer, {.step = steps_, .rate = facts.rate},
+    optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
                       segment(0, count_, mean.data()));
   }
 }
 
 template <typename T>
 void DenseStorage<T>::apply_blocks(std::span<const void* const> inputs, std::span<const T> shares,
-                                   const ApplyFacts& facts, const T* backup) {
+                                   const ApplyOptions& options, const T* backup) {
   scratch_.resize(std::min(kBlock, count_));
   std::vector<const void*> from(inputs.size());
   for (std::size_t begin = 0; begin < count_; begin += kBlock) {
@@ -184,21 +185,21 @@ void DenseStorage<T>::apply_blocks(std::span<const void* const> inputs, std::spa
     for (std::size_t r = 0; r < inputs.size(); ++r)
       from[r] = static_cast<const T*>(inputs[r]) + begin;
     kernel::weighted_sum(kDataTypeOf<T>, from, shares, scratch_.data(), count);
-    if (backup != nullptr) compensate(facts, backup + begin, begin, count);
-    optimizer::update(spec_.optimizer, {.step = steps_, .rate = facts.rate},
+    if (backup != nullptr) compensate(options, backup + begin, begin, count);
+    optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
                       segment(begin, count, scratch_.data()));
   }
 }
 
 template <typename T>
-void DenseStorage<T>::compensate(const ApplyFacts& facts, const T* backup, std::size_t begin,
+void DenseStorage<T>::compensate(const ApplyOptions& options, const T* backup, std::size_t begin,
                                  std::size_t count) {
   const auto& loops = kernel::update_kernels<T>();
-  const kernel::CompensationFactors<T> factors{.lambda = static_cast<T>(facts.compensation),
+  const kernel::CompensationFactors<T> factors{.lambda = static_cast<T>(options.compensation),
                                                .keep = static_cast<T>(kMeanSquareKeep),
                                                .gain = static_cast<T>(1 - kMeanSquareKeep),
                                                .epsilon = static_cast<T>(kMeanSquareEpsilon)};
-  if (!facts.adaptive)
+  if (!options.adaptive)
     return loops.compensate(factors, array(0) + begin, backup, scratch_.data(), count);
   loops.compensate_adaptively(factors, array(0) + begin, backup, scratch_.data(),
                               array(1 + kept_arrays_) + begin, count);
@@ -257,7 +258,7 @@ Result<void> DenseStorage<T>::read(std::span<const std::uint64_t> keys, std::spa
 template <typename T>
 Result<void> DenseStorage<T>::read_for_others(std::span<const std::uint64_t> keys,
                                               std::span<std::byte> out) {
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(out.data()) % kLineBytes == 0;
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(out.data()) % kCacheLineBytes == 0;
   if (spec_.count * sizeof(T) < kStreamedBytes || !is_aligned) return read(keys, out);
   TALLY_TRY(prepare_rows(keys));
   TALLY_TRY(check_bytes("answer", out.size()));

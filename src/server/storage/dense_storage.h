@@ -19,7 +19,7 @@ class DenseStorage final : public Storage {
                                                std::shared_ptr<const TableCodec> codec,
                                                MemoryBudget& budget);
 
-  Result<void> apply(std::span<const Gradient> gradients, const ApplyFacts& facts) override;
+  Result<void> apply(std::span<const Gradient> gradients, const ApplyOptions& options) override;
   std::span<const std::byte> average() const override { return average_; }
   Result<void> add(const Gradient& gradient) override;
   Result<void> assign(const Gradient& gradient) override;
@@ -54,10 +54,11 @@ class DenseStorage final : public Storage {
   void reset_state();
   Result<void> ensure_mean_square();
   void apply_coded(std::span<const void* const> inputs, std::span<const double> weights,
-                   const ApplyFacts& facts);
+                   const ApplyOptions& options);
   void apply_blocks(std::span<const void* const> inputs, std::span<const T> shares,
-                    const ApplyFacts& facts, const T* backup);
-  void compensate(const ApplyFacts& facts, const T* backup, std::size_t begin, std::size_t count);
+                    const ApplyOptions& options, const T* backup);
+  void compensate(const ApplyOptions& options, const T* backup, std::size_t begin,
+                  std::size_t count);
 
   const TableSpec spec_;
   const std::uint32_t part_;

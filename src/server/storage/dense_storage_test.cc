@@ -32,13 +32,13 @@ TYPED_TEST(DenseStorageOf, EveryOptimizerFollowsItsPlainReferenceOverFiftySteps)
     Rng rng(3);
     const auto storage = made(this->spec(optimizer), this->budget_);
     const auto start = random_numbers<T>(kCount, rng);
-    TALLY_EXPECT_OK(storage->assign({.values = bytes_of(start)}));
+    TALLY_EXPECT_OK(storage->assign({.values = bytes_view(start)}));
     std::vector<ReferenceNumber> expected;
     for (const T value : start) expected.emplace_back(optimizer, value);
     for (int step = 1; step <= 50; ++step) {
       const auto gradient = random_numbers<T>(kCount, rng);
       const double rate = optimizer.rate / (1 + 0.01 * step);
-      const Gradient pushed{.values = bytes_of(gradient)};
+      const Gradient pushed{.values = bytes_view(gradient)};
       TALLY_EXPECT_OK(storage->apply({&pushed, 1}, {.rate = rate}));
       for (std::size_t i = 0; i < kCount; ++i) expected[i].step(rate, gradient[i]);
     }
@@ -55,7 +55,7 @@ TYPED_TEST(DenseStorageOf, OthersReadLargeTablesAsTheyAreWhereverTheirMemoryLies
   const auto storage =
       made(dense_spec(kDataTypeOf<T>, (std::size_t{64} << 20) / sizeof(T)), this->budget_);
   const auto values = random_numbers<T>(storage->value_bytes(0) / sizeof(T), rng);
-  const auto expected = bytes_of(values);
+  const auto expected = bytes_view(values);
   TALLY_EXPECT_OK(storage->assign({.values = expected}));
   std::vector<std::byte> memory(expected.size() + 128);
   const auto misplaced = reinterpret_cast<std::uintptr_t>(memory.data()) % 64;
@@ -85,9 +85,9 @@ TYPED_TEST(DenseStorageOf, SeveralGradientsCountAsTheirMeanByWeight) {
         mean[i] += static_cast<T>(weight / 12) * numbers.back()[i];
     }
     for (std::size_t r = 0; r < 4; ++r)
-      gradients.push_back({.values = bytes_of(numbers[r]), .weight = weights[r]});
+      gradients.push_back({.values = bytes_view(numbers[r]), .weight = weights[r]});
     TALLY_EXPECT_OK(storage->apply(gradients, {.rate = 0.1}));
-    const Gradient single{.values = bytes_of(mean), .weight = 0.3};
+    const Gradient single{.values = bytes_view(mean), .weight = 0.3};
     TALLY_EXPECT_OK(alone->apply({&single, 1}, {.rate = 0.1}));
     EXPECT_EQ(read_all<T>(*storage), read_all<T>(*alone));
   }
@@ -97,7 +97,7 @@ TYPED_TEST(DenseStorageOf, WithoutWeightNothingChanges) {
   using T = TypeParam;
   const auto storage = made(this->spec(adam()), this->budget_);
   const std::vector<T> ones(kCount, 1);
-  const Gradient nothing{.values = bytes_of(ones), .weight = 0};
+  const Gradient nothing{.values = bytes_view(ones), .weight = 0};
   TALLY_EXPECT_OK(storage->apply({&nothing, 1}, {.rate = 0.1}));
   TALLY_EXPECT_OK(storage->apply({}, {.rate = 0.1}));
   EXPECT_EQ(read_all<T>(*storage), std::vector<T>(kCount, 0));
@@ -111,16 +111,16 @@ TYPED_TEST(DenseStorageOf, DelayIsCompensatedAsThePaperSays) {
     const OptimizerSpec optimizer = sgd({.momentum = 0.9});
     const auto storage = made(this->spec(optimizer), this->budget_);
     const auto start = random_numbers<T>(kCount, rng);
-    TALLY_EXPECT_OK(storage->assign({.values = bytes_of(start)}));
+    TALLY_EXPECT_OK(storage->assign({.values = bytes_view(start)}));
     std::vector<ReferenceNumber> expected;
     for (const T value : start) expected.emplace_back(optimizer, value);
     for (int step = 0; step < 10; ++step) {
       const auto gradient = random_numbers<T>(kCount, rng);
       const auto backup = random_numbers<T>(kCount, rng);
-      const Gradient pushed{.values = bytes_of(gradient)};
+      const Gradient pushed{.values = bytes_view(gradient)};
       TALLY_EXPECT_OK(storage->apply(
           {&pushed, 1},
-          {.rate = 0.1, .compensation = 0.5, .adaptive = adaptive, .backup = bytes_of(backup)}));
+          {.rate = 0.1, .compensation = 0.5, .adaptive = adaptive, .backup = bytes_view(backup)}));
       for (std::size_t i = 0; i < kCount; ++i)
         expected[i].step(0.1, expected[i].compensated(gradient[i], 0.5, adaptive, backup[i]));
     }
@@ -138,9 +138,9 @@ TYPED_TEST(DenseStorageOf, ACompensationOfZeroOrWithoutBackupIsNone) {
   const auto bare = made(this->spec(sgd()), this->budget_);
   const auto gradient = random_numbers<T>(kCount, rng);
   const auto backup = random_numbers<T>(kCount, rng);
-  const Gradient pushed{.values = bytes_of(gradient)};
+  const Gradient pushed{.values = bytes_view(gradient)};
   TALLY_EXPECT_OK(plain->apply({&pushed, 1}, {.rate = 0.1}));
-  TALLY_EXPECT_OK(zero->apply({&pushed, 1}, {.rate = 0.1, .backup = bytes_of(backup)}));
+  TALLY_EXPECT_OK(zero->apply({&pushed, 1}, {.rate = 0.1, .backup = bytes_view(backup)}));
   TALLY_EXPECT_OK(bare->apply({&pushed, 1}, {.rate = 0.1, .compensation = 1, .adaptive = true}));
   EXPECT_EQ(read_all<T>(*plain), read_all<T>(*zero));
   EXPECT_EQ(read_all<T>(*plain), read_all<T>(*bare));
@@ -153,7 +153,7 @@ TYPED_TEST(DenseStorageOf, BytesMayLieAtAnyAddress) {
   std::vector<std::byte> shifted(kCount * sizeof(T) + 1);
   std::memcpy(shifted.data() + 1, numbers.data(), kCount * sizeof(T));
   const Gradient odd{.values = std::span(shifted).subspan(1)};
-  const Gradient even{.values = bytes_of(numbers)};
+  const Gradient even{.values = bytes_view(numbers)};
   const auto one = made(this->spec(sgd()), this->budget_);
   const auto other = made(this->spec(sgd()), this->budget_);
   TALLY_EXPECT_OK(one->apply({&odd, 1}, {.rate = 0.1}));
@@ -174,10 +174,10 @@ TYPED_TEST(DenseStorageOf, PiecesOfAnySizeGiveTheSameBits) {
     Rng rng(8);
     const auto from = made(this->spec(optimizer), this->budget_);
     const auto gradient = random_numbers<T>(kCount, rng);
-    const Gradient pushed{.values = bytes_of(gradient)};
-    const ApplyFacts facts{
-        .rate = 0.1, .compensation = 0.1, .adaptive = true, .backup = bytes_of(gradient)};
-    for (int step = 0; step < 3; ++step) TALLY_EXPECT_OK(from->apply({&pushed, 1}, facts));
+    const Gradient pushed{.values = bytes_view(gradient)};
+    const ApplyOptions options{
+        .rate = 0.1, .compensation = 0.1, .adaptive = true, .backup = bytes_view(gradient)};
+    for (int step = 0; step < 3; ++step) TALLY_EXPECT_OK(from->apply({&pushed, 1}, options));
     for (const std::size_t max_bytes : {std::size_t{100}, std::size_t{4097}, kMaxPayloadBytes}) {
       const auto to = made(this->spec(optimizer), this->budget_);
       for (const auto& piece : from->pieces({}, true, max_bytes)) {
@@ -186,9 +186,9 @@ TYPED_TEST(DenseStorageOf, PiecesOfAnySizeGiveTheSameBits) {
       }
       EXPECT_EQ(from->pieces({}, true, kMaxPayloadBytes), to->pieces({}, true, kMaxPayloadBytes));
       // The next step shows that the number of steps came along.
-      TALLY_EXPECT_OK(to->apply({&pushed, 1}, facts));
+      TALLY_EXPECT_OK(to->apply({&pushed, 1}, options));
       const auto twin = made(this->spec(optimizer), this->budget_);
-      for (int step = 0; step < 4; ++step) TALLY_EXPECT_OK(twin->apply({&pushed, 1}, facts));
+      for (int step = 0; step < 4; ++step) TALLY_EXPECT_OK(twin->apply({&pushed, 1}, options));
       EXPECT_EQ(read_all<T>(*to), read_all<T>(*twin)) << to_string(optimizer);
     }
   }
@@ -198,16 +198,16 @@ TYPED_TEST(DenseStorageOf, ValuesStateAndStepsWrittenBackGoOnAsBefore) {
   using T = TypeParam;
   Rng rng(9);
   const auto gradient = random_numbers<T>(kCount, rng);
-  const Gradient pushed{.values = bytes_of(gradient)};
+  const Gradient pushed{.values = bytes_view(gradient)};
   const auto from = made(this->spec(adam()), this->budget_);
   for (int step = 0; step < 5; ++step) TALLY_EXPECT_OK(from->apply({&pushed, 1}, {.rate = 0.1}));
   const auto to = made(this->spec(adam()), this->budget_);
   const auto values = read_all<T>(*from);
-  TALLY_EXPECT_OK(to->assign({.values = bytes_of(values)}));
+  TALLY_EXPECT_OK(to->assign({.values = bytes_view(values)}));
   std::vector<T> state(kCount);
   for (const int array : {0, 1}) {
     TALLY_EXPECT_OK(from->read_state(array, std::as_writable_bytes(std::span(state))));
-    TALLY_EXPECT_OK(to->write_state(array, bytes_of(state)));
+    TALLY_EXPECT_OK(to->write_state(array, bytes_view(state)));
   }
   to->set_steps(5);
   TALLY_EXPECT_OK(from->apply({&pushed, 1}, {.rate = 0.1}));
@@ -219,13 +219,13 @@ TYPED_TEST(DenseStorageOf, AssignAndClearMakeStateAsAtFirst) {
   using T = TypeParam;
   const OptimizerSpec optimizer = adagrad({.rate = 0.1, .initial_accumulator = 0.25});
   const std::vector<T> ones(kCount, 1), zeros(kCount, 0);
-  const Gradient pushed{.values = bytes_of(ones)};
+  const Gradient pushed{.values = bytes_view(ones)};
   const auto used = made(this->spec(optimizer), this->budget_);
   const auto fresh = made(this->spec(optimizer), this->budget_);
   const auto cleared = made(this->spec(optimizer), this->budget_);
   TALLY_EXPECT_OK(used->apply({&pushed, 1}, {.rate = 0.1}));
   TALLY_EXPECT_OK(cleared->apply({&pushed, 1}, {.rate = 0.1}));
-  TALLY_EXPECT_OK(used->assign({.values = bytes_of(zeros)}));
+  TALLY_EXPECT_OK(used->assign({.values = bytes_view(zeros)}));
   cleared->clear();
   const auto expected = fresh->pieces({}, true, kMaxPayloadBytes);
   EXPECT_EQ(used->pieces({}, true, kMaxPayloadBytes), expected);
@@ -245,7 +245,7 @@ TYPED_TEST(DenseStorageOf, AtomicAdditionsFromManyThreadsAreAllThere) {
         for (int round = 0; round < kRounds; ++round) {
           for (std::size_t i = 0; i < kCount; ++i)
             values[i] = static_cast<T>((i + static_cast<std::size_t>(thread + round)) % 64);
-          TALLY_CHECK(storage->add_atomically({.values = bytes_of(values)}, 2).has_value());
+          TALLY_CHECK(storage->add_atomically({.values = bytes_view(values)}, 2).has_value());
         }
       });
     }
@@ -262,24 +262,24 @@ TYPED_TEST(DenseStorageOf, WhatDoesNotFitIsRefusedAndNothingChanges) {
   using T = TypeParam;
   const auto storage = made(this->spec(adam()), this->budget_);
   const std::vector<T> few(kCount - 1, 1), right(kCount, 1);
-  const Gradient short_one{.values = bytes_of(few)};
-  const Gradient whole{.values = bytes_of(right)};
+  const Gradient short_one{.values = bytes_view(few)};
+  const Gradient whole{.values = bytes_view(right)};
   EXPECT_EQ(storage->apply({&short_one, 1}, {}).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(storage->add(short_one).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(storage->assign(short_one).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(storage->add_atomically(short_one, 1).error().code, ErrorCode::kCorrupt);
-  EXPECT_EQ(storage->write_state(0, bytes_of(few)).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(storage->write_state(0, bytes_view(few)).error().code, ErrorCode::kCorrupt);
   for (const int array : {-1, 2}) {
-    EXPECT_EQ(storage->write_state(array, bytes_of(right)).error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(storage->write_state(array, bytes_view(right)).error().code, ErrorCode::kInvalid);
     std::vector<T> out(kCount);
     EXPECT_EQ(storage->read_state(array, std::as_writable_bytes(std::span(out))).error().code,
               ErrorCode::kInvalid);
   }
-  const ApplyFacts short_backup{.compensation = 1, .backup = bytes_of(few)};
+  const ApplyOptions short_backup{.compensation = 1, .backup = bytes_view(few)};
   EXPECT_EQ(storage->apply({&whole, 1}, short_backup).error().code, ErrorCode::kCorrupt);
   for (const double weight :
        {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
-    const Gradient odd{.values = bytes_of(right), .weight = weight};
+    const Gradient odd{.values = bytes_view(right), .weight = weight};
     EXPECT_EQ(storage->apply({&odd, 1}, {}).error().code, ErrorCode::kInvalid);
   }
   const std::uint64_t key = 1;
@@ -325,9 +325,9 @@ TEST(DenseStorage, AMeanSquareBeyondTheLimitIsRefused) {
   MemoryBudget budget(8192);
   const auto storage = made(dense_spec(DataType::kFloat32, 1024), budget);
   const std::vector<float> ones(1024, 1);
-  const Gradient pushed{.values = bytes_of(ones)};
-  const auto refused =
-      storage->apply({&pushed, 1}, {.compensation = 1, .adaptive = true, .backup = bytes_of(ones)});
+  const Gradient pushed{.values = bytes_view(ones)};
+  const auto refused = storage->apply(
+      {&pushed, 1}, {.compensation = 1, .adaptive = true, .backup = bytes_view(ones)});
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
   EXPECT_EQ(read_all<float>(*storage), std::vector<float>(1024, 0));

@@ -17,15 +17,15 @@ using wire::store;
 constexpr std::uint8_t kPieceVersion = 1;
 
 // Where each field begins. Both kinds have the first four; what is left is zero.
-constexpr std::size_t kVersionAt = 0;
-constexpr std::size_t kKindAt = 1;
-constexpr std::size_t kArraysAt = 2;
-constexpr std::size_t kTypeAt = 3;
-constexpr std::size_t kMeanSquareAt = 4;
-constexpr std::size_t kCountAt = 8;       // dense: elements, sparse: rows
-constexpr std::size_t kDimensionAt = 12;  // sparse
-constexpr std::size_t kStepsAt = 16;      // dense
-constexpr std::size_t kFirstAt = 24;      // dense
+constexpr std::size_t kPieceVersionAt = 0;
+constexpr std::size_t kPieceKindAt = 1;
+constexpr std::size_t kPieceArraysAt = 2;
+constexpr std::size_t kPieceTypeAt = 3;
+constexpr std::size_t kPieceMeanSquareAt = 4;
+constexpr std::size_t kPieceCountAt = 8;       // dense: elements, sparse: rows
+constexpr std::size_t kPieceDimensionAt = 12;  // sparse
+constexpr std::size_t kPieceStepsAt = 16;      // dense
+constexpr std::size_t kPieceFirstAt = 24;      // dense
 
 constexpr std::uint8_t kMaxArrays = 4;
 
@@ -38,21 +38,21 @@ void store_common(std::span<std::byte> out, TableKind kind, std::uint8_t arrays,
                   std::uint32_t count) {
   TALLY_CHECK(out.size() >= kPieceHeaderBytes);
   std::memset(out.data(), 0, kPieceHeaderBytes);
-  store(out, kVersionAt, kPieceVersion);
-  store(out, kKindAt, static_cast<std::uint8_t>(kind));
-  store(out, kArraysAt, arrays);
-  store(out, kTypeAt, static_cast<std::uint8_t>(type));
-  store(out, kCountAt, count);
+  store(out, kPieceVersionAt, kPieceVersion);
+  store(out, kPieceKindAt, static_cast<std::uint8_t>(kind));
+  store(out, kPieceArraysAt, arrays);
+  store(out, kPieceTypeAt, static_cast<std::uint8_t>(type));
+  store(out, kPieceCountAt, count);
 }
 
 Result<void> check_common(std::span<const std::byte> bytes, TableKind kind) {
   if (bytes.size() < kPieceHeaderBytes) return corrupt_piece(fmt::format("{} bytes", bytes.size()));
-  if (const auto version = load<std::uint8_t>(bytes, kVersionAt); version != kPieceVersion)
+  if (const auto version = load<std::uint8_t>(bytes, kPieceVersionAt); version != kPieceVersion)
     return corrupt_piece(fmt::format("of version {}, this is {}", version, kPieceVersion));
-  if (load<std::uint8_t>(bytes, kKindAt) != static_cast<std::uint8_t>(kind))
+  if (load<std::uint8_t>(bytes, kPieceKindAt) != static_cast<std::uint8_t>(kind))
     return corrupt_piece(kind == TableKind::kDense ? "not of a dense part"
                                                    : "not of a sparse part");
-  const auto arrays = load<std::uint8_t>(bytes, kArraysAt);
+  const auto arrays = load<std::uint8_t>(bytes, kPieceArraysAt);
   if (arrays < 1 || arrays > kMaxArrays) return corrupt_piece(fmt::format("{} arrays", arrays));
   return {};
 }
@@ -69,24 +69,24 @@ Result<std::span<const std::byte>> behind_header(std::span<const std::byte> byte
 
 void write_header(const DensePiece& piece, std::span<std::byte> out) {
   store_common(out, TableKind::kDense, piece.arrays, piece.type, piece.count);
-  store(out, kMeanSquareAt, static_cast<std::uint8_t>(piece.has_mean_square));
-  store(out, kStepsAt, piece.steps);
-  store(out, kFirstAt, piece.first);
+  store(out, kPieceMeanSquareAt, static_cast<std::uint8_t>(piece.has_mean_square));
+  store(out, kPieceStepsAt, piece.steps);
+  store(out, kPieceFirstAt, piece.first);
 }
 
 void write_header(const SparsePiece& piece, std::span<std::byte> out) {
   store_common(out, TableKind::kSparse, piece.arrays, DataType::kFloat32, piece.rows);
-  store(out, kDimensionAt, piece.dimension);
+  store(out, kPieceDimensionAt, piece.dimension);
 }
 
 Result<DensePiece> read_dense_piece(std::span<const std::byte> bytes) {
   TALLY_TRY(check_common(bytes, TableKind::kDense));
-  DensePiece piece{.type = static_cast<DataType>(load<std::uint8_t>(bytes, kTypeAt)),
-                   .arrays = load<std::uint8_t>(bytes, kArraysAt),
-                   .has_mean_square = load<std::uint8_t>(bytes, kMeanSquareAt) != 0,
-                   .steps = load<std::uint64_t>(bytes, kStepsAt),
-                   .first = load<std::uint64_t>(bytes, kFirstAt),
-                   .count = load<std::uint32_t>(bytes, kCountAt)};
+  DensePiece piece{.type = static_cast<DataType>(load<std::uint8_t>(bytes, kPieceTypeAt)),
+                   .arrays = load<std::uint8_t>(bytes, kPieceArraysAt),
+                   .has_mean_square = load<std::uint8_t>(bytes, kPieceMeanSquareAt) != 0,
+                   .steps = load<std::uint64_t>(bytes, kPieceStepsAt),
+                   .first = load<std::uint64_t>(bytes, kPieceFirstAt),
+                   .count = load<std::uint32_t>(bytes, kPieceCountAt)};
   if (piece.type != DataType::kFloat32 && piece.type != DataType::kFloat64)
     return corrupt_piece("of an unknown type");
   if (piece.has_mean_square && piece.arrays < 2) return corrupt_piece("a mean square of nothing");
@@ -97,9 +97,9 @@ Result<DensePiece> read_dense_piece(std::span<const std::byte> bytes) {
 
 Result<SparsePiece> read_sparse_piece(std::span<const std::byte> bytes) {
   TALLY_TRY(check_common(bytes, TableKind::kSparse));
-  SparsePiece piece{.dimension = load<std::uint32_t>(bytes, kDimensionAt),
-                    .arrays = load<std::uint8_t>(bytes, kArraysAt),
-                    .rows = load<std::uint32_t>(bytes, kCountAt)};
+  SparsePiece piece{.dimension = load<std::uint32_t>(bytes, kPieceDimensionAt),
+                    .arrays = load<std::uint8_t>(bytes, kPieceArraysAt),
+                    .rows = load<std::uint32_t>(bytes, kPieceCountAt)};
   if (piece.dimension < 1 || piece.dimension > 4096)
     return corrupt_piece(fmt::format("rows of {} values", piece.dimension));
   const std::uint64_t expected =

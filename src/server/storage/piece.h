@@ -12,6 +12,8 @@
 namespace tally::server {
 
 inline constexpr std::size_t kPieceHeaderBytes = 32;
+// Upper bound of a piece in a record or a snapshot.
+inline constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 
 // Elements [first, first + count) of a dense part: after the header `arrays` times `count` values,
 // the parameters first, then the optimizer's state, last the mean square of adaptive compensation

@@ -130,8 +130,9 @@ Result<void> SparseStorage::for_rows(std::span<const std::uint64_t> keys, Work w
   return {};
 }
 
-Result<void> SparseStorage::apply(std::span<const Gradient> gradients, const ApplyFacts& facts) {
-  if (facts.compensation != 0 && !facts.backup.empty())
+Result<void> SparseStorage::apply(std::span<const Gradient> gradients,
+                                  const ApplyOptions& options) {
+  if (options.compensation != 0 && !options.backup.empty())
     return wrong(ErrorCode::kInvalid, "only dense tables have their delay compensated");
   TALLY_TRY(const std::vector<double> shares, shares_of(gradients));
   std::size_t most = 0, last = 0, counted = 0;
@@ -145,7 +146,7 @@ Result<void> SparseStorage::apply(std::span<const Gradient> gradients, const App
   if (counted == 0) return {};
   const auto step = [&](std::span<const std::uint64_t> keys, const float* values) {
     return for_rows(keys, [&](std::span<const Row> rows, std::size_t begin) {
-      update(rows, values + begin * spec_.dimension, facts.rate);
+      update(rows, values + begin * spec_.dimension, options.rate);
     });
   };
   if (counted == 1)

@@ -48,7 +48,7 @@ class SparseStorage final : public Storage {
   // The spec has passed check().
   SparseStorage(const TableSpec& spec, std::uint32_t part, MemoryBudget& budget);
 
-  Result<void> apply(std::span<const Gradient> gradients, const ApplyFacts& facts) override;
+  Result<void> apply(std::span<const Gradient> gradients, const ApplyOptions& options) override;
   Result<void> add(const Gradient& gradient) override;
   Result<void> assign(const Gradient& gradient) override;
   Result<void> add_atomically(const Gradient& gradient, double factor) override;

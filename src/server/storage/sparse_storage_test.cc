@@ -29,7 +29,7 @@ Keys random_keys(std::size_t count, std::uint64_t most, Rng& rng) {
 }
 
 Gradient gradient_of(const Keys& keys, const std::vector<float>& rows, double weight = 1) {
-  return {.keys = keys, .values = bytes_of(rows), .weight = weight};
+  return {.keys = keys, .values = bytes_view(rows), .weight = weight};
 }
 
 class SparseStorageOf : public ::testing::TestWithParam<std::uint32_t> {
@@ -317,7 +317,7 @@ TEST(SparseStorage, WhatDoesNotFitIsRefusedAndNothingChanges) {
     const Gradient bad = gradient_of(keys, right, weight);
     EXPECT_EQ(storage->apply({&bad, 1}, {}).error().code, ErrorCode::kInvalid);
   }
-  const ApplyFacts compensated{.compensation = 1, .backup = bytes_of(right)};
+  const ApplyOptions compensated{.compensation = 1, .backup = bytes_view(right)};
   EXPECT_EQ(storage->apply({&whole, 1}, compensated).error().code, ErrorCode::kInvalid);
   std::vector<float> out(5);
   EXPECT_EQ(storage->read(keys, std::as_writable_bytes(std::span(out))).error().code,

@@ -22,7 +22,7 @@ struct Gradient {
   double weight = 1;
 };
 
-struct ApplyFacts {
+struct ApplyOptions {
   double rate = 0.1;
   // Delay compensation: g + lambda * g * g * (value - backup), with lambda / sqrt(mean square +
   // 1e-7) if adaptive.
@@ -49,7 +49,7 @@ class Storage {
   // would not fit into the memory limit; kCorrupt if the bytes are not of this part; kInvalid for a
   // weight that is negative or not finite. With a codec: decoded gradients, none where the weight
   // is 0.
-  virtual Result<void> apply(std::span<const Gradient> gradients, const ApplyFacts& facts) = 0;
+  virtual Result<void> apply(std::span<const Gradient> gradients, const ApplyOptions& options) = 0;
   // With a codec and update=bsp: what the last apply() has changed the values by, as bytes for
   // whoever follows. Empty before the first, and where that changed nothing.
   virtual std::span<const std::byte> average() const { return {}; }

@@ -48,7 +48,7 @@ std::vector<T> random_numbers(std::size_t count, Rng& rng) {
 }
 
 template <typename T>
-std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+std::span<const std::byte> bytes_view(const std::vector<T>& values) {
   return std::as_bytes(std::span<const T>(values));
 }
 

@@ -16,14 +16,13 @@ namespace tally::server {
 namespace {
 
 constexpr std::uint8_t kSpecVersion = 2;
-constexpr std::size_t kMaxNameBytes = 200;
+constexpr std::size_t kMaxTableNameBytes = 200;
 constexpr std::size_t kMaxPlanBytes = 1000;
 constexpr std::size_t kMaxOptimizerBytes = 1000;
 constexpr std::size_t kMaxCodecBytes = 1000;
 constexpr std::uint32_t kMaxDimension = 4096;
 // So that all byte counts fit into 63 bits, and part numbers into 32.
 constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 46;
-constexpr int kMaxWorkers = 65536;
 constexpr std::uint32_t kPartsPerSlot = 4;
 
 Error invalid_spec(const TableSpec& spec, std::string message) {
@@ -94,10 +93,10 @@ std::string codec_text(const TableSpec& spec) {
 }  // namespace
 
 Result<void> check(const TableSpec& spec) {
-  if (spec.name.empty() || spec.name.size() > kMaxNameBytes)
+  if (spec.name.empty() || spec.name.size() > kMaxTableNameBytes)
     return Error{.code = ErrorCode::kInvalid,
                  .message = fmt::format("a table's name has {} bytes, must have 1 to {}",
-                                        spec.name.size(), kMaxNameBytes)};
+                                        spec.name.size(), kMaxTableNameBytes)};
   if (const auto sound = tally::check(spec.optimizer); !sound.has_value())
     return invalid_spec(spec, sound.error().message);
   if (optimizer::is_layerwise(spec.optimizer))
@@ -108,7 +107,7 @@ Result<void> check(const TableSpec& spec) {
   if (spec.plan.size() > kMaxPlanBytes)
     return invalid_spec(
         spec, fmt::format("a plan of {} bytes, limit {}", spec.plan.size(), kMaxPlanBytes));
-  if (spec.workers < 1 || spec.workers > kMaxWorkers)
+  if (spec.workers < 1 || spec.workers > static_cast<int>(kMaxWorkers))
     return invalid_spec(spec,
                         fmt::format("{} workers, must be 1 to {}", spec.workers, kMaxWorkers));
   TALLY_TRY(check_codec(spec));
@@ -180,7 +179,7 @@ Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
   TALLY_TRY(spec.seed, in.u64());
   TALLY_TRY(const std::uint64_t scale, in.u64());
   spec.initial_scale = std::bit_cast<double>(scale);
-  TALLY_TRY(spec.name, in.string(kMaxNameBytes));
+  TALLY_TRY(spec.name, in.string(kMaxTableNameBytes));
   TALLY_TRY(const std::string optimizer, in.string(kMaxOptimizerBytes));
   TALLY_TRY(spec.plan, in.string(kMaxPlanBytes));
   TALLY_TRY(spec.codec, in.string(kMaxCodecBytes));

@@ -27,7 +27,7 @@ class Cluster {
 
   explicit Cluster(const Shape& shape) : network(shape.seed), shape_(shape) {
     directory = std::make_unique<DirectoryNode>(
-        network.postman(kDirectory),
+        network.transport(kDirectory),
         DirectoryRules{.servers = shape.servers, .replicas = shape.replicas}, sink());
     network.add(kDirectory, directory.get());
     for (int i = 0; i < shape.servers; ++i) add_server();
@@ -39,7 +39,7 @@ class Cluster {
   NodeId add_server() {
     const NodeId id = next_++;
     servers[id] = std::make_unique<ServerNode>(
-        network.postman(id),
+        network.transport(id),
         ServerNodeOptions{.self = {.address = "host:" + std::to_string(id)},
                           .memory_limit_bytes = shape_.memory_limit_bytes,
                           .snapshots = shape_.snapshots},

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/node/server_node.h"
-#include "server/protocol/bodies.h"
+#include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 
 // One server without a network: what it sends is written down. For what depends on threads, or on
@@ -16,13 +16,13 @@
 
 namespace tally::server::test {
 
-class LoneServer final : public Postman {
+class LoneServer final : public NodeTransport {
  public:
   static constexpr NodeId kServer = 1;
   static constexpr NodeId kFirstWorker = 2;
 
   struct Sent {
-    NodeId to = kUnnumbered;
+    NodeId to = kNoNode;
     MessageHeader header;
     std::vector<std::byte> payload;
   };
@@ -76,8 +76,8 @@ class LoneServer final : public Postman {
     return found;
   }
 
-  void reach(const ServerInfo&) override {}
-  void drop(NodeId) override {}
+  void connect(const ServerInfo&) override {}
+  void disconnect(NodeId) override {}
   void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override {
     const std::lock_guard lock(mutex_);
     Sent sent{.to = to, .header = header, .payload = std::move(payload)};

@@ -22,10 +22,10 @@ class Network {
  public:
   explicit Network(std::uint64_t seed = 1) : rng_(seed) {}
 
-  Postman& postman(NodeId id) {
-    auto& postman = postmen_[id];
-    if (!postman) postman = std::make_unique<Mailman>(*this, id);
-    return *postman;
+  NodeTransport& transport(NodeId id) {
+    auto& transport = transports_[id];
+    if (!transport) transport = std::make_unique<TestTransport>(*this, id);
+    return *transport;
   }
   void add(NodeId id, Node* node) { nodes_[id] = node; }
 
@@ -117,11 +117,11 @@ class Network {
     MessageHeader header;
     std::vector<std::byte> payload;
   };
-  class Mailman final : public Postman {
+  class TestTransport final : public NodeTransport {
    public:
-    Mailman(Network& network, NodeId id) : network_(network), id_(id) {}
-    void reach(const ServerInfo& server) override { network_.link(id_, server.id); }
-    void drop(NodeId) override {}
+    TestTransport(Network& network, NodeId id) : network_(network), id_(id) {}
+    void connect(const ServerInfo& server) override { network_.link(id_, server.id); }
+    void disconnect(NodeId) override {}
     void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override {
       const std::lock_guard lock(network_.mutex_);
       network_.mails_[{id_, to}].push_back({header, std::move(payload)});
@@ -166,7 +166,7 @@ class Network {
   Rng rng_;
   std::mutex mutex_;  // of mails_: nodes may have threads
   std::condition_variable arrived_;
-  std::map<NodeId, std::unique_ptr<Mailman>> postmen_;
+  std::map<NodeId, std::unique_ptr<TestTransport>> transports_;
   std::map<NodeId, Node*> nodes_;
   std::map<std::pair<NodeId, NodeId>, std::deque<Mail>> mails_;
   std::deque<std::pair<NodeId, NodeId>> losses_;

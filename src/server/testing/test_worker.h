@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/protocol/bodies.h"
+#include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 #include "server/testing/test_network.h"
 #include "wire/error_body.h"
@@ -49,14 +49,14 @@ class Worker final : public Node {
   }
 
   void join() {
-    network_.postman(id_).send(kDirectory, {.kind = MessageKind::kJoin},
-                               encode(Joining{.rank = rank_}));
+    network_.transport(id_).send(kDirectory, {.kind = MessageKind::kJoin},
+                                 encode(Joining{.rank = rank_}));
   }
-  void leave() { network_.postman(id_).send(kDirectory, {.kind = MessageKind::kLeave}, {}); }
+  void leave() { network_.transport(id_).send(kDirectory, {.kind = MessageKind::kLeave}, {}); }
 
   // To the part's primary; its number.
   std::uint64_t ask(MessageHeader header, std::vector<std::byte> payload) {
-    return ask_server(kUnnumbered, header, std::move(payload));
+    return ask_server(kNoNode, header, std::move(payload));
   }
   std::uint64_t ask_server(NodeId server, MessageHeader header, std::vector<std::byte> payload) {
     header.sequence = ++sequence_;
@@ -130,8 +130,8 @@ class Worker final : public Node {
     if (header.kind != MessageKind::kAnswer) return;
     const auto request = open_.find(header.sequence);
     if (request == open_.end() || request->second.sent_to != from) return;
-    if (header.outcome == Outcome::kElsewhere) {
-      request->second.sent_to = kUnnumbered;
+    if (header.outcome == Outcome::kNotPrimary) {
+      request->second.sent_to = kNoNode;
       return;
     }
     Answer answer{.header = header, .payload = {message.payload.begin(), message.payload.end()}};
@@ -145,30 +145,30 @@ class Worker final : public Node {
   void on_linked(NodeId) override {}
   void on_lost(NodeId peer, const Error&) override {
     for (auto& [sequence, request] : open_)
-      if (request.sent_to == peer) request.sent_to = kUnnumbered;
+      if (request.sent_to == peer) request.sent_to = kNoNode;
   }
   void settle(TimePoint) override {}
 
  private:
   struct Request {
-    NodeId to = kUnnumbered;  // kUnnumbered: the part's primary
+    NodeId to = kNoNode;  // kNoNode: the part's primary
     MessageHeader header;
     std::vector<std::byte> payload;
-    NodeId sent_to = kUnnumbered;
+    NodeId sent_to = kNoNode;
   };
   NodeId target(const Request& request) const {
-    if (request.to != kUnnumbered) return request.to;
+    if (request.to != kNoNode) return request.to;
     const auto slots = static_cast<std::uint32_t>(view_.chains.size());
     const std::uint32_t slot = request.header.kind == MessageKind::kAgree
                                    ? 0
                                    : slot_of(request.header.table, request.header.part, slots);
-    return view_.chains[slot].empty() ? kUnnumbered : view_.chains[slot].front();
+    return view_.chains[slot].empty() ? kNoNode : view_.chains[slot].front();
   }
   void send(Request& request) {
     request.sent_to = target(request);
-    if (request.sent_to == kUnnumbered) return;
+    if (request.sent_to == kNoNode) return;
     request.header.view = view_.number;
-    network_.postman(id_).send(request.sent_to, request.header, request.payload);
+    network_.transport(id_).send(request.sent_to, request.header, request.payload);
   }
 
   Network& network_;

@@ -1,4 +1,4 @@
-#include "server/part/part.h"
+#include "server/part/table_part.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,39 +9,30 @@
 #include "wire/error_body.h"
 
 namespace tally::server {
-namespace {
-
-bool is_push(MessageKind kind) {
-  return kind == MessageKind::kPush || kind == MessageKind::kPushPull ||
-         kind == MessageKind::kPushAverage;
-}
-
-}  // namespace
-
-Part::Part(const TableFacts& facts, std::uint32_t index, const Surroundings& surroundings)
-    : facts_(facts),
+TablePart::TablePart(const TableConfig& config, std::uint32_t index, const PartContext& context)
+    : config_(config),
       index_(index),
-      slot_(slot_of(facts.id, index, facts.slots)),
-      around_(surroundings),
-      round_(facts.rules) {
-  if (facts.spec.kind == TableKind::kDense)
-    value_bytes_ = elements_of(facts.spec, index) * size_of(facts.spec.type);
+      slot_(slot_of(config.id, index, config.slots)),
+      context_(context),
+      round_(config.rules) {
+  if (config.spec.kind == TableKind::kDense)
+    value_bytes_ = elements_of(config.spec, index) * size_of(config.spec.type);
 }
 
-Result<void> Part::make_present() {
+Result<void> TablePart::make_present() {
   const std::unique_lock lock(gate_);
   TALLY_TRY(ensure_storage());
   presence_ = Presence::kPresent;
   return {};
 }
 
-void Part::await_record() {
+void TablePart::await_record() {
   const std::unique_lock lock(gate_);
   if (presence_ == Presence::kElsewhere) presence_ = Presence::kAbsent;
   is_listed_ = true;
 }
 
-Result<void> Part::end_of_listing() {
+Result<void> TablePart::end_of_listing() {
   {
     const std::unique_lock lock(gate_);
     if (presence_ != Presence::kAbsent || is_listed_) return {};
@@ -49,12 +40,12 @@ Result<void> Part::end_of_listing() {
   return make_present();
 }
 
-bool Part::is_lost() const {
+bool TablePart::is_lost() const {
   const std::shared_lock lock(gate_);
   return presence_ == Presence::kLost;
 }
 
-void Part::run_deferred() {
+void TablePart::run_deferred() {
   while (has_deferred_.load(std::memory_order_acquire)) {
     std::deque<Deferred> batch;
     {
@@ -69,11 +60,11 @@ void Part::run_deferred() {
 // Whoever has the gate does the work of those who could not get it. One that appends just before
 // the gate is free either finds it free itself, or is seen by the one who looks after freeing it.
 // Who only looks at the part does not look after it: for such times it is left over.
-void Part::drain() {
+void TablePart::drain() {
   while (has_deferred_.load(std::memory_order_acquire)) {
     const std::unique_lock lock(gate_, std::try_to_lock);
     if (!lock.owns_lock()) {
-      if (!is_left_over_.exchange(true)) around_.left_over.add(*this);
+      if (!is_in_deferred_parts_.exchange(true)) context_.deferred_parts.add(*this);
       return;
     }
     run_deferred();
@@ -81,12 +72,12 @@ void Part::drain() {
   }
 }
 
-void Part::work_off() {
-  is_left_over_.exchange(false);
+void TablePart::run_deferred_pushes() {
+  is_in_deferred_parts_.exchange(false);
   exclusively([] {});
 }
 
-void Part::defer(NodeId from, const Message& message) {
+void TablePart::defer(NodeId from, const Message& message) {
   Deferred deferred{.from = from, .message = message};
   if (!message.stays) {
     deferred.owned.assign(message.payload.begin(), message.payload.end());
@@ -97,10 +88,10 @@ void Part::defer(NodeId from, const Message& message) {
   has_deferred_.store(true, std::memory_order_release);
 }
 
-void Part::request(NodeId from, const Message& message) {
+void TablePart::request(NodeId from, const Message& message) {
   if (is_push(message.header.kind)) {
-    if (facts_.rules.conflict == plan::Conflict::kAtomic && push_atomically(from, message)) return;
-    if (facts_.rules.conflict == plan::Conflict::kAccumulate) {
+    if (config_.rules.conflict == plan::Conflict::kAtomic && push_atomically(from, message)) return;
+    if (config_.rules.conflict == plan::Conflict::kAccumulate) {
       {
         const std::unique_lock lock(gate_, std::try_to_lock);
         if (lock.owns_lock()) {
@@ -117,12 +108,12 @@ void Part::request(NodeId from, const Message& message) {
   exclusively([&] { handle(from, message); });
 }
 
-void Part::handle(NodeId from, const Message& message) {
+void TablePart::handle(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
-  if (position_.role != Position::Role::kPrimary)
-    return answer_plain(from, header, Outcome::kElsewhere);
+  if (position_.role != ChainPosition::Role::kPrimary)
+    return answer_plain(from, header, Outcome::kNotPrimary);
   if (presence_ != Presence::kPresent) {
-    const std::string snapshot = around_.snapshot.path();
+    const std::string snapshot = context_.snapshot.path();
     const auto bytes = std::as_bytes(std::span(snapshot));
     return answer_plain(from, header, Outcome::kLost, {bytes.begin(), bytes.end()});
   }
@@ -134,7 +125,7 @@ void Part::handle(NodeId from, const Message& message) {
   handle_admitted(from, message, worker->second);
 }
 
-void Part::handle_admitted(NodeId from, const Message& message, Worker& worker) {
+void TablePart::handle_admitted(NodeId from, const Message& message, Worker& worker) {
   const MessageHeader& header = message.header;
   switch (header.kind) {
     case MessageKind::kPush:
@@ -159,57 +150,58 @@ void Part::handle_admitted(NodeId from, const Message& message, Worker& worker) 
   }
 }
 
-Result<PartPayload> Part::payload_of(std::span<const std::byte> bytes, bool has_values,
-                                     bool check_keys) const {
-  return read_payload(bytes, {.kind = facts_.spec.kind,
+Result<PartPayload> TablePart::payload_of(std::span<const std::byte> bytes, bool has_values,
+                                          bool check_keys) const {
+  return read_payload(bytes, {.kind = config_.spec.kind,
                               .part = index_,
-                              .parts = facts_.parts,
-                              .dimension = facts_.spec.dimension,
+                              .parts = config_.parts,
+                              .dimension = config_.spec.dimension,
                               .value_bytes = value_bytes_,
                               .has_values = has_values,
                               .check_keys = check_keys});
 }
 
-Result<PartPayload> Part::pushed_by(const Message& message) const {
+Result<PartPayload> TablePart::pushed_by(const Message& message) const {
   const MessageHeader& header = message.header;
-  if (facts_.codec == nullptr || header.push_kind != static_cast<std::uint8_t>(PushKind::kGradient))
+  if (config_.codec == nullptr ||
+      header.push_kind != static_cast<std::uint8_t>(PushKind::kGradient))
     return payload_of(message.payload, true, true);
-  return read_encoded(message.payload, *facts_.codec,
+  return read_encoded(message.payload, *config_.codec,
                       {.place = {.version = header.version,
-                                 .first = std::uint64_t{index_} * elements_of(facts_.spec, 0)},
+                                 .first = std::uint64_t{index_} * elements_of(config_.spec, 0)},
                        .count = value_bytes_ / sizeof(float),
                        .weight = header.weight,
                        .is_shared = message.stays});
 }
 
-void Part::install(const Position& position, const std::vector<WorkerInfo>& workers) {
+void TablePart::install(const ChainPosition& position, const std::vector<WorkerInfo>& workers) {
   exclusively([&] {
-    const Position before = std::exchange(position_, position);
+    const ChainPosition before = std::exchange(position_, position);
     update_members(workers);
     if (position.predecessor != before.predecessor) {
       incoming_.reset();
-      owed_.reset();
+      owed_ack_.reset();
     }
-    if (position.role == Position::Role::kNone) {
+    if (position.role == ChainPosition::Role::kNone) {
       leave_primary();
     } else if (presence_ == Presence::kElsewhere) {
       presence_ = Presence::kAbsent;
     }
-    if (position.role == Position::Role::kPrimary && presence_ == Presence::kAbsent)
+    if (position.role == ChainPosition::Role::kPrimary && presence_ == Presence::kAbsent)
       presence_ = Presence::kLost;
     if (position.successor != replication_.peer()) {
       forget_sent();
       end_fill();
       touched_keys_.clear();
       refusal_.reset();
-      replication_.set_peer(position.successor, position.standing);
+      replication_.set_peer(position.successor, position.successor_state);
       if (position.is_linked) replication_.linked();
     }
     run_due();
   });
 }
 
-void Part::update_members(const std::vector<WorkerInfo>& workers) {
+void TablePart::update_members(const std::vector<WorkerInfo>& workers) {
   for (auto known = workers_.begin(); known != workers_.end();) {
     const NodeId id = known->first;
     const auto place =
@@ -221,7 +213,7 @@ void Part::update_members(const std::vector<WorkerInfo>& workers) {
       continue;
     }
     round_.leave(id);
-    std::erase_if(waiting_, [id](const Waiting& waiting) { return waiting.worker == id; });
+    std::erase_if(waiting_, [id](const PendingRequest& waiting) { return waiting.worker == id; });
     known = workers_.erase(known);
   }
   for (const WorkerInfo& worker : workers) {
@@ -231,41 +223,42 @@ void Part::update_members(const std::vector<WorkerInfo>& workers) {
 }
 
 // Somebody else answers from now on.
-void Part::leave_primary() {
-  for (const Waiting& waiting : std::exchange(waiting_, {}))
-    answer_plain(waiting.worker, waiting.request, Outcome::kElsewhere);
+void TablePart::leave_primary() {
+  for (const PendingRequest& waiting : std::exchange(waiting_, {}))
+    answer_plain(waiting.worker, waiting.request, Outcome::kNotPrimary);
   held_.clear();
   const Error gone{.code = ErrorCode::kPeerLost, .message = "this server serves no more"};
   for (const auto& [mark, call] : std::exchange(when_safe_, {})) call(gone);
 }
 
-void Part::linked(NodeId peer) {
+void TablePart::linked(NodeId peer) {
   exclusively([&] {
     if (peer == replication_.peer()) replication_.linked();
   });
 }
 
-void Part::lost(NodeId peer) {
+void TablePart::lost(NodeId peer) {
   exclusively([&] {
     if (peer == replication_.peer()) {
       forget_sent();
       end_fill();
-      told_spec_ = kUnnumbered;
+      told_spec_ = kNoNode;
       replication_.lost();
     }
     if (peer == position_.predecessor) {
       incoming_.reset();
-      owed_.reset();
+      owed_ack_.reset();
     }
-    std::erase_if(waiting_, [peer](const Waiting& waiting) { return waiting.worker == peer; });
+    std::erase_if(waiting_,
+                  [peer](const PendingRequest& waiting) { return waiting.worker == peer; });
     keep_held(peer);
   });
 }
 
 // The worker's memory goes; what it has given to a round stays. It may have used that memory for
 // something else by now: bytes that are no gradient any more are taken out of their round.
-void Part::keep_held(NodeId worker) {
-  if (facts_.codec != nullptr) return;
+void TablePart::keep_held(NodeId worker) {
+  if (config_.codec != nullptr) return;
   std::vector<policy::Offer> spoilt;
   for (Contribution& held : held_) {
     if (held.offer.worker != worker || !held.owned.empty()) continue;
@@ -284,9 +277,9 @@ void Part::keep_held(NodeId worker) {
   }
 }
 
-void Part::add_size(Client::Size& sum) {
+void TablePart::add_size(Client::Size& sum) {
   const std::unique_lock lock(gate_);
-  if (position_.role != Position::Role::kPrimary || presence_ != Presence::kPresent) return;
+  if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent) return;
   sum.elements += storage_->elements();
   sum.bytes += storage_->bytes();
   sum.updates += round_.version();
@@ -296,26 +289,26 @@ void Part::add_size(Client::Size& sum) {
   for (std::size_t i = 0; i < bins.size(); ++i) sum.staleness[i] += bins[i];
 }
 
-bool Part::is_primary() const {
+bool TablePart::is_primary() const {
   const std::shared_lock lock(gate_);
-  return position_.role == Position::Role::kPrimary;
+  return position_.role == ChainPosition::Role::kPrimary;
 }
 
-std::optional<Part::Copy> Part::copy(std::size_t max_piece_bytes) {
+std::optional<TablePart::Copy> TablePart::copy(std::size_t max_piece_bytes) {
   const std::unique_lock lock(gate_);
-  if (position_.role != Position::Role::kPrimary || presence_ != Presence::kPresent) return {};
+  if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent) return {};
   return Copy{.version = round_.version(), .pieces = storage_->pieces({}, true, max_piece_bytes)};
 }
 
-void Part::pull(NodeId from, const Message& message) {
+void TablePart::pull(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   auto payload = payload_of(message.payload, false, true);
   if (!payload) return refuse(from, header, payload.error());
-  Waiting waiting{.worker = from,
-                  .request = header,
-                  .reply = message.reply,
-                  .keys = {payload->keys.begin(), payload->keys.end()},
-                  .wants_values = true};
+  PendingRequest waiting{.worker = from,
+                         .request = header,
+                         .reply = message.reply,
+                         .keys = {payload->keys.begin(), payload->keys.end()},
+                         .wants_values = true};
   // Who waits for a version gives up the gradients of older ones: a round may be complete without
   // them.
   if (!round_.may_read(header.least_version, header.least_clock)) {
@@ -325,9 +318,9 @@ void Part::pull(NodeId from, const Message& message) {
   finish(std::move(waiting));
 }
 
-void Part::read_state(NodeId from, const Message& message) {
+void TablePart::read_state(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
-  if (facts_.spec.kind != TableKind::kDense)
+  if (config_.spec.kind != TableKind::kDense)
     return refuse(from, header,
                   {.code = ErrorCode::kInvalid, .message = "only dense tables show their state"});
   std::vector<std::byte> state(value_bytes_);
@@ -338,7 +331,7 @@ void Part::read_state(NodeId from, const Message& message) {
 
 // Who had to wait for others to read gets an answer when what they did is safe, like they do: if
 // one were answered before the other it could push again, and the other would read more than it.
-bool Part::is_ready(Waiting& waiting) const {
+bool TablePart::is_ready(PendingRequest& waiting) const {
   if (waiting.is_held) return false;
   if (waiting.wants_values && !waiting.is_readable) {
     if (!round_.may_read(waiting.request.least_version, waiting.request.least_clock)) {
@@ -351,12 +344,13 @@ bool Part::is_ready(Waiting& waiting) const {
   return replication_.is_safe(waiting.mark);
 }
 
-void Part::finish(Waiting waiting) {
+void TablePart::finish(PendingRequest waiting) {
   if (is_ready(waiting)) return answer(waiting);
   // Asked again: the earlier question is forgotten.
-  const auto same = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
-    return other.worker == waiting.worker && other.request.sequence == waiting.request.sequence;
-  });
+  const auto same =
+      std::find_if(waiting_.begin(), waiting_.end(), [&](const PendingRequest& other) {
+        return other.worker == waiting.worker && other.request.sequence == waiting.request.sequence;
+      });
   if (same != waiting_.end()) {
     *same = std::move(waiting);
   } else {
@@ -364,56 +358,56 @@ void Part::finish(Waiting waiting) {
   }
 }
 
-void Part::answer_ready() {
+void TablePart::answer_ready() {
   if (waiting_.empty()) return;
-  std::vector<Waiting> ready;
-  std::vector<Waiting> unsafe;
-  std::erase_if(waiting_, [&](Waiting& waiting) {
+  std::vector<PendingRequest> ready;
+  std::vector<PendingRequest> unsafe;
+  std::erase_if(waiting_, [&](PendingRequest& waiting) {
     const bool is_over = is_ready(waiting);
     const bool is_refused = refusal_ && !replication_.is_safe(waiting.mark);
     if (!is_over && !is_refused) return false;
     (is_over ? ready : unsafe).push_back(std::move(waiting));
     return true;
   });
-  for (Waiting& waiting : ready) answer(waiting);
-  for (const Waiting& waiting : unsafe) refuse(waiting.worker, waiting.request, *refusal_);
+  for (PendingRequest& waiting : ready) answer(waiting);
+  for (const PendingRequest& waiting : unsafe) refuse(waiting.worker, waiting.request, *refusal_);
 }
 
-void Part::answer(Waiting& waiting) {
+void TablePart::answer(PendingRequest& waiting) {
   MessageHeader header = answer_header(waiting.request, waiting.outcome);
   header.least_clock = waiting.staleness;
-  if (!waiting.wants_values) return around_.postman.send(waiting.worker, header, {});
+  if (!waiting.wants_values) return context_.transport.send(waiting.worker, header, {});
   if (has_average_for(waiting)) {
     const auto average = storage_->average();
     header.push_kind = kAverage;
-    return around_.postman.send(waiting.worker, header, {average.begin(), average.end()});
+    return context_.transport.send(waiting.worker, header, {average.begin(), average.end()});
   }
   const std::size_t bytes = storage_->value_bytes(waiting.keys.size());
   const bool in_place = !waiting.reply.empty() && waiting.reply.size() >= bytes;
-  std::vector<std::byte> owned = around_.postman.buffer(in_place ? 0 : bytes);
+  std::vector<std::byte> owned = context_.transport.buffer(in_place ? 0 : bytes);
   const std::span<std::byte> out = in_place ? waiting.reply.first(bytes) : std::span(owned);
   const auto read =
       in_place ? storage_->read_for_others(waiting.keys, out) : storage_->read(waiting.keys, out);
   if (!read) return refuse(waiting.worker, waiting.request, read.error());
-  if (facts_.rules.stale == plan::Stale::kCompensate && facts_.spec.kind == TableKind::kDense) {
+  if (config_.rules.stale == plan::Stale::kCompensate && config_.spec.kind == TableKind::kDense) {
     const auto worker = workers_.find(waiting.worker);
     if (worker != workers_.end()) worker->second.backup.assign(out.begin(), out.end());
   }
-  if (in_place) return around_.postman.send_written(waiting.worker, header, bytes);
-  around_.postman.send(waiting.worker, header, std::move(owned));
+  if (in_place) return context_.transport.send_written(waiting.worker, header, bytes);
+  context_.transport.send(waiting.worker, header, std::move(owned));
 }
 
 // It has the values that the average was added to, and none has come since.
-bool Part::has_average_for(const Waiting& waiting) const {
+bool TablePart::has_average_for(const PendingRequest& waiting) const {
   return waiting.request.kind == MessageKind::kPushAverage && waiting.outcome == Outcome::kDone &&
          average_version_ != 0 && average_version_ == round_.version() &&
          average_version_ == waiting.request.version + 1;
 }
 
-MessageHeader Part::answer_header(const MessageHeader& request, Outcome outcome) const {
+MessageHeader TablePart::answer_header(const MessageHeader& request, Outcome outcome) const {
   return {.kind = MessageKind::kAnswer,
           .outcome = outcome,
-          .table = facts_.id,
+          .table = config_.id,
           .part = index_,
           .view = position_.view,
           .sequence = request.sequence,
@@ -421,12 +415,12 @@ MessageHeader Part::answer_header(const MessageHeader& request, Outcome outcome)
           .version = round_.version()};
 }
 
-void Part::answer_plain(NodeId to, const MessageHeader& request, Outcome outcome,
-                        std::vector<std::byte> payload) {
-  around_.postman.send(to, answer_header(request, outcome), std::move(payload));
+void TablePart::answer_plain(NodeId to, const MessageHeader& request, Outcome outcome,
+                             std::vector<std::byte> payload) {
+  context_.transport.send(to, answer_header(request, outcome), std::move(payload));
 }
 
-void Part::refuse(NodeId to, const MessageHeader& request, const Error& why) {
+void TablePart::refuse(NodeId to, const MessageHeader& request, const Error& why) {
   answer_plain(to, request, Outcome::kRefused, wire::encode_error(why));
 }
 

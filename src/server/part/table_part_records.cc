@@ -1,31 +1,31 @@
-// Copies of a part on the next server of its chain. A record is a book and as many pieces of the
+// Copies of a part on the next server of its chain. A record is a metadata and as many pieces of the
 // numbers as are needed: kRecord messages with the same `sequence`, numbered from 0 in `clock`, the
-// book first. It takes effect when the last one is there.
+// metadata first. It takes effect when the last one is there.
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "server/part/part.h"
+#include "server/part/table_part.h"
+#include "server/storage/piece.h"
 #include "wire/error_body.h"
 
 namespace tally::server {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 // Of one record, whatever its sender says.
 constexpr std::uint64_t kMaxPieces = 1 << 20;
 
 }  // namespace
 
 // To be called, with the gate for itself, after anything that may let a record or an answer go.
-void Part::proceed() {
+void TablePart::proceed() {
   if (presence_ == Presence::kPresent) {
     const Replication::Next next = replication_.next(position_.view);
     if (next != Replication::Next::kNothing) send_record(next);
   }
-  if (owed_ && (replication_.is_safe(owed_->mark) || refusal_)) {
-    const Owed owed = *std::exchange(owed_, {});
+  if (owed_ack_ && (replication_.is_safe(owed_ack_->mark) || refusal_)) {
+    const OwedAck owed = *std::exchange(owed_ack_, {});
     const MessageHeader record{.sequence = owed.number};
     if (replication_.is_safe(owed.mark)) {
       answer_record(position_.predecessor, record, Outcome::kDone);
@@ -45,10 +45,10 @@ void Part::proceed() {
   answer_ready();
 }
 
-void Part::send_record(Replication::Next what) {
+void TablePart::send_record(Replication::Next what) {
   const bool is_whole = what == Replication::Next::kEverything;
-  Book book{.round = round_.encode(), .dropped = dropped_};
-  for (const auto& [id, worker] : workers_) book.workers.emplace(id, worker.receipts);
+  PartMetadata metadata{.round = round_.encode(), .dropped = dropped_};
+  for (const auto& [id, worker] : workers_) metadata.workers.emplace(id, worker.history);
   std::sort(touched_keys_.begin(), touched_keys_.end());
   touched_keys_.erase(std::unique(touched_keys_.begin(), touched_keys_.end()), touched_keys_.end());
   std::vector<std::vector<std::byte>> pieces;
@@ -57,71 +57,71 @@ void Part::send_record(Replication::Next what) {
   values_sent_ = std::exchange(values_changed_, false);
   passed_on_ = false;
   replication_.send(what, position_.view);
-  send_pieces(is_whole ? kWhole : std::uint8_t{0}, encode(book), std::move(pieces));
+  send_pieces(is_whole ? kWhole : std::uint8_t{0}, encode(metadata), std::move(pieces));
 }
 
 // The record that replication_ has just numbered.
-void Part::send_pieces(std::uint8_t flags, std::vector<std::byte> book,
-                       std::vector<std::vector<std::byte>> pieces) {
+void TablePart::send_pieces(std::uint8_t flags, std::vector<std::byte> metadata,
+                            std::vector<std::vector<std::byte>> pieces) {
   const NodeId to = replication_.peer();
   refusal_.reset();
   MessageHeader header{.kind = MessageKind::kRecord,
-                       .table = facts_.id,
+                       .table = config_.id,
                        .view = position_.view,
                        .version = round_.version()};
   if (told_spec_ != to) {
     told_spec_ = to;
     header.push_kind = kSpec;
     header.part = slot_;
-    around_.postman.send(to, header, facts_.encoded);
+    context_.transport.send(to, header, config_.encoded);
   }
   header.part = index_;
   header.sequence = replication_.number_under_way();
   header.push_kind = static_cast<std::uint8_t>(flags | (pieces.empty() ? 0 : kMoreToCome));
-  around_.postman.send(to, header, std::move(book));
+  context_.transport.send(to, header, std::move(metadata));
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     header.clock = i + 1;
     header.push_kind = static_cast<std::uint8_t>(flags | (i + 1 < pieces.size() ? kMoreToCome : 0));
-    around_.postman.send(to, header, std::move(pieces[i]));
+    context_.transport.send(to, header, std::move(pieces[i]));
   }
 }
 
-bool Part::wants_fill() {
+bool TablePart::wants_fill() {
   const std::shared_lock lock(gate_);
   return presence_ == Presence::kPresent && replication_.wants_everything(position_.view);
 }
 
-bool Part::is_successor_behind() {
+bool TablePart::is_successor_behind() {
   const std::shared_lock lock(gate_);
-  return replication_.standing() == Replication::Peer::kUnfilled ||
-         replication_.standing() == Replication::Peer::kInDoubt;
+  return replication_.peer_state() == Replication::PeerState::kUnfilled ||
+         replication_.peer_state() == Replication::PeerState::kInDoubt;
 }
 
-void Part::fill() {
+void TablePart::fill() {
   exclusively([&] {
     if (presence_ != Presence::kPresent || !replication_.wants_everything(position_.view)) return;
     fill_bytes_ = static_cast<std::int64_t>(storage_->bytes());
-    around_.fill_bytes.fetch_add(fill_bytes_);
+    context_.fill_bytes.fetch_add(fill_bytes_);
     send_record(Replication::Next::kEverything);
   });
 }
 
-void Part::end_fill() { around_.fill_bytes.fetch_sub(std::exchange(fill_bytes_, 0)); }
+void TablePart::end_fill() { context_.fill_bytes.fetch_sub(std::exchange(fill_bytes_, 0)); }
 
 // What was under way did not come, or may not have: it goes into the next record.
-void Part::forget_sent() {
+void TablePart::forget_sent() {
   touched_keys_.insert(touched_keys_.end(), sent_keys_.begin(), sent_keys_.end());
   sent_keys_.clear();
   values_changed_ = values_changed_ || values_sent_;
   values_sent_ = false;
 }
 
-void Part::take_record(NodeId from, const Message& message) {
+void TablePart::take_record(NodeId from, const Message& message) {
   exclusively([&] {
     const MessageHeader& header = message.header;
-    if (header.view < position_.view || position_.role != Position::Role::kBackup ||
+    if (header.view < position_.view || position_.role != ChainPosition::Role::kBackup ||
         from != position_.predecessor)
-      return answer_record(from, header, Outcome::kElsewhere);
+      return answer_record(from, header, Outcome::kNotPrimary);
     if (header.clock == 0) {
       begin_record(message);
       if (incoming_ && (header.push_kind & kMoreToCome) == 0) end_record({}, false);
@@ -140,7 +140,7 @@ void Part::take_record(NodeId from, const Message& message) {
   });
 }
 
-void Part::take_or_keep(const Message& message) {
+void TablePart::take_or_keep(const Message& message) {
   if (!incoming_->is_taken_at_once) {
     incoming_->pieces.emplace_back(message.payload.begin(), message.payload.end());
     return;
@@ -151,14 +151,14 @@ void Part::take_or_keep(const Message& message) {
   }
 }
 
-void Part::begin_record(const Message& message) {
+void TablePart::begin_record(const Message& message) {
   incoming_.reset();
-  auto book = decode_book(message.payload);
-  if (!book) return refuse_record(position_.predecessor, message.header, book.error());
-  incoming_ = Incoming{.number = message.header.sequence,
-                       .is_whole = (message.header.push_kind & kWhole) != 0,
-                       .book_bytes = {message.payload.begin(), message.payload.end()},
-                       .book = std::move(*book)};
+  auto metadata = decode_metadata(message.payload);
+  if (!metadata) return refuse_record(position_.predecessor, message.header, metadata.error());
+  incoming_ = IncomingRecord{.number = message.header.sequence,
+                             .is_whole = (message.header.push_kind & kWhole) != 0,
+                             .metadata_bytes = {message.payload.begin(), message.payload.end()},
+                             .metadata = std::move(*metadata)};
   if (presence_ != Presence::kAbsent || !incoming_->is_whole || passes_on()) return;
   if (auto made = ensure_storage(); !made) {
     incoming_.reset();
@@ -168,20 +168,20 @@ void Part::begin_record(const Message& message) {
   incoming_->is_taken_at_once = true;
 }
 
-Result<void> Part::ensure_storage() {
+Result<void> TablePart::ensure_storage() {
   if (storage_ == nullptr) {
-    TALLY_TRY(storage_, make_storage(facts_.stored, index_, around_.budget));
+    TALLY_TRY(storage_, make_storage(config_.stored, index_, context_.budget));
   }
   return {};
 }
 
 // Whether a record goes on to the successor as it comes.
-bool Part::passes_on() const {
-  return replication_.standing() == Replication::Peer::kInStep &&
+bool TablePart::passes_on() const {
+  return replication_.peer_state() == Replication::PeerState::kInStep &&
          replication_.may_send(position_.view);
 }
 
-void Part::end_record(std::span<const std::byte> last_piece, bool has_piece) {
+void TablePart::end_record(std::span<const std::byte> last_piece, bool has_piece) {
   // What is passed on as it came must be kept until then.
   const bool is_passed_on = passes_on() && !incoming_->is_taken_at_once;
   if (is_passed_on && has_piece) {
@@ -195,33 +195,34 @@ void Part::end_record(std::span<const std::byte> last_piece, bool has_piece) {
     incoming_.reset();
     return refuse_record(position_.predecessor, record, taken.error());
   }
-  Incoming record = std::move(*incoming_);
+  IncomingRecord record = std::move(*incoming_);
   incoming_.reset();
   presence_ = Presence::kPresent;
-  dropped_ = record.book.dropped;
+  dropped_ = record.metadata.dropped;
   for (auto& [id, worker] : workers_) {
-    const auto known = record.book.workers.find(id);
-    worker.receipts = known == record.book.workers.end() ? Receipts() : std::move(known->second);
+    const auto known = record.metadata.workers.find(id);
+    worker.history =
+        known == record.metadata.workers.end() ? PushHistory() : std::move(known->second);
   }
-  owed_ = Owed{.number = record.number, .mark = replication_.changed()};
+  owed_ack_ = OwedAck{.number = record.number, .mark = replication_.changed()};
   if (!is_passed_on) return replication_.doubt();
   passed_on_ = true;
   replication_.send(Replication::Next::kChanges, position_.view);
-  send_pieces(record.is_whole ? kWhole : std::uint8_t{0}, std::move(record.book_bytes),
+  send_pieces(record.is_whole ? kWhole : std::uint8_t{0}, std::move(record.metadata_bytes),
               std::move(record.pieces));
 }
 
-Result<void> Part::take_pieces(std::span<const std::byte> last_piece, bool has_piece) {
+Result<void> TablePart::take_pieces(std::span<const std::byte> last_piece, bool has_piece) {
   average_version_ = 0;
   TALLY_TRY(ensure_storage());
-  TALLY_TRY(round_.restore(incoming_->book.round));
+  TALLY_TRY(round_.restore(incoming_->metadata.round));
   if (incoming_->is_whole && !incoming_->is_taken_at_once) storage_->clear();
   for (const std::vector<std::byte>& piece : incoming_->pieces) TALLY_TRY(storage_->take(piece));
   if (has_piece) TALLY_TRY(storage_->take(last_piece));
   return {};
 }
 
-void Part::record_taken(NodeId from, const Message& message) {
+void TablePart::record_taken(NodeId from, const Message& message) {
   exclusively([&] {
     const MessageHeader& header = message.header;
     if (from != replication_.peer()) return;
@@ -231,7 +232,7 @@ void Part::record_taken(NodeId from, const Message& message) {
       values_sent_ = false;
       return end_fill();
     }
-    const bool resend = !passed_on_ && header.outcome == Outcome::kElsewhere;
+    const bool resend = !passed_on_ && header.outcome == Outcome::kNotPrimary;
     if (!replication_.rejected(header.sequence, header.view, resend)) return;
     forget_sent();
     end_fill();
@@ -241,35 +242,35 @@ void Part::record_taken(NodeId from, const Message& message) {
     why.message = fmt::format("server {} cannot take a copy: {}", from, why.message);
     // Those who wait for the copy are told when this is over.
     refusal_ = std::move(why);
-    if (owed_) {
-      const MessageHeader record{.sequence = owed_->number};
-      owed_.reset();
+    if (owed_ack_) {
+      const MessageHeader record{.sequence = owed_ack_->number};
+      owed_ack_.reset();
       refuse_record(position_.predecessor, record, *refusal_);
     }
   });
 }
 
-void Part::answer_record(NodeId to, const MessageHeader& record, Outcome outcome,
-                         std::vector<std::byte> payload) {
-  around_.postman.send(to,
-                       {.kind = MessageKind::kRecordTaken,
-                        .outcome = outcome,
-                        .table = facts_.id,
-                        .part = index_,
-                        .view = position_.view,
-                        .sequence = record.sequence,
-                        .version = round_.version()},
-                       std::move(payload));
+void TablePart::answer_record(NodeId to, const MessageHeader& record, Outcome outcome,
+                              std::vector<std::byte> payload) {
+  context_.transport.send(to,
+                          {.kind = MessageKind::kRecordTaken,
+                           .outcome = outcome,
+                           .table = config_.id,
+                           .part = index_,
+                           .view = position_.view,
+                           .sequence = record.sequence,
+                           .version = round_.version()},
+                          std::move(payload));
 }
 
-void Part::refuse_record(NodeId to, const MessageHeader& record, const Error& why) {
+void TablePart::refuse_record(NodeId to, const MessageHeader& record, const Error& why) {
   answer_record(to, record, Outcome::kRefused, wire::encode_error(why));
 }
 
-void Part::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
-                   std::function<void(const Result<void>&)> when_safe) {
+void TablePart::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
+                        std::function<void(const Result<void>&)> when_safe) {
   exclusively([&] {
-    if (position_.role != Position::Role::kPrimary)
+    if (position_.role != ChainPosition::Role::kPrimary)
       return when_safe(Error{.code = ErrorCode::kPeerLost,
                              .message = fmt::format("part {} is elsewhere now", index_)});
     storage_ = std::move(storage);

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "server/client/ledger.h"
+#include "server/client/pending_requests.h"
 #include "server/protocol/node.h"
 #include "server/protocol/view.h"
 
@@ -15,11 +15,11 @@ namespace tally::server {
 // The ways from a worker to its servers: who has to be asked, in which order, how much at once. A
 // part's messages go to one server at a time, in the order of their numbers. Threads: calls must
 // not overlap.
-class Lanes {
+class ServerQueues {
  public:
   // `in_flight_bytes`: of payloads that one server has not yet answered.
-  Lanes(Ledger& ledger, Postman& postman, std::size_t in_flight_bytes)
-      : ledger_(ledger), postman_(postman), in_flight_bytes_(in_flight_bytes) {}
+  ServerQueues(PendingRequests& pending, NodeTransport& transport, std::size_t in_flight_bytes)
+      : pending_(pending), transport_(transport), in_flight_bytes_(in_flight_bytes) {}
 
   const View& view() const { return view_; }
   std::uint32_t slots() const { return static_cast<std::uint32_t>(view_.chains.size()); }
@@ -40,9 +40,9 @@ class Lanes {
   // Queues new messages, those from number `from` on.
   void queue_from(std::uint64_t from);
   // The message was answered.
-  void answered(const Errand& errand);
+  void answered(const Subrequest& subrequest);
   // The server is not the part's primary in its view, which has this number.
-  void elsewhere(Errand& errand, std::uint32_t view);
+  void not_primary(Subrequest& subrequest, std::uint32_t view);
   // Order has changed: everything that waits is queued anew by the next send().
   void disturb() { disturbed_ = true; }
 
@@ -53,22 +53,22 @@ class Lanes {
   std::vector<std::uint64_t> unroutable(std::uint64_t from) const;
 
  private:
-  struct Lane {
+  struct Queue {
     ServerInfo server;
     bool linked = false;
     std::size_t in_flight = 0;
     std::deque<std::uint64_t> waiting;  // numbers, rising
   };
 
-  NodeId target(const Errand& errand) const;
+  NodeId target(const Subrequest& subrequest) const;
   void queue_all();
-  void send(NodeId to, Lane& lane);
+  void send(NodeId to, Queue& queue);
 
-  Ledger& ledger_;
-  Postman& postman_;
+  PendingRequests& pending_;
+  NodeTransport& transport_;
   const std::size_t in_flight_bytes_;
   View view_;
-  std::map<NodeId, Lane> lanes_;
+  std::map<NodeId, Queue> queues_;
   std::vector<std::set<NodeId>> gone_;  // by slot
   bool disturbed_ = false;
   bool halted_ = false;

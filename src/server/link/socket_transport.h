@@ -14,10 +14,10 @@
 #include "base/mutex.h"
 #include "group/refusals.h"
 #include "net/socket.h"
-#include "server/link/desk.h"
+#include "server/link/connector.h"
+#include "server/link/event_loop.h"
 #include "server/link/greeting.h"
 #include "server/link/link.h"
-#include "server/link/loop.h"
 #include "server/link/regions.h"
 #include "server/protocol/node.h"
 #include "tally/error.h"
@@ -28,7 +28,7 @@ namespace tally::server {
 
 // Links to neighbours that this side has ended and the other may not have noticed: until it closes
 // its end it may read and write memory that was shown to it. Threads: safe.
-class Farewells final {
+class ClosingLinks final {
  public:
   // Closed links, whose writing side is shut down; nobody else uses them. `released` is called by
   // look(), without locks, when the peer has closed them all.
@@ -38,46 +38,46 @@ class Farewells final {
   void clear();
 
  private:
-  struct Farewell {
+  struct ClosingLink {
     std::vector<std::shared_ptr<Link>> links;
     std::function<void()> released;
   };
   Mutex mutex_;
-  std::vector<Farewell> waiting_ TALLY_GUARDED_BY(mutex_);
+  std::vector<ClosingLink> waiting_ TALLY_GUARDED_BY(mutex_);
 };
 
-// Which of a driver's loops serves a peer: those of one role take turns, so that two workers have
+// Which of a transport's loops serves a peer: those of one role take turns, so that two workers have
 // two threads whatever their numbers are. A peer keeps its seat, also if it calls again. Threads:
 // safe.
-class Seats final {
+class LoopAssignment final {
  public:
   // `loops` is the same in all calls, at least 1.
   std::size_t take(NodeId peer, Role role, std::size_t loops) {
     const MutexLock lock(mutex_);
-    const auto found = seats_.find(peer);
-    if (found != seats_.end()) return found->second;
+    const auto found = assignment_.find(peer);
+    if (found != assignment_.end()) return found->second;
     // Beyond any number of peers in good faith none is remembered.
-    if (seats_.size() >= kMost) return peer % loops;
+    if (assignment_.size() >= kMost) return peer % loops;
     std::size_t& next = next_[static_cast<std::size_t>(role) % next_.size()];
-    return seats_[peer] = next++ % loops;
+    return assignment_[peer] = next++ % loops;
   }
   // Of a peer that has taken one.
   std::size_t of(NodeId peer, std::size_t loops) const {
     const MutexLock lock(mutex_);
-    const auto found = seats_.find(peer);
-    return found != seats_.end() ? found->second : peer % loops;
+    const auto found = assignment_.find(peer);
+    return found != assignment_.end() ? found->second : peer % loops;
   }
 
  private:
   static constexpr std::size_t kMost = 65536;
 
   mutable Mutex mutex_;
-  std::unordered_map<NodeId, std::size_t> seats_ TALLY_GUARDED_BY(mutex_);
+  std::unordered_map<NodeId, std::size_t> assignment_ TALLY_GUARDED_BY(mutex_);
   std::array<std::size_t, 4> next_ TALLY_GUARDED_BY(mutex_) = {};  // by role
 };
 
-struct DriverOptions {
-  Role role = Role::kWorks;
+struct SocketTransportOptions {
+  Role role = Role::kWorker;
   // Where others reach this node; none: nobody does.
   std::optional<net::Address> listen;
   // TLS 1.3 on every TCP connection. Without one only addresses on loopback are listened on and
@@ -88,26 +88,29 @@ struct DriverOptions {
   TransportKind transport = TransportKind::kAuto;
   // How much of the answers to one worker may wait for it to read.
   std::size_t backlog_bytes = std::size_t{4} << 20;
-  Duration beat = std::chrono::seconds(1);
+  Duration heartbeat = std::chrono::seconds(1);
 };
 
 // Runs a node over sockets: TCP, plain or TLS, and memory that neighbours show each other. Who
 // joins at the directory is numbered there; others learn their number from the first kView, and
 // their links to each other begin with a greeting that tells it. The link to the directory is made
 // once: without a directory there is no job.
-//   one desk thread    takes in and calls, sends kBeat to the directory, calls settle() every 20 ms
+//   one connector thread    takes in and calls, sends kHeartbeat to the directory, calls settle() every 20 ms
 //   `threads` loops    messages; all those of one peer in one thread, so for one peer calls do not
 //   overlap
-// on_lost() is told of whoever on_linked() was told of, drop() included. Threads: safe.
-class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
+// on_lost() is told of whoever on_linked() was told of, disconnect() included. Threads: safe.
+class SocketTransport final : public NodeTransport,
+                              private Connector::Owner,
+                              private EventLoop::Owner {
  public:
   // Listens at once, so that address() can be told before start(). kInvalid: a combination that
   // makes no sense.
-  static Result<std::unique_ptr<Driver>> make(const DriverOptions& options, EventSink on_event);
+  static Result<std::unique_ptr<SocketTransport>> make(const SocketTransportOptions& options,
+                                                       EventSink on_event);
   // stop()s.
-  ~Driver() override;
-  Driver(const Driver&) = delete;
-  Driver& operator=(const Driver&) = delete;
+  ~SocketTransport() override;
+  SocketTransport(const SocketTransport&) = delete;
+  SocketTransport& operator=(const SocketTransport&) = delete;
 
   // `node` must live until stop() has returned.
   void start(Node& node);
@@ -122,15 +125,15 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   std::string address() const { return address_; }
   NodeId id() const { return id_.load(); }
 
-  // Memory that servers on this host read and write in place; it goes with the driver.
+  // Memory that servers on this host read and write in place; it goes with the transport.
   Result<std::span<std::byte>> allocate(std::size_t bytes) {
     return shared_.regions.allocate(bytes);
   }
   const LinkCounters& counters() const { return shared_.counters; }
 
-  void reach(const ServerInfo& server) override;
-  void drop(NodeId peer) override { drop_then(peer, {}); }
-  void drop_then(NodeId peer, std::function<void()> released) override;
+  void connect(const ServerInfo& server) override;
+  void disconnect(NodeId peer) override { disconnect_then(peer, {}); }
+  void disconnect_then(NodeId peer, std::function<void()> released) override;
   std::vector<std::byte> buffer(std::size_t bytes) override { return shared_.pool.take(bytes); }
   void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override;
   void send_from(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
@@ -142,14 +145,14 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   // heard, and they end together.
   struct Peer {
     std::vector<std::shared_ptr<Link>> links;
-    std::optional<Desk::Target> wanted;  // by reach()
+    std::optional<Connector::Target> wanted;  // by connect()
   };
   struct Joining {
     bool linked = false;
     Error last_miss;
   };
 
-  Driver(const DriverOptions& options, EventSink on_event);
+  SocketTransport(const SocketTransportOptions& options, EventSink on_event);
   Result<void> open();
 
   LinkAnswer judge(const LinkGreeting& greeting) override;
@@ -165,14 +168,14 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   void ended(Link& link) override;
   void settle() override;
 
-  Loop& loop_of(NodeId peer) { return *loops_[seats_.of(peer, loops_.size())]; }
+  EventLoop& loop_of(NodeId peer) { return *loops_[assignment_.of(peer, loops_.size())]; }
   std::shared_ptr<Link> sending_link(NodeId to);
-  Result<Desk::Target> target_for(const ServerInfo& server) const;
+  Result<Connector::Target> target_for(const ServerInfo& server) const;
   void hand_over(std::unique_ptr<LinkSocket> socket, const Link::Config& config);
   void adopt(const std::shared_ptr<Link>& link);
   void finish(NodeId peer, const std::vector<std::shared_ptr<Link>>& links, const Error& why);
 
-  const DriverOptions options_;
+  const SocketTransportOptions options_;
   const EventSink on_event_;
   std::string address_;
   std::string local_name_;
@@ -182,20 +185,20 @@ class Driver final : public Postman, private Desk::Owner, private Loop::Owner {
   bool running_ = false;
 
   Link::Shared shared_;
-  std::atomic<NodeId> id_{kUnnumbered};
-  NodeId next_number_ = 1;  // the directory's; the desk's thread only
-  TimePoint next_beat_{};   // the desk's thread only
+  std::atomic<NodeId> id_{kNoNode};
+  NodeId next_number_ = 1;      // the directory's; the connector's thread only
+  TimePoint next_heartbeat_{};  // the connector's thread only
   group::Refusals refusals_;
-  Farewells farewells_;
+  ClosingLinks closing_links_;
 
   mutable Mutex mutex_;
   ConditionVariable joined_;
   std::unordered_map<NodeId, Peer> peers_ TALLY_GUARDED_BY(mutex_);
   Joining joining_ TALLY_GUARDED_BY(mutex_);
 
-  std::unique_ptr<Desk> desk_;
-  Seats seats_;
-  std::vector<std::unique_ptr<Loop>> loops_;
+  std::unique_ptr<Connector> connector_;
+  LoopAssignment assignment_;
+  std::vector<std::unique_ptr<EventLoop>> loops_;
 };
 
 }  // namespace tally::server

@@ -1,4 +1,4 @@
-#include "server/link/driver.h"
+#include "server/link/socket_transport.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -101,27 +101,27 @@ class Ear : public Node {
 // Sends every payload back, into the sender's memory where it has shown some.
 class Echo final : public Ear {
  public:
-  explicit Echo(Postman& postman) : postman_(postman) {}
+  explicit Echo(NodeTransport& transport) : transport_(transport) {}
   void on_message(NodeId from, const Message& message) override {
     Ear::on_message(from, message);
     MessageHeader answer{.kind = MessageKind::kAnswer, .sequence = message.header.sequence};
     if (message.header.kind != MessageKind::kPushPull) return;
     if (!message.reply.empty()) {
       std::memcpy(message.reply.data(), message.payload.data(), message.payload.size());
-      return postman_.send_written(from, answer, message.payload.size());
+      return transport_.send_written(from, answer, message.payload.size());
     }
-    postman_.send(from, answer, {message.payload.begin(), message.payload.end()});
+    transport_.send(from, answer, {message.payload.begin(), message.payload.end()});
   }
 
  private:
-  Postman& postman_;
+  NodeTransport& transport_;
 };
 
 struct Party {
-  std::unique_ptr<Driver> driver;
+  std::unique_ptr<SocketTransport> transport;
   std::unique_ptr<Ear> node;
   ~Party() {
-    if (driver) driver->stop();
+    if (transport) transport->stop();
   }
 };
 
@@ -131,55 +131,55 @@ Secret secret() {
   return made;
 }
 
-struct Case {
+struct OptionsCase {
   std::string name;
   TransportKind transport;
   bool secret;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& of) { return out << of.name; }
+std::ostream& operator<<(std::ostream& out, const OptionsCase& of) { return out << of.name; }
 
-class DriverOver : public testing::TestWithParam<Case> {
+class DriverOver : public testing::TestWithParam<OptionsCase> {
  protected:
   void start(Party& party, Role role, TransportKind transport = TransportKind::kAuto) {
-    DriverOptions options{.role = role};
-    if (role != Role::kWorks) options.listen = net::Address{"127.0.0.1", 0};
+    SocketTransportOptions options{.role = role};
+    if (role != Role::kWorker) options.listen = net::Address{"127.0.0.1", 0};
     if (GetParam().secret) options.secret = secret();
     options.transport = transport;
     options.threads = 2;
-    options.beat = 10ms;
-    auto driver = Driver::make(options, {});
-    ASSERT_TRUE(driver.has_value()) << driver.error().message;
-    party.driver = *std::move(driver);
-    if (role == Role::kServes) {
-      party.node = std::make_unique<Echo>(*party.driver);
+    options.heartbeat = 10ms;
+    auto transport = SocketTransport::make(options, {});
+    ASSERT_TRUE(driver.has_value()) << transport.error().message;
+    party.transport = *std::move(transport);
+    if (role == Role::kServer) {
+      party.node = std::make_unique<Echo>(*party.transport);
     } else {
       party.node = std::make_unique<Ear>();
     }
-    party.driver->start(*party.node);
+    party.transport->start(*party.node);
   }
 
   // Joins, and is told its number by hand, as a directory does.
   void join(Party& party, NodeId number) {
-    const auto where = group::address_from(directory_.driver->address());
-    const auto joined = party.driver->join(*where, SteadyClock().after(10s));
+    const auto where = group::address_from(directory_.transport->address());
+    const auto joined = party.transport->join(*where, SteadyClock().after(10s));
     ASSERT_TRUE(joined.has_value()) << joined.error().message;
     ASSERT_TRUE(directory_.node->linked(number));
-    directory_.driver->send(number, {.kind = MessageKind::kView, .part = number}, {});
+    directory_.transport->send(number, {.kind = MessageKind::kView, .part = number}, {});
     const auto view = party.node->next();
     ASSERT_TRUE(view.has_value());
-    ASSERT_EQ(party.driver->id(), number);
+    ASSERT_EQ(party.transport->id(), number);
   }
 
   void SetUp() override {
-    start(directory_, Role::kDirects);
-    start(server_, Role::kServes);
-    start(worker_, Role::kWorks, GetParam().transport);
+    start(directory_, Role::kDirectory);
+    start(server_, Role::kServer);
+    start(worker_, Role::kWorker, GetParam().transport);
     join(server_, 1);
     join(worker_, 2);
-    info_ = server_.driver->info();
+    info_ = server_.transport->info();
     info_.id = 1;
-    worker_.driver->reach(info_);
+    worker_.transport->connect(info_);
     ASSERT_TRUE(worker_.node->linked(1));
     ASSERT_TRUE(server_.node->linked(2));
   }
@@ -196,8 +196,8 @@ TEST_P(DriverOver, PayloadsOfEverySizeComeBack) {
     const auto sent = pattern(bytes, static_cast<std::uint8_t>(bytes));
     std::vector<std::byte> back(bytes);
     worker_.node->expect(++sequence, back);
-    worker_.driver->send_from(1, {.kind = MessageKind::kPushPull, .sequence = sequence}, sent,
-                              back);
+    worker_.transport->send_from(1, {.kind = MessageKind::kPushPull, .sequence = sequence}, sent,
+                                 back);
     const auto answer = worker_.node->next();
     ASSERT_TRUE(answer.has_value()) << bytes;
     EXPECT_EQ(answer->header.sequence, sequence);
@@ -208,14 +208,14 @@ TEST_P(DriverOver, PayloadsOfEverySizeComeBack) {
 
 TEST_P(DriverOver, ShownMemoryIsUsedWhereItLies) {
   const std::size_t bytes = std::size_t{1} << 20;
-  const auto sent = worker_.driver->allocate(bytes);
-  const auto back = worker_.driver->allocate(bytes);
+  const auto sent = worker_.transport->allocate(bytes);
+  const auto back = worker_.transport->allocate(bytes);
   ASSERT_TRUE(sent.has_value() && back.has_value());
   const auto values = pattern(bytes, 3);
   std::copy(values.begin(), values.end(), sent->begin());
-  const std::uint64_t before = worker_.driver->counters().bytes_sent.load();
+  const std::uint64_t before = worker_.transport->counters().bytes_sent.load();
   worker_.node->expect(9, *back);
-  worker_.driver->send_from(1, {.kind = MessageKind::kPushPull, .sequence = 9}, *sent, *back);
+  worker_.transport->send_from(1, {.kind = MessageKind::kPushPull, .sequence = 9}, *sent, *back);
   const auto answer = worker_.node->next();
   ASSERT_TRUE(answer.has_value());
   EXPECT_TRUE(std::equal(back->begin(), back->end(), values.begin()));
@@ -225,15 +225,15 @@ TEST_P(DriverOver, ShownMemoryIsUsedWhereItLies) {
   const bool by_memory = GetParam().transport == TransportKind::kShm;
   EXPECT_EQ(heard->stays, by_memory);
   if (by_memory) {
-    EXPECT_LT(worker_.driver->counters().bytes_sent.load() - before, 4096U);
+    EXPECT_LT(worker_.transport->counters().bytes_sent.load() - before, 4096U);
   }
 }
 
 TEST_P(DriverOver, ManyMessagesArriveInOrder) {
   constexpr std::uint64_t kCount = 3000;
   for (std::uint64_t i = 1; i <= kCount; ++i) {
-    worker_.driver->send(1, {.kind = MessageKind::kPushPull, .sequence = i},
-                         pattern(i % 5 * 1000, static_cast<std::uint8_t>(i)));
+    worker_.transport->send(1, {.kind = MessageKind::kPushPull, .sequence = i},
+                            pattern(i % 5 * 1000, static_cast<std::uint8_t>(i)));
   }
   for (std::uint64_t i = 1; i <= kCount; ++i) {
     const auto answer = worker_.node->next();
@@ -246,28 +246,28 @@ TEST_P(DriverOver, ManyMessagesArriveInOrder) {
 TEST_P(DriverOver, BeatsReachTheDirectory) {
   const auto heard = directory_.node->next();
   ASSERT_TRUE(heard.has_value());
-  EXPECT_EQ(heard->header.kind, MessageKind::kBeat);
+  EXPECT_EQ(heard->header.kind, MessageKind::kHeartbeat);
   EXPECT_EQ(heard->header.part, heard->from);
 }
 
 TEST_P(DriverOver, DroppedAndReachedAgainIsLostAndLinkedAgain) {
-  worker_.driver->drop(1);
+  worker_.transport->disconnect(1);
   EXPECT_TRUE(worker_.node->lost(1));
   EXPECT_TRUE(server_.node->lost(2));
-  worker_.driver->send(1, {.kind = MessageKind::kPush}, {});  // to nobody
-  worker_.driver->reach(info_);
+  worker_.transport->send(1, {.kind = MessageKind::kPush}, {});  // to nobody
+  worker_.transport->connect(info_);
   EXPECT_TRUE(worker_.node->linked(1, 2));
   EXPECT_TRUE(server_.node->linked(2, 2));
 }
 
 // Whoever ends a link to a neighbour hears when that one can be at its memory no more.
 TEST_P(DriverOver, ADroppedPeerReleasesMemoryWhenItHasClosed) {
-  const auto memory = worker_.driver->allocate(1 << 20);
+  const auto memory = worker_.transport->allocate(1 << 20);
   ASSERT_TRUE(memory.has_value());
-  worker_.driver->send_from(1, {.kind = MessageKind::kPush}, *memory, {});
+  worker_.transport->send_from(1, {.kind = MessageKind::kPush}, *memory, {});
   ASSERT_TRUE(server_.node->next().has_value());
   std::promise<bool> released;
-  worker_.driver->drop_then(1, [&] { released.set_value(server_.node->has_lost(2)); });
+  worker_.transport->disconnect_then(1, [&] { released.set_value(server_.node->has_lost(2)); });
   auto heard = released.get_future();
   ASSERT_EQ(heard.wait_for(10s), std::future_status::ready);
   if (GetParam().transport == TransportKind::kShm) {
@@ -276,13 +276,13 @@ TEST_P(DriverOver, ADroppedPeerReleasesMemoryWhenItHasClosed) {
   EXPECT_TRUE(worker_.node->lost(1));
   // Nobody is there to be waited for.
   bool at_once = false;
-  worker_.driver->drop_then(1, [&] { at_once = true; });
+  worker_.transport->disconnect_then(1, [&] { at_once = true; });
   EXPECT_TRUE(at_once);
 }
 
 TEST_P(DriverOver, WhatWasSentBeforeTheEndArrives) {
-  worker_.driver->send(1, {.kind = MessageKind::kLeave, .sequence = 77}, pattern(8 << 20, 1));
-  worker_.driver->stop();
+  worker_.transport->send(1, {.kind = MessageKind::kLeave, .sequence = 77}, pattern(8 << 20, 1));
+  worker_.transport->stop();
   const auto heard = server_.node->next();
   ASSERT_TRUE(heard.has_value());
   EXPECT_EQ(heard->header.sequence, 77U);
@@ -291,16 +291,16 @@ TEST_P(DriverOver, WhatWasSentBeforeTheEndArrives) {
 }
 
 TEST_P(DriverOver, AServerThatEndsIsLost) {
-  server_.driver->stop();
+  server_.transport->stop();
   EXPECT_TRUE(worker_.node->lost(1));
   EXPECT_EQ(worker_.node->why().code, ErrorCode::kPeerLost);
   EXPECT_TRUE(directory_.node->lost(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, DriverOver,
-                         testing::Values(Case{"tcp", TransportKind::kTcp, false},
-                                         Case{"shm", TransportKind::kShm, false},
-                                         Case{"tls", TransportKind::kTls, true}),
+                         testing::Values(OptionsCase{"tcp", TransportKind::kTcp, false},
+                                         OptionsCase{"shm", TransportKind::kShm, false},
+                                         OptionsCase{"tls", TransportKind::kTls, true}),
                          [](const auto& of) { return of.param.name; });
 
 }  // namespace

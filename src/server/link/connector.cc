@@ -1,4 +1,4 @@
-#include "server/link/desk.h"
+#include "server/link/connector.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -24,47 +24,45 @@ constexpr std::size_t kMostVisitors = 64;
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::milliseconds(250);
 
-TimePoint now() { return SteadyClock().now(); }
-
 Result<std::unique_ptr<LinkSocket>> over_tls(const net::TlsContext& tls, net::Socket socket,
                                              bool called) {
   TALLY_TRY(auto stream, called ? tls.server(std::move(socket)) : tls.client(std::move(socket)));
   return tls_link(std::move(stream));
 }
 
-short events_for(Opening::Step step) {
-  return step == Opening::Step::kWantsWrite ? POLLOUT : POLLIN;
+short events_for(LinkHandshake::Step step) {
+  return step == LinkHandshake::Step::kWantsWrite ? POLLOUT : POLLIN;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Desk>> Desk::make(Owner& owner, Ways ways) {
+Result<std::unique_ptr<Connector>> Connector::make(Owner& owner, Ways ways) {
   Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.open()) return net::socket_error("eventfd", errno);
-  return std::unique_ptr<Desk>(new Desk(owner, std::move(ways), std::move(event)));
+  return std::unique_ptr<Connector>(new Connector(owner, std::move(ways), std::move(event)));
 }
 
-Desk::Desk(Owner& owner, Ways ways, Descriptor event)
+Connector::Connector(Owner& owner, Ways ways, Descriptor event)
     : owner_(owner), ways_(std::move(ways)), event_(std::move(event)) {}
 
-Desk::~Desk() { stop(); }
+Connector::~Connector() { stop(); }
 
-void Desk::start() {
+void Connector::start() {
   thread_ = std::jthread([this] { run(); });
 }
 
-void Desk::stop() {
+void Connector::stop() {
   stopping_.store(true);
   wake();
   if (thread_.joinable()) thread_.join();
 }
 
-void Desk::wake() {
+void Connector::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(event_.descriptor(), &one, sizeof(one));
 }
 
-void Desk::post(std::function<void()> task) {
+void Connector::post(std::function<void()> task) {
   {
     const MutexLock lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -72,7 +70,7 @@ void Desk::post(std::function<void()> task) {
   wake();
 }
 
-void Desk::dial(Target target) {
+void Connector::dial(Target target) {
   post([this, target = std::move(target)] {
     Dial& dial = dials_[target.id];
     dial = Dial{};
@@ -81,11 +79,11 @@ void Desk::dial(Target target) {
   });
 }
 
-void Desk::forget(NodeId id) {
+void Connector::forget(NodeId id) {
   post([this, id] { dials_.erase(id); });
 }
 
-void Desk::run_tasks() {
+void Connector::run_tasks() {
   std::vector<std::function<void()>> tasks;
   {
     const MutexLock lock(mutex_);
@@ -94,22 +92,22 @@ void Desk::run_tasks() {
   for (const auto& task : tasks) task();
 }
 
-void Desk::run() {
+void Connector::run() {
   TimePoint next_tick{};
   while (!stopping_.load()) {
     run_tasks();
-    accept_all(now());
-    serve_visitors(now());
-    serve_dials(now());
-    if (now() >= next_tick) {
-      owner_.tick(now());
-      next_tick = now() + kTick;
+    accept_all(SteadyClock().now());
+    serve_visitors(SteadyClock().now());
+    serve_dials(SteadyClock().now());
+    if (SteadyClock().now() >= next_tick) {
+      owner_.tick(SteadyClock().now());
+      next_tick = SteadyClock().now() + kTick;
     }
-    wait(now(), next_tick);
+    wait(SteadyClock().now(), next_tick);
   }
 }
 
-void Desk::accept_all(TimePoint now) {
+void Connector::accept_all(TimePoint now) {
   if (now < deaf_until_) return;
   while (ways_.listener && visitors_.size() < kMostVisitors) {
     auto socket = ways_.listener->accept_now();
@@ -132,21 +130,21 @@ void Desk::accept_all(TimePoint now) {
   }
 }
 
-void Desk::admit(std::unique_ptr<LinkSocket> socket, std::string from, TimePoint now) {
-  visitors_.push_back({.opening = Opening::called(
+void Connector::admit(std::unique_ptr<LinkSocket> socket, std::string from, TimePoint now) {
+  visitors_.push_back({.opening = LinkHandshake::called(
                            std::move(socket),
                            [this](const LinkGreeting& greeting) { return owner_.judge(greeting); }),
                        .from = std::move(from),
                        .give_up = now + kPatience});
 }
 
-void Desk::serve_visitors(TimePoint now) {
+void Connector::serve_visitors(TimePoint now) {
   for (auto at = visitors_.begin(); at != visitors_.end();) {
     const auto step = at->opening.advance();
     bool over = true;
     if (!step.has_value()) {
       owner_.turned_away(at->from, step.error().message);
-    } else if (*step == Opening::Step::kDone) {
+    } else if (*step == LinkHandshake::Step::kDone) {
       owner_.came(at->opening.take_socket(), at->opening.greeting());
     } else if (now >= at->give_up) {
       owner_.turned_away(at->from, "it did not say who it is");
@@ -157,29 +155,29 @@ void Desk::serve_visitors(TimePoint now) {
   }
 }
 
-Result<Opening> Desk::begin(const Target& target) {
+Result<LinkHandshake> Connector::begin(const Target& target) {
   const LinkGreeting greeting = owner_.greeting_to(target.id);
   if (!target.local_name.empty()) {
     TALLY_TRY(Descriptor socket, net::connect_locally(target.local_name));
     TALLY_TRY(net::peer_of_same_user(socket.descriptor()));
     ::fcntl(socket.descriptor(), F_SETFL, O_NONBLOCK);
-    return Opening::calling(local_link(std::move(socket)), greeting);
+    return LinkHandshake::calling(local_link(std::move(socket)), greeting);
   }
   TALLY_CHECK(target.endpoint.has_value());
   TALLY_TRY(net::Socket socket, net::start_connect(*target.endpoint));
-  if (ways_.tls == nullptr) return Opening::calling(plain_link(std::move(socket)), greeting);
+  if (ways_.tls == nullptr) return LinkHandshake::calling(plain_link(std::move(socket)), greeting);
   TALLY_TRY(auto tls, over_tls(*ways_.tls, std::move(socket), false));
-  return Opening::calling(std::move(tls), greeting);
+  return LinkHandshake::calling(std::move(tls), greeting);
 }
 
-void Desk::fail(Dial& dial, const Error& why, TimePoint now) {
+void Connector::fail(Dial& dial, const Error& why, TimePoint now) {
   dial.opening.reset();
   dial.next = now + dial.pause;
   dial.pause = std::min(2 * dial.pause, kLongestPause);
   owner_.missed(dial.target.id, why);
 }
 
-void Desk::serve_dials(TimePoint now) {
+void Connector::serve_dials(TimePoint now) {
   for (auto at = dials_.begin(); at != dials_.end();) {
     Dial& dial = at->second;
     if (!dial.opening && now >= dial.next) {
@@ -195,7 +193,7 @@ void Desk::serve_dials(TimePoint now) {
       const auto step = dial.opening->advance();
       if (!step.has_value()) {
         fail(dial, step.error(), now);
-      } else if (*step == Opening::Step::kDone) {
+      } else if (*step == LinkHandshake::Step::kDone) {
         owner_.reached(dial.opening->take_socket(), dial.opening->answer());
         over = true;
       } else if (now >= dial.give_up) {
@@ -206,7 +204,7 @@ void Desk::serve_dials(TimePoint now) {
   }
 }
 
-void Desk::wait(TimePoint now, TimePoint next_tick) {
+void Connector::wait(TimePoint now, TimePoint next_tick) {
   std::vector<pollfd> watched = {{.fd = event_.descriptor(), .events = POLLIN, .revents = 0}};
   if (visitors_.size() < kMostVisitors && now >= deaf_until_) {
     if (ways_.listener) watched.push_back({ways_.listener->descriptor(), POLLIN, 0});

@@ -1,4 +1,4 @@
-#include "server/link/opening.h"
+#include "server/link/link_handshake.h"
 
 #include <sys/socket.h>
 
@@ -19,23 +19,24 @@ Error refused(std::string message) {
 
 }  // namespace
 
-Opening Opening::called(std::unique_ptr<LinkSocket> socket, Judge judge) {
-  Opening opening(std::move(socket), State::kHandshake, true);
+LinkHandshake LinkHandshake::called(std::unique_ptr<LinkSocket> socket, Judge judge) {
+  LinkHandshake opening(std::move(socket), State::kHandshake, true);
   opening.judge_ = std::move(judge);
   opening.due_bytes_ = kLinkGreetingBytes;
   return opening;
 }
 
-Opening Opening::calling(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting) {
+LinkHandshake LinkHandshake::calling(std::unique_ptr<LinkSocket> socket,
+                                     const LinkGreeting& greeting) {
   const bool local = socket->local();
-  Opening opening(std::move(socket), local ? State::kHandshake : State::kConnecting, false);
+  LinkHandshake opening(std::move(socket), local ? State::kHandshake : State::kConnecting, false);
   opening.greeting_ = greeting;
   opening.bytes_ = encode(greeting);
   opening.due_bytes_ = kLinkGreetingBytes;
   return opening;
 }
 
-Result<Opening::Step> Opening::advance() {
+Result<LinkHandshake::Step> LinkHandshake::advance() {
   while (true) {
     const State before = state_;
     Result<Step> step = Step::kDone;
@@ -60,7 +61,7 @@ Result<Opening::Step> Opening::advance() {
   }
 }
 
-Result<Opening::Step> Opening::connected() {
+Result<LinkHandshake::Step> LinkHandshake::connected() {
   int reason = 0;
   socklen_t length = sizeof(reason);
   if (::getsockopt(descriptor(), SOL_SOCKET, SO_ERROR, &reason, &length) != 0) reason = errno;
@@ -73,7 +74,7 @@ Result<Opening::Step> Opening::connected() {
   return Step::kDone;
 }
 
-Result<Opening::Step> Opening::handshake() {
+Result<LinkHandshake::Step> LinkHandshake::handshake() {
   TALLY_TRY(const bool done, socket_->handshake());
   if (!done) return socket_->wants_write() ? Step::kWantsWrite : Step::kWantsRead;
   state_ = called_ ? State::kHearing : State::kSaying;
@@ -81,13 +82,13 @@ Result<Opening::Step> Opening::handshake() {
 }
 
 // What a call that moved nothing means.
-Result<Opening::Step> Opening::end_of(const Io& io, Step blocked) const {
+Result<LinkHandshake::Step> LinkHandshake::end_of(const Io& io, Step blocked) const {
   if (io.state == Io::State::kBlocked) return blocked;
   if (io.state == Io::State::kFailed) return socket_->failure();
   return Error{.code = ErrorCode::kPeerLost, .message = "it closed the connection"};
 }
 
-Result<Opening::Step> Opening::say() {
+Result<LinkHandshake::Step> LinkHandshake::say() {
   while (moved_bytes_ < due_bytes_) {
     const iovec part{bytes_.data() + moved_bytes_, due_bytes_ - moved_bytes_};
     const Io io = socket_->write({&part, 1}, -1);
@@ -106,7 +107,7 @@ Result<Opening::Step> Opening::say() {
   return Step::kDone;
 }
 
-Result<Opening::Step> Opening::hear() {
+Result<LinkHandshake::Step> LinkHandshake::hear() {
   while (moved_bytes_ < due_bytes_) {
     const iovec part{bytes_.data() + moved_bytes_, due_bytes_ - moved_bytes_};
     const Io io = socket_->read({&part, 1});
@@ -121,7 +122,7 @@ Result<Opening::Step> Opening::hear() {
   return Step::kDone;
 }
 
-Result<void> Opening::understand_greeting() {
+Result<void> LinkHandshake::understand_greeting() {
   TALLY_TRY(greeting_, decode_link_greeting(bytes_));
   answer_ = judge_(greeting_);
   const EncodedLinkAnswer encoded = encode(answer_);
@@ -132,7 +133,7 @@ Result<void> Opening::understand_greeting() {
   return {};
 }
 
-Result<void> Opening::understand_answer() {
+Result<void> LinkHandshake::understand_answer() {
   TALLY_TRY(answer_, decode_link_answer(std::span(bytes_).first<kLinkAnswerBytes>()));
   if (answer_.version != kLinkVersion)
     return refused(fmt::format("it speaks version {}, this is {}", answer_.version, kLinkVersion));

@@ -1,4 +1,4 @@
-#include "server/protocol/bodies.h"
+#include "server/protocol/payloads.h"
 
 #include <set>
 

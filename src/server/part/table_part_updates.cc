@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "server/part/part.h"
+#include "server/part/table_part.h"
 #include "server/protocol/message.h"
 
 namespace tally::server {
@@ -20,36 +20,36 @@ Result<void> check_push(const MessageHeader& header) {
 
 }  // namespace
 
-void Part::push(NodeId from, const Message& message, Worker& worker) {
+void TablePart::push(NodeId from, const Message& message, Worker& worker) {
   const MessageHeader& header = message.header;
   if (auto fine = check_push(header); !fine) return refuse(from, header, fine.error());
   auto payload = pushed_by(message);
   if (!payload) return refuse(from, header, payload.error());
-  Waiting waiting{.worker = from, .request = header, .reply = message.reply};
+  PendingRequest waiting{.worker = from, .request = header, .reply = message.reply};
   waiting.wants_values = header.kind != MessageKind::kPush;
   if (waiting.wants_values) waiting.keys.assign(payload->keys.begin(), payload->keys.end());
 
-  switch (worker.receipts.standing(header.sequence)) {
-    case Receipts::Standing::kApplied:
+  switch (worker.history.state(header.sequence)) {
+    case PushHistory::State::kApplied:
       waiting.mark = replication_.marks();
       return finish(std::move(waiting));
-    case Receipts::Standing::kDropped:
+    case PushHistory::State::kDropped:
       waiting.mark = replication_.marks();
       waiting.outcome = Outcome::kDropped;
       return finish(std::move(waiting));
-    case Receipts::Standing::kHeld:
+    case PushHistory::State::kHeld:
       // Held here, or on the server that was primary before: then it is as new.
       waiting.is_held = std::any_of(held_.begin(), held_.end(), [&](const Contribution& held) {
         return held.offer.worker == from && held.sequence == header.sequence;
       });
       if (waiting.is_held) return finish(std::move(waiting));
       break;
-    case Receipts::Standing::kNew:
+    case PushHistory::State::kNew:
       break;
   }
   if (auto done = apply_new(from, message, std::move(*payload), worker, waiting); !done) {
     // Later ones may be applied: if this one is sent again it must not be taken for one of them.
-    worker.receipts.drop(header.sequence);
+    worker.history.drop(header.sequence);
     replication_.changed();
     return refuse(from, header, done.error());
   }
@@ -57,37 +57,37 @@ void Part::push(NodeId from, const Message& message, Worker& worker) {
   run_due();
 }
 
-Result<void> Part::apply_new(NodeId from, const Message& message, PartPayload payload,
-                             Worker& worker, Waiting& waiting) {
+Result<void> TablePart::apply_new(NodeId from, const Message& message, PartPayload payload,
+                                  Worker& worker, PendingRequest& waiting) {
   const MessageHeader& header = message.header;
   const auto kind = static_cast<PushKind>(header.push_kind);
   if (kind == PushKind::kGradient) return offer(from, message, std::move(payload), worker, waiting);
   const Gradient values{.keys = payload.keys, .values = payload.values, .weight = header.weight};
   TALLY_TRY(kind == PushKind::kAdd ? storage_->add(values) : storage_->assign(values));
   round_.advance(from, header.clock);
-  worker.receipts.apply(header.sequence);
+  worker.history.apply(header.sequence);
   waiting.mark = touched(payload.keys);
   return {};
 }
 
-Result<void> Part::offer(NodeId from, const Message& message, PartPayload payload, Worker& worker,
-                         Waiting& waiting) {
+Result<void> TablePart::offer(NodeId from, const Message& message, PartPayload payload,
+                              Worker& worker, PendingRequest& waiting) {
   const MessageHeader& header = message.header;
   if (!make_room(from, header.sequence, worker))
     return Error{.code = ErrorCode::kExhausted,
                  .message = fmt::format("{} gradients of this worker wait for their round",
-                                        worker.receipts.held().size())};
+                                        worker.history.held().size())};
   const policy::Offer offer{.worker = from, .clock = header.clock, .version = header.version};
   switch (round_.offer(offer)) {
     case policy::Verdict::kDrop:
-      worker.receipts.drop(header.sequence);
+      worker.history.drop(header.sequence);
       ++dropped_;
       waiting.outcome = Outcome::kDropped;
       waiting.mark = replication_.changed();
       return {};
     case policy::Verdict::kHold:
       hold(offer, message, std::move(payload));
-      worker.receipts.hold(header.sequence);
+      worker.history.hold(header.sequence);
       waiting.is_held = true;
       return {};
     case policy::Verdict::kApply:
@@ -96,41 +96,42 @@ Result<void> Part::offer(NodeId from, const Message& message, PartPayload payloa
   waiting.staleness = round_.staleness_of(offer);
   const Gradient gradient{.keys = payload.keys, .values = payload.values, .weight = header.weight};
   TALLY_TRY(storage_->apply(std::span(&gradient, 1),
-                            apply_facts(header.rate, waiting.staleness, &worker)));
+                            apply_options(header.rate, waiting.staleness, &worker)));
   round_.applied(offer, waiting.staleness);
-  worker.receipts.apply(header.sequence);
+  worker.history.apply(header.sequence);
   waiting.mark = touched(payload.keys);
   return {};
 }
 
 // Whether one more push of the worker may be held. What was held where the part was before is sent
 // again first, and has its place; what has not come again when a new one comes was given up.
-bool Part::make_room(NodeId from, std::uint64_t sequence, Worker& worker) const {
-  Receipts& receipts = worker.receipts;
-  if (receipts.standing(sequence) == Receipts::Standing::kHeld) return true;
-  if (receipts.held().size() < Receipts::kMaxHeld) return true;
+bool TablePart::make_room(NodeId from, std::uint64_t sequence, Worker& worker) const {
+  PushHistory& history = worker.history;
+  if (history.state(sequence) == PushHistory::State::kHeld) return true;
+  if (history.held().size() < PushHistory::kMaxHeld) return true;
   std::set<std::uint64_t> here;
   for (const Contribution& held : held_)
     if (held.offer.worker == from) here.insert(held.sequence);
-  const std::vector<std::uint64_t> known(receipts.held().begin(), receipts.held().end());
+  const std::vector<std::uint64_t> known(history.held().begin(), history.held().end());
   for (const std::uint64_t held : known)
-    if (!here.contains(held)) receipts.drop(held);
-  return receipts.held().size() < Receipts::kMaxHeld;
+    if (!here.contains(held)) history.drop(held);
+  return history.held().size() < PushHistory::kMaxHeld;
 }
 
-ApplyFacts Part::apply_facts(double rate, std::uint64_t staleness, const Worker* worker) const {
-  ApplyFacts facts{.rate = rate * round_.rate_factor(staleness), .version = round_.version()};
+ApplyOptions TablePart::apply_options(double rate, std::uint64_t staleness,
+                                      const Worker* worker) const {
+  ApplyOptions config{.rate = rate * round_.rate_factor(staleness), .version = round_.version()};
   // Without a backup the gradient is as if computed at the values that are here.
-  if (facts_.rules.stale != plan::Stale::kCompensate || worker == nullptr ||
+  if (config_.rules.stale != plan::Stale::kCompensate || worker == nullptr ||
       worker->backup.size() != value_bytes_)
-    return facts;
-  facts.compensation = facts_.rules.compensation;
-  facts.adaptive = facts_.rules.adaptive;
-  facts.backup = worker->backup;
-  return facts;
+    return config;
+  config.compensation = config_.rules.compensation;
+  config.adaptive = config_.rules.adaptive;
+  config.backup = worker->backup;
+  return config;
 }
 
-std::uint64_t Part::touched(std::span<const std::uint64_t> keys) {
+std::uint64_t TablePart::touched(std::span<const std::uint64_t> keys) {
   values_changed_ = true;
   average_version_ = 0;
   if (replication_.is_waited_for())
@@ -138,9 +139,9 @@ std::uint64_t Part::touched(std::span<const std::uint64_t> keys) {
   return replication_.changed();
 }
 
-void Part::hold(const policy::Offer& offer, const Message& message, PartPayload payload) {
+void TablePart::hold(const policy::Offer& offer, const Message& message, PartPayload payload) {
   // The same version offered twice: the later one counts.
-  const bool by_clock = facts_.rules.update == plan::Update::kKbatch;
+  const bool by_clock = config_.rules.update == plan::Update::kKbatch;
   const auto replaced = std::find_if(held_.begin(), held_.end(), [&](const Contribution& held) {
     return held.offer.worker == offer.worker && held.offer.version == offer.version &&
            (!by_clock || held.offer.clock == offer.clock);
@@ -153,7 +154,7 @@ void Part::hold(const policy::Offer& offer, const Message& message, PartPayload 
                     .rate = message.header.rate,
                     .payload = std::move(payload),
                     .bytes = message.payload};
-  if (facts_.codec != nullptr) {
+  if (config_.codec != nullptr) {
     held.bytes = {};
   } else if (!message.stays) {
     held.owned.assign(message.payload.begin(), message.payload.end());
@@ -164,8 +165,8 @@ void Part::hold(const policy::Offer& offer, const Message& message, PartPayload 
   held_.push_back(std::move(held));
 }
 
-void Part::run_due() {
-  if (position_.role != Position::Role::kPrimary || presence_ != Presence::kPresent) return;
+void TablePart::run_due() {
+  if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent) return;
   for (;;) {
     const policy::Round::Due due = round_.due();
     if (due.nothing()) return;
@@ -175,7 +176,7 @@ void Part::run_due() {
   }
 }
 
-void Part::apply_round(const std::vector<policy::Offer>& counted) {
+void TablePart::apply_round(const std::vector<policy::Offer>& counted) {
   std::vector<Gradient> gradients;
   std::vector<std::uint64_t> keys;
   double rate = 0;
@@ -187,7 +188,7 @@ void Part::apply_round(const std::vector<policy::Offer>& counted) {
         {.keys = held->payload.keys, .values = held->payload.values, .weight = held->weight});
     keys.insert(keys.end(), held->payload.keys.begin(), held->payload.keys.end());
   }
-  const auto applied = storage_->apply(gradients, apply_facts(rate, 0, nullptr));
+  const auto applied = storage_->apply(gradients, apply_options(rate, 0, nullptr));
   if (!applied) {
     for (const policy::Offer& offer : counted) refuse_held(offer, applied.error());
     return;
@@ -199,7 +200,7 @@ void Part::apply_round(const std::vector<policy::Offer>& counted) {
   tell_late(counted);
 }
 
-std::vector<Part::Contribution>::iterator Part::find_held(const policy::Offer& offer) {
+std::vector<TablePart::Contribution>::iterator TablePart::find_held(const policy::Offer& offer) {
   return std::find_if(held_.begin(), held_.end(), [&](const Contribution& held) {
     return held.offer.worker == offer.worker && held.offer.clock == offer.clock &&
            held.offer.version == offer.version;
@@ -207,21 +208,21 @@ std::vector<Part::Contribution>::iterator Part::find_held(const policy::Offer& o
 }
 
 // The contribution is over: its push is answered when the copies know.
-void Part::settle_held(const policy::Offer& offer, Outcome outcome) {
+void TablePart::settle_held(const policy::Offer& offer, Outcome outcome) {
   const auto held = find_held(offer);
   if (held == held_.end()) return;
   if (const auto worker = workers_.find(offer.worker); worker != workers_.end()) {
     if (outcome == Outcome::kDone) {
-      worker->second.receipts.apply(held->sequence);
+      worker->second.history.apply(held->sequence);
     } else {
-      worker->second.receipts.drop(held->sequence);
+      worker->second.history.drop(held->sequence);
     }
   }
   if (outcome == Outcome::kDropped) {
     ++dropped_;
     replication_.changed();
   }
-  for (Waiting& waiting : waiting_) {
+  for (PendingRequest& waiting : waiting_) {
     if (waiting.worker != offer.worker || waiting.request.sequence != held->sequence) continue;
     waiting.is_held = false;
     waiting.outcome = outcome;
@@ -232,7 +233,7 @@ void Part::settle_held(const policy::Offer& offer, Outcome outcome) {
 
 // The part goes on somewhere else: gradients that wait were computed on the way that is given up.
 // Whoever they are of would be taken to be further than it is.
-void Part::drop_held() {
+void TablePart::drop_held() {
   std::vector<policy::Offer> offers;
   for (const Contribution& held : held_) offers.push_back(held.offer);
   for (const policy::Offer& offer : offers) {
@@ -241,14 +242,14 @@ void Part::drop_held() {
   }
 }
 
-void Part::refuse_held(const policy::Offer& offer, const Error& why) {
+void TablePart::refuse_held(const policy::Offer& offer, const Error& why) {
   const auto held = find_held(offer);
   if (held == held_.end()) return;
   const std::uint64_t sequence = held->sequence;
-  for (const Waiting& waiting : waiting_)
+  for (const PendingRequest& waiting : waiting_)
     if (waiting.worker == offer.worker && waiting.request.sequence == sequence)
       refuse(waiting.worker, waiting.request, why);
-  std::erase_if(waiting_, [&](const Waiting& waiting) {
+  std::erase_if(waiting_, [&](const PendingRequest& waiting) {
     return waiting.worker == offer.worker && waiting.request.sequence == sequence;
   });
   settle_held(offer, Outcome::kDropped);
@@ -256,11 +257,12 @@ void Part::refuse_held(const policy::Offer& offer, const Error& why) {
 
 // With rounds that do not wait for everybody: those who are late need not send what they are
 // working on.
-void Part::tell_late(const std::vector<policy::Offer>& counted) {
-  if (facts_.rules.update != plan::Update::kBackup && facts_.rules.update != plan::Update::kKbatch)
+void TablePart::tell_late(const std::vector<policy::Offer>& counted) {
+  if (config_.rules.update != plan::Update::kBackup &&
+      config_.rules.update != plan::Update::kKbatch)
     return;
   const MessageHeader closed{.kind = MessageKind::kClosed,
-                             .table = facts_.id,
+                             .table = config_.id,
                              .part = index_,
                              .view = position_.view,
                              .version = round_.version()};
@@ -268,35 +270,35 @@ void Part::tell_late(const std::vector<policy::Offer>& counted) {
     const bool was_in_time =
         std::any_of(counted.begin(), counted.end(),
                     [&, worker_id = id](const auto& offer) { return offer.worker == worker_id; });
-    if (!was_in_time) around_.postman.send(id, closed, {});
+    if (!was_in_time) context_.transport.send(id, closed, {});
   }
 }
 
-void Part::write(NodeId from, const Message& message, Worker& worker) {
+void TablePart::write(NodeId from, const Message& message, Worker& worker) {
   const MessageHeader& header = message.header;
   const bool is_version = header.kind == MessageKind::kSetVersion;
   // What is refused here is refused again, however often and late it is sent.
   if (!is_version &&
-      (facts_.spec.kind != TableKind::kDense || message.payload.size() != value_bytes_))
+      (config_.spec.kind != TableKind::kDense || message.payload.size() != value_bytes_))
     return refuse(from, header,
                   corrupt(fmt::format("{} bytes of state for part {}, which has {}",
                                       message.payload.size(), index_, value_bytes_)));
-  Waiting waiting{.worker = from, .request = header, .mark = replication_.marks()};
-  const Receipts::Standing standing = worker.receipts.standing(header.sequence);
-  if (standing == Receipts::Standing::kDropped)
+  PendingRequest waiting{.worker = from, .request = header, .mark = replication_.marks()};
+  const PushHistory::State standing = worker.history.state(header.sequence);
+  if (standing == PushHistory::State::kDropped)
     return refuse(from, header, corrupt("state that was refused before"));
-  if (standing != Receipts::Standing::kNew) return finish(std::move(waiting));
+  if (standing != PushHistory::State::kNew) return finish(std::move(waiting));
   if (is_version) {
     drop_held();
     round_.set_version(header.version);
     storage_->set_steps(header.version);
   } else if (auto done = storage_->write_state(header.push_kind, message.payload); !done) {
-    worker.receipts.drop(header.sequence);
+    worker.history.drop(header.sequence);
     replication_.changed();
     return refuse(from, header, done.error());
   }
   waiting.mark = touched({});
-  worker.receipts.apply(header.sequence);
+  worker.history.apply(header.sequence);
   finish(std::move(waiting));
   run_due();
 }
@@ -304,27 +306,28 @@ void Part::write(NodeId from, const Message& message, Worker& worker) {
 // Many hands at once: everybody holds the gate together, keeps books one at a time, and adds to the
 // numbers element by element. A record needs the gate for itself, so that books and numbers of a
 // record are of the same pushes.
-bool Part::push_atomically(NodeId from, const Message& message) {
+bool TablePart::push_atomically(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   const bool is_gradient = header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
   const bool is_add = header.push_kind == static_cast<std::uint8_t>(PushKind::kAdd);
-  if (!is_add && !(is_gradient && facts_.gradients_commute)) return false;
+  if (!is_add && !(is_gradient && config_.gradients_commute)) return false;
   if (header.sequence == 0 || !(header.weight > 0)) return false;
   auto payload = pushed_by(message);
   if (!payload) return false;
 
-  Waiting waiting{.worker = from, .request = header, .reply = message.reply};
+  PendingRequest waiting{.worker = from, .request = header, .reply = message.reply};
   std::optional<MessageHeader> answer;
   {
     const std::shared_lock gate(gate_);
-    if (position_.role != Position::Role::kPrimary || presence_ != Presence::kPresent) return false;
+    if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent)
+      return false;
     const policy::Offer offer{.worker = from, .clock = header.clock, .version = header.version};
     double factor = 1;
     {
       const std::lock_guard books(mutex_);
       const auto worker = workers_.find(from);
       if (worker == workers_.end() ||
-          worker->second.receipts.standing(header.sequence) != Receipts::Standing::kNew)
+          worker->second.history.state(header.sequence) != PushHistory::State::kNew)
         return false;
       // Too late for drop:T: written down by whoever has the gate for himself. What is said here
       // stays so, whatever others add meanwhile.
@@ -341,7 +344,7 @@ bool Part::push_atomically(NodeId from, const Message& message) {
     } else {
       round_.advance(from, header.clock);
     }
-    workers_.find(from)->second.receipts.apply(header.sequence);
+    workers_.find(from)->second.history.apply(header.sequence);
     waiting.mark = touched(payload->keys);
     waiting.wants_values = header.kind != MessageKind::kPush;
     if (waiting.wants_values) waiting.keys.assign(payload->keys.begin(), payload->keys.end());
@@ -353,7 +356,7 @@ bool Part::push_atomically(NodeId from, const Message& message) {
     }
   }
   if (answer) {
-    around_.postman.send(from, *answer, {});
+    context_.transport.send(from, *answer, {});
   } else {
     exclusively([] {});
   }

@@ -13,37 +13,57 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "policy/round.h"
-#include "server/part/left_over.h"
+#include "server/part/push_history.h"
 #include "server/part/push_payload.h"
-#include "server/part/receipts.h"
 #include "server/part/replication.h"
-#include "server/part/table_facts.h"
+#include "server/part/table_config.h"
 #include "server/protocol/node.h"
 #include "server/snapshot/snapshot.h"
 #include "server/storage/storage.h"
 
 namespace tally::server {
 
+class TablePart;
+
+// Parts with pushes that nobody could work off, since others had the part: the next settle() does.
+// Threads: safe.
+class DeferredParts final {
+ public:
+  void add(TablePart& part) {
+    const MutexLock lock(mutex_);
+    parts_.push_back(&part);
+  }
+  std::vector<TablePart*> take() {
+    const MutexLock lock(mutex_);
+    return std::exchange(parts_, {});
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<TablePart*> parts_ TALLY_GUARDED_BY(mutex_);
+};
+
 // What the parts of a server share. None of it is a lock that a push takes.
-struct Surroundings {
-  Postman& postman;
+struct PartContext {
+  NodeTransport& transport;
   MemoryBudget& budget;
   const NewestSnapshot& snapshot;
   std::atomic<std::int64_t>& fill_bytes;  // under way to servers that are being filled
-  LeftOver& left_over;
+  DeferredParts& deferred_parts;
 };
 
 // Where a server stands in the chain of a slot.
-struct Position {
+struct ChainPosition {
   enum class Role : std::uint8_t { kNone, kPrimary, kBackup };
 
   std::uint32_t view = 0;
   Role role = Role::kNone;
-  NodeId predecessor = kUnnumbered;
-  NodeId successor = kUnnumbered;
+  NodeId predecessor = kNoNode;
+  NodeId successor = kNoNode;
   // Of a successor that is another one than before.
-  Replication::Peer standing = Replication::Peer::kNone;
+  Replication::PeerState successor_state = Replication::PeerState::kNone;
   bool is_linked = false;  // to the successor
 };
 
@@ -60,9 +80,9 @@ inline constexpr std::uint8_t kListing = 8;
 // Threads: safe. One gate guards everything; a thread that holds it never waits for anything else.
 // With conflict=atomic pushes that commute hold it together, and keep books one by one under
 // `mutex_`.
-class Part final {
+class TablePart final {
  public:
-  Part(const TableFacts& facts, std::uint32_t index, const Surroundings& surroundings);
+  TablePart(const TableConfig& config, std::uint32_t index, const PartContext& context);
 
   std::uint32_t slot() const { return slot_; }
   std::uint32_t index() const { return index_; }
@@ -78,12 +98,12 @@ class Part final {
   bool is_lost() const;
 
   // A new view: the server's place in the chain, and who the workers are.
-  void install(const Position& position, const std::vector<WorkerInfo>& workers);
+  void install(const ChainPosition& position, const std::vector<WorkerInfo>& workers);
   void linked(NodeId peer);
   void lost(NodeId peer);
 
-  // Pushes that nobody could work off when they came (it was in Surroundings::left_over).
-  void work_off();
+  // Pushes that nobody could work off when they came (it was in PartContext::deferred_parts).
+  void run_deferred_pushes();
 
   // kPush, kPull, kPushPull, kPushAverage, kClock, kReadState, kWriteState, kSetVersion.
   void request(NodeId from, const Message& message);
@@ -119,12 +139,12 @@ class Part final {
     kLost,  // primary, and it was never sent
   };
   struct Worker {
-    Receipts receipts;
+    PushHistory history;
     std::vector<std::byte> backup;  // values as of its last pull: compensate
   };
   // A request that is not answered yet.
-  struct Waiting {
-    NodeId worker = kUnnumbered;
+  struct PendingRequest {
+    NodeId worker = kNoNode;
     MessageHeader request;
     std::span<std::byte> reply;
     std::vector<std::uint64_t> keys;
@@ -148,23 +168,23 @@ class Part final {
   };
   // A push that came while somebody else had the gate: conflict=accumulate.
   struct Deferred {
-    NodeId from = kUnnumbered;
+    NodeId from = kNoNode;
     Message message;
     std::vector<std::byte> owned;
   };
   // A record that is coming in.
-  struct Incoming {
+  struct IncomingRecord {
     std::uint64_t number = 0;
     bool is_whole = false;
     std::uint64_t pieces_seen = 0;
-    std::vector<std::byte> book_bytes;
-    Book book;
+    std::vector<std::byte> metadata_bytes;
+    PartMetadata metadata;
     std::vector<std::vector<std::byte>> pieces;
     // Into numbers that nobody uses yet, as they come: a part that is filled is not in memory
     // twice.
     bool is_taken_at_once = false;
   };
-  struct Owed {
+  struct OwedAck {
     std::uint64_t number = 0;
     std::uint64_t mark = 0;
   };
@@ -196,9 +216,9 @@ class Part final {
   // part_updates.cc: pushes, rounds, and what else changes numbers.
   void push(NodeId from, const Message& message, Worker& worker);
   Result<void> apply_new(NodeId from, const Message& message, PartPayload payload, Worker& worker,
-                         Waiting& waiting);
+                         PendingRequest& waiting);
   Result<void> offer(NodeId from, const Message& message, PartPayload payload, Worker& worker,
-                     Waiting& waiting);
+                     PendingRequest& waiting);
   bool make_room(NodeId from, std::uint64_t sequence, Worker& worker) const;
   void hold(const policy::Offer& offer, const Message& message, PartPayload payload);
   void run_due();
@@ -209,7 +229,7 @@ class Part final {
   std::vector<Contribution>::iterator find_held(const policy::Offer& offer);
   void tell_late(const std::vector<policy::Offer>& counted);
   void write(NodeId from, const Message& message, Worker& worker);
-  ApplyFacts apply_facts(double rate, std::uint64_t staleness, const Worker* worker) const;
+  ApplyOptions apply_options(double rate, std::uint64_t staleness, const Worker* worker) const;
   std::uint64_t touched(std::span<const std::uint64_t> keys);
 
   // part_atomic.cc: pushes that overlap. False: to be done under the exclusive gate.
@@ -218,11 +238,11 @@ class Part final {
   // part_answers.cc: pulls and answers.
   void pull(NodeId from, const Message& message);
   void read_state(NodeId from, const Message& message);
-  void finish(Waiting waiting);
-  bool is_ready(Waiting& waiting) const;
+  void finish(PendingRequest waiting);
+  bool is_ready(PendingRequest& waiting) const;
   void answer_ready();
-  void answer(Waiting& waiting);
-  bool has_average_for(const Waiting& waiting) const;
+  void answer(PendingRequest& waiting);
+  bool has_average_for(const PendingRequest& waiting) const;
   void answer_plain(NodeId to, const MessageHeader& request, Outcome outcome,
                     std::vector<std::byte> payload = {});
   void refuse(NodeId to, const MessageHeader& request, const Error& why);
@@ -231,7 +251,7 @@ class Part final {
   // part_records.cc: copies.
   void proceed();
   void send_record(Replication::Next what);
-  void send_pieces(std::uint8_t flags, std::vector<std::byte> book,
+  void send_pieces(std::uint8_t flags, std::vector<std::byte> metadata,
                    std::vector<std::vector<std::byte>> pieces);
   void begin_record(const Message& message);
   void end_record(std::span<const std::byte> last_piece, bool has_piece);
@@ -245,18 +265,18 @@ class Part final {
   void forget_sent();
   void end_fill();
 
-  const TableFacts& facts_;
+  const TableConfig& config_;
   const std::uint32_t index_;
   const std::uint32_t slot_;
-  const Surroundings around_;
+  const PartContext context_;
 
   mutable std::shared_mutex gate_;
   std::mutex mutex_;
   std::deque<Deferred> deferred_;  // under mutex_
   std::atomic<bool> has_deferred_{false};
-  std::atomic<bool> is_left_over_{false};
+  std::atomic<bool> is_in_deferred_parts_{false};
 
-  Position position_;
+  ChainPosition position_;
   Presence presence_ = Presence::kElsewhere;
   bool is_listed_ = false;
   std::unique_ptr<Storage> storage_;
@@ -268,7 +288,7 @@ class Part final {
   // The version that storage_'s average has led to, as long as nothing else has changed since; 0:
   // none. Copies do not have it.
   std::uint64_t average_version_ = 0;
-  std::vector<Waiting> waiting_;
+  std::vector<PendingRequest> waiting_;
   // By mark.
   std::vector<std::pair<std::uint64_t, std::function<void(const Result<void>&)>>> when_safe_;
 
@@ -280,9 +300,9 @@ class Part final {
   bool passed_on_ = false;        // the record under way is the predecessor's
   std::optional<Error> refusal_;  // of the successor: it could not take the last record
   std::int64_t fill_bytes_ = 0;   // of the record under way, if it is counted
-  NodeId told_spec_ = kUnnumbered;
-  std::optional<Incoming> incoming_;
-  std::optional<Owed> owed_;  // an answer to the predecessor
+  NodeId told_spec_ = kNoNode;
+  std::optional<IncomingRecord> incoming_;
+  std::optional<OwedAck> owed_ack_;  // an answer to the predecessor
 };
 
 }  // namespace tally::server

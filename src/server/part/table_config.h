@@ -13,7 +13,7 @@ namespace tally::server {
 
 // What a table's spec comes to on a job with so many slots: what all its parts have in common. A
 // value.
-struct TableFacts {
+struct TableConfig {
   TableId id = 0;
   TableSpec spec;
   TableSpec stored;     // as storages are made: with the momentum that its plan leaves
@@ -28,6 +28,6 @@ struct TableFacts {
 };
 
 // kInvalid where the spec or its plan is not offered.
-Result<TableFacts> facts_of(TableId id, const TableSpec& spec, std::uint32_t slots);
+Result<TableConfig> make_table_config(TableId id, const TableSpec& spec, std::uint32_t slots);
 
 }  // namespace tally::server

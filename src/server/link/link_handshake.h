@@ -13,14 +13,14 @@ namespace tally::server {
 
 // A connection on its way to becoming a link: connecting, TLS, greeting, answer. Never blocks.
 // Threads: calls must not overlap.
-class Opening final {
+class LinkHandshake final {
  public:
   // What is answered to who calls.
   using Judge = std::function<LinkAnswer(const LinkGreeting&)>;
 
-  static Opening called(std::unique_ptr<LinkSocket> socket, Judge judge);
+  static LinkHandshake called(std::unique_ptr<LinkSocket> socket, Judge judge);
   // The connection may still be under way.
-  static Opening calling(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting);
+  static LinkHandshake calling(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting);
 
   enum class Step { kWantsRead, kWantsWrite, kDone };
   // As far as it goes. kRefused: one of the sides does not want the other; kPeerLost, kCorrupt,
@@ -39,7 +39,7 @@ class Opening final {
  private:
   enum class State { kConnecting, kHandshake, kSaying, kHearing, kDone };
 
-  Opening(std::unique_ptr<LinkSocket> socket, State state, bool called)
+  LinkHandshake(std::unique_ptr<LinkSocket> socket, State state, bool called)
       : socket_(std::move(socket)), state_(state), called_(called) {}
   Result<Step> connected();
   Result<Step> handshake();

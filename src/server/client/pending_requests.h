@@ -17,7 +17,7 @@
 namespace tally::server {
 
 // One message of a worker's request: what is asked of one part's primary, or of one server.
-struct Errand {
+struct Subrequest {
   enum class State : std::uint8_t { kWaiting, kSent };
 
   Ticket ticket = 0;  // 0: nobody waits for the answer
@@ -26,9 +26,9 @@ struct Errand {
   std::span<const std::byte> payload;
   std::span<std::byte> reply;
   Client::Average* average = nullptr;  // of the caller, too: where one goes that comes instead
-  NodeId server = kUnnumbered;         // asked of this one; else of the part's primary
+  NodeId server = kNoNode;             // asked of this one; else of the part's primary
   State state = State::kWaiting;
-  NodeId sent_to = kUnnumbered;
+  NodeId sent_to = kNoNode;
   std::uint32_t after_view = 0;  // not to be sent before a newer view
   // A gradient that is held until as many others have come as the table's rule says, perhaps of
   // this same worker: its payload does not count against what may be in flight, or those others
@@ -42,7 +42,7 @@ struct Errand {
 struct Request {
   MessageKind kind = MessageKind::kPush;
   TableId table = 0;
-  std::size_t open_errands = 0;
+  std::size_t open_subrequests = 0;
   Completion completion;
   bool has_answers = false;
   std::optional<Error> error;
@@ -65,19 +65,19 @@ struct Request {
 
 // The requests of a worker that are not yet taken, and their messages that are not yet answered, by
 // number.
-class Ledger {
+class PendingRequests {
  public:
   // Opens a request with these messages, which get the next numbers in this order. Without any it
   // is done.
-  Ticket open(std::unique_ptr<Request> request, std::vector<Errand> errands);
+  Ticket open(std::unique_ptr<Request> request, std::vector<Subrequest> subrequests);
   // More messages for a request that is not done.
-  void add(Ticket ticket, std::vector<Errand> errands);
+  void add(Ticket ticket, std::vector<Subrequest> subrequests);
   // Puts back a message that nobody waits for, with the number in its header, which is not in use.
-  void repeat(Errand errand);
+  void repeat(Subrequest subrequest);
 
   // Unanswered, by number. Ordered, because everything that is sent again is sent in order.
-  std::map<std::uint64_t, Errand>& errands() { return errands_; }
-  Errand* find(std::uint64_t sequence);
+  std::map<std::uint64_t, Subrequest>& subrequests() { return subrequests_; }
+  Subrequest* find(std::uint64_t sequence);
   // The message needs nothing more; null if no request is left that it belongs to.
   Request* settle(std::uint64_t sequence);
 
@@ -99,7 +99,7 @@ class Ledger {
   std::uint64_t next_sequence() const { return next_sequence_; }
 
  private:
-  std::map<std::uint64_t, Errand> errands_;
+  std::map<std::uint64_t, Subrequest> subrequests_;
   std::map<Ticket, std::unique_ptr<Request>> requests_;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t completions_ = 0;

@@ -1,4 +1,4 @@
-#include "server/link/driver.h"
+#include "server/link/socket_transport.h"
 
 #include <arpa/inet.h>
 #include <sys/random.h>
@@ -22,15 +22,13 @@ namespace {
 
 constexpr Duration kLastWords = std::chrono::seconds(1);
 
-TimePoint now() { return SteadyClock().now(); }
-
 std::string identity_of(Role role) {
   switch (role) {
-    case Role::kDirects:
+    case Role::kDirectory:
       return "tally directory";
-    case Role::kServes:
+    case Role::kServer:
       return "tally server";
-    case Role::kWorks:
+    case Role::kWorker:
       break;
   }
   return "tally worker";
@@ -54,7 +52,7 @@ Result<std::string> reachable(net::Address bound) {
   return to_string(bound);
 }
 
-Result<void> check(const DriverOptions& options) {
+Result<void> check(const SocketTransportOptions& options) {
   if (options.threads < 1 || options.threads > 256)
     return invalid(fmt::format("{} threads, 1 to 256 make sense", options.threads));
   if (options.transport == TransportKind::kTls && !options.secret)
@@ -69,56 +67,57 @@ Result<void> check(const DriverOptions& options) {
 
 }  // namespace
 
-void Farewells::add(std::vector<std::shared_ptr<Link>> links, std::function<void()> released) {
+void ClosingLinks::add(std::vector<std::shared_ptr<Link>> links, std::function<void()> released) {
   const MutexLock lock(mutex_);
   waiting_.push_back({.links = std::move(links), .released = std::move(released)});
 }
 
-void Farewells::look() {
-  std::vector<Farewell> over;
+void ClosingLinks::look() {
+  std::vector<ClosingLink> over;
   {
     const MutexLock lock(mutex_);
-    for (Farewell& one : waiting_) {
+    for (ClosingLink& one : waiting_) {
       std::erase_if(one.links, [](const auto& link) { return !link->discard(); });
       if (one.links.empty()) over.push_back(std::move(one));
     }
-    std::erase_if(waiting_, [](const Farewell& one) { return one.links.empty(); });
+    std::erase_if(waiting_, [](const ClosingLink& one) { return one.links.empty(); });
   }
-  for (const Farewell& one : over) one.released();
+  for (const ClosingLink& one : over) one.released();
 }
 
-void Farewells::clear() {
-  std::vector<Farewell> forgotten;  // without the lock
+void ClosingLinks::clear() {
+  std::vector<ClosingLink> forgotten;  // without the lock
   {
     const MutexLock lock(mutex_);
     forgotten.swap(waiting_);
   }
 }
 
-Result<std::unique_ptr<Driver>> Driver::make(const DriverOptions& options, EventSink on_event) {
+Result<std::unique_ptr<SocketTransport>> SocketTransport::make(
+    const SocketTransportOptions& options, EventSink on_event) {
   TALLY_TRY(check(options));
-  std::unique_ptr<Driver> driver(new Driver(options, std::move(on_event)));
-  TALLY_TRY(driver->open());
-  return driver;
+  std::unique_ptr<SocketTransport> transport(new SocketTransport(options, std::move(on_event)));
+  TALLY_TRY(transport->open());
+  return transport;
 }
 
-Driver::Driver(const DriverOptions& options, EventSink on_event)
+SocketTransport::SocketTransport(const SocketTransportOptions& options, EventSink on_event)
     : options_(options), on_event_(std::move(on_event)) {}
 
-Driver::~Driver() { stop(); }
+SocketTransport::~SocketTransport() { stop(); }
 
-Result<void> Driver::open() {
+Result<void> SocketTransport::open() {
   TALLY_TRY(host_, group::host_identity(""));
-  if (options_.role == Role::kDirects) {
+  if (options_.role == Role::kDirectory) {
     id_ = kDirectory;
     if (::getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
       return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
   }
-  Desk::Ways ways;
+  Connector::Ways ways;
   if (options_.listen) {
     TALLY_TRY(ways.listener, net::Listener::bind(*options_.listen));
     TALLY_TRY(address_, reachable(ways.listener->address()));
-    if (options_.role == Role::kServes) {
+    if (options_.role == Role::kServer) {
       TALLY_TRY(local_name_, group::random_name());
       TALLY_TRY(ways.local_listener, net::listen_locally(local_name_));
     }
@@ -127,29 +126,29 @@ Result<void> Driver::open() {
     TALLY_TRY(ways.tls, net::TlsContext::make(
                             {.secret = *options_.secret, .identity = identity_of(options_.role)}));
   }
-  TALLY_TRY(desk_, Desk::make(*this, std::move(ways)));
+  TALLY_TRY(connector_, Connector::make(*this, std::move(ways)));
   for (int i = 0; i < options_.threads; ++i) {
-    TALLY_TRY(auto loop, Loop::make(*this));
+    TALLY_TRY(auto loop, EventLoop::make(*this));
     loops_.push_back(std::move(loop));
   }
   return {};
 }
 
-void Driver::start(Node& node) {
+void SocketTransport::start(Node& node) {
   TALLY_CHECK(!running_);
   node_ = &node;
   running_ = true;
   for (const auto& loop : loops_) loop->start();
-  desk_->start();
+  connector_->start();
 }
 
-void Driver::stop() {
+void SocketTransport::stop() {
   if (!running_) return;
   running_ = false;
-  desk_->stop();
+  connector_->stop();
   const Deadline by = SteadyClock().after(kLastWords);
   for (const auto& loop : loops_) loop->stop(by);
-  farewells_.clear();
+  closing_links_.clear();
   std::unordered_map<NodeId, Peer> peers;
   const MutexLock lock(mutex_);
   peers.swap(peers_);
@@ -158,40 +157,41 @@ void Driver::stop() {
   }
 }
 
-Result<void> Driver::join(const net::Address& directory, Deadline by) {
+Result<void> SocketTransport::join(const net::Address& directory, Deadline by) {
   if (!options_.secret && !net::on_loopback(directory))
     return invalid(fmt::format("the directory at {} is on another host: that needs a secret",
                                to_string(directory)));
   TALLY_TRY(const std::vector<net::Endpoint> endpoints, net::resolve(directory));
-  const Desk::Target target{.id = kDirectory, .local_name = {}, .endpoint = endpoints.front()};
+  const Connector::Target target{.id = kDirectory, .local_name = {}, .endpoint = endpoints.front()};
   {
     const MutexLock lock(mutex_);
     peers_[kDirectory].wanted = target;
   }
-  desk_->dial(target);
+  connector_->dial(target);
   mutex_.lock();
-  while (!joining_.linked && !by.passed(now()))
-    joined_.wait_for(mutex_, std::min<Duration>(by.remaining(now()), std::chrono::seconds(1)));
+  while (!joining_.linked && !by.passed(SteadyClock().now()))
+    joined_.wait_for(
+        mutex_, std::min<Duration>(by.remaining(SteadyClock().now()), std::chrono::seconds(1)));
   const Joining outcome = joining_;
   mutex_.unlock();
   if (outcome.linked) return {};
-  desk_->forget(kDirectory);
+  connector_->forget(kDirectory);
   return Error{.code = outcome.last_miss.code == ErrorCode::kRefused ? ErrorCode::kRefused
                                                                      : ErrorCode::kTimeout,
                .message = fmt::format("cannot join at the directory {}: {}", to_string(directory),
                                       outcome.last_miss.message)};
 }
 
-ServerInfo Driver::info() const {
-  return {.id = kUnnumbered, .address = address_, .local_name = local_name_, .host = host_};
+ServerInfo SocketTransport::info() const {
+  return {.id = kNoNode, .address = address_, .local_name = local_name_, .host = host_};
 }
 
 // Where the server is on this host and memory may be used, by its local socket.
-Result<Desk::Target> Driver::target_for(const ServerInfo& server) const {
+Result<Connector::Target> SocketTransport::target_for(const ServerInfo& server) const {
   const bool near = server.host == host_ && !server.local_name.empty();
   const bool memory =
       options_.transport == TransportKind::kAuto || options_.transport == TransportKind::kShm;
-  if (near && memory) return Desk::Target{server.id, server.local_name, {}};
+  if (near && memory) return Connector::Target{server.id, server.local_name, {}};
   if (options_.transport == TransportKind::kShm)
     return invalid(fmt::format("server {} is on another host: no memory to share", server.id));
   TALLY_TRY(const net::Address address, group::address_from(server.address));
@@ -199,10 +199,10 @@ Result<Desk::Target> Driver::target_for(const ServerInfo& server) const {
     return invalid(
         fmt::format("server {} is at {}, where nothing is called", server.id, server.address));
   TALLY_TRY(const std::vector<net::Endpoint> endpoints, net::resolve(address));
-  return Desk::Target{server.id, {}, endpoints.front()};
+  return Connector::Target{server.id, {}, endpoints.front()};
 }
 
-void Driver::reach(const ServerInfo& server) {
+void SocketTransport::connect(const ServerInfo& server) {
   auto target = target_for(server);
   if (!target.has_value()) {
     if (on_event_) on_event_(target.error().message);
@@ -215,10 +215,10 @@ void Driver::reach(const ServerInfo& server) {
     peer.wanted = *target;
     if (known) return;
   }
-  desk_->dial(*std::move(target));
+  connector_->dial(*std::move(target));
 }
 
-void Driver::drop_then(NodeId peer, std::function<void()> released) {
+void SocketTransport::disconnect_then(NodeId peer, std::function<void()> released) {
   std::vector<std::shared_ptr<Link>> links;
   bool known = false;
   {
@@ -230,7 +230,7 @@ void Driver::drop_then(NodeId peer, std::function<void()> released) {
       peers_.erase(found);
     }
   }
-  if (known) desk_->forget(peer);
+  if (known) connector_->forget(peer);
   for (const auto& link : links) link->close();
   std::vector<std::shared_ptr<Link>> shown;
   if (released) std::copy_if(links.begin(), links.end(), std::back_inserter(shown), is_local);
@@ -240,49 +240,49 @@ void Driver::drop_then(NodeId peer, std::function<void()> released) {
   loop_of(peer).post([this, peer, links = std::move(links), shown = std::move(shown),
                       released = std::move(released)] {
     finish(peer, links, {.code = ErrorCode::kClosed, .message = "the link was dropped"});
-    if (!shown.empty()) farewells_.add(shown, released);
+    if (!shown.empty()) closing_links_.add(shown, released);
   });
 }
 
-std::shared_ptr<Link> Driver::sending_link(NodeId to) {
+std::shared_ptr<Link> SocketTransport::sending_link(NodeId to) {
   const MutexLock lock(mutex_);
   const auto found = peers_.find(to);
   if (found == peers_.end() || found->second.links.empty()) return nullptr;
   return found->second.links.front();
 }
 
-void Driver::send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) {
+void SocketTransport::send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) {
   if (const auto link = sending_link(to)) link->send(header, std::move(payload));
 }
 
-void Driver::send_from(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
-                       std::span<std::byte> reply) {
+void SocketTransport::send_from(NodeId to, const MessageHeader& header,
+                                std::span<const std::byte> payload, std::span<std::byte> reply) {
   if (const auto link = sending_link(to)) link->send_from(header, payload, reply);
 }
 
-void Driver::send_written(NodeId to, const MessageHeader& header, std::size_t bytes) {
+void SocketTransport::send_written(NodeId to, const MessageHeader& header, std::size_t bytes) {
   if (const auto link = sending_link(to)) link->send_written(header, bytes);
 }
 
-LinkAnswer Driver::judge(const LinkGreeting& greeting) {
+LinkAnswer SocketTransport::judge(const LinkGreeting& greeting) {
   const MutexLock lock(mutex_);
   const NodeId id = id_.load();
   const LinkVerdict verdict =
       tally::server::judge(greeting, {.role = options_.role, .id = id, .token = token_});
-  const bool tell = options_.role == Role::kDirects && verdict == LinkVerdict::kWelcome;
+  const bool tell = options_.role == Role::kDirectory && verdict == LinkVerdict::kWelcome;
   return {.verdict = verdict, .id = id, .token = tell ? token_ : Token{}};
 }
 
-void Driver::came(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting) {
-  const bool numbers = options_.role == Role::kDirects;
+void SocketTransport::came(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting) {
+  const bool numbers = options_.role == Role::kDirectory;
   hand_over(std::move(socket),
             {.peer = numbers ? next_number_++ : greeting.from,
              .role = greeting.role,
              .dialled = false,
-             .backlog_bytes = greeting.role == Role::kWorks ? options_.backlog_bytes : 0});
+             .backlog_bytes = greeting.role == Role::kWorker ? options_.backlog_bytes : 0});
 }
 
-LinkGreeting Driver::greeting_to(NodeId id) {
+LinkGreeting SocketTransport::greeting_to(NodeId id) {
   const MutexLock lock(mutex_);
   return {.role = options_.role,
           .from = id_.load(),
@@ -290,44 +290,44 @@ LinkGreeting Driver::greeting_to(NodeId id) {
           .token = id == kDirectory ? Token{} : token_};
 }
 
-void Driver::reached(std::unique_ptr<LinkSocket> socket, const LinkAnswer& answer) {
+void SocketTransport::reached(std::unique_ptr<LinkSocket> socket, const LinkAnswer& answer) {
   if (answer.id == kDirectory) {
     const MutexLock lock(mutex_);
     token_ = answer.token;
   }
   hand_over(std::move(socket), {.peer = answer.id,
-                                .role = answer.id == kDirectory ? Role::kDirects : Role::kServes,
+                                .role = answer.id == kDirectory ? Role::kDirectory : Role::kServer,
                                 .dialled = true,
                                 .backlog_bytes = 0});
 }
 
-void Driver::missed(NodeId id, const Error& why) {
+void SocketTransport::missed(NodeId id, const Error& why) {
   const MutexLock lock(mutex_);
   if (id == kDirectory) joining_.last_miss = why;
 }
 
-void Driver::turned_away(const std::string& from, const std::string& why) {
-  const auto sentence = refusals_.add(from, why, now());
+void SocketTransport::turned_away(const std::string& from, const std::string& why) {
+  const auto sentence = refusals_.add(from, why, SteadyClock().now());
   if (sentence && on_event_) on_event_(*sentence);
 }
 
-void Driver::tick(TimePoint now) {
-  if (options_.role != Role::kDirects && id_.load() != kUnnumbered && now >= next_beat_) {
-    next_beat_ = now + options_.beat;
-    send(kDirectory, {.kind = MessageKind::kBeat, .part = id_.load()}, {});
+void SocketTransport::tick(TimePoint now) {
+  if (options_.role != Role::kDirectory && id_.load() != kNoNode && now >= next_heartbeat_) {
+    next_heartbeat_ = now + options_.heartbeat;
+    send(kDirectory, {.kind = MessageKind::kHeartbeat, .part = id_.load()}, {});
   }
   if (const auto sentence = refusals_.tick(now); sentence && on_event_) on_event_(*sentence);
-  farewells_.look();
+  closing_links_.look();
   node_->settle(now);
 }
 
-void Driver::hand_over(std::unique_ptr<LinkSocket> socket, const Link::Config& config) {
+void SocketTransport::hand_over(std::unique_ptr<LinkSocket> socket, const Link::Config& config) {
   const auto link = std::make_shared<Link>(config, std::move(socket), shared_);
-  Loop& loop = *loops_[seats_.take(config.peer, config.role, loops_.size())];
+  EventLoop& loop = *loops_[assignment_.take(config.peer, config.role, loops_.size())];
   loop.post([this, link] { adopt(link); });
 }
 
-void Driver::adopt(const std::shared_ptr<Link>& link) {
+void SocketTransport::adopt(const std::shared_ptr<Link>& link) {
   const NodeId id = link->config().peer;
   std::vector<std::shared_ptr<Link>> replaced;
   {
@@ -350,7 +350,7 @@ void Driver::adopt(const std::shared_ptr<Link>& link) {
   }
   if (first) node_->on_linked(id);
   loop_of(id).add(link);
-  if (id != kDirectory || options_.role == Role::kDirects) return;
+  if (id != kDirectory || options_.role == Role::kDirectory) return;
   {
     const MutexLock lock(mutex_);
     joining_.linked = true;
@@ -359,8 +359,8 @@ void Driver::adopt(const std::shared_ptr<Link>& link) {
 }
 
 // In the peer's loop.
-void Driver::finish(NodeId peer, const std::vector<std::shared_ptr<Link>>& links,
-                    const Error& why) {
+void SocketTransport::finish(NodeId peer, const std::vector<std::shared_ptr<Link>>& links,
+                             const Error& why) {
   for (const auto& link : links) {
     loop_of(peer).remove(*link);
     link->close();
@@ -369,10 +369,10 @@ void Driver::finish(NodeId peer, const std::vector<std::shared_ptr<Link>>& links
   for (const auto& link : links) link->forget_regions();
 }
 
-void Driver::ended(Link& link) {
+void SocketTransport::ended(Link& link) {
   const NodeId id = link.config().peer;
   std::vector<std::shared_ptr<Link>> links;
-  std::optional<Desk::Target> again;
+  std::optional<Connector::Target> again;
   {
     const MutexLock lock(mutex_);
     const auto found = peers_.find(id);
@@ -394,20 +394,20 @@ void Driver::ended(Link& link) {
     again =
         found != peers_.end() && found->second.links.empty() ? found->second.wanted : std::nullopt;
   }
-  if (again) desk_->dial(*again);
+  if (again) connector_->dial(*again);
 }
 
-std::span<std::byte> Driver::place(Link& link, const MessageHeader& header) {
+std::span<std::byte> SocketTransport::place(Link& link, const MessageHeader& header) {
   return node_->place(link.config().peer, header);
 }
 
-void Driver::deliver(Link& link, const Message& message) {
+void SocketTransport::deliver(Link& link, const Message& message) {
   const NodeId from = link.config().peer;
   if (from == kDirectory && message.header.kind == MessageKind::kView)
     id_.store(message.header.part);
   node_->on_message(from, message);
 }
 
-void Driver::settle() { node_->settle(now()); }
+void SocketTransport::settle() { node_->settle(SteadyClock().now()); }
 
 }  // namespace tally::server

@@ -17,7 +17,7 @@ namespace tally::server {
 
 // One thread that serves its share of the links, each a little at a time.
 // Threads: post() and stop() any; the rest from inside its own thread.
-class Loop final {
+class EventLoop final {
  public:
   // Called in the loop's thread.
   class Owner {
@@ -31,10 +31,10 @@ class Loop final {
     virtual void settle() = 0;
   };
 
-  static Result<std::unique_ptr<Loop>> make(Owner& owner);
-  ~Loop();
-  Loop(const Loop&) = delete;
-  Loop& operator=(const Loop&) = delete;
+  static Result<std::unique_ptr<EventLoop>> make(Owner& owner);
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
 
   void start();
   // Runs `task` in the loop's thread, soon; not at all once the loop has ended.
@@ -49,7 +49,7 @@ class Loop final {
  private:
   class LinkSink;
 
-  Loop(Owner& owner, Descriptor epoll, Descriptor event);
+  EventLoop(Owner& owner, Descriptor epoll, Descriptor event);
   void run();
   void wake();
   void calm();

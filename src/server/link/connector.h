@@ -14,7 +14,7 @@
 #include "base/mutex.h"
 #include "net/socket.h"
 #include "net/tls_stream.h"
-#include "server/link/opening.h"
+#include "server/link/link_handshake.h"
 #include "tally/deadline.h"
 
 namespace tally::server {
@@ -22,8 +22,8 @@ namespace tally::server {
 // The thread where connections begin: takes in who calls, calls others until they answer, and tells
 // the time. A caller who says nothing, or not what it should, costs a descriptor for five seconds
 // at most, and there are at most 64 of them. Threads: any, but for the Owner's calls, which are the
-// desk's.
-class Desk final {
+// connector's.
+class Connector final {
  public:
   class Owner {
    public:
@@ -47,10 +47,10 @@ class Desk final {
     Descriptor local_listener;                   // not open: none
     std::unique_ptr<const net::TlsContext> tls;  // null: plain
   };
-  static Result<std::unique_ptr<Desk>> make(Owner& owner, Ways ways);
-  ~Desk();
-  Desk(const Desk&) = delete;
-  Desk& operator=(const Desk&) = delete;
+  static Result<std::unique_ptr<Connector>> make(Owner& owner, Ways ways);
+  ~Connector();
+  Connector(const Connector&) = delete;
+  Connector& operator=(const Connector&) = delete;
 
   void start();
   void stop();
@@ -69,16 +69,16 @@ class Desk final {
     Target target;
     TimePoint next{};
     Duration pause{};
-    std::optional<Opening> opening;
+    std::optional<LinkHandshake> opening;
     TimePoint give_up{};
   };
   struct Visitor {
-    Opening opening;
+    LinkHandshake opening;
     std::string from;
     TimePoint give_up{};
   };
 
-  Desk(Owner& owner, Ways ways, Descriptor event);
+  Connector(Owner& owner, Ways ways, Descriptor event);
   void run();
   void wake();
   void post(std::function<void()> task);
@@ -87,7 +87,7 @@ class Desk final {
   void admit(std::unique_ptr<LinkSocket> socket, std::string from, TimePoint now);
   void serve_visitors(TimePoint now);
   void serve_dials(TimePoint now);
-  Result<Opening> begin(const Target& target);
+  Result<LinkHandshake> begin(const Target& target);
   void fail(Dial& dial, const Error& why, TimePoint now);
   // Sleeps until something is to be done, at most until the next tick.
   void wait(TimePoint now, TimePoint next_tick);

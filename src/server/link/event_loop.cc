@@ -1,4 +1,4 @@
-#include "server/link/loop.h"
+#include "server/link/event_loop.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -24,7 +24,7 @@ constexpr int kGoodbyeLook = 10;
 
 }  // namespace
 
-class Loop::LinkSink final : public LinkReceiver::Sink {
+class EventLoop::LinkSink final : public LinkReceiver::Sink {
  public:
   LinkSink(Owner& owner, Link& link) : owner_(owner), link_(link) {}
   std::span<std::byte> place(const MessageHeader& header) override {
@@ -40,7 +40,7 @@ class Loop::LinkSink final : public LinkReceiver::Sink {
   Link& link_;
 };
 
-Result<std::unique_ptr<Loop>> Loop::make(Owner& owner) {
+Result<std::unique_ptr<EventLoop>> EventLoop::make(Owner& owner) {
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.open()) return net::socket_error("epoll", errno);
   Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -50,30 +50,30 @@ Result<std::unique_ptr<Loop>> Loop::make(Owner& owner) {
   interest.data.ptr = nullptr;
   if (::epoll_ctl(epoll.descriptor(), EPOLL_CTL_ADD, event.descriptor(), &interest) != 0)
     return net::socket_error("epoll", errno);
-  return std::unique_ptr<Loop>(new Loop(owner, std::move(epoll), std::move(event)));
+  return std::unique_ptr<EventLoop>(new EventLoop(owner, std::move(epoll), std::move(event)));
 }
 
-Loop::Loop(Owner& owner, Descriptor epoll, Descriptor event)
+EventLoop::EventLoop(Owner& owner, Descriptor epoll, Descriptor event)
     : owner_(owner), epoll_(std::move(epoll)), event_(std::move(event)) {}
 
-Loop::~Loop() { stop(Deadline::at(TimePoint::zero())); }
+EventLoop::~EventLoop() { stop(Deadline::at(TimePoint::zero())); }
 
-void Loop::start() {
+void EventLoop::start() {
   thread_ = std::jthread([this] { run(); });
 }
 
-void Loop::wake() {
+void EventLoop::wake() {
   const std::uint64_t one = 1;
   // A full counter wakes as well.
   [[maybe_unused]] const ssize_t written = ::write(event_.descriptor(), &one, sizeof(one));
 }
 
-void Loop::calm() {
+void EventLoop::calm() {
   std::uint64_t ignored = 0;
   [[maybe_unused]] const ssize_t read = ::read(event_.descriptor(), &ignored, sizeof(ignored));
 }
 
-void Loop::post(std::function<void()> task) {
+void EventLoop::post(std::function<void()> task) {
   {
     const MutexLock lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -81,14 +81,14 @@ void Loop::post(std::function<void()> task) {
   wake();
 }
 
-void Loop::stop(Deadline by) {
+void EventLoop::stop(Deadline by) {
   stop_by_.store(by.when());
   stopping_.store(true);
   wake();
   if (thread_.joinable()) thread_.join();
 }
 
-void Loop::add(std::shared_ptr<Link> link) {
+void EventLoop::add(std::shared_ptr<Link> link) {
   Link& added = *link;
   links_.emplace(&added, std::move(link));
   if (!added.watch(epoll_.descriptor()).has_value()) {
@@ -99,7 +99,7 @@ void Loop::add(std::shared_ptr<Link> link) {
   unfinished_.push_back(&added);
 }
 
-void Loop::remove(Link& link) {
+void EventLoop::remove(Link& link) {
   const auto found = links_.find(&link);
   if (found == links_.end()) return;
   link.unwatch();
@@ -107,7 +107,7 @@ void Loop::remove(Link& link) {
   links_.erase(found);
 }
 
-bool Loop::run_tasks() {
+bool EventLoop::run_tasks() {
   std::vector<std::function<void()>> tasks;
   {
     const MutexLock lock(mutex_);
@@ -117,9 +117,9 @@ bool Loop::run_tasks() {
   return !tasks.empty();
 }
 
-int Loop::wait_milliseconds() const { return unfinished_.empty() ? -1 : 0; }
+int EventLoop::wait_milliseconds() const { return unfinished_.empty() ? -1 : 0; }
 
-void Loop::run() {
+void EventLoop::run() {
   std::array<epoll_event, kMostEvents> events;
   while (!stopping_.load()) {
     const int count =
@@ -149,7 +149,7 @@ void Loop::run() {
 }
 
 // Whether messages came.
-bool Loop::serve(Link& link, std::uint32_t events) {
+bool EventLoop::serve(Link& link, std::uint32_t events) {
   const bool was_choked = link.choked();
   const bool writable = (events & EPOLLOUT) == 0 || link.flush(kBudgetBytes);
   if (link.choked() && writable) {
@@ -168,14 +168,14 @@ bool Loop::serve(Link& link, std::uint32_t events) {
   return received.messages > 0;
 }
 
-bool Loop::all_flushed() {
+bool EventLoop::all_flushed() {
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& link) { return link.first->flushed(); });
 }
 
 // Sends what waits, then ends the writing side and reads until the peers have closed theirs:
 // closing a connection with unread bytes would take away what they have not read yet.
-void Loop::say_goodbye(Deadline by) {
+void EventLoop::say_goodbye(Deadline by) {
   const SteadyClock clock;
   std::array<epoll_event, kMostEvents> events;
   calm();
