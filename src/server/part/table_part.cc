@@ -1,3 +1,12 @@
+// Requests and answers of a part.
+//
+// A push is answered when its update is *safe*: all copies have it (Replication). A pull is
+// answered when the policy lets its worker read. Both wait in pending_ until then; proceed() runs
+// after every change and answers the requests that are ready.
+//
+// conflict=lock: a push waits for mutex_. conflict=accumulate: a push that finds mutex_ taken is
+// deferred, and the thread that holds mutex_ runs it before and after its own work (drain()).
+// conflict=atomic: see push_atomically().
 #include "server/part/table_part.h"
 
 #include <algorithm>
@@ -5,43 +14,45 @@
 
 #include <fmt/format.h>
 
+#include "server/protocol/payloads.h"
 #include "server/protocol/view.h"
 #include "wire/error_body.h"
 
 namespace tally::server {
+
 TablePart::TablePart(const TableConfig& config, std::uint32_t index, const PartContext& context)
     : config_(config),
       index_(index),
       slot_(slot_of(config.id, index, config.slots)),
       context_(context),
-      round_(config.rules) {
-  if (config.spec.kind == TableKind::kDense)
-    value_bytes_ = elements_of(config.spec, index) * size_of(config.spec.type);
-}
+      value_bytes_(config.spec.kind == TableKind::kDense
+                       ? elements_of(config.spec, index) * size_of(config.spec.type)
+                       : 0),
+      round_(config.rules) {}
 
 Result<void> TablePart::make_present() {
-  const std::unique_lock lock(gate_);
+  const ExclusiveLock lock(mutex_);
   TALLY_TRY(ensure_storage());
   presence_ = Presence::kPresent;
   return {};
 }
 
 void TablePart::await_record() {
-  const std::unique_lock lock(gate_);
+  const ExclusiveLock lock(mutex_);
   if (presence_ == Presence::kElsewhere) presence_ = Presence::kAbsent;
   is_listed_ = true;
 }
 
 Result<void> TablePart::end_of_listing() {
   {
-    const std::unique_lock lock(gate_);
+    const ExclusiveLock lock(mutex_);
     if (presence_ != Presence::kAbsent || is_listed_) return {};
   }
   return make_present();
 }
 
 bool TablePart::is_lost() const {
-  const std::shared_lock lock(gate_);
+  const SharedLock lock(mutex_);
   return presence_ == Presence::kLost;
 }
 
@@ -49,7 +60,7 @@ void TablePart::run_deferred() {
   while (has_deferred_.load(std::memory_order_acquire)) {
     std::deque<Deferred> batch;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(push_mutex_);
       batch.swap(deferred_);
       has_deferred_.store(false, std::memory_order_release);
     }
@@ -57,18 +68,18 @@ void TablePart::run_deferred() {
   }
 }
 
-// Whoever has the gate does the work of those who could not get it. One that appends just before
-// the gate is free either finds it free itself, or is seen by the one who looks after freeing it.
-// Who only looks at the part does not look after it: for such times it is left over.
+// Runs deferred pushes after mutex_ was released. A thread that defers a push just before that
+// release either takes mutex_ here itself, or this thread sees the push. A thread that holds
+// mutex_ shared runs no pushes: then the part goes to deferred_parts.
 void TablePart::drain() {
   while (has_deferred_.load(std::memory_order_acquire)) {
-    const std::unique_lock lock(gate_, std::try_to_lock);
-    if (!lock.owns_lock()) {
+    if (!mutex_.try_lock()) {
       if (!is_in_deferred_parts_.exchange(true)) context_.deferred_parts.add(*this);
       return;
     }
     run_deferred();
     proceed();
+    mutex_.unlock();
   }
 }
 
@@ -83,7 +94,7 @@ void TablePart::defer(NodeId from, const Message& message) {
     deferred.owned.assign(message.payload.begin(), message.payload.end());
     deferred.message.payload = deferred.owned;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(push_mutex_);
   deferred_.push_back(std::move(deferred));
   has_deferred_.store(true, std::memory_order_release);
 }
@@ -92,20 +103,18 @@ void TablePart::request(NodeId from, const Message& message) {
   if (is_push(message.header.kind)) {
     if (config_.rules.conflict == plan::Conflict::kAtomic && push_atomically(from, message)) return;
     if (config_.rules.conflict == plan::Conflict::kAccumulate) {
-      {
-        const std::unique_lock lock(gate_, std::try_to_lock);
-        if (lock.owns_lock()) {
-          run_deferred();
-          handle(from, message);
-          proceed();
-        } else {
-          defer(from, message);
-        }
+      if (mutex_.try_lock()) {
+        run_deferred();
+        handle(from, message);
+        proceed();
+        mutex_.unlock();
+      } else {
+        defer(from, message);
       }
       return drain();
     }
   }
-  exclusively([&] { handle(from, message); });
+  exclusively([&]() TALLY_REQUIRES(mutex_) { handle(from, message); });
 }
 
 void TablePart::handle(NodeId from, const Message& message) {
@@ -113,15 +122,13 @@ void TablePart::handle(NodeId from, const Message& message) {
   if (position_.role != ChainPosition::Role::kPrimary)
     return answer_plain(from, header, Outcome::kNotPrimary);
   if (presence_ != Presence::kPresent) {
-    const std::string snapshot = context_.snapshot.path();
-    const auto bytes = std::as_bytes(std::span(snapshot));
-    return answer_plain(from, header, Outcome::kLost, {bytes.begin(), bytes.end()});
+    return answer_plain(from, header, Outcome::kLost, encode_text(context_.snapshot.path()));
   }
   const auto worker = workers_.find(from);
   if (worker == workers_.end())
     return refuse(from, header,
                   {.code = ErrorCode::kClosed,
-                   .message = fmt::format("{} is no worker of this job, or no longer", from)});
+                   .message = fmt::format("node {} is not a worker of this job", from)});
   handle_admitted(from, message, worker->second);
 }
 
@@ -145,7 +152,7 @@ void TablePart::handle_admitted(NodeId from, const Message& message, Worker& wor
     default:
       return refuse(from, header,
                     {.code = ErrorCode::kCorrupt,
-                     .message = fmt::format("a part is not asked for kind {}",
+                     .message = fmt::format("a part takes no message of kind {}",
                                             static_cast<int>(header.kind))});
   }
 }
@@ -175,7 +182,7 @@ Result<PartPayload> TablePart::pushed_by(const Message& message) const {
 }
 
 void TablePart::install(const ChainPosition& position, const std::vector<WorkerInfo>& workers) {
-  exclusively([&] {
+  exclusively([&]() TALLY_REQUIRES(mutex_) {
     const ChainPosition before = std::exchange(position_, position);
     update_members(workers);
     if (position.predecessor != before.predecessor) {
@@ -213,7 +220,7 @@ void TablePart::update_members(const std::vector<WorkerInfo>& workers) {
       continue;
     }
     round_.leave(id);
-    std::erase_if(waiting_, [id](const PendingRequest& waiting) { return waiting.worker == id; });
+    std::erase_if(pending_, [id](const PendingRequest& pending) { return pending.worker == id; });
     known = workers_.erase(known);
   }
   for (const WorkerInfo& worker : workers) {
@@ -222,23 +229,23 @@ void TablePart::update_members(const std::vector<WorkerInfo>& workers) {
   }
 }
 
-// Somebody else answers from now on.
+// Another server answers from now on.
 void TablePart::leave_primary() {
-  for (const PendingRequest& waiting : std::exchange(waiting_, {}))
-    answer_plain(waiting.worker, waiting.request, Outcome::kNotPrimary);
+  for (const PendingRequest& pending : std::exchange(pending_, {}))
+    answer_plain(pending.worker, pending.request, Outcome::kNotPrimary);
   held_.clear();
   const Error gone{.code = ErrorCode::kPeerLost, .message = "this server serves no more"};
   for (const auto& [mark, call] : std::exchange(when_safe_, {})) call(gone);
 }
 
 void TablePart::linked(NodeId peer) {
-  exclusively([&] {
+  exclusively([&]() TALLY_REQUIRES(mutex_) {
     if (peer == replication_.peer()) replication_.linked();
   });
 }
 
 void TablePart::lost(NodeId peer) {
-  exclusively([&] {
+  exclusively([&]() TALLY_REQUIRES(mutex_) {
     if (peer == replication_.peer()) {
       forget_sent();
       end_fill();
@@ -249,14 +256,15 @@ void TablePart::lost(NodeId peer) {
       incoming_.reset();
       owed_ack_.reset();
     }
-    std::erase_if(waiting_,
-                  [peer](const PendingRequest& waiting) { return waiting.worker == peer; });
+    std::erase_if(pending_,
+                  [peer](const PendingRequest& pending) { return pending.worker == peer; });
     keep_held(peer);
   });
 }
 
-// The worker's memory goes; what it has given to a round stays. It may have used that memory for
-// something else by now: bytes that are no gradient any more are taken out of their round.
+// The link to the worker is lost, and with it the worker's memory: copies the gradients that wait
+// for a round. The worker may have reused that memory already; bytes that are no gradient any more
+// are taken out of their round.
 void TablePart::keep_held(NodeId worker) {
   if (config_.codec != nullptr) return;
   std::vector<policy::Offer> spoilt;
@@ -278,7 +286,7 @@ void TablePart::keep_held(NodeId worker) {
 }
 
 void TablePart::add_size(Client::Size& sum) {
-  const std::unique_lock lock(gate_);
+  const ExclusiveLock lock(mutex_);
   if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent) return;
   sum.elements += storage_->elements();
   sum.bytes += storage_->bytes();
@@ -290,12 +298,12 @@ void TablePart::add_size(Client::Size& sum) {
 }
 
 bool TablePart::is_primary() const {
-  const std::shared_lock lock(gate_);
+  const SharedLock lock(mutex_);
   return position_.role == ChainPosition::Role::kPrimary;
 }
 
 std::optional<TablePart::Copy> TablePart::copy(std::size_t max_piece_bytes) {
-  const std::unique_lock lock(gate_);
+  const ExclusiveLock lock(mutex_);
   if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent) return {};
   return Copy{.version = round_.version(), .pieces = storage_->pieces({}, true, max_piece_bytes)};
 }
@@ -304,104 +312,105 @@ void TablePart::pull(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   auto payload = payload_of(message.payload, false, true);
   if (!payload) return refuse(from, header, payload.error());
-  PendingRequest waiting{.worker = from,
+  PendingRequest pending{.worker = from,
                          .request = header,
                          .reply = message.reply,
                          .keys = {payload->keys.begin(), payload->keys.end()},
                          .wants_values = true};
-  // Who waits for a version gives up the gradients of older ones: a round may be complete without
-  // them.
+  // A worker that waits for a version sends no more gradients of older versions: a round may be
+  // complete without them.
   if (!round_.may_read(header.least_version, header.least_clock)) {
     round_.pass(from, header.least_version);
     run_due();
   }
-  finish(std::move(waiting));
+  finish(std::move(pending));
 }
 
 void TablePart::read_state(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   if (config_.spec.kind != TableKind::kDense)
-    return refuse(from, header,
-                  {.code = ErrorCode::kInvalid, .message = "only dense tables show their state"});
+    return refuse(
+        from, header,
+        {.code = ErrorCode::kInvalid, .message = "only dense tables have state that can be read"});
   std::vector<std::byte> state(value_bytes_);
   if (auto read = storage_->read_state(header.push_kind, state); !read)
     return refuse(from, header, read.error());
   answer_plain(from, header, Outcome::kDone, std::move(state));
 }
 
-// Who had to wait for others to read gets an answer when what they did is safe, like they do: if
-// one were answered before the other it could push again, and the other would read more than it.
-bool TablePart::is_ready(PendingRequest& waiting) const {
-  if (waiting.is_held) return false;
-  if (waiting.wants_values && !waiting.is_readable) {
-    if (!round_.may_read(waiting.request.least_version, waiting.request.least_clock)) {
-      waiting.had_to_wait = true;
+// A pull that waited for other workers is answered once their updates are safe, as they are. If
+// one of them were answered earlier, it could push again, and the pull would read that push, too.
+bool TablePart::is_ready(PendingRequest& pending) const {
+  if (pending.is_held) return false;
+  if (pending.wants_values && !pending.is_readable) {
+    if (!round_.may_read(pending.request.least_version, pending.request.least_clock)) {
+      pending.had_to_wait = true;
       return false;
     }
-    waiting.is_readable = true;
-    if (waiting.had_to_wait) waiting.mark = replication_.marks();
+    pending.is_readable = true;
+    if (pending.had_to_wait) pending.mark = replication_.marks();
   }
-  return replication_.is_safe(waiting.mark);
+  return replication_.is_safe(pending.mark);
 }
 
-void TablePart::finish(PendingRequest waiting) {
-  if (is_ready(waiting)) return answer(waiting);
-  // Asked again: the earlier question is forgotten.
+void TablePart::finish(PendingRequest pending) {
+  if (is_ready(pending)) return answer(pending);
+  // A repeated request replaces the earlier one.
   const auto same =
-      std::find_if(waiting_.begin(), waiting_.end(), [&](const PendingRequest& other) {
-        return other.worker == waiting.worker && other.request.sequence == waiting.request.sequence;
+      std::find_if(pending_.begin(), pending_.end(), [&](const PendingRequest& other) {
+        return other.worker == pending.worker && other.request.sequence == pending.request.sequence;
       });
-  if (same != waiting_.end()) {
-    *same = std::move(waiting);
+  if (same != pending_.end()) {
+    *same = std::move(pending);
   } else {
-    waiting_.push_back(std::move(waiting));
+    pending_.push_back(std::move(pending));
   }
 }
 
 void TablePart::answer_ready() {
-  if (waiting_.empty()) return;
+  if (pending_.empty()) return;
   std::vector<PendingRequest> ready;
   std::vector<PendingRequest> unsafe;
-  std::erase_if(waiting_, [&](PendingRequest& waiting) {
-    const bool is_over = is_ready(waiting);
-    const bool is_refused = refusal_ && !replication_.is_safe(waiting.mark);
+  std::erase_if(pending_, [&](PendingRequest& pending) TALLY_REQUIRES(mutex_) {
+    const bool is_over = is_ready(pending);
+    const bool is_refused = refusal_ && !replication_.is_safe(pending.mark);
     if (!is_over && !is_refused) return false;
-    (is_over ? ready : unsafe).push_back(std::move(waiting));
+    (is_over ? ready : unsafe).push_back(std::move(pending));
     return true;
   });
-  for (PendingRequest& waiting : ready) answer(waiting);
-  for (const PendingRequest& waiting : unsafe) refuse(waiting.worker, waiting.request, *refusal_);
+  for (PendingRequest& pending : ready) answer(pending);
+  for (const PendingRequest& pending : unsafe) refuse(pending.worker, pending.request, *refusal_);
 }
 
-void TablePart::answer(PendingRequest& waiting) {
-  MessageHeader header = answer_header(waiting.request, waiting.outcome);
-  header.least_clock = waiting.staleness;
-  if (!waiting.wants_values) return context_.transport.send(waiting.worker, header, {});
-  if (has_average_for(waiting)) {
+void TablePart::answer(PendingRequest& pending) {
+  MessageHeader header = answer_header(pending.request, pending.outcome);
+  header.least_clock = pending.staleness;
+  if (!pending.wants_values) return context_.transport.send(pending.worker, header, {});
+  if (has_average_for(pending)) {
     const auto average = storage_->average();
     header.push_kind = kAverage;
-    return context_.transport.send(waiting.worker, header, {average.begin(), average.end()});
+    return context_.transport.send(pending.worker, header, {average.begin(), average.end()});
   }
-  const std::size_t bytes = storage_->value_bytes(waiting.keys.size());
-  const bool in_place = !waiting.reply.empty() && waiting.reply.size() >= bytes;
+  const std::size_t bytes = storage_->value_bytes(pending.keys.size());
+  const bool in_place = !pending.reply.empty() && pending.reply.size() >= bytes;
   std::vector<std::byte> owned = context_.transport.buffer(in_place ? 0 : bytes);
-  const std::span<std::byte> out = in_place ? waiting.reply.first(bytes) : std::span(owned);
+  const std::span<std::byte> out = in_place ? pending.reply.first(bytes) : std::span(owned);
   const auto read =
-      in_place ? storage_->read_for_others(waiting.keys, out) : storage_->read(waiting.keys, out);
-  if (!read) return refuse(waiting.worker, waiting.request, read.error());
+      in_place ? storage_->read_for_others(pending.keys, out) : storage_->read(pending.keys, out);
+  if (!read) return refuse(pending.worker, pending.request, read.error());
   if (config_.rules.stale == plan::Stale::kCompensate && config_.spec.kind == TableKind::kDense) {
-    const auto worker = workers_.find(waiting.worker);
+    const auto worker = workers_.find(pending.worker);
     if (worker != workers_.end()) worker->second.backup.assign(out.begin(), out.end());
   }
-  if (in_place) return context_.transport.send_written(waiting.worker, header, bytes);
-  context_.transport.send(waiting.worker, header, std::move(owned));
+  if (in_place) return context_.transport.send_written(pending.worker, header, bytes);
+  context_.transport.send(pending.worker, header, std::move(owned));
 }
 
-// It has the values that the average was added to, and none has come since.
-bool TablePart::has_average_for(const PendingRequest& waiting) const {
-  return waiting.request.kind == MessageKind::kPushAverage && waiting.outcome == Outcome::kDone &&
+// Whether the worker has the values that the average was added to, and no other update came since.
+bool TablePart::has_average_for(const PendingRequest& pending) const {
+  return pending.request.kind == MessageKind::kPushAverage && pending.outcome == Outcome::kDone &&
          average_version_ != 0 && average_version_ == round_.version() &&
-         average_version_ == waiting.request.version + 1;
+         average_version_ == pending.request.version + 1;
 }
 
 MessageHeader TablePart::answer_header(const MessageHeader& request, Outcome outcome) const {

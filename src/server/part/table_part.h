@@ -5,9 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,8 +25,8 @@ namespace tally::server {
 
 class TablePart;
 
-// Parts with pushes that nobody could work off, since others had the part: the next settle() does.
-// Threads: safe.
+// Parts with deferred pushes that no thread has run, because another thread held the part's mutex.
+// The server runs them in its next settle(). Threads: safe.
 class DeferredParts final {
  public:
   void add(TablePart& part) {
@@ -45,7 +43,7 @@ class DeferredParts final {
   std::vector<TablePart*> parts_ TALLY_GUARDED_BY(mutex_);
 };
 
-// What the parts of a server share. None of it is a lock that a push takes.
+// Shared by all parts of a server. A push takes none of the locks in here.
 struct PartContext {
   NodeTransport& transport;
   MemoryBudget& budget;
@@ -54,7 +52,7 @@ struct PartContext {
   DeferredParts& deferred_parts;
 };
 
-// Where a server stands in the chain of a slot.
+// The place of a server in the replication chain of a slot.
 struct ChainPosition {
   enum class Role : std::uint8_t { kNone, kPrimary, kBackup };
 
@@ -62,24 +60,26 @@ struct ChainPosition {
   Role role = Role::kNone;
   NodeId predecessor = kNoNode;
   NodeId successor = kNoNode;
-  // Of a successor that is another one than before.
-  Replication::PeerState successor_state = Replication::PeerState::kNone;
-  bool is_linked = false;  // to the successor
+  Replication::PeerState successor_state = Replication::PeerState::kNone;  // of a new successor
+  bool is_linked = false;                                                  // to the successor
 };
 
 // Flags of kRecord.
 inline constexpr std::uint8_t kMoreToCome = 1;
 inline constexpr std::uint8_t kSpec = 2;   // payload: the table's TableSpec; `part` is a slot
-inline constexpr std::uint8_t kWhole = 4;  // takes the place of all that was there
-// With kSpec: the table was there before the receiver was in the slot's chain, and its parts will
-// be sent. Alone: these were all.
+inline constexpr std::uint8_t kWhole = 4;  // replaces the whole part
+// With kSpec: the table is older than the receiver's place in the chain, and its parts follow.
+// Alone: the end of the list of such tables.
 inline constexpr std::uint8_t kListing = 8;
 
-// One part of a table on one server: its numbers, which updates they get and when, who waits for an
-// answer, and the copy on the next server of the chain. The file part_NAME.cc has what NAME says.
-// Threads: safe. One gate guards everything; a thread that holds it never waits for anything else.
-// With conflict=atomic pushes that commute hold it together, and keep books one by one under
-// `mutex_`.
+// One part of a table on one server: the values, the rounds that decide which gradients are
+// applied and when, the requests that wait for an answer, and replication to the next server of
+// the chain. table_part.cc has requests and answers, table_part_updates.cc pushes and rounds,
+// table_part_records.cc replication.
+//
+// Threads: safe. mutex_ guards the whole part, and a thread that holds it waits for nothing else.
+// With conflict=atomic, pushes that commute hold it shared: they add to the values by atomic
+// additions and change the other members under push_mutex_, one at a time.
 class TablePart final {
  public:
   TablePart(const TableConfig& config, std::uint32_t index, const PartContext& context);
@@ -87,22 +87,21 @@ class TablePart final {
   std::uint32_t slot() const { return slot_; }
   std::uint32_t index() const { return index_; }
 
-  // The numbers are there, as at first. kExhausted where they do not fit.
+  // Makes the part present with its initial values. kExhausted where they do not fit.
   Result<void> make_present();
-  // A part that is not there was in a listing: it comes by record, and is lost if none comes.
+  // The predecessor has listed the part: it comes by record, and is lost if no record comes.
   void await_record();
-  // All that were in a listing have been told: if this part is awaited, but not listed, it is as at
-  // first.
+  // The list of tables is complete: a part of the chain that was not listed has its initial values.
   Result<void> end_of_listing();
-  // Nobody has the part: it is primary and was never sent.
+  // Whether no server has the part: this one is the primary and never received it.
   bool is_lost() const;
 
-  // A new view: the server's place in the chain, and who the workers are.
+  // A new view: the server's place in the chain, and the workers.
   void install(const ChainPosition& position, const std::vector<WorkerInfo>& workers);
   void linked(NodeId peer);
   void lost(NodeId peer);
 
-  // Pushes that nobody could work off when they came (it was in PartContext::deferred_parts).
+  // Runs pushes that were deferred (the part was in PartContext::deferred_parts).
   void run_deferred_pushes();
 
   // kPush, kPull, kPushPull, kPushAverage, kClock, kReadState, kWriteState, kSetVersion.
@@ -113,36 +112,36 @@ class TablePart final {
   bool wants_fill();
   // Whether the successor lacks something that is not yet under way to it.
   bool is_successor_behind();
-  // Sends everything to the successor, if it wants it.
+  // Sends the whole part to the successor, if the successor needs it.
   void fill();
 
-  // Adds what this part has, if the server is its primary.
+  // Adds the size of this part, if the server is its primary.
   void add_size(Client::Size& sum);
 
-  // Of the primary: everything, at one moment. Nothing if it is elsewhere.
+  // The whole part at one moment, if this server is its primary.
   struct Copy {
     std::uint64_t version = 0;
     std::vector<std::vector<std::byte>> pieces;
   };
   std::optional<Copy> copy(std::size_t max_piece_bytes);
   bool is_primary() const;
-  // The storage takes the place of what is here, if this is the primary; `when_safe` is called,
-  // once and under the gate, when all copies have it or with why they never will.
+  // Replaces the values, if this server is the primary. Calls `when_safe` once, under the part's
+  // mutex, when all copies have them, or with the reason why they never will.
   void replace(std::unique_ptr<Storage> storage, std::uint64_t version,
                std::function<void(const Result<void>&)> when_safe);
 
  private:
   enum class Presence : std::uint8_t {
     kElsewhere,  // this server is not in the chain
-    kAbsent,     // in the chain, but it was not sent yet
+    kAbsent,     // in the chain, and the part has not arrived yet
     kPresent,
-    kLost,  // primary, and it was never sent
+    kLost,  // primary, and the part never arrived
   };
   struct Worker {
     PushHistory history;
-    std::vector<std::byte> backup;  // values as of its last pull: compensate
+    std::vector<std::byte> backup;  // values of its last pull: stale=compensate
   };
-  // A request that is not answered yet.
+  // A request without an answer so far.
   struct PendingRequest {
     NodeId worker = kNoNode;
     MessageHeader request;
@@ -150,13 +149,13 @@ class TablePart final {
     std::vector<std::uint64_t> keys;
     bool wants_values = false;
     bool is_held = false;      // its push waits for a round
-    bool had_to_wait = false;  // for others, to read
+    bool had_to_wait = false;  // for other workers, before it may read
     bool is_readable = false;
-    std::uint64_t mark = 0;  // to be safe first
+    std::uint64_t mark = 0;  // the change that must be safe before the answer
     Outcome outcome = Outcome::kDone;
     std::uint64_t staleness = 0;
   };
-  // A gradient that waits for its round. Of one that was decoded nothing lies elsewhere.
+  // A gradient that waits for its round. A decoded gradient owns all its memory.
   struct Contribution {
     policy::Offer offer;
     std::uint64_t sequence = 0;
@@ -166,13 +165,13 @@ class TablePart final {
     PartPayload payload;
     std::span<const std::byte> bytes;
   };
-  // A push that came while somebody else had the gate: conflict=accumulate.
+  // conflict=accumulate: a push that arrived while another thread held mutex_.
   struct Deferred {
     NodeId from = kNoNode;
     Message message;
     std::vector<std::byte> owned;
   };
-  // A record that is coming in.
+  // A record of the predecessor that is not complete.
   struct IncomingRecord {
     std::uint64_t number = 0;
     bool is_whole = false;
@@ -180,129 +179,130 @@ class TablePart final {
     std::vector<std::byte> metadata_bytes;
     PartMetadata metadata;
     std::vector<std::vector<std::byte>> pieces;
-    // Into numbers that nobody uses yet, as they come: a part that is filled is not in memory
-    // twice.
+    // Pieces go straight into a storage that is not in use, so that a part that is being filled is
+    // not in memory twice.
     bool is_taken_at_once = false;
   };
+  // An acknowledgement that the predecessor waits for.
   struct OwedAck {
     std::uint64_t number = 0;
     std::uint64_t mark = 0;
   };
 
-  // part.cc: the gate, and who may ask.
-  // Work with the gate for itself, after what came before it while somebody else had the gate.
+  // Runs `work` with mutex_ held, after the pushes that were deferred before it.
   template <typename Work>
   void exclusively(Work work) {
     {
-      const std::unique_lock lock(gate_);
+      const ExclusiveLock lock(mutex_);
       run_deferred();
       work();
       proceed();
     }
     drain();
   }
-  void run_deferred();
+  void run_deferred() TALLY_REQUIRES(mutex_);
   void drain();
   void defer(NodeId from, const Message& message);
-  void handle(NodeId from, const Message& message);
-  void handle_admitted(NodeId from, const Message& message, Worker& worker);
-  void update_members(const std::vector<WorkerInfo>& workers);
-  void leave_primary();
-  void keep_held(NodeId worker);
+  void handle(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
+  void handle_admitted(NodeId from, const Message& message, Worker& worker) TALLY_REQUIRES(mutex_);
+  void update_members(const std::vector<WorkerInfo>& workers) TALLY_REQUIRES(mutex_);
+  void leave_primary() TALLY_REQUIRES(mutex_);
+  void keep_held(NodeId worker) TALLY_REQUIRES(mutex_);
   Result<PartPayload> payload_of(std::span<const std::byte> bytes, bool has_values,
                                  bool check_keys) const;
   Result<PartPayload> pushed_by(const Message& message) const;
+  void pull(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
+  void read_state(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
+  void finish(PendingRequest pending) TALLY_REQUIRES(mutex_);
+  bool is_ready(PendingRequest& pending) const TALLY_REQUIRES(mutex_);
+  void answer_ready() TALLY_REQUIRES(mutex_);
+  void answer(PendingRequest& pending) TALLY_REQUIRES(mutex_);
+  bool has_average_for(const PendingRequest& pending) const TALLY_REQUIRES(mutex_);
+  void answer_plain(NodeId to, const MessageHeader& request, Outcome outcome,
+                    std::vector<std::byte> payload = {}) TALLY_REQUIRES(mutex_);
+  void refuse(NodeId to, const MessageHeader& request, const Error& why) TALLY_REQUIRES(mutex_);
+  MessageHeader answer_header(const MessageHeader& request, Outcome outcome) const
+      TALLY_REQUIRES(mutex_);
 
-  // part_updates.cc: pushes, rounds, and what else changes numbers.
-  void push(NodeId from, const Message& message, Worker& worker);
+  void push(NodeId from, const Message& message, Worker& worker) TALLY_REQUIRES(mutex_);
   Result<void> apply_new(NodeId from, const Message& message, PartPayload payload, Worker& worker,
-                         PendingRequest& waiting);
+                         PendingRequest& pending) TALLY_REQUIRES(mutex_);
   Result<void> offer(NodeId from, const Message& message, PartPayload payload, Worker& worker,
-                     PendingRequest& waiting);
-  bool make_room(NodeId from, std::uint64_t sequence, Worker& worker) const;
-  void hold(const policy::Offer& offer, const Message& message, PartPayload payload);
-  void run_due();
-  void apply_round(const std::vector<policy::Offer>& counted);
-  void settle_held(const policy::Offer& offer, Outcome outcome);
-  void drop_held();
-  void refuse_held(const policy::Offer& offer, const Error& why);
-  std::vector<Contribution>::iterator find_held(const policy::Offer& offer);
-  void tell_late(const std::vector<policy::Offer>& counted);
-  void write(NodeId from, const Message& message, Worker& worker);
-  ApplyOptions apply_options(double rate, std::uint64_t staleness, const Worker* worker) const;
-  std::uint64_t touched(std::span<const std::uint64_t> keys);
-
-  // part_atomic.cc: pushes that overlap. False: to be done under the exclusive gate.
+                     PendingRequest& pending) TALLY_REQUIRES(mutex_);
+  bool make_room(NodeId from, std::uint64_t sequence, Worker& worker) const TALLY_REQUIRES(mutex_);
+  void hold(const policy::Offer& offer, const Message& message, PartPayload payload)
+      TALLY_REQUIRES(mutex_);
+  void run_due() TALLY_REQUIRES(mutex_);
+  void apply_round(const std::vector<policy::Offer>& counted) TALLY_REQUIRES(mutex_);
+  void settle_held(const policy::Offer& offer, Outcome outcome) TALLY_REQUIRES(mutex_);
+  void drop_held() TALLY_REQUIRES(mutex_);
+  void refuse_held(const policy::Offer& offer, const Error& why) TALLY_REQUIRES(mutex_);
+  std::vector<Contribution>::iterator find_held(const policy::Offer& offer) TALLY_REQUIRES(mutex_);
+  void tell_late(const std::vector<policy::Offer>& counted) TALLY_REQUIRES(mutex_);
+  void write(NodeId from, const Message& message, Worker& worker) TALLY_REQUIRES(mutex_);
+  ApplyOptions apply_options(double rate, std::uint64_t staleness, const Worker* worker) const
+      TALLY_REQUIRES(mutex_);
+  std::uint64_t touched(std::span<const std::uint64_t> keys) TALLY_REQUIRES(mutex_);
   bool push_atomically(NodeId from, const Message& message);
 
-  // part_answers.cc: pulls and answers.
-  void pull(NodeId from, const Message& message);
-  void read_state(NodeId from, const Message& message);
-  void finish(PendingRequest waiting);
-  bool is_ready(PendingRequest& waiting) const;
-  void answer_ready();
-  void answer(PendingRequest& waiting);
-  bool has_average_for(const PendingRequest& waiting) const;
-  void answer_plain(NodeId to, const MessageHeader& request, Outcome outcome,
-                    std::vector<std::byte> payload = {});
-  void refuse(NodeId to, const MessageHeader& request, const Error& why);
-  MessageHeader answer_header(const MessageHeader& request, Outcome outcome) const;
-
-  // part_records.cc: copies.
-  void proceed();
-  void send_record(Replication::Next what);
+  void proceed() TALLY_REQUIRES(mutex_);
+  void send_record(Replication::Next what) TALLY_REQUIRES(mutex_);
   void send_pieces(std::uint8_t flags, std::vector<std::byte> metadata,
-                   std::vector<std::vector<std::byte>> pieces);
-  void begin_record(const Message& message);
-  void end_record(std::span<const std::byte> last_piece, bool has_piece);
-  void take_or_keep(const Message& message);
-  bool passes_on() const;
-  Result<void> ensure_storage();
-  Result<void> take_pieces(std::span<const std::byte> last_piece, bool has_piece);
-  void refuse_record(NodeId to, const MessageHeader& record, const Error& why);
+                   std::vector<std::vector<std::byte>> pieces) TALLY_REQUIRES(mutex_);
+  void begin_record(const Message& message) TALLY_REQUIRES(mutex_);
+  void end_record(std::span<const std::byte> last_piece, bool has_piece) TALLY_REQUIRES(mutex_);
+  void take_or_keep(const Message& message) TALLY_REQUIRES(mutex_);
+  bool passes_on() const TALLY_REQUIRES(mutex_);
+  Result<void> ensure_storage() TALLY_REQUIRES(mutex_);
+  Result<void> take_pieces(std::span<const std::byte> last_piece, bool has_piece)
+      TALLY_REQUIRES(mutex_);
+  void refuse_record(NodeId to, const MessageHeader& record, const Error& why)
+      TALLY_REQUIRES(mutex_);
   void answer_record(NodeId to, const MessageHeader& record, Outcome outcome,
-                     std::vector<std::byte> payload = {});
-  void forget_sent();
-  void end_fill();
+                     std::vector<std::byte> payload = {}) TALLY_REQUIRES(mutex_);
+  void forget_sent() TALLY_REQUIRES(mutex_);
+  void end_fill() TALLY_REQUIRES(mutex_);
 
   const TableConfig& config_;
   const std::uint32_t index_;
   const std::uint32_t slot_;
   const PartContext context_;
+  const std::size_t value_bytes_;  // dense; 0: sparse
 
-  mutable std::shared_mutex gate_;
-  std::mutex mutex_;
-  std::deque<Deferred> deferred_;  // under mutex_
+  mutable SharedMutex mutex_;
+  Mutex push_mutex_;
+  std::deque<Deferred> deferred_ TALLY_GUARDED_BY(push_mutex_);
   std::atomic<bool> has_deferred_{false};
   std::atomic<bool> is_in_deferred_parts_{false};
 
-  ChainPosition position_;
-  Presence presence_ = Presence::kElsewhere;
-  bool is_listed_ = false;
-  std::unique_ptr<Storage> storage_;
-  std::size_t value_bytes_ = 0;  // dense
-  policy::Round round_;
-  std::map<NodeId, Worker> workers_;
-  std::uint64_t dropped_ = 0;
-  std::vector<Contribution> held_;
-  // The version that storage_'s average has led to, as long as nothing else has changed since; 0:
-  // none. Copies do not have it.
-  std::uint64_t average_version_ = 0;
-  std::vector<PendingRequest> waiting_;
+  ChainPosition position_ TALLY_GUARDED_BY(mutex_);
+  Presence presence_ TALLY_GUARDED_BY(mutex_) = Presence::kElsewhere;
+  bool is_listed_ TALLY_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Storage> storage_ TALLY_GUARDED_BY(mutex_);
+  policy::Round round_ TALLY_GUARDED_BY(mutex_);
+  std::map<NodeId, Worker> workers_ TALLY_GUARDED_BY(mutex_);
+  std::uint64_t dropped_ TALLY_GUARDED_BY(mutex_) = 0;
+  std::vector<Contribution> held_ TALLY_GUARDED_BY(mutex_);
+  // The version that storage_->average() led to, until another change; 0: none. Not replicated.
+  std::uint64_t average_version_ TALLY_GUARDED_BY(mutex_) = 0;
+  std::vector<PendingRequest> pending_ TALLY_GUARDED_BY(mutex_);
   // By mark.
-  std::vector<std::pair<std::uint64_t, std::function<void(const Result<void>&)>>> when_safe_;
+  std::vector<std::pair<std::uint64_t, std::function<void(const Result<void>&)>>> when_safe_
+      TALLY_GUARDED_BY(mutex_);
 
-  Replication replication_;
-  std::vector<std::uint64_t> touched_keys_;  // since the last record
-  bool values_changed_ = false;
-  std::vector<std::uint64_t> sent_keys_;  // of the record under way
-  bool values_sent_ = false;
-  bool passed_on_ = false;        // the record under way is the predecessor's
-  std::optional<Error> refusal_;  // of the successor: it could not take the last record
-  std::int64_t fill_bytes_ = 0;   // of the record under way, if it is counted
-  NodeId told_spec_ = kNoNode;
-  std::optional<IncomingRecord> incoming_;
-  std::optional<OwedAck> owed_ack_;  // an answer to the predecessor
+  Replication replication_ TALLY_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> touched_keys_ TALLY_GUARDED_BY(mutex_);  // since the last record
+  bool values_changed_ TALLY_GUARDED_BY(mutex_) = false;              // likewise
+  std::vector<std::uint64_t> sent_keys_ TALLY_GUARDED_BY(mutex_);     // of the record under way
+  bool values_sent_ TALLY_GUARDED_BY(mutex_) = false;
+  bool passed_on_ TALLY_GUARDED_BY(mutex_) = false;  // the record under way is the predecessor's
+  // Why the successor refused the last record.
+  std::optional<Error> refusal_ TALLY_GUARDED_BY(mutex_);
+  std::int64_t fill_bytes_ TALLY_GUARDED_BY(mutex_) =
+      0;  // of the record under way, if it is a fill
+  NodeId told_spec_ TALLY_GUARDED_BY(mutex_) = kNoNode;
+  std::optional<IncomingRecord> incoming_ TALLY_GUARDED_BY(mutex_);
+  std::optional<OwedAck> owed_ack_ TALLY_GUARDED_BY(mutex_);
 };
 
 }  // namespace tally::server

@@ -1,6 +1,8 @@
-// Copies of a part on the next server of its chain. A record is a metadata and as many pieces of the
-// numbers as are needed: kRecord messages with the same `sequence`, numbered from 0 in `clock`, the
-// metadata first. It takes effect when the last one is there.
+// Replication of a part to the next server of its chain, by state: a record has the part's metadata
+// and the pieces of its values that changed since the last record. It is a series of kRecord
+// messages with one `sequence`, counted from 0 in `clock`, the metadata first. The receiver applies
+// a record when its last message arrives, passes it on to its own successor, and acknowledges it
+// (kRecordTaken) when all servers behind it have it.
 #include <algorithm>
 #include <utility>
 
@@ -13,12 +15,12 @@
 namespace tally::server {
 namespace {
 
-// Of one record, whatever its sender says.
+// Limit of one record.
 constexpr std::uint64_t kMaxPieces = 1 << 20;
 
 }  // namespace
 
-// To be called, with the gate for itself, after anything that may let a record or an answer go.
+// Sends the next record and the answers that are ready. Called after every change, under mutex_.
 void TablePart::proceed() {
   if (presence_ == Presence::kPresent) {
     const Replication::Next next = replication_.next(position_.view);
@@ -60,7 +62,7 @@ void TablePart::send_record(Replication::Next what) {
   send_pieces(is_whole ? kWhole : std::uint8_t{0}, encode(metadata), std::move(pieces));
 }
 
-// The record that replication_ has just numbered.
+// Sends the record that replication_ has just numbered.
 void TablePart::send_pieces(std::uint8_t flags, std::vector<std::byte> metadata,
                             std::vector<std::vector<std::byte>> pieces) {
   const NodeId to = replication_.peer();
@@ -87,18 +89,18 @@ void TablePart::send_pieces(std::uint8_t flags, std::vector<std::byte> metadata,
 }
 
 bool TablePart::wants_fill() {
-  const std::shared_lock lock(gate_);
+  const SharedLock lock(mutex_);
   return presence_ == Presence::kPresent && replication_.wants_everything(position_.view);
 }
 
 bool TablePart::is_successor_behind() {
-  const std::shared_lock lock(gate_);
+  const SharedLock lock(mutex_);
   return replication_.peer_state() == Replication::PeerState::kUnfilled ||
          replication_.peer_state() == Replication::PeerState::kInDoubt;
 }
 
 void TablePart::fill() {
-  exclusively([&] {
+  exclusively([&]() TALLY_REQUIRES(mutex_) {
     if (presence_ != Presence::kPresent || !replication_.wants_everything(position_.view)) return;
     fill_bytes_ = static_cast<std::int64_t>(storage_->bytes());
     context_.fill_bytes.fetch_add(fill_bytes_);
@@ -108,7 +110,7 @@ void TablePart::fill() {
 
 void TablePart::end_fill() { context_.fill_bytes.fetch_sub(std::exchange(fill_bytes_, 0)); }
 
-// What was under way did not come, or may not have: it goes into the next record.
+// The record under way may not have arrived: its changes go into the next record.
 void TablePart::forget_sent() {
   touched_keys_.insert(touched_keys_.end(), sent_keys_.begin(), sent_keys_.end());
   sent_keys_.clear();
@@ -117,7 +119,7 @@ void TablePart::forget_sent() {
 }
 
 void TablePart::take_record(NodeId from, const Message& message) {
-  exclusively([&] {
+  exclusively([&]() TALLY_REQUIRES(mutex_) {
     const MessageHeader& header = message.header;
     if (header.view < position_.view || position_.role != ChainPosition::Role::kBackup ||
         from != position_.predecessor)
@@ -127,12 +129,11 @@ void TablePart::take_record(NodeId from, const Message& message) {
       if (incoming_ && (header.push_kind & kMoreToCome) == 0) end_record({}, false);
       return;
     }
-    // The rest of a record that was not taken has its answer already.
+    // A refused record was answered at its first message.
     if (!incoming_ || incoming_->number != header.sequence) return;
     if (header.clock != incoming_->pieces_seen + 1 || header.clock > kMaxPieces) {
       incoming_.reset();
-      return refuse_record(from, header,
-                           {.code = ErrorCode::kCorrupt, .message = "pieces out of order"});
+      return refuse_record(from, header, corrupt("pieces of a record are out of order"));
     }
     ++incoming_->pieces_seen;
     if ((header.push_kind & kMoreToCome) == 0) return end_record(message.payload, true);
@@ -175,21 +176,21 @@ Result<void> TablePart::ensure_storage() {
   return {};
 }
 
-// Whether a record goes on to the successor as it comes.
+// Whether a record goes to the successor as it came.
 bool TablePart::passes_on() const {
   return replication_.peer_state() == Replication::PeerState::kInStep &&
          replication_.may_send(position_.view);
 }
 
 void TablePart::end_record(std::span<const std::byte> last_piece, bool has_piece) {
-  // What is passed on as it came must be kept until then.
+  // A record that is passed on is kept until its last piece.
   const bool is_passed_on = passes_on() && !incoming_->is_taken_at_once;
   if (is_passed_on && has_piece) {
     incoming_->pieces.emplace_back(last_piece.begin(), last_piece.end());
     has_piece = false;
   }
   if (auto taken = take_pieces(last_piece, has_piece); !taken) {
-    // Something in between: not to be gone on from.
+    // The values are half changed: they are of no use.
     presence_ = Presence::kAbsent;
     const MessageHeader record{.sequence = incoming_->number};
     incoming_.reset();
@@ -223,7 +224,7 @@ Result<void> TablePart::take_pieces(std::span<const std::byte> last_piece, bool 
 }
 
 void TablePart::record_taken(NodeId from, const Message& message) {
-  exclusively([&] {
+  exclusively([&]() TALLY_REQUIRES(mutex_) {
     const MessageHeader& header = message.header;
     if (from != replication_.peer()) return;
     if (header.outcome == Outcome::kDone) {
@@ -240,7 +241,7 @@ void TablePart::record_taken(NodeId from, const Message& message) {
     Error why{.code = ErrorCode::kCorrupt, .message = "refused"};
     if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
     why.message = fmt::format("server {} cannot take a copy: {}", from, why.message);
-    // Those who wait for the copy are told when this is over.
+    // proceed() tells the requests that wait for the copy.
     refusal_ = std::move(why);
     if (owed_ack_) {
       const MessageHeader record{.sequence = owed_ack_->number};
@@ -269,10 +270,11 @@ void TablePart::refuse_record(NodeId to, const MessageHeader& record, const Erro
 
 void TablePart::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
                         std::function<void(const Result<void>&)> when_safe) {
-  exclusively([&] {
+  exclusively([&]() TALLY_REQUIRES(mutex_) {
     if (position_.role != ChainPosition::Role::kPrimary)
-      return when_safe(Error{.code = ErrorCode::kPeerLost,
-                             .message = fmt::format("part {} is elsewhere now", index_)});
+      return when_safe(
+          Error{.code = ErrorCode::kPeerLost,
+                .message = fmt::format("part {} has moved to another server", index_)});
     storage_ = std::move(storage);
     presence_ = Presence::kPresent;
     drop_held();

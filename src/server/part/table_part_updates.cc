@@ -1,3 +1,8 @@
+// Updates of a part: pushes, rounds, and writes of state.
+//
+// The policy (policy::Round) decides for each gradient: apply it now, drop it, or hold it until its
+// round is complete. run_due() applies complete rounds. PushHistory makes every push count once,
+// however often it is sent.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -25,53 +30,53 @@ void TablePart::push(NodeId from, const Message& message, Worker& worker) {
   if (auto fine = check_push(header); !fine) return refuse(from, header, fine.error());
   auto payload = pushed_by(message);
   if (!payload) return refuse(from, header, payload.error());
-  PendingRequest waiting{.worker = from, .request = header, .reply = message.reply};
-  waiting.wants_values = header.kind != MessageKind::kPush;
-  if (waiting.wants_values) waiting.keys.assign(payload->keys.begin(), payload->keys.end());
+  PendingRequest pending{.worker = from, .request = header, .reply = message.reply};
+  pending.wants_values = header.kind != MessageKind::kPush;
+  if (pending.wants_values) pending.keys.assign(payload->keys.begin(), payload->keys.end());
 
   switch (worker.history.state(header.sequence)) {
     case PushHistory::State::kApplied:
-      waiting.mark = replication_.marks();
-      return finish(std::move(waiting));
+      pending.mark = replication_.marks();
+      return finish(std::move(pending));
     case PushHistory::State::kDropped:
-      waiting.mark = replication_.marks();
-      waiting.outcome = Outcome::kDropped;
-      return finish(std::move(waiting));
+      pending.mark = replication_.marks();
+      pending.outcome = Outcome::kDropped;
+      return finish(std::move(pending));
     case PushHistory::State::kHeld:
-      // Held here, or on the server that was primary before: then it is as new.
-      waiting.is_held = std::any_of(held_.begin(), held_.end(), [&](const Contribution& held) {
+      // A push that only the former primary held is handled as a new one.
+      pending.is_held = std::any_of(held_.begin(), held_.end(), [&](const Contribution& held) {
         return held.offer.worker == from && held.sequence == header.sequence;
       });
-      if (waiting.is_held) return finish(std::move(waiting));
+      if (pending.is_held) return finish(std::move(pending));
       break;
     case PushHistory::State::kNew:
       break;
   }
-  if (auto done = apply_new(from, message, std::move(*payload), worker, waiting); !done) {
-    // Later ones may be applied: if this one is sent again it must not be taken for one of them.
+  if (auto done = apply_new(from, message, std::move(*payload), worker, pending); !done) {
+    // Later pushes may be applied, so this one is marked: sent again, it must not count as applied.
     worker.history.drop(header.sequence);
     replication_.changed();
     return refuse(from, header, done.error());
   }
-  finish(std::move(waiting));
+  finish(std::move(pending));
   run_due();
 }
 
 Result<void> TablePart::apply_new(NodeId from, const Message& message, PartPayload payload,
-                                  Worker& worker, PendingRequest& waiting) {
+                                  Worker& worker, PendingRequest& pending) {
   const MessageHeader& header = message.header;
   const auto kind = static_cast<PushKind>(header.push_kind);
-  if (kind == PushKind::kGradient) return offer(from, message, std::move(payload), worker, waiting);
+  if (kind == PushKind::kGradient) return offer(from, message, std::move(payload), worker, pending);
   const Gradient values{.keys = payload.keys, .values = payload.values, .weight = header.weight};
   TALLY_TRY(kind == PushKind::kAdd ? storage_->add(values) : storage_->assign(values));
   round_.advance(from, header.clock);
   worker.history.apply(header.sequence);
-  waiting.mark = touched(payload.keys);
+  pending.mark = touched(payload.keys);
   return {};
 }
 
 Result<void> TablePart::offer(NodeId from, const Message& message, PartPayload payload,
-                              Worker& worker, PendingRequest& waiting) {
+                              Worker& worker, PendingRequest& pending) {
   const MessageHeader& header = message.header;
   if (!make_room(from, header.sequence, worker))
     return Error{.code = ErrorCode::kExhausted,
@@ -82,29 +87,29 @@ Result<void> TablePart::offer(NodeId from, const Message& message, PartPayload p
     case policy::Verdict::kDrop:
       worker.history.drop(header.sequence);
       ++dropped_;
-      waiting.outcome = Outcome::kDropped;
-      waiting.mark = replication_.changed();
+      pending.outcome = Outcome::kDropped;
+      pending.mark = replication_.changed();
       return {};
     case policy::Verdict::kHold:
       hold(offer, message, std::move(payload));
       worker.history.hold(header.sequence);
-      waiting.is_held = true;
+      pending.is_held = true;
       return {};
     case policy::Verdict::kApply:
       break;
   }
-  waiting.staleness = round_.staleness_of(offer);
+  pending.staleness = round_.staleness_of(offer);
   const Gradient gradient{.keys = payload.keys, .values = payload.values, .weight = header.weight};
   TALLY_TRY(storage_->apply(std::span(&gradient, 1),
-                            apply_options(header.rate, waiting.staleness, &worker)));
-  round_.applied(offer, waiting.staleness);
+                            apply_options(header.rate, pending.staleness, &worker)));
+  round_.applied(offer, pending.staleness);
   worker.history.apply(header.sequence);
-  waiting.mark = touched(payload.keys);
+  pending.mark = touched(payload.keys);
   return {};
 }
 
-// Whether one more push of the worker may be held. What was held where the part was before is sent
-// again first, and has its place; what has not come again when a new one comes was given up.
+// Whether one more push of the worker may be held. Pushes that the former primary held are sent
+// again before new ones and keep their place; the worker gave up those that did not come again.
 bool TablePart::make_room(NodeId from, std::uint64_t sequence, Worker& worker) const {
   PushHistory& history = worker.history;
   if (history.state(sequence) == PushHistory::State::kHeld) return true;
@@ -121,7 +126,7 @@ bool TablePart::make_room(NodeId from, std::uint64_t sequence, Worker& worker) c
 ApplyOptions TablePart::apply_options(double rate, std::uint64_t staleness,
                                       const Worker* worker) const {
   ApplyOptions config{.rate = rate * round_.rate_factor(staleness), .version = round_.version()};
-  // Without a backup the gradient is as if computed at the values that are here.
+  // Without a backup the gradient counts as computed at the present values.
   if (config_.rules.stale != plan::Stale::kCompensate || worker == nullptr ||
       worker->backup.size() != value_bytes_)
     return config;
@@ -140,7 +145,7 @@ std::uint64_t TablePart::touched(std::span<const std::uint64_t> keys) {
 }
 
 void TablePart::hold(const policy::Offer& offer, const Message& message, PartPayload payload) {
-  // The same version offered twice: the later one counts.
+  // Of two gradients of one version the later one counts.
   const bool by_clock = config_.rules.update == plan::Update::kKbatch;
   const auto replaced = std::find_if(held_.begin(), held_.end(), [&](const Contribution& held) {
     return held.offer.worker == offer.worker && held.offer.version == offer.version &&
@@ -207,7 +212,7 @@ std::vector<TablePart::Contribution>::iterator TablePart::find_held(const policy
   });
 }
 
-// The contribution is over: its push is answered when the copies know.
+// Ends a contribution: its push is answered when the outcome is safe.
 void TablePart::settle_held(const policy::Offer& offer, Outcome outcome) {
   const auto held = find_held(offer);
   if (held == held_.end()) return;
@@ -222,17 +227,17 @@ void TablePart::settle_held(const policy::Offer& offer, Outcome outcome) {
     ++dropped_;
     replication_.changed();
   }
-  for (PendingRequest& waiting : waiting_) {
-    if (waiting.worker != offer.worker || waiting.request.sequence != held->sequence) continue;
-    waiting.is_held = false;
-    waiting.outcome = outcome;
-    waiting.mark = replication_.marks();
+  for (PendingRequest& pending : pending_) {
+    if (pending.worker != offer.worker || pending.request.sequence != held->sequence) continue;
+    pending.is_held = false;
+    pending.outcome = outcome;
+    pending.mark = replication_.marks();
   }
   held_.erase(held);
 }
 
-// The part goes on somewhere else: gradients that wait were computed on the way that is given up.
-// Whoever they are of would be taken to be further than it is.
+// Drops gradients that wait for a later version: after a restore their workers would count as
+// ahead of it.
 void TablePart::drop_held() {
   std::vector<policy::Offer> offers;
   for (const Contribution& held : held_) offers.push_back(held.offer);
@@ -246,17 +251,17 @@ void TablePart::refuse_held(const policy::Offer& offer, const Error& why) {
   const auto held = find_held(offer);
   if (held == held_.end()) return;
   const std::uint64_t sequence = held->sequence;
-  for (const PendingRequest& waiting : waiting_)
-    if (waiting.worker == offer.worker && waiting.request.sequence == sequence)
-      refuse(waiting.worker, waiting.request, why);
-  std::erase_if(waiting_, [&](const PendingRequest& waiting) {
-    return waiting.worker == offer.worker && waiting.request.sequence == sequence;
+  for (const PendingRequest& pending : pending_)
+    if (pending.worker == offer.worker && pending.request.sequence == sequence)
+      refuse(pending.worker, pending.request, why);
+  std::erase_if(pending_, [&](const PendingRequest& pending) {
+    return pending.worker == offer.worker && pending.request.sequence == sequence;
   });
   settle_held(offer, Outcome::kDropped);
 }
 
-// With rounds that do not wait for everybody: those who are late need not send what they are
-// working on.
+// Rounds that do not wait for all workers: tells the late ones that their gradients of this round
+// come too late.
 void TablePart::tell_late(const std::vector<policy::Offer>& counted) {
   if (config_.rules.update != plan::Update::kBackup &&
       config_.rules.update != plan::Update::kKbatch)
@@ -277,17 +282,17 @@ void TablePart::tell_late(const std::vector<policy::Offer>& counted) {
 void TablePart::write(NodeId from, const Message& message, Worker& worker) {
   const MessageHeader& header = message.header;
   const bool is_version = header.kind == MessageKind::kSetVersion;
-  // What is refused here is refused again, however often and late it is sent.
+  // The same request is refused again, whenever it is repeated.
   if (!is_version &&
       (config_.spec.kind != TableKind::kDense || message.payload.size() != value_bytes_))
     return refuse(from, header,
                   corrupt(fmt::format("{} bytes of state for part {}, which has {}",
                                       message.payload.size(), index_, value_bytes_)));
-  PendingRequest waiting{.worker = from, .request = header, .mark = replication_.marks()};
+  PendingRequest pending{.worker = from, .request = header, .mark = replication_.marks()};
   const PushHistory::State standing = worker.history.state(header.sequence);
   if (standing == PushHistory::State::kDropped)
     return refuse(from, header, corrupt("state that was refused before"));
-  if (standing != PushHistory::State::kNew) return finish(std::move(waiting));
+  if (standing != PushHistory::State::kNew) return finish(std::move(pending));
   if (is_version) {
     drop_held();
     round_.set_version(header.version);
@@ -297,16 +302,19 @@ void TablePart::write(NodeId from, const Message& message, Worker& worker) {
     replication_.changed();
     return refuse(from, header, done.error());
   }
-  waiting.mark = touched({});
+  pending.mark = touched({});
   worker.history.apply(header.sequence);
-  finish(std::move(waiting));
+  finish(std::move(pending));
   run_due();
 }
 
-// Many hands at once: everybody holds the gate together, keeps books one at a time, and adds to the
-// numbers element by element. A record needs the gate for itself, so that books and numbers of a
-// record are of the same pushes.
-bool TablePart::push_atomically(NodeId from, const Message& message) {
+// conflict=atomic: pushes that commute hold mutex_ shared and add to the values by atomic
+// additions. They change the other members under push_mutex_, one at a time. A record needs mutex_
+// alone, so its metadata and values are of the same pushes. Returns false, with nothing changed,
+// for a push that must be handled with mutex_ held alone. The analysis cannot express "mutex_
+// shared and push_mutex_".
+bool TablePart::push_atomically(NodeId from,
+                                const Message& message) TALLY_NO_THREAD_SAFETY_ANALYSIS {
   const MessageHeader& header = message.header;
   const bool is_gradient = header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
   const bool is_add = header.push_kind == static_cast<std::uint8_t>(PushKind::kAdd);
@@ -315,44 +323,44 @@ bool TablePart::push_atomically(NodeId from, const Message& message) {
   auto payload = pushed_by(message);
   if (!payload) return false;
 
-  PendingRequest waiting{.worker = from, .request = header, .reply = message.reply};
+  PendingRequest pending{.worker = from, .request = header, .reply = message.reply};
   std::optional<MessageHeader> answer;
   {
-    const std::shared_lock gate(gate_);
+    const SharedLock lock(mutex_);
     if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent)
       return false;
     const policy::Offer offer{.worker = from, .clock = header.clock, .version = header.version};
     double factor = 1;
     {
-      const std::lock_guard books(mutex_);
+      const MutexLock bookkeeping(push_mutex_);
       const auto worker = workers_.find(from);
       if (worker == workers_.end() ||
           worker->second.history.state(header.sequence) != PushHistory::State::kNew)
         return false;
-      // Too late for drop:T: written down by whoever has the gate for himself. What is said here
-      // stays so, whatever others add meanwhile.
+      // A gradient that drop:T drops needs mutex_ alone. A decision to apply stays valid while
+      // other pushes are added.
       if (is_gradient && round_.offer(offer) != policy::Verdict::kApply) return false;
-      if (is_gradient) waiting.staleness = round_.staleness_of(offer);
-      if (is_gradient) factor = -header.rate * round_.rate_factor(waiting.staleness);
+      if (is_gradient) pending.staleness = round_.staleness_of(offer);
+      if (is_gradient) factor = -header.rate * round_.rate_factor(pending.staleness);
     }
-    // Rows that are not there are made by whoever has the gate for himself; nothing is added then.
+    // Adds nothing where rows are missing: they are made with mutex_ held alone.
     if (!storage_->add_atomically({.keys = payload->keys, .values = payload->values}, factor))
       return false;
-    const std::lock_guard books(mutex_);
+    const MutexLock bookkeeping(push_mutex_);
     if (is_gradient) {
-      round_.applied(offer, waiting.staleness);
+      round_.applied(offer, pending.staleness);
     } else {
       round_.advance(from, header.clock);
     }
     workers_.find(from)->second.history.apply(header.sequence);
-    waiting.mark = touched(payload->keys);
-    waiting.wants_values = header.kind != MessageKind::kPush;
-    if (waiting.wants_values) waiting.keys.assign(payload->keys.begin(), payload->keys.end());
-    if (!waiting.wants_values && replication_.is_safe(waiting.mark) && waiting_.empty()) {
+    pending.mark = touched(payload->keys);
+    pending.wants_values = header.kind != MessageKind::kPush;
+    if (pending.wants_values) pending.keys.assign(payload->keys.begin(), payload->keys.end());
+    if (!pending.wants_values && replication_.is_safe(pending.mark) && pending_.empty()) {
       answer = answer_header(header, Outcome::kDone);
-      answer->least_clock = waiting.staleness;
+      answer->least_clock = pending.staleness;
     } else {
-      waiting_.push_back(std::move(waiting));
+      pending_.push_back(std::move(pending));
     }
   }
   if (answer) {
