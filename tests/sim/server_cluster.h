@@ -61,7 +61,7 @@ class SimNodeTransport final : public server::NodeTransport, private net::Receiv
  private:
   struct Letter {
     std::vector<std::byte> bytes;
-    net::QueuedMessage outgoing;
+    net::Outgoing outgoing;
     Rank to = kNoRank;
   };
   struct Peer {

@@ -1,18 +1,119 @@
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/mutex.h"
 #include "group/reporter.h"
 #include "server/client/client_node.h"
-#include "server/client/progress.h"
 #include "server/link/socket_transport.h"
 #include "tally/server.h"
 
 namespace tally::server {
 namespace {
 
+// About 20 microseconds, where somebody else can run meanwhile.
+constexpr int kLooks = 500;
+
 // For servers on this host to close a link that was ended.
 constexpr Duration kTimeToNotice = std::chrono::seconds(1);
+
+// How those who wait for requests hear that some may be done: many answers that come together are
+// told of once. Threads: safe.
+class Progress final {
+ public:
+  // Something may be done; told by the next publish(), or at once outside of a burst of messages.
+  void note();
+  void publish();
+  // Around messages that a publish() follows. By one thread.
+  void begin_burst();
+
+  // Waits until `done()`, at most until `by`: false then. Looks at first without sleeping, where
+  // there are cores for that.
+  bool wait(const std::function<bool()>& done, Deadline by);
+
+ private:
+  void wait_for_change(std::uint64_t seen, Deadline by);
+
+  std::atomic<std::uint64_t> changes_{0};
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> noted_{false};
+  std::atomic<bool> burst_{false};
+  Mutex mutex_;
+  ConditionVariable changed_;
+};
+
+// A node whose progress is told of when a burst of messages has been worked off.
+class NotifyingNode final : public Node {
+ public:
+  NotifyingNode(Node& node, Progress& progress) : node_(node), progress_(progress) {}
+
+  void on_message(NodeId from, const Message& message) override {
+    progress_.begin_burst();
+    node_.on_message(from, message);
+  }
+  std::span<std::byte> place(NodeId from, const MessageHeader& header) override {
+    return node_.place(from, header);
+  }
+  void on_linked(NodeId peer) override { node_.on_linked(peer); }
+  void on_lost(NodeId peer, const Error& why) override { node_.on_lost(peer, why); }
+  void settle(TimePoint now) override {
+    node_.settle(now);
+    progress_.publish();
+  }
+
+ private:
+  Node& node_;
+  Progress& progress_;
+};
+
+void Progress::note() {
+  noted_.store(true);
+  if (!burst_.load()) publish();
+}
+
+void Progress::begin_burst() {
+  if (!burst_.load(std::memory_order_relaxed)) burst_.store(true);
+}
+
+void Progress::publish() {
+  burst_.store(false);
+  if (!noted_.exchange(false)) return;
+  changes_.fetch_add(1);
+  if (sleepers_.load() == 0) return;
+  // Whoever is about to sleep has the mutex until it does.
+  { const MutexLock lock(mutex_); }
+  changed_.notify_all();
+}
+
+bool Progress::wait(const std::function<bool()>& done, Deadline by) {
+  while (true) {
+    const std::uint64_t seen = changes_.load();
+    if (done()) return true;
+    if (by.passed(SteadyClock().now())) return false;
+    wait_for_change(seen, by);
+  }
+}
+
+void Progress::wait_for_change(std::uint64_t seen, Deadline by) {
+  static const bool alone = usable_cores() < 2;
+  for (int i = 0; i < kLooks && !alone; ++i) {
+    if (changes_.load() != seen) return;
+    spin_pause();
+  }
+  mutex_.lock();
+  sleepers_.fetch_add(1);
+  while (changes_.load() == seen && !by.passed(SteadyClock().now()))
+    changed_.wait_for(
+        mutex_, std::min<Duration>(by.remaining(SteadyClock().now()), std::chrono::seconds(1)));
+  sleepers_.fetch_sub(1);
+  mutex_.unlock();
+}
 
 }  // namespace
 
@@ -104,38 +205,40 @@ Result<std::span<std::byte>> Client::allocate(std::size_t bytes) {
   return impl_->transport().allocate(bytes);
 }
 
-Ticket Client::push(const Range& range, const PushFacts& options,
+Ticket Client::push(const PartRange& range, const PushOptions& options,
                     std::span<const std::byte> gradient) {
   return impl_->node().push(range, options, gradient);
 }
-Ticket Client::pull(const Range& range, const PullFacts& options, std::span<std::byte> values) {
+Ticket Client::pull(const PartRange& range, const PullOptions& options,
+                    std::span<std::byte> values) {
   return impl_->node().pull(range, options, values);
 }
-Ticket Client::push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
+Ticket Client::push_pull(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                          std::span<const std::byte> gradient, std::span<std::byte> values) {
   return impl_->node().push_pull(range, push, pull, gradient, values);
 }
-Ticket Client::push_encoded(const Range& range, const PushFacts& options, Messages gradient) {
+Ticket Client::push_encoded(const PartRange& range, const PushOptions& options, Messages gradient) {
   return impl_->node().push_encoded(range, options, gradient);
 }
-Ticket Client::push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
-                                 Messages gradient, std::span<std::byte> values) {
+Ticket Client::push_pull_encoded(const PartRange& range, const PushOptions& push,
+                                 const PullOptions& pull, Messages gradient,
+                                 std::span<std::byte> values) {
   return impl_->node().push_pull_encoded(range, push, pull, gradient, values);
 }
-Ticket Client::push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
-                            Messages gradient, std::span<std::byte> values,
+Ticket Client::push_average(const PartRange& range, const PushOptions& push,
+                            const PullOptions& pull, Messages gradient, std::span<std::byte> values,
                             std::span<Average> averages) {
   return impl_->node().push_average(range, push, pull, gradient, values, averages);
 }
-Ticket Client::push(TableId table, const PushFacts& options, std::span<const std::uint64_t> keys,
+Ticket Client::push(TableId table, const PushOptions& options, std::span<const std::uint64_t> keys,
                     std::span<const float> rows) {
   return impl_->node().push(table, options, keys, rows);
 }
-Ticket Client::pull(TableId table, const PullFacts& options, std::span<const std::uint64_t> keys,
+Ticket Client::pull(TableId table, const PullOptions& options, std::span<const std::uint64_t> keys,
                     std::span<float> rows) {
   return impl_->node().pull(table, options, keys, rows);
 }
-Ticket Client::push_pull(TableId table, const PushFacts& push, const PullFacts& pull,
+Ticket Client::push_pull(TableId table, const PushOptions& push, const PullOptions& pull,
                          std::span<const std::uint64_t> keys, std::span<const float> gradient,
                          std::span<float> rows) {
   return impl_->node().push_pull(table, push, pull, keys, gradient, rows);
@@ -166,7 +269,7 @@ Result<void> Client::barrier(Deadline by) {
   return {};
 }
 
-Client::Crew Client::crew() const { return impl_->node().crew(); }
+Client::Membership Client::membership() const { return impl_->node().membership(); }
 
 Result<Client::Size> Client::size(TableId table, Deadline by) {
   const Ticket ticket = impl_->node().size(table);
@@ -186,14 +289,14 @@ Result<void> Client::restore(const std::filesystem::path& snapshot, Deadline by,
   return {};
 }
 
-Result<void> Client::read_state(const Range& range, int array, std::span<std::byte> state,
+Result<void> Client::read_state(const PartRange& range, int array, std::span<std::byte> state,
                                 Deadline by) {
   TALLY_TRY(wait(impl_->node().read_state(range, array, state), by));
   return {};
 }
 
-Result<void> Client::write_state(const Range& range, int array, std::span<const std::byte> state,
-                                 Deadline by) {
+Result<void> Client::write_state(const PartRange& range, int array,
+                                 std::span<const std::byte> state, Deadline by) {
   TALLY_TRY(wait(impl_->node().write_state(range, array, state), by));
   return {};
 }

@@ -82,7 +82,7 @@ TEST_F(ClientCodecTest, EachPartGetsItsMessageAndGivesItsAverageOrItsValues) {
 TEST_F(ClientCodecTest, WhatALostServerHadIsSentToItsSuccessor) {
   const TableId table = define(dense);
   std::vector<Client::Average> averages(1);
-  const Client::Range first{.table = table, .first = 0, .count = 1};
+  const Client::PartRange first{.table = table, .first = 0, .count = 1};
   const std::span<std::byte> part = room().first(kPartBytes);
   const Ticket ticket = node.push_average(first, {.clock = 1}, {.least_version = 1},
                                           Client::Messages(messages).first(1), part, averages);

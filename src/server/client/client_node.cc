@@ -87,14 +87,15 @@ std::uint64_t ClientNode::newest_version(TableId table) const {
   return found == newest_version_.end() ? 0 : found->second;
 }
 
-Client::Crew ClientNode::crew() const {
+Client::Membership ClientNode::membership() const {
   const MutexLock lock(mutex_);
-  Client::Crew crew;
+  Client::Membership members;
   for (const WorkerInfo& worker : queues_.view().workers) {
-    crew.lowest_rank = crew.workers == 0 ? worker.rank : std::min(crew.lowest_rank, worker.rank);
-    ++crew.workers;
+    members.lowest_rank =
+        members.workers == 0 ? worker.rank : std::min(members.lowest_rank, worker.rank);
+    ++members.workers;
   }
-  return crew;
+  return members;
 }
 
 void ClientNode::cancel(Ticket ticket) {

@@ -35,7 +35,7 @@ struct ClientNodeOptions {
 // own while it calls the node; disconnect() is called without it.
 class ClientNode final : public Node {
  public:
-  using Range = Client::Range;
+  using PartRange = Client::PartRange;
 
   // `on_progress` is called, without locks, whenever some ticket may have become done, and when the
   // first view has come.
@@ -57,21 +57,23 @@ class ClientNode final : public Node {
   std::size_t part_elements(TableId table) const;
   bool keeps_residual(TableId table) const;
 
-  Ticket push(const Range& range, const PushFacts& options, std::span<const std::byte> gradient);
-  Ticket pull(const Range& range, const PullFacts& options, std::span<std::byte> values);
-  Ticket push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
+  Ticket push(const PartRange& range, const PushOptions& options,
+              std::span<const std::byte> gradient);
+  Ticket pull(const PartRange& range, const PullOptions& options, std::span<std::byte> values);
+  Ticket push_pull(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                    std::span<const std::byte> gradient, std::span<std::byte> values);
-  Ticket push_encoded(const Range& range, const PushFacts& options, Client::Messages gradient);
-  Ticket push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
+  Ticket push_encoded(const PartRange& range, const PushOptions& options,
+                      Client::Messages gradient);
+  Ticket push_pull_encoded(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                            Client::Messages gradient, std::span<std::byte> values);
-  Ticket push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
+  Ticket push_average(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                       Client::Messages gradient, std::span<std::byte> values,
                       std::span<Client::Average> averages);
-  Ticket push(TableId table, const PushFacts& options, std::span<const std::uint64_t> keys,
+  Ticket push(TableId table, const PushOptions& options, std::span<const std::uint64_t> keys,
               std::span<const float> rows);
-  Ticket pull(TableId table, const PullFacts& options, std::span<const std::uint64_t> keys,
+  Ticket pull(TableId table, const PullOptions& options, std::span<const std::uint64_t> keys,
               std::span<float> rows);
-  Ticket push_pull(TableId table, const PushFacts& push, const PullFacts& pull,
+  Ticket push_pull(TableId table, const PushOptions& push, const PullOptions& pull,
                    std::span<const std::uint64_t> keys, std::span<const float> gradient,
                    std::span<float> rows);
   Ticket clock(TableId table, std::uint64_t clock);
@@ -79,8 +81,8 @@ class ClientNode final : public Node {
   Ticket size(TableId table);
   Ticket snapshot(const std::string& name);
   Ticket restore(const std::filesystem::path& snapshot, const std::vector<std::string>& only);
-  Ticket read_state(const Range& range, int array, std::span<std::byte> state);
-  Ticket write_state(const Range& range, int array, std::span<const std::byte> state);
+  Ticket read_state(const PartRange& range, int array, std::span<std::byte> state);
+  Ticket write_state(const PartRange& range, int array, std::span<const std::byte> state);
   Ticket set_version(TableId table, std::uint64_t version);
 
   bool done(Ticket ticket) const;
@@ -103,7 +105,7 @@ class ClientNode final : public Node {
   bool awaits_release() const;
 
   std::uint64_t newest_version(TableId table) const;
-  Client::Crew crew() const;
+  Client::Membership membership() const;
 
   void on_message(NodeId from, const Message& message) override;
   std::span<std::byte> place(NodeId from, const MessageHeader& header) override;
@@ -131,8 +133,8 @@ class ClientNode final : public Node {
 
   Ticket failed(Error why);
   Ticket submit(std::unique_ptr<Request> request, std::vector<Subrequest> subrequests);
-  Ticket ask_parts(const Range& range, const Order& order);
-  Ticket ask_sparse(TableId table, const Order& order, std::span<const std::uint64_t> keys,
+  Ticket ask_parts(const PartRange& range, const Order& order);
+  Ticket ask_sparse(const MessageHeader& header, std::span<const std::uint64_t> keys,
                     std::span<const float> gradient, std::span<float> rows);
   Ticket ask_all_parts(TableId table, const MessageHeader& header);
   Ticket ask_servers(const MessageHeader& header, std::vector<std::byte> body);
@@ -140,8 +142,8 @@ class ClientNode final : public Node {
                                                   std::span<const std::byte> body) const
       TALLY_REQUIRES(mutex_);
   Result<Table> table(TableId id) const;
-  Result<void> check_order(const Table& table, const Range& range, const Order& order) const;
-  Result<void> check_range(const Table& table, const Range& range, std::size_t bytes) const;
+  Result<void> check_order(const Table& table, const PartRange& range, const Order& order) const;
+  Result<void> check_range(const Table& table, const PartRange& range, std::size_t bytes) const;
 
   void on_view(const Message& message);
   void on_answer(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);

@@ -196,8 +196,8 @@ TEST_F(ClientNodeTest, TheCrewIsThatOfTheView) {
   View view = view_of(2, {{1, 2}, {2, 1}});
   view.workers.insert(view.workers.begin(), {.id = 5, .rank = 7});
   show(view);
-  EXPECT_EQ(node.crew().workers, 2);
-  EXPECT_EQ(node.crew().lowest_rank, 3);
+  EXPECT_EQ(node.membership().workers, 2);
+  EXPECT_EQ(node.membership().lowest_rank, 3);
 }
 
 TEST_F(ClientNodeTest, AClosedRoundIsKnownAtOnce) {

@@ -10,20 +10,24 @@
 namespace tally::server {
 namespace {
 
-MessageHeader header_of(MessageKind kind, const PushFacts& options) {
-  return {.kind = kind,
-          .push_kind = static_cast<std::uint8_t>(options.kind),
-          .clock = options.clock,
-          .version = options.version,
-          .weight = options.weight,
-          .rate = options.rate};
+MessageHeader pull_header(TableId table, const PullOptions& options) {
+  return {.kind = MessageKind::kPull,
+          .table = table,
+          .least_version = options.least_version,
+          .least_clock = options.least_clock};
 }
 
-MessageHeader header_of(MessageKind kind, const PushFacts& push, const PullFacts& pull) {
-  MessageHeader header = header_of(kind, push);
-  header.least_version = pull.least_version;
-  header.least_clock = pull.least_clock;
-  return header;
+MessageHeader push_header(MessageKind kind, TableId table, const PushOptions& push,
+                          const PullOptions& pull = {}) {
+  return {.kind = kind,
+          .push_kind = static_cast<std::uint8_t>(push.kind),
+          .table = table,
+          .clock = push.clock,
+          .version = push.version,
+          .least_version = pull.least_version,
+          .least_clock = pull.least_clock,
+          .weight = push.weight,
+          .rate = push.rate};
 }
 
 bool is_gradient(const MessageHeader& header) {
@@ -77,7 +81,7 @@ Result<ClientNode::Table> ClientNode::table(TableId id) const {
   return found->second;
 }
 
-Result<void> ClientNode::check_range(const Table& table, const Range& range,
+Result<void> ClientNode::check_range(const Table& table, const PartRange& range,
                                      std::size_t bytes) const {
   if (table.spec.kind != TableKind::kDense)
     return invalid(fmt::format("table '{}' is sparse: it has no ranges", table.spec.name));
@@ -93,7 +97,7 @@ Result<void> ClientNode::check_range(const Table& table, const Range& range,
   return {};
 }
 
-Result<void> ClientNode::check_order(const Table& table, const Range& range,
+Result<void> ClientNode::check_order(const Table& table, const PartRange& range,
                                      const Order& order) const {
   for (const std::size_t bytes : {order.payload.size(), order.reply.size()})
     if (bytes != 0) TALLY_TRY(check_range(table, range, bytes));
@@ -122,7 +126,7 @@ Result<void> ClientNode::check_order(const Table& table, const Range& range,
   return {};
 }
 
-Ticket ClientNode::ask_parts(const Range& range, const Order& order) {
+Ticket ClientNode::ask_parts(const PartRange& range, const Order& order) {
   auto found = table(range.table);
   if (!found.has_value()) return failed(std::move(found).error());
   if (auto checked = check_order(*found, range, order); !checked.has_value())
@@ -144,64 +148,54 @@ Ticket ClientNode::ask_parts(const Range& range, const Order& order) {
   return submit(request_of(order.header), std::move(subrequests));
 }
 
-Ticket ClientNode::push(const Range& range, const PushFacts& options,
+Ticket ClientNode::push(const PartRange& range, const PushOptions& options,
                         std::span<const std::byte> gradient) {
-  Order order{.header = header_of(MessageKind::kPush, options), .payload = gradient};
-  order.header.table = range.table;
-  return ask_parts(range, order);
+  return ask_parts(range, {.header = push_header(MessageKind::kPush, range.table, options),
+                           .payload = gradient});
 }
 
-Ticket ClientNode::pull(const Range& range, const PullFacts& options, std::span<std::byte> values) {
-  Order order{.header = {.kind = MessageKind::kPull,
-                         .table = range.table,
-                         .least_version = options.least_version,
-                         .least_clock = options.least_clock},
-              .reply = values};
-  return ask_parts(range, order);
+Ticket ClientNode::pull(const PartRange& range, const PullOptions& options,
+                        std::span<std::byte> values) {
+  return ask_parts(range, {.header = pull_header(range.table, options), .reply = values});
 }
 
-Ticket ClientNode::push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
-                             std::span<const std::byte> gradient, std::span<std::byte> values) {
-  Order order{.header = header_of(MessageKind::kPushPull, push, pull),
-              .payload = gradient,
-              .reply = values};
-  order.header.table = range.table;
+Ticket ClientNode::push_pull(const PartRange& range, const PushOptions& push,
+                             const PullOptions& pull, std::span<const std::byte> gradient,
+                             std::span<std::byte> values) {
   if (gradient.size() != values.size())
     return failed(
         invalid(fmt::format("{} bytes pushed and {} pulled", gradient.size(), values.size())));
-  return ask_parts(range, order);
+  return ask_parts(range, {.header = push_header(MessageKind::kPushPull, range.table, push, pull),
+                           .payload = gradient,
+                           .reply = values});
 }
 
-Ticket ClientNode::push_encoded(const Range& range, const PushFacts& options,
+Ticket ClientNode::push_encoded(const PartRange& range, const PushOptions& options,
                                 Client::Messages gradient) {
-  Order order{.header = header_of(MessageKind::kPush, options), .messages = gradient};
-  order.header.table = range.table;
-  return ask_parts(range, order);
+  return ask_parts(range, {.header = push_header(MessageKind::kPush, range.table, options),
+                           .messages = gradient});
 }
 
-Ticket ClientNode::push_pull_encoded(const Range& range, const PushFacts& push,
-                                     const PullFacts& pull, Client::Messages gradient,
+Ticket ClientNode::push_pull_encoded(const PartRange& range, const PushOptions& push,
+                                     const PullOptions& pull, Client::Messages gradient,
                                      std::span<std::byte> values) {
-  Order order{.header = header_of(MessageKind::kPushPull, push, pull),
-              .reply = values,
-              .messages = gradient};
-  order.header.table = range.table;
-  return ask_parts(range, order);
+  return ask_parts(range, {.header = push_header(MessageKind::kPushPull, range.table, push, pull),
+                           .reply = values,
+                           .messages = gradient});
 }
 
-Ticket ClientNode::push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
-                                Client::Messages gradient, std::span<std::byte> values,
-                                std::span<Client::Average> averages) {
-  Order order{.header = header_of(MessageKind::kPushAverage, push, pull),
-              .reply = values,
-              .messages = gradient,
-              .averages = averages};
-  order.header.table = range.table;
+Ticket ClientNode::push_average(const PartRange& range, const PushOptions& push,
+                                const PullOptions& pull, Client::Messages gradient,
+                                std::span<std::byte> values, std::span<Client::Average> averages) {
   for (Client::Average& average : averages) average = {};
-  return ask_parts(range, order);
+  return ask_parts(range,
+                   {.header = push_header(MessageKind::kPushAverage, range.table, push, pull),
+                    .reply = values,
+                    .messages = gradient,
+                    .averages = averages});
 }
 
-Ticket ClientNode::read_state(const Range& range, int array, std::span<std::byte> state) {
+Ticket ClientNode::read_state(const PartRange& range, int array, std::span<std::byte> state) {
   if (auto checked = check_array(array); !checked.has_value())
     return failed(std::move(checked).error());
   return ask_parts(range, {.header = {.kind = MessageKind::kReadState,
@@ -210,7 +204,8 @@ Ticket ClientNode::read_state(const Range& range, int array, std::span<std::byte
                            .reply = state});
 }
 
-Ticket ClientNode::write_state(const Range& range, int array, std::span<const std::byte> state) {
+Ticket ClientNode::write_state(const PartRange& range, int array,
+                               std::span<const std::byte> state) {
   if (auto checked = check_array(array); !checked.has_value())
     return failed(std::move(checked).error());
   return ask_parts(range, {.header = {.kind = MessageKind::kWriteState,
@@ -219,21 +214,20 @@ Ticket ClientNode::write_state(const Range& range, int array, std::span<const st
                            .payload = state});
 }
 
-Ticket ClientNode::ask_sparse(TableId table_id, const Order& order,
-                              std::span<const std::uint64_t> keys, std::span<const float> gradient,
-                              std::span<float> rows) {
-  auto found = table(table_id);
+Ticket ClientNode::ask_sparse(const MessageHeader& header, std::span<const std::uint64_t> keys,
+                              std::span<const float> gradient, std::span<float> rows) {
+  auto found = table(header.table);
   if (!found.has_value()) return failed(std::move(found).error());
   const TableSpec& spec = found->spec;
   if (spec.kind != TableKind::kSparse)
     return failed(invalid(fmt::format("table '{}' is dense: it has no keys", spec.name)));
-  const bool pushes = order.header.kind != MessageKind::kPull;
-  const bool pulls = order.header.kind != MessageKind::kPush;
+  const bool pushes = header.kind != MessageKind::kPull;
+  const bool pulls = header.kind != MessageKind::kPush;
   const std::size_t values = keys.size() * spec.dimension;
   if ((pushes && gradient.size() != values) || (pulls && rows.size() != values))
     return failed(invalid(fmt::format("{} keys of table '{}' have rows of {} values each",
                                       keys.size(), spec.name, spec.dimension)));
-  auto request = request_of(order.header);
+  auto request = request_of(header);
   request->sparse.emplace(
       SparseRequest::Shape{
           .parts = found->parts, .dimension = spec.dimension, .pushes = pushes, .pulls = pulls},
@@ -252,37 +246,29 @@ Ticket ClientNode::ask_sparse(TableId table_id, const Order& order,
   if (pulls) sparse.target = rows;
   std::vector<Subrequest> subrequests(found->parts);
   for (std::uint32_t part = 0; part < found->parts; ++part) {
-    subrequests[part].header = order.header;
+    subrequests[part].header = header;
     subrequests[part].header.part = part;
     subrequests[part].payload = sparse.payload(part);
     subrequests[part].reply = sparse.reply(part);
-    subrequests[part].gathered = found->gathers && is_gradient(order.header);
+    subrequests[part].gathered = found->gathers && is_gradient(header);
   }
   return submit(std::move(request), std::move(subrequests));
 }
 
-Ticket ClientNode::push(TableId table, const PushFacts& options,
+Ticket ClientNode::push(TableId table, const PushOptions& options,
                         std::span<const std::uint64_t> keys, std::span<const float> rows) {
-  Order order{.header = header_of(MessageKind::kPush, options)};
-  order.header.table = table;
-  return ask_sparse(table, order, keys, rows, {});
+  return ask_sparse(push_header(MessageKind::kPush, table, options), keys, rows, {});
 }
 
-Ticket ClientNode::pull(TableId table, const PullFacts& options,
+Ticket ClientNode::pull(TableId table, const PullOptions& options,
                         std::span<const std::uint64_t> keys, std::span<float> rows) {
-  const Order order{.header = {.kind = MessageKind::kPull,
-                               .table = table,
-                               .least_version = options.least_version,
-                               .least_clock = options.least_clock}};
-  return ask_sparse(table, order, keys, {}, rows);
+  return ask_sparse(pull_header(table, options), keys, {}, rows);
 }
 
-Ticket ClientNode::push_pull(TableId table, const PushFacts& push, const PullFacts& pull,
+Ticket ClientNode::push_pull(TableId table, const PushOptions& push, const PullOptions& pull,
                              std::span<const std::uint64_t> keys, std::span<const float> gradient,
                              std::span<float> rows) {
-  Order order{.header = header_of(MessageKind::kPushPull, push, pull)};
-  order.header.table = table;
-  return ask_sparse(table, order, keys, gradient, rows);
+  return ask_sparse(push_header(MessageKind::kPushPull, table, push, pull), keys, gradient, rows);
 }
 
 Ticket ClientNode::ask_all_parts(TableId id, const MessageHeader& header) {

@@ -139,7 +139,7 @@ struct OptionsCase {
 
 std::ostream& operator<<(std::ostream& out, const OptionsCase& of) { return out << of.name; }
 
-class DriverOver : public testing::TestWithParam<OptionsCase> {
+class SocketTransportOver : public testing::TestWithParam<OptionsCase> {
  protected:
   void start(Party& party, Role role, TransportKind transport = TransportKind::kAuto) {
     SocketTransportOptions options{.role = role};
@@ -148,9 +148,9 @@ class DriverOver : public testing::TestWithParam<OptionsCase> {
     options.transport = transport;
     options.threads = 2;
     options.heartbeat = 10ms;
-    auto transport = SocketTransport::make(options, {});
-    ASSERT_TRUE(driver.has_value()) << transport.error().message;
-    party.transport = *std::move(transport);
+    auto made = SocketTransport::make(options, {});
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    party.transport = *std::move(made);
     if (role == Role::kServer) {
       party.node = std::make_unique<Echo>(*party.transport);
     } else {
@@ -190,7 +190,7 @@ class DriverOver : public testing::TestWithParam<OptionsCase> {
   ServerInfo info_;
 };
 
-TEST_P(DriverOver, PayloadsOfEverySizeComeBack) {
+TEST_P(SocketTransportOver, PayloadsOfEverySizeComeBack) {
   std::uint64_t sequence = 0;
   for (const std::size_t bytes : {0UL, 1UL, 112UL, 8191UL, 8192UL, 262144UL, kMaxPayloadBytes}) {
     const auto sent = pattern(bytes, static_cast<std::uint8_t>(bytes));
@@ -206,7 +206,7 @@ TEST_P(DriverOver, PayloadsOfEverySizeComeBack) {
   }
 }
 
-TEST_P(DriverOver, ShownMemoryIsUsedWhereItLies) {
+TEST_P(SocketTransportOver, ShownMemoryIsUsedWhereItLies) {
   const std::size_t bytes = std::size_t{1} << 20;
   const auto sent = worker_.transport->allocate(bytes);
   const auto back = worker_.transport->allocate(bytes);
@@ -229,7 +229,7 @@ TEST_P(DriverOver, ShownMemoryIsUsedWhereItLies) {
   }
 }
 
-TEST_P(DriverOver, ManyMessagesArriveInOrder) {
+TEST_P(SocketTransportOver, ManyMessagesArriveInOrder) {
   constexpr std::uint64_t kCount = 3000;
   for (std::uint64_t i = 1; i <= kCount; ++i) {
     worker_.transport->send(1, {.kind = MessageKind::kPushPull, .sequence = i},
@@ -243,14 +243,14 @@ TEST_P(DriverOver, ManyMessagesArriveInOrder) {
   }
 }
 
-TEST_P(DriverOver, BeatsReachTheDirectory) {
+TEST_P(SocketTransportOver, BeatsReachTheDirectory) {
   const auto heard = directory_.node->next();
   ASSERT_TRUE(heard.has_value());
   EXPECT_EQ(heard->header.kind, MessageKind::kHeartbeat);
   EXPECT_EQ(heard->header.part, heard->from);
 }
 
-TEST_P(DriverOver, DroppedAndReachedAgainIsLostAndLinkedAgain) {
+TEST_P(SocketTransportOver, DroppedAndReachedAgainIsLostAndLinkedAgain) {
   worker_.transport->disconnect(1);
   EXPECT_TRUE(worker_.node->lost(1));
   EXPECT_TRUE(server_.node->lost(2));
@@ -261,7 +261,7 @@ TEST_P(DriverOver, DroppedAndReachedAgainIsLostAndLinkedAgain) {
 }
 
 // Whoever ends a link to a neighbour hears when that one can be at its memory no more.
-TEST_P(DriverOver, ADroppedPeerReleasesMemoryWhenItHasClosed) {
+TEST_P(SocketTransportOver, ADroppedPeerReleasesMemoryWhenItHasClosed) {
   const auto memory = worker_.transport->allocate(1 << 20);
   ASSERT_TRUE(memory.has_value());
   worker_.transport->send_from(1, {.kind = MessageKind::kPush}, *memory, {});
@@ -280,7 +280,7 @@ TEST_P(DriverOver, ADroppedPeerReleasesMemoryWhenItHasClosed) {
   EXPECT_TRUE(at_once);
 }
 
-TEST_P(DriverOver, WhatWasSentBeforeTheEndArrives) {
+TEST_P(SocketTransportOver, WhatWasSentBeforeTheEndArrives) {
   worker_.transport->send(1, {.kind = MessageKind::kLeave, .sequence = 77}, pattern(8 << 20, 1));
   worker_.transport->stop();
   const auto heard = server_.node->next();
@@ -290,14 +290,14 @@ TEST_P(DriverOver, WhatWasSentBeforeTheEndArrives) {
   EXPECT_TRUE(directory_.node->lost(2));
 }
 
-TEST_P(DriverOver, AServerThatEndsIsLost) {
+TEST_P(SocketTransportOver, AServerThatEndsIsLost) {
   server_.transport->stop();
   EXPECT_TRUE(worker_.node->lost(1));
   EXPECT_EQ(worker_.node->why().code, ErrorCode::kPeerLost);
   EXPECT_TRUE(directory_.node->lost(1));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, DriverOver,
+INSTANTIATE_TEST_SUITE_P(Ways, SocketTransportOver,
                          testing::Values(OptionsCase{"tcp", TransportKind::kTcp, false},
                                          OptionsCase{"shm", TransportKind::kShm, false},
                                          OptionsCase{"tls", TransportKind::kTls, true}),

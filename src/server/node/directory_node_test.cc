@@ -1,16 +1,9 @@
 #include "server/node/directory_node.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "server/testing/test_cluster.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
-
-using test::Cluster;
-using test::Worker;
-using testing::ElementsAre;
 
 TEST(DirectoryNode, SaysNothingBeforeEnoughServersHaveCome) {
   Cluster cluster({.servers = 0, .workers = 0});
@@ -146,4 +139,4 @@ TEST(DirectoryNode, AServerWithoutDirectoryServesNoMore) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

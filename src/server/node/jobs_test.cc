@@ -1,3 +1,5 @@
+#include "server/node/jobs.h"
+
 #include <gtest/gtest.h>
 
 namespace tally::server {

@@ -1,6 +1,4 @@
 // Tables whose gradients are pushed encoded.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <optional>
 
@@ -12,25 +10,15 @@
 #include "server/testing/test_cluster.h"
 #include "server/testing/test_follower.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
 
-using test::bytes_of;
-using test::Cluster;
-using test::encoded;
-using test::floats_of;
-using test::Follower;
-using test::Worker;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
-constexpr std::size_t kCount = 1000;
+constexpr std::size_t kCodedCount = 1000;
 
 TableSpec table_of(const std::string& plan, const std::string& codec, int workers,
                    const OptimizerSpec& optimizer = sgd({.rate = 1})) {
   return {.name = "weights",
-          .count = kCount,
+          .count = kCodedCount,
           .optimizer = optimizer,
           .plan = plan,
           .workers = workers,
@@ -41,7 +29,7 @@ TableSpec table_of(const std::string& plan, const std::string& codec, int worker
 
 std::vector<float> random_gradient(std::uint64_t seed) {
   Rng rng(seed);
-  std::vector<float> values(kCount);
+  std::vector<float> values(kCodedCount);
   for (float& value : values) value = static_cast<float>(2 * rng.uniform() - 1);
   return values;
 }
@@ -73,7 +61,7 @@ std::vector<std::uint64_t> push_round(Cluster& cluster, TableId table, const Tab
 
 // What those rounds lead to, by the recipe of one update.
 std::vector<float> reference(const TableSpec& spec, int workers, std::uint64_t rounds) {
-  Follower follower(spec, kCount);
+  Follower follower(spec, kCodedCount);
   for (std::uint64_t version = 0; version < rounds; ++version) {
     std::vector<std::vector<std::byte>> messages;
     std::vector<double> weights;
@@ -95,11 +83,11 @@ TEST(ServerCodec, AGradientIsDecodedWhenItArrives) {
     const TableId table = cluster.define(spec);
     Worker& worker = cluster.worker(0);
     const auto message = encoded(spec, random_gradient(1), {});
-    EXPECT_EQ(message.size(), kCount * 2);
+    EXPECT_EQ(message.size(), kCodedCount * 2);
     const auto pushed = worker.push(table, 0, {.clock = 1, .rate = 1}, message);
     cluster.network.run();
     ASSERT_TRUE(worker.is_done(pushed));
-    std::vector<float> expected(kCount);
+    std::vector<float> expected(kCodedCount);
     ASSERT_TRUE(codec::make_codec(*plan::parse_codec("bf16"))->decode(message, expected));
     for (float& value : expected) value = -value;
     EXPECT_EQ(values_at(cluster, worker, table), expected) << conflict;
@@ -168,7 +156,7 @@ TEST(ServerCodec, AWorkerInStepIsToldTheAverageAndHasTheSameBits) {
   Cluster cluster({.servers = 2, .workers = 2});
   const TableSpec spec = table_of("update=bsp", "bf16:feedback=on", 2, adam({.rate = 0.1}));
   const TableId table = cluster.define(spec);
-  Follower follower(spec, kCount);
+  Follower follower(spec, kCodedCount);
   for (std::uint64_t version = 0; version < 4; ++version) {
     const auto requests = push_round(cluster, table, spec, version);
     cluster.network.run();
@@ -177,7 +165,7 @@ TEST(ServerCodec, AWorkerInStepIsToldTheAverageAndHasTheSameBits) {
     ASSERT_TRUE(first != nullptr && second != nullptr);
     EXPECT_EQ(first->header.push_kind, kAverage);
     EXPECT_EQ(first->header.version, version + 1);
-    EXPECT_EQ(first->payload.size(), kCount * 2);
+    EXPECT_EQ(first->payload.size(), kCodedCount * 2);
     EXPECT_EQ(first->payload, second->payload);
     follower.follow(first->payload, version, 0.1);
     EXPECT_EQ(values_at(cluster, cluster.worker(0), table), follower.values());
@@ -193,7 +181,7 @@ TEST(ServerCodec, WhoIsNotInStepGetsTheValues) {
   cluster.network.run();
   EXPECT_EQ(worker.answer(pushed)->header.push_kind, kAverage);
   // Something else has changed the values since.
-  worker.push(table, 0, {.kind = PushKind::kAdd}, bytes_of(std::vector<float>(kCount, 1.0F)));
+  worker.push(table, 0, {.kind = PushKind::kAdd}, bytes_of(std::vector<float>(kCodedCount, 1.0F)));
   cluster.network.run();
   worker.ask_again(pushed);
   cluster.network.run();
@@ -214,15 +202,15 @@ TEST(ServerCodec, OtherPoliciesApplyWhatWasPushedAsItIs) {
   Cluster cluster({.servers = 1, .workers = 2});
   const TableSpec spec = table_of("update=ssp:2,rate=full", "bf16:feedback=on", 2);
   const TableId table = cluster.define(spec);
-  std::vector<float> expected(kCount);
+  std::vector<float> expected(kCodedCount);
   for (std::size_t w = 0; w < 2; ++w) {
     const auto message = encoded(spec, random_gradient(w), {});
     const auto pushed = cluster.worker(w).push(
         table, 0, {.message = MessageKind::kPushAverage, .clock = 1, .rate = 0.5}, message);
     cluster.network.run();
-    std::vector<float> decoded(kCount);
+    std::vector<float> decoded(kCodedCount);
     ASSERT_TRUE(codec::make_codec(*plan::parse_codec("bf16"))->decode(message, decoded));
-    for (std::size_t i = 0; i < kCount; ++i) expected[i] -= 0.5F * decoded[i];
+    for (std::size_t i = 0; i < kCodedCount; ++i) expected[i] -= 0.5F * decoded[i];
     EXPECT_EQ(cluster.worker(w).answer(pushed)->header.push_kind, 0);
     EXPECT_EQ(cluster.worker(w).answer(pushed)->values(), expected);
   }
@@ -237,7 +225,7 @@ TEST(ServerCodec, AWorkerWithoutSamplesPushesNoBytes) {
     cluster.worker(w).push(table, 0, {.clock = 1, .rate = 0.1, .weight = w == 0 ? 3.0 : 0.0},
                            w == 0 ? message : std::vector<std::byte>());
   cluster.network.run();
-  Follower follower(spec, kCount);
+  Follower follower(spec, kCodedCount);
   follower.update({message}, {3}, 0, 0.1);
   EXPECT_EQ(values_at(cluster, cluster.worker(0), table), follower.values());
   // Nobody has any: nothing changes, and who is in step is told the values.
@@ -368,4 +356,4 @@ TEST(ServerCodec, ATableWithAnotherCodecIsAnotherTable) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

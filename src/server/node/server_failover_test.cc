@@ -1,44 +1,21 @@
 // Servers that end, at any moment: what was acknowledged is there, once.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fmt/format.h>
 
 #include "server/testing/test_cluster.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
 
-using test::bytes_of;
-using test::Cluster;
-using test::sparse_payload;
-using test::Worker;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
-TableSpec dense(const std::string& plan, int workers, std::uint64_t count = 4) {
-  return {.name = "weights",
-          .count = count,
-          .optimizer = sgd({.rate = 1}),
-          .plan = plan,
-          .workers = workers};
-}
-
-TableSpec sparse(const std::string& plan, int workers) {
-  return {.name = "rows",
-          .kind = TableKind::kSparse,
-          .dimension = 1,
-          .optimizer = sgd({.rate = 1}),
-          .plan = plan,
-          .workers = workers};
-}
-
-std::vector<std::uint64_t> keys_of_part(std::uint32_t part, std::uint32_t parts, int count) {
-  std::vector<std::uint64_t> keys;
-  for (std::uint64_t key = 0; static_cast<int>(keys.size()) < count; ++key)
-    if (part_of_key(key, parts) == part) keys.push_back(key);
-  return keys;
+// The first part has this value: of a sparse table the row of `key`.
+void expect_value(Cluster& cluster, TableId table, bool is_sparse,
+                  const std::vector<std::uint64_t>& key, float value) {
+  Worker& worker = cluster.worker(0);
+  const auto pulled =
+      worker.pull(table, 0, is_sparse ? sparse_payload(key, {}) : std::vector<std::byte>());
+  cluster.network.run();
+  ASSERT_TRUE(worker.is_done(pulled));
+  EXPECT_THAT(worker.answer(pulled)->values(), ElementsAre(value));
 }
 
 TEST(ServerFailover, APushIsAnsweredWhenTheBackupHasIt) {
@@ -146,22 +123,14 @@ TEST(ServerFailover, AChainOfThreeLosesAnyOfThem) {
         cluster.kill_server(chain[victim]);
         cluster.network.run();
         for (const auto sequence : pushed) EXPECT_TRUE(worker.is_done(sequence));
-        const auto pulled =
-            worker.pull(table, 0, is_sparse ? sparse_payload(key, {}) : std::vector<std::byte>());
-        cluster.network.run();
-        ASSERT_TRUE(worker.is_done(pulled));
-        EXPECT_THAT(worker.answer(pulled)->values(), ElementsAre(4));
+        expect_value(cluster, table, is_sparse, key, 4);
         // The others have it, too.
         for (std::size_t i = 0; i < 3; ++i) {
           const NodeId next = chain[(victim + 1 + i) % 3];
           if (next == chain[victim] || cluster.servers.size() == 1) continue;
           cluster.kill_server(cluster.primary(table, 0));
           cluster.network.run();
-          const auto again =
-              worker.pull(table, 0, is_sparse ? sparse_payload(key, {}) : std::vector<std::byte>());
-          cluster.network.run();
-          ASSERT_TRUE(worker.is_done(again));
-          EXPECT_THAT(worker.answer(again)->values(), ElementsAre(4));
+          expect_value(cluster, table, is_sparse, key, 4);
         }
       }
     }
@@ -299,11 +268,7 @@ TEST(ServerFailover, ABrokenLinkBetweenServersLosesNothing) {
       for (const auto sequence : pushed) EXPECT_TRUE(worker.is_done(sequence));
       cluster.kill_server(cluster.primary(table, 0));
       cluster.network.run();
-      const auto pulled =
-          worker.pull(table, 0, is_sparse ? sparse_payload(key, {}) : std::vector<std::byte>());
-      cluster.network.run();
-      ASSERT_TRUE(worker.is_done(pulled));
-      EXPECT_THAT(worker.answer(pulled)->values(), ElementsAre(4));
+      expect_value(cluster, table, is_sparse, key, 4);
     }
   }
 }
@@ -374,4 +339,4 @@ TEST(ServerFailover, AcknowledgedPushesEqualTheTablesByManySeeds) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

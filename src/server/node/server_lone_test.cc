@@ -1,7 +1,5 @@
 // What one server does with threads that get in each other's way, with memory that its worker uses
 // again, and with time that it missed.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,20 +10,13 @@
 #include "server/testing/test_cluster.h"
 #include "server/testing/test_lone_server.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
-
-using test::bytes_of;
-using test::floats_of;
-using test::LoneServer;
-using test::sparse_payload;
-using testing::Each;
-using testing::ElementsAre;
 
 constexpr NodeId kA = LoneServer::kFirstWorker;
 constexpr NodeId kB = kA + 1;
 
-TableSpec dense(const std::string& plan, int workers, std::uint64_t count) {
+TableSpec lone_table(const std::string& plan, int workers, std::uint64_t count) {
   return {
       .name = "t", .count = count, .optimizer = sgd({.rate = 1}), .plan = plan, .workers = workers};
 }
@@ -34,7 +25,7 @@ TableSpec dense(const std::string& plan, int workers, std::uint64_t count) {
 TEST(LoneServer, APushThatFoundItsPartInUseIsLeftForSettle) {
   LoneServer server(1);
   const auto facts =
-      make_table_config(table_id("t"), dense("update=asp conflict=accumulate", 1, 65536), 1);
+      make_table_config(table_id("t"), lone_table("update=asp conflict=accumulate", 1, 65536), 1);
   ASSERT_TRUE(facts.has_value());
   MemoryBudget budget(0);
   const NewestSnapshot snapshot;
@@ -70,8 +61,8 @@ TEST(LoneServer, OverlappingPushesAreCountedAsTheyWereDecidedOn) {
   constexpr int kThreads = 3;
   constexpr int kPushes = 400;
   LoneServer server(kThreads);
-  const TableId table =
-      server.define(dense("update=asp:rate=full conflict=atomic stale=drop:1", kThreads, 20000));
+  const TableId table = server.define(
+      lone_table("update=asp:rate=full conflict=atomic stale=drop:1", kThreads, 20000));
   const std::vector<std::byte> payload = bytes_of(std::vector<float>(20000, 1));
   std::array<std::uint64_t, kThreads> dropped{};
   std::array<std::uint64_t, kThreads> told_staleness{};
@@ -109,7 +100,7 @@ TEST(LoneServer, OverlappingPushesAreCountedAsTheyWereDecidedOn) {
 // there; then the link ends.
 TEST(LoneServer, AHeldGradientThatWasWrittenOverIsTakenOutOfItsRound) {
   LoneServer server(2);
-  TableSpec spec = dense("update=bsp", 2, 0);
+  TableSpec spec = lone_table("update=bsp", 2, 0);
   spec.kind = TableKind::kSparse;
   spec.dimension = 1;
   const TableId table = server.define(spec);
@@ -149,7 +140,7 @@ TEST(LoneServer, AHeldGradientThatWasWrittenOverIsTakenOutOfItsRound) {
 class LoneServerLease : public testing::Test {
  protected:
   LoneServerLease() : server(1, [this] { return now; }) {
-    table = server.define(dense("update=asp", 1, 1));
+    table = server.define(lone_table("update=asp", 1, 1));
     server.node.settle(now);
   }
   std::uint64_t pull() { return server.ask(kA, {.kind = MessageKind::kPull, .table = table}, {}); }
@@ -198,4 +189,4 @@ TEST_F(LoneServerLease, WhoWasGivenUpMeanwhileSaysSo) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

@@ -1,20 +1,11 @@
 // Messages that no healthy peer sends: refused in words or without effect, and the server goes on.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <limits>
 
 #include "server/testing/test_cluster.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
-
-using test::bytes_of;
-using test::Cluster;
-using test::sparse_payload;
-using test::Worker;
-using testing::Each;
-using testing::HasSubstr;
 
 struct MaliceCase {
   const char* name;
@@ -301,4 +292,4 @@ TEST(ServerMemory, RowsThatDoNotFitOnAllCopiesAreRefusedInWords) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

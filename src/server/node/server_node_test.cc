@@ -1,36 +1,9 @@
 #include "server/node/server_node.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "server/testing/test_cluster.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
-
-using test::bytes_of;
-using test::Cluster;
-using test::sparse_payload;
-using test::Worker;
-using testing::Each;
-using testing::ElementsAre;
-
-TableSpec dense(const std::string& plan, int workers, std::uint64_t count = 4) {
-  return {.name = "weights",
-          .count = count,
-          .optimizer = sgd({.rate = 1}),
-          .plan = plan,
-          .workers = workers};
-}
-
-TableSpec sparse(const std::string& plan, int workers, std::uint32_t dimension = 2) {
-  return {.name = "rows",
-          .kind = TableKind::kSparse,
-          .dimension = dimension,
-          .optimizer = sgd({.rate = 1}),
-          .plan = plan,
-          .workers = workers};
-}
 
 TEST(ServerNode, PushedGradientsMoveValuesAndPullsShowThem) {
   Cluster cluster({.servers = 1, .workers = 1});
@@ -53,7 +26,7 @@ TEST(ServerNode, PushedGradientsMoveValuesAndPullsShowThem) {
 
 TEST(ServerNode, RowsOfSparseTablesAreAddedToByKey) {
   Cluster cluster({.servers = 1, .workers = 1});
-  const TableId table = cluster.define(sparse("update=asp", 1));
+  const TableId table = cluster.define(sparse("update=asp", 1, 2));
   Worker& worker = cluster.worker(0);
   std::uint64_t key = 0;
   while (part_of_key(key, 4) != 2) ++key;
@@ -66,4 +39,4 @@ TEST(ServerNode, RowsOfSparseTablesAreAddedToByKey) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

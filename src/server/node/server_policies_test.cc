@@ -1,20 +1,12 @@
 // Every policy with three workers, on one server and on three with copies.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fmt/format.h>
 
 #include "policy/rules.h"
 #include "server/testing/test_cluster.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
-
-using test::bytes_of;
-using test::Cluster;
-using test::Worker;
-using testing::Each;
-using testing::ElementsAre;
 
 constexpr std::uint32_t kPart = 0;
 
@@ -326,4 +318,4 @@ TEST_P(ServerPolicies, WhatWaitsForARoundIsDroppedWhenTheVersionIsPutBack) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

@@ -1,28 +1,12 @@
 // What cannot be done is refused in words, does not count, and is not taken for done later; nobody
 // is left without an answer.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "server/testing/test_cluster.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
-
-using test::bytes_of;
-using test::Cluster;
-using test::sparse_payload;
-using test::Worker;
-using testing::Each;
-using testing::HasSubstr;
-
-std::vector<std::uint64_t> keys_of_part_0(std::size_t count) {
-  std::vector<std::uint64_t> keys;
-  for (std::uint64_t key = 0; keys.size() < count; ++key)
-    if (part_of_key(key, 4) == 0) keys.push_back(key);
-  return keys;
-}
 
 // A server with room for a few rows.
 class ServerWithoutRoom : public testing::Test {
@@ -38,9 +22,9 @@ class ServerWithoutRoom : public testing::Test {
                                .plan = plan});
   }
   std::uint64_t push(std::size_t rows, std::uint64_t version, std::uint64_t clock) {
-    const auto pushed =
-        worker().push(table_, 0, {.clock = clock, .version = version},
-                      sparse_payload(keys_of_part_0(rows), std::vector<float>(rows * kDimension)));
+    const auto pushed = worker().push(
+        table_, 0, {.clock = clock, .version = version},
+        sparse_payload(keys_of_part(0, 4, rows), std::vector<float>(rows * kDimension)));
     cluster_->network.run();
     return pushed;
   }
@@ -250,4 +234,4 @@ TEST_F(FullRound, HasRoomWhereOthersWereGivenUp) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

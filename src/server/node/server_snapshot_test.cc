@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <unistd.h>
 
@@ -7,16 +5,8 @@
 
 #include "server/testing/test_cluster.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
-
-using test::bytes_of;
-using test::Cluster;
-using test::sparse_payload;
-using test::Worker;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<std::byte> restoration_of(const std::string& folder,
                                       const std::vector<std::string>& only = {}) {
@@ -64,7 +54,7 @@ class ServerSnapshots : public testing::Test {
   std::filesystem::path folder_;
 };
 
-std::vector<std::uint64_t> keys_of_part(std::uint32_t part, std::uint32_t parts) {
+std::vector<std::uint64_t> first_keys_of_part(std::uint32_t part, std::uint32_t parts) {
   std::vector<std::uint64_t> keys;
   for (std::uint64_t key = 0; key < 40; ++key)
     if (part_of_key(key, parts) == part) keys.push_back(key);
@@ -85,10 +75,10 @@ TEST_F(ServerSnapshots, AreRestoredOnAnotherNumberOfServersAndCopied) {
     worker.push(weights, 1, {.kind = PushKind::kAdd}, bytes_of(std::vector<float>(34464, 5)));
     for (std::uint32_t part = 0; part < 12; ++part) {
       std::vector<float> values;
-      for (const std::uint64_t key : keys_of_part(part, 12))
+      for (const std::uint64_t key : first_keys_of_part(part, 12))
         values.push_back(static_cast<float>(key));
       worker.push(table, part, {.kind = PushKind::kAdd},
-                  sparse_payload(keys_of_part(part, 12), values));
+                  sparse_payload(first_keys_of_part(part, 12), values));
     }
     cluster.network.run();
     path = snapshot(cluster, "first");
@@ -111,7 +101,7 @@ TEST_F(ServerSnapshots, AreRestoredOnAnotherNumberOfServersAndCopied) {
   EXPECT_THAT(worker.answer(first)->values(), Each(3));
   EXPECT_THAT(worker.answer(second)->values(), Each(5));
   for (std::uint32_t part = 0; part < 8; ++part) {
-    const auto keys = keys_of_part(part, 8);
+    const auto keys = first_keys_of_part(part, 8);
     const auto pulled = worker.pull(table, part, sparse_payload(keys, {}));
     cluster.network.run();
     const std::vector<float> values = worker.answer(pulled)->values();
@@ -264,4 +254,4 @@ TEST_F(ServerSnapshots, ThatAreNotThereAreRefusedInWords) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

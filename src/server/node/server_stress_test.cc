@@ -1,5 +1,4 @@
 // Four threads as four workers on the same parts: for all ways of conflict= the sum is exact.
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
@@ -8,12 +7,8 @@
 
 #include "server/testing/test_cluster.h"
 
-namespace tally::server {
+namespace tally::server::test {
 namespace {
-
-using test::bytes_of;
-using test::floats_of;
-using test::sparse_payload;
 
 constexpr int kWorkers = 4;
 constexpr int kPushes = 400;
@@ -141,4 +136,4 @@ TEST_P(ServerStress, TheSumOfPushesOfManyThreadsIsExact) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::server::test

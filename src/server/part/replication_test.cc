@@ -6,7 +6,7 @@ namespace tally::server {
 namespace {
 
 using Next = Replication::Next;
-using Peer = Replication::PeerState;
+using PeerState = Replication::PeerState;
 
 TEST(Replication, AtTheEndOfAChainChangesAreSafeAtOnce) {
   Replication copies;
@@ -44,7 +44,7 @@ TEST(Replication, NobodyWaitsForANewcomerUntilEverythingIsUnderWayToIt) {
   // It may have come or not: now it must be waited for.
   copies.lost();
   copies.linked();
-  EXPECT_EQ(copies.state(), PeerState::kInDoubt);
+  EXPECT_EQ(copies.peer_state(), PeerState::kInDoubt);
   EXPECT_EQ(copies.next(1), Next::kEverything);
   EXPECT_FALSE(copies.taken(record));
 }

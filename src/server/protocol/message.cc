@@ -1,7 +1,10 @@
+// A header is 112 bytes, little-endian: magic, version, the fields in the order of for_each_field(),
+// four reserved bytes, and the CRC32C of all bytes before it. docs/wire_format.md has the table.
 #include "server/protocol/message.h"
 
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -11,80 +14,60 @@
 namespace tally::server {
 namespace {
 
-using wire::load;
-using wire::store;
-
-constexpr std::uint32_t kMagic = 0x53594C54;  // "TLYS" as the bytes lie
-constexpr std::uint16_t kVersion = 1;
-
-// Where each field begins; docs/wire_format.md has the same table.
-constexpr std::size_t kMagicAt = 0;
-constexpr std::size_t kVersionAt = 4;
-constexpr std::size_t kKindAt = 6;
-constexpr std::size_t kOutcomeAt = 7;
-constexpr std::size_t kPushKindAt = 8;
-constexpr std::size_t kReservedByteAt = 9;
-constexpr std::size_t kTableAt = 10;
-constexpr std::size_t kPartAt = 12;
-constexpr std::size_t kViewAt = 16;
-constexpr std::size_t kReplyBytesAt = 20;
-constexpr std::size_t kSequenceAt = 24;
-constexpr std::size_t kClockAt = 32;
-constexpr std::size_t kPartVersionAt = 40;
-constexpr std::size_t kLeastVersionAt = 48;
-constexpr std::size_t kLeastClockAt = 56;
-constexpr std::size_t kWeightAt = 64;
-constexpr std::size_t kRateAt = 72;
-constexpr std::size_t kPayloadBytesAt = 80;
-constexpr std::size_t kPayloadChecksumAt = 84;
-constexpr std::size_t kPayloadPlaceAt = 88;
-constexpr std::size_t kReplyPlaceAt = 96;
+constexpr std::uint32_t kMessageMagic = 0x53594C54;  // "TLYS" as the bytes lie
+constexpr std::uint16_t kMessageVersion = 1;
+constexpr std::size_t kFieldsAt = 6;  // after magic and version
 constexpr std::size_t kReservedAt = 104;
-constexpr std::size_t kHeaderChecksumAt = 108;
-static_assert(kHeaderChecksumAt + sizeof(std::uint32_t) == kHeaderBytes);
+constexpr std::size_t kChecksumAt = 108;
+static_assert(kChecksumAt + sizeof(std::uint32_t) == kHeaderBytes);
 
-bool is_known(MessageKind kind) {
-  switch (kind) {
-    case MessageKind::kJoin:
-    case MessageKind::kView:
-    case MessageKind::kHeartbeat:
-    case MessageKind::kLeave:
-    case MessageKind::kHello:
-    case MessageKind::kRegion:
-    case MessageKind::kDefine:
-    case MessageKind::kPush:
-    case MessageKind::kPull:
-    case MessageKind::kPushPull:
-    case MessageKind::kClock:
-    case MessageKind::kAgree:
-    case MessageKind::kSize:
-    case MessageKind::kSnapshot:
-    case MessageKind::kRestore:
-    case MessageKind::kReadState:
-    case MessageKind::kWriteState:
-    case MessageKind::kSetVersion:
-    case MessageKind::kPushAverage:
-    case MessageKind::kAnswer:
-    case MessageKind::kClosed:
-    case MessageKind::kRecord:
-    case MessageKind::kRecordTaken:
-      return true;
-  }
-  return false;
+// Calls visit(field) in the order of the wire.
+template <typename Header, typename Visit>
+void for_each_field(Header& header, Visit visit) {
+  std::uint8_t reserved = 0;
+  visit(header.kind);
+  visit(header.outcome);
+  visit(header.push_kind);
+  visit(reserved);
+  visit(header.table);
+  visit(header.part);
+  visit(header.view);
+  visit(header.reply_bytes);
+  visit(header.sequence);
+  visit(header.clock);
+  visit(header.version);
+  visit(header.least_version);
+  visit(header.least_clock);
+  visit(header.weight);
+  visit(header.rate);
+  visit(header.payload_bytes);
+  visit(header.payload_checksum);
+  visit(header.payload_place);
+  visit(header.reply_place);
 }
 
-// What must hold before any field is believed.
+// The integer that stands for a field on the wire.
+template <typename T>
+using WireType = std::conditional_t<
+    sizeof(T) == 1, std::uint8_t,
+    std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                       std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+
+bool is_known(MessageKind kind) {
+  return (kind >= MessageKind::kJoin && kind <= MessageKind::kRegion) ||
+         (kind >= MessageKind::kDefine && kind <= MessageKind::kPushAverage) ||
+         kind == MessageKind::kAnswer || kind == MessageKind::kClosed ||
+         kind == MessageKind::kRecord || kind == MessageKind::kRecordTaken;
+}
+
 Result<void> check_envelope(std::span<const std::byte, kHeaderBytes> bytes) {
-  if (load<std::uint32_t>(bytes, kMagicAt) != kMagic) return corrupt("not a message: wrong magic");
-  const auto version = load<std::uint16_t>(bytes, kVersionAt);
-  if (version != kVersion)
-    return corrupt(fmt::format("message of version {}, this is {}", version, kVersion));
-  if (load<std::uint32_t>(bytes, kHeaderChecksumAt) !=
-      kernel::crc32c(bytes.first(kHeaderChecksumAt)))
+  if (wire::load<std::uint32_t>(bytes, 0) != kMessageMagic)
+    return corrupt("not a message: wrong magic");
+  const auto version = wire::load<std::uint16_t>(bytes, 4);
+  if (version != kMessageVersion)
+    return corrupt(fmt::format("message of version {}, this is {}", version, kMessageVersion));
+  if (wire::load<std::uint32_t>(bytes, kChecksumAt) != kernel::crc32c(bytes.first(kChecksumAt)))
     return corrupt("message header fails its checksum");
-  if (load<std::uint8_t>(bytes, kReservedByteAt) != 0 ||
-      load<std::uint32_t>(bytes, kReservedAt) != 0)
-    return corrupt("message header with reserved bytes in use");
   return {};
 }
 
@@ -109,50 +92,28 @@ Result<void> check_fields(const MessageHeader& header) {
 
 EncodedHeader encode(const MessageHeader& header) {
   EncodedHeader bytes{};
-  store(bytes, kMagicAt, kMagic);
-  store(bytes, kVersionAt, kVersion);
-  store(bytes, kKindAt, static_cast<std::uint8_t>(header.kind));
-  store(bytes, kOutcomeAt, static_cast<std::uint8_t>(header.outcome));
-  store(bytes, kPushKindAt, header.push_kind);
-  store(bytes, kTableAt, header.table);
-  store(bytes, kPartAt, header.part);
-  store(bytes, kViewAt, header.view);
-  store(bytes, kReplyBytesAt, header.reply_bytes);
-  store(bytes, kSequenceAt, header.sequence);
-  store(bytes, kClockAt, header.clock);
-  store(bytes, kPartVersionAt, header.version);
-  store(bytes, kLeastVersionAt, header.least_version);
-  store(bytes, kLeastClockAt, header.least_clock);
-  store(bytes, kWeightAt, std::bit_cast<std::uint64_t>(header.weight));
-  store(bytes, kRateAt, std::bit_cast<std::uint64_t>(header.rate));
-  store(bytes, kPayloadBytesAt, header.payload_bytes);
-  store(bytes, kPayloadChecksumAt, header.payload_checksum);
-  store(bytes, kPayloadPlaceAt, header.payload_place);
-  store(bytes, kReplyPlaceAt, header.reply_place);
-  store(bytes, kHeaderChecksumAt, kernel::crc32c(std::span(bytes).first(kHeaderChecksumAt)));
+  wire::store(bytes, 0, kMessageMagic);
+  wire::store(bytes, 4, kMessageVersion);
+  std::size_t at = kFieldsAt;
+  for_each_field(header, [&](const auto& field) {
+    wire::store(bytes, at, std::bit_cast<WireType<std::decay_t<decltype(field)>>>(field));
+    at += sizeof(field);
+  });
+  wire::store(bytes, kChecksumAt, kernel::crc32c(std::span(bytes).first(kChecksumAt)));
   return bytes;
 }
 
 Result<MessageHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   TALLY_TRY(check_envelope(bytes));
-  MessageHeader header{.kind = static_cast<MessageKind>(load<std::uint8_t>(bytes, kKindAt)),
-                       .outcome = static_cast<Outcome>(load<std::uint8_t>(bytes, kOutcomeAt)),
-                       .push_kind = load<std::uint8_t>(bytes, kPushKindAt),
-                       .table = load<std::uint16_t>(bytes, kTableAt),
-                       .part = load<std::uint32_t>(bytes, kPartAt),
-                       .view = load<std::uint32_t>(bytes, kViewAt),
-                       .sequence = load<std::uint64_t>(bytes, kSequenceAt),
-                       .clock = load<std::uint64_t>(bytes, kClockAt),
-                       .version = load<std::uint64_t>(bytes, kPartVersionAt),
-                       .least_version = load<std::uint64_t>(bytes, kLeastVersionAt),
-                       .least_clock = load<std::uint64_t>(bytes, kLeastClockAt),
-                       .weight = std::bit_cast<double>(load<std::uint64_t>(bytes, kWeightAt)),
-                       .rate = std::bit_cast<double>(load<std::uint64_t>(bytes, kRateAt)),
-                       .payload_bytes = load<std::uint32_t>(bytes, kPayloadBytesAt),
-                       .payload_checksum = load<std::uint32_t>(bytes, kPayloadChecksumAt),
-                       .payload_place = load<std::uint64_t>(bytes, kPayloadPlaceAt),
-                       .reply_place = load<std::uint64_t>(bytes, kReplyPlaceAt),
-                       .reply_bytes = load<std::uint32_t>(bytes, kReplyBytesAt)};
+  MessageHeader header;
+  std::size_t at = kFieldsAt;
+  for_each_field(header, [&](auto& field) {
+    using Field = std::decay_t<decltype(field)>;
+    field = std::bit_cast<Field>(wire::load<WireType<Field>>(bytes, at));
+    at += sizeof(field);
+  });
+  if (wire::load<std::uint8_t>(bytes, 9) != 0 || wire::load<std::uint32_t>(bytes, kReservedAt) != 0)
+    return corrupt("message header with reserved bytes in use");
   TALLY_TRY(check_fields(header));
   return header;
 }

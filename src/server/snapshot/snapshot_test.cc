@@ -43,14 +43,14 @@ class Snapshot : public ::testing::Test {
     Rng rng(1);
     for (auto& part : t.dense_parts) {
       const auto numbers = random_numbers<float>(part->elements(), rng);
-      const Gradient pushed{.values = bytes_of(numbers)};
+      const Gradient pushed{.values = bytes_view(numbers)};
       for (int step = 0; step < 2; ++step)
         ASSERT_TRUE(part->apply({&pushed, 1}, {.rate = 0.1}).has_value());
     }
     const auto parts = static_cast<std::uint32_t>(t.sparse_parts.size());
     for (std::uint64_t key = 0; key < 500; ++key) {
       const auto row = random_numbers<float>(3, rng);
-      const Gradient pushed{.keys = {&key, 1}, .values = bytes_of(row)};
+      const Gradient pushed{.keys = {&key, 1}, .values = bytes_view(row)};
       ASSERT_TRUE(t.sparse_parts[part_of_key(key, parts)]->apply({&pushed, 1}, {.rate = 0.1}));
     }
   }

@@ -12,11 +12,11 @@ namespace tally::server {
 namespace {
 
 // Two parts, the last one short.
-constexpr std::size_t kCount = 65536 + 300;
+constexpr std::size_t kCodedCount = 65536 + 300;
 
 TableSpec coded_spec(const std::string& codec, const std::string& plan = "update=bsp",
                      const OptimizerSpec& optimizer = sgd({.rate = 1, .momentum = 0.5})) {
-  TableSpec spec = dense_spec(DataType::kFloat32, kCount, optimizer);
+  TableSpec spec = dense_spec(DataType::kFloat32, kCodedCount, optimizer);
   spec.plan = plan;
   spec.codec = codec;
   spec.first_element = 77;

@@ -1,4 +1,7 @@
 #pragma once
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -12,6 +15,36 @@
 #include "server/testing/test_worker.h"
 
 namespace tally::server::test {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+inline TableSpec dense(const std::string& plan, int workers, std::uint64_t count = 4) {
+  return {.name = "weights",
+          .count = count,
+          .optimizer = sgd({.rate = 1}),
+          .plan = plan,
+          .workers = workers};
+}
+
+inline TableSpec sparse(const std::string& plan, int workers, std::uint32_t dimension = 1) {
+  return {.name = "rows",
+          .kind = TableKind::kSparse,
+          .dimension = dimension,
+          .optimizer = sgd({.rate = 1}),
+          .plan = plan,
+          .workers = workers};
+}
+
+// The lowest keys of a part.
+inline std::vector<std::uint64_t> keys_of_part(std::uint32_t part, std::uint32_t parts,
+                                               std::size_t count) {
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t key = 0; keys.size() < count; ++key)
+    if (part_of_key(key, parts) == part) keys.push_back(key);
+  return keys;
+}
 
 // A job: a directory, servers 1 .. and workers behind them.
 class Cluster {

@@ -69,7 +69,7 @@ class Worker final : public Node {
       ask_server(server.id, {.kind = MessageKind::kDefine, .table = table_id(spec.name)},
                  encode(spec));
   }
-  struct PushFacts {
+  struct PushOptions {
     MessageKind message = MessageKind::kPush;
     PushKind kind = PushKind::kGradient;
     std::uint64_t clock = 0;
@@ -79,7 +79,7 @@ class Worker final : public Node {
     std::uint64_t least_version = 0;
     std::uint64_t least_clock = 0;
   };
-  std::uint64_t push(TableId table, std::uint32_t part, const PushFacts& facts,
+  std::uint64_t push(TableId table, std::uint32_t part, const PushOptions& facts,
                      std::vector<std::byte> payload) {
     return ask({.kind = facts.message,
                 .push_kind = static_cast<std::uint8_t>(facts.kind),
