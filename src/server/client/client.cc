@@ -17,24 +17,22 @@
 namespace tally::server {
 namespace {
 
-// About 20 microseconds, where somebody else can run meanwhile.
+// About 20 microseconds.
 constexpr int kLooks = 500;
 
-// For servers on this host to close a link that was ended.
+// Time for servers on this host to close an ended link.
 constexpr Duration kTimeToNotice = std::chrono::seconds(1);
 
-// How those who wait for requests hear that some may be done: many answers that come together are
-// told of once. Threads: safe.
+// Wakes callers that wait for requests, once for all answers of a burst. Threads: safe.
 class Progress final {
  public:
-  // Something may be done; told by the next publish(), or at once outside of a burst of messages.
+  // A request may be done: the next publish() wakes callers, or this call outside of a burst.
   void note();
   void publish();
-  // Around messages that a publish() follows. By one thread.
+  // A publish() will follow. Called by one thread.
   void begin_burst();
 
-  // Waits until `done()`, at most until `by`: false then. Looks at first without sleeping, where
-  // there are cores for that.
+  // Waits until done(); false at the deadline. Spins first where there are several cores.
   bool wait(const std::function<bool()>& done, Deadline by);
 
  private:
@@ -48,7 +46,7 @@ class Progress final {
   ConditionVariable changed_;
 };
 
-// A node whose progress is told of when a burst of messages has been worked off.
+// A node that publishes its progress after each burst of messages.
 class NotifyingNode final : public Node {
  public:
   NotifyingNode(Node& node, Progress& progress) : node_(node), progress_(progress) {}
@@ -86,7 +84,7 @@ void Progress::publish() {
   if (!noted_.exchange(false)) return;
   changes_.fetch_add(1);
   if (sleepers_.load() == 0) return;
-  // Whoever is about to sleep has the mutex until it does.
+  // A caller that is about to sleep holds the mutex until it does.
   { const MutexLock lock(mutex_); }
   changed_.notify_all();
 }
@@ -149,8 +147,8 @@ class Client::Impl final {
                                         options_.directory)};
   }
 
-  // Waits until the request is done; else until nobody uses its memory any more, if all servers are
-  // alive.
+  // Waits until the request is done. At the deadline abandons it and waits until no server uses its
+  // memory.
   Result<void> finish(Ticket ticket, Deadline by) {
     if (progress_.wait([&] { return node_.done(ticket); }, by)) return {};
     node_.abandon(ticket);
@@ -159,8 +157,8 @@ class Client::Impl final {
     return Error{.code = ErrorCode::kTimeout,
                  .message = fmt::format("a request was not answered in time{}",
                                         free ? ""
-                                             : "; a server on this host stands still, and "
-                                               "may yet be at memory that was allocated")};
+                                             : "; a server on this host does not respond, "
+                                               "and may still use memory of allocate()")};
   }
 
   ClientNode& node() { return node_; }

@@ -1,3 +1,8 @@
+// Handles answers.
+//   kDone, kDropped, kRefused  end the subrequest; the request merges the answers of all parts
+//   kNotPrimary                the subrequest is sent again in a newer view
+//   kLost                      the request fails with the list of lost parts
+// A snapshot continues with its next round after the last answer of a round (payloads.h).
 #include <algorithm>
 #include <cstring>
 
@@ -10,8 +15,6 @@
 #include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 #include "wire/error_body.h"
-
-// What becomes of answers.
 
 namespace tally::server {
 namespace {
@@ -54,7 +57,7 @@ Result<void> take_values(NodeId from, const Subrequest& subrequest,
 
 Result<void> take_average(NodeId from, const Subrequest& subrequest, const Message& message) {
   if (subrequest.average == nullptr)
-    return corrupt_from(from, "an average that nobody has asked for");
+    return corrupt_from(from, "an average without a request for it");
   subrequest.average->is_average = true;
   subrequest.average->bytes.assign(message.payload.begin(), message.payload.end());
   return {};
@@ -104,14 +107,14 @@ Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message&
 Error ClientNode::refusal(NodeId from, std::span<const std::byte> payload) {
   Error why;
   if (!wire::decode_error(payload, &why).has_value())
-    return corrupt_from(from, "a refusal that cannot be read");
+    return corrupt_from(from, "a corrupt refusal");
   return why;
 }
 
 void ClientNode::on_answer(NodeId from, const Message& message) {
   const MessageHeader& answer = message.header;
   Subrequest* subrequest = pending_.find(answer.sequence);
-  // What was sent again may be answered twice; what was given up may still be answered.
+  // A repeated subrequest may be answered twice, an abandoned one after its end.
   if (subrequest == nullptr || subrequest->state != Subrequest::State::kSent ||
       subrequest->sent_to != from || subrequest->header.table != answer.table ||
       subrequest->header.part != answer.part)
@@ -148,7 +151,7 @@ void ClientNode::take_in(NodeId from, const Subrequest& subrequest, const Messag
   }
   const bool pushed = is_push(subrequest.header.kind);
   if (answer.outcome == Outcome::kDropped && !pushed) {
-    fail(request, corrupt_from(from, "that something was too late which cannot be"));
+    fail(request, corrupt_from(from, "kDropped for a request that cannot be dropped"));
     return;
   }
   if (auto taken = take_body(from, subrequest, message, request); !taken.has_value()) {
@@ -160,7 +163,7 @@ void ClientNode::take_in(NodeId from, const Subrequest& subrequest, const Messag
   newest = std::max(newest, answer.version);
 }
 
-// The last message of a round of a snapshot is settled.
+// Starts the next round of a snapshot after the last answer of a round.
 void ClientNode::go_on_with_snapshot(const Subrequest& subrequest, Request& request) {
   if (subrequest.header.kind != MessageKind::kSnapshot || request.open_subrequests != 0) return;
   const std::uint8_t round = subrequest.header.push_kind;
@@ -168,8 +171,8 @@ void ClientNode::go_on_with_snapshot(const Subrequest& subrequest, Request& requ
   if (request.error && round != kDropSnapshot) drop_snapshot_of(subrequest, request);
 }
 
-// All servers have written their files: each is told of all, so that the snapshot is seen as a
-// whole or not at all. Servers that have come meanwhile have no part in it.
+// All servers have written their files: each gets the list of all, so that the snapshot appears as
+// a whole or not at all. Servers that joined meanwhile are not in it.
 void ClientNode::publish_snapshot_of(const Subrequest& subrequest, Request& request) {
   auto name = decode_text(request.body);
   if (!name) return fail(request, std::move(name).error());
@@ -179,8 +182,8 @@ void ClientNode::publish_snapshot_of(const Subrequest& subrequest, Request& requ
   ask_writers(subrequest, kPublishSnapshot, request);
 }
 
-// One of them has failed: what the others have written is of no use. Who is gone may still be
-// publishing it where folders are shared, and is not to find a part of it missing.
+// A server has failed: the others drop their files. Not while a lost server may still publish in a
+// shared folder, where it must not find files missing.
 void ClientNode::drop_snapshot_of(const Subrequest& subrequest, Request& request) {
   std::vector<NodeId> there;
   for (const ServerInfo& server : queues_.view().servers)
@@ -193,7 +196,7 @@ void ClientNode::drop_snapshot_of(const Subrequest& subrequest, Request& request
   ask_writers(subrequest, kDropSnapshot, request);
 }
 
-// The next round after `before`: the request's body for each who has written.
+// Sends the next round after `before`, with the body of the request, to all servers that wrote.
 void ClientNode::ask_writers(const Subrequest& before, std::uint8_t round, Request& request) {
   MessageHeader header = before.header;
   header.push_kind = round;
@@ -215,7 +218,7 @@ void ClientNode::keep_agreement(const Subrequest& subrequest, Request* request) 
   last_agreement_->payload = *last_agreement_->kept;
 }
 
-// The others are further: the same values count in the round that is gathered now.
+// The other workers are ahead: the same values go into the current round.
 void ClientNode::on_agree_dropped(Subrequest& subrequest, const MessageHeader& answer) {
   queues_.answered(subrequest);
   if (subrequest.ticket == 0 || answer.version <= subrequest.header.clock) {
@@ -239,8 +242,8 @@ void ClientNode::settle_as_lost(const Subrequest& subrequest, const std::string&
   if (!snapshot.empty()) request->snapshot = snapshot;
 }
 
-// A message that is for one server: a table need not be known to who is gone; sizes are asked for
-// again, of those who are there now.
+// A subrequest for a server that is lost: a definition counts as done, sizes are requested again
+// from the present servers, other requests fail.
 void ClientNode::settle_for_server(std::uint64_t sequence) {
   const Subrequest subrequest = *pending_.find(sequence);
   Request* request = pending_.request(subrequest.ticket);
@@ -307,7 +310,7 @@ Result<std::unique_ptr<Request>> ClientNode::take_request(Ticket ticket) {
     TALLY_TRY(request, pending_.take(ticket));
     if (!request->lost_parts.empty()) fail(*request, loss(*request));
   }
-  // Without the lock: it may be much memory.
+  // Without the lock, since it may take long.
   if (request->sparse && !request->error && !request->sparse->target.empty())
     request->sparse->scatter(request->sparse->target);
   if (request->error) return *std::move(request->error);

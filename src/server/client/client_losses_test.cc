@@ -355,7 +355,7 @@ TEST_F(ClientLosses, ASnapshotWhoseWritersAreGoneEnds) {
 TEST_F(ClientLosses, WithoutTheDirectoryEverythingEnds) {
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 4}, {}, gradient());
-  node.on_lost(kDirectory, {.code = ErrorCode::kPeerLost, .message = "connection closed"});
+  node.on_lost(kDirectoryId, {.code = ErrorCode::kPeerLost, .message = "connection closed"});
   EXPECT_EQ(transport.dropped, (std::vector<NodeId>{1, 2}));
   for (const Ticket one : {ticket, node.push({table, 0, 4}, {}, gradient())}) {
     ASSERT_TRUE(node.done(one));
@@ -379,7 +379,7 @@ TEST(ClientJoining, WhoIsNotLetInHearsWhy) {
   ClientNode node(transport, {}, {}, [] {});
   node.join();
   const auto why = wire::encode_error({.code = ErrorCode::kRefused, .message = "too many"});
-  node.on_message(kDirectory, {.header = {.outcome = Outcome::kRefused}, .payload = why});
+  node.on_message(kDirectoryId, {.header = {.outcome = Outcome::kRefused}, .payload = why});
   EXPECT_FALSE(node.joined());
   ASSERT_TRUE(node.closed().has_value());
   EXPECT_EQ(node.closed()->code, ErrorCode::kRefused);

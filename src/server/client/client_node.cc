@@ -31,7 +31,7 @@ void ClientNode::join() {
     const MutexLock lock(mutex_);
     has_asked_ = true;
   }
-  transport_.send(kDirectory, {.kind = MessageKind::kJoin},
+  transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
                   encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
 }
 
@@ -54,7 +54,7 @@ void ClientNode::leave() {
   const MutexLock lock(mutex_);
   for (const ServerInfo& server : queues_.view().servers)
     transport_.send(server.id, {.kind = MessageKind::kLeave, .view = queues_.view().number}, {});
-  transport_.send(kDirectory, {.kind = MessageKind::kLeave}, {});
+  transport_.send(kDirectoryId, {.kind = MessageKind::kLeave}, {});
   closed_ = Error{.code = ErrorCode::kClosed, .message = "this worker has left"};
 }
 
@@ -115,7 +115,7 @@ void ClientNode::cancel(Ticket ticket) {
 
 void ClientNode::abandon(Ticket ticket) {
   std::vector<NodeId> used;
-  // Until links that may still send from it have ended.
+  // Links may still send from its memory until they have ended.
   std::unique_ptr<Request> abandoned;
   {
     const MutexLock lock(mutex_);
@@ -124,7 +124,7 @@ void ClientNode::abandon(Ticket ticket) {
           std::find(used.begin(), used.end(), subrequest.sent_to) == used.end())
         used.push_back(subrequest.sent_to);
     }
-    // At once, so that nothing of it is sent to anybody else meanwhile.
+    // Forgotten first, so that no subrequest is sent to another server meanwhile.
     abandoned = pending_.forget(ticket);
     if (abandoned == nullptr) return;
   }
@@ -146,8 +146,7 @@ void ClientNode::disconnect_all(std::span<const NodeId> servers,
   }
   if (also) known.push_back(also);
   for (const NodeId server : servers) {
-    // Whatever was open may be known to this server, and is not used for anything else before it is
-    // released.
+    // The server may know the memory of all open requests: it is not reused before the release.
     transport_.disconnect_then(server, [this, known] {
       {
         const MutexLock lock(mutex_);
@@ -163,8 +162,8 @@ bool ClientNode::awaits_release() const {
   return unreleased_ > 0;
 }
 
-// A server that others have given up may come back to life and answer what it was asked: rows of a
-// request that goes on are then awaited where it does not know of.
+// A server that was removed may resume and write its answer. Requests that continue get new memory
+// for their rows, which that server does not know.
 void ClientNode::move_replies_from(std::span<const NodeId> servers) {
   for (auto& [sequence, subrequest] : pending_.subrequests()) {
     if (subrequest.state != Subrequest::State::kSent || subrequest.reply.empty() ||
@@ -180,14 +179,14 @@ void ClientNode::move_replies_from(std::span<const NodeId> servers) {
 void ClientNode::on_message(NodeId from, const Message& message) {
   switch (message.header.kind) {
     case MessageKind::kView:
-      if (from == kDirectory) on_view(message);
+      if (from == kDirectoryId) on_view(message);
       break;
     case MessageKind::kAnswer: {
-      if (from == kDirectory) return close(refusal(from, message.payload));
+      if (from == kDirectoryId) return close(refusal(from, message.payload));
       const MutexLock lock(mutex_);
       const std::uint64_t before = pending_.completions();
       on_answer(from, message);
-      // Who waits for a request of many messages is not woken for each.
+      // A request of many messages wakes its caller once.
       if (pending_.completions() == before) return;
       break;
     }
@@ -229,8 +228,7 @@ void ClientNode::on_view(const Message& message) {
   queues_.send();
 }
 
-// A new primary knows nothing of agreements: others may still wait for one that this worker has
-// had.
+// A new primary knows no agreements: other workers may still wait for one that this worker has.
 void ClientNode::repeat_agreement(NodeId old_primary) {
   if (!last_agreement_ || queues_.primary(0) == old_primary) return;
   if (pending_.find(last_agreement_->header.sequence) == nullptr) pending_.repeat(*last_agreement_);
@@ -257,14 +255,14 @@ void ClientNode::on_linked(NodeId peer) {
 }
 
 void ClientNode::on_lost(NodeId peer, const Error& why) {
-  if (peer == kDirectory)
+  if (peer == kDirectoryId)
     return close({.code = ErrorCode::kPeerLost,
                   .message = fmt::format("the link to the directory ended: {}", why.message)});
   const MutexLock lock(mutex_);
   queues_.lost(peer);
 }
 
-// Links end before requests do: afterwards nobody reads or writes their memory.
+// Ends the links before the requests, so that nothing uses the memory of requests afterwards.
 void ClientNode::close(const Error& why) {
   std::vector<NodeId> servers;
   {
@@ -287,7 +285,8 @@ void ClientNode::settle(TimePoint now) {
   queues_.send();
   if (!has_asked_ || now - last_heartbeat_ < kHeartbeatInterval) return;
   last_heartbeat_ = now;
-  transport_.send(kDirectory, {.kind = MessageKind::kHeartbeat, .view = queues_.view().number}, {});
+  transport_.send(kDirectoryId, {.kind = MessageKind::kHeartbeat, .view = queues_.view().number},
+                  {});
 }
 
 }  // namespace tally::server

@@ -22,33 +22,32 @@ namespace tally::server {
 struct ClientNodeOptions {
   int rank = 0;
   std::size_t in_flight_bytes = std::size_t{64} << 20;
-  // Memory for messages that are put together here: where servers on this host see it they need no
-  // copy. Empty: the heap.
+  // Allocates memory for sparse messages; servers on this host use memory of the transport without
+  // a copy. Empty: the heap.
   Allocate allocate = {};
 };
 
-// A worker's deciding part. Requests are cut into messages, one for each part or server, numbered,
-// and sent to whom the newest view names; what is not answered when a server or its link is lost is
-// sent again, in order. A request returns its ticket at once, errors included: they come out of
-// take(). Memory that a request names stays in place until its ticket is done or abandoned.
-// Threads: safe. The NodeTransport is called with the node's lock held, so it must not hold a lock of its
-// own while it calls the node; disconnect() is called without it.
+// The logic of a worker. A request is cut into subrequests, one message for each part or server,
+// numbered, and sent to the primaries of the newest view. After the loss of a server or its link,
+// unanswered subrequests are sent again, in order. A request returns a ticket at once; take()
+// returns its result or error. The caller keeps the memory of a request in place until its ticket
+// is done or abandoned.
+// Threads: safe. The node calls the NodeTransport with its lock held, except disconnect(), so a
+// transport must not hold a lock while it calls the node.
 class ClientNode final : public Node {
  public:
   using PartRange = Client::PartRange;
 
-  // `on_progress` is called, without locks, whenever some ticket may have become done, and when the
-  // first view has come.
+  // Calls `on_progress`, without locks, whenever a ticket may be done, and after the first view.
   ClientNode(NodeTransport& transport, ClientNodeOptions options, EventSink on_event,
              std::function<void()> on_progress);
 
-  // Asks the directory to be let in. Nothing can be asked for before joined().
+  // Joins at the directory. Requests need joined().
   void join();
   bool joined() const;
-  // Why nothing can be asked for any more: it was not let in or was given up, or the directory is
-  // lost.
+  // Why requests fail from now on: the directory refused or removed the worker, or is lost.
   std::optional<Error> closed() const;
-  // Goes in good order: nobody waits for this worker any more.
+  // Leaves the job: other workers do not wait for this one any more.
   void leave();
   NodeId id() const;
 
@@ -86,22 +85,19 @@ class ClientNode final : public Node {
   Ticket set_version(TableId table, std::uint64_t version);
 
   bool done(Ticket ticket) const;
-  // What became of it, once, when it is done; kInvalid before. kPeerLost where parts are lost for
-  // good.
+  // The result of a ticket that is done, once; kInvalid before. kPeerLost where parts are lost.
   Result<Completion> take(Ticket ticket);
   Result<TableId> take_define(Ticket ticket);
   Result<std::vector<double>> take_agree(Ticket ticket);
   Result<Client::Size> take_size(Ticket ticket);
   Result<std::filesystem::path> take_snapshot(Ticket ticket);
-  // What was not sent yet never will be, and counts as dropped; the ticket is done when the rest is
-  // answered.
+  // Drops the subrequests that are not sent yet; the ticket is done when the others are answered.
   void cancel(Ticket ticket);
-  // Forgets the ticket: links that it was sent on are made anew. Pushes may or may not have been
-  // applied. When this returns nobody reads or writes its memory any more, but for servers on this
-  // host where it was allocated to be shown to them, as long as awaits_release().
+  // Forgets the ticket and renews the links it was sent on. Its pushes may or may not be applied.
+  // Afterwards nothing uses its memory, except servers on this host that share allocated memory, as
+  // long as awaits_release().
   void abandon(Ticket ticket);
-  // Whether a server to which a link was ended may not have noticed yet, and be at memory that was
-  // shown to it.
+  // Whether a server on this host may still use shared memory of a link that has ended.
   bool awaits_release() const;
 
   std::uint64_t newest_version(TableId table) const;
@@ -117,16 +113,16 @@ class ClientNode final : public Node {
   struct Table {
     TableSpec spec;
     std::uint32_t parts = 0;
-    bool gathers = false;  // several gradients to an update, whoever they are from
+    bool gathers = false;  // an update takes several gradients, of any workers
     bool is_coded = false;
     bool keeps_residual = false;
   };
-  // What all messages of a request have in common, and its memory.
+  // What all subrequests of a request have in common, and its memory.
   struct Order {
     MessageHeader header;
     std::span<const std::byte> payload;
     std::span<std::byte> reply;
-    // Instead of `payload`: by part.
+    // By part, instead of `payload`.
     Client::Messages messages = {};
     std::span<Client::Average> averages = {};
   };
@@ -162,7 +158,7 @@ class ClientNode final : public Node {
       TALLY_REQUIRES(mutex_);
   void repeat_agreement(NodeId old_primary) TALLY_REQUIRES(mutex_);
   void close(const Error& why);
-  // Ends links, without locks. `also`: memory of a request that is no longer open.
+  // Ends links, without locks. `also`: memory of a request that is forgotten.
   void disconnect_all(std::span<const NodeId> servers, const std::shared_ptr<void>& also);
   void move_replies_from(std::span<const NodeId> servers) TALLY_REQUIRES(mutex_);
   static Error refusal(NodeId from, std::span<const std::byte> payload);
@@ -173,7 +169,7 @@ class ClientNode final : public Node {
   const ClientNodeOptions options_;
   const EventSink on_event_;
   const std::function<void()> on_progress_;
-  const std::shared_ptr<StagingPool> staging_;  // shared by all that was taken from it
+  const std::shared_ptr<StagingPool> staging_;  // shared with the memory taken from it
 
   mutable Mutex mutex_;
   PendingRequests pending_ TALLY_GUARDED_BY(mutex_);
@@ -181,12 +177,11 @@ class ClientNode final : public Node {
   std::map<TableId, Table> tables_ TALLY_GUARDED_BY(mutex_);
   std::map<TableId, std::uint64_t> newest_version_ TALLY_GUARDED_BY(mutex_);
   NodeId id_ TALLY_GUARDED_BY(mutex_) = kNoNode;
-  bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to be let in
+  bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to join
   std::optional<Error> closed_ TALLY_GUARDED_BY(mutex_);
   TimePoint last_heartbeat_ TALLY_GUARDED_BY(mutex_){};
   std::string newest_snapshot_ TALLY_GUARDED_BY(mutex_);
-  // The agreement that was answered last, to be offered again to a new primary: others may not have
-  // its answer.
+  // The last answered agreement. A new primary gets it again, since other workers may lack it.
   std::uint64_t agreements_ TALLY_GUARDED_BY(mutex_) = 0;
   std::optional<Subrequest> last_agreement_ TALLY_GUARDED_BY(mutex_);
   int unreleased_ TALLY_GUARDED_BY(mutex_) = 0;  // links

@@ -34,7 +34,7 @@ class RecordingTransport final : public NodeTransport {
     unreleased.push_back(std::move(released));
   }
   void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override {
-    if (to == kDirectory) return;
+    if (to == kDirectoryId) return;
     owned.push_back(std::move(payload));
     sent.push_back({.to = to, .header = header, .payload = owned.back()});
   }
@@ -82,7 +82,7 @@ class ClientNodeTest : public testing::Test {
 
   void show(const View& view) {
     const auto bytes = encode(view);
-    node.on_message(kDirectory,
+    node.on_message(kDirectoryId,
                     {.header = {.kind = MessageKind::kView, .part = kSelf}, .payload = bytes});
   }
   void answer(const Sent& sent, MessageHeader options = {},

@@ -1,11 +1,10 @@
+// Turns requests into subrequests: checks the arguments and splits memory or keys by part.
 #include <fmt/format.h>
 
 #include "server/client/client_node.h"
 #include "server/protocol/message.h"
 #include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
-
-// How requests become messages.
 
 namespace tally::server {
 namespace {
@@ -34,7 +33,7 @@ bool is_gradient(const MessageHeader& header) {
   return is_push(header.kind) && header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
 }
 
-// A message has a byte for it.
+// The index travels in one byte.
 Result<void> check_array(int array) {
   if (array >= 0 && array <= 255) return {};
   return invalid(fmt::format("state array {}: no optimizer has so many", array));

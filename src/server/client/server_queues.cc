@@ -5,7 +5,7 @@
 namespace tally::server {
 namespace {
 
-// What a message counts against the bytes in flight; what it asks for does not.
+// What a subrequest counts as bytes in flight; its answer does not count.
 std::size_t weight(const Subrequest& subrequest) {
   return kHeaderBytes + (subrequest.gathered ? 0 : subrequest.payload.size());
 }
@@ -116,8 +116,8 @@ void ServerQueues::not_primary(Subrequest& subrequest, std::uint32_t view) {
   disturbed_ = true;
 }
 
-// A message that has to wait for a newer view holds back those of the same part behind it: a server
-// takes a lower number after a higher one for a repetition.
+// A subrequest that waits for a newer view holds back later ones of the same part: a server takes a
+// lower number after a higher one for a repetition.
 void ServerQueues::queue_all() {
   disturbed_ = false;
   for (auto& [id, queue] : queues_) queue.waiting.clear();
@@ -156,8 +156,7 @@ void ServerQueues::send(NodeId to, Queue& queue) {
       transport_.send_from(to, subrequest->header, subrequest->payload, subrequest->reply);
       continue;
     }
-    // The answer to the first copy may come while this one is on its way, and ends the caller's
-    // loan.
+    // Copied: an answer to the first copy may end the request while this one is under way.
     std::vector<std::byte> copy = transport_.buffer(subrequest->payload.size());
     std::copy(subrequest->payload.begin(), subrequest->payload.end(), copy.begin());
     transport_.send(to, subrequest->header, std::move(copy));

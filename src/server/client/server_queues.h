@@ -12,44 +12,43 @@
 
 namespace tally::server {
 
-// The ways from a worker to its servers: who has to be asked, in which order, how much at once. A
-// part's messages go to one server at a time, in the order of their numbers. Threads: calls must
-// not overlap.
+// A queue of subrequests for each server, with a limit on unanswered bytes. The subrequests of a
+// part go to one server at a time, in the order of their numbers. Threads: calls must not
+// overlap.
 class ServerQueues {
  public:
-  // `in_flight_bytes`: of payloads that one server has not yet answered.
+  // `in_flight_bytes` limits the unanswered payloads per server.
   ServerQueues(PendingRequests& pending, NodeTransport& transport, std::size_t in_flight_bytes)
       : pending_(pending), transport_(transport), in_flight_bytes_(in_flight_bytes) {}
 
   const View& view() const { return view_; }
   std::uint32_t slots() const { return static_cast<std::uint32_t>(view_.chains.size()); }
   NodeId primary(std::uint32_t slot) const;
-  // Servers that have been in the chain of a slot and are no longer.
+  // Servers that were in the chain of a slot and are lost.
   std::vector<NodeId> gone(std::uint32_t slot) const;
 
-  // A newer view, in two steps: between them the caller drops, without locks, the links to the
-  // servers that the first one names; until the second nothing is sent.
+  // A newer view, in two steps. leave_behind() stops sending and returns the servers that are not
+  // in the view; the caller disconnects them without locks and calls follow().
   std::vector<NodeId> leave_behind(const View& view);
   void follow(View view);
 
   void linked(NodeId server);
   void lost(NodeId server);
-  // Its link is about to be made anew: what was sent is to be sent again.
+  // The link will be renewed: unanswered subrequests are sent again. Null for an unknown server.
   const ServerInfo* renew(NodeId server);
 
-  // Queues new messages, those from number `from` on.
+  // Queues new subrequests, from number `from` on.
   void queue_from(std::uint64_t from);
-  // The message was answered.
+  // The subrequest was answered.
   void answered(const Subrequest& subrequest);
-  // The server is not the part's primary in its view, which has this number.
+  // The server answered that it is not the primary in `view`.
   void not_primary(Subrequest& subrequest, std::uint32_t view);
-  // Order has changed: everything that waits is queued anew by the next send().
+  // The next send() rebuilds all queues.
   void disturb() { disturbed_ = true; }
 
-  // Sends what may be sent.
+  // Sends what the limits allow.
   void send();
-  // Messages from number `from` on that nobody can answer: their part has no server left, or the
-  // server they are for has gone.
+  // Subrequests from number `from` on whose server or part is lost.
   std::vector<std::uint64_t> unroutable(std::uint64_t from) const;
 
  private:

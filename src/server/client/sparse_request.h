@@ -12,21 +12,21 @@
 
 namespace tally::server {
 
-// Memory that lives as long as the client, zero at first.
+// Allocates zeroed memory that lives as long as the client.
 using Allocate = std::function<Result<std::span<std::byte>>(std::size_t bytes)>;
 
-// Memory for messages, used again and again: sizes are rounded up to powers of two, so that at most
-// half of what was ever needed at once is wasted. Threads: safe.
+// A pool of memory for messages. Sizes are rounded up to powers of two, so at most half is unused.
+// Threads: safe.
 class StagingPool {
  public:
-  // Without `allocate`: from the heap.
+  // Without `allocate`, from the heap.
   explicit StagingPool(Allocate allocate) : allocate_(std::move(allocate)) {}
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  // Aligned to 64 bytes. What allocate() says where there is no more.
+  // Aligned to 64 bytes. Fails as `allocate` does.
   Result<std::span<std::byte>> take(std::size_t bytes);
-  // What take() gave, as it gave it.
+  // `memory` as take() returned it.
   void give_back(std::span<std::byte> memory);
 
  private:
@@ -38,18 +38,18 @@ class StagingPool {
   std::vector<std::unique_ptr<std::byte[]>> heap_ TALLY_GUARDED_BY(mutex_);
 };
 
-// Keys sorted by the part that they lie on, in the order of the caller within each.
+// Keys grouped by part, in the order of the caller within each.
 struct KeyGroups {
-  std::vector<std::uint32_t> begin;  // of each part, and the end: parts + 1
-  std::vector<std::uint32_t> order;  // which of the caller's keys stands here
+  std::vector<std::uint32_t> begin;  // of each part, and the end: parts + 1 values
+  std::vector<std::uint32_t> order;  // indices of the caller's keys
 };
 // A counting sort: two passes over the keys. Fewer than 2^32 keys, at most 65536 parts.
 KeyGroups group_keys(std::span<const std::uint64_t> keys, std::uint32_t parts);
 KeyGroups group_keys_reference(std::span<const std::uint64_t> keys, std::uint32_t parts);
 
-// A request for rows of a sparse table as it lies in memory, part by part: the payload (u32 count,
-// u32 zero, the keys, and for pushes their rows), then room for the rows of the answer; each begins
-// at a multiple of 64 bytes.
+// The memory of a request for rows of a sparse table. For each part: the payload (u32 count, u32
+// zero, the keys, and for pushes their rows), then room for the rows of the answer, both aligned to
+// 64 bytes.
 class SparseRequest {
  public:
   struct Shape {
@@ -61,23 +61,23 @@ class SparseRequest {
 
   SparseRequest(const Shape& shape, std::span<const std::uint64_t> keys);
 
-  // Bytes that lay_out() needs.
+  // Size of the memory for lay_out().
   std::size_t bytes() const { return bytes_; }
-  // The longest payload or answer of a part.
+  // Size of the longest payload or answer.
   std::size_t largest_message() const { return largest_message_; }
-  // Writes the payloads into `memory`, which stays in place from now on. `rows` of pushes: by the
-  // caller's order of keys.
+  // Writes the payloads into `memory`, which must stay in place. `rows` (pushes) are in the order
+  // of `keys`.
   void lay_out(std::span<const std::uint64_t> keys, std::span<const float> rows,
                std::span<std::byte> memory);
 
   std::span<const std::byte> payload(std::uint32_t part) const;
   std::span<std::byte> reply(std::uint32_t part) const;
-  // The rows of this part are awaited elsewhere from now on, in memory of its own.
+  // Moves the reply of a part to new memory.
   void move_reply(std::uint32_t part);
 
-  // Puts the rows of the answers where the caller's keys are.
+  // Writes the rows of the answers in the order of the caller's keys.
   void scatter(std::span<float> rows) const;
-  // Where scatter() shall write; kept for whoever takes the answer.
+  // The argument of scatter(), for ClientNode::take().
   std::span<float> target;
 
  private:

@@ -56,7 +56,7 @@ class Connector final {
   void stop();
 
   struct Target {
-    NodeId id = kDirectory;
+    NodeId id = kDirectoryId;
     std::string local_name;                 // not empty: by this local socket
     std::optional<net::Endpoint> endpoint;  // else by TCP
   };

@@ -118,7 +118,7 @@ LinkVerdict judge(const LinkGreeting& greeting, const LinkHost& host) {
   if (greeting.role == Role::kDirectory || greeting.to != host.id) return LinkVerdict::kOtherNode;
   if (host.role == Role::kDirectory) return LinkVerdict::kWelcome;
   if (greeting.token != host.token) return LinkVerdict::kOtherJob;
-  const bool numbered = greeting.from != kNoNode && greeting.from != kDirectory;
+  const bool numbered = greeting.from != kNoNode && greeting.from != kDirectoryId;
   return numbered && greeting.from != host.id ? LinkVerdict::kWelcome : LinkVerdict::kOtherNode;
 }
 

@@ -22,9 +22,9 @@ inline constexpr std::uint16_t kLinkVersion = 1;
 struct LinkGreeting {
   std::uint16_t version = kLinkVersion;
   Role role = Role::kWorker;
-  NodeId from = kNoNode;   // not numbered yet: to the directory only
-  NodeId to = kDirectory;  // who is meant
-  Token token{};           // zero: to the directory only
+  NodeId from = kNoNode;     // not numbered yet: to the directory only
+  NodeId to = kDirectoryId;  // who is meant
+  Token token{};             // zero: to the directory only
 
   friend bool operator==(const LinkGreeting&, const LinkGreeting&) = default;
 };
@@ -43,8 +43,8 @@ std::string_view to_string(LinkVerdict verdict);
 struct LinkAnswer {
   std::uint16_t version = kLinkVersion;
   LinkVerdict verdict = LinkVerdict::kWelcome;
-  NodeId id = kDirectory;  // who answers
-  Token token{};           // from the directory: the job's; from others zero
+  NodeId id = kDirectoryId;  // who answers
+  Token token{};             // from the directory: the job's; from others zero
 
   friend bool operator==(const LinkAnswer&, const LinkAnswer&) = default;
 };

@@ -39,7 +39,7 @@ TEST(LinkAnswer, ComesBackAndEveryFlippedByteIsSeen) {
 
 TEST(LinkGreeting, IsJudged) {
   const LinkHost server{.role = Role::kServer, .id = 4, .token = token(1)};
-  const LinkHost directory{.role = Role::kDirectory, .id = kDirectory, .token = token(1)};
+  const LinkHost directory{.role = Role::kDirectory, .id = kDirectoryId, .token = token(1)};
   const LinkGreeting worker{.role = Role::kWorker, .from = 6, .to = 4, .token = token(1)};
   const auto with = [&](auto change) {
     LinkGreeting changed = worker;
@@ -57,7 +57,7 @@ TEST(LinkGreeting, IsJudged) {
       {with([](auto& g) { g.token = token(2); }), server, LinkVerdict::kOtherJob},
       {with([](auto& g) { g.to = 5; }), server, LinkVerdict::kOtherNode},
       {with([](auto& g) { g.from = kNoNode; }), server, LinkVerdict::kOtherNode},
-      {with([](auto& g) { g.from = kDirectory; }), server, LinkVerdict::kOtherNode},
+      {with([](auto& g) { g.from = kDirectoryId; }), server, LinkVerdict::kOtherNode},
       {with([](auto& g) { g.from = 4; }), server, LinkVerdict::kOtherNode},
       {with([](auto& g) { g.role = Role::kDirectory; }), server, LinkVerdict::kOtherNode},
       {worker, directory, LinkVerdict::kOtherNode},

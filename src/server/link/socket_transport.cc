@@ -109,7 +109,7 @@ SocketTransport::~SocketTransport() { stop(); }
 Result<void> SocketTransport::open() {
   TALLY_TRY(host_, group::host_identity(""));
   if (options_.role == Role::kDirectory) {
-    id_ = kDirectory;
+    id_ = kDirectoryId;
     if (::getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
       return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
   }
@@ -162,10 +162,11 @@ Result<void> SocketTransport::join(const net::Address& directory, Deadline by) {
     return invalid(fmt::format("the directory at {} is on another host: that needs a secret",
                                to_string(directory)));
   TALLY_TRY(const std::vector<net::Endpoint> endpoints, net::resolve(directory));
-  const Connector::Target target{.id = kDirectory, .local_name = {}, .endpoint = endpoints.front()};
+  const Connector::Target target{
+      .id = kDirectoryId, .local_name = {}, .endpoint = endpoints.front()};
   {
     const MutexLock lock(mutex_);
-    peers_[kDirectory].wanted = target;
+    peers_[kDirectoryId].wanted = target;
   }
   connector_->dial(target);
   mutex_.lock();
@@ -175,7 +176,7 @@ Result<void> SocketTransport::join(const net::Address& directory, Deadline by) {
   const Joining outcome = joining_;
   mutex_.unlock();
   if (outcome.linked) return {};
-  connector_->forget(kDirectory);
+  connector_->forget(kDirectoryId);
   return Error{.code = outcome.last_miss.code == ErrorCode::kRefused ? ErrorCode::kRefused
                                                                      : ErrorCode::kTimeout,
                .message = fmt::format("cannot join at the directory {}: {}", to_string(directory),
@@ -287,23 +288,24 @@ LinkGreeting SocketTransport::greeting_to(NodeId id) {
   return {.role = options_.role,
           .from = id_.load(),
           .to = id,
-          .token = id == kDirectory ? Token{} : token_};
+          .token = id == kDirectoryId ? Token{} : token_};
 }
 
 void SocketTransport::reached(std::unique_ptr<LinkSocket> socket, const LinkAnswer& answer) {
-  if (answer.id == kDirectory) {
+  if (answer.id == kDirectoryId) {
     const MutexLock lock(mutex_);
     token_ = answer.token;
   }
-  hand_over(std::move(socket), {.peer = answer.id,
-                                .role = answer.id == kDirectory ? Role::kDirectory : Role::kServer,
-                                .dialled = true,
-                                .backlog_bytes = 0});
+  hand_over(std::move(socket),
+            {.peer = answer.id,
+             .role = answer.id == kDirectoryId ? Role::kDirectory : Role::kServer,
+             .dialled = true,
+             .backlog_bytes = 0});
 }
 
 void SocketTransport::missed(NodeId id, const Error& why) {
   const MutexLock lock(mutex_);
-  if (id == kDirectory) joining_.last_miss = why;
+  if (id == kDirectoryId) joining_.last_miss = why;
 }
 
 void SocketTransport::turned_away(const std::string& from, const std::string& why) {
@@ -314,7 +316,7 @@ void SocketTransport::turned_away(const std::string& from, const std::string& wh
 void SocketTransport::tick(TimePoint now) {
   if (options_.role != Role::kDirectory && id_.load() != kNoNode && now >= next_heartbeat_) {
     next_heartbeat_ = now + options_.heartbeat;
-    send(kDirectory, {.kind = MessageKind::kHeartbeat, .part = id_.load()}, {});
+    send(kDirectoryId, {.kind = MessageKind::kHeartbeat, .part = id_.load()}, {});
   }
   if (const auto sentence = refusals_.tick(now); sentence && on_event_) on_event_(*sentence);
   closing_links_.look();
@@ -350,7 +352,7 @@ void SocketTransport::adopt(const std::shared_ptr<Link>& link) {
   }
   if (first) node_->on_linked(id);
   loop_of(id).add(link);
-  if (id != kDirectory || options_.role == Role::kDirectory) return;
+  if (id != kDirectoryId || options_.role == Role::kDirectory) return;
   {
     const MutexLock lock(mutex_);
     joining_.linked = true;
@@ -381,7 +383,7 @@ void SocketTransport::ended(Link& link) {
                                      [&](const auto& other) { return other.get() == &link; });
     if (current) {
       links.swap(found->second.links);
-      if (id == kDirectory) found->second.wanted.reset();
+      if (id == kDirectoryId) found->second.wanted.reset();
       if (!found->second.wanted) peers_.erase(found);
     }
   }
@@ -403,7 +405,7 @@ std::span<std::byte> SocketTransport::place(Link& link, const MessageHeader& hea
 
 void SocketTransport::deliver(Link& link, const Message& message) {
   const NodeId from = link.config().peer;
-  if (from == kDirectory && message.header.kind == MessageKind::kView)
+  if (from == kDirectoryId && message.header.kind == MessageKind::kView)
     id_.store(message.header.part);
   node_->on_message(from, message);
 }

@@ -46,9 +46,9 @@ class ClosingLinks final {
   std::vector<ClosingLink> waiting_ TALLY_GUARDED_BY(mutex_);
 };
 
-// Which of a transport's loops serves a peer: those of one role take turns, so that two workers have
-// two threads whatever their numbers are. A peer keeps its seat, also if it calls again. Threads:
-// safe.
+// Which of a transport's loops serves a peer: those of one role take turns, so that two workers
+// have two threads whatever their numbers are. A peer keeps its seat, also if it calls again.
+// Threads: safe.
 class LoopAssignment final {
  public:
   // `loops` is the same in all calls, at least 1.

@@ -8,7 +8,7 @@
 namespace tally::server {
 namespace {
 
-// Members are at most so far apart: who is further behind has not been there all the time.
+// Members are fewer rounds apart than this; a worker further behind has joined later.
 constexpr std::uint64_t kFarApart = 2;
 
 }  // namespace
@@ -68,7 +68,7 @@ Agreement::Answers Agreement::offer(NodeId worker, const MessageHeader& request,
              .outcome = Outcome::kRefused,
              .number = number,
              .error = std::move(error)}};
-  // Offered again: the first values stay, as others may have been told their sum.
+  // A repeated request keeps its first values: other workers may have their sum.
   Share& share = rounds_[number][worker];
   if (!was_in_it) share.values = std::move(values);
   share.rank = members_.at(worker);
@@ -89,8 +89,8 @@ Agreement::Answer Agreement::come_later(NodeId worker, const MessageHeader& requ
   return {.worker = worker, .request = request, .outcome = Outcome::kDropped, .number = number};
 }
 
-// Some have the sum of this round already: those who were sent to it from here were not in that
-// sum.
+// Some workers have the sum of this round from another server. Workers that this server sent to the
+// round are not in that sum, and move to a later one.
 void Agreement::close(std::uint64_t number, Answers& answers) {
   complete_elsewhere_ = std::max(complete_elsewhere_, number);
   Shares& shares = rounds_[number];
@@ -145,7 +145,7 @@ void Agreement::complete_rounds(Answers& answers) {
                            .number = number,
                            .sums = sums});
   }
-  // The last complete one may be asked for again, and the one before by who is one behind.
+  // Keeps the last two complete rounds: a worker may repeat its request, one round behind.
   while (!rounds_.empty() && rounds_.begin()->first + 1 < completed_)
     rounds_.erase(rounds_.begin());
 }

@@ -41,7 +41,7 @@ void DirectoryNode::on_message(NodeId from, const Message& message) {
       remove(from, "it left");
       break;
     case MessageKind::kHeartbeat:
-      // Somebody who was given up and does not know it, or who asks whether it was.
+      // The sender was removed and does not know it, or asks whether it was.
       if (!heard_.contains(from)) {
         if (view_.number > 0) send_view(from);
       } else if (message.header.sequence != 0) {
@@ -65,8 +65,8 @@ void DirectoryNode::on_lost(NodeId peer, const Error& why) {
 
 void DirectoryNode::settle(TimePoint now) {
   const MutexLock lock(mutex_);
-  // Times of before the first call are not known. If this process stood still, what was said
-  // meanwhile is yet to be read: such a time is nobody's silence.
+  // Times before the first call are unknown. If this process was stopped, messages of that time are
+  // still unread: such a gap counts as nobody's silence.
   const bool is_first = now_ == TimePoint::zero();
   const Duration gap = now - std::exchange(now_, now);
   for (auto& [id, when] : heard_) {

@@ -10,15 +10,15 @@
 namespace tally::server {
 
 struct DirectoryRules {
-  int servers = 1;  // nothing is served before so many have come
-  int replicas =
-      0;  // copies of each part, primary included; 0: two, or one where there is one server
-  Duration silence_limit =
-      std::chrono::seconds(5);  // a member that says nothing for so long is given up
+  int servers = 1;   // the job starts when this many have joined
+  int replicas = 0;  // copies of each part, with the primary; 0: two, or one with one server
+  // The directory removes a member that is silent for this long.
+  Duration silence_limit = std::chrono::seconds(5);
 };
 
-// Tells everybody who is there and who serves what: a View whenever that has changed. Numbers are
-// given by whoever drives it: a member's number is that of its link. Threads: safe.
+// Decides who is a member and which server has which slot, and sends a View to all members after
+// each change. The transport numbers the members: a member's number is that of its link. Threads:
+// safe.
 class DirectoryNode final : public Node {
  public:
   DirectoryNode(NodeTransport& transport, const DirectoryRules& rules, EventSink on_event);
@@ -35,7 +35,7 @@ class DirectoryNode final : public Node {
   void join(NodeId from, std::span<const std::byte> payload) TALLY_REQUIRES(mutex_);
   void refuse(NodeId to, const Error& why) TALLY_REQUIRES(mutex_);
   void found_if_complete() TALLY_REQUIRES(mutex_);
-  // The member is out of the next view. Nothing for who is no member.
+  // Removes a member from the next view; no effect for other nodes.
   void remove(NodeId peer, const std::string& why) TALLY_REQUIRES(mutex_);
   void become(View next) TALLY_REQUIRES(mutex_);
   void send_view(NodeId to) TALLY_REQUIRES(mutex_);
@@ -45,12 +45,12 @@ class DirectoryNode final : public Node {
   const DirectoryRules rules_;
   const EventSink on_event_;
   mutable Mutex mutex_;
-  // Number 0 until enough servers have come; until then it has who came so far.
+  // Number 0 until enough servers have joined; it has the members so far.
   View view_ TALLY_GUARDED_BY(mutex_);
   int copies_ TALLY_GUARDED_BY(mutex_) = 1;
   TimePoint now_ TALLY_GUARDED_BY(mutex_) = TimePoint::zero();
-  std::map<NodeId, TimePoint> heard_
-      TALLY_GUARDED_BY(mutex_);  // members, and when they last said something
+  // When each member sent its last message.
+  std::map<NodeId, TimePoint> heard_ TALLY_GUARDED_BY(mutex_);
 };
 
 }  // namespace tally::server

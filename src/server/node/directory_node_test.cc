@@ -7,8 +7,8 @@ namespace {
 
 TEST(DirectoryNode, SaysNothingBeforeEnoughServersHaveCome) {
   Cluster cluster({.servers = 0, .workers = 0});
-  DirectoryNode directory(cluster.network.transport(kDirectory), {.servers = 2}, {});
-  cluster.network.add(kDirectory, &directory);
+  DirectoryNode directory(cluster.network.transport(kDirectoryId), {.servers = 2}, {});
+  cluster.network.add(kDirectoryId, &directory);
   Worker& worker = cluster.add_worker(0);
   cluster.add_server();
   cluster.network.run();
@@ -52,8 +52,8 @@ TEST(DirectoryNode, GivesUpWhoIsSilentAndTellsIt) {
   Cluster cluster({.servers = 2, .workers = 1});
   const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
   cluster.directory->settle(at(100));
-  cluster.network.transport(2).send(kDirectory, {.kind = MessageKind::kHeartbeat}, {});
-  cluster.network.transport(3).send(kDirectory, {.kind = MessageKind::kHeartbeat}, {});
+  cluster.network.transport(2).send(kDirectoryId, {.kind = MessageKind::kHeartbeat}, {});
+  cluster.network.transport(3).send(kDirectoryId, {.kind = MessageKind::kHeartbeat}, {});
   for (int now = 101; now <= 103; ++now) cluster.directory->settle(at(now));
   cluster.network.run();
   for (int now = 104; now <= 106; ++now) cluster.directory->settle(at(now));
@@ -90,7 +90,7 @@ TEST(DirectoryNode, ServersBeat) {
 
 TEST(DirectoryNode, RefusesWhoCannotBeReadAndSaysWhichSlotHasNobody) {
   Cluster cluster({.servers = 1, .workers = 1});
-  cluster.network.transport(50).send(kDirectory, {.kind = MessageKind::kJoin},
+  cluster.network.transport(50).send(kDirectoryId, {.kind = MessageKind::kJoin},
                                      std::vector<std::byte>(3));
   cluster.network.run();
   EXPECT_TRUE(cluster.has_event("member 50 was not let in"));
@@ -102,12 +102,12 @@ TEST(DirectoryNode, RefusesWhoCannotBeReadAndSaysWhichSlotHasNobody) {
 
 TEST(DirectoryNode, AServerThatItDoesNotLetInServesNoMore) {
   Cluster cluster({.servers = 2, .workers = 0});
-  cluster.network.transport(1).send(kDirectory, {.kind = MessageKind::kJoin},
+  cluster.network.transport(1).send(kDirectoryId, {.kind = MessageKind::kJoin},
                                     std::vector<std::byte>(3));
   cluster.network.run();
   EXPECT_TRUE(cluster.servers[1]->expelled());
   EXPECT_FALSE(cluster.servers[2]->expelled());
-  EXPECT_TRUE(cluster.has_event("this server serves no more: the directory does not let it in"));
+  EXPECT_TRUE(cluster.has_event("this server serves no more: the directory refuses it"));
 }
 
 TEST(DirectoryNode, AnswersWhoAsksWhetherItIsAMember) {
@@ -116,13 +116,13 @@ TEST(DirectoryNode, AnswersWhoAsksWhetherItIsAMember) {
   const TableId table = cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
   for (const NodeId id : {1U, 2U})
     for (const int now : {10, 20}) cluster.servers[id]->settle(at(now));
-  cluster.network.hold(kDirectory, 1);
-  cluster.network.hold(kDirectory, 2);
+  cluster.network.hold(kDirectoryId, 1);
+  cluster.network.hold(kDirectoryId, 2);
   const auto pulled = cluster.worker(0).pull(table, 0);
   cluster.network.run();
   EXPECT_EQ(cluster.worker(0).answer(pulled), nullptr);
-  cluster.network.release(kDirectory, 1);
-  cluster.network.release(kDirectory, 2);
+  cluster.network.release(kDirectoryId, 1);
+  cluster.network.release(kDirectoryId, 2);
   cluster.network.run();
   EXPECT_TRUE(cluster.worker(0).is_done(pulled));
 }
@@ -130,7 +130,7 @@ TEST(DirectoryNode, AnswersWhoAsksWhetherItIsAMember) {
 TEST(DirectoryNode, AServerWithoutDirectoryServesNoMore) {
   Cluster cluster({.servers = 1, .workers = 1});
   const TableId table = cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
-  cluster.servers[1]->on_lost(kDirectory, {.code = ErrorCode::kPeerLost, .message = "ended"});
+  cluster.servers[1]->on_lost(kDirectoryId, {.code = ErrorCode::kPeerLost, .message = "ended"});
   EXPECT_TRUE(cluster.servers[1]->expelled());
   const auto pulled = cluster.worker(0).pull(table, 0);
   cluster.network.run();

@@ -10,7 +10,7 @@ JobHistory::Standing JobHistory::ask(NodeId worker, std::uint64_t sequence) {
   Jobs& jobs = workers_[worker];
   if (const auto known = jobs.known.find(sequence); known != jobs.known.end())
     return {.answer = known->second};
-  // So old that it is not remembered: it was answered.
+  // The job is too old to be remembered, and was answered.
   if (sequence <= jobs.newest) return {};
   jobs.newest = sequence;
   jobs.known.emplace(sequence, std::nullopt);

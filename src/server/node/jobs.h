@@ -15,11 +15,11 @@
 
 namespace tally::server {
 
-// Snapshots and restores that workers have asked a server for, by sequence: what makes each happen
-// once, however often it is sent. Threads: safe.
+// The snapshots and restores that workers have requested, by sequence, so that each runs once,
+// however often it is sent. Threads: safe.
 class JobHistory final {
  public:
-  // Of each worker so many are remembered.
+  // Jobs that are remembered per worker.
   static constexpr std::size_t kMaxJobs = 64;
 
   struct Answer {
@@ -27,26 +27,25 @@ class JobHistory final {
     std::vector<std::byte> payload;
   };
   struct Standing {
-    bool is_new = false;           // now under way
-    std::optional<Answer> answer;  // it is over
+    bool is_new = false;           // the caller runs it
+    std::optional<Answer> answer;  // of a finished job
   };
   Standing ask(NodeId worker, std::uint64_t sequence);
   void finish(NodeId worker, std::uint64_t sequence, const Answer& answer);
-  // Who is gone asks no more.
+  // Forgets the jobs of other workers.
   void keep_only(const std::vector<WorkerInfo>& workers);
 
  private:
   struct Jobs {
     std::uint64_t newest = 0;
-    std::map<std::uint64_t, std::optional<Answer>> known;  // none: under way
+    std::map<std::uint64_t, std::optional<Answer>> known;  // empty: running
   };
   Mutex mutex_;
   std::map<NodeId, Jobs> workers_ TALLY_GUARDED_BY(mutex_);
 };
 
-// A thread that does what takes too long for those who serve messages: reading and writing files.
-// One job after the other. Threads: safe. Its end waits for the job that is under way; those behind
-// it are not begun.
+// A thread for work that would delay messages: reading and writing files, one job after the other.
+// Threads: safe. The destructor waits for the running job and drops the queued ones.
 class JobThread final {
  public:
   static constexpr std::size_t kMaxJobs = 16;
@@ -56,10 +55,9 @@ class JobThread final {
   JobThread(const JobThread&) = delete;
   JobThread& operator=(const JobThread&) = delete;
 
-  // False: so many are waiting that it is not taken. The thread is made with the first job.
+  // False if kMaxJobs are queued. The first job starts the thread.
   bool run(std::function<void()> job);
-  // No job is begun any more, and none is under way. To be called by an owner whose parts the jobs
-  // use.
+  // As the destructor, for an owner whose members the jobs use.
   void end();
 
  private:

@@ -146,7 +146,7 @@ class LoneServerLease : public testing::Test {
   std::uint64_t pull() { return server.ask(kA, {.kind = MessageKind::kPull, .table = table}, {}); }
   // The number that the directory was asked with, if it was.
   std::uint64_t asked() {
-    const auto beats = server.sent(kDirectory, MessageKind::kHeartbeat);
+    const auto beats = server.sent(kDirectoryId, MessageKind::kHeartbeat);
     return beats.empty() ? 0 : beats.back().header.sequence;
   }
 
@@ -166,10 +166,10 @@ TEST_F(LoneServerLease, WhoStoodStillAsksTheDirectoryBeforeItAnswers) {
   const std::uint64_t number = asked();
   ASSERT_NE(number, 0U);
   // Neither an answer to an earlier question nor a view of that time says that it still serves.
-  server.say(kDirectory, {.kind = MessageKind::kHeartbeat, .sequence = number - 1}, {});
+  server.say(kDirectoryId, {.kind = MessageKind::kHeartbeat, .sequence = number - 1}, {});
   server.show_view();
   EXPECT_EQ(server.answer(kA, waits), nullptr);
-  server.say(kDirectory, {.kind = MessageKind::kHeartbeat, .sequence = number}, {});
+  server.say(kDirectoryId, {.kind = MessageKind::kHeartbeat, .sequence = number}, {});
   ASSERT_NE(server.answer(kA, waits), nullptr);
   EXPECT_EQ(server.answer(kA, waits)->header.view, 2U);
   EXPECT_NE(server.answer(kA, pull()), nullptr);

@@ -144,7 +144,7 @@ TEST_F(ServerMalice, WhoIsNoWorkerIsRefused) {
   Message said{.header = {.kind = MessageKind::kView}};
   const auto bytes = encode(view);
   said.payload = bytes;
-  stranger.on_message(kDirectory, said);
+  stranger.on_message(kDirectoryId, said);
   const auto pushed = stranger.push(dense_, 0, {}, bytes_of({1, 1}));
   const auto defined =
       stranger.ask_server(1, {.kind = MessageKind::kDefine, .table = table_id("x")},
@@ -198,7 +198,7 @@ TEST_F(ServerMalice, RecordsThatCannotBeReadAreRefusedAndThePartIsNotGoneOnFrom)
   piece.clock = 1;
   piece.push_kind = 0;
   send(piece, bytes_of({1}));
-  // A metadata that is fine, pieces out of order.
+  // Sound metadata, but pieces out of order.
   const PartMetadata metadata{.round = policy::Round({.workers = 1}).encode()};
   send(record, encode(metadata));
   piece.clock = 5;
@@ -211,11 +211,11 @@ TEST_F(ServerMalice, ViewsComeFromTheDirectoryAlone) {
   forged.number += 10;
   for (auto& chain : forged.chains) chain.clear();
   cluster_.network.transport(3).send(1, {.kind = MessageKind::kView, .part = 1}, encode(forged));
-  cluster_.network.transport(kDirectory)
+  cluster_.network.transport(kDirectoryId)
       .send(1, {.kind = MessageKind::kView, .part = 1}, bytes_of({1, 2, 3}));
   cluster_.network.run();
   expect_serving();
-  EXPECT_TRUE(cluster_.has_event("the directory sent no view"));
+  EXPECT_TRUE(cluster_.has_event("the directory sent a corrupt view"));
 }
 
 TEST(ServerMemory, GradientsThatWaitForTheirRoundAreBounded) {

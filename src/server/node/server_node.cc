@@ -1,8 +1,10 @@
-// A server that stood still (stopped, or without a processor) may have been given up, and others
-// serve its parts: what it would answer then is old, and the memory that a worker had lent it for
-// an answer is used for something else. So it asks the directory first. Messages wait until the
-// answer is there, as if they were of a newer view; views wait, too, unless they say that it is
-// out.
+// A server, without the handling of messages, views and snapshots, which have files of their own.
+//
+// Lease: a server that was stopped for long may have been removed, and other servers have its
+// parts. Its answers would be stale, and workers may have reused the memory they lent it for
+// answers. So after a pause longer than its lease it sends a heartbeat with a number and serves
+// nothing until the directory has answered: messages wait as if they were of a newer view; views
+// wait, too, unless they say that the server was removed.
 #include "server/node/server_node.h"
 
 #include <algorithm>
@@ -20,7 +22,7 @@
 namespace tally::server {
 namespace {
 
-// Nobody writes down more often that time has gone by.
+// Resolution of last_seen_.
 constexpr Duration kCloseEnough = std::chrono::milliseconds(1);
 
 constexpr int kMostThreadsByDefault = 4;
@@ -45,7 +47,7 @@ ServerNode::ServerNode(NodeTransport& transport, const ServerNodeOptions& option
                .deferred_parts = deferred_parts_} {}
 
 void ServerNode::join() {
-  transport_.send(kDirectory, {.kind = MessageKind::kJoin},
+  transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
                   encode(Joining{.is_server = true, .server = options_.self}));
 }
 
@@ -70,7 +72,7 @@ void ServerNode::on_linked(NodeId peer) {
 
 void ServerNode::on_lost(NodeId peer, const Error& why) {
   {
-    // Their payloads may lie in the peer's memory. What it still wants it asks again.
+    // Payloads may lie in the peer's memory, and the peer repeats its requests.
     const MutexLock lock(early_mutex_);
     for (auto early = early_.begin(); early != early_.end();) {
       if (early->from != peer) {
@@ -83,7 +85,7 @@ void ServerNode::on_lost(NodeId peer, const Error& why) {
   }
   const MutexLock lock(structure_);
   linked_.erase(peer);
-  if (peer == kDirectory) return become_expelled(fmt::format("no directory: {}", why.message));
+  if (peer == kDirectoryId) return become_expelled(fmt::format("no directory: {}", why.message));
   for (Slot& slot : slots_)
     if (slot.position.successor == peer) slot.position.is_linked = false;
   for (const auto& table : tables_.all())
@@ -121,7 +123,7 @@ void ServerNode::look_at_clock(TimePoint now) {
 }
 
 void ServerNode::send_heartbeat() {
-  transport_.send(kDirectory,
+  transport_.send(kDirectoryId,
                   {.kind = MessageKind::kHeartbeat,
                    .view = view_number_.load(),
                    .sequence = awaited_heartbeat_.load()},
@@ -168,7 +170,7 @@ class Server::Impl final {
     transport_->start(node_);
   }
   ~Impl() {
-    transport_->send(kDirectory, {.kind = MessageKind::kLeave}, {});
+    transport_->send(kDirectoryId, {.kind = MessageKind::kLeave}, {});
     transport_->stop();
   }
 

@@ -22,24 +22,24 @@
 namespace tally::server {
 
 struct ServerNodeOptions {
-  ServerInfo self;                       // its id is not looked at
-  std::uint64_t memory_limit_bytes = 0;  // of all tables; 0: no limit but the machine's
-  std::filesystem::path snapshots;       // where snapshots are written; empty: none can be
-  // What settle() is told, at any time; none: settle() alone shows that the process stood still.
+  ServerInfo self;                       // its id is ignored
+  std::uint64_t memory_limit_bytes = 0;  // of all tables; 0: none
+  std::filesystem::path snapshots;       // folder of snapshots; empty: refuses them
+  // The clock of settle(); none: only settle() notices that the process was stopped.
   std::function<TimePoint()> clock = {};
 };
 
-// A server: finds the part that a message is for, and keeps all parts up with the views. What
-// becomes of a message to a part is decided by the part alone. Threads: on_message() may be called
-// for different peers at once; the others from any thread. A message to a part takes no lock of the
-// node's. Snapshots are written by a thread of its own, which its end waits for.
+// A server: passes each message to its part, installs views in all parts, and runs snapshots in a
+// thread of its own, for which the destructor waits. Threads: on_message() may run for different
+// peers at once; the other calls come from any thread. A message to a part takes no lock of the
+// node.
 class ServerNode final : public Node {
  public:
   ServerNode(NodeTransport& transport, const ServerNodeOptions& options, EventSink on_event);
 
-  // Says to the directory that it is there; to be called when there is a link.
+  // Joins at the directory, to which there is a link.
   void join();
-  // The directory has given it up, or has ended: it serves no more.
+  // The directory has removed this server, or has ended: it serves no more.
   bool expelled() const { return expelled_.load(); }
   NodeId id() const { return id_.load(); }
 
@@ -50,20 +50,20 @@ class ServerNode final : public Node {
   void settle(TimePoint now) override;
 
  private:
-  // A message that came before the view it was sent in.
+  // A message that arrived before the view it was sent in.
   struct Early {
     NodeId from = kNoNode;
     Message message;
     std::vector<std::byte> owned;
   };
-  // What this server is to a slot.
+  // The place of this server in a slot.
   struct Slot {
     ChainPosition position;
-    // It knows all tables that were there when it came into the chain.
+    // It knows all tables that existed when it joined the chain.
     bool is_settled = false;
   };
 
-  // server_lease.cc: who stood still may have been given up, and asks before it serves on.
+  // server_node.cc: the lease.
   void look_at_clock(TimePoint now);
   void send_heartbeat();
   void take_heartbeat(const Message& message);
@@ -75,7 +75,7 @@ class ServerNode final : public Node {
   void dispatch(NodeId from, const Message& message);
   void ask_part(NodeId from, const Message& message);
   void unknown_part(NodeId from, const MessageHeader& header);
-  // Whether a worker of this job asks a server that serves; otherwise it is answered.
+  // Whether the request is of a worker of this job; otherwise answers it.
   bool admits(NodeId from, const MessageHeader& request) TALLY_REQUIRES(structure_);
   void define(NodeId from, const Message& message);
   void agree(NodeId from, const Message& message);
@@ -89,7 +89,7 @@ class ServerNode final : public Node {
   void snapshot(NodeId from, const Message& message);
   void restore(NodeId from, const Message& message);
   using PartDone = std::function<void(const Result<void>&)>;
-  // The job calls end_job().
+  // `job` calls end_job().
   void run_job(NodeId from, const MessageHeader& request, std::function<void()> job);
   void end_job(NodeId from, const MessageHeader& request,
                const Result<std::vector<std::byte>>& done);
@@ -138,20 +138,20 @@ class ServerNode final : public Node {
   std::atomic<std::uint32_t> admitted_view_{0};  // messages of newer views wait
   std::atomic<std::int64_t> next_heartbeat_{0};  // nanoseconds of the transport's clock
   std::atomic<std::int64_t> last_seen_{0};       // likewise: when it ran last
-  std::atomic<std::int64_t> lease_{0};  // nanoseconds that it may stand still; 0: not known yet
-  // The beat to be answered before anything is served; 0: none.
+  std::atomic<std::int64_t> lease_{0};  // nanoseconds that it may be stopped; 0: not known yet
+  // The heartbeat that the directory must answer before this server serves; 0: none.
   std::atomic<std::uint64_t> awaited_heartbeat_{0};
 
   TableSet tables_;
 
-  // Held while tables are added and views installed; parts' gates may be taken under it, never the
+  // Held while tables are added and views installed. Mutexes of parts are taken under it, never the
   // other way round.
   mutable Mutex structure_;
   View view_ TALLY_GUARDED_BY(structure_);
   std::vector<Slot> slots_ TALLY_GUARDED_BY(structure_);
   std::set<NodeId> linked_ TALLY_GUARDED_BY(structure_);
   std::set<NodeId> reached_ TALLY_GUARDED_BY(structure_);
-  // The newest that came while a beat is awaited; its payload is empty if none.
+  // The newest view that arrived while a heartbeat is awaited; payload empty: none.
   MessageHeader kept_header_ TALLY_GUARDED_BY(structure_);
   std::vector<std::byte> kept_view_ TALLY_GUARDED_BY(structure_);
 
@@ -166,11 +166,11 @@ class ServerNode final : public Node {
 
   Mutex fills_mutex_;
   std::atomic<bool> has_fills_{false};
-  std::deque<TablePart*> fills_
-      TALLY_GUARDED_BY(fills_mutex_);  // whose successor is to be sent everything
+  // Parts whose successor needs the whole part.
+  std::deque<TablePart*> fills_ TALLY_GUARDED_BY(fills_mutex_);
 
   JobHistory jobs_;
-  JobThread job_thread_;  // last: its jobs use all of the above
+  JobThread job_thread_;  // last: jobs use the members above
 };
 
 }  // namespace tally::server

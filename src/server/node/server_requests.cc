@@ -11,8 +11,7 @@
 namespace tally::server {
 namespace {
 
-// What may wait for a view, of all peers together. Twice as much before records have to be sent
-// again.
+// Limits of the requests of all peers that wait for a view. Records may use twice as much.
 constexpr std::size_t kMaxEarly = 65536;
 constexpr std::size_t kMaxEarlyBytes = std::size_t{256} << 20;
 
@@ -26,11 +25,12 @@ void ServerNode::on_message(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   if (options_.clock) look_at_clock(options_.clock());
   if (header.kind == MessageKind::kView) {
-    if (from == kDirectory) take_view(message);
+    if (from == kDirectoryId) take_view(message);
     return;
   }
-  if (header.kind == MessageKind::kHeartbeat && from == kDirectory) return take_heartbeat(message);
-  if (header.kind == MessageKind::kAnswer && from == kDirectory) return take_refusal(message);
+  if (header.kind == MessageKind::kHeartbeat && from == kDirectoryId)
+    return take_heartbeat(message);
+  if (header.kind == MessageKind::kAnswer && from == kDirectoryId) return take_refusal(message);
   const bool is_between_servers =
       header.kind == MessageKind::kRecord || header.kind == MessageKind::kRecordTaken;
   if (!is_request(header.kind) && !is_between_servers) return;
@@ -39,16 +39,16 @@ void ServerNode::on_message(NodeId from, const Message& message) {
   dispatch(from, message);
 }
 
-// The directory answers nothing but a join that it does not let in.
+// The directory sends an answer only to a join that it refuses.
 void ServerNode::take_refusal(const Message& message) {
   if (message.header.outcome != Outcome::kRefused) return;
   Error why{.code = ErrorCode::kCorrupt, .message = "refused"};
   if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
   const MutexLock lock(structure_);
-  become_expelled(fmt::format("the directory does not let it in: {}", why.message));
+  become_expelled(fmt::format("the directory refuses it: {}", why.message));
 }
 
-// False: the view has come meanwhile.
+// False if the view has arrived meanwhile.
 bool ServerNode::wait_for_view(NodeId from, const Message& message) {
   const MutexLock lock(early_mutex_);
   if (message.header.view <= admitted_view_.load(std::memory_order_acquire)) return false;
@@ -137,7 +137,7 @@ void ServerNode::unknown_part(NodeId from, const MessageHeader& header) {
   const auto slot = slot_of(header.table, header.part, static_cast<std::uint32_t>(slots_.size()));
   if (slots_[slot].position.role != ChainPosition::Role::kPrimary)
     return answer(from, header, Outcome::kNotPrimary);
-  // It came into the chain after those who had the table, and never heard of it.
+  // This server joined the chain later, and never received the list of tables.
   if (!slots_[slot].is_settled)
     return answer(from, header, Outcome::kLost, encode_text(newest_snapshot_.path()));
   refuse(
@@ -152,7 +152,7 @@ bool ServerNode::admits(NodeId from, const MessageHeader& request) {
   } else {
     refuse(from, request,
            {.code = ErrorCode::kClosed,
-            .message = fmt::format("{} is no worker of this job, or no longer", from)});
+            .message = fmt::format("node {} is not a worker of this job", from)});
   }
   return false;
 }
@@ -202,8 +202,7 @@ void ServerNode::size(NodeId from, const Message& message) {
     const MutexLock lock(structure_);
     if (!admits(from, message.header)) return;
   }
-  // A server that came later and has no place in any chain was never told of the table, and has
-  // nothing of it.
+  // A server that joined later and is in no chain does not know the table, and has nothing of it.
   Client::Size sum;
   if (Table* const table = tables_.find(message.header.table); table != nullptr)
     for (const auto& part : table->parts()) part->add_size(sum);

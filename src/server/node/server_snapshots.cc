@@ -1,5 +1,6 @@
-// Snapshots are written and read on a thread of their own: those who serve messages wait for a part
-// while that one part is copied.
+// Snapshots and restores of a server, on its job thread. Messages wait for a part only while that
+// part is copied. A restore reads parts one after the other into new storages and puts each in
+// place when it is complete; copies follow by record.
 #include <memory>
 #include <utility>
 
@@ -14,8 +15,7 @@
 namespace tally::server {
 namespace {
 
-// Tells of a restore when all copies have the last of its parts, or cannot have it. Shared by those
-// parts.
+// Ends a restore when all copies have the last of its parts, or failed. Shared by those parts.
 class Countdown {
  public:
   using Done = std::function<void(const Result<void>&)>;
@@ -42,7 +42,7 @@ std::vector<Table*> ServerNode::all_tables() const {
   return tables;
 }
 
-// Begins the job on the other thread, unless it was begun when the same request came before.
+// Runs the job on the job thread, unless an earlier copy of the request has started it.
 void ServerNode::run_job(NodeId from, const MessageHeader& request, std::function<void()> job) {
   const JobHistory::Standing standing = jobs_.ask(from, request.sequence);
   if (standing.answer)
@@ -136,8 +136,7 @@ void ServerNode::restore(NodeId from, const Message& message) {
   });
 }
 
-// Parts are read one after the other beside the old ones, and put in their place when whole; copies
-// follow by record. `when_safe` is not called where this fails.
+// Does not call `when_safe` where it fails.
 Result<void> ServerNode::read_snapshot(const SnapshotRestoration& asked,
                                        std::function<void(const Result<void>&)> when_safe) {
   TALLY_TRY(const SnapshotReader reader, SnapshotReader::open(asked.folder));
@@ -153,13 +152,13 @@ Result<void> ServerNode::read_snapshot(const SnapshotRestoration& asked,
       if (part->is_primary()) wanted.back().second.push_back(part.get());
     count += wanted.back().second.size();
   }
-  // One more for this thread, so that it is not over before all parts have been begun.
+  // One more for this thread: the restore does not end before the last part has started.
   const auto countdown = std::make_shared<Countdown>(count + 1, std::move(when_safe));
   const PartDone one_done = [countdown](const Result<void>& done) { countdown->one_done(done); };
   for (const auto& [table, parts] : wanted) {
     if (parts.empty()) continue;
     const TableConfig& config = table->config();
-    // Rows that are dealt anew may come from anywhere: they are read once, for all parts.
+    // Redistributed rows come from all files: they are read once for all parts.
     TALLY_TRY(const bool anew, reader.deals_anew(config.spec, config.parts));
     const std::size_t together = anew ? parts.size() : 1;
     for (std::size_t i = 0; i < parts.size(); i += together)

@@ -71,7 +71,7 @@ TEST_P(ServerStress, TheSumOfPushesOfManyThreadsIsExact) {
   const auto say = [&](NodeId from, MessageHeader header, const std::vector<std::byte>& payload) {
     server.on_message(from, {.header = header, .payload = payload});
   };
-  say(kDirectory, {.kind = MessageKind::kView, .part = kServer, .view = 1}, encode(view));
+  say(kDirectoryId, {.kind = MessageKind::kView, .part = kServer, .view = 1}, encode(view));
   TableSpec spec{.name = "t",
                  .count = 3,
                  .optimizer = sgd({.rate = 1}),

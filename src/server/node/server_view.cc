@@ -9,18 +9,17 @@
 namespace tally::server {
 namespace {
 
-// Under way to servers that are being filled: little enough that other records do not wait long
-// behind it.
+// Bytes under way to servers that are being filled. Other records wait behind them.
 constexpr std::int64_t kMaxFillBytes = std::int64_t{16} << 20;
 
-// Dense tables of up to 256 GiB.
+// A dense table of 256 GiB.
 constexpr std::uint32_t kMaxParts = 1U << 20;
 
 }  // namespace
 
 void ServerNode::take_view(const Message& message) {
   auto view = decode_view(message.payload);
-  if (!view) return say(fmt::format("the directory sent no view: {}", view.error().message));
+  if (!view) return say(fmt::format("the directory sent a corrupt view: {}", view.error().message));
   const std::uint32_t number = view->number;
   {
     const MutexLock lock(structure_);
@@ -29,13 +28,13 @@ void ServerNode::take_view(const Message& message) {
     if (!is_sound || expelled()) return;
     if (keep_view(message, *view)) return;
     id_.store(message.header.part);
-    // Half of it: the answer to a request and the directory's patience may take as long.
+    // Half of the silence limit, since an answer may be under way for as long.
     lease_.store(static_cast<std::int64_t>(message.header.clock / 2));
     if (has_server(*view, id())) {
       install(std::move(*view));
     } else {
       awaited_heartbeat_.store(0);
-      become_expelled("the directory has given it up");
+      become_expelled("the directory has removed it");
     }
   }
   admit(number);
@@ -53,7 +52,7 @@ ChainPosition ServerNode::position_in(const View& next, std::uint32_t slot) cons
   if (me + 1 == chain.end()) return position;
   position.successor = *(me + 1);
   position.is_linked = linked_.contains(position.successor);
-  // Who was not in the chain before has nothing, and knows it. Others may have anything.
+  // A server that is new in the chain has nothing, and knows it. Others may have any state.
   const bool is_next_view = next.number == view_.number + 1;
   const bool was_there = view_.number != 0 && contains(view_.chains[slot], position.successor);
   position.successor_state = is_next_view && !was_there ? Replication::PeerState::kUnfilled
@@ -67,7 +66,7 @@ void ServerNode::install(View next) {
     slots[slot].position = position_in(next, slot);
     const bool stays =
         view_.number != 0 && contains(view_.chains[slot], id()) && slots_[slot].is_settled;
-    // At first there are no tables: nobody has missed one.
+    // In the first view there are no tables to miss.
     slots[slot].is_settled =
         slots[slot].position.role != ChainPosition::Role::kNone && (next.number == 1 || stays);
   }
@@ -95,7 +94,7 @@ void ServerNode::install(View next) {
   send_agreed(answers);
 }
 
-// Links to successors are this server's to make; predecessors make theirs.
+// This server connects to its successors; predecessors connect to it.
 void ServerNode::connect_neighbours(const View& next, const std::vector<Slot>& slots) {
   std::set<NodeId> successors;
   std::set<NodeId> neighbours;
@@ -117,8 +116,8 @@ void ServerNode::connect_neighbours(const View& next, const std::vector<Slot>& s
   }
 }
 
-// Each loss once: of parts that were never sent here by this server, of slots without anybody by
-// the one with the lowest number.
+// Reports each loss once: a new primary reports parts that never arrived, the server with the
+// lowest number reports slots without servers.
 void ServerNode::report_lost(const View& before) {
   if (before.number == 0) return;
   const bool is_first = std::all_of(view_.servers.begin(), view_.servers.end(),
@@ -145,8 +144,7 @@ void ServerNode::report_lost(const View& before) {
   }
 }
 
-// What waited for this view goes first: a message that comes now from the same sender must not
-// overtake it.
+// Handles the messages that waited for this view, before newer messages of the same senders.
 void ServerNode::admit(std::uint32_t number) {
   const MutexLock lock(early_mutex_);
   if (awaited_heartbeat_.load() != 0) return;
@@ -188,7 +186,7 @@ void ServerNode::queue_fills() {
   has_fills_.store(!fills_.empty());
 }
 
-// Servers that came into a chain are sent its parts a few at a time.
+// Sends whole parts to servers that joined a chain, a few at a time.
 void ServerNode::pump_fills() {
   while (has_fills_.load() && fill_bytes_.load() < kMaxFillBytes) {
     TablePart* part = nullptr;
@@ -220,7 +218,7 @@ Result<void> ServerNode::add_table(TableId id, const TableSpec& spec) {
   for (const auto& part : table->parts()) {
     const Slot& slot = slots_[part->slot()];
     ChainPosition position = slot.position;
-    // Whoever follows here was in the chain before the table was.
+    // The successor was in the chain before the table existed.
     position.successor_state =
         slot.is_settled ? Replication::PeerState::kInStep : Replication::PeerState::kUnfilled;
     if (position.successor == kNoNode) position.successor_state = Replication::PeerState::kNone;
@@ -249,8 +247,8 @@ void ServerNode::send_spec(NodeId to, std::uint32_t slot, const Table& table, st
                   table.config().encoded);
 }
 
-// Which tables the successor has to be sent, before any of them: so it knows what it does not have.
-// `all`: it is new; else those whose parts are not yet all under way.
+// Lists the tables that the successor will receive, so that it knows what it lacks: all tables for
+// a new successor, else the tables whose parts are not all under way.
 void ServerNode::send_listing(std::uint32_t slot, bool all) {
   const ChainPosition& position = slots_[slot].position;
   if (position.successor == kNoNode || !position.is_linked || !slots_[slot].is_settled) return;
@@ -271,11 +269,12 @@ void ServerNode::take_spec(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   const MutexLock lock(structure_);
   const std::uint32_t slot = header.part;
-  // Also of an older view: who goes before this server in a chain stays there until it is gone.
+  // A message of an older view counts, too: a predecessor stays one until it is removed.
   if (slot >= slots_.size() || slots_[slot].position.predecessor != from) return;
   if ((header.push_kind & kSpec) != 0) {
     auto spec = decode_spec(message.payload);
-    if (!spec) return say(fmt::format("server {} sent no table: {}", from, spec.error().message));
+    if (!spec)
+      return say(fmt::format("server {} sent a corrupt table: {}", from, spec.error().message));
     if (auto added = add_table(header.table, *spec); !added)
       return say(fmt::format("table '{}' of server {} cannot be copied: {}", spec->name, from,
                              added.error().message));

@@ -10,12 +10,12 @@
 
 namespace tally::server {
 
-// Which of a worker's pushes to one part have had their effect, by sequence: what makes each count
-// once, however often it is sent. A worker's sequences rise, and a push is settled after all
-// earlier ones but for those that are held. A value.
+// The fate of a worker's pushes to one part, by sequence, so that each push counts once, however
+// often it is sent. Sequences of a worker rise, and a push is applied or dropped after all earlier
+// ones, except held ones. A value.
 class PushHistory {
  public:
-  // So many held and dropped pushes are remembered. Older drops are then told as applied.
+  // Limits of what is remembered; older dropped pushes count as applied.
   static constexpr std::size_t kMaxHeld = 256;
   static constexpr std::size_t kMaxDropped = 256;
 
@@ -24,13 +24,13 @@ class PushHistory {
 
   void apply(std::uint64_t sequence);
   void drop(std::uint64_t sequence);
-  // It waits for its round. False, with nothing changed, if kMaxHeld are waiting.
+  // The push waits for its round. False, with nothing changed, if kMaxHeld wait already.
   bool hold(std::uint64_t sequence);
 
   std::uint64_t last() const { return last_; }
   std::span<const std::uint64_t> held() const { return held_; }
   std::span<const std::uint64_t> dropped() const { return dropped_; }
-  // As they were on another server.
+  // Restores the history of another server.
   static PushHistory restored(std::uint64_t last, std::vector<std::uint64_t> held,
                               std::vector<std::uint64_t> dropped);
 
@@ -40,8 +40,8 @@ class PushHistory {
   std::vector<std::uint64_t> dropped_;
 };
 
-// What a part is beside its numbers: with both, another server goes on where this one ended. A
-// value.
+// The state of a part beside its values. With both, another server continues where this one
+// ended. A value.
 struct PartMetadata {
   std::vector<std::byte> round;  // policy::Round::encode()
   std::uint64_t dropped = 0;     // pushes that came too late, of all workers
@@ -49,8 +49,8 @@ struct PartMetadata {
 };
 
 std::vector<std::byte> encode(const PartMetadata& metadata);
-// kCorrupt for anything that encode() would not make of a metadata within the limits of PushHistory and
-// View. What is in `round` is not looked at.
+// kCorrupt for bytes that encode() does not write within the limits of PushHistory and View. Does
+// not check `round`.
 Result<PartMetadata> decode_metadata(std::span<const std::byte> bytes);
 
 }  // namespace tally::server

@@ -44,7 +44,7 @@ Result<PartPayload> read_payload(std::span<const std::byte> payload, const Paylo
   if (wire::load<std::uint32_t>(payload, 4) != 0 || payload.size() != expected)
     return corrupt(
         fmt::format("{} bytes for {} keys, which take {}", payload.size(), count, expected));
-  // The rows of an answer must fit into one message.
+  // The rows of the answer must fit into one message.
   if (count * sizeof(float) * place.dimension > kMaxPayloadBytes)
     return corrupt(fmt::format("{} keys with rows of {} values are too many for a message", count,
                                place.dimension));
@@ -63,7 +63,7 @@ Result<PartPayload> read_encoded(std::span<const std::byte> payload, const Table
                                  const EncodedPlace& part) {
   PartPayload result;
   if (payload.empty() && part.weight == 0) return result;
-  // Nothing may change between being checked and being used.
+  // Shared memory could change between check and use.
   std::vector<std::byte> own;
   if (part.is_shared) {
     own.assign(payload.begin(), payload.end());

@@ -11,9 +11,8 @@
 
 namespace tally::server {
 
-// A request's payload as it lies: what is asked for, or pushed, of one part. Borrows the payload's
-// bytes but for keys that do not lie at a multiple of eight, which it has copied, and for what was
-// encoded.
+// The payload of a push or pull of one part. Borrows the bytes, except unaligned keys, which are
+// copied, and decoded values.
 struct PartPayload {
   std::span<const std::uint64_t> keys;  // sparse
   std::span<const std::byte> values;    // pushes
@@ -21,7 +20,7 @@ struct PartPayload {
   std::vector<float> decoded;
 
   PartPayload() = default;
-  // A moved vector keeps its memory, so `keys` and `values` stay good.
+  // A moved vector keeps its memory, so `keys` and `values` stay valid.
   PartPayload(PartPayload&&) = default;
   PartPayload& operator=(PartPayload&&) = default;
   PartPayload(const PartPayload&) = delete;
@@ -29,7 +28,7 @@ struct PartPayload {
   ~PartPayload() = default;
 };
 
-// Where in a table a payload belongs.
+// The part that a payload is for.
 struct PayloadPlace {
   TableKind kind = TableKind::kDense;
   std::uint32_t part = 0;
@@ -37,20 +36,20 @@ struct PayloadPlace {
   std::uint32_t dimension = 1;  // sparse
   std::size_t value_bytes = 0;  // dense: of the whole part
   bool has_values = true;       // pushes
-  bool check_keys = true;       // false: these bytes were looked at before
+  bool check_keys = true;       // false: they were checked before
 };
 
-// kCorrupt if the payload's length is not that of its contents, or if it has keys of another part.
+// kCorrupt for a wrong length, or keys of another part.
 Result<PartPayload> read_payload(std::span<const std::byte> payload, const PayloadPlace& place);
 
-// A gradient as the table's codec has it.
+// The run that an encoded gradient is for.
 struct EncodedPlace {
   TableCodec::Place place;
   std::size_t count = 0;   // elements of the part
-  double weight = 1;       // 0: there may be no bytes
-  bool is_shared = false;  // the sender can still write to them
+  double weight = 1;       // 0: the payload may be empty
+  bool is_shared = false;  // the sender can still write to the payload
 };
-// kCorrupt if it is none. Borrows nothing.
+// kCorrupt if it is no encoding of that run. Borrows nothing.
 Result<PartPayload> read_encoded(std::span<const std::byte> payload, const TableCodec& codec,
                                  const EncodedPlace& part);
 

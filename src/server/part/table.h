@@ -12,8 +12,8 @@
 
 namespace tally::server {
 
-// A table as one server has it: all its parts, also those that lie elsewhere. Its list of parts
-// never changes.
+// A table on one server, with an object for every part, also for those on other servers. The list
+// of parts never changes.
 class Table final {
  public:
   Table(TableConfig config, const PartContext& context);
@@ -21,7 +21,7 @@ class Table final {
   Table& operator=(const Table&) = delete;
 
   const TableConfig& config() const { return config_; }
-  // Null: there is no such part.
+  // Null if there is no such part.
   TablePart* part(std::uint32_t index) {
     return index < parts_.size() ? parts_[index].get() : nullptr;
   }
@@ -32,8 +32,8 @@ class Table final {
   std::vector<std::unique_ptr<TablePart>> parts_;
 };
 
-// All tables of a server, by number. Tables are added and never go. Threads: find() is safe and
-// takes no lock; add() must not overlap with itself.
+// The tables of a server by id. Tables are never removed. Threads: find() is safe and takes no
+// lock; add() must not overlap with itself.
 class TableSet final {
  public:
   TableSet() = default;
@@ -42,9 +42,9 @@ class TableSet final {
   TableSet& operator=(const TableSet&) = delete;
 
   Table* find(TableId id) const;
-  // There is none with its number.
+  // The id is not in use.
   void add(std::unique_ptr<Table> table);
-  // In the order in which they came; by whoever keeps add() away.
+  // In the order of add(), which must not run meanwhile.
   const std::vector<std::unique_ptr<Table>>& all() const { return owned_; }
 
  private:

@@ -1,5 +1,6 @@
-// A header is 112 bytes, little-endian: magic, version, the fields in the order of for_each_field(),
-// four reserved bytes, and the CRC32C of all bytes before it. docs/wire_format.md has the table.
+// A header is 112 bytes, little-endian: magic, version, the fields in the order of
+// for_each_field(), four reserved bytes, and the CRC32C of all bytes before it. docs/wire_format.md
+// has the table.
 #include "server/protocol/message.h"
 
 #include <bit>

@@ -10,40 +10,39 @@
 
 namespace tally::server {
 
-// A member of the job. The directory is 0; it numbers servers and workers as they come, and no
-// number twice.
+// The number of a node of the job. The directory is 0; it numbers servers and workers as they join,
+// and uses no number twice.
 using NodeId = std::uint32_t;
-inline constexpr NodeId kDirectory = 0;
+inline constexpr NodeId kDirectoryId = 0;
 inline constexpr NodeId kNoNode = 0xFFFFFFFF;
 
-// Of one job.
+// Limits of one job.
 inline constexpr std::uint32_t kMaxServers = 4096;
 inline constexpr std::uint32_t kMaxWorkers = 65536;
 
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{16} << 20;
-// Of a dense part's values, at most.
+// Upper bound of the values of a dense part.
 inline constexpr std::size_t kPartBytes = std::size_t{256} << 10;
 
 // Before the keys of a push or a pull of sparse rows: u32 count, u32 zero.
 inline constexpr std::size_t kKeyCountBytes = 8;
 
 enum class MessageKind : std::uint8_t {
-  // With the directory.
-  kJoin = 1,  // who wants to belong; payload: Joining
-  // Who serves what; payload: View. `part` has the number of whom it is sent to, `clock` after how
-  // many nanoseconds of silence it is
-  // given up.
+  // Between the directory and the others.
+  kJoin = 1,  // payload: Joining
+  // Payload: View. `part` is the receiver's number, `clock` the nanoseconds of silence after which
+  // the directory removes it.
   kView = 2,
-  kHeartbeat =
-      3,       // alive. With a `sequence`: whether the directory has given it up; if not it answers
-               // with the same
-  kLeave = 4,  // goes in good order; to servers, too
-  // First on a link between others: `part` has the caller's number, `clock` its rank (workers).
+  // With a `sequence`, the directory answers with the same number, unless it has removed the
+  // sender.
+  kHeartbeat = 3,
+  kLeave = 4,  // an orderly end; to servers, too
+  // First on a link between other nodes: `part` is the caller's number, `clock` a worker's rank.
   kHello = 5,
-  // Of a link between neighbours: `sequence` bytes of memory, whose descriptor comes along, are
-  // shown as the next region.
+  // On a link within one host: the descriptor that comes along is the next region of shared memory,
+  // of `sequence` bytes.
   kRegion = 6,
-  // From workers to servers. Each is answered by one kAnswer with the same table, part and
+  // Requests of workers to servers. The answer to each is one kAnswer with the same table, part and
   // sequence.
   kDefine = 8,
   kPush = 9,
@@ -57,12 +56,12 @@ enum class MessageKind : std::uint8_t {
   kReadState = 17,
   kWriteState = 18,
   kSetVersion = 19,
-  // As kPushPull; the answer may have the average that was applied instead of the values: then its
-  // push_kind is kAverage.
+  // As kPushPull. The answer may have the applied average instead of the values; its push_kind is
+  // kAverage then.
   kPushAverage = 20,
   kAnswer = 24,
-  kClosed = 25,  // to workers, unasked: the part has `version` now; older gradients come too late
-  // Between servers: what a part has become, and that it was taken.
+  kClosed = 25,  // to workers: the part has `version` now, and older gradients come too late
+  // Between servers: the new state of a part, and its acknowledgement.
   kRecord = 28,
   kRecordTaken = 29,
 };
@@ -71,7 +70,7 @@ enum class MessageKind : std::uint8_t {
 enum class Outcome : std::uint8_t {
   kDone = 0,        // applied, read, or taken
   kDropped = 1,     // too late: without effect
-  kNotPrimary = 2,  // not the primary in the view `view`: ask again when there is a newer one
+  kNotPrimary = 2,  // the server is not the primary in its view, `view`: ask again in a newer one
   kLost = 3,        // no copy of the part is left
   kRefused = 4,     // payload: the Error
 };
@@ -84,41 +83,38 @@ inline bool is_push(MessageKind kind) {
 struct MessageHeader {
   MessageKind kind = MessageKind::kAnswer;
   Outcome outcome = Outcome::kDone;
-  // PushKind; of kReadState and kWriteState the array; of kRecord flags; of kAgree kHadAnswer or 0;
-  // of answers kAverage or 0.
+  // Pushes: PushKind; kReadState, kWriteState: the state array; kRecord: flags; kAgree: kHadAnswer
+  // or 0; answers: kAverage or 0.
   std::uint8_t push_kind = 0;
   std::uint16_t table = 0;
   std::uint32_t part = 0;
   std::uint32_t view = 0;      // of the sender
   std::uint64_t sequence = 0;  // of the worker's request, rising
-  std::uint64_t clock = 0;     // of the worker; in answers the slowest worker's
-  std::uint64_t version =
-      0;  // push: that the gradient was computed at; answers and records: the part's
+  std::uint64_t clock = 0;     // of the worker; answers: of the slowest worker
+  std::uint64_t version = 0;   // pushes: of the gradient; answers and records: of the part
   std::uint64_t least_version = 0;
-  std::uint64_t least_clock = 0;  // in answers to pushes: the staleness
+  std::uint64_t least_clock = 0;  // answers to pushes: the staleness
   double weight = 0;
   double rate = 0;
-  // Filled in by the link.
+  // Set by the link.
   std::uint32_t payload_bytes = 0;
   std::uint32_t payload_checksum = 0;  // CRC32C; 0 where it travels in memory or TLS guards it
-  // Where the payload lies, or where the answer's is to be written, in memory that the sender has
-  // shown to the receiver; 0: on the wire. Region number in the upper 16 bits (from 1), byte offset
-  // in the lower 48.
+  // Where payload and reply lie in memory that the sender shares with the receiver; 0: on the wire.
+  // Region number in the upper 16 bits (from 1), byte offset in the lower 48.
   std::uint64_t payload_place = 0;
   std::uint64_t reply_place = 0;
-  std::uint32_t reply_bytes =
-      0;  // room for the answer's payload there; of kWritten how much there is
+  std::uint32_t reply_bytes = 0;  // size of the reply; with kWritten: bytes written
 
   friend bool operator==(const MessageHeader&, const MessageHeader&) = default;
 };
 
-// The reply_place of an answer whose payload was written to where the request wanted it.
+// The reply_place of an answer whose payload was written to the request's reply.
 inline constexpr std::uint64_t kWritten = 1;
 
-// Of the answer to a kPushAverage.
+// push_kind of an answer to kPushAverage.
 inline constexpr std::uint8_t kAverage = 1;
 
-// Of a kAgree that is offered to another server than the one which had answered it.
+// push_kind of a kAgree that another server has answered before.
 inline constexpr std::uint8_t kHadAnswer = 1;
 
 inline constexpr std::size_t kHeaderBytes = 112;

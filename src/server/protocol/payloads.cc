@@ -14,7 +14,7 @@
 namespace tally::server {
 namespace {
 
-// As many as have numbers.
+// As many as there are ids.
 constexpr std::uint32_t kMaxTables = 65535;
 
 }  // namespace
@@ -78,7 +78,7 @@ std::vector<std::byte> encode(std::span<const double> values) {
 
 Result<std::vector<double>> decode_values(std::span<const std::byte> bytes) {
   if (bytes.size() % sizeof(double) != 0 || bytes.size() / sizeof(double) > kMaxAgreeValues)
-    return corrupt(fmt::format("{} bytes are no values to agree on", bytes.size()));
+    return corrupt(fmt::format("{} bytes cannot be values of an agreement", bytes.size()));
   std::vector<double> values(bytes.size() / sizeof(double));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = std::bit_cast<double>(wire::load<std::uint64_t>(bytes, i * sizeof(double)));

@@ -51,7 +51,7 @@ Result<std::vector<ServerInfo>> read_servers(wire::Reader& reader) {
   return servers;
 }
 
-// Of servers that the view has, each once.
+// A chain has servers of the view, each at most once.
 Result<std::vector<NodeId>> read_chain(wire::Reader& reader,
                                        const std::vector<ServerInfo>& servers) {
   TALLY_TRY(const std::uint32_t count,
@@ -88,7 +88,7 @@ std::size_t places_of(const View& view, NodeId server) {
                     [&](const auto& chain) { return contains(chain, server); }));
 }
 
-// Who is to be the next copy of this chain: kNoNode if all are in it.
+// The server to append to a chain; kNoNode if all are in it.
 NodeId next_copy(const View& view, const std::vector<NodeId>& chain) {
   NodeId best = kNoNode;
   std::size_t fewest = std::numeric_limits<std::size_t>::max();
@@ -173,7 +173,8 @@ Result<Joining> decode_joining(std::span<const std::byte> bytes) {
   wire::Reader reader(bytes);
   Joining joining;
   TALLY_TRY(const std::uint8_t is_server, reader.u8());
-  if (is_server > 1) return corrupt(fmt::format("{} joins: neither server nor worker", is_server));
+  if (is_server > 1)
+    return corrupt(fmt::format("a node of kind {} joins: neither server nor worker", is_server));
   joining.is_server = is_server == 1;
   TALLY_TRY(joining.rank, reader.i32());
   if (joining.rank < 0) return corrupt(fmt::format("a worker joins with rank {}", joining.rank));

@@ -27,9 +27,9 @@ struct WorkerInfo {
   friend bool operator==(const WorkerInfo&, const WorkerInfo&) = default;
 };
 
-// Who is there and who serves what, decided by the directory; each is newer than the one before.
-// Parts are dealt over *slots*, as many as there were servers at first; a slot's servers are a
-// chain, the primary first. A chain that is empty has lost its parts.
+// The members of the job and the servers of each part, as the directory decides; views have rising
+// numbers. Parts are spread over *slots*, as many as the job had servers at first; the servers of a
+// slot are a replication chain, the primary first. The parts of an empty chain are lost.
 struct View {
   std::uint32_t number = 0;  // 0: none yet
   std::vector<ServerInfo> servers;
@@ -39,15 +39,15 @@ struct View {
   friend bool operator==(const View&, const View&) = default;
 };
 
-// Parts of a table lie on consecutive slots, beginning with one by the table's number: so all
-// servers have equally many, but for one.
+// Parts of a table lie on consecutive slots from one that depends on the table, so the servers have
+// equal numbers of parts, plus or minus one.
 std::uint32_t slot_of(std::uint16_t table, std::uint32_t part, std::uint32_t slots);
 
-// What a node says when it joins.
+// The payload of kJoin.
 struct Joining {
   bool is_server = false;
   std::int32_t rank = 0;  // of a worker
-  ServerInfo server;      // of a server; its id is not looked at
+  ServerInfo server;      // of a server; its id is ignored
 };
 
 std::vector<std::byte> encode(const View& view);
@@ -56,25 +56,25 @@ std::vector<std::byte> encode(const Joining& joining);
 Result<View> decode_view(std::span<const std::byte> bytes);
 Result<Joining> decode_joining(std::span<const std::byte> bytes);
 
-// Who is in which chain: functions of the view before and of what happened. Each gives the next
-// view, one number higher; the view before where nothing changes.
+// Transitions between views. Each returns the next view, with the next number, or `before` where
+// nothing changes.
 
 // The first view: slot s has the servers s, s+1, ... in the order given, `replicas` of them or all.
 // `replicas` 0: two.
 View founding_view(std::vector<ServerInfo> servers, const std::vector<WorkerInfo>& workers,
                    int replicas);
 
-// How many copies a job with so many servers at first is to have.
+// The copies of each part in a job that starts with `servers`.
 int copies(int replicas, int servers);
 
-// A server came: it is put at the end of chains that are shorter than `copies` and not empty.
+// Appends a new server to the chains that are shorter than `copies` and not empty.
 View with_server(const View& before, const ServerInfo& server, int copies);
 
-// A server is gone: out of all chains. Those that it leaves too short, but not empty, get another
-// at their end: that with the fewest places in chains, of these the one with the lowest number.
+// Removes a server from all chains. Chains that are too short then, and not empty, get another
+// server at their end: the one that is in the fewest chains, then the lowest number.
 View without_server(const View& before, NodeId server, int copies);
 
-// A worker came; one that was there with the same rank goes.
+// Adds a worker; it replaces a worker of the same rank.
 View with_worker(const View& before, const WorkerInfo& worker);
 View without_worker(const View& before, NodeId worker);
 

@@ -1,19 +1,13 @@
 #pragma once
-// Snapshots on disk. While one is written it is FOLDER/NAME.part, with one file per server,
-// server-ID.tally, which has all parts that the server is the primary of. When all servers have
-// finished theirs, each is told of all files and publishes: the manifest is written and the folder
-// gets its name. Servers may share a folder or have one each. If one of them fails, each of the
-// others is told to drop what it has written. What lies in a NAME.part without that (a server or
-// the asking worker has died) stays until a snapshot of this name is written: whether others who
-// share the folder are still at it cannot be known.
-//
-// How a server uses it:
-//   kSnapshot, first round   SnapshotWriter::begin, add() for each part that it is primary of,
-//   finish(); answer: encode(file) kSnapshot, second round  all files in the payload:
-//   publish_snapshot(); answer: the path or, where one failed     the name in the payload:
-//   drop_snapshot() kRestore                 SnapshotReader::open, then restore() for each table
-//   with all its parts of which the server has
-//                            a copy, primary or not; then Round::set_version with what came out
+// Snapshots on disk, in two rounds:
+//   1. Write: each server writes FOLDER/NAME.part/server-ID.tally with all parts that it is the
+//      primary of (SnapshotWriter).
+//   2. Publish, after all servers have written: each gets the list of all files, writes the
+//      manifest and renames the folder to FOLDER/NAME (publish_snapshot()). Servers may share a
+//      folder or have one each.
+// If a server fails, the others remove their files (drop_snapshot()). A NAME.part that remains
+// because a server or the requesting worker died stays until the next snapshot of that name: a
+// server that shares the folder may still write to it.
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -31,7 +25,7 @@
 
 namespace tally::server {
 
-// A file of a snapshot, as its manifest names it.
+// A file of a snapshot, as the manifest lists it.
 struct SnapshotFile {
   std::string name;  // server-3.tally
   std::uint64_t bytes = 0;
@@ -40,12 +34,11 @@ struct SnapshotFile {
   friend bool operator==(const SnapshotFile&, const SnapshotFile&) = default;
 };
 std::vector<std::byte> encode(std::span<const SnapshotFile> files);
-// kCorrupt for anything that encode() would not make of files with such names, each once; at most
-// 4096.
+// kCorrupt for bytes that encode() does not write: at most 4096 files, each name once.
 Result<std::vector<SnapshotFile>> decode_snapshot_files(std::span<const std::byte> bytes);
 
-// kInvalid unless a snapshot may be called so: 1 to 100 letters, digits, '-', '_' and '.', not
-// first; not with ".part" at its end.
+// kInvalid unless the name has 1 to 100 letters, digits, '-', '_' and '.', begins with no '.' and
+// does not end with ".part".
 Result<void> check_snapshot_name(const std::string& name);
 
 struct SnapshotPart {
@@ -54,19 +47,19 @@ struct SnapshotPart {
   std::uint64_t version = 0;
 };
 
-// One server's file. What is not finished is removed, and with it the folder if it is the last in
-// there. Errors are kSystem with the path and the system's reason: no space left, no permission.
-// Threads: calls must not overlap.
+// One server's file. The destructor removes a file that is not finished, and the folder if it is
+// empty then. Errors are kSystem with the path and the reason of the system. Threads: calls must
+// not overlap.
 class SnapshotWriter final {
  public:
-  // kInvalid if there is a snapshot of this name.
+  // kInvalid if the name is taken.
   static Result<std::unique_ptr<SnapshotWriter>> begin(const std::filesystem::path& folder,
                                                        const std::string& name, NodeId server);
   ~SnapshotWriter();
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
 
-  // What Storage::pieces() gave for everything.
+  // `pieces` are all pieces of Storage::pieces().
   Result<void> add(const TableSpec& spec, const SnapshotPart& part,
                    std::span<const std::vector<std::byte>> pieces);
   // On the disk when this returns.
@@ -84,25 +77,24 @@ class SnapshotWriter final {
   bool finished_ = false;
 };
 
-// Writes the manifest and gives the folder its name; its path. Servers that share a folder may all
-// do it: those who come later find it done. `server` is who does it, `files` are those of all.
-// kInvalid if another snapshot has the name.
+// Writes the manifest and renames the folder; returns its path. Servers that share a folder may all
+// call it: the later ones find it done. `server` is the caller, `files` are the files of all
+// servers. kInvalid if the name is taken.
 Result<std::filesystem::path> publish_snapshot(const std::filesystem::path& folder,
                                                const std::string& name, NodeId server,
                                                std::span<const SnapshotFile> files);
 
-// Removes the server's file of a snapshot that was not published, and the folder with whoever is
-// last. Nothing happens to a published one. To be called when no server publishes it any more.
-// kInvalid for what cannot be a name, kSystem if the file stays.
+// Removes the server's file of a snapshot that was not published, and the folder if it is empty
+// then. A published snapshot stays. No server may publish it any more. kInvalid for a wrong name,
+// kSystem if the file stays.
 Result<void> drop_snapshot(const std::filesystem::path& folder, const std::string& name,
                            NodeId server);
 
 // Reads a published snapshot, by any number of servers. Threads: calls must not overlap.
 class SnapshotReader final {
  public:
-  // Checks the manifest, and size and checksum of every file that is in the folder; kCorrupt says
-  // which is damaged. Files of other servers may be missing where each server has a folder of its
-  // own.
+  // Checks the manifest, and size and checksum of every file in the folder; kCorrupt names the
+  // damaged one. Files of other servers may be missing where each server has its own folder.
   static Result<SnapshotReader> open(const std::filesystem::path& snapshot);
 
   // A part to fill, and the version that it had.
@@ -111,21 +103,21 @@ class SnapshotReader final {
     Storage* storage = nullptr;
     std::uint64_t version = 0;
   };
-  // Fills parts of a table that now has `parts` of them: dense parts are what they were; rows of
-  // sparse ones are dealt anew by their key if the number has changed, and then have the highest
-  // version of all. kMismatch if the table was another one or is not there, kCorrupt if a part that
-  // is needed lies in a file that is not there; nothing is changed then.
+  // Fills parts of a table that now has `parts` parts. Dense parts do not change; rows of sparse
+  // parts are redistributed by key if the number of parts has changed, and get the highest version
+  // of all. With nothing changed: kMismatch if the snapshot has no such table, kCorrupt if a file
+  // that is needed is missing.
   Result<void> restore(const TableSpec& spec, std::uint32_t parts, std::span<Wanted> wanted) const;
 
-  // Whether rows of the table are dealt anew: they come out of all its files then. kMismatch and
-  // kCorrupt as restore().
+  // Whether restore() redistributes the rows of the table, from all its files. Errors as
+  // restore().
   Result<bool> deals_anew(const TableSpec& spec, std::uint32_t parts) const;
 
   // Names of its tables, in order.
   std::vector<std::string> tables() const;
 
  private:
-  // A part in a file: where its pieces are.
+  // A part in a file, and the extents of its pieces.
   struct Entry {
     TableSpec spec;
     SnapshotPart part;
@@ -160,25 +152,25 @@ inline constexpr const char* kSnapshotManifest = "manifest";
 inline constexpr std::size_t kMaxSnapshotFiles = 4096;
 inline constexpr std::size_t kMaxSnapshotManifestBytes = std::size_t{1} << 20;
 
-// What a server's file begins with.
+// A server's file begins with this.
 inline constexpr std::string_view kSnapshotMagic = "TLYSNAP1";
-// What stands before each part, and after the last.
+// Before each part, and after the last.
 inline constexpr std::uint32_t kSnapshotPartMark = 0x54524150;
 inline constexpr std::uint32_t kSnapshotEndMark = 0x21444E45;
-// Of a part's description and of one of its pieces.
+// Limits of a part's description and of a piece.
 inline constexpr std::uint32_t kMaxSnapshotHeadBytes = 8192;
 inline constexpr std::uint32_t kMaxSnapshotPieceBytes = std::uint32_t{64} << 20;
 
 // server-3.tally
 std::string snapshot_file_name(NodeId server);
 
-// Text lines: the format, the checksum of all lines that follow, then name, bytes and checksum of
-// each file.
+// The manifest: a line with the format, a line with the checksum of the rest, and a line with name,
+// bytes and checksum of each file.
 std::string to_text(std::span<const SnapshotFile> files);
-// kCorrupt unless to_text() can have written it.
+// kCorrupt for text that to_text() does not write.
 Result<std::vector<SnapshotFile>> snapshot_files_from_text(std::string_view text);
 
-// The snapshot that was written last, for whoever has lost something. Threads: safe.
+// The path of the snapshot that was published last, for errors about lost parts. Threads: safe.
 class NewestSnapshot {
  public:
   void set(std::string path) {

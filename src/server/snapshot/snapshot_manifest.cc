@@ -17,7 +17,7 @@ constexpr std::string_view kPrefix = "server-";
 constexpr std::string_view kSuffix = ".tally";
 constexpr std::size_t kMaxSnapshotNameBytes = 100;
 
-// The whole text as one number, without signs or spaces.
+// Parses the whole text as one number, without signs or spaces.
 template <typename T>
 bool read_number(std::string_view text, T& value, int base) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value, base);
@@ -33,7 +33,7 @@ bool is_file_name(std::string_view name) {
   return read_number(name, server, 10) && std::to_string(server) == name;
 }
 
-// Names that could be made, each once.
+// Checks that all names are file names of servers, each once.
 Result<void> check_files(std::span<const SnapshotFile> files) {
   if (files.empty() || files.size() > kMaxSnapshotFiles)
     return corrupt(fmt::format("a snapshot of {} files", files.size()));
@@ -56,7 +56,7 @@ std::string lines_of(std::span<const SnapshotFile> files) {
   return lines;
 }
 
-// What follows `word` in the line that `text` begins with, which is taken off.
+// Removes the first line of `text` and returns it.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   const std::string_view line = text.substr(0, end);
@@ -116,7 +116,7 @@ Result<std::vector<SnapshotFile>> snapshot_files_from_text(std::string_view text
     TALLY_TRY(SnapshotFile file, file_from(take_line(text)));
     files.push_back(std::move(file));
   }
-  // Numbers may be written in several ways, and the checksum covers what was meant.
+  // Comparing the canonical text checks the checksum and the form of the numbers.
   if (to_text(files) != whole) return corrupt("damaged: its checksum is another one");
   TALLY_TRY(check_files(files));
   return files;

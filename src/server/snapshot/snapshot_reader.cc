@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether numbers of one can stand in the other. Rates, plans and seeds may have changed.
+// Whether the values of one fit the other. Learning rates, plans and seeds may differ.
 bool alike(const TableSpec& was, const TableSpec& is) {
   return was.kind == is.kind && was.type == is.type && was.count == is.count &&
          was.dimension == is.dimension &&
@@ -175,7 +175,7 @@ Result<void> SnapshotReader::restore(const TableSpec& spec, std::uint32_t parts,
     TALLY_CHECK(want.part < parts);
     if (!dealt_anew && entries.count(want.part) == 0) return lacks(spec, want.part);
   }
-  // All of them are needed then: the first that is not there shows.
+  // Redistribution needs all parts: finds the first missing one.
   std::uint32_t next = 0;
   for (const auto& [part, entry] : entries) {
     if (dealt_anew && part != next++) return lacks(spec, next - 1);

@@ -22,7 +22,7 @@ Error taken(const fs::path& path) {
           .message = fmt::format("{}: there is a snapshot of this name", path.string())};
 }
 
-// Files of an earlier snapshot that failed, whose servers are not among those of this one.
+// Removes files of a failed snapshot of the same name by servers that are not in this one.
 void remove_strangers(const fs::path& aside, std::span<const SnapshotFile> files) {
   std::error_code ignored;
   for (fs::directory_iterator at(aside, ignored), end; !ignored && at != end;
@@ -35,13 +35,13 @@ void remove_strangers(const fs::path& aside, std::span<const SnapshotFile> files
   }
 }
 
-// Unless somebody else has a file in there, or comes first.
+// Removes the folder unless another server has a file in it.
 void remove_if_empty(const fs::path& aside) {
   std::error_code stays;
   fs::remove(aside, stays);
 }
 
-// A new file in a folder that is made, too. Who shares the folder may remove it as empty in
+// Creates a file and its folder. A server that shares the folder may remove the empty folder in
 // between.
 Result<File> create_in(const fs::path& aside, const std::string& name) {
   constexpr int kMostAttempts = 16;
@@ -55,7 +55,7 @@ Result<File> create_in(const fs::path& aside, const std::string& name) {
   }
 }
 
-// The manifest's name until it is whole.
+// The name of the manifest until it is complete.
 std::string draft_of(NodeId server) { return fmt::format("{}-{}", kSnapshotManifest, server); }
 
 bool has_files(const fs::path& aside) {
@@ -162,7 +162,7 @@ Result<fs::path> publish_snapshot(const fs::path& folder, const std::string& nam
   const std::string draft = draft_of(server);
   const auto published = try_to_publish(part_folder(folder, name), named, draft, manifest, files);
   if (published.has_value()) return named;
-  // Another server of this folder may have been faster, at any point of the above.
+  // A server that shares the folder may have published first, at any point of the above.
   const auto found = read_text(named / kSnapshotManifest, kMaxSnapshotManifestBytes);
   std::error_code ignored;
   if (!found.has_value()) return published.error();

@@ -20,19 +20,18 @@
 namespace tally::server {
 namespace {
 
-// Elements that are worked on at a time where a gradient is not used as it came: they stay in a
-// near cache.
+// Elements per block where several gradients are summed: a block stays in a near cache.
 constexpr std::size_t kBlock = 4096;
 
 constexpr std::size_t kCacheLineBytes = 64;
-// Values of a whole table that pass by the caches on their way to a worker, from this size on.
+// Values of tables from this size on bypass the caches on their way to a worker.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
-// Adaptive delay compensation, as its paper has them.
+// Adaptive delay compensation (Zheng et al. 2017).
 constexpr double kMeanSquareKeep = 0.95;
 constexpr double kMeanSquareEpsilon = 1e-7;
 
-// Arrays begin at unequal places of their pages: equal ones share sets of the nearest cache.
+// Arrays begin at different offsets within a page: equal ones share sets of the nearest cache.
 template <typename T>
 std::size_t stride_of(std::size_t count) {
   constexpr std::size_t kLine = 64 / sizeof(T);
@@ -154,7 +153,7 @@ Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients,
   return {};
 }
 
-// In whole runs, as the codec has them.
+// The part is one run of the codec.
 template <typename T>
 void DenseStorage<T>::apply_coded(std::span<const void* const> inputs,
                                   std::span<const double> weights, const ApplyOptions& options) {
@@ -253,8 +252,8 @@ Result<void> DenseStorage<T>::read(std::span<const std::uint64_t> keys, std::spa
   return {};
 }
 
-// A table that no cache holds is not in one when the worker comes to read it: then lines of its
-// memory are not fetched to be written.
+// A large table has left the caches before the worker reads it: non-temporal stores save fetching
+// the lines that are written.
 template <typename T>
 Result<void> DenseStorage<T>::read_for_others(std::span<const std::uint64_t> keys,
                                               std::span<std::byte> out) {

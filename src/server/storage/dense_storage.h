@@ -9,12 +9,12 @@
 
 namespace tally::server {
 
-// A range of a long vector. T is float or double, as the spec's type says.
+// A range of a vector. T is float or double, as the spec's type.
 template <typename T>
 class DenseStorage final : public Storage {
  public:
-  // The spec has passed check() and has this part; `codec` is its own, or null. kExhausted where
-  // there is no memory.
+  // The spec has passed check() and has this part; `codec` is the table's, or null. kExhausted
+  // where there is no memory.
   static Result<std::unique_ptr<Storage>> make(const TableSpec& spec, std::uint32_t part,
                                                std::shared_ptr<const TableCodec> codec,
                                                MemoryBudget& budget);
@@ -46,8 +46,8 @@ class DenseStorage final : public Storage {
   Error wrong(ErrorCode code, std::string message) const;
   Result<void> check_bytes(const char* what, std::size_t bytes) const;
   Result<T*> state_array(int array) const;
-  // The values, the optimizer's state, what the way back left out, then the mean square: the last
-  // two if there are any.
+  // Arrays in order: values, optimizer state, residual of the averages' codec (if any), mean square
+  // (if any).
   T* array(std::size_t index) const;
   std::size_t arrays() const { return 1 + kept_arrays_ + (mean_square_.data() != nullptr ? 1 : 0); }
   optimizer::Segment<T> segment(std::size_t begin, std::size_t count, T* gradient) const;
@@ -65,7 +65,7 @@ class DenseStorage final : public Storage {
   const std::size_t count_;
   const std::shared_ptr<const TableCodec> codec_;  // of the whole table
   const std::size_t state_arrays_;
-  const std::size_t kept_arrays_;  // and of the way back
+  const std::size_t kept_arrays_;  // state_arrays_ and the residual
   const std::size_t stride_;       // elements from one array to the next
   GrowingMemory memory_;
   GrowingMemory mean_square_;

@@ -13,8 +13,7 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Fresh memory at a multiple of `unit`, by mapping more and giving back what is around; nullptr if
-// there is none.
+// New memory at a multiple of `unit`: maps more and unmaps the ends. nullptr if there is none.
 void* reserve(std::size_t bytes, std::size_t unit) {
   const std::size_t more = bytes + unit - kPage;
   void* const all =
@@ -61,13 +60,11 @@ bool GrowingMemory::grow(std::size_t bytes) {
                           ? place
                           : ::mremap(data_, bytes_, wanted, MREMAP_MAYMOVE | MREMAP_FIXED, place);
   if (moved == MAP_FAILED) {
-    // What was reserved may be gone already, and its addresses be somebody else's: it is not given
-    // back.
+    // mremap() may have unmapped `place`, and another thread may own those addresses: leave them.
     budget_->give_back(wanted - bytes_);
     return false;
   }
-  // Rows are looked up at random: fewer, larger pages miss less. Where the kernel does not want to,
-  // it works as well.
+  // Rows are looked up at random: huge pages miss the TLB less. The advice may be ignored.
   if (large) static_cast<void>(::madvise(moved, wanted, MADV_HUGEPAGE));
   data_ = static_cast<std::byte*>(moved);
   bytes_ = wanted;

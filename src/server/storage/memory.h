@@ -5,8 +5,7 @@
 
 namespace tally::server {
 
-// Memory that all storages of a server use together; kExhausted when the limit is passed. Threads:
-// safe.
+// Counts the memory of all storages of a server against a limit. Threads: safe.
 class MemoryBudget {
  public:
   explicit MemoryBudget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
@@ -32,8 +31,8 @@ class GrowingMemory final {
   GrowingMemory sibling() const { return GrowingMemory(*budget_); }
   void swap(GrowingMemory& other) noexcept;
 
-  // At least so many bytes, the new ones zero; addresses change. False, with nothing changed, where
-  // the budget's limit or the machine's memory does not allow it.
+  // Grows to at least `bytes`, the new ones zero; the address changes. False, with nothing changed,
+  // where the budget or the machine has no more.
   bool grow(std::size_t bytes);
   void release();
 

@@ -16,7 +16,7 @@ using wire::store;
 
 constexpr std::uint8_t kPieceVersion = 1;
 
-// Where each field begins. Both kinds have the first four; what is left is zero.
+// Offsets of the fields. Both kinds have the first four; unused bytes are zero.
 constexpr std::size_t kPieceVersionAt = 0;
 constexpr std::size_t kPieceKindAt = 1;
 constexpr std::size_t kPieceArraysAt = 2;

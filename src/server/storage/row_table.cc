@@ -15,15 +15,14 @@ constexpr int kFirstBits = 9;  // one page
 constexpr int kMaxBits = 32;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kSpareBytes = std::size_t{1} << 20;
-// More of a row than this is brought by the processor itself, which sees that addresses follow each
-// other.
+// The hardware prefetcher fetches the rest of a longer row.
 constexpr std::size_t kPrefetchedBytes = 8 * kLine;
 
 std::uint32_t tag_of(std::uint64_t key) {
   return static_cast<std::uint32_t>(hash_of_key(key) >> 32);
 }
 
-// A slot: the tag above, the row's number and one below; 0 is empty.
+// A slot: the tag in the upper half, the row's number plus one in the lower; 0 is empty.
 constexpr std::uint64_t slot_of(std::uint32_t tag, std::uint32_t row) {
   return (std::uint64_t{tag} << 32) | (std::uint64_t{row} + 1);
 }
@@ -32,7 +31,7 @@ constexpr std::uint32_t tag_in(std::uint64_t slot) {
 }
 constexpr std::uint32_t row_in(std::uint64_t slot) { return static_cast<std::uint32_t>(slot) - 1; }
 
-// Three quarters full an open-addressed index still finds a key in the line that it looks at first.
+// Up to three quarters full, most probes stay in the first cache line.
 constexpr std::size_t room_of_slots(std::size_t slots) { return slots / 4 * 3; }
 
 }  // namespace
@@ -86,7 +85,7 @@ void RowTable::find_or_make(std::span<const std::uint64_t> keys, Row* rows) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (rows[i].found()) continue;
     const std::uint32_t tag = tag_of(keys[i]);
-    // It may have been made just now, if the key is there twice.
+    // An equal key earlier in the batch may have made the row.
     if (size_ != 0) rows[i] = find_slowly(keys[i], tag);
     if (!rows[i].found()) rows[i] = make(keys[i], tag);
   }
@@ -134,7 +133,8 @@ std::size_t RowTable::room() const {
 bool RowTable::make_room(std::span<const std::uint64_t> keys) {
   if (size_ + keys.size() <= room()) return true;
   const std::size_t needed = size_ + missing(keys);
-  // Some more, so that the next calls need not count; where memory is short, what is needed.
+  // Reserves more than needed, so that the next calls need not count; where memory is short, only
+  // what is needed.
   const std::size_t more =
       std::max<std::size_t>(size_ / 8, std::min(keys.size(), kSpareBytes / stride_));
   const std::size_t wish = needed + more;
@@ -149,8 +149,8 @@ bool RowTable::is_affordable(std::size_t rows) const {
   return budget_.used() + index + more <= budget_.limit();
 }
 
-// Nothing is taken unless all of it fits: a refused request must not leave an index behind that
-// keeps small ones out.
+// Takes nothing unless everything fits: a refused request must not leave a grown index that keeps
+// smaller requests out.
 bool RowTable::grow_to(std::size_t rows) {
   return is_affordable(rows) && grow_index(rows) && rows_.grow(rows * stride_);
 }

@@ -15,8 +15,8 @@
 namespace tally::server {
 namespace {
 
-// Shorter rows are gathered, so that one call of a loop updates many; longer ones are updated where
-// they lie.
+// Rows shorter than this are gathered, so that one kernel call updates a batch; longer rows are
+// updated in place.
 constexpr std::uint32_t kGatheredDimension = 16;
 
 std::uint8_t arrays_of(const TableSpec& spec) {
@@ -31,7 +31,7 @@ RowShape shape_of(const TableSpec& spec) {
           .state = static_cast<float>(optimizer::initial_state(spec.optimizer))};
 }
 
-// A call for four bytes would cost more than all the rest.
+// A constant size of four bytes compiles to a move instead of a call.
 inline void copy_floats(const void* from, std::size_t bytes, void* to) {
   if (bytes == sizeof(float)) {
     std::memcpy(to, from, sizeof(float));
@@ -40,7 +40,7 @@ inline void copy_floats(const void* from, std::size_t bytes, void* to) {
   }
 }
 
-// It stays at the highest, where nothing depends on it any more.
+// Saturates: bias corrections are exact long before.
 std::uint32_t next_step(std::uint32_t steps) {
   return steps == std::numeric_limits<std::uint32_t>::max() ? steps : steps + 1;
 }
@@ -215,7 +215,7 @@ Result<void> SparseStorage::add(const Gradient& gradient) {
   const std::size_t each = value_bytes(1);
   return for_rows(gradient.keys, [&](std::span<const Row> rows, std::size_t begin) {
     const std::byte* from = gradient.values.data() + begin * each;
-    // A call costs more than a short row.
+    // For short rows a call costs more than the addition.
     if (spec_.dimension < kGatheredDimension) return add_each(rows, from);
     for (std::size_t i = 0; i < rows.size(); ++i, from += each)
       kernel::kernels().combine(DataType::kFloat32, ReduceOp::kSum, rows[i].values(), from,
@@ -303,7 +303,7 @@ std::vector<std::vector<std::byte>> SparseStorage::pieces(std::span<const std::u
   const std::vector<Row> rows = rows_of(only, everything);
   const std::size_t at_once = (max_bytes - kPieceHeaderBytes) / each;
   std::vector<std::vector<std::byte>> result;
-  // One at least: there may be no rows, and that is worth telling, too.
+  // At least one piece: it tells that there are no rows.
   for (std::size_t first = 0; first < rows.size() || result.empty(); first += at_once) {
     const std::size_t count = std::min(at_once, rows.size() - first);
     std::vector<std::byte> piece(kPieceHeaderBytes + count * each);

@@ -10,23 +10,22 @@
 
 namespace tally::server {
 
-// The weighted sum of several sets of rows, over all keys that any of them has. Memory is kept for
-// the next. Threads: calls must not overlap.
+// The weighted sum of several sets of rows over the union of their keys, by a hash table that is
+// reused. Threads: calls must not overlap.
 class SparseSum final {
  public:
   explicit SparseSum(std::uint32_t dimension) : dimension_(dimension) {}
 
-  // Empty, with room for the sum of `most` keys.
+  // Starts an empty sum of at most `most` keys.
   void begin(std::size_t most);
-  // Each product and each sum is rounded to float, in the order of the calls.
+  // Rounds each product and each sum to float, in the order of the calls.
   void add(std::span<const std::uint64_t> keys, const float* rows, float weight);
 
-  // In the order in which keys came first.
+  // In the order of their first occurrence.
   std::span<const std::uint64_t> keys() const { return keys_; }
   const float* rows() const { return rows_.data(); }
 
  private:
-  // Where the key's row begins, and whether it is new.
   struct Place {
     std::size_t row = 0;
     bool is_new = false;
@@ -36,13 +35,12 @@ class SparseSum final {
   const std::uint32_t dimension_;
   std::vector<std::uint64_t> keys_;
   std::vector<float> rows_;
-  std::vector<std::uint32_t> slots_;  // number of the key and one; 0: empty
+  std::vector<std::uint32_t> slots_;  // index of the key plus one; 0: empty
   int bits_ = 0;
 };
 
-// Rows by key. Each row has its optimizer state and counts its own steps, so that adam's averages
-// are corrected by how often the row was updated, not the table ("lazy adam"): a row without a
-// gradient is not touched.
+// Rows by key. Each row has its own optimizer state and step count ("lazy Adam"): a row without a
+// gradient is not touched, and bias corrections count the updates of the row.
 class SparseStorage final : public Storage {
  public:
   // The spec has passed check().
@@ -68,8 +66,7 @@ class SparseStorage final : public Storage {
  private:
   Error wrong(ErrorCode code, std::string message) const;
   Result<void> check_gradient(const Gradient& gradient) const;
-  // Calls `work` with each batch of rows, made where they are not there, and the number of the
-  // first of them.
+  // Calls `work` with each batch of rows and the index of its first key; makes missing rows.
   template <typename Work>
   Result<void> for_rows(std::span<const std::uint64_t> keys, Work work);
   void update(std::span<const Row> rows, const float* gradient, double rate);

@@ -14,8 +14,8 @@
 
 namespace tally::server {
 
-// A gradient for one part: of a dense part its elements; of a sparse one `keys`, each once, and
-// their rows.
+// A gradient for one part. Dense: one value per element. Sparse: the rows of `keys`, each key
+// once.
 struct Gradient {
   std::span<const std::uint64_t> keys;
   std::span<const std::byte> values;
@@ -28,58 +28,55 @@ struct ApplyOptions {
   // 1e-7) if adaptive.
   double compensation = 0;
   bool adaptive = false;
-  // The values that the gradient was computed at; empty: nothing is compensated. Dense only.
+  // The values that the gradient was computed at; empty: no compensation. Dense only.
   std::span<const std::byte> backup = {};
-  // Updates that the part has had. Looked at with a codec and update=bsp: the way back's encoding
-  // has a number of its own for each, and the optimizer's step is this one's next, so that whoever
-  // knows the version can follow.
+  // Updates so far. With a codec and update=bsp it numbers the encoding of the average and the
+  // optimizer step, so that a worker can apply the same update.
   std::uint64_t version = 0;
 };
 
-// The numbers of one part, their optimizer's state, and nothing else. Bytes of values may lie at
-// any address; keys of one gradient are each there once. Threads: calls must not overlap, but for
-// add_atomically() with itself.
+// The values of one part and their optimizer state. Byte spans may have any alignment. Threads:
+// calls must not overlap, except add_atomically() with itself.
 class Storage {
  public:
   virtual ~Storage() = default;
 
-  // One optimizer step with the mean of the gradients by weight, summed in this order. Of sparse
-  // parts the rows that any of them has; a row's gradient counts as zero where one does not have
-  // it. Where all weights are 0 nothing changes. kExhausted, with nothing changed, where new rows
-  // would not fit into the memory limit; kCorrupt if the bytes are not of this part; kInvalid for a
-  // weight that is negative or not finite. With a codec: decoded gradients, none where the weight
-  // is 0.
+  // One optimizer step with the weighted mean of the gradients, summed in this order. Sparse: steps
+  // the rows that any gradient has; a missing row counts as a zero gradient. Changes nothing where
+  // all weights are 0. kExhausted, with nothing changed, where new rows exceed the memory limit;
+  // kCorrupt if the bytes are not of this part; kInvalid for a negative or infinite weight. With a
+  // codec the gradients are decoded, and empty where the weight is 0.
   virtual Result<void> apply(std::span<const Gradient> gradients, const ApplyOptions& options) = 0;
-  // With a codec and update=bsp: what the last apply() has changed the values by, as bytes for
-  // whoever follows. Empty before the first, and where that changed nothing.
+  // With a codec and update=bsp: the encoded average of the last apply(), for workers that apply it
+  // themselves. Empty if there is none.
   virtual std::span<const std::byte> average() const { return {}; }
   virtual Result<void> add(const Gradient& gradient) = 0;     // value += gradient
-  virtual Result<void> assign(const Gradient& gradient) = 0;  // value = gradient; state as at first
-  // value += factor * gradient by one atomic addition per element; may overlap with itself. Of
-  // sparse parts only rows that are there: prepare_rows() first.
+  virtual Result<void> assign(const Gradient& gradient) = 0;  // value = gradient; resets the state
+  // value += factor * gradient by one atomic addition per element; may overlap with itself. Sparse:
+  // kInvalid, with nothing changed, where a row is missing; prepare_rows() makes rows.
   virtual Result<void> add_atomically(const Gradient& gradient, double factor) = 0;
   virtual Result<void> prepare_rows(std::span<const std::uint64_t> keys) = 0;
 
-  // Dense: all values; sparse: the rows of `keys`, made where they are not there.
+  // Dense: all values; sparse: the rows of `keys`; read() makes missing rows.
   virtual std::size_t value_bytes(std::size_t keys) const = 0;
   virtual Result<void> read(std::span<const std::uint64_t> keys, std::span<std::byte> out) = 0;
-  // The same, into memory that another process reads: this one does not look at `out` again.
+  // The same, into memory that only another process reads.
   virtual Result<void> read_for_others(std::span<const std::uint64_t> keys,
                                        std::span<std::byte> out) {
     return read(keys, out);
   }
 
-  // Dense only: one of the optimizer's arrays; behind them what the way back has left out, where
-  // that is kept.
+  // Dense only: one array of the optimizer state; the one after the last is the residual of the
+  // averages' codec, if there is one.
   virtual Result<void> read_state(int array, std::span<std::byte> out) const = 0;
   virtual Result<void> write_state(int array, std::span<const std::byte> in) = 0;
-  // Dense only: optimizer steps so far, which bias corrections depend on. To be set with
-  // kSetVersion; rows of sparse parts count their own, and this does nothing.
+  // Dense: sets the number of optimizer steps, which bias corrections depend on. Sparse: no effect,
+  // since each row counts its own.
   virtual void set_steps(std::uint64_t steps) = 0;
 
-  // Everything, for copies and snapshots, in pieces of at most `max_bytes`; `only` (sparse): the
-  // rows of these keys. Taking the pieces in any storage of the same spec gives the same bits.
-  // take() is kCorrupt for bytes that are no piece.
+  // The part for copies and snapshots, in pieces of at most `max_bytes`. Sparse: the rows of `only`
+  // unless `everything`. take() of all pieces in a storage of the same spec gives the same bits; it
+  // is kCorrupt for other bytes.
   virtual std::vector<std::vector<std::byte>> pieces(std::span<const std::uint64_t> only,
                                                      bool everything,
                                                      std::size_t max_bytes) const = 0;
@@ -95,11 +92,11 @@ class Storage {
 Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32_t part,
                                               MemoryBudget& budget);
 
-// What each gradient is multiplied with, so that their sum is the mean by weight; all zero if no
-// gradient has a weight. kInvalid for a weight that is negative or not finite.
+// The factors that turn a sum of gradients into their weighted mean; all zero if all weights are.
+// kInvalid for a negative or infinite weight.
 Result<std::vector<double>> shares_of(std::span<const Gradient> gradients);
 
-// Bytes as values: in place where they lie as a T must, otherwise copied. Borrows the bytes.
+// Bytes as values: in place where the alignment allows it, otherwise copied. Borrows the bytes.
 template <typename T>
 class AlignedValues final {
  public:

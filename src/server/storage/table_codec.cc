@@ -13,7 +13,7 @@
 namespace tally::server {
 namespace {
 
-// The rank of the way back's draws: nobody's.
+// The rank in the random draws of averages: no worker has it.
 constexpr std::uint32_t kBack = 0xFFFFFFFF;
 
 }  // namespace
@@ -57,7 +57,7 @@ Result<void> TableCodec::decode(std::span<const std::byte> bytes, const Place& p
   const std::unique_ptr<codec::Codec> own = own_codec(place);
   const codec::Codec& used = codec::codec_at(spec_, own ? *own : *codec_, place.version);
   std::size_t most = used.max_bytes(values.size());
-  // While it warms up dgc sends a larger share than it has for good.
+  // dgc sends a larger share of the values during its warm-up.
   if (densest_ != nullptr) most = std::max(most, densest_->max_bytes(values.size()));
   if (bytes.size() > most)
     return Error{.code = ErrorCode::kCorrupt,
@@ -69,7 +69,7 @@ Result<void> TableCodec::decode(std::span<const std::byte> bytes, const Place& p
 void TableCodec::mean(std::span<const float* const> decoded, std::span<const double> weights,
                       std::span<float> mean) const {
   TALLY_CHECK(!decoded.empty());
-  // Factors are of the mean already, and everybody's the same.
+  // PowerSGD factors are of the mean already, and equal on all workers.
   if (spec_.kind == plan::Codec::kPowersgd) {
     std::copy_n(decoded.front(), mean.size(), mean.begin());
     return;
@@ -89,11 +89,11 @@ std::vector<std::byte> TableCodec::send_back(const Place& place, std::span<float
   const codec::Draw draw{
       .seed = seed_, .step = place.version, .rank = kBack, .first = first_element_ + place.first};
   room.resize(used.encode(whole, draw, room));
-  // As workers will.
+  // As the workers do.
   TALLY_CHECK(used.decode(room, mean).has_value());
   if (back_.feedback) {
     for (std::size_t i = 0; i < mean.size(); ++i) residual[i] -= mean[i];
-    // What was not finite has reached all, and is not to come again.
+    // Values that are not finite were sent; they must not stay in the residual.
     kernel::residual_kernels().keep_finite(residual.data(), residual.size());
   }
   return {room.begin(), room.end()};

@@ -11,41 +11,40 @@
 
 namespace tally::server {
 
-// How the gradients of a table are encoded, and what goes back. The same for all its parts.
-// Threads: safe.
+// The codec of a table: decodes pushed gradients, and encodes averages for the workers. Shared by
+// all parts. Threads: safe.
 class TableCodec final {
  public:
-  // Null for a table without a codec. The spec has passed check(). kInvalid where its plan is not
-  // one, or powersgd is to do without bsp or a matrix.
+  // Null for a table without a codec. The spec has passed check(). kInvalid for a wrong plan, and
+  // for powersgd without bsp or without a matrix.
   static Result<std::shared_ptr<const TableCodec>> make(const TableSpec& spec);
 
-  // Which of a table's values, and when.
+  // A run of the table's values at a version.
   struct Place {
     std::uint64_t version = 0;  // of the push, or before the update
     std::uint64_t first = 0;    // element of the table
   };
-  // values = what was pushed by a worker. kCorrupt, with `values` undefined, where it cannot be
-  // that.
+  // Decodes a push. kCorrupt, with `values` undefined, for bytes that are no encoding of the run.
   Result<void> decode(std::span<const std::byte> bytes, const Place& place,
                       std::span<float> values) const;
 
-  // Whether workers may follow: an update's number is its version, whatever came of those before.
+  // update=bsp: workers may apply averages themselves, since the version numbers the updates.
   bool in_step() const { return in_step_; }
-  // Whether updates are applied as what comes out of the way back.
+  // Whether the server applies the decoded encoding of the average, as the workers do.
   bool goes_back() const { return back_.codec != nullptr; }
   bool keeps_residual() const { return goes_back() && back_.feedback; }
 
-  // The mean of what several have pushed, in their order; each has a weight above 0.
+  // The weighted mean of decoded gradients, in their order; all weights are above 0.
   void mean(std::span<const float* const> decoded, std::span<const double> weights,
             std::span<float> mean) const;
-  // Turns the mean of an update into what all workers make of the bytes that go back to them, which
-  // it returns. `residual` has as many values as `mean`, or none unless keeps_residual().
+  // Encodes the mean for the workers, returns the bytes, and replaces `mean` by their decoding.
+  // `residual` has the size of `mean` if keeps_residual(), else 0.
   std::vector<std::byte> send_back(const Place& place, std::span<float> mean,
                                    std::span<float> residual) const;
 
  private:
   TableCodec(const plan::CodecSpec& spec, const TableSpec& table, bool in_step);
-  // Of one part, there and back, where it has another than the first; else null.
+  // The codec of a run that differs from the first run's; else null.
   std::unique_ptr<codec::Codec> own_codec(const Place& place) const;
 
   const plan::CodecSpec spec_;

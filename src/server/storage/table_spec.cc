@@ -21,7 +21,7 @@ constexpr std::size_t kMaxPlanBytes = 1000;
 constexpr std::size_t kMaxOptimizerBytes = 1000;
 constexpr std::size_t kMaxCodecBytes = 1000;
 constexpr std::uint32_t kMaxDimension = 4096;
-// So that all byte counts fit into 63 bits, and part numbers into 32.
+// Byte counts fit into 63 bits and part numbers into 32.
 constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 46;
 constexpr std::uint32_t kPartsPerSlot = 4;
 
@@ -66,10 +66,10 @@ Result<void> check_sparse(const TableSpec& spec) {
 Result<void> check_codec(const TableSpec& spec) {
   if (spec.codec.empty()) {
     if (spec.columns == 0 && spec.first_element == 0) return {};
-    return invalid_spec(spec, "columns and first_element are of tables with a codec");
+    return invalid_spec(spec, "columns and first_element need a codec");
   }
   if (spec.kind != TableKind::kDense || spec.type != DataType::kFloat32)
-    return invalid_spec(spec, "a codec is of dense tables of float32");
+    return invalid_spec(spec, "a codec needs a dense table of float32");
   if (spec.codec.size() > kMaxCodecBytes)
     return invalid_spec(
         spec, fmt::format("a codec of {} bytes, limit {}", spec.codec.size(), kMaxCodecBytes));
@@ -79,12 +79,13 @@ Result<void> check_codec(const TableSpec& spec) {
   const auto parsed = plan::parse_codec(spec.codec);
   if (!parsed.has_value()) return invalid_spec(spec, parsed.error().message);
   if (parsed->kind == plan::Codec::kNone || parsed->kind == plan::Codec::kAuto)
-    return invalid_spec(spec,
-                        fmt::format("codec {} is for whoever pushes to decide on", spec.codec));
+    return invalid_spec(
+        spec,
+        fmt::format("codec {}: name a codec, the pushing worker decides between them", spec.codec));
   return {};
 }
 
-// Several texts say the same codec. What says none is left to check().
+// The canonical text of the codec; check() judges a text that is no codec.
 std::string codec_text(const TableSpec& spec) {
   const auto parsed = plan::parse_codec(spec.codec);
   return spec.codec.empty() || !parsed.has_value() ? spec.codec : plan::to_string(*parsed);
@@ -191,10 +192,10 @@ Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
   spec.optimizer = *parsed;
   if (const auto sound = check(spec); !sound.has_value())
     return corrupt_spec(sound.error().message);
-  // Several texts say the same optimizer or codec: encode() writes only one of them.
+  // One optimizer or codec has several texts; encode() writes the canonical one.
   const std::vector<std::byte> again = encode(spec);
   if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()))
-    return corrupt_spec("not as it would be written");
+    return corrupt_spec("not in canonical form");
   return spec;
 }
 

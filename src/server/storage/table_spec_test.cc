@@ -85,7 +85,7 @@ TEST(TableSpec, ATextThatEncodeWouldNotWriteIsCorrupt) {
   std::memcpy(&*at, longer.data(), longer.size());
   const auto decoded = decode_spec(bytes);
   ASSERT_FALSE(decoded.has_value());
-  EXPECT_EQ(decoded.error().message, "description of a table: not as it would be written");
+  EXPECT_EQ(decoded.error().message, "description of a table: not in canonical form");
 }
 
 TEST(TableSpec, OneCodecHasOneText) {
@@ -135,19 +135,19 @@ TEST(TableSpec, WhatNoTableCanBeIsRefusedInWords) {
       [](TableSpec& s) { s.count = 1; });
   add("table 'rows': initial_scale is -1, must be a finite number from 0", sparse,
       [](TableSpec& s) { s.initial_scale = -1; });
-  add("table 'weights': columns and first_element are of tables with a codec", dense,
+  add("table 'weights': columns and first_element need a codec", dense,
       [](TableSpec& s) { s.columns = 1; });
-  add("table 'weights': columns and first_element are of tables with a codec", dense,
+  add("table 'weights': columns and first_element need a codec", dense,
       [](TableSpec& s) { s.first_element = 1; });
-  add("table 'rows': a codec is of dense tables of float32", sparse,
+  add("table 'rows': a codec needs a dense table of float32", sparse,
       [](TableSpec& s) { s.codec = "bf16"; });
-  add("table 'weights': a codec is of dense tables of float32", dense, [](TableSpec& s) {
+  add("table 'weights': a codec needs a dense table of float32", dense, [](TableSpec& s) {
     s.codec = "bf16";
     s.type = DataType::kFloat64;
   });
   add("table 'weights': a codec of 1001 bytes, limit 1000", dense,
       [](TableSpec& s) { s.codec.assign(1001, ' '); });
-  add("table 'weights': codec auto is for whoever pushes to decide on", coded(),
+  add("table 'weights': codec auto: name a codec, the pushing worker decides between them", coded(),
       [](TableSpec& s) { s.codec = "auto"; });
   add("table 'weights': its first element is 70368744177665, must be 0 to 70368744177664", coded(),
       [](TableSpec& s) { s.first_element = 70368744177665; });

@@ -60,9 +60,9 @@ class Cluster {
 
   explicit Cluster(const Shape& shape) : network(shape.seed), shape_(shape) {
     directory = std::make_unique<DirectoryNode>(
-        network.transport(kDirectory),
+        network.transport(kDirectoryId),
         DirectoryRules{.servers = shape.servers, .replicas = shape.replicas}, sink());
-    network.add(kDirectory, directory.get());
+    network.add(kDirectoryId, directory.get());
     for (int i = 0; i < shape.servers; ++i) add_server();
     network.run();
     for (int i = 0; i < shape.workers; ++i) add_worker(i);
@@ -78,7 +78,7 @@ class Cluster {
                           .snapshots = shape_.snapshots},
         sink());
     network.add(id, servers[id].get());
-    servers[id]->on_linked(kDirectory);
+    servers[id]->on_linked(kDirectoryId);
     servers[id]->join();
     return id;
   }

@@ -39,7 +39,7 @@ class LoneServer final : public NodeTransport {
   // The next view, as the directory sends it: the server may stand still for two seconds.
   void show_view() {
     ++view.number;
-    say(kDirectory,
+    say(kDirectoryId,
         {.kind = MessageKind::kView, .part = kServer, .view = view.number, .clock = 4'000'000'000},
         encode(view));
   }

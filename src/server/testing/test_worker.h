@@ -49,10 +49,10 @@ class Worker final : public Node {
   }
 
   void join() {
-    network_.transport(id_).send(kDirectory, {.kind = MessageKind::kJoin},
+    network_.transport(id_).send(kDirectoryId, {.kind = MessageKind::kJoin},
                                  encode(Joining{.rank = rank_}));
   }
-  void leave() { network_.transport(id_).send(kDirectory, {.kind = MessageKind::kLeave}, {}); }
+  void leave() { network_.transport(id_).send(kDirectoryId, {.kind = MessageKind::kLeave}, {}); }
 
   // To the part's primary; its number.
   std::uint64_t ask(MessageHeader header, std::vector<std::byte> payload) {
