@@ -1,13 +1,13 @@
 # tally_module(NAME [DEPENDS module...] [LIBRARIES target...])
 #
-# One folder of src/: `*.cc` become the library tally_NAME, each `*_test.cc` joins the program
-# NAME_test (ctest label "unit"), each `*_bench.cc` the program NAME_bench.
+# One folder of src/ and its subfolders: `*.cc` become the library tally_NAME, each `*_test.cc` joins
+# the program NAME_test (ctest label "unit"), each `*_bench.cc` the program NAME_bench.
 
 include(GoogleTest)
 
 function(tally_module name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS *.cc)
+  file(GLOB sources CONFIGURE_DEPENDS *.cc */*.cc)
   set(tests ${sources})
   set(benches ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cc$")

@@ -132,7 +132,7 @@ enum class PushKind : std::uint8_t {
   kAssign,    // value = pushed, at once; resets optimizer state
 };
 
-struct PushFacts {
+struct PushOptions {
   PushKind kind = PushKind::kGradient;
   std::uint64_t clock = 0;    // steps that this worker has finished, this one included
   std::uint64_t version = 0;  // of the values that the gradient was computed at
@@ -141,7 +141,7 @@ struct PushFacts {
 };
 
 // When values may be given out: not before the part has this version, and all workers this clock.
-struct PullFacts {
+struct PullOptions {
   std::uint64_t least_version = 0;
   std::uint64_t least_clock = 0;
 };
@@ -186,23 +186,24 @@ class Client final {
   Result<std::span<std::byte>> allocate(std::size_t bytes);
 
   // Dense. `first` and `count` are parts; the memory holds their elements behind each other.
-  struct Range {
+  struct PartRange {
     TableId table = 0;
     std::uint32_t first = 0;
     std::uint32_t count = 0;
   };
-  Ticket push(const Range& range, const PushFacts& facts, std::span<const std::byte> gradient);
-  Ticket pull(const Range& range, const PullFacts& facts, std::span<std::byte> values);
+  Ticket push(const PartRange& range, const PushOptions& options,
+              std::span<const std::byte> gradient);
+  Ticket pull(const PartRange& range, const PullOptions& options, std::span<std::byte> values);
   // The values after this push, in the same message; may be one memory.
-  Ticket push_pull(const Range& range, const PushFacts& push, const PullFacts& pull,
+  Ticket push_pull(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                    std::span<const std::byte> gradient, std::span<std::byte> values);
 
   // Dense, of a table with a codec: gradients go as what the codec has made of them, one message
   // for each part of the range; of a worker with weight 0 they may be empty. kCorrupt, with nothing
   // changed, where a message cannot be of its part.
   using Messages = std::span<const std::span<const std::byte>>;
-  Ticket push_encoded(const Range& range, const PushFacts& facts, Messages gradient);
-  Ticket push_pull_encoded(const Range& range, const PushFacts& push, const PullFacts& pull,
+  Ticket push_encoded(const PartRange& range, const PushOptions& options, Messages gradient);
+  Ticket push_pull_encoded(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                            Messages gradient, std::span<std::byte> values);
   // What came back for one part: the average that was applied, as the codec's way back has it, or
   // else its values.
@@ -210,19 +211,19 @@ class Client final {
     bool is_average = false;
     std::vector<std::byte> bytes;
   };
-  // update=bsp: the worker has the values and the state of facts.version, and is told by how much
+  // update=bsp: the worker has the values and the state of options.version, and is told by how much
   // they move. Who cannot be told (the server is new, or the part is further) gets the part's
   // values in `values`, which is left alone otherwise. `averages` has one for each part.
-  Ticket push_average(const Range& range, const PushFacts& push, const PullFacts& pull,
+  Ticket push_average(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                       Messages gradient, std::span<std::byte> values, std::span<Average> averages);
 
   // Sparse. Keys in any order, each once; rows behind each other. All parts are touched, so that
   // rounds complete: a worker without keys pushes none.
-  Ticket push(TableId table, const PushFacts& facts, std::span<const std::uint64_t> keys,
+  Ticket push(TableId table, const PushOptions& options, std::span<const std::uint64_t> keys,
               std::span<const float> rows);
-  Ticket pull(TableId table, const PullFacts& facts, std::span<const std::uint64_t> keys,
+  Ticket pull(TableId table, const PullOptions& options, std::span<const std::uint64_t> keys,
               std::span<float> rows);
-  Ticket push_pull(TableId table, const PushFacts& push, const PullFacts& pull,
+  Ticket push_pull(TableId table, const PushOptions& push, const PullOptions& pull,
                    std::span<const std::uint64_t> keys, std::span<const float> gradient,
                    std::span<float> rows);
 
@@ -245,11 +246,11 @@ class Client final {
   Result<std::vector<double>> agree(std::span<const double> values, Deadline by);
   Result<void> barrier(Deadline by);
   // How many workers are there, and the lowest of their ranks.
-  struct Crew {
+  struct Membership {
     int workers = 0;
     int lowest_rank = 0;
   };
-  Crew crew() const;
+  Membership membership() const;
 
   struct Size {
     std::uint64_t elements = 0;  // dense: elements; sparse: rows
@@ -273,9 +274,10 @@ class Client final {
   // checkpoints. Same memory layout as values. With update=bsp and a codec with feedback one more
   // array behind them has what the way back has left out.
   bool keeps_residual(TableId table) const;
-  Result<void> read_state(const Range& range, int array, std::span<std::byte> state, Deadline by);
+  Result<void> read_state(const PartRange& range, int array, std::span<std::byte> state,
+                          Deadline by);
   // Puts values, state arrays and the number of updates back.
-  Result<void> write_state(const Range& range, int array, std::span<const std::byte> state,
+  Result<void> write_state(const PartRange& range, int array, std::span<const std::byte> state,
                            Deadline by);
   Result<void> set_version(TableId table, std::uint64_t version, Deadline by);
 

@@ -14,8 +14,8 @@
 #include "base/check.h"
 #include "fuzz_entry.h"
 #include "kernel/crc32c.h"
-#include "server/link_receiver.h"
-#include "server/regions.h"
+#include "server/link/link_receiver.h"
+#include "server/link/regions.h"
 
 namespace tally::server {
 namespace {

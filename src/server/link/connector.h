@@ -1,0 +1,108 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "base/mutex.h"
+#include "net/socket.h"
+#include "net/tls_stream.h"
+#include "server/link/link_handshake.h"
+#include "tally/deadline.h"
+
+namespace tally::server {
+
+// The thread where connections begin: takes in who calls, calls others until they answer, and tells
+// the time. A caller who says nothing, or not what it should, costs a descriptor for five seconds
+// at most, and there are at most 64 of them. Threads: any, but for the Owner's calls, which are the
+// connector's.
+class Connector final {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual LinkAnswer judge(const LinkGreeting& greeting) = 0;
+    // A welcome caller.
+    virtual void came(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting) = 0;
+    // What is said to whoever is called now.
+    virtual LinkGreeting greeting_to(NodeId id) = 0;
+    // dial() has come to its end.
+    virtual void reached(std::unique_ptr<LinkSocket> socket, const LinkAnswer& answer) = 0;
+    // An attempt failed; there will be another.
+    virtual void missed(NodeId id, const Error& why) = 0;
+    virtual void turned_away(const std::string& from, const std::string& why) = 0;
+    // About every 20 ms.
+    virtual void tick(TimePoint now) = 0;
+  };
+
+  struct Ways {
+    std::optional<net::Listener> listener;
+    Descriptor local_listener;                   // not open: none
+    std::unique_ptr<const net::TlsContext> tls;  // null: plain
+  };
+  static Result<std::unique_ptr<Connector>> make(Owner& owner, Ways ways);
+  ~Connector();
+  Connector(const Connector&) = delete;
+  Connector& operator=(const Connector&) = delete;
+
+  void start();
+  void stop();
+
+  struct Target {
+    NodeId id = kDirectoryId;
+    std::string local_name;                 // not empty: by this local socket
+    std::optional<net::Endpoint> endpoint;  // else by TCP
+  };
+  // Calls again and again until reached() or forget().
+  void dial(Target target);
+  void forget(NodeId id);
+
+ private:
+  struct Dial {
+    Target target;
+    TimePoint next{};
+    Duration pause{};
+    std::optional<LinkHandshake> opening;
+    TimePoint give_up{};
+  };
+  struct Visitor {
+    LinkHandshake opening;
+    std::string from;
+    TimePoint give_up{};
+  };
+
+  Connector(Owner& owner, Ways ways, Descriptor event);
+  void run();
+  void wake();
+  void post(std::function<void()> task);
+  void run_tasks();
+  void accept_all(TimePoint now);
+  void admit(std::unique_ptr<LinkSocket> socket, std::string from, TimePoint now);
+  void serve_visitors(TimePoint now);
+  void serve_dials(TimePoint now);
+  Result<LinkHandshake> begin(const Target& target);
+  void fail(Dial& dial, const Error& why, TimePoint now);
+  // Sleeps until something is to be done, at most until the next tick.
+  void wait(TimePoint now, TimePoint next_tick);
+
+  Owner& owner_;
+  Ways ways_;
+  const Descriptor event_;
+  std::list<Visitor> visitors_;
+  std::map<NodeId, Dial> dials_;
+  TimePoint deaf_until_{};  // nobody is taken in before
+
+  Mutex mutex_;
+  std::vector<std::function<void()>> tasks_ TALLY_GUARDED_BY(mutex_);
+  std::atomic<bool> stopping_{false};
+  std::jthread thread_;
+};
+
+}  // namespace tally::server

@@ -1,0 +1,57 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/part/table_config.h"
+#include "server/part/table_part.h"
+
+namespace tally::server {
+
+// A table on one server, with an object for every part, also for those on other servers. The list
+// of parts never changes.
+class Table final {
+ public:
+  Table(TableConfig config, const PartContext& context);
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  const TableConfig& config() const { return config_; }
+  // Null if there is no such part.
+  TablePart* part(std::uint32_t index) {
+    return index < parts_.size() ? parts_[index].get() : nullptr;
+  }
+  const std::vector<std::unique_ptr<TablePart>>& parts() const { return parts_; }
+
+ private:
+  const TableConfig config_;
+  std::vector<std::unique_ptr<TablePart>> parts_;
+};
+
+// The tables of a server by id. Tables are never removed. Threads: find() is safe and takes no
+// lock; add() must not overlap with itself.
+class TableSet final {
+ public:
+  TableSet() = default;
+  ~TableSet();
+  TableSet(const TableSet&) = delete;
+  TableSet& operator=(const TableSet&) = delete;
+
+  Table* find(TableId id) const;
+  // The id is not in use.
+  void add(std::unique_ptr<Table> table);
+  // In the order of add(), which must not run meanwhile.
+  const std::vector<std::unique_ptr<Table>>& all() const { return owned_; }
+
+ private:
+  static constexpr std::size_t kFan = 256;
+  using Page = std::array<std::atomic<Table*>, kFan>;
+  std::array<std::atomic<Page*>, kFan> pages_{};
+  std::vector<std::unique_ptr<Table>> owned_;
+};
+
+}  // namespace tally::server
