@@ -11,7 +11,8 @@ namespace {
 constexpr std::uint32_t kGreetingMagic = 0x48594C54;  // "TLYH" as the bytes lie
 constexpr std::uint32_t kAnswerMagic = 0x41594C54;    // "TLYA"
 
-// Both layouts begin with the magic at 0 and the version at 4, and end with the checksum.
+}  // namespace
+
 void seal(std::span<std::byte> bytes, std::uint32_t magic, std::uint16_t version) {
   store(bytes, 0, magic);
   store(bytes, 4, version);
@@ -28,7 +29,9 @@ Result<void> check_seal(std::span<const std::byte> bytes, std::uint32_t magic) {
   return Error{.code = ErrorCode::kCorrupt, .message = "the peer does not speak this protocol"};
 }
 
-}  // namespace
+std::uint16_t version_of(std::span<const std::byte> greeting) {
+  return load<std::uint16_t>(greeting, 4);
+}
 
 std::string_view to_string(GreetingStatus status) {
   switch (status) {
@@ -69,7 +72,7 @@ EncodedAnswer encode(const GreetingAnswer& answer) {
 
 Result<Greeting> decode_greeting(std::span<const std::byte, kGreetingBytes> bytes) {
   TALLY_TRY(check_seal(bytes, kGreetingMagic));
-  Greeting greeting{.version = load<std::uint16_t>(bytes, 4),
+  Greeting greeting{.version = version_of(bytes),
                     .from = load<Rank>(bytes, 8),
                     .to = load<Rank>(bytes, 12),
                     .generation = load<std::uint32_t>(bytes, 16)};
@@ -79,7 +82,7 @@ Result<Greeting> decode_greeting(std::span<const std::byte, kGreetingBytes> byte
 
 Result<GreetingAnswer> decode_answer(std::span<const std::byte, kAnswerBytes> bytes) {
   TALLY_TRY(check_seal(bytes, kAnswerMagic));
-  return GreetingAnswer{.version = load<std::uint16_t>(bytes, 4),
+  return GreetingAnswer{.version = version_of(bytes),
                         .status = static_cast<GreetingStatus>(load<std::uint8_t>(bytes, 6)),
                         .rank = load<Rank>(bytes, 8),
                         .generation = load<std::uint32_t>(bytes, 12)};

@@ -52,6 +52,12 @@ inline constexpr std::size_t kAnswerBytes = 20;
 using EncodedGreeting = std::array<std::byte, kGreetingBytes>;
 using EncodedAnswer = std::array<std::byte, kAnswerBytes>;
 
+// The common part of all greetings and answers: the magic at 0, the version at 4, and at the end a
+// CRC32C of everything before it. check_seal() is kCorrupt unless magic and checksum are right.
+void seal(std::span<std::byte> bytes, std::uint32_t magic, std::uint16_t version);
+Result<void> check_seal(std::span<const std::byte> bytes, std::uint32_t magic);
+std::uint16_t version_of(std::span<const std::byte> greeting);
+
 // These two layouts are the same in every version, so that versions can tell each other apart.
 EncodedGreeting encode(const Greeting& greeting);
 EncodedAnswer encode(const GreetingAnswer& answer);

@@ -83,7 +83,8 @@ void run(std::span<const std::uint8_t> input) {
   TALLY_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) ==
               0);
   const Descriptor peer(ends[0]);
-  const auto socket = local ? local_link(Descriptor(ends[1])) : plain_link(Descriptor(ends[1]));
+  const auto socket =
+      local ? net::local_stream(Descriptor(ends[1])) : net::plain_stream(Descriptor(ends[1]));
   static const auto shown = Mapping::create(kShownBytes);
   LinkReceiver receiver;
   auto end = LinkReceiver::End::kDrained;

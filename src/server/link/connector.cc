@@ -20,18 +20,14 @@ namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr Duration kPatience = std::chrono::seconds(5);
-constexpr std::size_t kMostVisitors = 64;
+constexpr std::size_t kMaxCallers = 64;
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::milliseconds(250);
 
-Result<std::unique_ptr<LinkSocket>> over_tls(const net::TlsContext& tls, net::Socket socket,
-                                             bool called) {
-  TALLY_TRY(auto stream, called ? tls.server(std::move(socket)) : tls.client(std::move(socket)));
-  return tls_link(std::move(stream));
-}
-
-short events_for(LinkHandshake::Step step) {
-  return step == LinkHandshake::Step::kWantsWrite ? POLLOUT : POLLIN;
+// One thread reads a link while another writes.
+Result<std::unique_ptr<net::Stream>> for_two_threads(Result<std::unique_ptr<net::Stream>> stream) {
+  if (!stream.has_value() || !(*stream)->encrypted()) return stream;
+  return net::synchronized(*std::move(stream));
 }
 
 }  // namespace
@@ -97,7 +93,7 @@ void Connector::run() {
   while (!stopping_.load()) {
     run_tasks();
     accept_all(SteadyClock().now());
-    serve_visitors(SteadyClock().now());
+    serve_callers(SteadyClock().now());
     serve_dials(SteadyClock().now());
     if (SteadyClock().now() >= next_tick) {
       owner_.tick(SteadyClock().now());
@@ -109,69 +105,70 @@ void Connector::run() {
 
 void Connector::accept_all(TimePoint now) {
   if (now < deaf_until_) return;
-  while (ways_.listener && visitors_.size() < kMostVisitors) {
+  while (ways_.listener && callers_.size() < kMaxCallers) {
     auto socket = ways_.listener->accept_now();
     // Out of descriptors: whoever waits is taken in when some are free again.
     if (!socket.has_value()) deaf_until_ = now + kTick;
     if (!socket.has_value() || !socket->has_value()) break;
     const auto address = net::peer_address(**socket);
     const std::string from = address.has_value() ? to_string(*address) : "somebody who left";
-    if (ways_.tls == nullptr) {
-      admit(plain_link(std::move(**socket)), from, now);
-    } else if (auto tls = over_tls(*ways_.tls, std::move(**socket), true); tls.has_value()) {
-      admit(*std::move(tls), from, now);
-    }
+    auto stream = for_two_threads(ways_.streams.server(std::move(**socket)));
+    if (stream.has_value()) admit(*std::move(stream), from, now);
   }
-  while (ways_.local_listener.open() && visitors_.size() < kMostVisitors) {
+  while (ways_.local_listener.open() && callers_.size() < kMaxCallers) {
     auto socket = group::accept_local(ways_.local_listener);
     if (!socket.has_value()) deaf_until_ = now + kTick;
     if (!socket.has_value() || !socket->has_value()) break;
-    admit(local_link(std::move(**socket)), "a process on this host", now);
+    admit(net::local_stream(std::move(**socket)), "a process on this host", now);
   }
 }
 
-void Connector::admit(std::unique_ptr<LinkSocket> socket, std::string from, TimePoint now) {
-  visitors_.push_back({.opening = LinkHandshake::called(
-                           std::move(socket),
-                           [this](const LinkGreeting& greeting) { return owner_.judge(greeting); }),
-                       .from = std::move(from),
-                       .give_up = now + kPatience});
+void Connector::admit(std::unique_ptr<net::Stream> stream, std::string from, TimePoint now) {
+  Caller& caller = callers_.emplace_back();
+  caller.from = std::move(from);
+  caller.give_up = now + kPatience;
+  caller.exchange.emplace(
+      std::move(stream),
+      accepting_link([this](const LinkGreeting& greeting) { return owner_.judge(greeting); },
+                     caller.greeting));
 }
 
-void Connector::serve_visitors(TimePoint now) {
-  for (auto at = visitors_.begin(); at != visitors_.end();) {
-    const auto step = at->opening.advance();
+void Connector::serve_callers(TimePoint now) {
+  for (auto at = callers_.begin(); at != callers_.end();) {
+    const auto step = at->exchange->advance();
     bool over = true;
     if (!step.has_value()) {
       owner_.turned_away(at->from, step.error().message);
-    } else if (*step == LinkHandshake::Step::kDone) {
-      owner_.came(at->opening.take_socket(), at->opening.greeting());
+    } else if (*step) {
+      owner_.came(at->exchange->take(), at->greeting);
     } else if (now >= at->give_up) {
       owner_.turned_away(at->from, "it did not say who it is");
     } else {
       over = false;
     }
-    at = over ? visitors_.erase(at) : std::next(at);
+    at = over ? callers_.erase(at) : std::next(at);
   }
 }
 
-Result<LinkHandshake> Connector::begin(const Target& target) {
-  const LinkGreeting greeting = owner_.greeting_to(target.id);
+Result<void> Connector::begin(Dial& dial) {
+  const Target& target = dial.target;
+  const auto caller = calling_link(owner_.greeting_to(target.id), dial.answer);
   if (!target.local_name.empty()) {
     TALLY_TRY(Descriptor socket, net::connect_locally(target.local_name));
     TALLY_TRY(net::peer_of_same_user(socket.descriptor()));
     ::fcntl(socket.descriptor(), F_SETFL, O_NONBLOCK);
-    return LinkHandshake::calling(local_link(std::move(socket)), greeting);
+    dial.exchange.emplace(net::local_stream(std::move(socket)), caller);
+    return {};
   }
   TALLY_CHECK(target.endpoint.has_value());
   TALLY_TRY(net::Socket socket, net::start_connect(*target.endpoint));
-  if (ways_.tls == nullptr) return LinkHandshake::calling(plain_link(std::move(socket)), greeting);
-  TALLY_TRY(auto tls, over_tls(*ways_.tls, std::move(socket), false));
-  return LinkHandshake::calling(std::move(tls), greeting);
+  TALLY_TRY(auto stream, for_two_threads(ways_.streams.client(std::move(socket))));
+  dial.exchange.emplace(std::move(stream), caller);
+  return {};
 }
 
 void Connector::fail(Dial& dial, const Error& why, TimePoint now) {
-  dial.opening.reset();
+  dial.exchange.reset();
   dial.next = now + dial.pause;
   dial.pause = std::min(2 * dial.pause, kLongestPause);
   owner_.missed(dial.target.id, why);
@@ -180,21 +177,20 @@ void Connector::fail(Dial& dial, const Error& why, TimePoint now) {
 void Connector::serve_dials(TimePoint now) {
   for (auto at = dials_.begin(); at != dials_.end();) {
     Dial& dial = at->second;
-    if (!dial.opening && now >= dial.next) {
-      if (auto begun = begin(dial.target); begun.has_value()) {
-        dial.opening.emplace(*std::move(begun));
+    if (!dial.exchange && now >= dial.next) {
+      if (const auto begun = begin(dial); begun.has_value()) {
         dial.give_up = now + kPatience;
       } else {
         fail(dial, begun.error(), now);
       }
     }
     bool over = false;
-    if (dial.opening) {
-      const auto step = dial.opening->advance();
+    if (dial.exchange) {
+      const auto step = dial.exchange->advance();
       if (!step.has_value()) {
         fail(dial, step.error(), now);
-      } else if (*step == LinkHandshake::Step::kDone) {
-        owner_.reached(dial.opening->take_socket(), dial.opening->answer());
+      } else if (*step) {
+        owner_.reached(dial.exchange->take(), dial.answer);
         over = true;
       } else if (now >= dial.give_up) {
         fail(dial, {.code = ErrorCode::kTimeout, .message = "no answer"}, now);
@@ -206,17 +202,16 @@ void Connector::serve_dials(TimePoint now) {
 
 void Connector::wait(TimePoint now, TimePoint next_tick) {
   std::vector<pollfd> watched = {{.fd = event_.descriptor(), .events = POLLIN, .revents = 0}};
-  if (visitors_.size() < kMostVisitors && now >= deaf_until_) {
+  if (callers_.size() < kMaxCallers && now >= deaf_until_) {
     if (ways_.listener) watched.push_back({ways_.listener->descriptor(), POLLIN, 0});
     if (ways_.local_listener.open())
       watched.push_back({ways_.local_listener.descriptor(), POLLIN, 0});
   }
-  for (const Visitor& visitor : visitors_)
-    watched.push_back({visitor.opening.descriptor(), events_for(visitor.opening.wants()), 0});
+  for (const Caller& caller : callers_) watched.push_back(caller.exchange->poll_entry());
   TimePoint wake_at = next_tick;
   for (const auto& [id, dial] : dials_) {
-    if (dial.opening) {
-      watched.push_back({dial.opening->descriptor(), events_for(dial.opening->wants()), 0});
+    if (dial.exchange) {
+      watched.push_back(dial.exchange->poll_entry());
     } else {
       wake_at = std::min(wake_at, dial.next);
     }

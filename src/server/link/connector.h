@@ -13,8 +13,8 @@
 #include "base/descriptor.h"
 #include "base/mutex.h"
 #include "net/socket.h"
-#include "net/tls_stream.h"
-#include "server/link/link_handshake.h"
+#include "net/stream_factory.h"
+#include "server/link/greeting.h"
 #include "tally/deadline.h"
 
 namespace tally::server {
@@ -30,11 +30,11 @@ class Connector final {
     virtual ~Owner() = default;
     virtual LinkAnswer judge(const LinkGreeting& greeting) = 0;
     // A welcome caller.
-    virtual void came(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting) = 0;
+    virtual void came(std::unique_ptr<net::Stream> stream, const LinkGreeting& greeting) = 0;
     // What is said to whoever is called now.
     virtual LinkGreeting greeting_to(NodeId id) = 0;
     // dial() has come to its end.
-    virtual void reached(std::unique_ptr<LinkSocket> socket, const LinkAnswer& answer) = 0;
+    virtual void reached(std::unique_ptr<net::Stream> stream, const LinkAnswer& answer) = 0;
     // An attempt failed; there will be another.
     virtual void missed(NodeId id, const Error& why) = 0;
     virtual void turned_away(const std::string& from, const std::string& why) = 0;
@@ -44,8 +44,8 @@ class Connector final {
 
   struct Ways {
     std::optional<net::Listener> listener;
-    Descriptor local_listener;                   // not open: none
-    std::unique_ptr<const net::TlsContext> tls;  // null: plain
+    Descriptor local_listener;  // not open: none
+    net::StreamFactory streams;
   };
   static Result<std::unique_ptr<Connector>> make(Owner& owner, Ways ways);
   ~Connector();
@@ -69,11 +69,13 @@ class Connector final {
     Target target;
     TimePoint next{};
     Duration pause{};
-    std::optional<LinkHandshake> opening;
+    std::optional<net::GreetingExchange> exchange;  // none between attempts
+    LinkAnswer answer;                              // once the exchange is complete
     TimePoint give_up{};
   };
-  struct Visitor {
-    LinkHandshake opening;
+  struct Caller {
+    std::optional<net::GreetingExchange> exchange;
+    LinkGreeting greeting;  // once the exchange is complete
     std::string from;
     TimePoint give_up{};
   };
@@ -84,10 +86,10 @@ class Connector final {
   void post(std::function<void()> task);
   void run_tasks();
   void accept_all(TimePoint now);
-  void admit(std::unique_ptr<LinkSocket> socket, std::string from, TimePoint now);
-  void serve_visitors(TimePoint now);
+  void admit(std::unique_ptr<net::Stream> stream, std::string from, TimePoint now);
+  void serve_callers(TimePoint now);
   void serve_dials(TimePoint now);
-  Result<LinkHandshake> begin(const Target& target);
+  Result<void> begin(Dial& dial);
   void fail(Dial& dial, const Error& why, TimePoint now);
   // Sleeps until something is to be done, at most until the next tick.
   void wait(TimePoint now, TimePoint next_tick);
@@ -95,7 +97,7 @@ class Connector final {
   Owner& owner_;
   Ways ways_;
   const Descriptor event_;
-  std::list<Visitor> visitors_;
+  std::list<Caller> callers_;
   std::map<NodeId, Dial> dials_;
   TimePoint deaf_until_{};  // nobody is taken in before
 

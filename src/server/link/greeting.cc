@@ -1,10 +1,12 @@
 #include "server/link/greeting.h"
 
-#include <algorithm>
 #include <cstring>
+#include <utility>
 
-#include "kernel/crc32c.h"
+#include <fmt/format.h>
+
 #include "server/protocol/message.h"
+#include "wire/greeting.h"
 #include "wire/little_endian.h"
 
 namespace tally::server {
@@ -16,20 +18,18 @@ using wire::store;
 constexpr std::uint32_t kGreetingMagic = 0x47594C54;  // "TLYG" as the bytes lie
 constexpr std::uint32_t kAnswerMagic = 0x52594C54;    // "TLYR"
 
-// Both begin alike; docs/wire_format.md has the same tables.
-constexpr std::size_t kGreetingMagicAt = 0;
-constexpr std::size_t kGreetingVersionAt = 4;
+// docs/wire_format.md has the same tables; wire::seal() writes magic, version and checksum.
 constexpr std::size_t kGreetingRoleAt = 6;
 constexpr std::size_t kGreetingVerdictAt = 6;
 constexpr std::size_t kGreetingZeroAt = 7;
 constexpr std::size_t kGreetingIdAt = 8;
 constexpr std::size_t kGreetingToAt = 12;
 constexpr std::size_t kGreetingTokenAt = 16;
-constexpr std::size_t kGreetingChecksumAt = 32;
 constexpr std::size_t kAnswerTokenAt = 12;
-constexpr std::size_t kAnswerChecksumAt = 28;
-static_assert(kGreetingChecksumAt + 4 == kLinkGreetingBytes);
-static_assert(kAnswerChecksumAt + 4 == kLinkAnswerBytes);
+
+Error refused(std::string message) {
+  return {.code = ErrorCode::kRefused, .message = std::move(message)};
+}
 
 void store_token(std::span<std::byte> bytes, std::size_t at, const Token& token) {
   std::memcpy(bytes.data() + at, token.data(), token.size());
@@ -41,11 +41,8 @@ Token load_token(std::span<const std::byte> bytes, std::size_t at) {
   return token;
 }
 
-Result<void> check_greeting(std::span<const std::byte> bytes, std::uint32_t magic,
-                            std::size_t checksum_at) {
-  if (load<std::uint32_t>(bytes, kGreetingMagicAt) != magic) return corrupt("wrong magic");
-  if (load<std::uint32_t>(bytes, checksum_at) != kernel::crc32c(bytes.first(checksum_at)))
-    return corrupt("checksum fails");
+Result<void> check_greeting(std::span<const std::byte> bytes, std::uint32_t magic) {
+  TALLY_TRY(wire::check_seal(bytes, magic));
   if (bytes[kGreetingZeroAt] != std::byte{0}) return corrupt("reserved byte in use");
   return {};
 }
@@ -68,34 +65,30 @@ std::string_view to_string(LinkVerdict verdict) {
 
 EncodedLinkGreeting encode(const LinkGreeting& greeting) {
   EncodedLinkGreeting bytes{};
-  store(bytes, kGreetingMagicAt, kGreetingMagic);
-  store(bytes, kGreetingVersionAt, greeting.version);
   store(bytes, kGreetingRoleAt, static_cast<std::uint8_t>(greeting.role));
   store(bytes, kGreetingIdAt, greeting.from);
   store(bytes, kGreetingToAt, greeting.to);
   store_token(bytes, kGreetingTokenAt, greeting.token);
-  store(bytes, kGreetingChecksumAt, kernel::crc32c(std::span(bytes).first(kGreetingChecksumAt)));
+  wire::seal(bytes, kGreetingMagic, greeting.version);
   return bytes;
 }
 
 EncodedLinkAnswer encode(const LinkAnswer& answer) {
   EncodedLinkAnswer bytes{};
-  store(bytes, kGreetingMagicAt, kAnswerMagic);
-  store(bytes, kGreetingVersionAt, answer.version);
   store(bytes, kGreetingVerdictAt, static_cast<std::uint8_t>(answer.verdict));
   store(bytes, kGreetingIdAt, answer.id);
   store_token(bytes, kAnswerTokenAt, answer.token);
-  store(bytes, kAnswerChecksumAt, kernel::crc32c(std::span(bytes).first(kAnswerChecksumAt)));
+  wire::seal(bytes, kAnswerMagic, answer.version);
   return bytes;
 }
 
 Result<LinkGreeting> decode_link_greeting(std::span<const std::byte, kLinkGreetingBytes> bytes) {
-  TALLY_TRY(check_greeting(bytes, kGreetingMagic, kGreetingChecksumAt));
+  TALLY_TRY(check_greeting(bytes, kGreetingMagic));
   const auto role = load<std::uint8_t>(bytes, kGreetingRoleAt);
   if (role < static_cast<std::uint8_t>(Role::kDirectory) ||
       role > static_cast<std::uint8_t>(Role::kWorker))
     return corrupt("unknown role");
-  return LinkGreeting{.version = load<std::uint16_t>(bytes, kGreetingVersionAt),
+  return LinkGreeting{.version = wire::version_of(bytes),
                       .role = static_cast<Role>(role),
                       .from = load<std::uint32_t>(bytes, kGreetingIdAt),
                       .to = load<std::uint32_t>(bytes, kGreetingToAt),
@@ -103,11 +96,11 @@ Result<LinkGreeting> decode_link_greeting(std::span<const std::byte, kLinkGreeti
 }
 
 Result<LinkAnswer> decode_link_answer(std::span<const std::byte, kLinkAnswerBytes> bytes) {
-  TALLY_TRY(check_greeting(bytes, kAnswerMagic, kAnswerChecksumAt));
+  TALLY_TRY(check_greeting(bytes, kAnswerMagic));
   const auto verdict = load<std::uint8_t>(bytes, kGreetingVerdictAt);
   if (verdict > static_cast<std::uint8_t>(LinkVerdict::kOtherNode))
     return corrupt("unknown verdict");
-  return LinkAnswer{.version = load<std::uint16_t>(bytes, kGreetingVersionAt),
+  return LinkAnswer{.version = wire::version_of(bytes),
                     .verdict = static_cast<LinkVerdict>(verdict),
                     .id = load<std::uint32_t>(bytes, kGreetingIdAt),
                     .token = load_token(bytes, kAnswerTokenAt)};
@@ -120,6 +113,38 @@ LinkVerdict judge(const LinkGreeting& greeting, const LinkHost& host) {
   if (greeting.token != host.token) return LinkVerdict::kOtherJob;
   const bool numbered = greeting.from != kNoNode && greeting.from != kDirectoryId;
   return numbered && greeting.from != host.id ? LinkVerdict::kWelcome : LinkVerdict::kOtherNode;
+}
+
+net::GreetingExchange::Host accepting_link(std::function<LinkAnswer(const LinkGreeting&)> judge,
+                                           LinkGreeting& greeting) {
+  return {.greeting_bytes = kLinkGreetingBytes,
+          .judge = [judge = std::move(judge), &greeting](
+                       std::span<const std::byte> bytes,
+                       net::GreetingExchange::Bytes& encoded) -> Result<void> {
+            TALLY_TRY(greeting, decode_link_greeting(bytes.first<kLinkGreetingBytes>()));
+            const LinkAnswer answer = judge(greeting);
+            const EncodedLinkAnswer reply = encode(answer);
+            encoded.assign(reply.begin(), reply.end());
+            if (answer.verdict == LinkVerdict::kWelcome) return {};
+            return refused(std::string(to_string(answer.verdict)));
+          }};
+}
+
+net::GreetingExchange::Caller calling_link(const LinkGreeting& greeting, LinkAnswer& answer) {
+  const EncodedLinkGreeting encoded = encode(greeting);
+  return {
+      .greeting = {encoded.begin(), encoded.end()},
+      .answer_bytes = kLinkAnswerBytes,
+      .check = [to = greeting.to, &answer](std::span<const std::byte> bytes) -> Result<void> {
+        TALLY_TRY(answer, decode_link_answer(bytes.first<kLinkAnswerBytes>()));
+        if (answer.version != kLinkVersion)
+          return refused(
+              fmt::format("it speaks version {}, this is {}", answer.version, kLinkVersion));
+        if (answer.verdict != LinkVerdict::kWelcome)
+          return refused(fmt::format("it refuses us as a caller: {}", to_string(answer.verdict)));
+        if (answer.id != to) return refused(fmt::format("it is node {}, not {}", answer.id, to));
+        return {};
+      }};
 }
 
 }  // namespace tally::server

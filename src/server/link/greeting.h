@@ -2,9 +2,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 
+#include "net/greeting_exchange.h"
 #include "server/protocol/message.h"
 #include "tally/error.h"
 
@@ -68,5 +70,11 @@ struct LinkHost {
   Token token{};
 };
 LinkVerdict judge(const LinkGreeting& greeting, const LinkHost& host);
+
+// The two sides of a net::GreetingExchange that opens a link. The greeting that arrives, or the
+// answer, is written to the second argument, which must outlive the exchange.
+net::GreetingExchange::Host accepting_link(std::function<LinkAnswer(const LinkGreeting&)> judge,
+                                           LinkGreeting& greeting);
+net::GreetingExchange::Caller calling_link(const LinkGreeting& greeting, LinkAnswer& answer);
 
 }  // namespace tally::server

@@ -21,7 +21,7 @@ constexpr int kMostGathered = 8;
 
 }  // namespace
 
-Link::Link(const Config& config, std::unique_ptr<LinkSocket> socket, Shared& shared)
+Link::Link(const Config& config, std::unique_ptr<net::Stream> socket, Shared& shared)
     : config_(config), socket_(std::move(socket)), shared_(shared), sender_(shared.pool) {}
 
 Link::~Link() { unwatch(); }

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "net/stream.h"
 #include "server/link/greeting.h"
 #include "server/link/link_receiver.h"
 #include "server/link/link_sender.h"
-#include "server/link/link_socket.h"
 #include "server/link/regions.h"
 
 namespace tally::server {
@@ -43,7 +43,7 @@ class Link final {
     PayloadPool pool;
     LinkCounters counters;
   };
-  Link(const Config& config, std::unique_ptr<LinkSocket> socket, Shared& shared);
+  Link(const Config& config, std::unique_ptr<net::Stream> socket, Shared& shared);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -100,7 +100,7 @@ class Link final {
   void update_interest();
 
   const Config config_;
-  const std::unique_ptr<LinkSocket> socket_;
+  const std::unique_ptr<net::Stream> socket_;
   Shared& shared_;
   LinkReceiver receiver_;
 

@@ -35,7 +35,7 @@ void LinkReceiver::shut() {
   shut_ = true;
 }
 
-LinkReceiver::Pumped LinkReceiver::pump(LinkSocket& socket, Sink& sink, std::size_t budget_bytes) {
+LinkReceiver::Pumped LinkReceiver::pump(net::Stream& socket, Sink& sink, std::size_t budget_bytes) {
   Pumped pumped;
   satisfied_ = false;
   while (true) {
@@ -69,7 +69,7 @@ LinkReceiver::Pumped LinkReceiver::pump(LinkSocket& socket, Sink& sink, std::siz
 }
 
 // As far as the bytes that are there go: one message, or none.
-LinkReceiver::Next LinkReceiver::advance(LinkSocket& socket, Sink& sink) {
+LinkReceiver::Next LinkReceiver::advance(net::Stream& socket, Sink& sink) {
   if (!message_) {
     if (buffered().size() < kHeaderBytes) return Next::kBytes;
     if (auto opened = open_message(socket, sink); !opened.has_value()) {
@@ -86,7 +86,7 @@ LinkReceiver::Next LinkReceiver::advance(LinkSocket& socket, Sink& sink) {
   return Next::kMessage;
 }
 
-Result<void> LinkReceiver::open_message(LinkSocket& socket, Sink& sink) {
+Result<void> LinkReceiver::open_message(net::Stream& socket, Sink& sink) {
   TALLY_TRY(const MessageHeader header, decode(buffered().first<kHeaderBytes>()));
   begin_ += kHeaderBytes;
   message_ = Message{.header = header, .payload = {}, .stays = false, .reply = {}};
@@ -150,7 +150,7 @@ bool LinkReceiver::fill_from_buffer() {
   return true;
 }
 
-Result<void> LinkReceiver::close_message(LinkSocket& socket, Sink& sink) {
+Result<void> LinkReceiver::close_message(net::Stream& socket, Sink& sink) {
   const Message message = *message_;
   const bool on_the_wire = !place_.empty();
   message_.reset();
@@ -173,7 +173,7 @@ Result<void> LinkReceiver::close_message(LinkSocket& socket, Sink& sink) {
 }
 
 // The rest of the payload under way, and a little of what follows it.
-Io LinkReceiver::read(LinkSocket& socket) {
+Io LinkReceiver::read(net::Stream& socket) {
   std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
   end_ -= begin_;
   begin_ = 0;
@@ -192,7 +192,7 @@ Io LinkReceiver::read(LinkSocket& socket) {
   return io;
 }
 
-LinkReceiver::End LinkReceiver::ended(const Io& io, const LinkSocket& socket) {
+LinkReceiver::End LinkReceiver::ended(const Io& io, const net::Stream& socket) {
   if (io.state == Io::State::kBlocked) return End::kDrained;
   {
     const MutexLock lock(gate_);

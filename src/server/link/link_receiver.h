@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/mutex.h"
-#include "server/link/link_socket.h"
+#include "net/stream.h"
 #include "server/link/regions.h"
 #include "server/protocol/message.h"
 #include "server/protocol/node.h"
@@ -43,7 +43,7 @@ class LinkReceiver final {
     End end = End::kDrained;
   };
   // Reads and delivers, about `budget_bytes` at most; memory that is used in place counts.
-  Pumped pump(LinkSocket& socket, Sink& sink, std::size_t budget_bytes);
+  Pumped pump(net::Stream& socket, Sink& sink, std::size_t budget_bytes);
 
   // When it returns, nothing more is written to memory that place() returned.
   void shut();
@@ -55,15 +55,15 @@ class LinkReceiver final {
  private:
   enum class Next { kMessage, kBytes, kShut, kFailed };
 
-  Next advance(LinkSocket& socket, Sink& sink);
-  Result<void> open_message(LinkSocket& socket, Sink& sink);
+  Next advance(net::Stream& socket, Sink& sink);
+  Result<void> open_message(net::Stream& socket, Sink& sink);
   Result<void> open_payload(Sink& sink);
   bool fill_from_buffer();
-  Result<void> close_message(LinkSocket& socket, Sink& sink);
-  net::Io read(LinkSocket& socket);
+  Result<void> close_message(net::Stream& socket, Sink& sink);
+  net::Io read(net::Stream& socket);
   std::span<const std::byte> buffered() const { return {buffer_.get() + begin_, end_ - begin_}; }
   std::span<std::byte> own_memory(std::size_t bytes);
-  End ended(const net::Io& io, const LinkSocket& socket);
+  End ended(const net::Io& io, const net::Stream& socket);
 
   std::unique_ptr<std::byte[]> buffer_;  // bytes begin_ to end_ have been read and not used
   std::size_t begin_ = 0;

@@ -83,13 +83,13 @@ void LinkSender::advance(std::size_t bytes) {
   }
 }
 
-LinkSender::Pumped LinkSender::pump(LinkSocket& socket, std::size_t budget_bytes) {
+LinkSender::Pumped LinkSender::pump(net::Stream& socket, std::size_t budget_bytes) {
   Pumped pumped;
   std::array<iovec, kMostParts> parts;
   while (!queue_.empty() && pumped.bytes < budget_bytes) {
     const std::size_t count = gather(parts);
     const int descriptor = written_bytes_ == 0 ? queue_.front().descriptor : -1;
-    const net::Io io = socket.write(std::span(parts).first(count), descriptor);
+    const net::Io io = socket.write_with(std::span(parts).first(count), descriptor);
     pumped.end = io.state;
     if (io.state != net::Io::State::kMoved) return pumped;
     pumped.bytes += io.bytes;

@@ -6,7 +6,6 @@
 
 #include "base/mutex.h"
 #include "net/stream.h"
-#include "server/link/link_socket.h"
 #include "server/protocol/message.h"
 
 namespace tally::server {
@@ -50,7 +49,7 @@ class LinkSender final {
     // kMoved: everything is written, or the budget is used up.
     net::Io::State end = net::Io::State::kMoved;
   };
-  Pumped pump(LinkSocket& socket, std::size_t budget_bytes);
+  Pumped pump(net::Stream& socket, std::size_t budget_bytes);
   // Forgets everything.
   void clear();
 

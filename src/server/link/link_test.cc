@@ -18,7 +18,7 @@ class LinkTest : public testing::Test {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
     peer_ = Descriptor(ends[0]);
     link_ = std::make_unique<Link>(Link::Config{.peer = 3, .backlog_bytes = kBacklog},
-                                   plain_link(Descriptor(ends[1])), shared_);
+                                   net::plain_stream(Descriptor(ends[1])), shared_);
   }
 
   void ask(std::uint64_t sequence) {

@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "kernel/crc32c.h"
-#include "server/link/link_handshake.h"
+#include "server/link/greeting.h"
 #include "server/link/link_receiver.h"
 
 namespace tally::server {
@@ -39,7 +39,8 @@ class LyingPeer : public testing::Test {
     std::array<int, 2> ends{};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
     peer_ = Descriptor(ends[0]);
-    socket_ = local ? local_link(Descriptor(ends[1])) : plain_link(Descriptor(ends[1]));
+    socket_ =
+        local ? net::local_stream(Descriptor(ends[1])) : net::plain_stream(Descriptor(ends[1]));
     receiver_ = std::make_unique<LinkReceiver>();
   }
 
@@ -74,7 +75,7 @@ class LyingPeer : public testing::Test {
   }
 
   Descriptor peer_;
-  std::unique_ptr<LinkSocket> socket_;
+  std::unique_ptr<net::Stream> socket_;
   std::unique_ptr<LinkReceiver> receiver_;
   Noting sink_;
 };
@@ -244,8 +245,9 @@ TEST_F(LyingPeer, StrangersAtTheDoorAreTurnedAway) {
   const auto verdict_of = [&](std::span<const std::byte> said) {
     connect(false);
     say(said);
-    LinkHandshake opening = LinkHandshake::called(std::move(socket_), judge);
-    return opening.advance();
+    LinkGreeting greeting;
+    net::GreetingExchange exchange(std::move(socket_), accepting_link(judge, greeting));
+    return exchange.advance();
   };
   EXPECT_EQ(verdict_of(std::vector<std::byte>(100, std::byte{'G'})).error().code,
             ErrorCode::kCorrupt);
@@ -254,10 +256,10 @@ TEST_F(LyingPeer, StrangersAtTheDoorAreTurnedAway) {
   const auto good = encode(LinkGreeting{.from = 5, .to = 3});
   const auto step = verdict_of(good);
   ASSERT_TRUE(step.has_value());
-  EXPECT_EQ(*step, LinkHandshake::Step::kDone);
+  EXPECT_TRUE(*step);
   const auto silent = verdict_of(std::span(good).first(10));
   ASSERT_TRUE(silent.has_value());
-  EXPECT_EQ(*silent, LinkHandshake::Step::kWantsRead);
+  EXPECT_FALSE(*silent);
 }
 
 }  // namespace

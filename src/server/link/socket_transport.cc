@@ -122,10 +122,7 @@ Result<void> SocketTransport::open() {
       TALLY_TRY(ways.local_listener, net::listen_locally(local_name_));
     }
   }
-  if (options_.secret) {
-    TALLY_TRY(ways.tls, net::TlsContext::make(
-                            {.secret = *options_.secret, .identity = identity_of(options_.role)}));
-  }
+  TALLY_TRY(ways.streams, net::StreamFactory::make(options_.secret, identity_of(options_.role)));
   TALLY_TRY(connector_, Connector::make(*this, std::move(ways)));
   for (int i = 0; i < options_.threads; ++i) {
     TALLY_TRY(auto loop, EventLoop::make(*this));
@@ -274,7 +271,7 @@ LinkAnswer SocketTransport::judge(const LinkGreeting& greeting) {
   return {.verdict = verdict, .id = id, .token = tell ? token_ : Token{}};
 }
 
-void SocketTransport::came(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting) {
+void SocketTransport::came(std::unique_ptr<net::Stream> socket, const LinkGreeting& greeting) {
   const bool numbers = options_.role == Role::kDirectory;
   hand_over(std::move(socket),
             {.peer = numbers ? next_number_++ : greeting.from,
@@ -291,7 +288,7 @@ LinkGreeting SocketTransport::greeting_to(NodeId id) {
           .token = id == kDirectoryId ? Token{} : token_};
 }
 
-void SocketTransport::reached(std::unique_ptr<LinkSocket> socket, const LinkAnswer& answer) {
+void SocketTransport::reached(std::unique_ptr<net::Stream> socket, const LinkAnswer& answer) {
   if (answer.id == kDirectoryId) {
     const MutexLock lock(mutex_);
     token_ = answer.token;
@@ -323,7 +320,7 @@ void SocketTransport::tick(TimePoint now) {
   node_->settle(now);
 }
 
-void SocketTransport::hand_over(std::unique_ptr<LinkSocket> socket, const Link::Config& config) {
+void SocketTransport::hand_over(std::unique_ptr<net::Stream> socket, const Link::Config& config) {
   const auto link = std::make_shared<Link>(config, std::move(socket), shared_);
   EventLoop& loop = *loops_[assignment_.take(config.peer, config.role, loops_.size())];
   loop.post([this, link] { adopt(link); });

@@ -156,9 +156,9 @@ class SocketTransport final : public NodeTransport,
   Result<void> open();
 
   LinkAnswer judge(const LinkGreeting& greeting) override;
-  void came(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting) override;
+  void came(std::unique_ptr<net::Stream> socket, const LinkGreeting& greeting) override;
   LinkGreeting greeting_to(NodeId id) override;
-  void reached(std::unique_ptr<LinkSocket> socket, const LinkAnswer& answer) override;
+  void reached(std::unique_ptr<net::Stream> socket, const LinkAnswer& answer) override;
   void missed(NodeId id, const Error& why) override;
   void turned_away(const std::string& from, const std::string& why) override;
   void tick(TimePoint now) override;
@@ -171,7 +171,7 @@ class SocketTransport final : public NodeTransport,
   EventLoop& loop_of(NodeId peer) { return *loops_[assignment_.of(peer, loops_.size())]; }
   std::shared_ptr<Link> sending_link(NodeId to);
   Result<Connector::Target> target_for(const ServerInfo& server) const;
-  void hand_over(std::unique_ptr<LinkSocket> socket, const Link::Config& config);
+  void hand_over(std::unique_ptr<net::Stream> socket, const Link::Config& config);
   void adopt(const std::shared_ptr<Link>& link);
   void finish(NodeId peer, const std::vector<std::shared_ptr<Link>>& links, const Error& why);
 
