@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "collective/algorithms.h"
 #include "collective/choose.h"
 #include "collective/direct.h"
-#include "collective/halving_doubling.h"
 #include "collective/message_task.h"
-#include "collective/ring.h"
 #include "collective/shared_area.h"
 
 namespace tally::collective {

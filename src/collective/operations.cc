@@ -1,16 +1,11 @@
 #include "collective/operations.h"
 
 #include "base/check.h"
-#include "collective/barrier.h"
-#include "collective/halving_doubling.h"
-#include "collective/linear.h"
+#include "collective/algorithms.h"
 #include "collective/message_task.h"
-#include "collective/pairwise.h"
 #include "collective/point_task.h"
 #include "collective/request.h"
-#include "collective/ring.h"
 #include "collective/shared_area.h"
-#include "collective/tree.h"
 
 namespace tally::collective {
 namespace {

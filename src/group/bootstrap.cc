@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "group/own_address.h"
+#include "group/host.h"
 #include "group/pmi_client.h"
 #include "group/pmix_client.h"
 #include "group/secret_text.h"

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(100);
 constexpr Duration kLongestPause = std::chrono::seconds(2);
-// Time limit of connecting, and of the handshake.
+// Time limit of connecting with the handshake.
 constexpr Duration kPatience = std::chrono::seconds(5);
 // A coordinator that leaves this many reports unanswered counts as lost.
 constexpr int kUnanswered = 3;
@@ -31,9 +31,8 @@ std::vector<ControlMessage> ReporterConnection::advance(const Registration& iden
     gone(now);
   }
   const bool wanted = !current_ || (silent_ && !retiring_);
-  if (wanted && !attempt_ && !fresh_ && !hopeless_ && now >= next_try_) begin(identity, now);
+  if (wanted && !connecting_ && !hopeless_ && now >= next_try_) begin(identity, now);
   finish(identity, now);
-  shake(identity, now);
   return messages;
 }
 
@@ -45,7 +44,6 @@ void ReporterConnection::last_words(const Registration& identity, TimePoint now)
   leaving_ = true;
   listen(now, unheard);
   finish(identity, now);
-  shake(identity, now);
 }
 
 void ReporterConnection::listen(TimePoint now, std::vector<ControlMessage>& into) {
@@ -103,8 +101,7 @@ void ReporterConnection::gone(TimePoint now) {
 }
 
 void ReporterConnection::attempt_failed(const std::string& why, TimePoint now) {
-  attempt_.reset();
-  fresh_.reset();
+  connecting_.reset();
   pause_ = std::clamp<Duration>(2 * pause_, kFirstPause, kLongestPause);
   next_try_ = now + pause_;
   complain(fmt::format("no coordinator at {}, going on without: {}",
@@ -123,39 +120,35 @@ void ReporterConnection::begin(const Registration& identity, TimePoint now) {
     if (!streams.has_value()) return attempt_failed(streams.error().message, now);
     streams_ = *std::move(streams);
   }
-  const auto endpoints = net::resolve(options_.coordinator);
-  if (!endpoints.has_value()) return attempt_failed(endpoints.error().message, now);
-  auto socket = net::start_connect(endpoints->front());
-  if (!socket.has_value()) return attempt_failed(socket.error().message, now);
-  attempt_.emplace(Attempt{*std::move(socket), endpoints->front(), now});
-}
-
-void ReporterConnection::finish(const Registration&, TimePoint now) {
-  if (!attempt_) return;
-  if (!net::wait_ready(attempt_->socket.descriptor(), net::Readiness::kWrite, Deadline::at(now))) {
-    if (now - attempt_->began > kPatience) attempt_failed("no answer", now);
-    return;
+  if (auto started = start(); started.has_value()) {
+    // The coordinator needs no greeting: the exchange only connects and completes the handshake.
+    connecting_.emplace(*std::move(started),
+                        net::GreetingExchange::Caller{
+                            .check = [](std::span<const std::byte>) { return Result<void>(); }});
+    connecting_since_ = now;
+  } else {
+    attempt_failed(started.error().message, now);
   }
-  if (const auto made = net::finish_connect(attempt_->socket, attempt_->to); !made.has_value())
-    return attempt_failed(made.error().message, now);
-  auto stream = streams_->client(std::move(attempt_->socket));
-  if (!stream.has_value()) return attempt_failed(stream.error().message, now);
-  attempt_.reset();
-  fresh_ = std::make_unique<net::MessageConnection>(*std::move(stream),
-                                                    net::MessageConnection::Options{});
-  fresh_since_ = now;
 }
 
-void ReporterConnection::shake(const Registration& identity, TimePoint now) {
-  if (!fresh_) return;
-  const auto nothing = fresh_->advance();
-  if (!nothing.has_value()) return attempt_failed(nothing.error().message, now);
-  if (!fresh_->established()) {
-    if (now - fresh_since_ > kPatience) attempt_failed("no handshake", now);
+Result<std::unique_ptr<net::Stream>> ReporterConnection::start() const {
+  TALLY_TRY(const auto endpoints, net::resolve(options_.coordinator));
+  TALLY_TRY(net::Socket socket, net::start_connect(endpoints.front()));
+  return streams_->client(std::move(socket));
+}
+
+void ReporterConnection::finish(const Registration& identity, TimePoint now) {
+  if (!connecting_) return;
+  const auto done = connecting_->advance();
+  if (!done.has_value()) return attempt_failed(done.error().message, now);
+  if (!*done) {
+    if (now - connecting_since_ > kPatience) attempt_failed("no answer", now);
     return;
   }
   retiring_ = std::move(current_);
-  current_ = std::move(fresh_);
+  current_ = std::make_unique<net::MessageConnection>(connecting_->take(),
+                                                      net::MessageConnection::Options{});
+  connecting_.reset();
   heard_ = now;
   register_again(identity);
 }
@@ -171,12 +164,11 @@ void ReporterConnection::send(const ControlMessage& message) {
 
 void ReporterConnection::add_to(std::vector<pollfd>& entries) const {
   if (current_) current_->add_to(entries);
-  if (fresh_) fresh_->add_to(entries);
-  if (attempt_) entries.push_back({attempt_->socket.descriptor(), POLLOUT, 0});
+  if (connecting_) entries.push_back(connecting_->poll_entry());
 }
 
 TimePoint ReporterConnection::next_look(TimePoint now) const {
-  if (attempt_ || fresh_) return now + kPatience;
+  if (connecting_) return now + kPatience;
   return hopeless_ ? now + kLongestPause : std::max(next_try_, now);
 }
 

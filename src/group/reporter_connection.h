@@ -7,6 +7,7 @@
 
 #include "group/reporter.h"
 #include "group/watch_message.h"
+#include "net/greeting_exchange.h"
 #include "net/stream_factory.h"
 
 namespace tally::group {
@@ -31,28 +32,20 @@ class ReporterConnection final {
   // Whether the rank is registered; the coordinator may not have answered yet.
   bool open() const { return current_ != nullptr; }
   // Whether the connection is open, connecting, or not tried yet.
-  bool alive() const { return open() || fresh_ != nullptr || attempt_.has_value() || !tried_; }
+  bool alive() const { return open() || connecting_.has_value() || !tried_; }
   // Adds what poll() is to wait for.
   void add_to(std::vector<pollfd>& entries) const;
-  bool pending() const {
-    return (current_ && current_->pending()) || (fresh_ && fresh_->pending());
-  }
+  bool pending() const { return current_ && current_->pending(); }
   TimePoint next_look(TimePoint now) const;
   // The coordinator's clock minus this rank's.
   Duration clock_offset() const { return clock_offset_; }
 
  private:
-  struct Attempt {
-    net::Socket socket;
-    net::Endpoint to;
-    TimePoint began;
-  };
-
   void listen(TimePoint now, std::vector<ControlMessage>& into);
   void take_pulse(const ControlMessage& message, TimePoint now);
   void begin(const Registration& identity, TimePoint now);
   void finish(const Registration& identity, TimePoint now);
-  void shake(const Registration& identity, TimePoint now);
+  Result<std::unique_ptr<net::Stream>> start() const;
   void attempt_failed(const std::string& why, TimePoint now);
   // Logs once, until the coordinator answers again.
   void complain(const std::string& what);
@@ -60,13 +53,12 @@ class ReporterConnection final {
 
   const Reporter::Options options_;
   std::optional<net::StreamFactory> streams_;
-  std::optional<Attempt> attempt_;
-  std::unique_ptr<net::MessageConnection> fresh_;    // in the handshake
+  std::optional<net::GreetingExchange> connecting_;
   std::unique_ptr<net::MessageConnection> current_;  // registered
   // The previous connection, if it only fell silent. It is closed when the new one is answered: the
   // coordinator would take an earlier end for the end of this process.
   std::unique_ptr<net::MessageConnection> retiring_;
-  TimePoint fresh_since_{};
+  TimePoint connecting_since_{};
   TimePoint heard_{};
   TimePoint advanced_{};
   TimePoint next_try_{};

@@ -1,16 +1,32 @@
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <queue>
 #include <vector>
 
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/rng.h"
-#include "sim/virtual_clock.h"
 #include "tally/error.h"
 
 namespace tally::sim {
+
+// Time that passes only when a simulation says so, from 0. Threads: safe.
+class VirtualClock final : public Clock {
+ public:
+  TimePoint now() const override { return TimePoint(now_.load(std::memory_order_acquire)); }
+
+  void advance_to(TimePoint when) {
+    TALLY_CHECK(when >= now());
+    now_.store(when.count(), std::memory_order_release);
+  }
+
+ private:
+  std::atomic<TimePoint::rep> now_{0};
+};
 
 // Virtual time and the order in which ranks run. Each rank has a thread, but only one rank runs at
 // a time, until it yields; when all ranks wait, time jumps to the next event or to the next rank

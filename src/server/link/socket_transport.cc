@@ -12,7 +12,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "group/host.h"
-#include "group/own_address.h"
 #include "group/reporter.h"
 #include "net/local_socket.h"
 #include "server/protocol/message.h"

@@ -1,4 +1,4 @@
-#include "group/own_address.h"
+#include "group/host.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
