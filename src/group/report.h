@@ -75,11 +75,6 @@ struct Trace {
 void write(wire::Writer& writer, const Trace& trace);
 Result<Trace> read_trace(wire::Reader& reader);
 
-// A rank from 0 to kMaxRanks - 1, and lists of ranks, at most kMaxRanks long.
-Result<Rank> read_rank(wire::Reader& reader);
-void write_ranks(wire::Writer& writer, const std::vector<Rank>& ranks);
-Result<std::vector<Rank>> read_ranks(wire::Reader& reader);
-
 // "rank 2" or "ranks 2, 3".
 std::string ranks_text(const std::vector<Rank>& ranks);
 // "10.2 s", "350 ms", "2 min 5 s".

@@ -1,140 +1,98 @@
 #include "group/watch_message.h"
 
-#include <fmt/format.h>
-
-#include <bit>
 #include <cmath>
 
 #include "group/bodies.h"
+#include "wire/fields.h"
 
 namespace tally::group {
+
+using wire::FieldsOf;
+
 namespace {
 
 // Limit of a sentence or a stack.
 constexpr std::size_t kMaxSentenceBytes = 4096;
 
-Error corrupt(std::string_view what) {
-  return {.code = ErrorCode::kCorrupt, .message = fmt::format("a watch message with {}", what)};
+template <typename Fields>
+void member_rank(Fields& f, FieldsOf<Fields, Rank>& rank) {
+  f.number(rank);
+  f.check(rank >= 0 && rank < kMaxRanks, "a rank that is not possible");
 }
 
-std::string_view cut(const std::string& text, std::size_t most = kMaxNameBytes) {
-  return std::string_view(text).substr(0, most);
-}
-
-Result<int> read_size(wire::Reader& reader) {
-  TALLY_TRY(const std::int32_t size, reader.i32());
-  if (size < 1 || size > kMaxRanks) return corrupt("a size that cannot be");
-  return size;
+template <typename Fields>
+void job_size(Fields& f, FieldsOf<Fields, int>& size) {
+  f.number(size);
+  f.check(size >= 1 && size <= kMaxRanks, "a size that is not possible");
 }
 
 }  // namespace
 
-void write(wire::Writer& writer, const Registration& registration) {
-  writer.string(cut(registration.job));
-  writer.i32(registration.rank);
-  writer.i32(registration.size);
-  writer.u32(registration.generation);
-  writer.u64(static_cast<std::uint64_t>(registration.pid));
-  writer.string(cut(registration.host));
-  writer.string(cut(registration.machine));
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Registration>& registration) {
+  f.clipped(registration.job, kMaxNameBytes);
+  member_rank(f, registration.rank);
+  job_size(f, registration.size);
+  f.number(registration.generation);
+  f.number(registration.pid);
+  f.clipped(registration.host, kMaxNameBytes);
+  f.clipped(registration.machine, kMaxNameBytes);
 }
 
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Pulse>& pulse) {
+  f.time(pulse.echo);
+  f.time(pulse.now);
+  f.clipped(pulse.machine, kMaxNameBytes);
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, LostRanks>& lost) {
+  f.number(lost.generation);
+  f.list(lost.ranks, kMaxRanks, [&f](auto& rank) { member_rank(f, rank); });
+  f.clipped(lost.why, kMaxSentenceBytes);
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, MemberStatus>& member) {
+  member_rank(f, member.rank);
+  f.choice(member.presence, Presence::kLeft);
+  f.clipped(member.host, kMaxNameBytes);
+  f.number(member.pid);
+  f.clipped(member.fate, kMaxNameBytes);
+  f.optional(member.silence, [&f](auto& silence) { f.time(silence); });
+  f.real(member.samples_per_second);
+  f.check(std::isfinite(member.samples_per_second), "a throughput that is not finite");
+  f.optional(member.report, [&f](auto& report) { f.nested(report, &read_report); });
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, JobStatus>& job) {
+  f.clipped(job.job, kMaxNameBytes);
+  f.number(job.generation);
+  job_size(f, job.size);
+  f.clipped(job.address, kMaxNameBytes);
+  f.time(job.uptime);
+  f.clipped(job.stall, kMaxSentenceBytes);
+}
+
+void write(wire::Writer& writer, const Registration& body) { wire::write_fields(writer, body); }
 Result<Registration> read_registration(wire::Reader& reader) {
-  Registration registration;
-  TALLY_TRY(registration.job, reader.string(kMaxNameBytes));
-  TALLY_TRY(registration.rank, read_rank(reader));
-  TALLY_TRY(registration.size, read_size(reader));
-  TALLY_TRY(registration.generation, reader.u32());
-  TALLY_TRY(const std::uint64_t pid, reader.u64());
-  registration.pid = static_cast<std::int64_t>(pid);
-  TALLY_TRY(registration.host, reader.string(kMaxNameBytes));
-  TALLY_TRY(registration.machine, reader.string(kMaxNameBytes));
-  return registration;
+  return wire::read_fields<Registration>(reader);
 }
-
-void write(wire::Writer& writer, const Pulse& pulse) {
-  writer.time(pulse.echo);
-  writer.time(pulse.now);
-  writer.string(cut(pulse.machine));
-}
-
-Result<Pulse> read_pulse(wire::Reader& reader) {
-  Pulse pulse;
-  TALLY_TRY(pulse.echo, reader.time());
-  TALLY_TRY(pulse.now, reader.time());
-  TALLY_TRY(pulse.machine, reader.string(kMaxNameBytes));
-  return pulse;
-}
-
-void write(wire::Writer& writer, const LostRanks& lost) {
-  writer.u32(lost.generation);
-  write_ranks(writer, lost.ranks);
-  writer.string(cut(lost.why, kMaxSentenceBytes));
-}
-
+void write(wire::Writer& writer, const Pulse& body) { wire::write_fields(writer, body); }
+Result<Pulse> read_pulse(wire::Reader& reader) { return wire::read_fields<Pulse>(reader); }
+void write(wire::Writer& writer, const LostRanks& body) { wire::write_fields(writer, body); }
 Result<LostRanks> read_lost_ranks(wire::Reader& reader) {
-  LostRanks lost;
-  TALLY_TRY(lost.generation, reader.u32());
-  TALLY_TRY(lost.ranks, read_ranks(reader));
-  TALLY_TRY(lost.why, reader.string(kMaxSentenceBytes));
-  return lost;
+  return wire::read_fields<LostRanks>(reader);
 }
-
-void write(wire::Writer& writer, const MemberStatus& member) {
-  writer.i32(member.rank);
-  writer.u8(static_cast<std::uint8_t>(member.presence));
-  writer.string(cut(member.host));
-  writer.u64(static_cast<std::uint64_t>(member.pid));
-  writer.string(cut(member.fate));
-  writer.flag(member.silence.has_value());
-  if (member.silence) writer.time(*member.silence);
-  writer.u64(std::bit_cast<std::uint64_t>(member.samples_per_second));
-  writer.flag(member.report.has_value());
-  if (member.report) write(writer, *member.report);
-}
-
+void write(wire::Writer& writer, const MemberStatus& body) { wire::write_fields(writer, body); }
 Result<MemberStatus> read_member_status(wire::Reader& reader) {
-  MemberStatus member;
-  TALLY_TRY(member.rank, read_rank(reader));
-  TALLY_TRY(const std::uint8_t presence, reader.u8());
-  if (presence > static_cast<std::uint8_t>(Presence::kLeft)) return corrupt("an unknown presence");
-  member.presence = static_cast<Presence>(presence);
-  TALLY_TRY(member.host, reader.string(kMaxNameBytes));
-  TALLY_TRY(const std::uint64_t pid, reader.u64());
-  member.pid = static_cast<std::int64_t>(pid);
-  TALLY_TRY(member.fate, reader.string(kMaxNameBytes));
-  TALLY_TRY(const bool heard, reader.flag());
-  if (heard) {
-    TALLY_TRY(member.silence, reader.time());
-  }
-  TALLY_TRY(const std::uint64_t bits, reader.u64());
-  member.samples_per_second = std::bit_cast<double>(bits);
-  if (!std::isfinite(member.samples_per_second)) return corrupt("a throughput that is no number");
-  TALLY_TRY(const bool reported, reader.flag());
-  if (reported) {
-    TALLY_TRY(member.report, read_report(reader));
-  }
-  return member;
+  return wire::read_fields<MemberStatus>(reader);
 }
-
-void write(wire::Writer& writer, const JobStatus& job) {
-  writer.string(cut(job.job));
-  writer.u32(job.generation);
-  writer.i32(job.size);
-  writer.string(cut(job.address));
-  writer.time(job.uptime);
-  writer.string(cut(job.stall, kMaxSentenceBytes));
-}
-
+void write(wire::Writer& writer, const JobStatus& body) { wire::write_fields(writer, body); }
 Result<JobStatus> read_job_status(wire::Reader& reader) {
-  JobStatus job;
-  TALLY_TRY(job.job, reader.string(kMaxNameBytes));
-  TALLY_TRY(job.generation, reader.u32());
-  TALLY_TRY(job.size, read_size(reader));
-  TALLY_TRY(job.address, reader.string(kMaxNameBytes));
-  TALLY_TRY(job.uptime, reader.time());
-  TALLY_TRY(job.stall, reader.string(kMaxSentenceBytes));
-  return job;
+  return wire::read_fields<JobStatus>(reader);
 }
 
 }  // namespace tally::group
