@@ -111,7 +111,7 @@ void Connector::accept_all(TimePoint now) {
   if (now < deaf_until_) return;
   while (ways_.listener && visitors_.size() < kMostVisitors) {
     auto socket = ways_.listener->accept_now();
-    // Out of descriptors: whoever waits is taken in when some are free again.
+    // Out of descriptors: tries again later.
     if (!socket.has_value()) deaf_until_ = now + kTick;
     if (!socket.has_value() || !socket->has_value()) break;
     const auto address = net::peer_address(**socket);

@@ -11,11 +11,11 @@
 
 namespace tally::server {
 
-// A connection on its way to becoming a link: connecting, TLS, greeting, answer. Never blocks.
-// Threads: calls must not overlap.
+// The handshake of a link: connect, TLS, greeting, answer. Never blocks. Threads: calls must not
+// overlap.
 class LinkHandshake final {
  public:
-  // What is answered to who calls.
+  // Decides about a greeting.
   using Judge = std::function<LinkAnswer(const LinkGreeting&)>;
 
   static LinkHandshake called(std::unique_ptr<LinkSocket> socket, Judge judge);
@@ -23,15 +23,15 @@ class LinkHandshake final {
   static LinkHandshake calling(std::unique_ptr<LinkSocket> socket, const LinkGreeting& greeting);
 
   enum class Step { kWantsRead, kWantsWrite, kDone };
-  // As far as it goes. kRefused: one of the sides does not want the other; kPeerLost, kCorrupt,
-  // kSystem.
+  // Advances as far as it can without blocking. kRefused: one side refuses the other; kPeerLost,
+  // kCorrupt, kSystem.
   Result<Step> advance();
 
-  // What the last advance() returned.
+  // The result of the last advance().
   Step wants() const { return wants_; }
 
   int descriptor() const { return socket_->descriptor(); }
-  // Of kDone: what the caller said, and what was answered.
+  // After kDone: the greeting of the caller and the answer.
   const LinkGreeting& greeting() const { return greeting_; }
   const LinkAnswer& answer() const { return answer_; }
   std::unique_ptr<LinkSocket> take_socket() { return std::move(socket_); }

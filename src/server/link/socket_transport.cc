@@ -34,7 +34,7 @@ std::string identity_of(Role role) {
   return "tally worker";
 }
 
-// Only numbers are looked up: a name could take as long as a resolver likes.
+// Names are not resolved: a resolver could block for long.
 bool is_numeric(const std::string& host) {
   in6_addr ignored{};
   return ::inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
@@ -43,7 +43,7 @@ bool is_numeric(const std::string& host) {
 
 bool is_local(const std::shared_ptr<Link>& link) { return link->local(); }
 
-// Where others find who listens on all addresses.
+// The address for other hosts, where the node listens on all addresses.
 Result<std::string> reachable(net::Address bound) {
   if (bound.host == "0.0.0.0" || bound.host == "::") {
     TALLY_TRY(const auto interfaces, group::interface_addresses());
@@ -72,7 +72,7 @@ void ClosingLinks::add(std::vector<std::shared_ptr<Link>> links, std::function<v
   waiting_.push_back({.links = std::move(links), .released = std::move(released)});
 }
 
-void ClosingLinks::look() {
+void ClosingLinks::poll() {
   std::vector<ClosingLink> over;
   {
     const MutexLock lock(mutex_);
@@ -187,7 +187,7 @@ ServerInfo SocketTransport::info() const {
   return {.id = kNoNode, .address = address_, .local_name = local_name_, .host = host_};
 }
 
-// Where the server is on this host and memory may be used, by its local socket.
+// The local socket of a server on this host where shared memory is allowed, else its TCP address.
 Result<Connector::Target> SocketTransport::target_for(const ServerInfo& server) const {
   const bool near = server.host == host_ && !server.local_name.empty();
   const bool memory =
@@ -319,7 +319,7 @@ void SocketTransport::tick(TimePoint now) {
     send(kDirectoryId, {.kind = MessageKind::kHeartbeat, .part = id_.load()}, {});
   }
   if (const auto sentence = refusals_.tick(now); sentence && on_event_) on_event_(*sentence);
-  closing_links_.look();
+  closing_links_.poll();
   node_->settle(now);
 }
 
@@ -360,7 +360,7 @@ void SocketTransport::adopt(const std::shared_ptr<Link>& link) {
   joined_.notify_all();
 }
 
-// In the peer's loop.
+// Runs in the peer's event loop.
 void SocketTransport::finish(NodeId peer, const std::vector<std::shared_ptr<Link>>& links,
                              const Error& why) {
   for (const auto& link : links) {
@@ -390,7 +390,7 @@ void SocketTransport::ended(Link& link) {
   if (links.empty()) return loop_of(id).remove(link);  // dropped: its end is on the way
   finish(id, links, link.error());
   {
-    // The node may have dropped it when it heard of the end.
+    // The node may have disconnected it in on_lost().
     const MutexLock lock(mutex_);
     const auto found = peers_.find(id);
     again =
