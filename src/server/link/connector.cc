@@ -197,7 +197,7 @@ void Connector::serve_dials(TimePoint now) {
         owner_.reached(dial.opening->take_socket(), dial.opening->answer());
         over = true;
       } else if (now >= dial.give_up) {
-        fail(dial, {.code = ErrorCode::kTimeout, .message = "no answer"}, now);
+        fail(dial, make_error(ErrorCode::kTimeout, "no answer"), now);
       }
     }
     at = over ? dials_.erase(at) : std::next(at);

@@ -98,7 +98,7 @@ void Link::pump(std::size_t budget_bytes) {
     failed_ = true;
     write_error_ = end == Io::State::kFailed
                        ? socket_->failure()
-                       : Error{.code = ErrorCode::kPeerLost, .message = "connection closed"};
+                       : make_error(ErrorCode::kPeerLost, "connection closed");
     sender_.clear();
   }
   backlog_.store(sender_.owned_bytes(), std::memory_order_relaxed);
@@ -178,7 +178,7 @@ Error Link::error() const {
   const MutexLock lock(tx_);
   if (!read_error_.message.empty()) return read_error_;
   if (failed_) return write_error_;
-  return {.code = ErrorCode::kClosed, .message = "the link was dropped"};
+  return make_error(ErrorCode::kClosed, "the link was dropped");
 }
 
 Result<void> Link::watch(int epoll) {

@@ -13,8 +13,9 @@ namespace {
 
 using net::Io;
 
-Error refused(std::string message) {
-  return {.code = ErrorCode::kRefused, .message = std::move(message)};
+template <typename... Args>
+Error refused(fmt::format_string<Args...> text, Args&&... args) {
+  return make_error(ErrorCode::kRefused, text, std::forward<Args>(args)...);
 }
 
 }  // namespace
@@ -85,7 +86,7 @@ Result<LinkHandshake::Step> LinkHandshake::handshake() {
 Result<LinkHandshake::Step> LinkHandshake::end_of(const Io& io, Step blocked) const {
   if (io.state == Io::State::kBlocked) return blocked;
   if (io.state == Io::State::kFailed) return socket_->failure();
-  return Error{.code = ErrorCode::kPeerLost, .message = "it closed the connection"};
+  return make_error(ErrorCode::kPeerLost, "it closed the connection");
 }
 
 Result<LinkHandshake::Step> LinkHandshake::say() {
@@ -102,7 +103,7 @@ Result<LinkHandshake::Step> LinkHandshake::say() {
   moved_bytes_ = 0;
   due_bytes_ = kLinkAnswerBytes;
   if (called_ && answer_.verdict != LinkVerdict::kWelcome)
-    return refused(std::string(to_string(answer_.verdict)));
+    return refused("{}", to_string(answer_.verdict));
   state_ = called_ ? State::kDone : State::kHearing;
   return Step::kDone;
 }
@@ -136,11 +137,10 @@ Result<void> LinkHandshake::understand_greeting() {
 Result<void> LinkHandshake::understand_answer() {
   TALLY_TRY(answer_, decode_link_answer(std::span(bytes_).first<kLinkAnswerBytes>()));
   if (answer_.version != kLinkVersion)
-    return refused(fmt::format("it speaks version {}, this is {}", answer_.version, kLinkVersion));
+    return refused("it speaks version {}, this is {}", answer_.version, kLinkVersion);
   if (answer_.verdict != LinkVerdict::kWelcome)
-    return refused(fmt::format("it refuses us as a caller: {}", to_string(answer_.verdict)));
-  if (answer_.id != greeting_.to)
-    return refused(fmt::format("it is node {}, not {}", answer_.id, greeting_.to));
+    return refused("it refuses us as a caller: {}", to_string(answer_.verdict));
+  if (answer_.id != greeting_.to) return refused("it is node {}, not {}", answer_.id, greeting_.to);
   state_ = State::kDone;
   return {};
 }

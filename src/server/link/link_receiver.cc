@@ -198,9 +198,8 @@ LinkReceiver::End LinkReceiver::ended(const Io& io, const LinkSocket& socket) {
     const MutexLock lock(gate_);
     if (shut_) return End::kShut;
   }
-  failure_ = io.state == Io::State::kFailed
-                 ? socket.failure()
-                 : Error{.code = ErrorCode::kPeerLost, .message = "connection closed"};
+  failure_ = io.state == Io::State::kFailed ? socket.failure()
+                                            : make_error(ErrorCode::kPeerLost, "connection closed");
   return End::kFailed;
 }
 

@@ -54,14 +54,14 @@ Result<std::string> reachable(net::Address bound) {
 
 Result<void> check(const SocketTransportOptions& options) {
   if (options.threads < 1 || options.threads > 256)
-    return invalid(fmt::format("{} threads, 1 to 256 make sense", options.threads));
+    return invalid("{} threads, 1 to 256 make sense", options.threads);
   if (options.transport == TransportKind::kTls && !options.secret)
     return invalid("transport tls needs a secret");
   if (options.transport == TransportKind::kTcp && options.secret)
     return invalid("transport tcp is plain, and there is a secret: that is transport tls");
   if (options.listen && !options.secret && !net::on_loopback(*options.listen))
-    return invalid(fmt::format("{} can be reached from other hosts: that needs a secret",
-                               to_string(*options.listen)));
+    return invalid("{} can be reached from other hosts: that needs a secret",
+                   to_string(*options.listen));
   return {};
 }
 
@@ -111,7 +111,7 @@ Result<void> SocketTransport::open() {
   if (options_.role == Role::kDirectory) {
     id_ = kDirectoryId;
     if (::getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
-      return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
+      return make_error(ErrorCode::kSystem, "no random numbers from the system");
   }
   Connector::Ways ways;
   if (options_.listen) {
@@ -159,8 +159,8 @@ void SocketTransport::stop() {
 
 Result<void> SocketTransport::join(const net::Address& directory, Deadline by) {
   if (!options_.secret && !net::on_loopback(directory))
-    return invalid(fmt::format("the directory at {} is on another host: that needs a secret",
-                               to_string(directory)));
+    return invalid("the directory at {} is on another host: that needs a secret",
+                   to_string(directory));
   TALLY_TRY(const std::vector<net::Endpoint> endpoints, net::resolve(directory));
   const Connector::Target target{
       .id = kDirectoryId, .local_name = {}, .endpoint = endpoints.front()};
@@ -194,11 +194,10 @@ Result<Connector::Target> SocketTransport::target_for(const ServerInfo& server) 
       options_.transport == TransportKind::kAuto || options_.transport == TransportKind::kShm;
   if (near && memory) return Connector::Target{server.id, server.local_name, {}};
   if (options_.transport == TransportKind::kShm)
-    return invalid(fmt::format("server {} is on another host: no memory to share", server.id));
+    return invalid("server {} is on another host: no memory to share", server.id);
   TALLY_TRY(const net::Address address, group::address_from(server.address));
   if (!is_numeric(address.host) || (!options_.secret && !net::on_loopback(address)))
-    return invalid(
-        fmt::format("server {} is at {}, where nothing is called", server.id, server.address));
+    return invalid("server {} is at {}, where nothing is called", server.id, server.address);
   TALLY_TRY(const std::vector<net::Endpoint> endpoints, net::resolve(address));
   return Connector::Target{server.id, {}, endpoints.front()};
 }
@@ -240,7 +239,7 @@ void SocketTransport::disconnect_then(NodeId peer, std::function<void()> release
   if (links.empty()) return;
   loop_of(peer).post([this, peer, links = std::move(links), shown = std::move(shown),
                       released = std::move(released)] {
-    finish(peer, links, {.code = ErrorCode::kClosed, .message = "the link was dropped"});
+    finish(peer, links, make_error(ErrorCode::kClosed, "the link was dropped"));
     if (!shown.empty()) closing_links_.add(shown, released);
   });
 }
@@ -342,7 +341,7 @@ void SocketTransport::adopt(const std::shared_ptr<Link>& link) {
     if (again) replaced.swap(peer.links);
   }
   if (!replaced.empty())
-    finish(id, replaced, {.code = ErrorCode::kPeerLost, .message = "it has called again"});
+    finish(id, replaced, make_error(ErrorCode::kPeerLost, "it has called again"));
   bool first = false;
   {
     const MutexLock lock(mutex_);

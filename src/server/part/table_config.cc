@@ -16,10 +16,10 @@ Result<TableConfig> make_table_config(TableId id, const TableSpec& spec, std::ui
   const std::uint64_t most =
       std::uint64_t{PushHistory::kMaxHeld} * static_cast<std::uint64_t>(spec.workers);
   if (rules.update == plan::Update::kKbatch && static_cast<std::uint64_t>(rules.needed) > most)
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("kbatch:{} with {} workers, of each of which {} gradients "
-                                        "may wait: such a round is never complete",
-                                        rules.needed, spec.workers, PushHistory::kMaxHeld)};
+    return invalid(
+        "kbatch:{} with {} workers, of each of which {} gradients "
+        "may wait: such a round is never complete",
+        rules.needed, spec.workers, PushHistory::kMaxHeld);
   TableConfig config{.id = id,
                      .spec = spec,
                      .stored = spec,
