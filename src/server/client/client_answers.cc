@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "server/client/client_node.h"
-#include "server/part/table_config.h"
+#include "server/part/table.h"
 #include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 #include "wire/error_body.h"

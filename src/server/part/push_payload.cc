@@ -20,17 +20,6 @@ Result<PartPayload> read_dense(std::span<const std::byte> payload, const Payload
   return result;
 }
 
-std::span<const std::uint64_t> aligned_keys(std::span<const std::byte> bytes,
-                                            std::vector<std::uint64_t>& moved) {
-  const std::size_t count = bytes.size() / sizeof(std::uint64_t);
-  if (count == 0) return {};
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(std::uint64_t) == 0)
-    return {reinterpret_cast<const std::uint64_t*>(bytes.data()), count};
-  moved.resize(count);
-  std::memcpy(moved.data(), bytes.data(), bytes.size());
-  return moved;
-}
-
 }  // namespace
 
 Result<PartPayload> read_payload(std::span<const std::byte> payload, const PayloadPlace& place) {
@@ -47,7 +36,7 @@ Result<PartPayload> read_payload(std::span<const std::byte> payload, const Paylo
                    place.dimension);
   PartPayload result;
   const std::size_t key_bytes = count * sizeof(std::uint64_t);
-  result.keys = aligned_keys(payload.subspan(kKeyCountBytes, key_bytes), result.moved_keys);
+  result.keys = aligned(payload.subspan(kKeyCountBytes, key_bytes), result.moved_keys);
   result.values = payload.subspan(kKeyCountBytes + key_bytes);
   if (!place.check_keys) return result;
   for (const std::uint64_t key : result.keys)

@@ -109,17 +109,15 @@ template <typename T>
 Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients,
                                     const ApplyOptions& options) {
   TALLY_TRY(const std::vector<double> shares, shares_of(gradients));
-  std::vector<AlignedValues<T>> values;
   std::vector<const void*> inputs;
   std::vector<T> rounded;
   std::vector<double> weights;
-  values.reserve(gradients.size());
+  std::vector<std::vector<T>> copies(gradients.size());
   for (std::size_t r = 0; r < gradients.size(); ++r) {
     if (codec_ == nullptr || shares[r] != 0)
       TALLY_TRY(check_bytes("gradient", gradients[r].values.size()));
     if (shares[r] == 0) continue;
-    values.emplace_back(gradients[r].values);
-    inputs.push_back(values.back().data());
+    inputs.push_back(aligned(gradients[r].values, copies[r]).data());
     rounded.push_back(static_cast<T>(shares[r]));
     weights.push_back(gradients[r].weight);
   }
@@ -136,13 +134,14 @@ Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients,
   ++steps_;
   if (inputs.size() == 1 && !compensates) {
     // Only layerwise optimizers write to the gradient, and tables have none of them.
-    auto* const gradient = const_cast<T*>(values[0].data());
+    auto* const gradient = static_cast<T*>(const_cast<void*>(inputs[0]));
     optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
                       segment(0, count_, gradient));
     return {};
   }
-  const AlignedValues<T> backup(compensates ? options.backup : std::span<const std::byte>());
-  apply_blocks(inputs, rounded, options, compensates ? backup.data() : nullptr);
+  std::vector<T> backup;
+  apply_blocks(inputs, rounded, options,
+               compensates ? aligned(options.backup, backup).data() : nullptr);
   return {};
 }
 
@@ -216,10 +215,11 @@ Result<void> DenseStorage<T>::assign(const Gradient& gradient) {
 template <typename T>
 Result<void> DenseStorage<T>::add_atomically(const Gradient& gradient, double factor) {
   TALLY_TRY(check_bytes("addition", gradient.values.size()));
-  const AlignedValues<T> values(gradient.values);
+  std::vector<T> copy;
+  const std::span<const T> values = aligned(gradient.values, copy);
   const auto scale = static_cast<T>(factor);
   for (std::size_t i = 0; i < count_; ++i) {
-    const T change = scale * values.data()[i];
+    const T change = scale * values[i];
     if (change == T(0)) continue;
     std::atomic_ref<T>(array(0)[i]).fetch_add(change, std::memory_order_relaxed);
   }

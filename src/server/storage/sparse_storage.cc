@@ -142,13 +142,13 @@ Result<void> SparseStorage::apply(std::span<const Gradient> gradients,
       update(rows, values + begin * spec_.dimension, options.rate);
     });
   };
-  if (counted == 1)
-    return step(gradients[last].keys, AlignedValues<float>(gradients[last].values).data());
+  std::vector<float> copy;
+  if (counted == 1) return step(gradients[last].keys, aligned(gradients[last].values, copy).data());
   sum_.begin(most);
   for (std::size_t r = 0; r < gradients.size(); ++r) {
     if (shares[r] == 0) continue;
-    const AlignedValues<float> values(gradients[r].values);
-    sum_.add(gradients[r].keys, values.data(), static_cast<float>(shares[r]));
+    sum_.add(gradients[r].keys, aligned(gradients[r].values, copy).data(),
+             static_cast<float>(shares[r]));
   }
   return step(sum_.keys(), sum_.rows());
 }
@@ -235,8 +235,8 @@ Result<void> SparseStorage::add_atomically(const Gradient& gradient, double fact
   if (const std::size_t missing = table_.missing(gradient.keys); missing != 0)
     return wrong(ErrorCode::kInvalid, "{} of {} rows are not there to be added to", missing,
                  gradient.keys.size());
-  const AlignedValues<float> values(gradient.values);
-  const float* from = values.data();
+  std::vector<float> copy;
+  const float* from = aligned(gradient.values, copy).data();
   const auto scale = static_cast<float>(factor);
   Row rows[RowTable::kBatch];
   for (std::size_t begin = 0; begin < gradient.keys.size(); begin += RowTable::kBatch) {
