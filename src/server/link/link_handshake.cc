@@ -82,7 +82,7 @@ Result<LinkHandshake::Step> LinkHandshake::handshake() {
   return Step::kDone;
 }
 
-// What a call that moved nothing means.
+// The result of a call that moved no bytes.
 Result<LinkHandshake::Step> LinkHandshake::end_of(const Io& io, Step blocked) const {
   if (io.state == Io::State::kBlocked) return blocked;
   if (io.state == Io::State::kFailed) return socket_->failure();

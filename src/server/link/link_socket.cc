@@ -96,7 +96,7 @@ class RawSocket final : public LinkSocket {
     std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
   }
 
-  // False: more than anybody in good faith sends. Whatever came is owned, and closed in the end.
+  // False if the peer sent more descriptors than a correct one does. Received ones are owned.
   bool keep_descriptors(msghdr& message) {
     for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
          header = CMSG_NXTHDR(&message, header)) {

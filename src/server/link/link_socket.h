@@ -19,8 +19,8 @@ class LinkSocket {
 
   // As net::Stream::handshake().
   virtual Result<bool> handshake() = 0;
-  // As net::Stream::write(). `descriptor`, where it is not -1 and the socket is local, goes along
-  // with the first byte.
+  // As net::Stream::write(). A local socket sends `descriptor`, unless it is -1, with the first
+  // byte.
   virtual net::Io write(std::span<const iovec> parts, int descriptor) = 0;
   virtual net::Io read(std::span<const iovec> parts) = 0;
   virtual bool wants_write() const = 0;
@@ -32,11 +32,11 @@ class LinkSocket {
   virtual Error failure() const = 0;
   virtual int descriptor() const = 0;
 
-  // Whether both ends are processes of one user on one host, who can pass descriptors.
+  // Whether both ends are processes of one user on one host, which can pass descriptors.
   virtual bool local() const = 0;
   // Whether payloads need a checksum: where neither memory nor TLS guards them.
   virtual bool checksummed() const = 0;
-  // The oldest descriptor that came along and was not taken; none: not open. By the reading thread.
+  // The oldest received descriptor that was not taken; not open: none. For the reading thread.
   virtual Descriptor take_descriptor() = 0;
 };
 

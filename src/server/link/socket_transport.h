@@ -60,7 +60,7 @@ class LoopAssignment final {
     std::size_t& next = next_[static_cast<std::size_t>(role) % next_.size()];
     return assignment_[peer] = next++ % loops;
   }
-  // Of a peer that has taken one.
+  // For a peer that has a loop.
   std::size_t of(NodeId peer, std::size_t loops) const {
     const MutexLock lock(mutex_);
     const auto found = assignment_.find(peer);

@@ -66,7 +66,7 @@ void DirectoryNode::on_lost(NodeId peer, const Error& why) {
 void DirectoryNode::settle(TimePoint now) {
   const MutexLock lock(mutex_);
   // Times before the first call are unknown. If this process was stopped, messages of that time are
-  // still unread: such a gap counts as nobody's silence.
+  // still unread: such a gap does not count as silence.
   const bool is_first = now_ == TimePoint::zero();
   const Duration gap = now - std::exchange(now_, now);
   for (auto& [id, when] : heard_) {

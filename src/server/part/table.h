@@ -16,7 +16,7 @@ namespace tally::server {
 class TablePart;
 struct PartContext;
 
-// What all parts of a table have in common, from its spec and the job's number of slots. A value.
+// The configuration of a table, shared by its parts: from its spec and the job's slots. A value.
 struct TableConfig {
   TableId id = 0;
   TableSpec spec;

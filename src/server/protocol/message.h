@@ -67,7 +67,7 @@ enum class MessageKind : std::uint8_t {
   kRecordTaken = 29,
 };
 
-// Of kAnswer and kRecordTaken.
+// The outcome in kAnswer and kRecordTaken.
 enum class Outcome : std::uint8_t {
   kDone = 0,        // applied, read, or taken
   kDropped = 1,     // too late: without effect
