@@ -142,9 +142,8 @@ class Client::Impl final {
     progress_.wait([this] { return node_.joined() || node_.closed(); }, by);
     if (node_.joined()) return {};
     if (auto why = node_.closed()) return *std::move(why);
-    return Error{.code = ErrorCode::kTimeout,
-                 .message = fmt::format("the directory at {} has not enough servers yet",
-                                        options_.directory)};
+    return make_error(ErrorCode::kTimeout, "the directory at {} has not enough servers yet",
+                      options_.directory);
   }
 
   // Waits until the request is done. At the deadline abandons it and waits until no server uses its
@@ -154,11 +153,10 @@ class Client::Impl final {
     node_.abandon(ticket);
     const bool free =
         progress_.wait([&] { return !node_.awaits_release(); }, Deadline::after(kTimeToNotice));
-    return Error{.code = ErrorCode::kTimeout,
-                 .message = fmt::format("a request was not answered in time{}",
-                                        free ? ""
-                                             : "; a server on this host does not respond, "
-                                               "and may still use memory of allocate()")};
+    return make_error(ErrorCode::kTimeout, "a request was not answered in time{}",
+                      free ? ""
+                           : "; a server on this host does not respond, "
+                             "and may still use memory of allocate()");
   }
 
   ClientNode& node() { return node_; }

@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "server/client/client_node.h"
-#include "server/part/table_config.h"
+#include "server/part/table.h"
 #include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 #include "wire/error_body.h"
@@ -23,12 +23,12 @@ void fail(Request& request, Error why) {
   if (!request.error) request.error = std::move(why);
 }
 
-Error corrupt_from(NodeId from, std::string message) {
-  return Error{.code = ErrorCode::kCorrupt,
-               .message = fmt::format("member {} sent {}", from, message)};
+template <typename... Args>
+Error corrupt_from(NodeId from, fmt::format_string<Args...> text, Args&&... args) {
+  return corrupt("member {} sent {}", from, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// The options of one part join those of the others.
+// Adds the answer of one part to the result.
 void merge(const MessageHeader& answer, bool pushed, Request& request) {
   Completion& all = request.completion;
   const bool first = !request.has_answers;
@@ -47,9 +47,8 @@ void merge(const MessageHeader& answer, bool pushed, Request& request) {
 Result<void> take_values(NodeId from, const Subrequest& subrequest,
                          std::span<const std::byte> payload) {
   if (payload.size() != subrequest.reply.size())
-    return corrupt_from(from, fmt::format("{} bytes for part {} of table {}, which are {}",
-                                          payload.size(), subrequest.header.part,
-                                          subrequest.header.table, subrequest.reply.size()));
+    return corrupt_from(from, "{} bytes for part {} of table {}, which are {}", payload.size(),
+                        subrequest.header.part, subrequest.header.table, subrequest.reply.size());
   if (!payload.empty() && payload.data() != subrequest.reply.data())
     std::memcpy(subrequest.reply.data(), payload.data(), payload.size());
   return {};
@@ -93,8 +92,8 @@ Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message&
     case MessageKind::kAgree: {
       TALLY_TRY(request.sums, decode_values(payload));
       if (request.sums.size() * sizeof(double) != subrequest.payload.size())
-        return corrupt_from(from, fmt::format("{} sums of {} values", request.sums.size(),
-                                              subrequest.payload.size() / sizeof(double)));
+        return corrupt_from(from, "{} sums of {} values", request.sums.size(),
+                            subrequest.payload.size() / sizeof(double));
       return {};
     }
     default:
@@ -223,9 +222,8 @@ void ClientNode::on_agree_dropped(Subrequest& subrequest, const MessageHeader& a
   queues_.answered(subrequest);
   if (subrequest.ticket == 0 || answer.version <= subrequest.header.clock) {
     if (Request* request = pending_.settle(answer.sequence))
-      fail(*request,
-           corrupt_from(subrequest.sent_to, fmt::format("round {} of agreements after {}",
-                                                        answer.version, subrequest.header.clock)));
+      fail(*request, corrupt_from(subrequest.sent_to, "round {} of agreements after {}",
+                                  answer.version, subrequest.header.clock));
     return;
   }
   agreements_ = std::max(agreements_, answer.version);
@@ -264,9 +262,8 @@ void ClientNode::settle_for_server(std::uint64_t sequence) {
   }
   pending_.settle(sequence);
   if (subrequest.header.kind != MessageKind::kDefine)
-    fail(*request,
-         {.code = ErrorCode::kPeerLost,
-          .message = fmt::format("server {} was lost meanwhile: ask again", subrequest.server)});
+    fail(*request, make_error(ErrorCode::kPeerLost, "server {} was lost meanwhile: ask again",
+                              subrequest.server));
   go_on_with_snapshot(subrequest, *request);
 }
 
@@ -295,12 +292,10 @@ Error ClientNode::loss(const Request& request) const {
   const std::string name = found == tables_.end() ? std::to_string(request.table)
                                                   : fmt::format("'{}'", found->second.spec.name);
   const std::string& snapshot = request.snapshot.empty() ? newest_snapshot_ : request.snapshot;
-  return {.code = ErrorCode::kPeerLost,
-          .message =
-              fmt::format("parts {} of table {} are lost with servers {}; {}",
-                          fmt::join(request.lost_parts, ", "), name, fmt::join(servers, ", "),
-                          snapshot.empty() ? std::string("no snapshot is known")
-                                           : fmt::format("the newest snapshot is {}", snapshot))};
+  return make_error(ErrorCode::kPeerLost, "parts {} of table {} are lost with servers {}; {}",
+                    fmt::join(request.lost_parts, ", "), name, fmt::join(servers, ", "),
+                    snapshot.empty() ? std::string("no snapshot is known")
+                                     : fmt::format("the newest snapshot is {}", snapshot));
 }
 
 Result<std::unique_ptr<Request>> ClientNode::take_request(Ticket ticket) {

@@ -55,7 +55,7 @@ void ClientNode::leave() {
   for (const ServerInfo& server : queues_.view().servers)
     transport_.send(server.id, {.kind = MessageKind::kLeave, .view = queues_.view().number}, {});
   transport_.send(kDirectoryId, {.kind = MessageKind::kLeave}, {});
-  closed_ = Error{.code = ErrorCode::kClosed, .message = "this worker has left"};
+  closed_ = make_error(ErrorCode::kClosed, "this worker has left");
 }
 
 std::uint32_t ClientNode::parts(TableId table) const {
@@ -207,8 +207,7 @@ void ClientNode::on_view(const Message& message) {
   if (!view.has_value()) return close(std::move(view).error());
   const NodeId self = message.header.part;
   if (!belongs(*view, self))
-    return close(
-        {.code = ErrorCode::kPeerLost, .message = "the directory has given this worker up"});
+    return close(make_error(ErrorCode::kPeerLost, "the directory has given this worker up"));
   std::vector<NodeId> behind;
   {
     const MutexLock lock(mutex_);
@@ -256,8 +255,8 @@ void ClientNode::on_linked(NodeId peer) {
 
 void ClientNode::on_lost(NodeId peer, const Error& why) {
   if (peer == kDirectoryId)
-    return close({.code = ErrorCode::kPeerLost,
-                  .message = fmt::format("the link to the directory ended: {}", why.message)});
+    return close(
+        make_error(ErrorCode::kPeerLost, "the link to the directory ended: {}", why.message));
   const MutexLock lock(mutex_);
   queues_.lost(peer);
 }

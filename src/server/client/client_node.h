@@ -117,7 +117,7 @@ class ClientNode final : public Node {
     bool is_coded = false;
     bool keeps_residual = false;
   };
-  // What all subrequests of a request have in common, and its memory.
+  // The common header of the subrequests of a request, and its memory.
   struct Order {
     MessageHeader header;
     std::span<const std::byte> payload;

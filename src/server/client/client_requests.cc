@@ -36,7 +36,7 @@ bool is_gradient(const MessageHeader& header) {
 // The index travels in one byte.
 Result<void> check_array(int array) {
   if (array >= 0 && array <= 255) return {};
-  return invalid(fmt::format("state array {}: no optimizer has so many", array));
+  return invalid("state array {}: no optimizer has so many", array);
 }
 
 std::size_t bytes_of(const TableSpec& spec, std::uint32_t part) {
@@ -76,23 +76,22 @@ Ticket ClientNode::submit(std::unique_ptr<Request> request, std::vector<Subreque
 Result<ClientNode::Table> ClientNode::table(TableId id) const {
   const MutexLock lock(mutex_);
   const auto found = tables_.find(id);
-  if (found == tables_.end()) return invalid(fmt::format("table {} is not defined", id));
+  if (found == tables_.end()) return invalid("table {} is not defined", id);
   return found->second;
 }
 
 Result<void> ClientNode::check_range(const Table& table, const PartRange& range,
                                      std::size_t bytes) const {
   if (table.spec.kind != TableKind::kDense)
-    return invalid(fmt::format("table '{}' is sparse: it has no ranges", table.spec.name));
+    return invalid("table '{}' is sparse: it has no ranges", table.spec.name);
   if (range.first > table.parts || range.count > table.parts - range.first)
-    return invalid(fmt::format("parts {} to {} of table '{}', which has {}", range.first,
-                               std::uint64_t{range.first} + range.count, table.spec.name,
-                               table.parts));
+    return invalid("parts {} to {} of table '{}', which has {}", range.first,
+                   std::uint64_t{range.first} + range.count, table.spec.name, table.parts);
   std::size_t expected = 0;
   for (std::uint32_t i = 0; i < range.count; ++i) expected += bytes_of(table.spec, range.first + i);
   if (bytes != expected)
-    return invalid(fmt::format("{} bytes for parts of table '{}' that have {}", bytes,
-                               table.spec.name, expected));
+    return invalid("{} bytes for parts of table '{}' that have {}", bytes, table.spec.name,
+                   expected);
   return {};
 }
 
@@ -102,10 +101,10 @@ Result<void> ClientNode::check_order(const Table& table, const PartRange& range,
     if (bytes != 0) TALLY_TRY(check_range(table, range, bytes));
   const bool is_encoded = !order.messages.empty();
   if (order.payload.empty() && order.reply.empty() && !is_encoded && range.count > 0)
-    return invalid(fmt::format("no memory for parts of table '{}'", table.spec.name));
+    return invalid("no memory for parts of table '{}'", table.spec.name);
   if (is_gradient(order.header) && range.count > 0 && is_encoded != table.is_coded)
-    return invalid(fmt::format("gradients of table '{}' are {}", table.spec.name,
-                               table.is_coded ? "encoded" : "not encoded"));
+    return invalid("gradients of table '{}' are {}", table.spec.name,
+                   table.is_coded ? "encoded" : "not encoded");
   if (!is_encoded) return {};
   if (!is_gradient(order.header))
     return invalid("additions and assignments are values, not encoded");
@@ -116,12 +115,11 @@ Result<void> ClientNode::check_order(const Table& table, const PartRange& range,
   const bool has_each = order.messages.size() == range.count &&
                         (order.averages.empty() || order.averages.size() == range.count);
   if (!has_each)
-    return invalid(fmt::format("{} messages and {} averages for {} parts", order.messages.size(),
-                               order.averages.size(), range.count));
+    return invalid("{} messages and {} averages for {} parts", order.messages.size(),
+                   order.averages.size(), range.count);
   for (const auto message : order.messages)
     if (message.size() > kMaxPayloadBytes)
-      return invalid(
-          fmt::format("a message of {} bytes, limit {}", message.size(), kMaxPayloadBytes));
+      return invalid("a message of {} bytes, limit {}", message.size(), kMaxPayloadBytes);
   return {};
 }
 
@@ -162,8 +160,7 @@ Ticket ClientNode::push_pull(const PartRange& range, const PushOptions& push,
                              const PullOptions& pull, std::span<const std::byte> gradient,
                              std::span<std::byte> values) {
   if (gradient.size() != values.size())
-    return failed(
-        invalid(fmt::format("{} bytes pushed and {} pulled", gradient.size(), values.size())));
+    return failed(invalid("{} bytes pushed and {} pulled", gradient.size(), values.size()));
   return ask_parts(range, {.header = push_header(MessageKind::kPushPull, range.table, push, pull),
                            .payload = gradient,
                            .reply = values});
@@ -219,13 +216,13 @@ Ticket ClientNode::ask_sparse(const MessageHeader& header, std::span<const std::
   if (!found.has_value()) return failed(std::move(found).error());
   const TableSpec& spec = found->spec;
   if (spec.kind != TableKind::kSparse)
-    return failed(invalid(fmt::format("table '{}' is dense: it has no keys", spec.name)));
+    return failed(invalid("table '{}' is dense: it has no keys", spec.name));
   const bool pushes = header.kind != MessageKind::kPull;
   const bool pulls = header.kind != MessageKind::kPush;
   const std::size_t values = keys.size() * spec.dimension;
   if ((pushes && gradient.size() != values) || (pulls && rows.size() != values))
-    return failed(invalid(fmt::format("{} keys of table '{}' have rows of {} values each",
-                                      keys.size(), spec.name, spec.dimension)));
+    return failed(invalid("{} keys of table '{}' have rows of {} values each", keys.size(),
+                          spec.name, spec.dimension));
   auto request = request_of(header);
   request->sparse.emplace(
       SparseRequest::Shape{
@@ -234,9 +231,9 @@ Ticket ClientNode::ask_sparse(const MessageHeader& header, std::span<const std::
   SparseRequest& sparse = *request->sparse;
   if (sparse.largest_message() > kMaxPayloadBytes)
     return failed(
-        invalid(fmt::format("{} keys of table '{}' at once: a part's share is {} bytes, limit {}; "
-                            "ask for fewer at a time",
-                            keys.size(), spec.name, sparse.largest_message(), kMaxPayloadBytes)));
+        invalid("{} keys of table '{}' at once: a part's share is {} bytes, limit {}; "
+                "ask for fewer at a time",
+                keys.size(), spec.name, sparse.largest_message(), kMaxPayloadBytes));
   auto memory = staging_->take(sparse.bytes());
   if (!memory.has_value()) return failed(std::move(memory).error());
   request->staged = {memory->data(),
@@ -313,8 +310,7 @@ Ticket ClientNode::ask_servers(const MessageHeader& header, std::vector<std::byt
 
 Ticket ClientNode::define(const TableSpec& spec) {
   if (auto checked = check(spec); !checked.has_value()) return failed(std::move(checked).error());
-  if (!joined())
-    return failed({.code = ErrorCode::kClosed, .message = "this worker has not joined yet"});
+  if (!joined()) return failed(make_error(ErrorCode::kClosed, "this worker has not joined yet"));
   return ask_servers({.kind = MessageKind::kDefine, .table = table_id(spec.name)}, encode(spec));
 }
 
@@ -334,8 +330,7 @@ Ticket ClientNode::restore(const std::filesystem::path& snapshot,
 
 Ticket ClientNode::agree(std::span<const double> values) {
   if (values.size() > kMaxAgreeValues)
-    return failed(
-        invalid(fmt::format("{} values to agree on, limit {}", values.size(), kMaxAgreeValues)));
+    return failed(invalid("{} values to agree on, limit {}", values.size(), kMaxAgreeValues));
   MessageHeader header{.kind = MessageKind::kAgree};
   {
     const MutexLock lock(mutex_);

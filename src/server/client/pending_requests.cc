@@ -57,12 +57,8 @@ bool PendingRequests::done(Ticket ticket) const {
 
 Result<std::unique_ptr<Request>> PendingRequests::take(Ticket ticket) {
   const auto found = requests_.find(ticket);
-  if (found == requests_.end())
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("ticket {} is not known, or was waited for", ticket)};
-  if (found->second->open_subrequests != 0)
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("ticket {} is not done", ticket)};
+  if (found == requests_.end()) return invalid("ticket {} is not known, or was waited for", ticket);
+  if (found->second->open_subrequests != 0) return invalid("ticket {} is not done", ticket);
   std::unique_ptr<Request> request = std::move(found->second);
   requests_.erase(found);
   return request;

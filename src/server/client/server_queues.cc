@@ -5,7 +5,7 @@
 namespace tally::server {
 namespace {
 
-// What a subrequest counts as bytes in flight; its answer does not count.
+// The bytes in flight of a subrequest, without its answer.
 std::size_t weight(const Subrequest& subrequest) {
   return kHeaderBytes + (subrequest.gathered ? 0 : subrequest.payload.size());
 }

@@ -107,7 +107,7 @@ void Connector::accept_all(TimePoint now) {
   if (now < deaf_until_) return;
   while (ways_.listener && callers_.size() < kMaxCallers) {
     auto socket = ways_.listener->accept_now();
-    // Out of descriptors: whoever waits is taken in when some are free again.
+    // Out of descriptors: tries again later.
     if (!socket.has_value()) deaf_until_ = now + kTick;
     if (!socket.has_value() || !socket->has_value()) break;
     const auto address = net::peer_address(**socket);
@@ -193,7 +193,7 @@ void Connector::serve_dials(TimePoint now) {
         owner_.reached(dial.exchange->take(), dial.answer);
         over = true;
       } else if (now >= dial.give_up) {
-        fail(dial, {.code = ErrorCode::kTimeout, .message = "no answer"}, now);
+        fail(dial, make_error(ErrorCode::kTimeout, "no answer"), now);
       }
     }
     at = over ? dials_.erase(at) : std::next(at);

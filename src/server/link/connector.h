@@ -19,23 +19,22 @@
 
 namespace tally::server {
 
-// The thread where connections begin: takes in who calls, calls others until they answer, and tells
-// the time. A caller who says nothing, or not what it should, costs a descriptor for five seconds
-// at most, and there are at most 64 of them. Threads: any, but for the Owner's calls, which are the
-// connector's.
+// The thread that accepts connections, connects to peers until they answer, and ticks. At most 64
+// incoming connections wait for their greeting, each for at most five seconds. Threads: safe; the
+// Owner is called in the connector's thread.
 class Connector final {
  public:
   class Owner {
    public:
     virtual ~Owner() = default;
     virtual LinkAnswer judge(const LinkGreeting& greeting) = 0;
-    // A welcome caller.
+    // An incoming connection was accepted.
     virtual void came(std::unique_ptr<net::Stream> stream, const LinkGreeting& greeting) = 0;
-    // What is said to whoever is called now.
+    // The greeting for a connection to `id`.
     virtual LinkGreeting greeting_to(NodeId id) = 0;
-    // dial() has come to its end.
+    // dial() has succeeded.
     virtual void reached(std::unique_ptr<net::Stream> stream, const LinkAnswer& answer) = 0;
-    // An attempt failed; there will be another.
+    // An attempt failed; another will follow.
     virtual void missed(NodeId id, const Error& why) = 0;
     virtual void turned_away(const std::string& from, const std::string& why) = 0;
     // About every 20 ms.
@@ -99,7 +98,7 @@ class Connector final {
   const Descriptor event_;
   std::list<Caller> callers_;
   std::map<NodeId, Dial> dials_;
-  TimePoint deaf_until_{};  // nobody is taken in before
+  TimePoint deaf_until_{};  // no accept() before
 
   Mutex mutex_;
   std::vector<std::function<void()>> tasks_ TALLY_GUARDED_BY(mutex_);

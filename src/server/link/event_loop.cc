@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kBudgetBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostEvents = 64;
-// How long peers may take to close when they have read our goodbye.
+// Time for peers to close their end after this side has shut down.
 constexpr Duration kGoodbye = std::chrono::milliseconds(200);
 constexpr int kGoodbyeLook = 10;
 
@@ -95,7 +95,7 @@ void EventLoop::add(std::shared_ptr<Link> link) {
     owner_.ended(added);
     return;
   }
-  // A TLS connection may hold bytes that no event will tell of.
+  // A TLS connection may hold decrypted bytes without an epoll event.
   unfinished_.push_back(&added);
 }
 
@@ -148,7 +148,7 @@ void EventLoop::run() {
   say_goodbye(Deadline::at(stop_by_.load()));
 }
 
-// Whether messages came.
+// Returns whether messages arrived.
 bool EventLoop::serve(Link& link, std::uint32_t events) {
   const bool was_choked = link.choked();
   const bool writable = (events & EPOLLOUT) == 0 || link.flush(kBudgetBytes);
@@ -157,7 +157,7 @@ bool EventLoop::serve(Link& link, std::uint32_t events) {
     return false;
   }
   if (events == EPOLLOUT && writable && !was_choked) return false;
-  // What a peer said before it went is still worth hearing.
+  // Messages that a peer sent before it closed are delivered.
   LinkSink sink(owner_, link);
   const Link::Received received = link.receive(sink, kBudgetBytes);
   if (!received.alive || !writable) {
@@ -173,8 +173,8 @@ bool EventLoop::all_flushed() {
                      [](const auto& link) { return link.first->flushed(); });
 }
 
-// Sends what waits, then ends the writing side and reads until the peers have closed theirs:
-// closing a connection with unread bytes would take away what they have not read yet.
+// Sends what is queued, shuts down the writing side and reads until the peers have closed theirs:
+// closing a socket with unread bytes would reset the connection and discard what was sent.
 void EventLoop::say_goodbye(Deadline by) {
   const SteadyClock clock;
   std::array<epoll_event, kMostEvents> events;

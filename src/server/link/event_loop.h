@@ -15,7 +15,7 @@
 
 namespace tally::server {
 
-// One thread that serves its share of the links, each a little at a time.
+// A thread that reads and writes its share of the links, each within a budget per turn.
 // Threads: post() and stop() any; the rest from inside its own thread.
 class EventLoop final {
  public:
@@ -25,7 +25,7 @@ class EventLoop final {
     virtual ~Owner() = default;
     virtual std::span<std::byte> place(Link& link, const MessageHeader& header) = 0;
     virtual void deliver(Link& link, const Message& message) = 0;
-    // Reading or writing has failed. The owner removes the link.
+    // Reading or writing has failed: the owner removes the link.
     virtual void ended(Link& link) = 0;
     // After each burst of messages.
     virtual void settle() = 0;
@@ -39,11 +39,11 @@ class EventLoop final {
   void start();
   // Runs `task` in the loop's thread, soon; not at all once the loop has ended.
   void post(std::function<void()> task);
-  // Sends what waits, until `by`; says goodbye, and ends the thread.
+  // Sends what is queued until `by`, closes the links, and ends the thread.
   void stop(Deadline by);
 
   void add(std::shared_ptr<Link> link);
-  // It stays in memory until this round is over.
+  // The link stays in memory until the end of this turn.
   void remove(Link& link);
 
  private:
@@ -64,7 +64,7 @@ class EventLoop final {
   const Descriptor event_;
   std::unordered_map<Link*, std::shared_ptr<Link>> links_;
   std::vector<std::shared_ptr<Link>> removed_;
-  std::vector<Link*> unfinished_;  // whose budget was used up
+  std::vector<Link*> unfinished_;  // links that used up their budget
 
   Mutex mutex_;
   std::vector<std::function<void()>> tasks_ TALLY_GUARDED_BY(mutex_);

@@ -14,19 +14,19 @@ namespace tally::server {
 
 enum class Role : std::uint8_t { kDirectory = 1, kServer = 2, kWorker = 3 };
 
-// Tells the links of two jobs apart. The directory draws it and tells it to all whom it lets in. No
-// secret: on plain TCP it crosses the network in the clear.
+// Distinguishes the links of two jobs. The directory draws it and sends it to the nodes that join.
+// It is no secret: plain TCP sends it in the clear.
 using Token = std::array<std::byte, 16>;
 
 inline constexpr std::uint16_t kLinkVersion = 1;
 
-// What the side that connects says first.
+// The first message of the side that connects.
 struct LinkGreeting {
   std::uint16_t version = kLinkVersion;
   Role role = Role::kWorker;
-  NodeId from = kNoNode;     // not numbered yet: to the directory only
-  NodeId to = kDirectoryId;  // who is meant
-  Token token{};             // zero: to the directory only
+  NodeId from = kNoNode;     // kNoNode: only to the directory
+  NodeId to = kDirectoryId;  // the node to connect to
+  Token token{};             // zero: only to the directory
 
   friend bool operator==(const LinkGreeting&, const LinkGreeting&) = default;
 };
@@ -35,18 +35,18 @@ enum class LinkVerdict : std::uint8_t {
   kWelcome = 0,
   kOtherVersion = 1,
   kOtherJob = 2,
-  kOtherNode = 3,  // not the one that was meant, or one that has no reason to call
+  kOtherNode = 3,  // not the intended node, or a caller without reason
 };
 
-// "it belongs to another job", to follow the peer's name.
+// "it belongs to another job": follows the name of the peer.
 std::string_view to_string(LinkVerdict verdict);
 
-// What the side that was called says back; after anything but kWelcome it closes.
+// The answer of the accepting side, which closes after all but kWelcome.
 struct LinkAnswer {
   std::uint16_t version = kLinkVersion;
   LinkVerdict verdict = LinkVerdict::kWelcome;
-  NodeId id = kDirectoryId;  // who answers
-  Token token{};             // from the directory: the job's; from others zero
+  NodeId id = kDirectoryId;  // the answering node
+  Token token{};             // from the directory; from others zero
 
   friend bool operator==(const LinkAnswer&, const LinkAnswer&) = default;
 };
@@ -56,14 +56,14 @@ inline constexpr std::size_t kLinkAnswerBytes = 32;
 using EncodedLinkGreeting = std::array<std::byte, kLinkGreetingBytes>;
 using EncodedLinkAnswer = std::array<std::byte, kLinkAnswerBytes>;
 
-// These two layouts are the same in every version, so that versions can tell each other apart.
+// Both layouts are the same in every version, so that versions can recognise each other.
 EncodedLinkGreeting encode(const LinkGreeting& greeting);
 EncodedLinkAnswer encode(const LinkAnswer& answer);
 // kCorrupt unless magic, checksum and role are right; another version is for judge().
 Result<LinkGreeting> decode_link_greeting(std::span<const std::byte, kLinkGreetingBytes> bytes);
 Result<LinkAnswer> decode_link_answer(std::span<const std::byte, kLinkAnswerBytes> bytes);
 
-// Who is called.
+// The accepting node.
 struct LinkHost {
   Role role = Role::kServer;
   NodeId id = kNoNode;

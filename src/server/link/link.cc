@@ -14,9 +14,9 @@ namespace {
 
 using net::Io;
 
-// What a thread that sends writes at once, at most.
+// Limit of what a sending thread writes itself.
 constexpr std::size_t kSendBudgetBytes = std::size_t{4} << 20;
-// Headers that wait for each other, at most: the peer has something to do meanwhile.
+// Limit of headers that are collected, so that the peer has work meanwhile.
 constexpr int kMostGathered = 8;
 
 }  // namespace
@@ -64,7 +64,7 @@ void Link::enqueue(const MessageHeader& header, std::vector<std::byte> owned,
   {
     const MutexLock lock(tx_);
     if (closed() || failed_) return;
-    // Nothing else waits, or nothing but what was gathered.
+    // Nothing is queued except collected headers.
     const bool free = sender_.idle() || gathered_ > 0;
     const bool gathers = in_burst_ && free && out.payload.empty() && gathered_ + 1 < kMostGathered;
     gathered_ = gathers ? gathered_ + 1 : 0;
@@ -73,7 +73,7 @@ void Link::enqueue(const MessageHeader& header, std::vector<std::byte> owned,
     sender_.queue(std::move(out));
     backlog_.store(sender_.owned_bytes(), std::memory_order_relaxed);
     if (at_once) pump(kSendBudgetBytes);
-    // Where nothing is pumped because the peer does not read, the backlog grows all the same.
+    // The backlog also grows when nothing is written because the peer does not read.
     backlog_.store(sender_.owned_bytes(), std::memory_order_relaxed);
   }
   update_interest();
@@ -98,11 +98,11 @@ void Link::pump(std::size_t budget_bytes) {
     failed_ = true;
     write_error_ = end == Io::State::kFailed
                        ? socket_->failure()
-                       : Error{.code = ErrorCode::kPeerLost, .message = "connection closed"};
+                       : make_error(ErrorCode::kPeerLost, "connection closed");
     sender_.clear();
   }
   backlog_.store(sender_.owned_bytes(), std::memory_order_relaxed);
-  // A failed one is looked at by its thread as well, which finds the error.
+  // The event loop looks at a failed link, too, and finds the error.
   wants_out_.store(failed_ || !sender_.idle() || socket_->wants_write(), std::memory_order_release);
 }
 
@@ -144,7 +144,7 @@ Link::Received Link::receive(LinkReceiver::Sink& sink, std::size_t budget_bytes)
   received.alive =
       pumped.end == LinkReceiver::End::kDrained || pumped.end == LinkReceiver::End::kMore;
   if (pumped.end == LinkReceiver::End::kFailed) read_error_ = receiver_.failure();
-  // Bytes that are here already wait until flush() has made room; its caller then calls this.
+  // Buffered bytes wait until flush() has made room; its caller calls this then.
   const bool wants_in = !choked();
   if (!wants_in) received.more = false;
   wants_in_.store(wants_in, std::memory_order_release);
@@ -178,7 +178,7 @@ Error Link::error() const {
   const MutexLock lock(tx_);
   if (!read_error_.message.empty()) return read_error_;
   if (failed_) return write_error_;
-  return {.code = ErrorCode::kClosed, .message = "the link was dropped"};
+  return make_error(ErrorCode::kClosed, "the link was dropped");
 }
 
 Result<void> Link::watch(int epoll) {
@@ -200,7 +200,7 @@ void Link::unwatch() {
 }
 
 void Link::update_interest() {
-  // Reading begins again when the backlog is down to a half.
+  // Reading resumes when the backlog is down to a half.
   if (!wants_in_.load(std::memory_order_acquire) &&
       backlog_.load(std::memory_order_relaxed) <= config_.backlog_bytes / 2)
     wants_in_.store(true, std::memory_order_release);

@@ -15,29 +15,28 @@
 
 namespace tally::server {
 
-// What crossed all links of a transport. Threads: safe.
+// Bytes over all links of a transport. Threads: safe.
 struct LinkCounters {
   std::atomic<std::uint64_t> bytes_sent{0};
   std::atomic<std::uint64_t> bytes_received{0};
 };
 
-// One connection with a peer, watched by one thread's epoll. Whoever sends writes at once if
-// nothing waits; the rest is written by that thread. While that thread works off a burst of the
-// peer's messages, headers without a payload wait for each other and are written a few at a time,
-// at the latest when the burst is over: each writing wakes the peer. Threads: send*() and close()
-// any; everything else that one.
+// A connection with a peer, watched by the epoll of one thread. A sender writes at once if nothing
+// is queued; that thread writes the rest. While it handles a burst of the peer's messages, headers
+// without a payload are collected and written a few at a time, since every write wakes the peer.
+// Threads: send*() and close() from any; all other calls from that thread.
 class Link final {
  public:
   struct Config {
     NodeId peer = kNoNode;
     Role role = Role::kWorker;  // the peer's
     bool dialled = false;       // by this side
-    // Reading stops while so much of what was sent to the peer is unsent, so that one who asks and
-    // does not read costs no more memory. 0: never, as between servers, who could wait for each
-    // other.
+    // Reading stops while more bytes than this are queued for the peer: a peer that sends requests
+    // and does not read answers costs bounded memory. 0: no limit, as between servers, which could
+    // deadlock.
     std::size_t backlog_bytes = 0;
   };
-  // What the links of a transport have in common.
+  // Shared by the links of a transport.
   struct Shared {
     OwnRegions regions;
     PayloadPool pool;
@@ -52,37 +51,36 @@ class Link final {
   bool local() const { return socket_->local(); }
 
   void send(const MessageHeader& header, std::vector<std::byte> payload);
-  // Payload and reply in regions are named to a local peer instead of sent.
+  // A local peer gets the place of payload and reply in a region instead of the bytes.
   void send_from(const MessageHeader& header, std::span<const std::byte> payload,
                  std::span<std::byte> reply);
   void send_written(const MessageHeader& header, std::size_t bytes);
 
-  // Nothing is sent or received after it; memory that was lent is free.
+  // Ends sending and receiving; lent memory is not used afterwards.
   void close();
   bool closed() const { return closed_.load(std::memory_order_acquire); }
 
-  // Puts the link under this epoll, with itself as data; or takes it out.
+  // Adds the link to an epoll, with this object as data; or removes it.
   Result<void> watch(int epoll);
   void unwatch();
 
-  // Writes what waits. False: the connection has failed, error() says why.
+  // Writes what is queued. False: the connection has failed, see error().
   bool flush(std::size_t budget_bytes);
-  // Whether everything that was sent is with the system.
+  // Whether everything is written to the socket.
   bool flushed() const;
   void shutdown() { socket_->shutdown(); }
 
   struct Received {
     std::size_t messages = 0;
     bool more = false;  // the budget was used up: call again
-    bool alive = true;  // false: error() says why, or close() was called
+    bool alive = true;  // false: failed, see error(), or closed
   };
   Received receive(LinkReceiver::Sink& sink, std::size_t budget_bytes);
-  // Reads what there is for nobody, and writes to no lent memory any more. False: the peer has
-  // closed.
+  // Reads and discards. False: the peer has closed.
   bool discard();
-  // Until flush() has made room.
+  // Stops reading until flush() has made room.
   void pause_reading();
-  // Whether more of what was sent to the peer is unsent than it may have.
+  // Whether more than backlog_bytes are queued.
   bool choked() const {
     return config_.backlog_bytes > 0 &&
            backlog_.load(std::memory_order_relaxed) > config_.backlog_bytes;

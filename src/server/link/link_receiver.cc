@@ -17,10 +17,9 @@ namespace {
 
 using net::Io;
 
-// Headers and small payloads are read many at a time; of a large payload no more than this is
-// copied.
+// Buffer for headers and small payloads. At most this much of a large payload is copied.
 constexpr std::size_t kBufferBytes = std::size_t{8} << 10;
-// A larger payload's memory is given back after its message.
+// The memory of a larger payload is freed after its message.
 constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
 constexpr std::size_t kReceiveAlignment = 4096;
 
@@ -68,7 +67,7 @@ LinkReceiver::Pumped LinkReceiver::pump(net::Stream& socket, Sink& sink, std::si
   }
 }
 
-// As far as the bytes that are there go: one message, or none.
+// Delivers one message if its bytes have arrived.
 LinkReceiver::Next LinkReceiver::advance(net::Stream& socket, Sink& sink) {
   if (!message_) {
     if (buffered().size() < kHeaderBytes) return Next::kBytes;
@@ -101,7 +100,7 @@ Result<void> LinkReceiver::open_message(net::Stream& socket, Sink& sink) {
   return open_payload(sink);
 }
 
-// Finds out where the payload is, or is to be.
+// Finds the memory of the payload.
 Result<void> LinkReceiver::open_payload(Sink& sink) {
   Message& message = *message_;
   MessageHeader& header = message.header;
@@ -161,8 +160,8 @@ Result<void> LinkReceiver::close_message(net::Stream& socket, Sink& sink) {
   if (on_the_wire && socket.checksummed() &&
       kernel::crc32c(message.payload) != message.header.payload_checksum)
     return corrupt("a payload fails its checksum");
-  // Who has ended a link wants no answer, and uses its memory for something else: also if this
-  // process stood still in between.
+  // A peer that has ended the link reuses its memory, perhaps while this process was stopped: its
+  // message is not delivered.
   if ((message.stays || !message.reply.empty()) && socket.peer_ended()) return {};
   satisfied_ = !sink.deliver(message);
   if (own_bytes_ > kKeptBytes) {
@@ -172,7 +171,7 @@ Result<void> LinkReceiver::close_message(net::Stream& socket, Sink& sink) {
   return {};
 }
 
-// The rest of the payload under way, and a little of what follows it.
+// Reads the rest of the payload and a little of what follows.
 Io LinkReceiver::read(net::Stream& socket) {
   std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
   end_ -= begin_;
@@ -198,9 +197,8 @@ LinkReceiver::End LinkReceiver::ended(const Io& io, const net::Stream& socket) {
     const MutexLock lock(gate_);
     if (shut_) return End::kShut;
   }
-  failure_ = io.state == Io::State::kFailed
-                 ? socket.failure()
-                 : Error{.code = ErrorCode::kPeerLost, .message = "connection closed"};
+  failure_ = io.state == Io::State::kFailed ? socket.failure()
+                                            : make_error(ErrorCode::kPeerLost, "connection closed");
   return End::kFailed;
 }
 

@@ -13,10 +13,9 @@
 
 namespace tally::server {
 
-// The incoming half of a link: turns bytes into checked messages. A large payload goes straight to
-// where the node wants it, or into one buffer that is used again and again; payloads in shown
-// memory are not moved at all. Threads: pump() calls must not overlap; shut() may be called from
-// any.
+// The incoming half of a link: parses and checks messages. A large payload is read straight into
+// the node's memory, or into one reused buffer; payloads in shared memory are not copied. Threads:
+// pump() calls must not overlap; shut() may be called from any thread.
 class LinkReceiver final {
  public:
   // Called by pump() without locks.
@@ -42,12 +41,12 @@ class LinkReceiver final {
     std::size_t messages = 0;
     End end = End::kDrained;
   };
-  // Reads and delivers, about `budget_bytes` at most; memory that is used in place counts.
+  // Reads and delivers about `budget_bytes`; payloads in shared memory count.
   Pumped pump(net::Stream& socket, Sink& sink, std::size_t budget_bytes);
 
-  // When it returns, nothing more is written to memory that place() returned.
+  // Afterwards nothing is written to memory of place().
   void shut();
-  // Unmaps what the peer has shown. Not while pump() runs.
+  // Unmaps the peer's regions. Not while pump() runs.
   void forget_regions() { regions_.clear(); }
 
   const Error& failure() const { return failure_; }

@@ -7,7 +7,7 @@
 namespace tally::server {
 namespace {
 
-// Smaller ones are the allocator's business.
+// The allocator reuses smaller ones itself.
 constexpr std::size_t kLeastBytes = std::size_t{32} << 10;
 constexpr std::size_t kMostKeptBytes = std::size_t{32} << 20;
 
@@ -15,7 +15,7 @@ constexpr std::size_t kMostParts = 64;
 
 std::size_t size_of(const QueuedMessage& message) { return kHeaderBytes + message.payload.size(); }
 
-// Memory that a waiting message takes.
+// Memory of a queued message.
 std::size_t cost_of(const QueuedMessage& message) {
   return sizeof(QueuedMessage) + message.owned.size();
 }
@@ -30,7 +30,7 @@ std::vector<std::byte> PayloadPool::take(std::size_t bytes) {
   std::vector<std::byte> memory;
   if (bytes >= kLeastBytes) {
     const MutexLock lock(mutex_);
-    // The newest first: it is the likeliest to be in a cache.
+    // The newest first: it is likely to be in a cache.
     for (auto at = kept_.rbegin(); at != kept_.rend(); ++at) {
       if (at->capacity() < bytes) continue;
       memory = std::move(*at);
@@ -56,8 +56,8 @@ void LinkSender::queue(QueuedMessage message) {
   queue_.push_back(std::move(message));
 }
 
-// The bytes due next. A descriptor goes with the first byte of its message, and nothing after that
-// message with it.
+// Collects the next bytes. A descriptor goes with the first byte of its message, in a write that
+// ends with that message.
 std::size_t LinkSender::gather(std::span<iovec> parts) const {
   std::size_t count = 0;
   std::size_t skip = written_bytes_;

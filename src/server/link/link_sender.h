@@ -10,13 +10,13 @@
 
 namespace tally::server {
 
-// Memory of payloads that were sent, for those that will be: new memory of this size costs as much
-// as sending it, because the system hands out every page empty. Threads: safe.
+// Reuses the memory of sent payloads: page faults on new memory cost as much as sending it.
+// Threads: safe.
 class PayloadPool final {
  public:
-  // Of any content.
+  // With any content.
   std::vector<std::byte> take(std::size_t bytes);
-  // Kept, or freed where there is enough already.
+  // Keeps the memory, or frees it if there is enough.
   void give(std::vector<std::byte> memory);
 
  private:
@@ -25,12 +25,12 @@ class PayloadPool final {
   std::size_t kept_bytes_ TALLY_GUARDED_BY(mutex_) = 0;
 };
 
-// A message on its way out: a header and a payload, owned or somebody else's.
+// A message to send: a header and a payload, owned or borrowed.
 struct QueuedMessage {
   EncodedHeader header{};
   std::vector<std::byte> owned;
   std::span<const std::byte> payload;  // of `owned` or borrowed
-  int descriptor = -1;                 // goes along; not owned
+  int descriptor = -1;                 // sent along; not owned
 };
 
 // The outgoing half of a link: writes headers and payloads together from where they lie. Threads:
@@ -41,7 +41,7 @@ class LinkSender final {
 
   void queue(QueuedMessage message);
   bool idle() const { return queue_.empty(); }
-  // Memory of what waits: payloads that are its own, and what each message costs beside them.
+  // Memory of the queue: owned payloads and a constant per message.
   std::size_t owned_bytes() const { return owned_bytes_; }
 
   struct Pumped {
@@ -50,14 +50,14 @@ class LinkSender final {
     net::Io::State end = net::Io::State::kMoved;
   };
   Pumped pump(net::Stream& socket, std::size_t budget_bytes);
-  // Forgets everything.
+  // Drops the queue.
   void clear();
 
  private:
   std::size_t gather(std::span<iovec> parts) const;
   void advance(std::size_t bytes);
 
-  PayloadPool& pool_;  // where memory of sent payloads goes
+  PayloadPool& pool_;  // takes the memory of sent payloads
   std::deque<QueuedMessage> queue_;
   std::size_t written_bytes_ = 0;  // of the front one
   std::size_t owned_bytes_ = 0;

@@ -54,8 +54,7 @@ Result<std::unique_ptr<Mapping>> Mapping::open(Descriptor memory, std::uint64_t 
   struct stat info {};
   if (::fstat(memory.descriptor(), &info) != 0 || bytes == 0 ||
       static_cast<std::uint64_t>(info.st_size) != bytes)
-    return corrupt(
-        fmt::format("shared memory of {} bytes, announced with {}", info.st_size, bytes));
+    return corrupt("shared memory of {} bytes, announced with {}", info.st_size, bytes);
   TALLY_TRY(const std::span<std::byte> mapped, map(memory.descriptor(), bytes));
   memory.reset();
   return std::unique_ptr<Mapping>(new Mapping(std::move(memory), mapped));
@@ -68,8 +67,8 @@ Result<std::span<std::byte>> OwnRegions::allocate(std::size_t bytes) {
   const MutexLock lock(mutex_);
   if (rest_.size() < wanted) {
     if (regions_.size() == kMaxRegions)
-      return Error{.code = ErrorCode::kExhausted,
-                   .message = fmt::format("{} pieces of shared memory are in use", kMaxRegions)};
+      return make_error(ErrorCode::kExhausted, "{} pieces of shared memory are in use",
+                        kMaxRegions);
     TALLY_TRY(std::unique_ptr<Mapping> made, Mapping::create(std::max(wanted, kSharedBytes)));
     const std::span<std::byte> all = made->bytes();
     regions_.push_back(std::move(made));
@@ -113,11 +112,10 @@ Result<std::span<std::byte>> ShownRegions::resolve(Place place, std::size_t byte
   const std::uint16_t number = region_of(place);
   const std::uint64_t offset = offset_of(place);
   if (number == 0 || number > regions_.size())
-    return corrupt(fmt::format("a place in shared memory {}, which was not shown", number));
+    return corrupt("a place in shared memory {}, which was not shown", number);
   const std::span<std::byte> all = regions_[number - 1]->bytes();
   if (offset % 8 != 0 || offset > all.size() || bytes > all.size() - offset)
-    return corrupt(
-        fmt::format("{} bytes at {} of shared memory that has {}", bytes, offset, all.size()));
+    return corrupt("{} bytes at {} of shared memory that has {}", bytes, offset, all.size());
   return all.subspan(offset, bytes);
 }
 

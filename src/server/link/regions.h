@@ -12,14 +12,13 @@
 
 namespace tally::server {
 
-// Memory that is shown to neighbours: one anonymous file each, which nobody can shrink once it is
-// sealed. Owns descriptor and mapping.
+// Shared memory: a sealed memfd that no process can shrink. Owns descriptor and mapping.
 class Mapping final {
  public:
-  // Zeroed. kExhausted if the system has not as much.
+  // Zeroed. kExhausted if there is no memory.
   static Result<std::unique_ptr<Mapping>> create(std::size_t bytes);
-  // What another process created. kCorrupt unless it is of that size and sealed: reading a file
-  // that its owner shrinks would end this process.
+  // Maps memory of another process. kCorrupt unless it has that size and is sealed: reading a file
+  // that its owner shrinks would kill this process.
   static Result<std::unique_ptr<Mapping>> open(Descriptor memory, std::uint64_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
@@ -36,19 +35,18 @@ class Mapping final {
 };
 
 inline constexpr std::size_t kMaxRegions = 4096;
-// Where a message's payload lies: region number in the upper 16 bits, from 1, and offset. 0: in no
-// region.
+// An address in a region: region number, from 1, in the upper 16 bits, and offset. 0: none.
 using Place = std::uint64_t;
 constexpr std::uint16_t region_of(Place place) { return static_cast<std::uint16_t>(place >> 48); }
 constexpr std::uint64_t offset_of(Place place) { return place & ((std::uint64_t{1} << 48) - 1); }
 
-// The regions of this process, which only grow in number. Threads: safe.
+// The regions of this process; none is ever removed. Threads: safe.
 class OwnRegions final {
  public:
-  // `bytes` of a region, zeroed, aligned to a cache line. Small ones share a region. kExhausted:
-  // too many, or no memory.
+  // Allocates zeroed memory, aligned to a cache line; small ones share a region. kExhausted: too
+  // many regions, or no memory.
   Result<std::span<std::byte>> allocate(std::size_t bytes);
-  // 0 unless all of `memory` lies in one region, aligned to 8. Empty memory lies nowhere.
+  // 0 unless all of `memory` lies in one region, aligned to 8; 0 for empty memory.
   Place find(std::span<const std::byte> memory) const;
   struct Region {
     int descriptor = -1;
@@ -65,12 +63,12 @@ class OwnRegions final {
   std::span<std::byte> rest_ TALLY_GUARDED_BY(mutex_);  // of the last region, not given out yet
 };
 
-// The regions that one peer has shown. Threads: calls must not overlap.
+// The regions of one peer. Threads: calls must not overlap.
 class ShownRegions final {
  public:
   // The next one. kCorrupt as Mapping::open(), or if there are too many.
   Result<void> add(Descriptor memory, std::uint64_t bytes);
-  // kCorrupt unless that region was shown, has all these bytes, and `place` is aligned to 8.
+  // kCorrupt unless the region is known and has all these bytes, and `place` is aligned to 8.
   Result<std::span<std::byte>> resolve(Place place, std::size_t bytes) const;
   void clear() { regions_.clear(); }
 

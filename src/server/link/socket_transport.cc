@@ -33,7 +33,7 @@ std::string identity_of(Role role) {
   return "tally worker";
 }
 
-// Only numbers are looked up: a name could take as long as a resolver likes.
+// Names are not resolved: a resolver could block for long.
 bool is_numeric(const std::string& host) {
   in6_addr ignored{};
   return ::inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
@@ -42,7 +42,7 @@ bool is_numeric(const std::string& host) {
 
 bool is_local(const std::shared_ptr<Link>& link) { return link->local(); }
 
-// Where others find who listens on all addresses.
+// The address for other hosts, where the node listens on all addresses.
 Result<std::string> reachable(net::Address bound) {
   if (bound.host == "0.0.0.0" || bound.host == "::") {
     TALLY_TRY(const auto interfaces, group::interface_addresses());
@@ -53,14 +53,14 @@ Result<std::string> reachable(net::Address bound) {
 
 Result<void> check(const SocketTransportOptions& options) {
   if (options.threads < 1 || options.threads > 256)
-    return invalid(fmt::format("{} threads, 1 to 256 make sense", options.threads));
+    return invalid("{} threads, 1 to 256 make sense", options.threads);
   if (options.transport == TransportKind::kTls && !options.secret)
     return invalid("transport tls needs a secret");
   if (options.transport == TransportKind::kTcp && options.secret)
     return invalid("transport tcp is plain, and there is a secret: that is transport tls");
   if (options.listen && !options.secret && !net::on_loopback(*options.listen))
-    return invalid(fmt::format("{} can be reached from other hosts: that needs a secret",
-                               to_string(*options.listen)));
+    return invalid("{} can be reached from other hosts: that needs a secret",
+                   to_string(*options.listen));
   return {};
 }
 
@@ -71,7 +71,7 @@ void ClosingLinks::add(std::vector<std::shared_ptr<Link>> links, std::function<v
   waiting_.push_back({.links = std::move(links), .released = std::move(released)});
 }
 
-void ClosingLinks::look() {
+void ClosingLinks::poll() {
   std::vector<ClosingLink> over;
   {
     const MutexLock lock(mutex_);
@@ -110,7 +110,7 @@ Result<void> SocketTransport::open() {
   if (options_.role == Role::kDirectory) {
     id_ = kDirectoryId;
     if (::getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
-      return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
+      return make_error(ErrorCode::kSystem, "no random numbers from the system");
   }
   Connector::Ways ways;
   if (options_.listen) {
@@ -155,8 +155,8 @@ void SocketTransport::stop() {
 
 Result<void> SocketTransport::join(const net::Address& directory, Deadline by) {
   if (!options_.secret && !net::on_loopback(directory))
-    return invalid(fmt::format("the directory at {} is on another host: that needs a secret",
-                               to_string(directory)));
+    return invalid("the directory at {} is on another host: that needs a secret",
+                   to_string(directory));
   TALLY_TRY(const std::vector<net::Endpoint> endpoints, net::resolve(directory));
   const Connector::Target target{
       .id = kDirectoryId, .local_name = {}, .endpoint = endpoints.front()};
@@ -183,18 +183,17 @@ ServerInfo SocketTransport::info() const {
   return {.id = kNoNode, .address = address_, .local_name = local_name_, .host = host_};
 }
 
-// Where the server is on this host and memory may be used, by its local socket.
+// The local socket of a server on this host where shared memory is allowed, else its TCP address.
 Result<Connector::Target> SocketTransport::target_for(const ServerInfo& server) const {
   const bool near = server.host == host_ && !server.local_name.empty();
   const bool memory =
       options_.transport == TransportKind::kAuto || options_.transport == TransportKind::kShm;
   if (near && memory) return Connector::Target{server.id, server.local_name, {}};
   if (options_.transport == TransportKind::kShm)
-    return invalid(fmt::format("server {} is on another host: no memory to share", server.id));
+    return invalid("server {} is on another host: no memory to share", server.id);
   TALLY_TRY(const net::Address address, group::address_from(server.address));
   if (!is_numeric(address.host) || (!options_.secret && !net::on_loopback(address)))
-    return invalid(
-        fmt::format("server {} is at {}, where nothing is called", server.id, server.address));
+    return invalid("server {} is at {}, where nothing is called", server.id, server.address);
   TALLY_TRY(const std::vector<net::Endpoint> endpoints, net::resolve(address));
   return Connector::Target{server.id, {}, endpoints.front()};
 }
@@ -236,7 +235,7 @@ void SocketTransport::disconnect_then(NodeId peer, std::function<void()> release
   if (links.empty()) return;
   loop_of(peer).post([this, peer, links = std::move(links), shown = std::move(shown),
                       released = std::move(released)] {
-    finish(peer, links, {.code = ErrorCode::kClosed, .message = "the link was dropped"});
+    finish(peer, links, make_error(ErrorCode::kClosed, "the link was dropped"));
     if (!shown.empty()) closing_links_.add(shown, released);
   });
 }
@@ -315,7 +314,7 @@ void SocketTransport::tick(TimePoint now) {
     send(kDirectoryId, {.kind = MessageKind::kHeartbeat, .part = id_.load()}, {});
   }
   if (const auto sentence = refusals_.tick(now); sentence && on_event_) on_event_(*sentence);
-  closing_links_.look();
+  closing_links_.poll();
   node_->settle(now);
 }
 
@@ -338,7 +337,7 @@ void SocketTransport::adopt(const std::shared_ptr<Link>& link) {
     if (again) replaced.swap(peer.links);
   }
   if (!replaced.empty())
-    finish(id, replaced, {.code = ErrorCode::kPeerLost, .message = "it has called again"});
+    finish(id, replaced, make_error(ErrorCode::kPeerLost, "it has called again"));
   bool first = false;
   {
     const MutexLock lock(mutex_);
@@ -356,7 +355,7 @@ void SocketTransport::adopt(const std::shared_ptr<Link>& link) {
   joined_.notify_all();
 }
 
-// In the peer's loop.
+// Runs in the peer's event loop.
 void SocketTransport::finish(NodeId peer, const std::vector<std::shared_ptr<Link>>& links,
                              const Error& why) {
   for (const auto& link : links) {
@@ -386,7 +385,7 @@ void SocketTransport::ended(Link& link) {
   if (links.empty()) return loop_of(id).remove(link);  // dropped: its end is on the way
   finish(id, links, link.error());
   {
-    // The node may have dropped it when it heard of the end.
+    // The node may have disconnected it in on_lost().
     const MutexLock lock(mutex_);
     const auto found = peers_.find(id);
     again =

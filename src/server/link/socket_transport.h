@@ -26,15 +26,15 @@
 
 namespace tally::server {
 
-// Links to neighbours that this side has ended and the other may not have noticed: until it closes
-// its end it may read and write memory that was shown to it. Threads: safe.
+// Links within this host that this side has ended. Until the peer closes its end, it may read and
+// write shared memory. Threads: safe.
 class ClosingLinks final {
  public:
-  // Closed links, whose writing side is shut down; nobody else uses them. `released` is called by
-  // look(), without locks, when the peer has closed them all.
+  // Closed links with the writing side shut down. poll() calls `released`, without locks, when the
+  // peer has closed them all.
   void add(std::vector<std::shared_ptr<Link>> links, std::function<void()> released);
-  void look();
-  // Forgets everybody.
+  void poll();
+  // Forgets all links.
   void clear();
 
  private:
@@ -46,9 +46,8 @@ class ClosingLinks final {
   std::vector<ClosingLink> waiting_ TALLY_GUARDED_BY(mutex_);
 };
 
-// Which of a transport's loops serves a peer: those of one role take turns, so that two workers
-// have two threads whatever their numbers are. A peer keeps its seat, also if it calls again.
-// Threads: safe.
+// Assigns peers to event loops: round robin by role, so that two workers get two threads whatever
+// their numbers are. A peer keeps its loop when it connects again. Threads: safe.
 class LoopAssignment final {
  public:
   // `loops` is the same in all calls, at least 1.
@@ -61,7 +60,7 @@ class LoopAssignment final {
     std::size_t& next = next_[static_cast<std::size_t>(role) % next_.size()];
     return assignment_[peer] = next++ % loops;
   }
-  // Of a peer that has taken one.
+  // For a peer that has a loop.
   std::size_t of(NodeId peer, std::size_t loops) const {
     const MutexLock lock(mutex_);
     const auto found = assignment_.find(peer);
@@ -78,33 +77,32 @@ class LoopAssignment final {
 
 struct SocketTransportOptions {
   Role role = Role::kWorker;
-  // Where others reach this node; none: nobody does.
+  // The address to listen on; none: the node accepts no connections.
   std::optional<net::Address> listen;
-  // TLS 1.3 on every TCP connection. Without one only addresses on loopback are listened on and
-  // called.
+  // The pre-shared key of TLS 1.3 for every TCP connection. Without one, only loopback addresses
+  // are allowed.
   std::optional<Secret> secret;
   int threads = 1;
-  // By which way servers are called: kAuto is by memory where they are on this host.
+  // How to connect to servers: kAuto uses shared memory within this host.
   TransportKind transport = TransportKind::kAuto;
-  // How much of the answers to one worker may wait for it to read.
+  // Limit of unread answers per worker.
   std::size_t backlog_bytes = std::size_t{4} << 20;
   Duration heartbeat = std::chrono::seconds(1);
 };
 
-// Runs a node over sockets: TCP, plain or TLS, and memory that neighbours show each other. Who
-// joins at the directory is numbered there; others learn their number from the first kView, and
-// their links to each other begin with a greeting that tells it. The link to the directory is made
-// once: without a directory there is no job.
-//   one connector thread    takes in and calls, sends kHeartbeat to the directory, calls settle() every 20 ms
-//   `threads` loops    messages; all those of one peer in one thread, so for one peer calls do not
-//   overlap
-// on_lost() is told of whoever on_linked() was told of, disconnect() included. Threads: safe.
+// Runs a node over sockets: TCP, plain or TLS, and shared memory within a host. The directory
+// numbers the nodes that join; they learn their number from the first kView and state it in the
+// greetings of links between each other. The link to the directory is made once: without a
+// directory there is no job.
+//   one Connector thread  accepts and connects, sends kHeartbeat, calls settle() every 20 ms
+//   `threads` EventLoops  messages; those of one peer in one thread, so its calls do not overlap
+// Every on_linked() is followed by an on_lost(), also after disconnect(). Threads: safe.
 class SocketTransport final : public NodeTransport,
                               private Connector::Owner,
                               private EventLoop::Owner {
  public:
-  // Listens at once, so that address() can be told before start(). kInvalid: a combination that
-  // makes no sense.
+  // Listens at once, so that address() is known before start(). kInvalid for options that do not
+  // fit together.
   static Result<std::unique_ptr<SocketTransport>> make(const SocketTransportOptions& options,
                                                        EventSink on_event);
   // stop()s.
@@ -112,20 +110,20 @@ class SocketTransport final : public NodeTransport,
   SocketTransport(const SocketTransport&) = delete;
   SocketTransport& operator=(const SocketTransport&) = delete;
 
-  // `node` must live until stop() has returned.
+  // `node` outlives stop().
   void start(Node& node);
-  // Links to the directory; its on_linked() has been called then.
+  // Connects to the directory; on_linked() has been called when it returns.
   Result<void> join(const net::Address& directory, Deadline by);
-  // Sends what waits, for about a second at most, and ends all threads and links. The node is
-  // called no more.
+  // Sends what is queued, for about a second at most, and ends all threads and links. The node gets
+  // no more calls.
   void stop();
 
-  // Where others reach this node; `id` is left open.
+  // How other nodes connect to this one; without `id`.
   ServerInfo info() const;
   std::string address() const { return address_; }
   NodeId id() const { return id_.load(); }
 
-  // Memory that servers on this host read and write in place; it goes with the transport.
+  // Memory that servers on this host use in place; it lives as long as the transport.
   Result<std::span<std::byte>> allocate(std::size_t bytes) {
     return shared_.regions.allocate(bytes);
   }
@@ -141,8 +139,8 @@ class SocketTransport final : public NodeTransport,
   void send_written(NodeId to, const MessageHeader& header, std::size_t bytes) override;
 
  private:
-  // Two nodes that call each other at the same time have two links: the first is sent on, both are
-  // heard, and they end together.
+  // Two nodes that connect to each other at the same time have two links: the node sends on the
+  // first, receives on both, and they end together.
   struct Peer {
     std::vector<std::shared_ptr<Link>> links;
     std::optional<Connector::Target> wanted;  // by connect()
@@ -180,7 +178,7 @@ class SocketTransport final : public NodeTransport,
   std::string address_;
   std::string local_name_;
   std::string host_;
-  Token token_{};  // the directory's own; others have it from there
+  Token token_{};  // drawn by the directory, which sends it to all nodes
   Node* node_ = nullptr;
   bool running_ = false;
 

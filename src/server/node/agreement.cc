@@ -36,22 +36,19 @@ Agreement::Answers Agreement::set_members(const std::vector<WorkerInfo>& workers
 std::optional<Error> Agreement::objection(NodeId worker, std::uint64_t number,
                                           const std::vector<double>& values) const {
   if (!members_.contains(worker) || number == 0)
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{} cannot agree on round {}", worker, number)};
+    return invalid("{} cannot agree on round {}", worker, number);
   std::uint64_t open = 0;
   for (auto round = rounds_.upper_bound(completed_); round != rounds_.end(); ++round)
     if (round->first != number && round->second.contains(worker)) ++open;
   if (open > kFarApart)
-    return Error{
-        .code = ErrorCode::kExhausted,
-        .message = fmt::format("worker {} has not waited for {} agreements", worker, open)};
+    return make_error(ErrorCode::kExhausted, "worker {} has not waited for {} agreements", worker,
+                      open);
   const auto round = rounds_.find(number);
   if (round == rounds_.end() || round->second.empty()) return {};
   const auto& [first, share] = *round->second.begin();
   if (share.values.size() == values.size()) return {};
-  return Error{.code = ErrorCode::kMismatch,
-               .message = fmt::format("worker {} agrees on {} values, worker {} on {}", worker,
-                                      values.size(), first, share.values.size())};
+  return make_error(ErrorCode::kMismatch, "worker {} agrees on {} values, worker {} on {}", worker,
+                    values.size(), first, share.values.size());
 }
 
 Agreement::Answers Agreement::offer(NodeId worker, const MessageHeader& request,

@@ -66,7 +66,7 @@ void DirectoryNode::on_lost(NodeId peer, const Error& why) {
 void DirectoryNode::settle(TimePoint now) {
   const MutexLock lock(mutex_);
   // Times before the first call are unknown. If this process was stopped, messages of that time are
-  // still unread: such a gap counts as nobody's silence.
+  // still unread: such a gap does not count as silence.
   const bool is_first = now_ == TimePoint::zero();
   const Duration gap = now - std::exchange(now_, now);
   for (auto& [id, when] : heard_) {
@@ -91,9 +91,9 @@ void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
     return;
   }
   if (view_.servers.size() >= kMaxServers || view_.workers.size() >= kMaxWorkers)
-    return refuse(from, Error{.code = ErrorCode::kExhausted,
-                              .message = fmt::format("the job has {} servers and {} workers: full",
-                                                     view_.servers.size(), view_.workers.size())});
+    return refuse(from,
+                  make_error(ErrorCode::kExhausted, "the job has {} servers and {} workers: full",
+                             view_.servers.size(), view_.workers.size()));
   heard_[from] = now_;
   if (joining->is_server) {
     ServerInfo server = joining->server;
@@ -201,8 +201,7 @@ Result<std::unique_ptr<Directory>> Directory::start(const DirectoryOptions& opti
                                                     EventSink on_event) {
   if (options.servers < 1 || options.servers > 4096 || options.replicas < 0 ||
       options.silence_limit <= std::chrono::milliseconds::zero())
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "a directory has 1 to 4096 servers, and limits that are not negative"};
+    return invalid("a directory has 1 to 4096 servers, and limits that are not negative");
   TALLY_TRY(const net::Address listen, group::address_from(options.listen));
   TALLY_TRY(auto transport,
             SocketTransport::make(

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <thread>
 
-#include "server/part/table_config.h"
+#include "server/part/table.h"
 #include "server/testing/test_cluster.h"
 #include "server/testing/test_lone_server.h"
 

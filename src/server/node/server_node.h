@@ -13,6 +13,7 @@
 #include "server/node/agreement.h"
 #include "server/node/jobs.h"
 #include "server/part/table.h"
+#include "server/part/table_part.h"
 #include "server/protocol/node.h"
 #include "server/protocol/payloads.h"
 #include "server/snapshot/snapshot.h"

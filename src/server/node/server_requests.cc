@@ -58,17 +58,8 @@ bool ServerNode::wait_for_view(NodeId from, const Message& message) {
       early_bytes_ + message.payload.size() > share * kMaxEarlyBytes) {
     if (is_request(header.kind))
       refuse(from, header,
-             {.code = ErrorCode::kExhausted,
-              .message = fmt::format("{} messages wait for a newer view", early_.size())});
-    if (header.kind == MessageKind::kRecord)
-      transport_.send(from,
-                      {.kind = MessageKind::kRecordTaken,
-                       .outcome = Outcome::kNotPrimary,
-                       .table = header.table,
-                       .part = header.part,
-                       .view = view_number_.load(),
-                       .sequence = header.sequence},
-                      {});
+             make_error(ErrorCode::kExhausted, "{} messages wait for a newer view", early_.size()));
+    if (header.kind == MessageKind::kRecord) answer(from, header, Outcome::kNotPrimary);
     return true;
   }
   Early early{.from = from, .message = message};
@@ -122,15 +113,7 @@ void ServerNode::ask_part(NodeId from, const Message& message) {
 
 void ServerNode::unknown_part(NodeId from, const MessageHeader& header) {
   if (header.kind == MessageKind::kRecord)
-    return transport_.send(
-        from,
-        {.kind = MessageKind::kRecordTaken,
-         .outcome = Outcome::kRefused,
-         .table = header.table,
-         .part = header.part,
-         .view = view_number_.load(),
-         .sequence = header.sequence},
-        wire::encode_error(invalid(fmt::format("no table has the number {}", header.table))));
+    return refuse(from, header, invalid("no table has the number {}", header.table));
   if (!is_request(header.kind)) return;
   const MutexLock lock(structure_);
   if (expelled() || slots_.empty()) return answer(from, header, Outcome::kNotPrimary);
@@ -140,9 +123,8 @@ void ServerNode::unknown_part(NodeId from, const MessageHeader& header) {
   // This server joined the chain later, and never received the list of tables.
   if (!slots_[slot].is_settled)
     return answer(from, header, Outcome::kLost, encode_text(newest_snapshot_.path()));
-  refuse(
-      from, header,
-      invalid(fmt::format("no table has the number {} and a part {}", header.table, header.part)));
+  refuse(from, header,
+         invalid("no table has the number {} and a part {}", header.table, header.part));
 }
 
 bool ServerNode::admits(NodeId from, const MessageHeader& request) {
@@ -151,8 +133,7 @@ bool ServerNode::admits(NodeId from, const MessageHeader& request) {
     answer(from, request, Outcome::kNotPrimary);
   } else {
     refuse(from, request,
-           {.code = ErrorCode::kClosed,
-            .message = fmt::format("node {} is not a worker of this job", from)});
+           make_error(ErrorCode::kClosed, "node {} is not a worker of this job", from));
   }
   return false;
 }
@@ -163,8 +144,8 @@ void ServerNode::define(NodeId from, const Message& message) {
   if (!spec) return refuse(from, header, spec.error());
   if (header.table != table_id(spec->name))
     return refuse(from, header,
-                  invalid(fmt::format("table '{}' has the number {}, not {}", spec->name,
-                                      table_id(spec->name), header.table)));
+                  invalid("table '{}' has the number {}, not {}", spec->name, table_id(spec->name),
+                          header.table));
   const MutexLock lock(structure_);
   if (!admits(from, header)) return;
   if (auto added = add_table(header.table, *spec); !added)
@@ -212,7 +193,8 @@ void ServerNode::size(NodeId from, const Message& message) {
 void ServerNode::answer(NodeId to, const MessageHeader& request, Outcome outcome,
                         std::vector<std::byte> payload, std::uint64_t version) {
   transport_.send(to,
-                  {.kind = MessageKind::kAnswer,
+                  {.kind = request.kind == MessageKind::kRecord ? MessageKind::kRecordTaken
+                                                                : MessageKind::kAnswer,
                    .outcome = outcome,
                    .table = request.table,
                    .part = request.part,

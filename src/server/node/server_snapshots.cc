@@ -49,8 +49,7 @@ void ServerNode::run_job(NodeId from, const MessageHeader& request, std::functio
     return answer(from, request, standing.answer->outcome, standing.answer->payload);
   if (!standing.is_new || job_thread_.run(std::move(job))) return;
   end_job(from, request,
-          Error{.code = ErrorCode::kExhausted,
-                .message = "too many snapshots are asked for at the same time"});
+          make_error(ErrorCode::kExhausted, "too many snapshots are asked for at the same time"));
 }
 
 void ServerNode::end_job(NodeId from, const MessageHeader& request,
@@ -68,9 +67,7 @@ void ServerNode::snapshot(NodeId from, const Message& message) {
     if (!admits(from, header)) return;
   }
   if (options_.snapshots.empty())
-    return refuse(from, header,
-                  {.code = ErrorCode::kInvalid,
-                   .message = fmt::format("server {} has no folder for snapshots", id())});
+    return refuse(from, header, invalid("server {} has no folder for snapshots", id()));
   if (header.push_kind == kPublishSnapshot) {
     auto asked = decode_publication(message.payload);
     if (!asked) return refuse(from, header, asked.error());
@@ -79,9 +76,7 @@ void ServerNode::snapshot(NodeId from, const Message& message) {
     });
   }
   if (header.push_kind != kWriteSnapshot && header.push_kind != kDropSnapshot)
-    return refuse(from, header,
-                  {.code = ErrorCode::kCorrupt,
-                   .message = fmt::format("a snapshot has no round {}", header.push_kind)});
+    return refuse(from, header, corrupt("a snapshot has no round {}", header.push_kind));
   auto name = decode_text(message.payload);
   if (!name) return refuse(from, header, name.error());
   run_job(from, header, [this, from, header, name = std::move(*name)] {
@@ -145,8 +140,7 @@ Result<void> ServerNode::read_snapshot(const SnapshotRestoration& asked,
   for (const std::string& name : asked.only.empty() ? reader.tables() : asked.only) {
     Table* const table = tables_.find(table_id(name));
     if (table == nullptr || table->config().spec.name != name)
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("table '{}' of {} is not defined", name, asked.folder)};
+      return invalid("table '{}' of {} is not defined", name, asked.folder);
     wanted.emplace_back(table, std::vector<TablePart*>());
     for (const auto& part : table->parts())
       if (part->is_primary()) wanted.back().second.push_back(part.get());

@@ -204,16 +204,14 @@ void ServerNode::pump_fills() {
 Result<void> ServerNode::add_table(TableId id, const TableSpec& spec) {
   if (const Table* known = tables_.find(id); known != nullptr) {
     if (known->config().encoded == encode(spec)) return {};
-    return Error{.code = ErrorCode::kMismatch,
-                 .message = fmt::format("table '{}' is there as '{}', with another spec", spec.name,
-                                        known->config().spec.name)};
+    return make_error(ErrorCode::kMismatch, "table '{}' is there as '{}', with another spec",
+                      spec.name, known->config().spec.name);
   }
   TALLY_TRY(TableConfig config,
             make_table_config(id, spec, static_cast<std::uint32_t>(slots_.size())));
   if (config.parts > kMaxParts)
-    return Error{.code = ErrorCode::kExhausted,
-                 .message = fmt::format("table '{}' has {} parts, limit {}", spec.name,
-                                        config.parts, kMaxParts)};
+    return make_error(ErrorCode::kExhausted, "table '{}' has {} parts, limit {}", spec.name,
+                      config.parts, kMaxParts);
   auto table = std::make_unique<Table>(std::move(config), context_);
   for (const auto& part : table->parts()) {
     const Slot& slot = slots_[part->slot()];

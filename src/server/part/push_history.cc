@@ -24,8 +24,7 @@ void write_numbers(wire::Writer& writer, std::span<const std::uint64_t> numbers)
 
 Result<std::vector<std::uint64_t>> read_numbers(wire::Reader& reader, std::size_t limit) {
   TALLY_TRY(const std::uint32_t count, reader.u32());
-  if (count > limit)
-    return corrupt(fmt::format("record with a list of {} numbers, limit {}", count, limit));
+  if (count > limit) return corrupt("record with a list of {} numbers, limit {}", count, limit);
   std::vector<std::uint64_t> numbers;
   for (std::uint32_t i = 0; i < count; ++i) {
     TALLY_TRY(const std::uint64_t number, reader.u64());
@@ -99,13 +98,12 @@ Result<PartMetadata> decode_metadata(std::span<const std::byte> bytes) {
   PartMetadata metadata;
   TALLY_TRY(const std::uint32_t round_bytes, reader.u32());
   if (round_bytes > kMaxRoundBytes)
-    return corrupt(fmt::format("record of {} bytes, limit {}", round_bytes, kMaxRoundBytes));
+    return corrupt("record of {} bytes, limit {}", round_bytes, kMaxRoundBytes);
   TALLY_TRY(const std::span<const std::byte> round, reader.bytes(round_bytes));
   metadata.round.assign(round.begin(), round.end());
   TALLY_TRY(metadata.dropped, reader.u64());
   TALLY_TRY(const std::uint32_t workers, reader.u32());
-  if (workers > kMaxWorkers)
-    return corrupt(fmt::format("record of {} workers, limit {}", workers, kMaxWorkers));
+  if (workers > kMaxWorkers) return corrupt("record of {} workers, limit {}", workers, kMaxWorkers);
   for (std::uint32_t i = 0; i < workers; ++i) {
     TALLY_TRY(const NodeId id, reader.u32());
     if (!metadata.workers.empty() && metadata.workers.rbegin()->first >= id)

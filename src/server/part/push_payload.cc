@@ -14,48 +14,34 @@ namespace {
 Result<PartPayload> read_dense(std::span<const std::byte> payload, const PayloadPlace& place) {
   const std::size_t expected = place.has_values ? place.value_bytes : 0;
   if (payload.size() != expected)
-    return corrupt(
-        fmt::format("{} bytes for part {}, which takes {}", payload.size(), place.part, expected));
+    return corrupt("{} bytes for part {}, which takes {}", payload.size(), place.part, expected);
   PartPayload result;
   result.values = payload;
   return result;
-}
-
-std::span<const std::uint64_t> aligned_keys(std::span<const std::byte> bytes,
-                                            std::vector<std::uint64_t>& moved) {
-  const std::size_t count = bytes.size() / sizeof(std::uint64_t);
-  if (count == 0) return {};
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(std::uint64_t) == 0)
-    return {reinterpret_cast<const std::uint64_t*>(bytes.data()), count};
-  moved.resize(count);
-  std::memcpy(moved.data(), bytes.data(), bytes.size());
-  return moved;
 }
 
 }  // namespace
 
 Result<PartPayload> read_payload(std::span<const std::byte> payload, const PayloadPlace& place) {
   if (place.kind == TableKind::kDense) return read_dense(payload, place);
-  if (payload.size() < kKeyCountBytes)
-    return corrupt(fmt::format("{} bytes hold no keys", payload.size()));
+  if (payload.size() < kKeyCountBytes) return corrupt("{} bytes hold no keys", payload.size());
   const std::uint64_t count = wire::load<std::uint32_t>(payload, 0);
   const std::uint64_t row_bytes = place.has_values ? sizeof(float) * place.dimension : 0;
   const std::uint64_t expected = kKeyCountBytes + count * (sizeof(std::uint64_t) + row_bytes);
   if (wire::load<std::uint32_t>(payload, 4) != 0 || payload.size() != expected)
-    return corrupt(
-        fmt::format("{} bytes for {} keys, which take {}", payload.size(), count, expected));
+    return corrupt("{} bytes for {} keys, which take {}", payload.size(), count, expected);
   // The rows of the answer must fit into one message.
   if (count * sizeof(float) * place.dimension > kMaxPayloadBytes)
-    return corrupt(fmt::format("{} keys with rows of {} values are too many for a message", count,
-                               place.dimension));
+    return corrupt("{} keys with rows of {} values are too many for a message", count,
+                   place.dimension);
   PartPayload result;
   const std::size_t key_bytes = count * sizeof(std::uint64_t);
-  result.keys = aligned_keys(payload.subspan(kKeyCountBytes, key_bytes), result.moved_keys);
+  result.keys = aligned(payload.subspan(kKeyCountBytes, key_bytes), result.moved_keys);
   result.values = payload.subspan(kKeyCountBytes + key_bytes);
   if (!place.check_keys) return result;
   for (const std::uint64_t key : result.keys)
     if (part_of_key(key, place.parts) != place.part)
-      return corrupt(fmt::format("key {} does not belong to part {}", key, place.part));
+      return corrupt("key {} does not belong to part {}", key, place.part);
   return result;
 }
 

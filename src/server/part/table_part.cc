@@ -127,8 +127,7 @@ void TablePart::handle(NodeId from, const Message& message) {
   const auto worker = workers_.find(from);
   if (worker == workers_.end())
     return refuse(from, header,
-                  {.code = ErrorCode::kClosed,
-                   .message = fmt::format("node {} is not a worker of this job", from)});
+                  make_error(ErrorCode::kClosed, "node {} is not a worker of this job", from));
   handle_admitted(from, message, worker->second);
 }
 
@@ -151,9 +150,7 @@ void TablePart::handle_admitted(NodeId from, const Message& message, Worker& wor
       return write(from, message, worker);
     default:
       return refuse(from, header,
-                    {.code = ErrorCode::kCorrupt,
-                     .message = fmt::format("a part takes no message of kind {}",
-                                            static_cast<int>(header.kind))});
+                    corrupt("a part takes no message of kind {}", static_cast<int>(header.kind)));
   }
 }
 
@@ -329,9 +326,7 @@ void TablePart::pull(NodeId from, const Message& message) {
 void TablePart::read_state(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   if (config_.spec.kind != TableKind::kDense)
-    return refuse(
-        from, header,
-        {.code = ErrorCode::kInvalid, .message = "only dense tables have state that can be read"});
+    return refuse(from, header, invalid("only dense tables have state that can be read"));
   std::vector<std::byte> state(value_bytes_);
   if (auto read = storage_->read_state(header.push_kind, state); !read)
     return refuse(from, header, read.error());

@@ -16,7 +16,7 @@
 #include "server/part/push_history.h"
 #include "server/part/push_payload.h"
 #include "server/part/replication.h"
-#include "server/part/table_config.h"
+#include "server/part/table.h"
 #include "server/protocol/node.h"
 #include "server/snapshot/snapshot.h"
 #include "server/storage/storage.h"

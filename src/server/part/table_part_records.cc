@@ -273,8 +273,7 @@ void TablePart::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
   exclusively([&]() TALLY_REQUIRES(mutex_) {
     if (position_.role != ChainPosition::Role::kPrimary)
       return when_safe(
-          Error{.code = ErrorCode::kPeerLost,
-                .message = fmt::format("part {} has moved to another server", index_)});
+          make_error(ErrorCode::kPeerLost, "part {} has moved to another server", index_));
     storage_ = std::move(storage);
     presence_ = Presence::kPresent;
     drop_held();

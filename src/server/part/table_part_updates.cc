@@ -18,8 +18,8 @@ namespace {
 Result<void> check_push(const MessageHeader& header) {
   if (header.sequence == 0) return corrupt("a push without a number");
   if (header.push_kind > static_cast<std::uint8_t>(PushKind::kAssign))
-    return corrupt(fmt::format("a push of unknown kind {}", header.push_kind));
-  if (!(header.weight >= 0)) return corrupt(fmt::format("a push of weight {}", header.weight));
+    return corrupt("a push of unknown kind {}", header.push_kind);
+  if (!(header.weight >= 0)) return corrupt("a push of weight {}", header.weight);
   return {};
 }
 
@@ -79,9 +79,8 @@ Result<void> TablePart::offer(NodeId from, const Message& message, PartPayload p
                               Worker& worker, PendingRequest& pending) {
   const MessageHeader& header = message.header;
   if (!make_room(from, header.sequence, worker))
-    return Error{.code = ErrorCode::kExhausted,
-                 .message = fmt::format("{} gradients of this worker wait for their round",
-                                        worker.history.held().size())};
+    return make_error(ErrorCode::kExhausted, "{} gradients of this worker wait for their round",
+                      worker.history.held().size());
   const policy::Offer offer{.worker = from, .clock = header.clock, .version = header.version};
   switch (round_.offer(offer)) {
     case policy::Verdict::kDrop:
@@ -286,8 +285,8 @@ void TablePart::write(NodeId from, const Message& message, Worker& worker) {
   if (!is_version &&
       (config_.spec.kind != TableKind::kDense || message.payload.size() != value_bytes_))
     return refuse(from, header,
-                  corrupt(fmt::format("{} bytes of state for part {}, which has {}",
-                                      message.payload.size(), index_, value_bytes_)));
+                  corrupt("{} bytes of state for part {}, which has {}", message.payload.size(),
+                          index_, value_bytes_));
   PendingRequest pending{.worker = from, .request = header, .mark = replication_.marks()};
   const PushHistory::State standing = worker.history.state(header.sequence);
   if (standing == PushHistory::State::kDropped)

@@ -66,7 +66,7 @@ Result<void> check_envelope(std::span<const std::byte, kHeaderBytes> bytes) {
     return corrupt("not a message: wrong magic");
   const auto version = wire::load<std::uint16_t>(bytes, 4);
   if (version != kMessageVersion)
-    return corrupt(fmt::format("message of version {}, this is {}", version, kMessageVersion));
+    return corrupt("message of version {}, this is {}", version, kMessageVersion);
   if (wire::load<std::uint32_t>(bytes, kChecksumAt) != kernel::crc32c(bytes.first(kChecksumAt)))
     return corrupt("message header fails its checksum");
   return {};
@@ -74,16 +74,13 @@ Result<void> check_envelope(std::span<const std::byte, kHeaderBytes> bytes) {
 
 Result<void> check_fields(const MessageHeader& header) {
   if (!is_known(header.kind))
-    return corrupt(fmt::format("message of unknown kind {}", static_cast<int>(header.kind)));
+    return corrupt("message of unknown kind {}", static_cast<int>(header.kind));
   if (header.outcome > Outcome::kRefused)
-    return corrupt(
-        fmt::format("message with unknown outcome {}", static_cast<int>(header.outcome)));
+    return corrupt("message with unknown outcome {}", static_cast<int>(header.outcome));
   if (header.payload_bytes > kMaxPayloadBytes)
-    return corrupt(
-        fmt::format("message of {} bytes, limit {}", header.payload_bytes, kMaxPayloadBytes));
+    return corrupt("message of {} bytes, limit {}", header.payload_bytes, kMaxPayloadBytes);
   if (header.reply_bytes > kMaxPayloadBytes)
-    return corrupt(
-        fmt::format("message that wants {} bytes, limit {}", header.reply_bytes, kMaxPayloadBytes));
+    return corrupt("message that wants {} bytes, limit {}", header.reply_bytes, kMaxPayloadBytes);
   if (!std::isfinite(header.weight) || !std::isfinite(header.rate))
     return corrupt("message whose weight or rate is not a number");
   return {};

@@ -3,8 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "tally/error.h"
 
@@ -66,7 +67,7 @@ enum class MessageKind : std::uint8_t {
   kRecordTaken = 29,
 };
 
-// Of kAnswer and kRecordTaken.
+// The outcome in kAnswer and kRecordTaken.
 enum class Outcome : std::uint8_t {
   kDone = 0,        // applied, read, or taken
   kDropped = 1,     // too late: without effect
@@ -124,13 +125,19 @@ EncodedHeader encode(const MessageHeader& header);
 // payload_bytes within kMaxPayloadBytes, finite weight and rate.
 Result<MessageHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
 
-// The error for bytes that no correct peer sends.
-inline Error corrupt(std::string message) {
-  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
+template <typename... Args>
+Error make_error(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
+  return {.code = code, .message = fmt::format(text, std::forward<Args>(args)...)};
 }
-// The error for a request that its caller must change.
-inline Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+// For bytes that no correct peer sends.
+template <typename... Args>
+Error corrupt(fmt::format_string<Args...> text, Args&&... args) {
+  return make_error(ErrorCode::kCorrupt, text, std::forward<Args>(args)...);
+}
+// For a request that its caller must change.
+template <typename... Args>
+Error invalid(fmt::format_string<Args...> text, Args&&... args) {
+  return make_error(ErrorCode::kInvalid, text, std::forward<Args>(args)...);
 }
 
 }  // namespace tally::server

@@ -51,7 +51,7 @@ Result<Client::Size> decode_size(std::span<const std::byte> bytes) {
   TALLY_TRY(size.dropped, reader.u64());
   TALLY_TRY(const std::uint32_t bins, reader.u32());
   if (bins > policy::Histogram::kBins)
-    return corrupt(fmt::format("staleness in {} bins, limit {}", bins, policy::Histogram::kBins));
+    return corrupt("staleness in {} bins, limit {}", bins, policy::Histogram::kBins);
   for (std::uint32_t i = 0; i < bins; ++i) {
     TALLY_TRY(const std::uint64_t bin, reader.u64());
     size.staleness.push_back(bin);
@@ -78,7 +78,7 @@ std::vector<std::byte> encode(std::span<const double> values) {
 
 Result<std::vector<double>> decode_values(std::span<const std::byte> bytes) {
   if (bytes.size() % sizeof(double) != 0 || bytes.size() / sizeof(double) > kMaxAgreeValues)
-    return corrupt(fmt::format("{} bytes cannot be values of an agreement", bytes.size()));
+    return corrupt("{} bytes cannot be values of an agreement", bytes.size());
   std::vector<double> values(bytes.size() / sizeof(double));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = std::bit_cast<double>(wire::load<std::uint64_t>(bytes, i * sizeof(double)));
@@ -115,8 +115,7 @@ Result<SnapshotRestoration> decode_restoration(std::span<const std::byte> bytes)
   TALLY_TRY(const std::string folder, reader.string(kMaxTextBytes));
   TALLY_TRY(restoration.folder, decode_text(std::as_bytes(std::span(folder))));
   TALLY_TRY(const std::uint32_t count, reader.u32());
-  if (count > kMaxTables)
-    return corrupt(fmt::format("{} tables to restore, limit {}", count, kMaxTables));
+  if (count > kMaxTables) return corrupt("{} tables to restore, limit {}", count, kMaxTables);
   for (std::uint32_t i = 0; i < count; ++i) {
     TALLY_TRY(const std::string name, reader.string(kMaxTextBytes));
     TALLY_TRY(std::string text, decode_text(std::as_bytes(std::span(name))));
@@ -133,7 +132,7 @@ std::vector<std::byte> encode_text(std::string_view text) {
 
 Result<std::string> decode_text(std::span<const std::byte> bytes) {
   if (bytes.size() > kMaxTextBytes)
-    return corrupt(fmt::format("text of {} bytes, limit {}", bytes.size(), kMaxTextBytes));
+    return corrupt("text of {} bytes, limit {}", bytes.size(), kMaxTextBytes);
   std::string text;
   for (const std::byte byte : bytes) {
     const auto letter = static_cast<char>(byte);

@@ -32,7 +32,7 @@ Result<ServerInfo> read_server(wire::Reader& reader) {
 
 Result<std::uint32_t> read_count(wire::Reader& reader, std::uint32_t limit, const char* what) {
   TALLY_TRY(const std::uint32_t count, reader.u32());
-  if (count > limit) return corrupt(fmt::format("view with {} {}, limit {}", count, what, limit));
+  if (count > limit) return corrupt("view with {} {}, limit {}", count, what, limit);
   return count;
 }
 
@@ -62,7 +62,7 @@ Result<std::vector<NodeId>> read_chain(wire::Reader& reader,
     const bool known = std::any_of(servers.begin(), servers.end(),
                                    [&](const ServerInfo& server) { return server.id == id; });
     if (!known || std::find(chain.begin(), chain.end(), id) != chain.end())
-      return corrupt(fmt::format("view whose chain has server {}, unknown or twice", id));
+      return corrupt("view whose chain has server {}, unknown or twice", id);
     chain.push_back(id);
   }
   return chain;
@@ -174,10 +174,10 @@ Result<Joining> decode_joining(std::span<const std::byte> bytes) {
   Joining joining;
   TALLY_TRY(const std::uint8_t is_server, reader.u8());
   if (is_server > 1)
-    return corrupt(fmt::format("a node of kind {} joins: neither server nor worker", is_server));
+    return corrupt("a node of kind {} joins: neither server nor worker", is_server);
   joining.is_server = is_server == 1;
   TALLY_TRY(joining.rank, reader.i32());
-  if (joining.rank < 0) return corrupt(fmt::format("a worker joins with rank {}", joining.rank));
+  if (joining.rank < 0) return corrupt("a worker joins with rank {}", joining.rank);
   TALLY_TRY(joining.server, read_server(reader));
   TALLY_TRY(reader.end());
   return joining;

@@ -132,7 +132,12 @@ class SnapshotReader final {
   using Entries = std::map<std::uint32_t, const Entry*>;  // by part
 
   explicit SnapshotReader(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  Error wrong(ErrorCode code, std::string message) const;
+  // An error that names the folder.
+  template <typename... Args>
+  Error wrong(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) const {
+    return make_error(code, "{}: {}", folder_.string(),
+                      fmt::format(text, std::forward<Args>(args)...));
+  }
   Result<void> open_file(const SnapshotFile& expected);
   Result<void> index_file(std::size_t file, std::uint64_t bytes);
   Result<Entry> read_entry(std::size_t file, std::uint64_t& offset, std::uint64_t end) const;

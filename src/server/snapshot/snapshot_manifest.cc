@@ -36,16 +36,15 @@ bool is_file_name(std::string_view name) {
 // Checks that all names are file names of servers, each once.
 Result<void> check_files(std::span<const SnapshotFile> files) {
   if (files.empty() || files.size() > kMaxSnapshotFiles)
-    return corrupt(fmt::format("a snapshot of {} files", files.size()));
+    return corrupt("a snapshot of {} files", files.size());
   std::vector<std::string_view> names;
   for (const SnapshotFile& file : files) {
-    if (!is_file_name(file.name))
-      return corrupt(fmt::format("no file of a server: '{}'", file.name));
+    if (!is_file_name(file.name)) return corrupt("no file of a server: '{}'", file.name);
     names.push_back(file.name);
   }
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
-    return corrupt(fmt::format("{} is there twice", *twice));
+    return corrupt("{} is there twice", *twice);
   return {};
 }
 
@@ -65,7 +64,7 @@ std::string_view take_line(std::string_view& text) {
 }
 
 Result<SnapshotFile> file_from(std::string_view line) {
-  const Error wrong = corrupt(fmt::format("no line of a file: '{}'", line.substr(0, 200)));
+  const Error wrong = corrupt("no line of a file: '{}'", line.substr(0, 200));
   constexpr std::string_view kWord = "file ";
   if (!line.starts_with(kWord)) return wrong;
   line.remove_prefix(kWord.size());
@@ -92,11 +91,10 @@ Result<void> check_snapshot_name(const std::string& name) {
   if (known && !name.empty() && name.size() <= kMaxSnapshotNameBytes && name.front() != '.' &&
       !name.ends_with(".part"))
     return {};
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format("'{}' is no name for a snapshot: 1 to {} letters, digits, '-', "
-                             "'_' and '.', which is not first; not with .part at its end",
-                             name.substr(0, 2 * kMaxSnapshotNameBytes), kMaxSnapshotNameBytes)};
+  return invalid(
+      "'{}' is no name for a snapshot: 1 to {} letters, digits, '-', "
+      "'_' and '.', which is not first; not with .part at its end",
+      name.substr(0, 2 * kMaxSnapshotNameBytes), kMaxSnapshotNameBytes);
 }
 
 std::string to_text(std::span<const SnapshotFile> files) {
@@ -136,7 +134,7 @@ std::vector<std::byte> encode(std::span<const SnapshotFile> files) {
 Result<std::vector<SnapshotFile>> decode_snapshot_files(std::span<const std::byte> bytes) {
   wire::Reader in(bytes);
   TALLY_TRY(const std::uint32_t count, in.u32());
-  if (count > kMaxSnapshotFiles) return corrupt(fmt::format("a snapshot of {} files", count));
+  if (count > kMaxSnapshotFiles) return corrupt("a snapshot of {} files", count);
   std::vector<SnapshotFile> files;
   for (std::uint32_t i = 0; i < count; ++i) {
     SnapshotFile file;

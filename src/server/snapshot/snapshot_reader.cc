@@ -32,17 +32,13 @@ std::string in_words(const TableSpec& spec) {
 
 }  // namespace
 
-Error SnapshotReader::wrong(ErrorCode code, std::string message) const {
-  return {.code = code, .message = fmt::format("{}: {}", folder_.string(), std::move(message))};
-}
-
 Result<SnapshotReader> SnapshotReader::open(const fs::path& snapshot) {
   SnapshotReader reader(snapshot);
   TALLY_TRY(const std::string text,
             read_text(snapshot / kSnapshotManifest, kMaxSnapshotManifestBytes));
   const auto files = snapshot_files_from_text(text);
   if (!files.has_value())
-    return reader.wrong(ErrorCode::kCorrupt, "manifest: " + files.error().message);
+    return reader.wrong(ErrorCode::kCorrupt, "manifest: {}", files.error().message);
   for (const SnapshotFile& file : *files) TALLY_TRY(reader.open_file(file));
   return reader;
 }
@@ -56,20 +52,19 @@ Result<void> SnapshotReader::open_file(const SnapshotFile& expected) {
   TALLY_TRY(File file, File::open_to_read(folder_ / expected.name));
   TALLY_TRY(const std::uint64_t bytes, file.size());
   if (bytes != expected.bytes)
-    return wrong(ErrorCode::kCorrupt, fmt::format("{} has {} bytes, must have {}", expected.name,
-                                                  bytes, expected.bytes));
+    return wrong(ErrorCode::kCorrupt, "{} has {} bytes, must have {}", expected.name, bytes,
+                 expected.bytes);
   std::uint32_t crc32c = 0;
   TALLY_TRY(file.read_through(
       [&crc32c](std::span<const std::byte> some) { crc32c = kernel::crc32c(some, crc32c); }));
   if (crc32c != expected.crc32c)
     return wrong(ErrorCode::kCorrupt,
-                 fmt::format("{} is damaged: checksum (CRC32C) expected {:08x}, found {:08x}",
-                             expected.name, expected.crc32c, crc32c));
+                 "{} is damaged: checksum (CRC32C) expected {:08x}, found {:08x}", expected.name,
+                 expected.crc32c, crc32c);
   files_.push_back(std::move(file));
   const auto indexed = index_file(files_.size() - 1, bytes);
   if (!indexed.has_value())
-    return wrong(ErrorCode::kCorrupt,
-                 fmt::format("{}: {}", expected.name, indexed.error().message));
+    return wrong(ErrorCode::kCorrupt, "{}: {}", expected.name, indexed.error().message);
   return {};
 }
 
@@ -132,11 +127,9 @@ std::vector<std::string> SnapshotReader::tables() const {
 }
 
 Error SnapshotReader::lacks(const TableSpec& spec, std::uint32_t part) const {
-  return wrong(
-      ErrorCode::kCorrupt,
-      fmt::format("part {} of table '{}' is in none of the files here; not here: {}", part,
-                  spec.name,
-                  missing_.empty() ? "none" : fmt::format("{}", fmt::join(missing_, ", "))));
+  return wrong(ErrorCode::kCorrupt,
+               "part {} of table '{}' is in none of the files here; not here: {}", part, spec.name,
+               missing_.empty() ? "none" : fmt::format("{}", fmt::join(missing_, ", ")));
 }
 
 Result<SnapshotReader::Entries> SnapshotReader::entries_of(const TableSpec& spec) const {
@@ -144,16 +137,14 @@ Result<SnapshotReader::Entries> SnapshotReader::entries_of(const TableSpec& spec
   for (const Entry& entry : entries_) {
     if (entry.spec.name != spec.name) continue;
     if (!alike(entry.spec, spec))
-      return wrong(ErrorCode::kMismatch,
-                   fmt::format("table '{}' was another one: {}; now {}", spec.name,
-                               in_words(entry.spec), in_words(spec)));
+      return wrong(ErrorCode::kMismatch, "table '{}' was another one: {}; now {}", spec.name,
+                   in_words(entry.spec), in_words(spec));
     if (!entries.emplace(entry.part.part, &entry).second ||
         entry.part.parts != entries.begin()->second->part.parts)
-      return wrong(ErrorCode::kCorrupt,
-                   fmt::format("parts of table '{}' do not belong together", spec.name));
+      return wrong(ErrorCode::kCorrupt, "parts of table '{}' do not belong together", spec.name);
   }
   if (entries.empty() && missing_.empty())
-    return wrong(ErrorCode::kMismatch, fmt::format("has no table '{}'", spec.name));
+    return wrong(ErrorCode::kMismatch, "has no table '{}'", spec.name);
   if (entries.empty()) return lacks(spec, 0);
   return entries;
 }
@@ -169,8 +160,8 @@ Result<void> SnapshotReader::restore(const TableSpec& spec, std::uint32_t parts,
   const std::uint32_t parts_then = entries.begin()->second->part.parts;
   const bool dealt_anew = parts_then != parts;
   if (dealt_anew && spec.kind == TableKind::kDense)
-    return wrong(ErrorCode::kMismatch,
-                 fmt::format("table '{}' had {} parts, now {}", spec.name, parts_then, parts));
+    return wrong(ErrorCode::kMismatch, "table '{}' had {} parts, now {}", spec.name, parts_then,
+                 parts);
   for (const Wanted& want : wanted) {
     TALLY_CHECK(want.part < parts);
     if (!dealt_anew && entries.count(want.part) == 0) return lacks(spec, want.part);

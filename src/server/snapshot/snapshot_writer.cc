@@ -18,8 +18,7 @@ fs::path part_folder(const fs::path& folder, const std::string& name) {
 }
 
 Error taken(const fs::path& path) {
-  return {.code = ErrorCode::kInvalid,
-          .message = fmt::format("{}: there is a snapshot of this name", path.string())};
+  return invalid("{}: there is a snapshot of this name", path.string());
 }
 
 // Removes files of a failed snapshot of the same name by servers that are not in this one.

@@ -61,23 +61,17 @@ Result<std::unique_ptr<Storage>> DenseStorage<T>::make(const TableSpec& spec, st
   const std::size_t bytes = (1 + storage->kept_arrays_) * storage->stride_ * sizeof(T);
   if (!storage->memory_.grow(bytes))
     return storage->wrong(ErrorCode::kExhausted,
-                          fmt::format("no memory for {} elements in {} bytes: {} of {} are in use",
-                                      storage->count_, bytes, budget.used(), budget.limit()));
+                          "no memory for {} elements in {} bytes: {} of {} are in use",
+                          storage->count_, bytes, budget.used(), budget.limit());
   storage->reset_state();
   return std::unique_ptr<Storage>(std::move(storage));
 }
 
 template <typename T>
-Error DenseStorage<T>::wrong(ErrorCode code, std::string message) const {
-  return {.code = code,
-          .message = fmt::format("{}: {}", name_of_part(spec_, part_), std::move(message))};
-}
-
-template <typename T>
 Result<void> DenseStorage<T>::check_bytes(const char* what, std::size_t bytes) const {
   if (bytes == count_ * sizeof(T)) return {};
-  return wrong(ErrorCode::kCorrupt, fmt::format("{} of {} bytes, must be {} for {} elements", what,
-                                                bytes, count_ * sizeof(T), count_));
+  return wrong(ErrorCode::kCorrupt, "{} of {} bytes, must be {} for {} elements", what, bytes,
+               count_ * sizeof(T), count_);
 }
 
 template <typename T>
@@ -107,26 +101,23 @@ void DenseStorage<T>::reset_state() {
 template <typename T>
 Result<void> DenseStorage<T>::ensure_mean_square() {
   if (mean_square_.grow(count_ * sizeof(T))) return {};
-  return wrong(ErrorCode::kExhausted,
-               fmt::format("no memory for the mean square of {} gradients in {} bytes", count_,
-                           count_ * sizeof(T)));
+  return wrong(ErrorCode::kExhausted, "no memory for the mean square of {} gradients in {} bytes",
+               count_, count_ * sizeof(T));
 }
 
 template <typename T>
 Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients,
                                     const ApplyOptions& options) {
   TALLY_TRY(const std::vector<double> shares, shares_of(gradients));
-  std::vector<AlignedValues<T>> values;
   std::vector<const void*> inputs;
   std::vector<T> rounded;
   std::vector<double> weights;
-  values.reserve(gradients.size());
+  std::vector<std::vector<T>> copies(gradients.size());
   for (std::size_t r = 0; r < gradients.size(); ++r) {
     if (codec_ == nullptr || shares[r] != 0)
       TALLY_TRY(check_bytes("gradient", gradients[r].values.size()));
     if (shares[r] == 0) continue;
-    values.emplace_back(gradients[r].values);
-    inputs.push_back(values.back().data());
+    inputs.push_back(aligned(gradients[r].values, copies[r]).data());
     rounded.push_back(static_cast<T>(shares[r]));
     weights.push_back(gradients[r].weight);
   }
@@ -143,13 +134,14 @@ Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients,
   ++steps_;
   if (inputs.size() == 1 && !compensates) {
     // Only layerwise optimizers write to the gradient, and tables have none of them.
-    auto* const gradient = const_cast<T*>(values[0].data());
+    auto* const gradient = static_cast<T*>(const_cast<void*>(inputs[0]));
     optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
                       segment(0, count_, gradient));
     return {};
   }
-  const AlignedValues<T> backup(compensates ? options.backup : std::span<const std::byte>());
-  apply_blocks(inputs, rounded, options, compensates ? backup.data() : nullptr);
+  std::vector<T> backup;
+  apply_blocks(inputs, rounded, options,
+               compensates ? aligned(options.backup, backup).data() : nullptr);
   return {};
 }
 
@@ -223,10 +215,11 @@ Result<void> DenseStorage<T>::assign(const Gradient& gradient) {
 template <typename T>
 Result<void> DenseStorage<T>::add_atomically(const Gradient& gradient, double factor) {
   TALLY_TRY(check_bytes("addition", gradient.values.size()));
-  const AlignedValues<T> values(gradient.values);
+  std::vector<T> copy;
+  const std::span<const T> values = aligned(gradient.values, copy);
   const auto scale = static_cast<T>(factor);
   for (std::size_t i = 0; i < count_; ++i) {
-    const T change = scale * values.data()[i];
+    const T change = scale * values[i];
     if (change == T(0)) continue;
     std::atomic_ref<T>(array(0)[i]).fetch_add(change, std::memory_order_relaxed);
   }
@@ -268,9 +261,8 @@ Result<void> DenseStorage<T>::read_for_others(std::span<const std::uint64_t> key
 template <typename T>
 Result<T*> DenseStorage<T>::state_array(int array_index) const {
   if (array_index < 0 || static_cast<std::size_t>(array_index) >= kept_arrays_)
-    return wrong(ErrorCode::kInvalid,
-                 fmt::format("{} has {} state arrays, but no number {}", to_string(spec_.optimizer),
-                             kept_arrays_, array_index));
+    return wrong(ErrorCode::kInvalid, "{} has {} state arrays, but no number {}",
+                 to_string(spec_.optimizer), kept_arrays_, array_index);
   return array(1 + static_cast<std::size_t>(array_index));
 }
 
@@ -322,10 +314,9 @@ Result<void> DenseStorage<T>::take(std::span<const std::byte> bytes) {
   const std::size_t expected = 1 + kept_arrays_ + (piece.has_mean_square ? 1 : 0);
   if (piece.type != kDataTypeOf<T> || piece.arrays != expected || piece.first > count_ ||
       piece.count > count_ - piece.first)
-    return wrong(
-        ErrorCode::kCorrupt,
-        fmt::format("a piece of {} arrays of {}, elements {} to {}, is not of this part",
-                    piece.arrays, to_string(piece.type), piece.first, piece.first + piece.count));
+    return wrong(ErrorCode::kCorrupt,
+                 "a piece of {} arrays of {}, elements {} to {}, is not of this part", piece.arrays,
+                 to_string(piece.type), piece.first, piece.first + piece.count);
   if (piece.has_mean_square) TALLY_TRY(ensure_mean_square());
   if (!piece.has_mean_square) mean_square_.release();
   steps_ = piece.steps;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "optimizer/update_rule.h"
+#include "server/protocol/message.h"
 #include "server/storage/memory.h"
 #include "server/storage/storage.h"
 #include "server/storage/table_codec.h"
@@ -43,7 +44,12 @@ class DenseStorage final : public Storage {
   DenseStorage(const TableSpec& spec, std::uint32_t part, std::shared_ptr<const TableCodec> codec,
                MemoryBudget& budget);
 
-  Error wrong(ErrorCode code, std::string message) const;
+  // An error that names the part.
+  template <typename... Args>
+  Error wrong(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) const {
+    return make_error(code, "{}: {}", name_of_part(spec_, part_),
+                      fmt::format(text, std::forward<Args>(args)...));
+  }
   Result<void> check_bytes(const char* what, std::size_t bytes) const;
   Result<T*> state_array(int array) const;
   // Arrays in order: values, optimizer state, residual of the averages' codec (if any), mean square

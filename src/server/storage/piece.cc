@@ -1,4 +1,5 @@
 #include "server/storage/piece.h"
+#include "server/protocol/message.h"
 
 #include <cstring>
 
@@ -29,9 +30,9 @@ constexpr std::size_t kPieceFirstAt = 24;      // dense
 
 constexpr std::uint8_t kMaxArrays = 4;
 
-Error corrupt_piece(std::string message) {
-  return {.code = ErrorCode::kCorrupt,
-          .message = fmt::format("piece of a part: {}", std::move(message))};
+template <typename... Args>
+Error corrupt_piece(fmt::format_string<Args...> text, Args&&... args) {
+  return corrupt("piece of a part: {}", fmt::format(text, std::forward<Args>(args)...));
 }
 
 void store_common(std::span<std::byte> out, TableKind kind, std::uint8_t arrays, DataType type,
@@ -46,14 +47,13 @@ void store_common(std::span<std::byte> out, TableKind kind, std::uint8_t arrays,
 }
 
 Result<void> check_common(std::span<const std::byte> bytes, TableKind kind) {
-  if (bytes.size() < kPieceHeaderBytes) return corrupt_piece(fmt::format("{} bytes", bytes.size()));
+  if (bytes.size() < kPieceHeaderBytes) return corrupt_piece("{} bytes", bytes.size());
   if (const auto version = load<std::uint8_t>(bytes, kPieceVersionAt); version != kPieceVersion)
-    return corrupt_piece(fmt::format("of version {}, this is {}", version, kPieceVersion));
+    return corrupt_piece("of version {}, this is {}", version, kPieceVersion);
   if (load<std::uint8_t>(bytes, kPieceKindAt) != static_cast<std::uint8_t>(kind))
-    return corrupt_piece(kind == TableKind::kDense ? "not of a dense part"
-                                                   : "not of a sparse part");
+    return corrupt_piece("not of a {} part", kind == TableKind::kDense ? "dense" : "sparse");
   const auto arrays = load<std::uint8_t>(bytes, kPieceArraysAt);
-  if (arrays < 1 || arrays > kMaxArrays) return corrupt_piece(fmt::format("{} arrays", arrays));
+  if (arrays < 1 || arrays > kMaxArrays) return corrupt_piece("{} arrays", arrays);
   return {};
 }
 
@@ -61,7 +61,7 @@ Result<std::span<const std::byte>> behind_header(std::span<const std::byte> byte
                                                  std::uint64_t expected_bytes) {
   const auto rest = bytes.subspan(kPieceHeaderBytes);
   if (rest.size() != expected_bytes)
-    return corrupt_piece(fmt::format("{} bytes, must be {}", rest.size(), expected_bytes));
+    return corrupt_piece("{} bytes, must be {}", rest.size(), expected_bytes);
   return rest;
 }
 
@@ -101,7 +101,7 @@ Result<SparsePiece> read_sparse_piece(std::span<const std::byte> bytes) {
                     .arrays = load<std::uint8_t>(bytes, kPieceArraysAt),
                     .rows = load<std::uint32_t>(bytes, kPieceCountAt)};
   if (piece.dimension < 1 || piece.dimension > 4096)
-    return corrupt_piece(fmt::format("rows of {} values", piece.dimension));
+    return corrupt_piece("rows of {} values", piece.dimension);
   const std::uint64_t expected =
       std::uint64_t{piece.rows} * record_bytes(piece.dimension, piece.arrays);
   TALLY_TRY(piece.records, behind_header(bytes, expected));

@@ -92,20 +92,14 @@ SparseStorage::SparseStorage(const TableSpec& spec, std::uint32_t part, MemoryBu
     gathered_.resize(std::size_t{arrays_} * RowTable::kBatch * spec.dimension);
 }
 
-Error SparseStorage::wrong(ErrorCode code, std::string message) const {
-  return {.code = code,
-          .message = fmt::format("{}: {}", name_of_part(spec_, part_), std::move(message))};
-}
-
 std::size_t SparseStorage::value_bytes(std::size_t keys) const {
   return keys * spec_.dimension * sizeof(float);
 }
 
 Result<void> SparseStorage::check_gradient(const Gradient& gradient) const {
   if (gradient.values.size() == value_bytes(gradient.keys.size())) return {};
-  return wrong(ErrorCode::kCorrupt,
-               fmt::format("{} bytes for {} rows of {} values", gradient.values.size(),
-                           gradient.keys.size(), spec_.dimension));
+  return wrong(ErrorCode::kCorrupt, "{} bytes for {} rows of {} values", gradient.values.size(),
+               gradient.keys.size(), spec_.dimension);
 }
 
 Result<void> SparseStorage::prepare_rows(std::span<const std::uint64_t> keys) {
@@ -115,11 +109,10 @@ Result<void> SparseStorage::prepare_rows(std::span<const std::uint64_t> keys) {
 template <typename Work>
 Result<void> SparseStorage::for_rows(std::span<const std::uint64_t> keys, Work work) {
   if (!table_.make_room(keys)) {
-    return wrong(
-        ErrorCode::kExhausted,
-        fmt::format(
-            "no memory for {} more rows beside {} in {} bytes; the server uses {} of {} bytes",
-            table_.missing(keys), table_.size(), table_.bytes(), budget_.used(), budget_.limit()));
+    return wrong(ErrorCode::kExhausted,
+                 "no memory for {} more rows beside {} in {} bytes; the server uses {} of {} bytes",
+                 table_.missing(keys), table_.size(), table_.bytes(), budget_.used(),
+                 budget_.limit());
   }
   Row rows[RowTable::kBatch];
   for (std::size_t begin = 0; begin < keys.size(); begin += RowTable::kBatch) {
@@ -149,13 +142,13 @@ Result<void> SparseStorage::apply(std::span<const Gradient> gradients,
       update(rows, values + begin * spec_.dimension, options.rate);
     });
   };
-  if (counted == 1)
-    return step(gradients[last].keys, AlignedValues<float>(gradients[last].values).data());
+  std::vector<float> copy;
+  if (counted == 1) return step(gradients[last].keys, aligned(gradients[last].values, copy).data());
   sum_.begin(most);
   for (std::size_t r = 0; r < gradients.size(); ++r) {
     if (shares[r] == 0) continue;
-    const AlignedValues<float> values(gradients[r].values);
-    sum_.add(gradients[r].keys, values.data(), static_cast<float>(shares[r]));
+    sum_.add(gradients[r].keys, aligned(gradients[r].values, copy).data(),
+             static_cast<float>(shares[r]));
   }
   return step(sum_.keys(), sum_.rows());
 }
@@ -240,10 +233,10 @@ Result<void> SparseStorage::assign(const Gradient& gradient) {
 Result<void> SparseStorage::add_atomically(const Gradient& gradient, double factor) {
   TALLY_TRY(check_gradient(gradient));
   if (const std::size_t missing = table_.missing(gradient.keys); missing != 0)
-    return wrong(ErrorCode::kInvalid, fmt::format("{} of {} rows are not there to be added to",
-                                                  missing, gradient.keys.size()));
-  const AlignedValues<float> values(gradient.values);
-  const float* from = values.data();
+    return wrong(ErrorCode::kInvalid, "{} of {} rows are not there to be added to", missing,
+                 gradient.keys.size());
+  std::vector<float> copy;
+  const float* from = aligned(gradient.values, copy).data();
   const auto scale = static_cast<float>(factor);
   Row rows[RowTable::kBatch];
   for (std::size_t begin = 0; begin < gradient.keys.size(); begin += RowTable::kBatch) {
@@ -261,8 +254,8 @@ Result<void> SparseStorage::add_atomically(const Gradient& gradient, double fact
 
 Result<void> SparseStorage::read(std::span<const std::uint64_t> keys, std::span<std::byte> out) {
   if (out.size() != value_bytes(keys.size()))
-    return wrong(ErrorCode::kInvalid, fmt::format("room of {} bytes for {} rows of {} values",
-                                                  out.size(), keys.size(), spec_.dimension));
+    return wrong(ErrorCode::kInvalid, "room of {} bytes for {} rows of {} values", out.size(),
+                 keys.size(), spec_.dimension);
   const std::size_t each = value_bytes(1);
   return for_rows(keys, [&](std::span<const Row> rows, std::size_t begin) {
     std::byte* to = out.data() + begin * each;
@@ -322,9 +315,8 @@ std::vector<std::vector<std::byte>> SparseStorage::pieces(std::span<const std::u
 Result<void> SparseStorage::take(std::span<const std::byte> bytes) {
   TALLY_TRY(const SparsePiece piece, read_sparse_piece(bytes));
   if (piece.dimension != spec_.dimension || piece.arrays != arrays_)
-    return wrong(ErrorCode::kCorrupt,
-                 fmt::format("a piece with {} arrays of {} values is not of this table",
-                             piece.arrays, piece.dimension));
+    return wrong(ErrorCode::kCorrupt, "a piece with {} arrays of {} values is not of this table",
+                 piece.arrays, piece.dimension);
   const std::size_t each = table_.record_bytes();
   std::vector<std::uint64_t> keys(piece.rows);
   for (std::size_t i = 0; i < keys.size(); ++i)

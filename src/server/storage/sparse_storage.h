@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "optimizer/update_rows.h"
+#include "server/protocol/message.h"
 #include "server/storage/row_table.h"
 #include "server/storage/storage.h"
 
@@ -64,7 +65,12 @@ class SparseStorage final : public Storage {
   std::uint64_t bytes() const override { return table_.bytes(); }
 
  private:
-  Error wrong(ErrorCode code, std::string message) const;
+  // An error that names the part.
+  template <typename... Args>
+  Error wrong(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) const {
+    return make_error(code, "{}: {}", name_of_part(spec_, part_),
+                      fmt::format(text, std::forward<Args>(args)...));
+  }
   Result<void> check_gradient(const Gradient& gradient) const;
   // Calls `work` with each batch of rows and the index of its first key; makes missing rows.
   template <typename Work>

@@ -15,12 +15,10 @@ Result<std::vector<double>> shares_of(std::span<const Gradient> gradients) {
   double total = 0;
   for (const Gradient& gradient : gradients) {
     if (!std::isfinite(gradient.weight) || gradient.weight < 0)
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("a gradient of weight {}", gradient.weight)};
+      return invalid("a gradient of weight {}", gradient.weight);
     total += gradient.weight;
   }
-  if (!std::isfinite(total))
-    return Error{.code = ErrorCode::kInvalid, .message = "gradients of infinite weight together"};
+  if (!std::isfinite(total)) return invalid("gradients of infinite weight together");
   std::vector<double> shares;
   shares.reserve(gradients.size());
   for (const Gradient& gradient : gradients)
@@ -34,9 +32,7 @@ Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32
   if (spec.kind == TableKind::kSparse)
     return std::unique_ptr<Storage>(std::make_unique<SparseStorage>(spec, part, budget));
   if (const std::uint32_t parts = parts_of(spec, 1); part >= parts)
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = fmt::format("table '{}' has {} parts, but no part {}", spec.name, parts, part)};
+    return invalid("table '{}' has {} parts, but no part {}", spec.name, parts, part);
   TALLY_TRY(auto codec, TableCodec::make(spec));
   if (spec.type == DataType::kFloat32)
     return DenseStorage<float>::make(spec, part, std::move(codec), budget);

@@ -96,26 +96,15 @@ Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32
 // kInvalid for a negative or infinite weight.
 Result<std::vector<double>> shares_of(std::span<const Gradient> gradients);
 
-// Bytes as values: in place where the alignment allows it, otherwise copied. Borrows the bytes.
+// Bytes as values: in place where the alignment allows it, otherwise in `copy`.
 template <typename T>
-class AlignedValues final {
- public:
-  explicit AlignedValues(std::span<const std::byte> bytes) : count_(bytes.size() / sizeof(T)) {
-    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(T) == 0) {
-      data_ = reinterpret_cast<const T*>(bytes.data());
-      return;
-    }
-    copy_.resize(count_);
-    std::memcpy(copy_.data(), bytes.data(), count_ * sizeof(T));
-  }
-
-  const T* data() const { return copy_.empty() ? data_ : copy_.data(); }
-  std::size_t size() const { return count_; }
-
- private:
-  std::size_t count_;
-  const T* data_ = nullptr;
-  std::vector<T> copy_;
-};
+std::span<const T> aligned(std::span<const std::byte> bytes, std::vector<T>& copy) {
+  const std::size_t count = bytes.size() / sizeof(T);
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(T) == 0)
+    return {reinterpret_cast<const T*>(bytes.data()), count};
+  copy.resize(count);
+  std::memcpy(copy.data(), bytes.data(), count * sizeof(T));
+  return copy;
+}
 
 }  // namespace tally::server

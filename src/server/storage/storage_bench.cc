@@ -10,7 +10,7 @@
 #include "server/protocol/message.h"
 #include "server/storage/storage.h"
 
-// What one core does to one part: a dense one of 256 KiB, and a quarter of a million sparse rows,
+// The work of one core on one part: a dense one of 256 KiB, and a quarter of a million sparse rows,
 // as a table of a million has in each of four parts. Bytes of dense figures are those of the
 // gradient; keys of sparse ones are counted once.
 namespace tally::server {
@@ -155,7 +155,7 @@ void sparse_apply(benchmark::State& state, std::uint32_t dimension,
   count_keys(state);
 }
 
-// What a kPushPull does: the keys are looked up twice, the second time near.
+// As a kPushPull: the keys are looked up twice, the second time in cache.
 void sparse_apply_and_read(benchmark::State& state, std::uint32_t dimension) {
   SparseParts parts(dimension, sgd());
   std::vector<float> out(parts.rows.size());

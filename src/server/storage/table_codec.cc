@@ -25,9 +25,7 @@ Result<std::shared_ptr<const TableCodec>> TableCodec::make(const TableSpec& spec
   const bool in_step = plan.update == plan::Update::kBsp;
   const bool has_factors = codec.kind == plan::Codec::kPowersgd;
   if (has_factors && (!in_step || spec.columns == 0))
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = fmt::format("table '{}': powersgd needs update=bsp and columns", spec.name)};
+    return invalid("table '{}': powersgd needs update=bsp and columns", spec.name);
   return std::shared_ptr<const TableCodec>(new TableCodec(codec, spec, in_step));
 }
 
@@ -60,9 +58,8 @@ Result<void> TableCodec::decode(std::span<const std::byte> bytes, const Place& p
   // dgc sends a larger share of the values during its warm-up.
   if (densest_ != nullptr) most = std::max(most, densest_->max_bytes(values.size()));
   if (bytes.size() > most)
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("{} bytes for {} values, which {} has at most {} for",
-                                        bytes.size(), values.size(), plan::to_string(spec_), most)};
+    return corrupt("{} bytes for {} values, which {} has at most {} for", bytes.size(),
+                   values.size(), plan::to_string(spec_), most);
   return used.decode(bytes, values);
 }
 

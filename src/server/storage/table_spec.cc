@@ -25,24 +25,24 @@ constexpr std::uint32_t kMaxDimension = 4096;
 constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 46;
 constexpr std::uint32_t kPartsPerSlot = 4;
 
-Error invalid_spec(const TableSpec& spec, std::string message) {
-  return {.code = ErrorCode::kInvalid,
-          .message = fmt::format("table '{}': {}", spec.name, std::move(message))};
+template <typename... Args>
+Error invalid_spec(const TableSpec& spec, fmt::format_string<Args...> text, Args&&... args) {
+  return invalid("table '{}': {}", spec.name, fmt::format(text, std::forward<Args>(args)...));
 }
 
-Error corrupt_spec(std::string message) {
-  return {.code = ErrorCode::kCorrupt,
-          .message = fmt::format("description of a table: {}", std::move(message))};
+template <typename... Args>
+Error corrupt_spec(fmt::format_string<Args...> text, Args&&... args) {
+  return corrupt("description of a table: {}", fmt::format(text, std::forward<Args>(args)...));
 }
 
 std::size_t part_elements(const TableSpec& spec) { return kPartBytes / size_of(spec.type); }
 
 Result<void> check_dense(const TableSpec& spec) {
   if (spec.type != DataType::kFloat32 && spec.type != DataType::kFloat64)
-    return invalid_spec(
-        spec, fmt::format("dense tables are of float32 or float64, not {}", to_string(spec.type)));
+    return invalid_spec(spec, "dense tables are of float32 or float64, not {}",
+                        to_string(spec.type));
   if (spec.count < 1 || spec.count > kMaxCount)
-    return invalid_spec(spec, fmt::format("{} elements, must be 1 to {}", spec.count, kMaxCount));
+    return invalid_spec(spec, "{} elements, must be 1 to {}", spec.count, kMaxCount);
   if (spec.dimension != 0 || spec.initial_scale != 0)
     return invalid_spec(spec, "a dense table has neither dimension nor initial_scale");
   return {};
@@ -50,16 +50,14 @@ Result<void> check_dense(const TableSpec& spec) {
 
 Result<void> check_sparse(const TableSpec& spec) {
   if (spec.type != DataType::kFloat32)
-    return invalid_spec(spec,
-                        fmt::format("sparse tables are of float32, not {}", to_string(spec.type)));
+    return invalid_spec(spec, "sparse tables are of float32, not {}", to_string(spec.type));
   if (spec.dimension < 1 || spec.dimension > kMaxDimension)
-    return invalid_spec(
-        spec, fmt::format("rows of {} values, must be 1 to {}", spec.dimension, kMaxDimension));
+    return invalid_spec(spec, "rows of {} values, must be 1 to {}", spec.dimension, kMaxDimension);
   if (spec.count != 0)
     return invalid_spec(spec, "a sparse table has no count: rows come when touched");
   if (!std::isfinite(spec.initial_scale) || spec.initial_scale < 0)
-    return invalid_spec(spec, fmt::format("initial_scale is {}, must be a finite number from 0",
-                                          spec.initial_scale));
+    return invalid_spec(spec, "initial_scale is {}, must be a finite number from 0",
+                        spec.initial_scale);
   return {};
 }
 
@@ -71,17 +69,15 @@ Result<void> check_codec(const TableSpec& spec) {
   if (spec.kind != TableKind::kDense || spec.type != DataType::kFloat32)
     return invalid_spec(spec, "a codec needs a dense table of float32");
   if (spec.codec.size() > kMaxCodecBytes)
-    return invalid_spec(
-        spec, fmt::format("a codec of {} bytes, limit {}", spec.codec.size(), kMaxCodecBytes));
+    return invalid_spec(spec, "a codec of {} bytes, limit {}", spec.codec.size(), kMaxCodecBytes);
   if (spec.first_element > kMaxCount)
-    return invalid_spec(spec, fmt::format("its first element is {}, must be 0 to {}",
-                                          spec.first_element, kMaxCount));
+    return invalid_spec(spec, "its first element is {}, must be 0 to {}", spec.first_element,
+                        kMaxCount);
   const auto parsed = plan::parse_codec(spec.codec);
-  if (!parsed.has_value()) return invalid_spec(spec, parsed.error().message);
+  if (!parsed.has_value()) return invalid_spec(spec, "{}", parsed.error().message);
   if (parsed->kind == plan::Codec::kNone || parsed->kind == plan::Codec::kAuto)
-    return invalid_spec(
-        spec,
-        fmt::format("codec {}: name a codec, the pushing worker decides between them", spec.codec));
+    return invalid_spec(spec, "codec {}: name a codec, the pushing worker decides between them",
+                        spec.codec);
   return {};
 }
 
@@ -95,22 +91,19 @@ std::string codec_text(const TableSpec& spec) {
 
 Result<void> check(const TableSpec& spec) {
   if (spec.name.empty() || spec.name.size() > kMaxTableNameBytes)
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("a table's name has {} bytes, must have 1 to {}",
-                                        spec.name.size(), kMaxTableNameBytes)};
+    return invalid("a table's name has {} bytes, must have 1 to {}", spec.name.size(),
+                   kMaxTableNameBytes);
   if (const auto sound = tally::check(spec.optimizer); !sound.has_value())
-    return invalid_spec(spec, sound.error().message);
+    return invalid_spec(spec, "{}", sound.error().message);
   if (optimizer::is_layerwise(spec.optimizer))
     return invalid_spec(spec,
-                        fmt::format("{} needs norms over whole tensors, which a server does not "
-                                    "see",
-                                    to_string(spec.optimizer)));
+                        "{} needs norms over whole tensors, which a server does not "
+                        "see",
+                        to_string(spec.optimizer));
   if (spec.plan.size() > kMaxPlanBytes)
-    return invalid_spec(
-        spec, fmt::format("a plan of {} bytes, limit {}", spec.plan.size(), kMaxPlanBytes));
+    return invalid_spec(spec, "a plan of {} bytes, limit {}", spec.plan.size(), kMaxPlanBytes);
   if (spec.workers < 1 || spec.workers > static_cast<int>(kMaxWorkers))
-    return invalid_spec(spec,
-                        fmt::format("{} workers, must be 1 to {}", spec.workers, kMaxWorkers));
+    return invalid_spec(spec, "{} workers, must be 1 to {}", spec.workers, kMaxWorkers);
   TALLY_TRY(check_codec(spec));
   switch (spec.kind) {
     case TableKind::kDense:
@@ -165,7 +158,7 @@ Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
   wire::Reader in(bytes);
   TALLY_TRY(const std::uint8_t version, in.u8());
   if (version != kSpecVersion)
-    return corrupt_spec(fmt::format("of version {}, this is {}", version, kSpecVersion));
+    return corrupt_spec("of version {}, this is {}", version, kSpecVersion);
   TableSpec spec;
   TALLY_TRY(const std::uint8_t kind, in.u8());
   TALLY_TRY(const std::uint8_t type, in.u8());
@@ -188,10 +181,10 @@ Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
   TALLY_TRY(spec.first_element, in.u64());
   TALLY_TRY(in.end());
   const auto parsed = parse_optimizer(optimizer);
-  if (!parsed.has_value()) return corrupt_spec(parsed.error().message);
+  if (!parsed.has_value()) return corrupt_spec("{}", parsed.error().message);
   spec.optimizer = *parsed;
   if (const auto sound = check(spec); !sound.has_value())
-    return corrupt_spec(sound.error().message);
+    return corrupt_spec("{}", sound.error().message);
   // One optimizer or codec has several texts; encode() writes the canonical one.
   const std::vector<std::byte> again = encode(spec);
   if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()))

@@ -98,7 +98,7 @@ class Cluster {
     return table_id(spec.name);
   }
   Worker& worker(std::size_t index) { return *workers[index]; }
-  // What an event says, if one has said it.
+  // Whether an event contains `text`.
   bool has_event(const std::string& text) const {
     return std::any_of(events.begin(), events.end(), [&](const std::string& event) {
       return event.find(text) != std::string::npos;

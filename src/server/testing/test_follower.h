@@ -15,8 +15,7 @@
 
 namespace tally::server::test {
 
-// What a sender without a memory makes of a gradient that is the whole table. The draw's first
-// element is the spec's.
+// Encodes a gradient of the whole table, without feedback. The draw's first element is the spec's.
 inline std::vector<std::byte> encoded(const TableSpec& spec, const std::vector<float>& gradient,
                                       codec::Draw draw) {
   const auto parsed = plan::parse_codec(spec.codec);
@@ -71,7 +70,7 @@ class Follower final {
       if (!std::isfinite(residual_[i])) residual_[i] = 0;
     }
   }
-  // What a worker does that is told the average.
+  // As a worker that receives the average.
   std::vector<float> follow(std::span<const std::byte> bytes, std::uint64_t version, double rate) {
     std::vector<float> average(values_.size());
     TALLY_CHECK(back_.codec->decode(bytes, average).has_value());

@@ -67,7 +67,7 @@ class LoneServer final : public NodeTransport {
     const auto found = answers_.find({worker, sequence});
     return found == answers_.end() ? nullptr : &found->second;
   }
-  // What else went to somebody, of that kind.
+  // Messages to a node, other than answers.
   std::vector<Sent> sent(NodeId to, MessageKind kind) const {
     const std::lock_guard lock(mutex_);
     std::vector<Sent> found;

@@ -67,7 +67,7 @@ class Network {
   bool step() {
     if (!losses_.empty()) {
       const auto [at, peer] = losses_.front();
-      // What it had sent comes first.
+      // Its messages are delivered first.
       if (!mails_[{peer, at}].empty()) {
         deliver({peer, at});
         return true;
