@@ -45,8 +45,8 @@ Schedule ring_allreduce(const Vector& vector, Rank rank, int ranks) {
     schedule.divide(whole(Buffer::kOutput, vector));
     return schedule;
   }
-  // Summing lap, turn t: send chunk own-1-t to the right, add the arriving chunk own-2-t. What the
-  // last turn adds to (t = N-2) is chunk own: this rank finishes it, and starts the gathering lap.
+  // Summing lap, turn t: send chunk own-1-t to the right, add the arriving chunk own-2-t. The
+  // last turn (t = N-2) adds to chunk own: this rank finishes it, and starts the gathering lap.
   for (int turn = 0; turn < ranks - 1; ++turn) {
     const auto message = static_cast<std::uint32_t>(turn);
     schedule.begin_step();

@@ -211,7 +211,7 @@ class SynchronizedStream final : public Stream {
 
 Error timed_out(const char* what) { return Error{.code = ErrorCode::kTimeout, .message = what}; }
 
-// What a call that did not move anything means to a caller who wants all bytes.
+// Waits after a call that moved nothing, or returns its error.
 Result<void> wait_or_fail(Stream& stream, const Io& io, Readiness readiness, Deadline by) {
   if (io.state == Io::State::kMoved) return {};
   if (io.state != Io::State::kBlocked) return end_of(stream, io);

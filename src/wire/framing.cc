@@ -22,7 +22,7 @@ struct Extent {
   std::optional<std::uint32_t> checksum;  // of the payload
 };
 
-// What the header at the beginning of `bytes` announces; none if it is not complete.
+// Reads the header at the beginning of `bytes`; none if it is not complete.
 Result<std::optional<Extent>> read_extent(Framing framing, std::span<const std::byte> bytes) {
   if (framing == Framing::kLengthPrefix) {
     if (bytes.size() < kPrefixBytes) return std::optional<Extent>();
