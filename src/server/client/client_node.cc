@@ -8,14 +8,6 @@
 #include "server/storage/storage.h"
 
 namespace tally::server {
-namespace {
-
-bool belongs(const View& view, NodeId worker) {
-  return std::any_of(view.workers.begin(), view.workers.end(),
-                     [&](const WorkerInfo& info) { return info.id == worker; });
-}
-
-}  // namespace
 
 ClientNode::ClientNode(NodeTransport& transport, ClientNodeOptions options, EventSink on_event,
                        std::function<void()> on_progress)
@@ -206,7 +198,7 @@ void ClientNode::on_view(const Message& message) {
   auto view = decode_view(message.payload);
   if (!view.has_value()) return close(std::move(view).error());
   const NodeId self = message.header.part;
-  if (!belongs(*view, self))
+  if (!has_worker(*view, self))
     return close(make_error(ErrorCode::kPeerLost, "the directory has given this worker up"));
   std::vector<NodeId> behind;
   {

@@ -10,11 +10,6 @@ std::size_t weight(const Subrequest& subrequest) {
   return kHeaderBytes + (subrequest.gathered ? 0 : subrequest.payload.size());
 }
 
-bool serves(const View& view, NodeId server) {
-  return std::any_of(view.servers.begin(), view.servers.end(),
-                     [&](const ServerInfo& info) { return info.id == server; });
-}
-
 }  // namespace
 
 NodeId ServerQueues::primary(std::uint32_t slot) const {
@@ -37,7 +32,7 @@ NodeId ServerQueues::target(const Subrequest& subrequest) const {
 std::vector<NodeId> ServerQueues::leave_behind(const View& view) {
   std::vector<NodeId> behind;
   for (auto& [id, queue] : queues_) {
-    if (!serves(view, id)) behind.push_back(id);
+    if (!has_server(view, id)) behind.push_back(id);
   }
   halted_ = true;
   return behind;
@@ -45,7 +40,7 @@ std::vector<NodeId> ServerQueues::leave_behind(const View& view) {
 
 void ServerQueues::follow(View view) {
   for (auto queue = queues_.begin(); queue != queues_.end();) {
-    if (serves(view, queue->first)) {
+    if (has_server(view, queue->first)) {
       ++queue;
       continue;
     }

@@ -136,14 +136,14 @@ TEST_F(LinkTest, AnEndedPeerIsNoticedByWriting) {
   EXPECT_EQ(link_->error().code, ErrorCode::kPeerLost);
 }
 
-TEST(LoopAssignment, WorkersTakeTurnsWhateverTheirNumbersAreAndKeepTheirSeats) {
-  LoopAssignment seats;
-  EXPECT_EQ(seats.take(0, Role::kDirectory, 2), 0U);
-  EXPECT_EQ(seats.take(4, Role::kWorker, 2), 0U);
-  EXPECT_EQ(seats.take(6, Role::kWorker, 2), 1U);
-  EXPECT_EQ(seats.take(8, Role::kWorker, 2), 0U);
-  EXPECT_EQ(seats.take(6, Role::kWorker, 2), 1U);
-  EXPECT_EQ(seats.of(6, 2), 1U);
+TEST(LoopAssignment, WorkersTakeTurnsWhateverTheirNumbersAreAndKeepTheirLoops) {
+  LoopAssignment assignment;
+  EXPECT_EQ(assignment.take(0, Role::kDirectory, 2), 0U);
+  EXPECT_EQ(assignment.take(4, Role::kWorker, 2), 0U);
+  EXPECT_EQ(assignment.take(6, Role::kWorker, 2), 1U);
+  EXPECT_EQ(assignment.take(8, Role::kWorker, 2), 0U);
+  EXPECT_EQ(assignment.take(6, Role::kWorker, 2), 1U);
+  EXPECT_EQ(assignment.of(6, 2), 1U);
 }
 
 TEST(PayloadPool, SentMemoryIsUsedAgain) {

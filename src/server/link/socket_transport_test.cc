@@ -243,7 +243,7 @@ TEST_P(SocketTransportOver, ManyMessagesArriveInOrder) {
   }
 }
 
-TEST_P(SocketTransportOver, BeatsReachTheDirectory) {
+TEST_P(SocketTransportOver, HeartbeatsReachTheDirectory) {
   const auto heard = directory_.node->next();
   ASSERT_TRUE(heard.has_value());
   EXPECT_EQ(heard->header.kind, MessageKind::kHeartbeat);

@@ -51,12 +51,6 @@ class ServerNode final : public Node {
   void settle(TimePoint now) override;
 
  private:
-  // A message that arrived before the view it was sent in.
-  struct Early {
-    NodeId from = kNoNode;
-    Message message;
-    std::vector<std::byte> owned;
-  };
   // The place of this server in a slot.
   struct Slot {
     ChainPosition position;
@@ -157,7 +151,8 @@ class ServerNode final : public Node {
   std::vector<std::byte> kept_view_ TALLY_GUARDED_BY(structure_);
 
   Mutex early_mutex_;
-  std::deque<Early> early_ TALLY_GUARDED_BY(early_mutex_);
+  // Messages that arrived before the view they were sent in.
+  std::deque<KeptMessage> early_ TALLY_GUARDED_BY(early_mutex_);
   std::size_t early_bytes_ TALLY_GUARDED_BY(early_mutex_) = 0;
   std::uint64_t heartbeats_asked_ TALLY_GUARDED_BY(early_mutex_) = 0;
 

@@ -62,11 +62,7 @@ bool ServerNode::wait_for_view(NodeId from, const Message& message) {
     if (header.kind == MessageKind::kRecord) answer(from, header, Outcome::kNotPrimary);
     return true;
   }
-  Early early{.from = from, .message = message};
-  if (!message.stays) {
-    early.owned.assign(message.payload.begin(), message.payload.end());
-    early.message.payload = early.owned;
-  }
+  KeptMessage early(from, message);
   early_bytes_ += early.owned.size();
   early_.push_back(std::move(early));
   return true;

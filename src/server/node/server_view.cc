@@ -148,8 +148,8 @@ void ServerNode::report_lost(const View& before) {
 void ServerNode::admit(std::uint32_t number) {
   const MutexLock lock(early_mutex_);
   if (awaited_heartbeat_.load() != 0) return;
-  std::deque<Early> later;
-  for (Early& early : std::exchange(early_, {})) {
+  std::deque<KeptMessage> later;
+  for (KeptMessage& early : std::exchange(early_, {})) {
     if (early.message.header.view > number) {
       later.push_back(std::move(early));
     } else {

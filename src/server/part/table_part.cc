@@ -58,13 +58,13 @@ bool TablePart::is_lost() const {
 
 void TablePart::run_deferred() {
   while (has_deferred_.load(std::memory_order_acquire)) {
-    std::deque<Deferred> batch;
+    std::deque<KeptMessage> batch;
     {
       const MutexLock lock(push_mutex_);
       batch.swap(deferred_);
       has_deferred_.store(false, std::memory_order_release);
     }
-    for (const Deferred& deferred : batch) handle(deferred.from, deferred.message);
+    for (const KeptMessage& deferred : batch) handle(deferred.from, deferred.message);
   }
 }
 
@@ -89,11 +89,7 @@ void TablePart::run_deferred_pushes() {
 }
 
 void TablePart::defer(NodeId from, const Message& message) {
-  Deferred deferred{.from = from, .message = message};
-  if (!message.stays) {
-    deferred.owned.assign(message.payload.begin(), message.payload.end());
-    deferred.message.payload = deferred.owned;
-  }
+  KeptMessage deferred(from, message);
   const MutexLock lock(push_mutex_);
   deferred_.push_back(std::move(deferred));
   has_deferred_.store(true, std::memory_order_release);

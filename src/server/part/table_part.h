@@ -165,12 +165,6 @@ class TablePart final {
     PartPayload payload;
     std::span<const std::byte> bytes;
   };
-  // conflict=accumulate: a push that arrived while another thread held mutex_.
-  struct Deferred {
-    NodeId from = kNoNode;
-    Message message;
-    std::vector<std::byte> owned;
-  };
   // A record of the predecessor that is not complete.
   struct IncomingRecord {
     std::uint64_t number = 0;
@@ -271,7 +265,8 @@ class TablePart final {
 
   mutable SharedMutex mutex_;
   Mutex push_mutex_;
-  std::deque<Deferred> deferred_ TALLY_GUARDED_BY(push_mutex_);
+  // conflict=accumulate: pushes that arrived while another thread held mutex_.
+  std::deque<KeptMessage> deferred_ TALLY_GUARDED_BY(push_mutex_);
   std::atomic<bool> has_deferred_{false};
   std::atomic<bool> is_in_deferred_parts_{false};
 

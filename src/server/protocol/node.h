@@ -25,6 +25,22 @@ struct Message {
   std::span<std::byte> reply;
 };
 
+// A message that is kept after its delivery, with a copy of the payload unless it `stays`.
+struct KeptMessage {
+  KeptMessage(NodeId sender, const Message& original) : from(sender), message(original) {
+    if (original.stays) return;
+    owned.assign(original.payload.begin(), original.payload.end());
+    message.payload = owned;
+  }
+  // A moved vector keeps its memory, so the payload stays valid.
+  KeptMessage(KeptMessage&&) = default;
+  KeptMessage& operator=(KeptMessage&&) = default;
+
+  NodeId from;
+  Message message;
+  std::vector<std::byte> owned;
+};
+
 // Connects a node with its peers. Threads: safe; a Node may call it from its own calls. No call
 // blocks or fails: messages to a lost peer are dropped, and on_lost() reports the loss.
 class NodeTransport {
