@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/recorder.h"
 #include "collective/choose.h"
 #include "collective/context.h"
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"
 #include "collective/progress_engine.h"
 #include "collective/shared_area.h"
-#include "metrics/recorder.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
@@ -79,7 +79,7 @@ class GroupCommunicator final : public Communicator {
   Placement placement_;
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<SharedArea> area_;
-  metrics::Recorder recorder_;
+  Recorder recorder_;
   std::unique_ptr<ProgressEngine> engine_;
   Traffic traffic_;  // except `operations`; guarded by Router::mutex
   std::atomic<std::uint64_t> operations_{0};

@@ -5,7 +5,7 @@
 #include "collective/mailbox.h"
 #include "collective/shared_area.h"
 #include "collective/task.h"
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 
 namespace tally::collective {
 
@@ -28,7 +28,7 @@ struct RunningOperation {
 class ProgressEngine {
  public:
   ProgressEngine(const Context& context, Mailbox& mailbox, const SharedArea* area,
-                 metrics::Recorder& recorder)
+                 Recorder& recorder)
       : context_(context), mailbox_(mailbox), area_(area), recorder_(recorder) {}
 
   // Runs one task to its end.
@@ -62,7 +62,7 @@ class ProgressEngine {
   const Context& context_;
   Mailbox& mailbox_;
   const SharedArea* const area_;
-  metrics::Recorder& recorder_;
+  Recorder& recorder_;
 };
 
 }  // namespace tally::collective

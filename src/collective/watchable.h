@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 
 namespace tally::collective {
 
@@ -16,7 +16,7 @@ namespace tally::collective {
 class Registry {
  public:
   struct Entry {
-    const metrics::Recorder* recorder = nullptr;
+    const Recorder* recorder = nullptr;
     // The job's rank of each rank of the communicator.
     const std::vector<Rank>* members = nullptr;
     // The communicator's failure, if there is one.

@@ -12,8 +12,6 @@ namespace {
 
 using group::Report;
 using group::ReportedOperation;
-using metrics::OperationRecord;
-using metrics::RecorderSnapshot;
 
 // The time limit for taking a stack; no heartbeat is sent meanwhile.
 constexpr Duration kStackTime = std::chrono::milliseconds(500);

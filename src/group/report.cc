@@ -28,7 +28,7 @@ void ranks_field(Fields& f, FieldsOf<Fields, std::vector<Rank>>& ranks) {
 }
 
 template <typename Fields>
-void fields(Fields& f, FieldsOf<Fields, metrics::OperationRecord>& record) {
+void fields(Fields& f, FieldsOf<Fields, OperationRecord>& record) {
   f.number(record.sequence);
   f.choice(record.operation, Operation::kReceive);
   f.choice(record.type, DataType::kInt64);
@@ -36,7 +36,7 @@ void fields(Fields& f, FieldsOf<Fields, metrics::OperationRecord>& record) {
   f.choice(record.algorithm, Algorithm::kPairwise);
   f.number(record.root);
   f.number(record.count);
-  f.choice(record.stage, metrics::OperationRecord::Stage::kFailed);
+  f.choice(record.stage, OperationRecord::Stage::kFailed);
   f.time(record.started);
   f.time(record.ended);
 }
@@ -86,8 +86,7 @@ void fields(Fields& f, FieldsOf<Fields, Trace>& trace) {
     f.number(snapshot.ranks);
     f.number(snapshot.begun);
     f.number(snapshot.next_collective);
-    f.list(snapshot.operations, metrics::Recorder::kCapacity,
-           [&f](auto& record) { fields(f, record); });
+    f.list(snapshot.operations, Recorder::kCapacity, [&f](auto& record) { fields(f, record); });
     ranks_field(f, snapshot.awaited);
   });
 }

@@ -72,7 +72,7 @@ void SimNodeTransport::send_from(server::NodeId to, const server::MessageHeader&
 
 // Nobody here shows memory to others.
 void SimNodeTransport::send_written(server::NodeId, const server::MessageHeader&, std::size_t) {
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
 }
 
 net::Acceptance SimNodeTransport::deliver(Rank from, const wire::FrameHeader& header,

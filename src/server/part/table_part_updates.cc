@@ -83,18 +83,18 @@ Result<void> TablePart::offer(NodeId from, const Message& message, PartPayload p
                       worker.history.held().size());
   const policy::Offer offer{.worker = from, .clock = header.clock, .version = header.version};
   switch (round_.offer(offer)) {
-    case policy::Verdict::kDrop:
+    case policy::Decision::kDrop:
       worker.history.drop(header.sequence);
       ++dropped_;
       pending.outcome = Outcome::kDropped;
       pending.mark = replication_.changed();
       return {};
-    case policy::Verdict::kHold:
+    case policy::Decision::kHold:
       hold(offer, message, std::move(payload));
       worker.history.hold(header.sequence);
       pending.is_held = true;
       return {};
-    case policy::Verdict::kApply:
+    case policy::Decision::kApply:
       break;
   }
   pending.staleness = round_.staleness_of(offer);
@@ -338,7 +338,7 @@ bool TablePart::push_atomically(NodeId from,
         return false;
       // A gradient that drop:T drops needs mutex_ alone. A decision to apply stays valid while
       // other pushes are added.
-      if (is_gradient && round_.offer(offer) != policy::Verdict::kApply) return false;
+      if (is_gradient && round_.offer(offer) != policy::Decision::kApply) return false;
       if (is_gradient) pending.staleness = round_.staleness_of(offer);
       if (is_gradient) factor = -header.rate * round_.rate_factor(pending.staleness);
     }

@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "server/storage/storage_test_support.h"
 
 namespace tally::server {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 #include "server/storage/piece.h"
 #include "server/storage/storage.h"
 #include "server/storage/table_spec.h"
