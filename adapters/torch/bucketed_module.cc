@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/stopwatch.h"
 
 namespace tally::adapter {
@@ -47,7 +48,8 @@ BucketedModule::BucketedModule(Communicator& world, std::vector<NamedTensor> par
 BucketedModule::~BucketedModule() {
   hooks_.reset();
   // Parameters keep the newest values there are.
-  [[maybe_unused]] const auto outcome = update_->settle();
+  if (const auto settled = update_->settle(); !settled.has_value())
+    log_warning("the last update is incomplete: " + settled.error().message);
   for (const NamedTensor& parameter : parameters_) {
     at::Tensor tensor = parameter.tensor;
     tensor.mutable_grad() = at::Tensor();
@@ -176,7 +178,8 @@ std::unique_ptr<FirstUse> BucketedModule::await_use() {
   std::vector<std::span<const std::byte>> memory;
   for (std::size_t i = 0; i < parameters_.size(); ++i) memory.emplace_back(update_->values(i));
   return std::make_unique<FirstUse>(
-      memory, [this](std::size_t i) { [[maybe_unused]] const auto outcome = update_->await(i); });
+      // The update keeps an error, and the next step throws it.
+      memory, [this](std::size_t i) { static_cast<void>(update_->await(i)); });
 }
 
 }  // namespace tally::adapter

@@ -56,7 +56,7 @@ void ServerExchange::make_coded() {
 }
 
 CodedTable::Step ServerExchange::coded_step(std::size_t t) const {
-  const server::PushFacts facts = push_facts(t);
+  const server::PushOptions facts = push_facts(t);
   return {
       .version = facts.version, .clock = facts.clock, .weight = facts.weight, .rate = facts.rate};
 }
@@ -65,12 +65,12 @@ void ServerExchange::push_coded(std::size_t t, std::uint32_t first, std::uint32_
   const Table& table = tables_.tables()[t];
   CodedTable& coded = *coded_[t];
   ServerTables::Gradients& room = gradients();
-  const server::PullFacts pull{.least_version = choice_.read.least_version,
-                               .least_clock = choice_.read.least_clock};
+  const server::PullOptions pull{.least_version = choice_.read.least_version,
+                                 .least_clock = choice_.read.least_clock};
   has_begun_ = true;
   next_[t] = first + count;
   for (std::uint32_t begin = first; begin < first + count; begin += kRun) {
-    const server::Client::Range range{
+    const server::Client::PartRange range{
         .table = table.id, .first = begin, .count = std::min(kRun, first + count - begin)};
     {
       const Stopwatch watch(copying_);
@@ -121,7 +121,7 @@ void ServerExchange::push_low_rank(Reading& reading) {
   ServerTables::Gradients& room = gradients();
   for (const std::size_t t : tables) {
     const Table& table = tables_.tables()[t];
-    server::PushFacts facts = push_facts(t);
+    server::PushOptions facts = push_facts(t);
     facts.weight = total_weight_;
     const server::Ticket ticket =
         client().push_encoded({.table = table.id, .first = 0, .count = table.parts}, facts,

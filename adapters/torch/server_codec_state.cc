@@ -58,7 +58,7 @@ void ServerExchange::gather_senders() {
                                                           .plan = "update=asp",
                                                           .workers = ranks_},
                                                          state_deadline()));
-  const server::Client::Range all{.table = table, .first = 0, .count = client().parts(table)};
+  const server::Client::PartRange all{.table = table, .first = 0, .count = client().parts(table)};
   if (rank_ == first) saved_senders_.assign(here.size(), std::vector<float>(own.size()));
   if (rank_ == first) saved_senders_[static_cast<std::size_t>(first)] = own;
   for (int rank = first + 1; rank < ranks_; ++rank) {

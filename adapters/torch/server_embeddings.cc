@@ -73,7 +73,7 @@ ServerEmbeddings::Used ServerEmbeddings::take() {
 }
 
 std::vector<server::Ticket> ServerEmbeddings::push(const Used& used,
-                                                   const server::PushFacts& facts) {
+                                                   const server::PushOptions& facts) {
   std::vector<server::Ticket> tickets;
   for (std::size_t i = 0; i < rows_.size(); ++i)
     tickets.push_back(
@@ -81,7 +81,7 @@ std::vector<server::Ticket> ServerEmbeddings::push(const Used& used,
   return tickets;
 }
 
-std::vector<server::Ticket> ServerEmbeddings::await(const server::PullFacts& facts) {
+std::vector<server::Ticket> ServerEmbeddings::await(const server::PullOptions& facts) {
   std::vector<server::Ticket> tickets;
   for (const auto& rows : rows_) tickets.push_back(rows->client->pull(rows->table, facts, {}, {}));
   return tickets;

@@ -32,9 +32,9 @@ class ServerEmbeddings final {
   Used take();
   // One for each table; `used` stays in place until they are done. Without keys where there are
   // none.
-  std::vector<server::Ticket> push(const Used& used, const server::PushFacts& facts);
+  std::vector<server::Ticket> push(const Used& used, const server::PushOptions& facts);
   // Reads nothing, but waits as a reader does.
-  std::vector<server::Ticket> await(const server::PullFacts& facts);
+  std::vector<server::Ticket> await(const server::PullOptions& facts);
   // For whoever has no dense table.
   server::TableId first_table() const { return rows_.front()->table; }
   std::vector<server::TableId> tables() const;

@@ -233,8 +233,8 @@ StepResult ServerExchange::complete(const StepGift& gift) {
   if (has_embeddings() && (pushes || (has && !choice_.push))) push_rows();
   if (!pushes && options_.rules.update == plan::Update::kSsp) tell_clock(choice_.clock);
   const bool is_read = pushes && choice_.one_request;
-  const server::PullFacts facts{.least_version = choice_.read.least_version,
-                                .least_clock = choice_.read.least_clock};
+  const server::PullOptions facts{.least_version = choice_.read.least_version,
+                                  .least_clock = choice_.read.least_clock};
   if (choice_.pull && !is_read) pull_all(facts, requests_);
   if (choice_.pull) await_rows(facts, requests_);
   Reading reading;

@@ -51,7 +51,7 @@ class ServerExchange final : public ModelExchange {
   bool in_step() const override;
   std::vector<double> sum(std::vector<double> values) override;
   std::vector<double> meet(std::vector<double> values) override;
-  bool is_first() const override { return client().crew().lowest_rank == rank_; }
+  bool is_first() const override { return client().membership().lowest_rank == rank_; }
   void broadcast(const std::vector<NamedTensor>& tensors) override;
   train::StepTimes times() const override { return {.update = copying_, .wait = waited_}; }
   const policy::Histogram& staleness() const override { return staleness_; }
@@ -104,9 +104,9 @@ class ServerExchange final : public ModelExchange {
   void push_ready(std::size_t table);
   void push(std::size_t table, std::uint32_t first, std::uint32_t count);
   void push_rest();
-  void pull_all(const server::PullFacts& facts, std::vector<server::Ticket>& tickets);
+  void pull_all(const server::PullOptions& facts, std::vector<server::Ticket>& tickets);
   void push_rows();
-  void await_rows(const server::PullFacts& facts, std::vector<server::Ticket>& tickets);
+  void await_rows(const server::PullOptions& facts, std::vector<server::Ticket>& tickets);
   void tell_clock(std::uint64_t clock);
   bool has_embeddings() const {
     return options_.embeddings != nullptr && !options_.embeddings->empty();
@@ -134,7 +134,7 @@ class ServerExchange final : public ModelExchange {
   void follow(Reading& reading);
   void read_own_state();
   CodedTable::Step coded_step(std::size_t table) const;
-  server::PushFacts push_facts(std::size_t table) const;
+  server::PushOptions push_facts(std::size_t table) const;
   bool is_low_rank(std::size_t table) const {
     return coded_[table] != nullptr && coded_[table]->is_low_rank();
   }

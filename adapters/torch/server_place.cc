@@ -72,10 +72,10 @@ ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::E
 // From here on workers agree on things: with all of them, not with those who were first.
 void ServerPlace::wait_for_all(int workers) const {
   const Deadline by = Deadline::after(kJoinTimeout);
-  while (client_->crew().workers < workers) {
+  while (client_->membership().workers < workers) {
     if (by.passed(SteadyClock().now()))
       refuse(ErrorCode::kTimeout, fmt::format("only {} of {} workers have come to the servers",
-                                              client_->crew().workers, workers));
+                                              client_->membership().workers, workers));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

@@ -35,7 +35,7 @@ void ServerExchange::push_ready(std::size_t t) {
     push(t, next_[t], end - next_[t]);
 }
 
-server::PushFacts ServerExchange::push_facts(std::size_t t) const {
+server::PushOptions ServerExchange::push_facts(std::size_t t) const {
   return {.clock = choice_.clock,
           .version = choice_.version,
           .weight = gift_.contribution.samples,
@@ -46,8 +46,8 @@ void ServerExchange::push(std::size_t t, std::uint32_t first, std::uint32_t coun
   if (coded_[t] != nullptr) return push_coded(t, first, count);
   const Table& table = tables_.tables()[t];
   ServerTables::Gradients& room = gradients();
-  const server::Client::Range range{.table = table.id, .first = first, .count = count};
-  const server::PushFacts facts = push_facts(t);
+  const server::Client::PartRange range{.table = table.id, .first = first, .count = count};
+  const server::PushOptions facts = push_facts(t);
   const auto gradient = ServerTables::bytes_of(table, room.flat[t], first, count);
   has_begun_ = true;
   next_[t] = first + count;
@@ -68,7 +68,7 @@ void ServerExchange::push_rest() {
       push(t, next_[t], tables_.tables()[t].parts - next_[t]);
 }
 
-void ServerExchange::pull_all(const server::PullFacts& facts,
+void ServerExchange::pull_all(const server::PullOptions& facts,
                               std::vector<server::Ticket>& tickets) {
   for (const Table& table : tables_.tables())
     tickets.push_back(client().pull({.table = table.id, .first = 0, .count = table.parts}, facts,
@@ -87,7 +87,7 @@ void ServerExchange::push_rows() {
 }
 
 // Forward passes read rows when they need them; whoever may not go on yet waits here.
-void ServerExchange::await_rows(const server::PullFacts& facts,
+void ServerExchange::await_rows(const server::PullOptions& facts,
                                 std::vector<server::Ticket>& tickets) {
   if (!has_embeddings()) return;
   const auto awaited = options_.embeddings->await(facts);

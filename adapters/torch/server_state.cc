@@ -225,7 +225,7 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
           or_throw(reader.read_state(info.name + "/" + names[k], 0,
                                      adapter::bytes_of(arrays[k].slice(0, begin, end))));
       }
-      const server::Client::Range range{.table = table.id, .first = 0, .count = table.parts};
+      const server::Client::PartRange range{.table = table.id, .first = 0, .count = table.parts};
       or_throw(client().wait(
           client().push(range, {.kind = server::PushKind::kAssign},
                         ServerTables::bytes_of(table, table.values, 0, table.parts))));

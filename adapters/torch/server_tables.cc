@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "codec/codec.h"
-#include "server/bodies.h"
+#include "server/protocol/payloads.h"
 #include "train/codec_state.h"
 
 namespace tally::adapter {

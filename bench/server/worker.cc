@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using server::Client;
-using server::PushFacts;
+using server::PushOptions;
 using server::TableId;
 using server::TableSpec;
 using server::Ticket;
@@ -113,11 +113,11 @@ class Worker final {
     TableSpec dense = spec("dense");
     dense.count = kCount;
     TALLY_TRY(const TableId table, client_.define(dense, soon()));
-    const Client::Range all{table, 0, client_.parts(table)};
+    const Client::PartRange all{table, 0, client_.parts(table)};
     TALLY_TRY(const std::span<float> gradient, shared<float>(client_, kCount));
     TALLY_TRY(const std::span<float> values, shared<float>(client_, kCount));
     std::fill(gradient.begin(), gradient.end(), 1.0F);
-    const PushFacts push{.rate = 1};
+    const PushOptions push{.rate = 1};
     const auto out = std::as_bytes(gradient);
     const auto in = std::as_writable_bytes(values);
     TALLY_TRY(client_.wait(client_.push(all, push, out), soon()));
@@ -150,7 +150,7 @@ class Worker final {
       rows.push_back(room);
     }
     std::fill(gradient.begin(), gradient.end(), 1.0F);
-    const PushFacts push{.rate = 1};
+    const PushOptions push{.rate = 1};
     TALLY_TRY(check_sparse(table, sets.front(), gradient, rows.front()));
     const auto keys = [&](int round) -> const std::vector<std::uint64_t>& {
       return sets[static_cast<std::size_t>(round) % kSets];
@@ -214,7 +214,7 @@ Result<void> run_worker(const WorkerOptions& options, const std::function<void(F
   TALLY_TRY(const auto client, Client::connect(options.client));
   // Not by barriers: who comes later would not know of those that were before.
   const Deadline by = soon();
-  while (client->crew().workers < options.workers && !by.passed(now()))
+  while (client->membership().workers < options.workers && !by.passed(now()))
     std::this_thread::sleep_for(5ms);
   return Worker(*client, options, tell).run();
 }

@@ -58,7 +58,7 @@ Result<Weights> work(const std::string& directory, int rank) {
                                               .plan = "update=ssp:3",
                                               .workers = kWorkers},
                                              soon()));
-  const Client::Range all{.table = table, .first = 0, .count = client->parts(table)};
+  const Client::PartRange all{.table = table, .first = 0, .count = client->parts(table)};
   Weights weights{};
   std::uint64_t version = 0;
   for (std::uint64_t step = 1; step <= kSteps; ++step) {

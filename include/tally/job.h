@@ -36,16 +36,16 @@ enum class MpiInside : std::uint8_t { kAuto, kShm, kMpi };
 
 // How the ranks learn where to meet. In all but the first way rank 0 listens on any free port
 // (where master_port is 0) and makes a fresh secret if it has none; the others are told both.
-enum class Meeting : std::uint8_t {
+enum class Bootstrap : std::uint8_t {
   kAddress,  // they know it: master_address, master_port and `secret`
-  kBoard,    // all are on one host: over a local socket that is named by user and `job_id`
+  kLocal,    // all are on one host: over a local socket that is named by user and `job_id`
   kPmix,     // by the launcher's PMIx server
   kPmi,      // by the launcher's PMI-1 server, over `pmi_descriptor`
 };
 
 struct JobOptions {
   Rank rank = 0;
-  int size = 1;  // 0: as many as the PMIx server says (kPmix, kBoard)
+  int size = 1;  // 0: as many as the PMIx server says (kPmix, kLocal)
   // As the launcher said; unset: counted among the ranks that share a host.
   std::optional<int> local_rank;
   std::optional<int> local_size;
@@ -69,10 +69,10 @@ struct JobOptions {
   // Between two reports to the coordinator.
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
 
-  Meeting meeting = Meeting::kAddress;
-  // kBoard: the same on all ranks, and on no other job of this user on the host.
+  Bootstrap bootstrap = Bootstrap::kAddress;
+  // kLocal: the same on all ranks, and on no other job of this user on the host.
   std::string job_id;
-  // kPmi: stays the caller's. kBoard: if set, the process at its other end belongs to the job's
+  // kPmi: stays the caller's. kLocal: if set, the process at its other end belongs to the job's
   // identity.
   int pmi_descriptor = -1;
   // Where rank 0 listens: an address, or a network interface by name. Empty: kAddress listens on
@@ -99,8 +99,8 @@ struct JobOptions {
 // a job of one.
 //
 // Where the ranks meet: with RANK at MASTER_ADDR and MASTER_PORT. torchrun's agent listens there
-// itself, so under it they meet by kBoard on one host, else at the next port. Under the others by
-// kBoard on one host, else by the launcher's store; under Slurm without PMIx at the step's first
+// itself, so under it they meet by kLocal on one host, else at the next port. Under the others by
+// kLocal on one host, else by the launcher's store; under Slurm without PMIx at the step's first
 // host, at a port from 21000 to 29191 that job and step decide, with the secret of
 // TALLY_SECRET_FILE.
 //

@@ -1,4 +1,4 @@
-#include "collective/barrier.h"
+#include "collective/algorithms.h"
 
 #include <bit>
 

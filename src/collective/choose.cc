@@ -8,7 +8,7 @@
 namespace tally::collective {
 namespace {
 
-// What carries out an operation across a transport, best for small messages first.
+// The algorithms of an operation across a transport, best for small messages first.
 std::vector<Algorithm> message_algorithms(Operation operation) {
   switch (operation) {
     case Operation::kAllreduce:

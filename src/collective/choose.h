@@ -3,7 +3,7 @@
 
 namespace tally::collective {
 
-// Where the ranks of a communicator are, as far as the choice of an algorithm goes.
+// The placement of a communicator's ranks, as far as the choice of an algorithm depends on it.
 struct Placement {
   int ranks = 1;
   int hosts = 1;  // ranks that share no memory count as hosts of their own
@@ -12,11 +12,11 @@ struct Placement {
 };
 
 // The algorithm for `request`: the forced one if it exists for this operation and placement
-// (kInvalid otherwise), else the fastest by measurement. Depends only on what is the same on all
-// ranks.
+// (kInvalid otherwise), else the fastest by measurement. The choice depends only on values that are
+// equal on all ranks.
 Result<Algorithm> choose(const Request& request, const Placement& placement);
 
-// Sizes up to which a tree, and then halving-doubling, beats what comes next, across TCP.
+// The sizes up to which a tree, and then halving-doubling, is the fastest across TCP.
 inline constexpr std::size_t kTreeBytes = std::size_t{2} << 10;
 inline constexpr std::size_t kHalvingDoublingBytes = std::size_t{256} << 10;
 

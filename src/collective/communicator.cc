@@ -11,19 +11,15 @@
 #include "collective/handle.h"
 #include "collective/operation_queue.h"
 #include "collective/operations.h"
-#include "collective/places.h"
 #include "collective/request.h"
+#include "collective/shared_area.h"
 #include "collective/shared_buffer.h"
 
 namespace tally::collective {
 namespace {
 
-// What one rank may read from the slots of more than one other.
+// The most bytes that one rank reads from the slots of more than one other.
 constexpr std::size_t kSlotReadBytes = std::size_t{8} << 10;
-
-bool is_point(const Request& request) {
-  return request.operation == Operation::kSend || request.operation == Operation::kReceive;
-}
 
 // The communicator's ranks by host, hosts in the order of their first rank.
 Hosts hosts_of(const Context& context, const std::vector<Rank>& members) {
@@ -51,11 +47,11 @@ GroupCommunicator::GroupCommunicator(std::shared_ptr<Context> context, Options o
       options_(std::move(options)),
       hosts_(hosts_of(*context_, options_.members)),
       placement_{.ranks = size(), .hosts = static_cast<int>(hosts_.size())},
-      mailbox_(std::make_unique<Mailbox>(*context_->room, options_.channel, options_.members,
+      mailbox_(std::make_unique<Mailbox>(*context_->router, options_.channel, options_.members,
                                          options_.rank)),
       recorder_(options_.name, options_.rank, size()) {
-  if (options_.board_memory != nullptr) {
-    std::vector<Board::Member> members;
+  if (options_.area_memory != nullptr) {
+    std::vector<SharedArea::Member> members;
     int self = 0;
     for (const Rank rank : host_with(hosts_, options_.rank)) {
       if (rank == options_.rank) self = static_cast<int>(members.size());
@@ -63,10 +59,10 @@ GroupCommunicator::GroupCommunicator(std::shared_ptr<Context> context, Options o
           static_cast<std::size_t>(options_.members[static_cast<std::size_t>(rank)]);
       members.push_back({.rank = rank, .in_host = context_->in_host[job_rank]});
     }
-    board_ =
-        std::make_unique<Board>(context_->segment, options_.board_memory, std::move(members), self);
+    area_ = std::make_unique<SharedArea>(context_->segment, options_.area_memory,
+                                         std::move(members), self);
   }
-  driver_ = std::make_unique<Driver>(*context_, *mailbox_, board_.get(), recorder_);
+  engine_ = std::make_unique<ProgressEngine>(*context_, *mailbox_, area_.get(), recorder_);
   context_->registry.add(options_.channel, {.recorder = &recorder_,
                                             .members = &options_.members,
                                             .failure = [this] { return failure(); }});
@@ -76,16 +72,16 @@ GroupCommunicator::~GroupCommunicator() {
   close();
   queue_.reset();
   context_->registry.remove(options_.channel);
-  if (board_ == nullptr) return;
-  board_->leave();
-  if (!options_.owns_board) return;
-  MutexLock lock(context_->room->mutex);
-  context_->old_boards.push_back({options_.board_memory, board_->members()});
+  if (area_ == nullptr) return;
+  area_->leave();
+  if (!options_.owns_area) return;
+  MutexLock lock(context_->router->mutex);
+  context_->old_areas.push_back({options_.area_memory, area_->members()});
 }
 
 std::optional<Error> GroupCommunicator::failure() const {
   if (!mailbox_->failed()) return std::nullopt;
-  MutexLock lock(context_->room->mutex);
+  MutexLock lock(context_->router->mutex);
   return mailbox_->failure();
 }
 
@@ -101,12 +97,12 @@ Result<void> GroupCommunicator::admit(const Request& request) {
 }
 
 bool GroupCommunicator::fits_slot(const Request& request, Algorithm algorithm) const {
-  if (algorithm != Algorithm::kDirect || board_ == nullptr) return false;
+  if (algorithm != Algorithm::kDirect || area_ == nullptr) return false;
   if (request.operation == Operation::kBarrier) return true;
-  // Everybody reads everybody's slot: worth it while that is little. With two ranks it is what they
-  // would read anyway.
+  // Every rank reads all slots, which pays off for few bytes. Two ranks read no more than they
+  // would otherwise.
   const std::size_t bytes = request.count * size_of(request.type);
-  if (request.operation != Operation::kAllreduce || bytes > Board::kSlotBytes) return false;
+  if (request.operation != Operation::kAllreduce || bytes > SharedArea::kSlotBytes) return false;
   return size() == 2 || bytes * static_cast<std::size_t>(size() - 1) <= kSlotReadBytes;
 }
 
@@ -121,12 +117,12 @@ Result<void> GroupCommunicator::run_here(const Request& request) {
   TALLY_TRY(const Algorithm algorithm, choose(request, placement_));
   if (fits_slot(request, algorithm)) return run_by_slot(request, context_->clock->now());
   TALLY_TRY(const auto active, prepare(request, deadline_of(request)));
-  const Result<void> outcome = driver_->run(active->drive);
+  const Result<void> outcome = engine_->run(active->running);
   conclude(*active, outcome);
   return outcome;
 }
 
-// The way of small messages inside a host, kept short: nothing is allocated and no lock is taken.
+// The fast path of small messages inside a host: it allocates nothing and takes no lock.
 Result<void> GroupCommunicator::run_by_slot(const Request& request, TimePoint now) {
   const std::uint32_t sequence = sequence_++;
   const wire::Signature signature = signature_of(request, Algorithm::kDirect);
@@ -137,18 +133,19 @@ Result<void> GroupCommunicator::run_by_slot(const Request& request, TimePoint no
                       .signature = signature,
                       .input = place_of(*context_->segment, plan.input, bytes),
                       .output = place_of(*context_->segment, plan.output, bytes)};
-  board_->announce(notice);
-  SlotTask task(*board_, *mailbox_, notice, plan, request.count);
-  Drive drive{.task = task,
-              .by = request.by ? *request.by : deadline_after(now, context_->operation_timeout),
-              .sequence = sequence,
-              .signature = signature};
-  const Result<void> outcome = driver_->run(drive);
+  area_->announce(notice);
+  SlotTask task(*area_, *mailbox_, notice, plan, request.count);
+  RunningOperation running{
+      .task = task,
+      .by = request.by ? *request.by : deadline_after(now, context_->operation_timeout),
+      .sequence = sequence,
+      .signature = signature};
+  const Result<void> outcome = engine_->run(running);
   operations_.fetch_add(1, std::memory_order_relaxed);
   recorder_.end(record, context_->clock->now(), outcome);
-  if (drive.begun) {
-    MutexLock lock(context_->room->mutex);
-    driver_->finish(drive);
+  if (running.begun) {
+    MutexLock lock(context_->router->mutex);
+    engine_->finish(running);
   }
   return outcome;
 }
@@ -162,20 +159,20 @@ Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::prepare(
   const std::uint64_t record =
       recorder_.begin(sequence, request, algorithm, context_->clock->now());
   const Site site{.mailbox = *mailbox_,
-                  .board = board_.get(),
+                  .area = area_.get(),
                   .hosts = hosts_,
                   .rank = rank(),
                   .ranks = size(),
                   .traffic = traffic_};
   auto task = make_task(site, request, algorithm, sequence, signature);
-  Drive drive{.task = *task,
-              .by = by,
-              .sequence = sequence,
-              .signature = signature,
-              .point = is_point(request)};
-  auto active = std::unique_ptr<Active>(new Active{std::move(task), drive, record});
-  MutexLock lock(context_->room->mutex);
-  driver_->begin(active->drive);
+  RunningOperation running{.task = *task,
+                           .by = by,
+                           .sequence = sequence,
+                           .signature = signature,
+                           .point = is_point(request)};
+  auto active = std::unique_ptr<Active>(new Active{std::move(task), running, record});
+  MutexLock lock(context_->router->mutex);
+  engine_->begin(active->running);
   return active;
 }
 
@@ -183,9 +180,9 @@ void GroupCommunicator::conclude(Active& active, const Result<void>& outcome) {
   if (!outcome.has_value()) active.task->cancel();
   operations_.fetch_add(1, std::memory_order_relaxed);
   recorder_.end(active.record, context_->clock->now(), outcome);
-  MutexLock lock(context_->room->mutex);
-  if (!outcome.has_value()) driver_->fail(outcome.error());
-  driver_->finish(active.drive);
+  MutexLock lock(context_->router->mutex);
+  if (!outcome.has_value()) engine_->fail(outcome.error());
+  engine_->finish(active.running);
 }
 
 Handle GroupCommunicator::start(const Request& request) {
@@ -202,7 +199,7 @@ Handle GroupCommunicator::start(const Request& request) {
 void GroupCommunicator::wake() { context_->transport->wake(); }
 
 Result<SharedBuffer> GroupCommunicator::allocate(std::size_t bytes) {
-  release_old_boards();
+  release_old_areas();
   if (!context_->segment) return SharedBuffer::Owner::from_heap(bytes);
   const int member = context_->in_host[static_cast<std::size_t>(context_->rank)];
   return SharedBuffer::Owner::from_segment(context_->segment, member, bytes);
@@ -243,19 +240,19 @@ Result<std::vector<std::span<std::byte>>> GroupCommunicator::share(const SharedB
   return views;
 }
 
-void GroupCommunicator::release_old_boards() {
-  MutexLock lock(context_->room->mutex);
-  std::erase_if(context_->old_boards, [this](const Context::OldBoard& old) {
-    if (!Board::abandoned(old.memory, old.members)) return false;
+void GroupCommunicator::release_old_areas() {
+  MutexLock lock(context_->router->mutex);
+  std::erase_if(context_->old_areas, [this](const Context::OldArea& old) {
+    if (!SharedArea::abandoned(old.memory, old.members)) return false;
     context_->segment->release(old.memory);
     return true;
   });
 }
 
-// The first rank of the new communicator on each host allocates the board; all ranks of this
-// communicator take part in telling, whatever their colour.
-Result<std::byte*> GroupCommunicator::share_board(const std::vector<Rank>& members, Rank rank,
-                                                  Deadline by) {
+// The first rank of the new communicator on each host allocates the area; all ranks of this
+// communicator take part in the all-gather of its location, whatever their colour.
+Result<std::byte*> GroupCommunicator::share_area(const std::vector<Rank>& members, Rank rank,
+                                                 Deadline by) {
   std::uint64_t mine = 0;
   Rank owner = kNoRank;
   std::size_t bytes = 0;
@@ -265,13 +262,13 @@ Result<std::byte*> GroupCommunicator::share_board(const std::vector<Rank>& membe
       job_ranks.push_back(options_.members[static_cast<std::size_t>(member)]);
     const Hosts hosts = hosts_of(*context_, job_ranks);
     const std::vector<Rank>& host = host_with(hosts, rank);
-    bytes = Board::bytes_for(static_cast<int>(host.size()));
+    bytes = SharedArea::bytes_for(static_cast<int>(host.size()));
     if (host.size() > 1) owner = members[static_cast<std::size_t>(host.front())];
   }
   if (owner == this->rank()) {
-    release_old_boards();
+    release_old_areas();
     const int member = context_->in_host[static_cast<std::size_t>(context_->rank)];
-    // Without memory the others must still be told.
+    // The other ranks must learn that the allocation failed.
     const auto memory = context_->segment->allocate(member, bytes);
     if (memory.has_value()) mine = context_->segment->name_of(*memory, bytes);
   }
@@ -301,8 +298,8 @@ Result<std::unique_ptr<Communicator>> GroupCommunicator::split(int colour, int k
   };
   Wish mine{colour, key, 0};
   {
-    MutexLock lock(context_->room->mutex);
-    mine.channel = context_->room->unused_id();
+    MutexLock lock(context_->router->mutex);
+    mine.channel = context_->router->unused_id();
   }
   std::vector<Wish> wishes(static_cast<std::size_t>(size()));
   TALLY_TRY(run({.operation = Operation::kAllgather,
@@ -323,21 +320,21 @@ Result<std::unique_ptr<Communicator>> GroupCommunicator::split(int colour, int k
   });
   const auto found = std::find(members.begin(), members.end(), rank());
   const Rank new_rank = static_cast<Rank>(found - members.begin());
-  TALLY_TRY(std::byte* const board, share_board(members, new_rank, by));
+  TALLY_TRY(std::byte* const area, share_area(members, new_rank, by));
   if (colour < 0) {
-    MutexLock lock(context_->room->mutex);
-    context_->room->skip_id(channel);
+    MutexLock lock(context_->router->mutex);
+    context_->router->skip_id(channel);
     return std::unique_ptr<Communicator>();
   }
   Options options{.name = fmt::format("{}/{}", options_.name, colour),
                   .channel = channel,
                   .rank = new_rank,
-                  .board_memory = board};
+                  .area_memory = area};
   for (const Rank member : members)
     options.members.push_back(options_.members[static_cast<std::size_t>(member)]);
-  if (board != nullptr) {
+  if (area != nullptr) {
     const Hosts hosts = hosts_of(*context_, options.members);
-    options.owns_board = host_with(hosts, new_rank).front() == new_rank;
+    options.owns_area = host_with(hosts, new_rank).front() == new_rank;
   }
   return std::unique_ptr<Communicator>(
       std::make_unique<GroupCommunicator>(context_, std::move(options)));
@@ -345,12 +342,12 @@ Result<std::unique_ptr<Communicator>> GroupCommunicator::split(int colour, int k
 
 void GroupCommunicator::close() {
   if (closed_.exchange(true)) return;
-  MutexLock lock(context_->room->mutex);
+  MutexLock lock(context_->router->mutex);
   mailbox_->close();
 }
 
 Traffic GroupCommunicator::traffic() const {
-  MutexLock lock(context_->room->mutex);
+  MutexLock lock(context_->router->mutex);
   Traffic traffic = traffic_;
   traffic.operations = operations_.load(std::memory_order_relaxed);
   return traffic;

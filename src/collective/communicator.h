@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "collective/board.h"
+#include "base/recorder.h"
 #include "collective/choose.h"
 #include "collective/context.h"
-#include "collective/driver.h"
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"
-#include "base/recorder.h"
+#include "collective/progress_engine.h"
+#include "collective/shared_area.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
@@ -27,8 +27,8 @@ class GroupCommunicator final : public Communicator {
     std::uint32_t channel = 0;
     std::vector<Rank> members;  // the job's rank of each rank here
     Rank rank = 0;
-    std::byte* board_memory = nullptr;  // of this host's members; null if this rank is alone there
-    bool owns_board = false;            // this rank allocated it
+    std::byte* area_memory = nullptr;  // of this host's members; null if this rank is alone there
+    bool owns_area = false;            // this rank allocated it
   };
 
   // `context` is shared by all communicators of the job, so that each can outlive the others.
@@ -46,22 +46,22 @@ class GroupCommunicator final : public Communicator {
   Traffic traffic() const override;
   std::string recent_operations() const override;
 
-  // The rest is for OperationQueue.
+  // The functions below are for OperationQueue.
 
   // An operation under way.
   struct Active {
     std::unique_ptr<Task> task;
-    Drive drive;
+    RunningOperation running;
     std::uint64_t record;
   };
-  // Checks, numbers and records an operation and makes its task.
+  // Checks, numbers and records an operation, and makes its task.
   Result<std::unique_ptr<Active>> prepare(const Request& request, Deadline by);
   void conclude(Active& active, const Result<void>& outcome);
   Deadline deadline_of(const Request& request) const;
-  // Ends the sleep of whoever drives the transport.
+  // Wakes the thread that drives the transport.
   void wake();
   Context& context() { return *context_; }
-  Driver& driver() { return *driver_; }
+  ProgressEngine& engine() { return *engine_; }
   Mailbox& mailbox() { return *mailbox_; }
 
  private:
@@ -70,18 +70,18 @@ class GroupCommunicator final : public Communicator {
   bool fits_slot(const Request& request, Algorithm algorithm) const;
   Result<void> run_by_slot(const Request& request, TimePoint now);
   Result<void> run_here(const Request& request);
-  Result<std::byte*> share_board(const std::vector<Rank>& members, Rank rank, Deadline by);
-  void release_old_boards();
+  Result<std::byte*> share_area(const std::vector<Rank>& members, Rank rank, Deadline by);
+  void release_old_areas();
 
   const std::shared_ptr<Context> context_;
   const Options options_;
   Hosts hosts_;
   Placement placement_;
   std::unique_ptr<Mailbox> mailbox_;
-  std::unique_ptr<Board> board_;
+  std::unique_ptr<SharedArea> area_;
   Recorder recorder_;
-  std::unique_ptr<Driver> driver_;
-  Traffic traffic_;  // but for `operations`; guarded by the mailroom's mutex
+  std::unique_ptr<ProgressEngine> engine_;
+  Traffic traffic_;  // except `operations`; guarded by Router::mutex
   std::atomic<std::uint64_t> operations_{0};
   std::uint32_t sequence_ = 0;
   std::atomic<bool> closed_{false};

@@ -1,7 +1,7 @@
 #pragma once
 // The conformance suite of communicators: every test runs over every transport and number of ranks.
-// What the operations give is in communicator_test.cc, how they behave in
-// communicator_conduct_test.cc; over what they run is in communicator_settings_test.cc and, for
+// The results of operations are in communicator_test.cc, their behaviour in
+// communicator_conduct_test.cc; the settings are in communicator_settings_test.cc and, for
 // engine=mpi, in tests/process/mpi/.
 #include <algorithm>
 #include <atomic>
@@ -64,7 +64,8 @@ class CommunicatorConformance : public testing::TestWithParam<Setting> {
   std::atomic<int> counter_{0};
 };
 
-// What rank `rank` puts into element `i`: small integers, so that every order of addition is exact.
+// The value of rank `rank` in element `i`: small integers, so that every order of addition is
+// exact.
 inline int value(Rank rank, std::size_t i) {
   return static_cast<int>((static_cast<std::size_t>(rank) * 7 + i * 3) % 5) + 1;
 }

@@ -6,17 +6,17 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "collective/watchable.h"
-#include "net/mailroom.h"
+#include "net/router.h"
 #include "net/segment.h"
 #include "net/transport.h"
 
 namespace tally::collective {
 
-// What all communicators of one rank in a job share. Outlives them all.
+// The state that all communicators of one rank share. It outlives them all.
 struct Context : Watchable {
   std::unique_ptr<Clock> clock;
   std::unique_ptr<net::Transport> transport;
-  std::unique_ptr<net::Mailroom> room;
+  std::unique_ptr<net::Router> router;
   // Null where no memory is shared; shared with SharedBuffers.
   std::shared_ptr<net::Segment> segment;
 
@@ -26,16 +26,16 @@ struct Context : Watchable {
   std::vector<int> in_host;  // number within the host's segment, by rank of the job
 
   Duration operation_timeout = std::chrono::minutes(5);
-  // How often to look again before sleeping; 0 where ranks outnumber cores.
+  // The number of polls before sleeping; 0 where ranks outnumber cores.
   int spins = 0;
-  // Boards whose owner has left, to be released when everybody has.
-  struct OldBoard {
+  // Areas whose owner has left, to be released when all members have left.
+  struct OldArea {
     std::byte* memory;
     int members;
   };
-  std::vector<OldBoard> old_boards;  // guarded by room->mutex
+  std::vector<OldArea> old_areas;  // guarded by router->mutex
 
-  bool left = false;  // the transport is closed; guarded by room->mutex
+  bool left = false;  // the transport is closed; guarded by router->mutex
 
   // False where time is simulated: no thread may run beside the ranks' own.
   bool threads = true;

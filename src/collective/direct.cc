@@ -14,7 +14,7 @@ namespace tally::collective {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
-// Small enough that a piece, its stage and the peer's stage stay in the nearest caches.
+// A piece, its stage and the peer's stage together fit into the nearest caches.
 constexpr std::size_t kRedundantPieceBytes = std::size_t{64} << 10;
 
 void copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes) {
@@ -26,29 +26,29 @@ std::uint32_t count32(std::size_t count) { return static_cast<std::uint32_t>(cou
 
 }  // namespace
 
-Result<void> compare_notices(const Board& board, const Notice& mine) {
-  for (int member = 0; member < board.members(); ++member) {
-    if (member == board.self()) continue;
-    const auto theirs = board.notice(member, mine.sequence);
+Result<void> compare_notices(const SharedArea& area, const Notice& mine) {
+  for (int member = 0; member < area.members(); ++member) {
+    if (member == area.self()) continue;
+    const auto theirs = area.notice(member, mine.sequence);
     if (!theirs || theirs->signature == mine.signature) continue;
-    const Rank rank = board.rank_of(member);
+    const Rank rank = area.rank_of(member);
     return Error{
         .code = ErrorCode::kMismatch,
         .peer = rank,
-        .message = fmt::format("rank {} called {}, rank {} called {}", board.rank_of(board.self()),
+        .message = fmt::format("rank {} called {}, rank {} called {}", area.rank_of(area.self()),
                                describe(mine.signature), rank, describe(theirs->signature))};
   }
   return {};
 }
 
-DirectTask::DirectTask(Board& board, Mailbox& mailbox, const Notice& notice, DirectPlan plan)
-    : board_(board),
+DirectTask::DirectTask(SharedArea& area, Mailbox& mailbox, const Notice& notice, DirectPlan plan)
+    : area_(area),
       mailbox_(mailbox),
       notice_(notice),
       plan_(std::move(plan)),
-      members_(static_cast<std::size_t>(board.members())),
-      arrivals_before_(board.arrivals()),
-      reductions_before_(board.reductions()) {
+      members_(static_cast<std::size_t>(area.members())),
+      arrivals_before_(area.arrivals()),
+      reductions_before_(area.reductions()) {
   TALLY_CHECK(plan_.slices.size() == members_.size());
 }
 
@@ -60,62 +60,62 @@ Part DirectTask::piece_of(int member, std::size_t piece) const {
 }
 
 bool DirectTask::all_arrived(std::uint32_t total) const {
-  for (int member = 0; member < board_.members(); ++member)
-    if (!board_.has_arrived(member, total)) return false;
+  for (int member = 0; member < area_.members(); ++member)
+    if (!area_.has_arrived(member, total)) return false;
   return true;
 }
 
 bool DirectTask::all_reduced(std::uint32_t total) const {
-  for (int member = 0; member < board_.members(); ++member)
-    if (!board_.has_reduced(member, total)) return false;
+  for (int member = 0; member < area_.members(); ++member)
+    if (!area_.has_reduced(member, total)) return false;
   return true;
 }
 
-// Piece k may be staged when piece k - kStages has been taken out by this member, which implies
-// that all have combined it; and others' results of that piece are safe because they stage k after
-// taking k - kStages themselves. One piece ahead of the combining is enough to overlap. Where
-// everybody combines everything: this member has combined k - 2, so the peer had staged that, so it
-// had combined k - 4.
+// This member may stage piece k when it has taken piece k - kStages out, which implies that all
+// members have combined that piece. The results of other members for that piece are safe, because
+// they stage k after they have taken k - kStages. Staging one piece ahead of combining is enough to
+// overlap. Where every member combines everything: this member has combined k - 2, so the peer had
+// staged k - 2, so the peer had combined k - 4.
 bool DirectTask::can_stage() const {
-  static_assert(Board::kStages >= 4);
-  return staged_ < pieces_ && staged_ <= finished_ + 1 && staged_ < taken_ + Board::kStages;
+  static_assert(SharedArea::kStages >= 4);
+  return staged_ < pieces_ && staged_ <= finished_ + 1 && staged_ < taken_ + SharedArea::kStages;
 }
 
 void DirectTask::stage(std::size_t piece) {
-  std::byte* const stage = board_.input_stage(board_.self(), piece);
+  std::byte* const stage = area_.input_stage(area_.self(), piece);
   if (redundant_) {
     const Part part = piece_of(0, piece);
     kernel::copy_for_others(stage, plan_.input + bytes(part.begin), bytes(part.size()));
   } else if (plan_.combine && notice_.input.kind == Place::Kind::kStaged) {
-    for (int member = 0; member < board_.members(); ++member) {
-      if (member == board_.self()) continue;
+    for (int member = 0; member < area_.members(); ++member) {
+      if (member == area_.self()) continue;
       const Part part = piece_of(member, piece);
       kernel::copy_for_others(stage + static_cast<std::size_t>(member) * bytes(piece_elements_),
                               plan_.input + bytes(part.begin), bytes(part.size()));
     }
   }
-  board_.publish_arrivals(1);
+  area_.publish_arrivals(1);
 }
 
 Result<void> DirectTask::meet() {
-  TALLY_TRY(compare_notices(board_, notice_));
+  TALLY_TRY(compare_notices(area_, notice_));
   const std::size_t total = bytes(plan_.slices.back().end);
-  for (int member = 0; member < board_.members(); ++member) {
+  for (int member = 0; member < area_.members(); ++member) {
     Member& them = members_[static_cast<std::size_t>(member)];
-    const auto notice = board_.notice(member, notice_.sequence);
+    const auto notice = area_.notice(member, notice_.sequence);
     const std::size_t input_bytes =
         plan_.combine ? total : bytes(plan_.slices[static_cast<std::size_t>(member)].size());
     if (notice) {
       them.input_kind = notice->input.kind;
       them.output_kind = notice->output.kind;
-      them.input = board_.segment().find(notice->input.name, input_bytes);
-      them.output = board_.segment().find(notice->output.name, total);
+      them.input = area_.segment().find(notice->input.name, input_bytes);
+      them.output = area_.segment().find(notice->output.name, total);
     }
     const bool bad = !notice ||
                      (them.input_kind == Place::Kind::kVisible && them.input == nullptr) ||
                      (them.output_kind == Place::Kind::kVisible && them.output == nullptr);
     if (bad) {
-      const Rank rank = board_.rank_of(member);
+      const Rank rank = area_.rank_of(member);
       return Error{
           .code = ErrorCode::kCorrupt,
           .peer = rank,
@@ -138,7 +138,7 @@ bool DirectTask::is_redundant() const {
 void DirectTask::choose_pieces() {
   all_visible_ = true;
   std::size_t longest = 0;
-  for (int member = 0; member < board_.members(); ++member) {
+  for (int member = 0; member < area_.members(); ++member) {
     const Member& them = members_[static_cast<std::size_t>(member)];
     const std::size_t slice = plan_.slices[static_cast<std::size_t>(member)].size();
     const bool provides = plan_.combine || slice > 0;
@@ -149,10 +149,10 @@ void DirectTask::choose_pieces() {
   }
   redundant_ = is_redundant();
   if (redundant_) longest = plan_.slices.back().end;
-  // Of the stage a slice's piece has its member's share.
+  // The piece of a slice uses its member's share of the stage.
   const std::size_t piece_bytes = redundant_      ? kRedundantPieceBytes
-                                  : plan_.combine ? Board::kStageBytes / members_.size()
-                                                  : Board::kStageBytes;
+                                  : plan_.combine ? SharedArea::kStageBytes / members_.size()
+                                                  : SharedArea::kStageBytes;
   piece_elements_ =
       all_visible_ ? longest : piece_bytes / kLineBytes * kLineBytes / size_of(plan_.type);
   piece_elements_ = std::max<std::size_t>(piece_elements_, 1);
@@ -164,8 +164,8 @@ void DirectTask::combine_slice(std::size_t piece, Part part) {
   std::vector<const void*> sources;
   std::vector<void*> destinations;
   bool staged_output = false;
-  const int self = board_.self();
-  for (int member = 0; member < board_.members(); ++member) {
+  const int self = area_.self();
+  for (int member = 0; member < area_.members(); ++member) {
     const Member& them = members_[static_cast<std::size_t>(member)];
     if (member == self) {
       if (plan_.input != nullptr) sources.push_back(plan_.input + bytes(part.begin));
@@ -175,14 +175,14 @@ void DirectTask::combine_slice(std::size_t piece, Part part) {
     if (them.input_kind == Place::Kind::kVisible) {
       sources.push_back(them.input + bytes(part.begin));
     } else if (them.input_kind == Place::Kind::kStaged) {
-      sources.push_back(board_.input_stage(member, piece) +
+      sources.push_back(area_.input_stage(member, piece) +
                         static_cast<std::size_t>(self) * bytes(piece_elements_));
     }
     if (them.output_kind == Place::Kind::kVisible)
       destinations.push_back(them.output + bytes(part.begin));
     staged_output |= them.output_kind == Place::Kind::kStaged;
   }
-  if (staged_output) destinations.push_back(board_.result_stage(self, piece));
+  if (staged_output) destinations.push_back(area_.result_stage(self, piece));
   if (plan_.own_slice != nullptr) {
     const std::size_t begin = plan_.slices[static_cast<std::size_t>(self)].begin;
     destinations.push_back(plan_.own_slice + bytes(part.begin - begin));
@@ -196,8 +196,8 @@ void DirectTask::combine_slice(std::size_t piece, Part part) {
 void DirectTask::combine_everything(std::size_t piece) {
   const Part part = piece_of(0, piece);
   const std::byte* const own = plan_.input + bytes(part.begin);
-  std::array<const void*, 2> sources = {own, board_.input_stage(1, piece)};
-  if (board_.self() == 1) sources = {board_.input_stage(0, piece), own};
+  std::array<const void*, 2> sources = {own, area_.input_stage(1, piece)};
+  if (area_.self() == 1) sources = {area_.input_stage(0, piece), own};
   void* const output = plan_.output + bytes(part.begin);
   kernel::kernels().combine_many(plan_.type, plan_.op, sources, {&output, 1}, part.size(),
                                  plan_.divisor);
@@ -205,40 +205,40 @@ void DirectTask::combine_everything(std::size_t piece) {
 
 void DirectTask::finish(std::size_t piece) {
   if (redundant_) return combine_everything(piece);
-  const Part part = piece_of(board_.self(), piece);
+  const Part part = piece_of(area_.self(), piece);
   if (plan_.combine) {
     combine_slice(piece, part);
   } else if (notice_.input.kind == Place::Kind::kStaged) {
-    const std::size_t begin = plan_.slices[static_cast<std::size_t>(board_.self())].begin;
-    kernel::copy_for_others(board_.result_stage(board_.self(), piece),
+    const std::size_t begin = plan_.slices[static_cast<std::size_t>(area_.self())].begin;
+    kernel::copy_for_others(area_.result_stage(area_.self(), piece),
                             plan_.input + bytes(part.begin - begin), bytes(part.size()));
   }
-  board_.publish_reductions(1);
+  area_.publish_reductions(1);
 }
 
 const std::byte* DirectTask::finished(int member, std::size_t piece, Part part) const {
   const Member& them = members_[static_cast<std::size_t>(member)];
   const std::size_t within =
       bytes(part.begin - plan_.slices[static_cast<std::size_t>(member)].begin);
-  if (!plan_.combine && member == board_.self()) return plan_.input + within;
+  if (!plan_.combine && member == area_.self()) return plan_.input + within;
   if (!plan_.combine && them.input_kind == Place::Kind::kVisible) return them.input + within;
-  return board_.result_stage(member, piece);
+  return area_.result_stage(member, piece);
 }
 
 void DirectTask::take(std::size_t piece) {
   if (plan_.output == nullptr) return;
-  // A combined piece is already in place here: by this member itself, or because others see the
-  // output.
+  // A combined piece is already in place: this member combined it itself, or the other members can
+  // write to the output.
   const bool written_by_others = plan_.combine && notice_.output.kind == Place::Kind::kVisible;
   if (written_by_others) return;
-  for (int member = 0; member < board_.members(); ++member) {
+  for (int member = 0; member < area_.members(); ++member) {
     const Part part = piece_of(member, piece);
-    if (part.size() == 0 || (plan_.combine && member == board_.self())) continue;
+    if (part.size() == 0 || (plan_.combine && member == area_.self())) continue;
     copy_bytes(plan_.output + bytes(part.begin), finished(member, piece, part), bytes(part.size()));
   }
 }
 
-// How many arrivals of each member there are since the board was made when `pieces` are staged.
+// The number of arrivals of each member, since the area was made, once `pieces` are staged.
 std::uint32_t DirectTask::arrivals_for(std::size_t pieces) const {
   return arrivals_before_ + 1 + (all_visible_ ? 0 : count32(pieces));
 }
@@ -246,7 +246,7 @@ std::uint32_t DirectTask::arrivals_for(std::size_t pieces) const {
 Result<bool> DirectTask::advance_piece() {
   if (!announced_) {
     announced_ = true;
-    board_.publish_arrivals(1);
+    area_.publish_arrivals(1);
     return true;
   }
   if (!met_) {
@@ -265,7 +265,7 @@ Result<bool> DirectTask::advance_piece() {
   if (taken_ < finished_ && (redundant_ || all_reduced(reductions_before_ + count32(taken_ + 1)))) {
     if (!redundant_) take(taken_);
     ++taken_;
-    if (taken_ == pieces_ && closing_) board_.publish_arrivals(1);
+    if (taken_ == pieces_ && closing_) area_.publish_arrivals(1);
     return true;
   }
   return false;
@@ -281,7 +281,7 @@ Result<Progress> DirectTask::advance() {
   if (met_ && taken_ == pieces_ && (!closing_ || all_arrived(arrivals_for(pieces_) + 1)))
     return Progress::kComplete;
   if (mailbox_.failed()) {
-    MutexLock lock(mailbox_.room().mutex);
+    MutexLock lock(mailbox_.router().mutex);
     return mailbox_.failure();
   }
   return progress;
@@ -296,11 +296,11 @@ std::vector<Rank> DirectTask::awaited() const {
   const std::uint32_t arrivals = !met_     ? arrivals_before_ + 1
                                  : leaving ? arrivals_for(pieces_) + 1
                                            : arrivals_for(finished_ + 1);
-  for (int member = 0; member < board_.members(); ++member) {
+  for (int member = 0; member < area_.members(); ++member) {
     const bool there = arriving
-                           ? board_.has_arrived(member, arrivals)
-                           : board_.has_reduced(member, reductions_before_ + count32(taken_ + 1));
-    if (!there) ranks.push_back(board_.rank_of(member));
+                           ? area_.has_arrived(member, arrivals)
+                           : area_.has_reduced(member, reductions_before_ + count32(taken_ + 1));
+    if (!there) ranks.push_back(area_.rank_of(member));
   }
   return ranks;
 }

@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "collective/board.h"
 #include "collective/mailbox.h"
 #include "collective/schedule.h"
+#include "collective/shared_area.h"
 #include "collective/task.h"
 #include "tally/types.h"
 
@@ -21,8 +21,7 @@ namespace tally::collective {
 //   scatter         yes      vector (root)  -              the result       the parts
 //   all-gather      no       own slice      vector         -                the parts
 //   gather          no       own slice      vector (root)  -                the parts
-//   broadcast       no       all (root)     vector         -                all for root, else
-//   empty
+//   broadcast       no       all (root)     vector         -                all for root, else none
 struct DirectPlan {
   bool combine = true;
   DataType type = DataType::kUInt8;
@@ -34,25 +33,24 @@ struct DirectPlan {
   std::vector<Part> slices;        // by member, in elements, in order and without gaps
 };
 
-// A DirectPlan being carried out. All members meet first and learn where everybody's memory is.
-// Then:
+// Runs a DirectPlan. All members first announce the location of their memory. Then:
 //
 // If all memory is visible to all, members read each other's inputs and write each other's outputs:
 // one piece, nothing is copied.
 //
-// Otherwise it goes in pieces, so that what one member writes the others still find in their
-// caches. Piece k of every slice goes through three phases, and while one piece is combined the
-// next is staged and the one before is taken out:
+// Otherwise the vector goes in pieces, so that the others find in their caches what one member
+// writes. Piece k of every slice goes through three phases; while one piece is combined, the next
+// is staged and the previous one is taken out:
 //
 //   stage    copy the input's piece to where the others can see it; publish an arrival
 //   finish   when all have arrived: combine the pieces of the own slice; publish a reduction
 //   take     when all have reduced: copy the others' finished pieces to the own output
 //
-// Two members that all-reduce private memory each combine everything: that moves no more bytes
+// Two members that all-reduce private memory each combine everything: this moves no more bytes
 // between them than exchanging results would, and saves a phase.
 class DirectTask final : public Task {
  public:
-  DirectTask(Board& board, Mailbox& mailbox, const Notice& notice, DirectPlan plan);
+  DirectTask(SharedArea& area, Mailbox& mailbox, const Notice& notice, DirectPlan plan);
 
   Result<Progress> advance() override;
   bool ready() const override;
@@ -83,14 +81,14 @@ class DirectTask final : public Task {
   bool all_arrived(std::uint32_t total) const;
   bool all_reduced(std::uint32_t total) const;
 
-  Board& board_;
+  SharedArea& area_;
   Mailbox& mailbox_;
   const Notice notice_;
   const DirectPlan plan_;
   std::vector<Member> members_;
   std::size_t piece_elements_ = 0;
   std::size_t pieces_ = 1;
-  bool announced_ = false;    // the arrival for meeting is published
+  bool announced_ = false;    // the first arrival is published
   bool met_ = false;          // all have arrived for the first time: places are known
   bool all_visible_ = false;  // nothing is staged
   bool redundant_ = false;    // every member combines everything
@@ -102,19 +100,17 @@ class DirectTask final : public Task {
   std::size_t taken_ = 0;
 };
 
-// All-reduce of at most Board::kSlotBytes, or a barrier, with as few steps as there can be.
+// All-reduce of at most SharedArea::kSlotBytes, or a barrier, with the fewest possible steps.
 //
-//   private memory   everyone copies its input to a slot, and when all have arrived combines all
-//   slots by
-//                    itself: one synchronisation
-//   visible memory   when all have arrived everyone combines its slice into all outputs; a second
-//                    synchronisation tells that all slices are done
-//   some of each     everyone combines everything, from slots and visible memory, and writes its
-//   output only
-//                    when nobody reads inputs any more
+//   private memory   each member copies its input to a slot and, when all have arrived, combines
+//                    all slots by itself: one synchronisation
+//   visible memory   when all have arrived each member combines its slice into all outputs; a
+//                    second synchronisation tells that all slices are done
+//   some of each     each member combines everything, from slots and visible memory, and writes
+//                    its output when no member reads inputs any more
 class SlotTask final : public Task {
  public:
-  SlotTask(Board& board, Mailbox& mailbox, const Notice& notice, const DirectPlan& plan,
+  SlotTask(SharedArea& area, Mailbox& mailbox, const Notice& notice, const DirectPlan& plan,
            std::size_t count);
 
   Result<Progress> advance() override;
@@ -132,7 +128,7 @@ class SlotTask final : public Task {
   void combine_slice();
   void combine_mixed();
 
-  Board& board_;
+  SharedArea& area_;
   Mailbox& mailbox_;
   const Notice& notice_;
   const DirectPlan& plan_;
@@ -144,7 +140,7 @@ class SlotTask final : public Task {
   Way way_ = Way::kSlots;
 };
 
-// kMismatch if a member announced something else for this operation.
-Result<void> compare_notices(const Board& board, const Notice& mine);
+// kMismatch if a member announced another operation under this number.
+Result<void> compare_notices(const SharedArea& area, const Notice& mine);
 
 }  // namespace tally::collective

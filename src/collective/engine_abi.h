@@ -6,8 +6,8 @@
 
 namespace tally::collective {
 
-// What a program and an engine plugin must agree on before a C++ object may cross between them:
-// both are built from these headers, by compilers that lay them out alike.
+// The facts that a program and an engine plugin compare before a C++ object may cross between them:
+// both are built from these headers, by compilers with the same layout.
 struct EngineAbi {
   std::uint32_t version = 2;
   std::uint32_t compiler = __GXX_ABI_VERSION;
@@ -21,9 +21,9 @@ struct EngineAbi {
 
 enum EngineOutcome : int { kEngineJoined = 0, kEngineFailed = 1, kEngineOtherAbi = 2 };
 
-// The one function that a plugin exports. Joins, and gives a Job that the caller owns
-// (kEngineJoined), or an error (kEngineFailed); touches nothing but `abi` if that is not the
-// plugin's own. Throws nothing.
+// The one function that a plugin exports. It joins and returns a Job that the caller owns
+// (kEngineJoined), or an error (kEngineFailed). If `abi` is not the plugin's own it touches nothing
+// else. It throws nothing.
 inline constexpr const char* kEngineEntryName = "tally_engine_join";
 using EngineEntry = int (*)(const EngineAbi* abi, const JobOptions* options, Job** job,
                             Error* error);

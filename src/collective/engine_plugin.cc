@@ -28,7 +28,7 @@ const char* packages_of(MpiKind kind) {
 
 std::string file_of(MpiKind kind) { return fmt::format("libtally_mpi_{}.so", name_of(kind)); }
 
-// The MPI that the program is linked with, or has loaded for all to see.
+// The MPI that the program is linked with, or has loaded with global symbols.
 std::optional<MpiKind> loaded_mpi() {
   if (dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world") != nullptr) return MpiKind::kOpenMpi;
   if (dlsym(RTLD_DEFAULT, "MPI_Init") != nullptr) return MpiKind::kMpich;
@@ -41,7 +41,7 @@ std::string own_program() {
   return bytes > 0 ? std::string(path.data(), static_cast<std::size_t>(bytes)) : std::string();
 }
 
-// Open MPI's components look up the symbols of libmpi among those that everybody sees.
+// The components of Open MPI look up the symbols of libmpi among the global ones.
 void* load(MpiKind kind, const std::string& path) {
   return dlopen(path.c_str(), RTLD_NOW | (kind == MpiKind::kOpenMpi ? RTLD_GLOBAL : RTLD_LOCAL));
 }

@@ -10,39 +10,38 @@
 #include "base/signal_dump.h"
 #include "collective/engine_plugin.h"
 #include "collective/job_member.h"
-#include "collective/joining_rank.h"
 #include "collective/watched_rank.h"
+#include "group/bootstrap.h"
 #include "group/host.h"
-#include "group/meeting.h"
 #include "group/membership.h"
 
 namespace tally::collective {
 namespace {
 
-// How often to look again before sleeping, where every rank has a core of its own.
+// The number of polls before sleeping, where every rank has a core of its own.
 constexpr int kSpins = 4000;
 
-// Operations with these ranks end now.
+// Ends the operations with these ranks.
 void lose(Context& context, const group::LostRanks& lost) {
-  MutexLock lock(context.room->mutex);
+  MutexLock lock(context.router->mutex);
   if (context.left) return;
   for (const Rank rank : lost.ranks) {
     if (rank < 0 || rank >= context.transport->size()) continue;
-    context.room->lost(rank, {.code = ErrorCode::kPeerLost,
-                              .peer = rank,
-                              .message = fmt::format("the coordinator says: {}", lost.why)});
+    context.router->lost(rank, {.code = ErrorCode::kPeerLost,
+                                .peer = rank,
+                                .message = fmt::format("the coordinator says: {}", lost.why)});
   }
-  context.room->progress();
-  // Peers that have not heard of it yet may still write where this rank showed them memory.
+  context.router->progress();
+  // Peers that do not know of the loss yet may still write to memory of this rank.
   if (context.segment) context.segment->stop_reuse();
-  // Whoever drives the transport sleeps without the mutex.
+  // The thread that drives the transport sleeps without the mutex.
   context.transport->wake();
 }
 
 // A rank that is a process.
 class GroupJob final : public MemberJob {
  public:
-  // `listener`: where this rank listens already, if it does.
+  // `listener`: set if this rank listens already.
   GroupJob(const JobOptions& options, std::optional<net::Listener> listener)
       : options_(options), listener_(std::move(listener)) {}
   ~GroupJob() override { close(); }
@@ -64,7 +63,7 @@ class GroupJob final : public MemberJob {
   Rank rank() const override { return formed_.context->rank; }
   int size() const override { return formed_.size; }
   int local_rank() const override {
-    // What a launcher said holds for the ranks that it started.
+    // The launcher's local rank and size hold only for the ranks that it started.
     if (options_.local_rank && generation() == options_.generation) return *options_.local_rank;
     return formed_.context->in_host[static_cast<std::size_t>(rank())];
   }
@@ -104,7 +103,7 @@ class GroupJob final : public MemberJob {
   }
 
   void close() override {
-    // The last report tells how the communicators ended: before they are closed.
+    // The last report, before the communicators are closed, tells how they ended.
     reporter_.reset();
     leave();
   }
@@ -116,13 +115,12 @@ class GroupJob final : public MemberJob {
     if (closed_) return;
     closed_ = true;
     world_->close();
-    MutexLock lock(formed_.context->room->mutex);
+    MutexLock lock(formed_.context->router->mutex);
     formed_.context->left = true;
     formed_.context->transport->close();
   }
 
-  // Before there is a membership, and with each new one: the coordinator hears of it by the same
-  // line.
+  // Called before there is a membership and with each new one; the Reporter keeps its connection.
   Result<void> watch(Rank rank, int size, std::uint32_t generation,
                      std::shared_ptr<group::Watched> speaker) {
     if (options_.coordinator.empty()) return {};
@@ -149,12 +147,12 @@ class GroupJob final : public MemberJob {
     options.transport = options_.transport;
     options.secret = options_.secret;
     options.host_label = options_.host_label;
-    options.shared_bytes = [](int members) { return Board::bytes_for(members); };
+    options.shared_bytes = [](int members) { return SharedArea::bytes_for(members); };
     auto context = std::make_shared<Context>();
     context->clock = std::make_unique<SteadyClock>();
     TALLY_TRY(group::Membership membership, group::form(options, listener_, *context->clock, by));
     context->transport = std::move(membership.transport);
-    context->room = std::make_unique<net::Mailroom>(*context->transport, *context->clock);
+    context->router = std::make_unique<net::Router>(*context->transport, *context->clock);
     context->segment = membership.segment;
     context->rank = membership.rank;
     context->host_of = membership.host_of;
@@ -168,7 +166,7 @@ class GroupJob final : public MemberJob {
     const int size = membership.size();
     formed_ = {.context = std::move(context),
                .size = size,
-               .board_memory = membership.shared_note,
+               .area_memory = membership.shared_note,
                .generation = membership.welcome.generation};
     members_ = std::move(membership.welcome);
     formed_.context->spins = has_a_core_for_each_rank() ? kSpins : 0;
@@ -181,8 +179,8 @@ class GroupJob final : public MemberJob {
     return watch(rank(), this->size(), generation(), watched());
   }
 
-  // Of this machine, those included that are reached through a network. A launcher may have bound
-  // each to its own.
+  // The cores of the ranks of this machine, including ranks that are reached through a network. A
+  // launcher may have bound each rank to cores of its own.
   bool has_a_core_for_each_rank() const {
     const std::string& machine = members_.members[static_cast<std::size_t>(rank())].host_name;
     int ranks = 0;
@@ -210,8 +208,8 @@ class GroupJob final : public MemberJob {
 
 Result<std::unique_ptr<MemberJob>> join_group(const JobOptions& options) {
   const Deadline by = Deadline::after(options.join_timeout);
-  TALLY_TRY(group::Appointment appointment, group::find_meeting_place(options, by));
-  auto job = std::make_unique<GroupJob>(appointment.options, std::move(appointment.listener));
+  TALLY_TRY(group::BootstrapResult found, group::bootstrap(options, by));
+  auto job = std::make_unique<GroupJob>(found.options, std::move(found.listener));
   TALLY_TRY(job->join(by));
   return std::unique_ptr<MemberJob>(std::move(job));
 }

@@ -6,10 +6,10 @@
 
 namespace tally::collective {
 
-// A job of ours, for another engine that it is a part of.
+// A job over Tally's own transports, for another engine that contains it.
 class MemberJob : public Job {
  public:
-  // This rank as it is until reform(), for a Reporter of the caller's.
+  // This rank until reform(), for a Reporter of the caller.
   virtual std::shared_ptr<group::Watched> watched() const = 0;
 };
 

@@ -1,4 +1,4 @@
-#include "collective/halving_doubling.h"
+#include "collective/algorithms.h"
 
 #include <bit>
 
@@ -7,8 +7,8 @@
 namespace tally::collective {
 namespace {
 
-// The first 2 * folded ranks stand in pairs: the even one of each gives its vector to the odd one
-// and sits out. Those that remain are the active ranks, a power of two, numbered anew from 0.
+// The first 2 * folded ranks form pairs: the even rank of each pair sends its vector to the odd one
+// and is then idle. The remaining ranks are active: a power of two, renumbered from 0.
 struct Folding {
   int active = 1;
   int folded = 0;
@@ -43,7 +43,8 @@ void halve(Schedule& schedule, const Parts& parts, const Folding& folding, int o
   }
 }
 
-// Doubling: the same exchanges backwards; each hands over what it has finished, which doubles.
+// Doubling: the same exchanges in reverse; each rank sends its finished range, which doubles each
+// round.
 void doubling(Schedule& schedule, const Parts& parts, const Folding& folding, int own,
               std::uint32_t& message) {
   for (int distance = 1; distance < folding.active; distance *= 2) {

@@ -1,4 +1,4 @@
-#include "collective/halving_doubling.h"
+#include "collective/algorithms.h"
 
 #include <bit>
 

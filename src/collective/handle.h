@@ -8,7 +8,7 @@
 
 namespace tally {
 
-// The outcome of a started operation, when there is one, and who wants to hear of it.
+// The outcome of a started operation, once there is one, and the callbacks that wait for it.
 class Handle::State {
  public:
   void complete(Result<void> outcome);

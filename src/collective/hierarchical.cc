@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "collective/algorithms.h"
 #include "collective/choose.h"
 #include "collective/direct.h"
-#include "collective/halving_doubling.h"
 #include "collective/message_task.h"
-#include "collective/places.h"
-#include "collective/ring.h"
+#include "collective/shared_area.h"
 
 namespace tally::collective {
 
@@ -72,7 +71,7 @@ Role role_of(const Hosts& hosts, Rank rank, std::size_t count) {
 
 }  // namespace
 
-std::unique_ptr<Task> hierarchical_allreduce(Board* board, Mailbox& mailbox, const Hosts& hosts,
+std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox, const Hosts& hosts,
                                              Rank rank, const Request& request,
                                              std::uint32_t sequence,
                                              const wire::Signature& signature, Traffic& traffic) {
@@ -84,12 +83,12 @@ std::unique_ptr<Task> hierarchical_allreduce(Board* board, Mailbox& mailbox, con
   std::byte* const own_slice = output == nullptr ? nullptr : output + own.begin * element;
 
   const auto reduce_inside = [=, &mailbox]() -> std::unique_ptr<Task> {
-    if (board == nullptr) return nullptr;
+    if (area == nullptr) return nullptr;
     const Notice notice{.sequence = 2 * sequence,
                         .signature = signature,
-                        .input = place_of(board->segment(), input, request.count * element)};
-    board->announce(notice);
-    return std::make_unique<DirectTask>(*board, mailbox, notice,
+                        .input = place_of(area->segment(), input, request.count * element)};
+    area->announce(notice);
+    return std::make_unique<DirectTask>(*area, mailbox, notice,
                                         DirectPlan{.combine = true,
                                                    .type = request.type,
                                                    .op = request.reduce_op,
@@ -107,8 +106,9 @@ std::unique_ptr<Task> hierarchical_allreduce(Board* board, Mailbox& mailbox, con
             ? halving_doubling_allreduce(slice, role.host, size)
             : segmented_ring_allreduce(slice, role.host, size, {}),
         MessageTask::Options{
-            // A rank alone on its host has combined nothing yet: its input is where the sum starts.
-            .input = board == nullptr ? input + own.begin * element : own_slice,
+            // A rank that is alone on its host has combined nothing yet: the sum starts with its
+            // input.
+            .input = area == nullptr ? input + own.begin * element : own_slice,
             .output = own_slice,
             .sequence = sequence,
             .signature = signature,
@@ -119,13 +119,13 @@ std::unique_ptr<Task> hierarchical_allreduce(Board* board, Mailbox& mailbox, con
         traffic);
   };
   const auto spread_inside = [=, &mailbox]() -> std::unique_ptr<Task> {
-    if (board == nullptr) return nullptr;
+    if (area == nullptr) return nullptr;
     const Notice notice{.sequence = 2 * sequence + 1,
                         .signature = signature,
-                        .input = place_of(board->segment(), own_slice, own.size() * element),
-                        .output = place_of(board->segment(), output, request.count * element)};
-    board->announce(notice);
-    return std::make_unique<DirectTask>(*board, mailbox, notice,
+                        .input = place_of(area->segment(), own_slice, own.size() * element),
+                        .output = place_of(area->segment(), output, request.count * element)};
+    area->announce(notice);
+    return std::make_unique<DirectTask>(*area, mailbox, notice,
                                         DirectPlan{.combine = false,
                                                    .type = request.type,
                                                    .input = own_slice,

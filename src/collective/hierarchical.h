@@ -3,13 +3,14 @@
 #include <memory>
 #include <vector>
 
-#include "collective/board.h"
 #include "collective/mailbox.h"
+#include "collective/shared_area.h"
 #include "collective/task.h"
 
 namespace tally::collective {
 
-// Tasks one after the other: each is made when the one before is complete; a null one is skipped.
+// Runs tasks one after the other: each is made when the previous one is complete; a null task is
+// skipped.
 class ChainTask final : public Task {
  public:
   using Stage = std::function<std::unique_ptr<Task>()>;
@@ -26,15 +27,15 @@ class ChainTask final : public Task {
   std::unique_ptr<Task> current_;
 };
 
-// Where the ranks of a communicator are: the ranks of each host in order.
+// The ranks of a communicator by host, in order.
 using Hosts = std::vector<std::vector<Rank>>;
 
 // All-reduce over several hosts that have several ranks each: inside a host every lane's rank
 // reduces its slice directly, the same lanes of all hosts all-reduce their slice by messages, and
 // inside the host the slices are spread again. There are as many lanes as the smallest host has
-// ranks. `board` is this host's, or null if it has one rank. A slice crosses between hosts once per
+// ranks. `area` is this host's, or null if it has one rank. A slice crosses between hosts once per
 // host and direction.
-std::unique_ptr<Task> hierarchical_allreduce(Board* board, Mailbox& mailbox, const Hosts& hosts,
+std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox, const Hosts& hosts,
                                              Rank rank, const Request& request,
                                              std::uint32_t sequence,
                                              const wire::Signature& signature, Traffic& traffic);

@@ -25,13 +25,13 @@ class InProcessJob final : public Job {
                  .message = "ranks inside one process live and die together: make a new job"};
   }
 
-  void count_step(std::uint64_t) override {}  // nobody watches
+  void count_step(std::uint64_t) override {}  // there is no coordinator
 
   void close() override {
     if (closed_) return;
     closed_ = true;
     world_->close();
-    MutexLock lock(formed_.context->room->mutex);
+    MutexLock lock(formed_.context->router->mutex);
     formed_.context->transport->close();
   }
 
@@ -47,7 +47,7 @@ constexpr int kSpins = 4000;
 
 std::unique_ptr<GroupCommunicator> make_world(const Formed& formed) {
   GroupCommunicator::Options options{.rank = formed.context->rank,
-                                     .board_memory = formed.board_memory};
+                                     .area_memory = formed.area_memory};
   options.members.resize(static_cast<std::size_t>(formed.size));
   std::iota(options.members.begin(), options.members.end(), 0);
   return std::make_unique<GroupCommunicator>(formed.context, std::move(options));
@@ -61,7 +61,7 @@ Result<std::vector<std::unique_ptr<Job>>> Job::in_process(int size) {
   using namespace collective;
   if (size < 1) return Error{.code = ErrorCode::kInvalid, .message = "a job has at least one rank"};
   TALLY_TRY(auto segment, net::Segment::in_process({.members = size}));
-  TALLY_TRY(std::byte* const board, segment->allocate(0, Board::bytes_for(size)));
+  TALLY_TRY(std::byte* const area, segment->allocate(0, SharedArea::bytes_for(size)));
   std::vector<Rank> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
   std::vector<std::unique_ptr<Job>> jobs;
@@ -73,14 +73,14 @@ Result<std::vector<std::unique_ptr<Job>>> Job::in_process(int size) {
         net::ShmTransport::Options{
             .rank = rank, .size = size, .members = ranks, .generation = 1, .processes = {}},
         *context->clock);
-    context->room = std::make_unique<net::Mailroom>(*context->transport, *context->clock);
+    context->router = std::make_unique<net::Router>(*context->transport, *context->clock);
     context->segment = segment;
     context->rank = rank;
     context->host_of.assign(static_cast<std::size_t>(size), 0);
     context->in_host = ranks;
     context->spins = usable_cores() >= size ? kSpins : 0;
-    jobs.push_back(std::make_unique<InProcessJob>(Formed{
-        .context = std::move(context), .size = size, .board_memory = board, .generation = 1}));
+    jobs.push_back(std::make_unique<InProcessJob>(
+        Formed{.context = std::move(context), .size = size, .area_memory = area, .generation = 1}));
   }
   return jobs;
 }

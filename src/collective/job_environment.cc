@@ -6,9 +6,9 @@
 #include <limits>
 #include <string_view>
 
-#include "collective/choose_meeting.h"
+#include "collective/choose_bootstrap.h"
 #include "collective/launch_facts.h"
-#include "collective/secret_file.h"
+#include "collective/variables.h"
 #include "tally/job.h"
 
 namespace tally {
@@ -18,7 +18,7 @@ using collective::invalid;
 using collective::number;
 using collective::Variables;
 
-// The variable as seconds, perhaps with a fraction, from a hundredth to a day.
+// The variable as seconds, from 0.01 to one day.
 Result<std::chrono::milliseconds> seconds_in(const Variables& variable, const char* name,
                                              std::chrono::milliseconds fallback) {
   constexpr double kLeast = 0.01;
@@ -66,7 +66,7 @@ Result<JobOptions> options_from(const Variables& variable) {
   options.local_rank = facts.local_rank;
   options.local_size = facts.local_size;
   options.launcher = to_string(facts.launcher);
-  TALLY_TRY(collective::choose_meeting(facts, variable, options));
+  TALLY_TRY(collective::choose_bootstrap(facts, variable, options));
   TALLY_TRY(const int generation,
             number(variable, "TALLY_GENERATION", 1, std::numeric_limits<int>::max(), 1));
   options.generation = static_cast<std::uint32_t>(generation);

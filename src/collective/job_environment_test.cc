@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "collective/secret_file.h"
+#include "collective/variables.h"
 #include "tally/job.h"
 
 namespace tally {
@@ -137,7 +137,7 @@ TEST(JobEnvironment, LauncherAndItsWayToMeetAreInTheOptions) {
   EXPECT_EQ(options->size, 2);
   EXPECT_EQ(options->local_rank, 1);
   EXPECT_EQ(options->local_size, 2);
-  EXPECT_EQ(options->meeting, Meeting::kBoard);
+  EXPECT_EQ(options->bootstrap, Bootstrap::kLocal);
   EXPECT_THAT(options->job_id, testing::HasSubstr("77"));
   EXPECT_EQ(with({})->launcher, "none");
 }

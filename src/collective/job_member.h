@@ -7,11 +7,11 @@
 
 namespace tally::collective {
 
-// What forming a group yields: everything that the communicators of this rank run on.
+// The result of forming a group: everything that the communicators of this rank need.
 struct Formed {
   std::shared_ptr<Context> context;
   int size = 1;
-  std::byte* board_memory = nullptr;  // the world's, on this host; null if this rank is alone there
+  std::byte* area_memory = nullptr;  // the world's, on this host; null if this rank is alone there
   std::uint32_t generation = 0;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMany = 1 << 20;
 
-// The variables of one launcher, by what they mean.
+// The names of one launcher's variables, by meaning.
 struct Names {
   const char* rank;
   const char* size;
@@ -28,7 +28,7 @@ Result<std::optional<int>> optional_number(const Variables& variable, const char
   return std::optional<int>(value);
 }
 
-// Rank and size must both be there.
+// Rank and size must both be set.
 Result<LaunchFacts> read(Launcher launcher, const Variables& variable, const Names& names) {
   for (const char* name : {names.rank, names.size}) {
     if (has(variable, name)) continue;
@@ -54,7 +54,7 @@ Result<LaunchFacts> from_torch(const Variables& variable) {
   }
   TALLY_TRY(LaunchFacts facts,
             read(launcher, variable, {rank, "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}));
-  // A restarted job of torchrun is another one: what is left of the old one must not meet it.
+  // A restarted job of torchrun is a new job: leftover ranks of the old one must not join it.
   if (launcher == Launcher::kTorchrun) {
     facts.job_id = fmt::format("torchrun {} {}:{} {}", text_of(variable, "TORCHELASTIC_RUN_ID"),
                                text_of(variable, "MASTER_ADDR"), text_of(variable, "MASTER_PORT"),
@@ -82,7 +82,8 @@ bool is_slurm_task(const Variables& variable) {
   if (!has(variable, "SLURM_STEP_ID")) return false;
   if (has(variable, "OMPI_COMM_WORLD_RANK") || other_pmix(variable) || other_pmi(variable))
     return false;
-  // An interactive shell is a step of one task in an allocation for many: what it starts is alone.
+  // An interactive shell is a step of one task in an allocation of many: its programs are single
+  // ranks.
   return !has(variable, "SLURM_NTASKS") || !has(variable, "SLURM_STEP_NUM_TASKS") ||
          text_of(variable, "SLURM_NTASKS") == text_of(variable, "SLURM_STEP_NUM_TASKS");
 }

@@ -7,8 +7,8 @@
 
 namespace tally::collective {
 
-// What algorithms are given: sizes, never memory. Empty blocks travel as messages of zero bytes, so
-// the number of messages depends on the number of ranks alone.
+// Algorithms get sizes, never memory. Empty blocks are sent as messages of zero bytes, so that the
+// number of messages depends on the number of ranks alone.
 
 // `count` elements of `element_bytes` each.
 struct Vector {

@@ -17,7 +17,7 @@ using net::Acceptance;
 using wire::FrameHeader;
 using wire::FrameKind;
 
-// What may wait here unexpected before a peer is asked to wait instead.
+// The limit of early frames; beyond it frames of the peer are held back.
 constexpr std::size_t kMaxStashedBytes = std::size_t{64} << 20;
 
 bool is_message(FrameKind kind) { return kind == FrameKind::kData || kind == FrameKind::kPoint; }
@@ -31,8 +31,8 @@ std::string describe(const wire::Signature& signature) {
                          static_cast<Algorithm>(signature.algorithm), signature.root);
 }
 
-Mailbox::Mailbox(net::Mailroom& room, std::uint32_t id, std::vector<Rank> members, Rank self)
-    : room_(room),
+Mailbox::Mailbox(net::Router& router, std::uint32_t id, std::vector<Rank> members, Rank self)
+    : router_(router),
       id_(id),
       members_(std::move(members)),
       self_(self),
@@ -40,16 +40,16 @@ Mailbox::Mailbox(net::Mailroom& room, std::uint32_t id, std::vector<Rank> member
       points_sent_(members_.size(), 0),
       departed_(members_.size(), false),
       lost_(members_.size(), false) {
-  MutexLock lock(room_.mutex);
-  room_.open(id_, *this);
+  MutexLock lock(router_.mutex);
+  router_.open(id_, *this);
 }
 
 Mailbox::~Mailbox() {
-  MutexLock lock(room_.mutex);
-  room_.close(id_);
+  MutexLock lock(router_.mutex);
+  router_.close(id_);
   for (Note& note : notes_) {
     if (!note.outgoing.sent())
-      room_.transport().withdraw(members_[static_cast<std::size_t>(note.to)], note.outgoing);
+      router_.transport().withdraw(members_[static_cast<std::size_t>(note.to)], note.outgoing);
   }
 }
 
@@ -88,13 +88,13 @@ void Mailbox::expect(Incoming& incoming) {
 
 void Mailbox::send(Rank to, net::Outgoing& message) {
   message.header.channel = id_;
-  room_.transport().post(members_[static_cast<std::size_t>(to)], message);
+  router_.transport().post(members_[static_cast<std::size_t>(to)], message);
 }
 
 void Mailbox::withdraw(Incoming& incoming) { std::erase(expected_, &incoming); }
 
 void Mailbox::withdraw(Rank to, net::Outgoing& message) {
-  room_.transport().withdraw(members_[static_cast<std::size_t>(to)], message);
+  router_.transport().withdraw(members_[static_cast<std::size_t>(to)], message);
 }
 
 void Mailbox::fail(const Error& error) {

@@ -6,16 +6,16 @@
 #include <optional>
 #include <vector>
 
-#include "net/mailroom.h"
+#include "net/router.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
 
-// A message that an operation expects. Belongs to the operation, which keeps it in place until
-// done() or Mailbox::withdraw().
+// A message that an operation expects. The operation owns it and keeps it in place until it is done
+// or until Mailbox::withdraw().
 struct Incoming {
   Rank from = kNoRank;  // in the communicator
-  bool point = false;   // a send/receive message: `sequence` is the tag, `message` is found out
+  bool point = false;  // a send/receive message: `sequence` is the tag, `message` is set on arrival
   std::uint32_t sequence = 0;
   std::uint32_t message = 0;
   wire::Signature signature;
@@ -30,9 +30,9 @@ struct Incoming {
   bool done = false;
 };
 
-// What is known of a peer, from its last answer to a query and from what it sent.
+// The known state of a peer, from its last answer to a query and from its messages.
 struct PeerStatus {
-  std::uint32_t entered = 0;  // one more than the latest operation that it is known to have come to
+  std::uint32_t entered = 0;  // one more than the last operation that it is known to have entered
   bool answered = false;      // since the last ask()
   bool running = false;
   std::uint32_t sequence = 0;
@@ -40,20 +40,21 @@ struct PeerStatus {
   Rank waits_for = kNoRank;
 };
 
-// A communicator's end of the mailroom: matches what arrives with what operations expect, keeps
-// what comes early, and is where the communicator's failure is decided. Ranks are the
-// communicator's. Threads: everything but failed() needs Mailroom::mutex.
+// The channel of one communicator: matches arriving frames with the messages that operations
+// expect, keeps early frames, and holds the communicator's failure. Ranks are those of the
+// communicator. Threads: everything but failed() needs Router::mutex.
 class Mailbox final : public net::Channel {
  public:
   // `members`: the job's rank of each rank of the communicator.
-  Mailbox(net::Mailroom& room, std::uint32_t id, std::vector<Rank> members, Rank self);
+  Mailbox(net::Router& router, std::uint32_t id, std::vector<Rank> members, Rank self);
   ~Mailbox() override;
 
-  net::Mailroom& room() { return room_; }
+  net::Router& router() { return router_; }
   int size() const { return static_cast<int>(members_.size()); }
   Rank self() const { return self_; }
 
-  // The operation that status answers speak of, and whose signature arriving frames must have.
+  // The current operation: answers to queries report it, and arriving frames must have its
+  // signature.
   void begin(std::uint32_t sequence, const wire::Signature& signature);
   void finish() { running_ = false; }
   void waits_for(Rank rank) { waits_for_ = rank; }
@@ -63,19 +64,19 @@ class Mailbox final : public net::Channel {
 
   void expect(Incoming& incoming);
   void send(Rank to, net::Outgoing& message);
-  // After a failure: lets go of memory that expect() and send() were given.
+  // After a failure: releases the memory that expect() and send() were given.
   void withdraw(Incoming& incoming);
   void withdraw(Rank to, net::Outgoing& message);
 
-  // The first failure counts, and is told to all other members: also when it came from one, since
-  // that one may have told only some.
+  // The first failure counts and is sent to all other members, even if it came from one of them,
+  // since that member may have reached only some.
   void fail(const Error& error);
-  // This rank wants no more: what is under way ends with kClosed. Nobody is told.
+  // Closes this rank's side: operations under way end with kClosed. The peers are not told.
   void close();
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   const Error& failure() const { return *failure_; }
 
-  // Asks everybody where they are; answers arrive in status().
+  // Queries the state of all members; the answers arrive in status().
   void ask();
   const std::vector<PeerStatus>& status() const { return status_; }
   bool has_departed(Rank rank) const { return departed_[static_cast<std::size_t>(rank)]; }
@@ -92,7 +93,7 @@ class Mailbox final : public net::Channel {
     wire::FrameHeader header;
     std::vector<std::byte> payload;
   };
-  struct Note {  // a control message of our own on its way out
+  struct Note {  // a control message on its way out
     Rank to;
     std::vector<std::byte> body;
     net::Outgoing outgoing;
@@ -100,7 +101,7 @@ class Mailbox final : public net::Channel {
 
   Rank rank_of(Rank job_rank) const;
   Incoming* find(Rank from, const wire::FrameHeader& header);
-  // Adds the frame to `incoming`; what is wrong with it, if anything.
+  // Adds the frame to `incoming`; an error if the frame does not fit.
   Result<void> take(Incoming& incoming, Rank from, const wire::FrameHeader& header,
                     std::span<const std::byte> payload);
   net::Acceptance deliver_message(Rank from, const wire::FrameHeader& header,
@@ -109,7 +110,7 @@ class Mailbox final : public net::Channel {
   void note(Rank to, const wire::FrameHeader& header, std::vector<std::byte> body);
   Error mismatch(Rank from, const wire::Signature& mine, const wire::Signature& theirs) const;
 
-  net::Mailroom& room_;
+  net::Router& router_;
   const std::uint32_t id_;
   const std::vector<Rank> members_;
   const Rank self_;

@@ -146,8 +146,8 @@ bool MessageTask::finish_actions() {
 }
 
 Result<Progress> MessageTask::advance() {
-  MutexLock lock(mailbox_.room().mutex);
-  Progress progress = mailbox_.room().progress() ? Progress::kMoved : Progress::kBlocked;
+  MutexLock lock(mailbox_.router().mutex);
+  Progress progress = mailbox_.router().progress() ? Progress::kMoved : Progress::kBlocked;
   for (;;) {
     if (mailbox_.failed()) return mailbox_.failure();
     const bool finished = finish_actions();
@@ -182,7 +182,7 @@ std::vector<Rank> MessageTask::awaited() const {
 }
 
 void MessageTask::cancel() {
-  MutexLock lock(mailbox_.room().mutex);
+  MutexLock lock(mailbox_.router().mutex);
   for (Pending& pending : pending_) {
     if (pending.state != Pending::State::kStarted || finished(pending)) continue;
     if (pending.action->kind == ActionKind::kSend) {

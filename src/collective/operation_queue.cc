@@ -3,16 +3,9 @@
 #include <algorithm>
 
 #include "collective/handle.h"
+#include "collective/request.h"
 
 namespace tally::collective {
-namespace {
-
-bool is_point(const Request& request) {
-  return request.operation == Operation::kSend || request.operation == Operation::kReceive;
-}
-
-}  // namespace
-
 OperationQueue::OperationQueue(GroupCommunicator& communicator)
     : communicator_(communicator), thread_([this](const std::stop_token& stop) { work(stop); }) {}
 
@@ -98,7 +91,7 @@ bool OperationQueue::advance(std::list<Item>& running) {
     }
     moved = true;
     if (progress.has_value() && *progress == Progress::kMoved) {
-      item->active->drive.stalled = false;
+      item->active->running.stalled = false;
       ++item;
       continue;
     }
@@ -110,14 +103,14 @@ bool OperationQueue::advance(std::list<Item>& running) {
 
 void OperationQueue::sleep(std::list<Item>& running) {
   Mailbox& mailbox = communicator_.mailbox();
-  MutexLock lock(mailbox.room().mutex);
+  MutexLock lock(mailbox.router().mutex);
   Deadline by = Deadline::never();
   for (Item& item : running) {
-    communicator_.driver().diagnose(item.active->drive);
+    communicator_.engine().diagnose(item.active->running);
     if (mailbox.failed()) return;
-    by = earlier(by, communicator_.driver().next_look(item.active->drive));
+    by = earlier(by, communicator_.engine().next_look(item.active->running));
   }
-  mailbox.room().wait(by, [this, &running] {
+  mailbox.router().wait(by, [this, &running] {
     MutexLock queue_lock(mutex_);
     return !queue_.empty() || std::any_of(running.begin(), running.end(), [](const Item& item) {
       return item.active->task->ready();

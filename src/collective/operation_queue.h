@@ -12,14 +12,14 @@
 
 namespace tally::collective {
 
-// Carries out started operations in a thread of its own. Collectives go one after the other in the
-// order of issue; sends and receives go beside them.
+// Runs started operations on a thread of its own. Collectives run one after the other in the order
+// of issue; sends and receives run beside them.
 class OperationQueue {
  public:
   static constexpr std::size_t kCapacity = 4096;
 
   explicit OperationQueue(GroupCommunicator& communicator);
-  // Ends the thread; what was still queued ends with kClosed.
+  // Ends the thread; queued operations end with kClosed.
   ~OperationQueue();
 
   Handle push(const Request& request);
@@ -29,7 +29,7 @@ class OperationQueue {
  private:
   struct Item {
     Request request;
-    std::vector<std::size_t> counts;  // what the request's spans refer to
+    std::vector<std::size_t> counts;  // storage of the request's spans
     std::vector<std::size_t> receive_counts;
     Deadline by;
     std::shared_ptr<Handle::State> state;  // shared with the caller's Handles
@@ -37,7 +37,7 @@ class OperationQueue {
   };
 
   void work(const std::stop_token& stop);
-  // Moves what may begin from the queue to `running`; waits for something if nothing is running.
+  // Moves the operations that may begin from the queue to `running`; waits if nothing is running.
   void take_new(std::list<Item>& running, const std::stop_token& stop);
   bool advance(std::list<Item>& running);
   void sleep(std::list<Item>& running);

@@ -1,16 +1,11 @@
 #include "collective/operations.h"
 
 #include "base/check.h"
-#include "collective/barrier.h"
-#include "collective/halving_doubling.h"
-#include "collective/linear.h"
+#include "collective/algorithms.h"
 #include "collective/message_task.h"
-#include "collective/pairwise.h"
-#include "collective/places.h"
 #include "collective/point_task.h"
 #include "collective/request.h"
-#include "collective/ring.h"
-#include "collective/tree.h"
+#include "collective/shared_area.h"
 
 namespace tally::collective {
 namespace {
@@ -136,17 +131,16 @@ DirectPlan direct_plan(const Request& request, Rank rank, int ranks) {
   return plan;
 }
 
-Notice direct_notice(const Board& board, const DirectPlan& plan, std::uint32_t sequence,
+Notice direct_notice(const SharedArea& area, const DirectPlan& plan, std::uint32_t sequence,
                      const wire::Signature& signature) {
   const std::size_t element = size_of(plan.type);
   const std::size_t all = plan.slices.empty() ? 0 : plan.slices.back().end * element;
   const std::size_t own =
-      plan.slices.empty() ? 0
-                          : plan.slices[static_cast<std::size_t>(board.self())].size() * element;
+      plan.slices.empty() ? 0 : plan.slices[static_cast<std::size_t>(area.self())].size() * element;
   return {.sequence = 2 * sequence,
           .signature = signature,
-          .input = place_of(board.segment(), plan.input, plan.combine ? all : own),
-          .output = place_of(board.segment(), plan.output, all)};
+          .input = place_of(area.segment(), plan.input, plan.combine ? all : own),
+          .output = place_of(area.segment(), plan.output, all)};
 }
 
 std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algorithm algorithm,
@@ -154,18 +148,17 @@ std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algori
   if (request.operation == Operation::kSend || request.operation == Operation::kReceive)
     return std::make_unique<PointTask>(site.mailbox, request, signature, site.traffic);
   if (algorithm == Algorithm::kHierarchical) {
-    return hierarchical_allreduce(site.board, site.mailbox, site.hosts, site.rank, request,
-                                  sequence, signature, site.traffic);
+    return hierarchical_allreduce(site.area, site.mailbox, site.hosts, site.rank, request, sequence,
+                                  signature, site.traffic);
   }
-  if (algorithm == Algorithm::kDirect && site.board != nullptr) {
+  if (algorithm == Algorithm::kDirect && site.area != nullptr) {
     DirectPlan plan = direct_plan(request, site.rank, site.ranks);
     plan.slices = slices_for(request, site.ranks);
-    const Notice notice = direct_notice(*site.board, plan, sequence, signature);
-    site.board->announce(notice);
-    return std::make_unique<DirectTask>(*site.board, site.mailbox, notice, std::move(plan));
+    const Notice notice = direct_notice(*site.area, plan, sequence, signature);
+    site.area->announce(notice);
+    return std::make_unique<DirectTask>(*site.area, site.mailbox, notice, std::move(plan));
   }
-  if (site.board != nullptr)
-    site.board->announce({.sequence = 2 * sequence, .signature = signature});
+  if (site.area != nullptr) site.area->announce({.sequence = 2 * sequence, .signature = signature});
   return std::make_unique<MessageTask>(
       site.mailbox, schedule_for(request, site.rank, site.ranks, algorithm),
       MessageTask::Options{.input = static_cast<const std::byte*>(request.input),

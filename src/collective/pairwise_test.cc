@@ -1,4 +1,4 @@
-#include "collective/pairwise.h"
+#include "collective/algorithms.h"
 
 #include "collective/schedule_test_support.h"
 

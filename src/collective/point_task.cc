@@ -6,7 +6,7 @@ PointTask::PointTask(Mailbox& mailbox, const Request& request, const wire::Signa
                      Traffic& traffic)
     : mailbox_(mailbox), sending_(request.operation == Operation::kSend), peer_(request.root) {
   const std::size_t bytes = request.count * size_of(request.type);
-  MutexLock lock(mailbox_.room().mutex);
+  MutexLock lock(mailbox_.router().mutex);
   if (sending_) {
     outgoing_.header = {.kind = wire::FrameKind::kPoint,
                         .sequence = request.tag,
@@ -29,8 +29,8 @@ PointTask::PointTask(Mailbox& mailbox, const Request& request, const wire::Signa
 }
 
 Result<Progress> PointTask::advance() {
-  MutexLock lock(mailbox_.room().mutex);
-  const bool moved = mailbox_.room().progress();
+  MutexLock lock(mailbox_.router().mutex);
+  const bool moved = mailbox_.router().progress();
   if (done()) return Progress::kComplete;
   if (mailbox_.failed()) return mailbox_.failure();
   return moved ? Progress::kMoved : Progress::kBlocked;
@@ -41,7 +41,7 @@ std::vector<Rank> PointTask::awaited() const {
 }
 
 void PointTask::cancel() {
-  MutexLock lock(mailbox_.room().mutex);
+  MutexLock lock(mailbox_.router().mutex);
   if (!posted_ || done()) return;
   posted_ = false;
   if (sending_) {

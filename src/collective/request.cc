@@ -40,7 +40,7 @@ struct Sizes {
   std::size_t output = 0;
 };
 
-// Elements that this rank's input and output must have.
+// The number of elements of this rank's input and output.
 Sizes sizes_of(const Request& request, Rank rank, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   const std::size_t all = request.counts.empty() ? request.count * n : sum(request.counts);

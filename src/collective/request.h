@@ -5,10 +5,15 @@
 
 namespace tally::collective {
 
-// kInvalid, saying what is wrong, for a request that no communicator of this size could carry out.
+// Whether the request is a send or a receive, which not all ranks take part in.
+inline bool is_point(const Request& request) {
+  return request.operation == Operation::kSend || request.operation == Operation::kReceive;
+}
+
+// kInvalid, with the reason, for a request that no communicator of this size could run.
 Result<void> check(const Request& request, Rank rank, int ranks);
 
-// What all ranks of one operation must agree on.
+// The values that must be equal on all ranks of one operation.
 wire::Signature signature_of(const Request& request, Algorithm algorithm);
 
 // The parts of the operation's large buffer by rank: `counts`, or equal ones.

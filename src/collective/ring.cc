@@ -1,4 +1,4 @@
-#include "collective/ring.h"
+#include "collective/algorithms.h"
 
 #include <algorithm>
 

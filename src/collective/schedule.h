@@ -8,7 +8,7 @@
 
 namespace tally::collective {
 
-// A collective operation as data: what one rank copies, sends and receives, step by step.
+// A collective operation as data: the copies, sends and receives of one rank, step by step.
 // Algorithms are pure functions that return a Schedule; one executor runs them over any Transport,
 // and the simulator over a modelled network.
 

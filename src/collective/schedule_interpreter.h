@@ -16,8 +16,8 @@
 
 namespace tally::collective {
 
-// Runs the schedules of all ranks in memory, without transport, clock or threads, and finds what is
-// wrong with them. For tests.
+// Runs the schedules of all ranks in memory, without transport, clock or threads, and reports their
+// faults. For tests.
 
 // The buffers of one rank. In place: `input` is empty and kInput means `output`.
 template <typename T>
@@ -27,8 +27,8 @@ struct RankMemory {
   bool in_place = false;
 };
 
-// What must hold for one step on its own: an arriving block overlaps no other block that is sent or
-// arrives in the step. kInput and kOutput are the same memory when in place.
+// The rule of a single step: an arriving block overlaps no other block that is sent or arrives in
+// the step. kInput and kOutput are the same memory when in place.
 inline Result<void> check_step(std::span<const Action> step, bool in_place) {
   const auto arrives = [](const Action& action) {
     return action.kind == ActionKind::kReceive || action.kind == ActionKind::kCombine;
@@ -104,7 +104,7 @@ class Interpreter {
     auto operator<=>(const Envelope&) const = default;
   };
 
-  // Takes `rank` as far as it can go; false if that is nowhere.
+  // Advances `rank` as far as possible; false if it cannot advance.
   Result<bool> advance(std::size_t rank) {
     RankState& state = ranks_[rank];
     bool moved = false;
@@ -148,7 +148,7 @@ class Interpreter {
     return {};
   }
 
-  // Takes what has arrived for the current step; true if that was the last of it.
+  // Takes the messages that have arrived for the current step; true if the step is complete.
   Result<bool> collect(std::size_t rank, std::span<const Action> step, bool& moved) {
     bool complete = true;
     for (std::size_t i = 0; i < step.size(); ++i) {

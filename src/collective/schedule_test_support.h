@@ -19,7 +19,7 @@ inline std::set<std::size_t> element_counts(int ranks) {
   return {0, 1, 2, n - 1, n, n + 1, 1000};
 }
 
-// Different for each rank and place, small enough that no sum of 17 overflows.
+// Values that differ by rank and index, small enough that no sum of 17 overflows.
 inline std::int32_t sample(Rank rank, std::size_t index) {
   return static_cast<std::int32_t>(
              Rng(static_cast<std::uint64_t>(rank) * 7919 + index).below(1000)) -
@@ -56,7 +56,7 @@ std::vector<Schedule> all_ranks(int ranks, Make make) {
   return schedules;
 }
 
-// Runs the schedules to their end; a fault is a failure of the test.
+// Runs the schedules to their end; a fault fails the test.
 template <typename T>
 void interpret(const std::vector<Schedule>& schedules, std::vector<RankMemory<T>>& memory,
                bool average = false) {

@@ -6,7 +6,7 @@
 
 namespace tally {
 
-// Keeps the memory of a SharedBuffer: a piece of a segment, or ordinary memory where there is none.
+// Owns the memory of a SharedBuffer: a part of a segment, or ordinary memory where there is none.
 class SharedBuffer::Owner {
  public:
   static Result<SharedBuffer> from_segment(std::shared_ptr<net::Segment> segment, int member,

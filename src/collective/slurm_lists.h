@@ -12,8 +12,8 @@ namespace tally::collective {
 // than a job has ranks.
 Result<std::vector<std::string>> expand_hosts(std::string_view list);
 
-// How many tasks node `node_index` has by a list like "4(x2),3": 4, 4, 3. kInvalid if it says
-// nothing of it.
+// How many tasks node `node_index` has by a list like "4(x2),3": 4, 4, 3. kInvalid if the list does
+// not cover it.
 Result<int> tasks_on_node(std::string_view list, int node_index);
 
 }  // namespace tally::collective

@@ -86,7 +86,7 @@ inline JobOptions options_for(Network network, Rank rank, int size, std::uint16_
   return options;
 }
 
-// What ranks that are processes know before they join; set before the tests run.
+// Facts of ranks that are processes; set before the tests run.
 struct ThisProcess {
   Rank rank = 0;
   int ranks = 1;

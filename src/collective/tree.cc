@@ -1,4 +1,4 @@
-#include "collective/tree.h"
+#include "collective/algorithms.h"
 
 #include <bit>
 

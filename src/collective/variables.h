@@ -1,12 +1,15 @@
 #pragma once
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
 
 #include "tally/error.h"
+#include "tally/job.h"
 
 namespace tally::collective {
 
-// Where variables of the environment come from; nullptr: not set.
+// A source of environment variables; returns nullptr for a variable that is not set.
 using Variables = std::function<const char*(const char*)>;
 
 Error invalid(std::string message);
@@ -17,5 +20,13 @@ Result<int> number(const Variables& variable, const char* name, int lowest, int 
 
 // The variable, or an empty text.
 std::string text_of(const Variables& variable, const char* name);
+
+// The secret in a file: 32 bytes, raw or in hexadecimal. kInvalid names TALLY_SECRET_FILE and what
+// is wrong with it.
+Result<Secret> read_secret(const char* path);
+
+// Whether a file of this mode and owner is private to the user `me`. Root may lend a file to a
+// group, as Kubernetes does for a program that does not run as root.
+bool is_private(mode_t mode, uid_t owner, uid_t me);
 
 }  // namespace tally::collective

@@ -13,7 +13,7 @@ namespace {
 using group::Report;
 using group::ReportedOperation;
 
-// A stack is waited for no longer; meanwhile no heartbeat is sent.
+// The time limit for taking a stack; no heartbeat is sent meanwhile.
 constexpr Duration kStackTime = std::chrono::milliseconds(500);
 
 std::uint64_t resident_bytes() {
@@ -44,7 +44,7 @@ ReportedOperation reported(const View& view, const OperationRecord& record) {
                               .record = record,
                               .members = {},
                               .waits_for = {}};
-  // The world is everybody: its members need not be said.
+  // The world has all ranks: its members need not be listed.
   if (view.channel != 0) operation.members = view.members;
   if (record.stage != OperationRecord::Stage::kRunning) return operation;
   operation.waits_for =
@@ -84,7 +84,7 @@ Report WatchedRank::report() const {
     const auto failure = entry.failure();
     if (failure && failure->code != ErrorCode::kClosed) report.failure = failure;
   });
-  // The world and the latest are what others are likeliest to wait in.
+  // Other ranks most likely wait in the world or in the latest communicator.
   if (report.positions.size() > group::kMaxPositions)
     report.positions.erase(
         report.positions.begin() + 1,

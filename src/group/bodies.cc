@@ -1,99 +1,55 @@
 #include "group/bodies.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
+#include "wire/fields.h"
 
 namespace tally::group {
+
+using wire::FieldsOf;
+
 namespace {
 
-constexpr std::size_t kMaxText = 256;
+constexpr std::size_t kMaxTextBytes = 256;
 
-Error corrupt(std::string_view what) {
-  return {.code = ErrorCode::kCorrupt, .message = fmt::format("a hello with {}", what)};
-}
-
-// Without the zeros at the end.
-void write(wire::Writer& writer, const CpuSet& cpus) {
-  std::size_t words = cpus.size();
-  while (words > 0 && cpus[words - 1] == 0) --words;
-  writer.u8(static_cast<std::uint8_t>(words));
-  for (std::size_t word = 0; word < words; ++word) writer.u64(cpus[word]);
-}
-
-Result<CpuSet> read_cpus(wire::Reader& reader) {
-  CpuSet cpus{};
-  TALLY_TRY(const std::uint8_t words, reader.u8());
-  if (words > cpus.size()) return corrupt("too many processors");
-  for (std::size_t word = 0; word < words; ++word) {
-    TALLY_TRY(cpus[word], reader.u64());
+// The words up to the last one that is not zero, as a list with a u8 count.
+template <typename Fields>
+void cpu_words(Fields& f, FieldsOf<Fields, CpuSet>& cpus) {
+  std::vector<std::uint64_t> words;
+  if constexpr (!Fields::kReads) {
+    words.assign(cpus.begin(), cpus.end());
+    while (!words.empty() && words.back() == 0) words.pop_back();
   }
-  return cpus;
+  f.template list<std::uint8_t>(words, cpus.size(), [&f](auto& word) { f.number(word); });
+  if constexpr (Fields::kReads) std::copy(words.begin(), words.end(), cpus.begin());
 }
 
 }  // namespace
 
-void write(wire::Writer& writer, const Hello& hello) {
-  writer.i32(hello.rank);
-  writer.i32(hello.size);
-  writer.u32(hello.generation);
-  writer.u8(static_cast<std::uint8_t>(hello.transport));
-  writer.string(hello.host);
-  writer.string(hello.host_name);
-  writer.u64(static_cast<std::uint64_t>(hello.pid));
-  writer.string(hello.listens.host);
-  writer.u16(hello.listens.port);
-  writer.string(hello.local_socket);
-  write(writer, hello.cpus);
-  writer.u32(static_cast<std::uint32_t>(hello.lost.size()));
-  for (const Rank rank : hello.lost) writer.i32(rank);
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Hello>& hello) {
+  f.number(hello.rank);
+  f.number(hello.size);
+  f.number(hello.generation);
+  f.choice(hello.transport, TransportKind::kTls);
+  f.text(hello.host, kMaxTextBytes);
+  f.text(hello.host_name, kMaxTextBytes);
+  f.number(hello.pid);
+  f.text(hello.listens.host, kMaxTextBytes);
+  f.number(hello.listens.port);
+  f.text(hello.local_socket, kMaxTextBytes);
+  cpu_words(f, hello.cpus);
+  f.list(hello.lost, kMaxRanks, [&f](auto& rank) { f.number(rank); });
 }
 
-Result<Hello> read_hello(wire::Reader& reader) {
-  Hello hello;
-  TALLY_TRY(hello.rank, reader.i32());
-  TALLY_TRY(hello.size, reader.i32());
-  TALLY_TRY(hello.generation, reader.u32());
-  TALLY_TRY(const std::uint8_t transport, reader.u8());
-  if (transport > static_cast<std::uint8_t>(TransportKind::kTls))
-    return corrupt("an unknown transport");
-  hello.transport = static_cast<TransportKind>(transport);
-  TALLY_TRY(hello.host, reader.string(kMaxText));
-  TALLY_TRY(hello.host_name, reader.string(kMaxText));
-  TALLY_TRY(const std::uint64_t pid, reader.u64());
-  hello.pid = static_cast<std::int64_t>(pid);
-  TALLY_TRY(hello.listens.host, reader.string(kMaxText));
-  TALLY_TRY(hello.listens.port, reader.u16());
-  TALLY_TRY(hello.local_socket, reader.string(kMaxText));
-  TALLY_TRY(hello.cpus, read_cpus(reader));
-  TALLY_TRY(const std::uint32_t lost, reader.u32());
-  if (lost > static_cast<std::uint32_t>(kMaxRanks)) return corrupt("too many lost ranks");
-  for (std::uint32_t i = 0; i < lost; ++i) {
-    TALLY_TRY(const Rank rank, reader.i32());
-    hello.lost.push_back(rank);
-  }
-  return hello;
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Welcome>& welcome) {
+  f.number(welcome.generation);
+  f.bytes(welcome.token);
+  f.list(welcome.members, kMaxRanks, [&f](auto& member) { fields(f, member); });
 }
 
-void write(wire::Writer& writer, const Welcome& welcome) {
-  writer.u32(welcome.generation);
-  writer.bytes(welcome.token);
-  writer.u32(static_cast<std::uint32_t>(welcome.members.size()));
-  for (const Hello& member : welcome.members) write(writer, member);
-}
-
-Result<Welcome> read_welcome(wire::Reader& reader) {
-  Welcome welcome;
-  TALLY_TRY(welcome.generation, reader.u32());
-  TALLY_TRY(const auto token, reader.bytes(welcome.token.size()));
-  std::copy(token.begin(), token.end(), welcome.token.begin());
-  TALLY_TRY(const std::uint32_t members, reader.u32());
-  if (members > static_cast<std::uint32_t>(kMaxRanks)) return corrupt("too many members");
-  for (std::uint32_t i = 0; i < members; ++i) {
-    TALLY_TRY(Hello member, read_hello(reader));
-    welcome.members.push_back(std::move(member));
-  }
-  return welcome;
-}
+void write(wire::Writer& writer, const Hello& hello) { wire::write_fields(writer, hello); }
+Result<Hello> read_hello(wire::Reader& reader) { return wire::read_fields<Hello>(reader); }
+void write(wire::Writer& writer, const Welcome& welcome) { wire::write_fields(writer, welcome); }
+Result<Welcome> read_welcome(wire::Reader& reader) { return wire::read_fields<Welcome>(reader); }
 
 }  // namespace tally::group

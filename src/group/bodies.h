@@ -12,14 +12,14 @@
 
 namespace tally::group {
 
-// The most ranks that a membership may have.
+// The largest number of ranks in a membership.
 inline constexpr int kMaxRanks = 4096;
 
-// How a rank presents itself at the rendezvous.
+// A rank presents itself at the rendezvous with this.
 struct Hello {
   Rank rank = 0;
   int size = 1;
-  std::uint32_t generation = 1;  // the membership that it wants to be in
+  std::uint32_t generation = 1;  // of the membership that it joins
   TransportKind transport = TransportKind::kAuto;
   std::string host;       // the same text on ranks that can share memory, and only there
   std::string host_name;  // for people
@@ -27,13 +27,13 @@ struct Hello {
   net::Address listens;
   std::string local_socket;  // abstract name where it can be reached from inside its host
   CpuSet cpus{};             // that it may use
-  std::vector<Rank> lost;    // ranks of the old membership that it knows to be gone
+  std::vector<Rank> lost;    // ranks of the previous membership that it knows to be lost
 
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
-// What everybody learns when all have come: the members in the order of their new ranks, each with
-// the rank that it presented itself with.
+// The host sends this to all ranks once all have come: the members in the order of their new ranks,
+// each with the rank that it had when it joined.
 struct Welcome {
   std::uint32_t generation = 1;
   wire::JobToken token{};

@@ -14,14 +14,14 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "group/bodies.h"
-#include "group/coordinator_desk.h"
+#include "group/coordinator_service.h"
 #include "group/local_access.h"
-#include "net/tls_stream.h"
+#include "net/stream_factory.h"
 
 namespace tally::group {
 namespace {
 
-// A process that can take in nobody, for want of descriptors, tries again after that.
+// The pause after accept() failed for want of descriptors.
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
 struct NewGeneration {
@@ -58,13 +58,14 @@ Result<void> check(const CoordinatorOptions& options) {
 class Coordinator::Impl final {
  public:
   Impl(const CoordinatorOptions& options, net::Listener listener, LocalAccess local,
-       std::unique_ptr<net::TlsContext> tls, Descriptor wake, CoordinatorDesk::OnEvent on_event)
+       net::StreamFactory streams, Descriptor wake, CoordinatorService::OnEvent on_event)
       : options_(options),
         listener_(std::move(listener)),
         local_(std::move(local)),
-        tls_(std::move(tls)),
+        streams_(std::move(streams)),
         wake_(std::move(wake)),
-        desk_(options, to_string(listener_.address()), std::move(on_event), SteadyClock().now()) {}
+        service_(options, to_string(listener_.address()), std::move(on_event),
+                 SteadyClock().now()) {}
 
   ~Impl() {
     thread_.request_stop();
@@ -73,10 +74,10 @@ class Coordinator::Impl final {
 
   void tell_name() {
     if (local_.name != options_.job)
-      desk_.say(fmt::format("another job here is called {}: this one is {} for tally status",
-                            options_.job, local_.name));
+      service_.say(fmt::format("another job here is called {}: this one is {} for tally status",
+                               options_.job, local_.name));
   }
-  void resume(const SavedState& state) { desk_.resume(state, SteadyClock().now()); }
+  void resume(const SavedState& state) { service_.resume(state, SteadyClock().now()); }
   void run() {
     thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
   }
@@ -103,37 +104,38 @@ class Coordinator::Impl final {
         options_.heartbeat / 4, std::chrono::milliseconds(10), std::chrono::milliseconds(250));
     TimePoint next_tick = SteadyClock().now() + pause;
     while (!stop.stop_requested()) {
-      next_tick = std::min(next_tick, desk_.next_loss());
+      next_tick = std::min(next_tick, service_.next_loss());
       wait(next_tick);
       const TimePoint now = SteadyClock().now();
       obey(now);
       accept(now);
-      for (const auto& session : desk_.sessions()) desk_.serve(*session, now);
-      // After reading: what came while this thread was kept from running counts.
+      for (const auto& session : service_.sessions()) service_.serve(*session, now);
+      // Ticks come after reading, so that messages count that arrived while this thread did not
+      // run.
       if (now >= next_tick) {
-        desk_.tick(now);
+        service_.tick(now);
         next_tick = now + pause;
       }
-      desk_.tidy(now);
+      service_.tidy(now);
     }
   }
 
   void wait(TimePoint until) {
     entries_.clear();
     entries_.push_back({wake_.descriptor(), POLLIN, 0});
-    // Whoever calls meanwhile waits there, and would wake this thread again and again.
+    // During the pause a waiting connection would wake this thread again and again.
     if (accept_from_ > SteadyClock().now()) {
       until = std::min(until, accept_from_);
     } else {
       entries_.push_back({listener_.descriptor(), POLLIN, 0});
       entries_.push_back({local_.listener.descriptor(), POLLIN, 0});
     }
-    bool impatient = false;
-    for (const auto& session : desk_.sessions()) {
-      entries_.push_back({session->connection.descriptor(), session->connection.events(), 0});
-      impatient = impatient || session->connection.impatient();
+    bool pending = false;
+    for (const auto& session : service_.sessions()) {
+      session->connection.add_to(entries_);
+      pending = pending || session->connection.pending();
     }
-    const int timeout = impatient ? 0 : net::poll_timeout(Deadline::at(until));
+    const int timeout = pending ? 0 : net::poll_timeout(Deadline::at(until));
     if (::poll(entries_.data(), entries_.size(), timeout) < 1) return;
     std::uint64_t count = 0;
     if (entries_[0].revents != 0) {
@@ -149,10 +151,10 @@ class Coordinator::Impl final {
     }
     for (const Command& command : commands) {
       if (const auto* next = std::get_if<NewGeneration>(&command)) {
-        desk_.begin_generation(next->generation, next->size, now);
+        service_.begin_generation(next->generation, next->size, now);
       } else {
         const auto& ended = std::get<EndedProcess>(command);
-        desk_.process_ended(ended.rank, ended.how, now);
+        service_.process_ended(ended.rank, ended.how, now);
       }
     }
   }
@@ -165,11 +167,8 @@ class Coordinator::Impl final {
       if (!socket->has_value()) break;
       const auto peer = net::peer_address(**socket);
       const std::string from = peer.has_value() ? to_string(*peer) : "an unknown address";
-      if (!tls_) {
-        add(net::plain_stream(**std::move(socket)), from, false, now);
-      } else if (auto stream = tls_->server(**std::move(socket)); stream.has_value()) {
+      if (auto stream = streams_.server(**std::move(socket)); stream.has_value())
         add(*std::move(stream), from, false, now);
-      }
     }
     for (;;) {
       auto caller = accept_local(local_.listener);
@@ -187,19 +186,19 @@ class Coordinator::Impl final {
   }
 
   void add(std::unique_ptr<net::Stream> stream, std::string from, bool local, TimePoint now) {
-    desk_.sessions().push_back(
+    service_.sessions().push_back(
         std::make_unique<CoordinatorSession>(std::move(stream), std::move(from), local, now));
   }
 
   const CoordinatorOptions options_;
   net::Listener listener_;
   const LocalAccess local_;
-  const std::unique_ptr<net::TlsContext> tls_;
+  const net::StreamFactory streams_;
   const Descriptor wake_;
-  CoordinatorDesk desk_;  // the thread's own, once it runs
+  CoordinatorService service_;  // the thread's own, once it runs
   std::vector<pollfd> entries_;
   TimePoint accept_from_{};
-  bool complained_ = false;  // of not being able to
+  bool complained_ = false;  // about a failed accept()
   Mutex mutex_;
   std::vector<Command> commands_ TALLY_GUARDED_BY(mutex_);
   std::jthread thread_;
@@ -214,7 +213,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(
     if (state && state->job != options.job)
       return invalid(fmt::format("{} is the state of job {}, this is {}", options.state_file,
                                  state->job, options.job));
-    // Survivors that formed anew are fewer, in a later generation.
+    // A later generation may have fewer ranks: survivors form one without the lost.
     if (state && !state->over() &&
         (state->size > options.size ||
          (state->size != options.size && state->generation == options.generation)))
@@ -224,15 +223,11 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(
   }
   TALLY_TRY(net::Listener listener, net::Listener::bind(options.listen));
   TALLY_TRY(LocalAccess local, open_local_access(options.job));
-  std::unique_ptr<net::TlsContext> tls;
-  if (options.secret) {
-    TALLY_TRY(tls,
-              net::TlsContext::make({.secret = *options.secret, .identity = "tally coordinator"}));
-  }
+  TALLY_TRY(auto streams, net::StreamFactory::make(options.secret, "tally coordinator"));
   Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.open()) return net::socket_error("eventfd", errno);
-  auto impl = std::make_unique<Impl>(options, std::move(listener), std::move(local), std::move(tls),
-                                     std::move(wake), std::move(on_event));
+  auto impl = std::make_unique<Impl>(options, std::move(listener), std::move(local),
+                                     std::move(streams), std::move(wake), std::move(on_event));
   if (state && !state->over() && state->generation >= options.generation) impl->resume(*state);
   impl->tell_name();
   impl->run();

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "group/event.h"
+#include "group/roster.h"
 #include "net/socket.h"
 #include "tally/deadline.h"
 #include "tally/job.h"
@@ -12,45 +12,45 @@
 namespace tally::group {
 
 struct CoordinatorOptions {
-  std::string job;  // its name, for `tally status`: as is_job_name() wants it
+  std::string job;  // for `tally status`; is_job_name() holds
   int size = 1;
   std::uint32_t generation = 1;
   net::Address listen{.host = "127.0.0.1", .port = 0};
-  std::optional<Secret> secret;  // set: TLS; without one it listens on loopback only
-  // Empty: none. If it is there, of this job and not over, its generation and members are taken
-  // from it.
+  std::optional<Secret> secret;  // set: TLS; not set: the coordinator listens on loopback only
+  // Empty: none. If the file exists and its job is this one and not over, the coordinator takes
+  // generation and members from it.
   std::string state_file;
   Duration heartbeat = std::chrono::seconds(1);
-  // A rank is unreachable, and reported, after so many.
+  // A rank counts as unreachable, and is reported, after this many.
   int missed_heartbeats = 3;
-  // Zero: an unreachable rank is lost at once. Longer: it is until its silence has lasted so long;
-  // a link may heal.
+  // Zero: an unreachable rank is lost at once. Longer: it is lost once it has been silent for this
+  // long, since a network link may recover.
   Duration lost_after{};
   Duration stall_warning = std::chrono::seconds(10);
 };
 
-// Watches over the ranks of a job: who is there, who is lost, who keeps the others waiting. Tells
-// all ranks who is lost, answers `tally status` and `tally inspect`. No operation needs it: without
-// it they go on. Threads: has one of its own, which also calls `on_event`; calls here may come from
-// any.
+// Watches the ranks of a job: which are present, which are lost, and which keep the others waiting.
+// The coordinator tells all ranks which ranks are lost and answers `tally status` and `tally
+// inspect`. Operations go on without it. Threads: the coordinator has one of its own, which also
+// calls `on_event`; the functions here may be called from any thread.
 class Coordinator final {
  public:
   static Result<std::unique_ptr<Coordinator>> start(
       const CoordinatorOptions& options, std::function<void(const CoordinatorEvent&)> on_event);
-  // Ends all its connections. Joins the thread.
+  // Closes all connections and joins the thread.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // Where it listens: with the real port.
+  // The listening address, with the real port.
   const net::Address& address() const;
-  // Under what name `tally status` finds it on this machine.
+  // The name by which `tally status` finds it on this machine.
   const std::string& local_name() const;
-  // After a restart of all ranks: those of before are forgotten.
+  // Forgets all ranks, after the launcher has restarted them.
   void begin_generation(std::uint32_t generation, int size);
-  // Whoever started the ranks knows at once. `how`: "was killed by signal 9". Nothing happens to
-  // ranks that have left in good order; whoever ended well without ever having joined should not be
-  // told of.
+  // The launcher calls this when the process of a rank has ended. `how`: "was killed by signal 9".
+  // The call has no effect on ranks that have left in good order. The launcher does not report
+  // ranks that exited with success and never joined.
   void process_ended(Rank rank, const std::string& how);
 
  private:

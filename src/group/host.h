@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "tally/error.h"
 
@@ -14,7 +15,26 @@ std::string host_name();
 // The same text in all processes that read the same steady clock: those of one boot of one machine.
 std::string machine_identity();
 
-// A name for a local socket that nobody else has.
+// A random, unique name for a local socket.
 Result<std::string> random_name();
+
+// An address of a network interface of this host that is up.
+struct InterfaceAddress {
+  std::string interface;
+  std::string address;  // numeric
+  bool is_ipv6 = false;
+  bool is_loopback = false;
+  bool is_link_local = false;
+};
+
+// All such addresses, in the system's order.
+Result<std::vector<InterfaceAddress>> interface_addresses();
+
+// The address by which other hosts are likely to reach this one. `wanted` is an interface or an
+// address and may be empty: then the first that is neither loopback nor link-local nor of a bridge
+// for containers, IPv4 before IPv6; loopback if there is no other. kInvalid if there is no
+// interface of that name; a text that is no interface's name is taken as an address.
+Result<std::string> choose_address(const std::vector<InterfaceAddress>& addresses,
+                                   const std::string& wanted);
 
 }  // namespace tally::group

@@ -3,12 +3,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <set>
 #include <sstream>
 
@@ -20,7 +18,7 @@ namespace tally::group {
 namespace {
 
 constexpr std::size_t kMaxName = 64;
-// Jobs of one name that one user may run at a time on a machine.
+// The number of jobs of one name that one user may run at a time on a machine.
 constexpr int kMostOfOneName = 99;
 
 std::string prefix(unsigned user) { return fmt::format("tally-job-{}-", user); }
@@ -84,24 +82,16 @@ std::vector<std::string> local_jobs() {
 }
 
 Result<Descriptor> connect_local(const std::string& name) {
-  const auto failed = [&name](const char* why) {
+  auto connected = net::connect_locally(prefix(geteuid()) + name);
+  if (!connected.has_value()) {
     return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("no coordinator of a job {} here: {}", name, why)};
-  };
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = prefix(geteuid()) + name;
-  if (path.size() + 1 > sizeof(address.sun_path)) return failed("the name is too long");
-  std::memcpy(address.sun_path + 1, path.data(), path.size());
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // Local sockets connect at once or not at all.
-  if (!socket.open() ||
-      connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0)
-    return failed(std::strerror(errno));
+                 .message = fmt::format("no coordinator of a job {} here: {}", name,
+                                        connected.error().message)};
+  }
+  Descriptor socket = *std::move(connected);
   if (!net::peer_of_same_user(socket.descriptor()).has_value()) {
     return Error{.code = ErrorCode::kRefused,
-                 .message = fmt::format("somebody else listens under the name of job {}", name)};
+                 .message = fmt::format("another user listens under the name of job {}", name)};
   }
   fcntl(socket.descriptor(), F_SETFL, O_NONBLOCK);
   return socket;

@@ -8,29 +8,28 @@
 
 namespace tally::group {
 
-// How programs of the same user on the same machine find a coordinator: by a local socket with the
-// abstract name "tally-job-<user>-<job>". It is in no folder and vanishes with its owner, however
-// that ends.
+// Programs of the same user on the same machine find a coordinator by a local socket with the
+// abstract name "tally-job-<user>-<job>". The name is in no folder and vanishes with its owner.
 
 // 1 to 64 letters, digits, dots, underscores and dashes.
 bool is_job_name(const std::string& name);
 
 struct LocalAccess {
   Descriptor listener;
-  std::string name;  // the job's, with a number behind it if another job has the same
+  std::string name;  // of the job, with a number appended if another job has the same name
 };
 Result<LocalAccess> open_local_access(const std::string& job);
 
-// The next who calls there, if anybody does. Others than this user are turned away. An error: this
-// process can take in nobody now.
+// The next connection, or none if nobody waits. Connections of other users are closed. An error
+// means that this process cannot accept connections now.
 Result<std::optional<Descriptor>> accept_local(const Descriptor& listener);
 
 // Names of this user's jobs on this machine, sorted.
 std::vector<std::string> local_jobs();
-// From the text of /proc/net/unix.
+// The same, from the text of /proc/net/unix.
 std::vector<std::string> jobs_in(const std::string& table, unsigned user);
 
-// kRefused if it is not this user who listens there; kSystem if nobody does.
+// kRefused if another user listens there; kSystem if nobody does.
 Result<Descriptor> connect_local(const std::string& name);
 
 }  // namespace tally::group

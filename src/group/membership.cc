@@ -135,7 +135,7 @@ class Connector {
         clock_));
   }
 
-  // Plain TCP leaves a host only if it was asked for by name.
+  // Plain TCP between hosts must be asked for by name.
   Result<bool> wants_tls() const {
     if (options_.transport == TransportKind::kTcp) return false;
     if (options_.secret) return true;
@@ -187,7 +187,7 @@ class Connector {
 
 Result<Membership> form(const MembershipOptions& options, std::optional<net::Listener>& listener,
                         const Clock& clock, Deadline by) {
-  // Nobody would understand a rank without it.
+  // Without the secret no other rank could answer.
   if (options.transport == TransportKind::kTls && !options.secret)
     return Error{.code = ErrorCode::kInvalid, .message = "transport tls needs the job's secret"};
   TALLY_TRY(const std::string local_name, random_name());
@@ -228,7 +228,7 @@ Result<Membership> form(const MembershipOptions& options, std::optional<net::Lis
       mine.listens = listener->address();
       return {};
     };
-    TALLY_TRY(attend_rendezvous(rendezvous, introduce, connect, by));
+    TALLY_TRY(join_rendezvous(rendezvous, introduce, connect, by));
   }
   return connector->take();
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "group/watch_connection.h"
+#include "group/watch_message.h"
 #include "net/socket.h"
 #include "tally/job.h"
 
@@ -21,15 +21,15 @@ class Observer final {
                                  Deadline by);
 
   Result<JobStatus> status(Deadline by);
-  // Of the ranks that answered.
+  // The traces of the ranks that answered in time.
   Result<std::vector<Trace>> traces(Deadline by);
 
  private:
   explicit Observer(std::unique_ptr<net::Stream> stream);
-  using Take = std::function<Result<void>(const WatchMessage&)>;
-  Result<void> ask(WatchKind question, const Take& take, Deadline by);
+  using Take = std::function<Result<void>(const ControlMessage&)>;
+  Result<void> ask(ControlKind question, const Take& take, Deadline by);
 
-  std::unique_ptr<WatchConnection> connection_;
+  std::unique_ptr<net::MessageConnection> connection_;
 };
 
 }  // namespace tally::group

@@ -15,7 +15,7 @@
 namespace tally::group {
 namespace {
 
-// How long the server may take to say goodbye.
+// Time for the server to answer the finalize.
 constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
 
 Error pmi_error(ErrorCode code, std::string_view what) {
@@ -41,14 +41,14 @@ class PmiClient {
     return {};
   }
 
-  // The value, or an empty text if there is none of this key.
+  // The value of the key, or an empty text if the key is missing.
   Result<std::string> get(const std::string& key) {
     TALLY_TRY(PmiAnswer answer,
               ask(fmt::format("cmd=get kvsname={} key={}", kvsname_, key), "get_result"));
     return answer.code == 0 ? std::move(answer.value) : std::string();
   }
 
-  // What was put before is seen by all after it.
+  // Values that were put before it are visible to all ranks after it.
   Result<void> barrier() {
     TALLY_TRY(ask("cmd=barrier_in", "barrier_out"));
     return {};
@@ -97,7 +97,7 @@ class PmiClient {
       line.append(bytes.data(), static_cast<std::size_t>(count));
       const std::size_t end = line.find('\n');
       if (end == std::string::npos) continue;
-      // It speaks only when asked, so there is one line.
+      // The server only answers requests, so there is one line.
       if (end + 1 != line.size()) break;
       line.pop_back();
       return line;
@@ -116,7 +116,7 @@ PmiSession::PmiSession(int descriptor)
     : connection_(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), owner_(getpid()) {}
 
 PmiSession::~PmiSession() {
-  // Not from a fork of the process. If an MPI was here and has ended the session, nobody answers.
+  // A fork of the process must not end the session. There is no answer if an MPI has ended it.
   if (connection_.open() && passes_ > 0 && getpid() == owner_)
     (void)PmiClient(connection_.descriptor(), Deadline::after(kGoodbyeTime)).finalize();
 }

@@ -25,7 +25,7 @@ Result<void> take(std::string_view name, std::string_view value, PmiAnswer& answ
     const auto [stop, problem] = std::from_chars(value.data(), end, answer.code);
     if (problem != std::errc() || stop != end) return corrupt("a result that is no number");
   }
-  // Other words are of no use here.
+  // Other words are ignored.
   return {};
 }
 

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "group/meeting_place.h"
+#include "group/rendezvous_note.h"
 
 namespace tally::group {
 namespace {
@@ -32,8 +32,7 @@ struct FreeValue {
 };
 using Value = std::unique_ptr<pmix_value_t, FreeValue>;
 
-// What a fence in the background has come to; shared with its callback, which may come after the
-// deadline.
+// The outcome of a non-blocking fence; shared with its callback, which may run after the deadline.
 struct Fence {
   Mutex mutex;
   std::condition_variable_any ended;
@@ -59,8 +58,8 @@ bool find(void* library, const char* name, Function& function) {
 }
 
 Result<Functions> load() {
-  // Global, as an MPI would load it: its plugins look for its symbols there. Never unloaded: it has
-  // threads.
+  // RTLD_GLOBAL, as an MPI would load it, because its plugins look for its symbols there. The
+  // library has threads and is never unloaded.
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
   Functions functions;
   const bool whole = library != nullptr && find(library, "PMIx_Init", functions.init) &&
@@ -89,7 +88,7 @@ class Registration {
     return std::unique_ptr<Registration>(new Registration(functions, self));
   }
   ~Registration() {
-    // Not from a fork of the process.
+    // A fork of the process must not end the registration.
     if (getpid() == owner_) functions_.finalize(nullptr, 0);
   }
   Registration(const Registration&) = delete;
@@ -135,7 +134,7 @@ class Registration {
     return all;
   }
 
-  // What the server has by now; null if that is nothing.
+  // The value that the server has now, or null.
   Value get(const pmix_proc_t& of, const char* key) const {
     pmix_info_t at_once{};
     std::strncpy(at_once.key, PMIX_IMMEDIATE, PMIX_MAX_KEYLEN);
@@ -159,7 +158,7 @@ class Registration {
                  .message = fmt::format("{}: {}", what, functions_.error_string(status))};
   }
 
-  // Waits for all ranks, and brings what they put.
+  // Waits for all ranks and fetches the values that they put.
   Result<void> fence(Deadline by) const {
     pmix_info_t collect{};
     std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
@@ -179,7 +178,7 @@ class Registration {
     const pmix_status_t begun = functions_.fence(&all, 1, &collect, 1, ended, for_callback.get());
     if (begun == PMIX_OPERATION_SUCCEEDED) return {};
     TALLY_TRY(check("PMIx_Fence_nb", begun));
-    (void)for_callback.release();  // the callback's now
+    (void)for_callback.release();  // the callback owns it now
     return wait(*state, by);
   }
 
@@ -201,7 +200,7 @@ class Registration {
   int passes_ = 0;
 };
 
-// The process's own, ended when it exits.
+// The registration of this process, ended when it exits.
 Result<Registration*> registration() {
   static std::unique_ptr<Registration> ours;
   if (!ours) {

@@ -6,13 +6,14 @@
 
 namespace tally::group {
 
-// What is said of connections that are turned away: each of a few, and of many no more than one
-// sentence in a while, so that a port scan does not flood the log. Decides only.
+// Limits the log lines about refused connections: the first few are logged each, further ones are
+// counted and summed up in one sentence from time to time, so that a port scan does not flood the
+// log. Pure: the caller does the logging.
 class Refusals {
  public:
   // "a connection from 10.0.0.7:4711 was refused: it does not speak TLS", or nothing now.
   std::optional<std::string> add(const std::string& from, const std::string& why, TimePoint now);
-  // What add() kept to itself, when it is time to say it.
+  // The summary of refusals that add() has not returned, when it is due.
   std::optional<std::string> tick(TimePoint now);
 
  private:

@@ -1,189 +1,79 @@
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
-#include <atomic>
-#include <deque>
 #include <list>
-#include <thread>
-#include <variant>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "group/control.h"
-#include "group/gathering.h"
 #include "group/rendezvous.h"
-#include "net/tls_stream.h"
-#include "wire/error_body.h"
+#include "group/rendezvous_state.h"
+#include "net/greeting_exchange.h"
+#include "net/stream_factory.h"
 
 namespace tally::group {
 namespace {
 
-using net::Stream;
-
-// So long a connection may take to say who it is; and so many may try at once.
+// A connection has this long to present itself, and this many may do so at a time.
 constexpr Duration kGreetingTime = std::chrono::seconds(5);
-constexpr int kMaxVisitors = 256;
-// Kept back from the deadline for telling everybody the verdict.
-constexpr Duration kVerdictTime = std::chrono::milliseconds(500);
+constexpr std::size_t kMaxCallers = 256;
+// Kept back from the deadline for telling all ranks the outcome.
+constexpr Duration kOutcomeTime = std::chrono::milliseconds(500);
 
-struct Guest {
+using net::MessageConnection;
+
+// A connection that has not presented itself yet: first its greeting arrives, then its Hello.
+struct Caller {
+  std::optional<net::GreetingExchange> greeting;  // empty once it is complete
+  std::unique_ptr<MessageConnection> connection;  // from then on
+  Rank claimed = kNoRank;                         // the greeting says so
+  Deadline by = Deadline::never();
+
+  std::string claimed_identity() const {
+    if (claimed != kNoRank) return fmt::format("tally rank {}", claimed);
+    return connection->stream().claimed_identity();
+  }
+};
+
+struct Peer {
   Hello hello;
-  std::unique_ptr<Stream> stream;
-};
-struct Stranger {
-  std::string claimed;
-  Error why;
-  std::unique_ptr<Stream> stream;  // where it can still be told why; may be null
-};
-using Visitor = std::variant<Guest, Stranger>;
-
-// Threads that each hear one connection out, so that a silent one keeps nobody waiting.
-class Reception {
- public:
-  Reception(net::Listener& listener, const RendezvousOptions& options, const net::TlsContext* tls)
-      : listener_(listener), options_(options), tls_(tls) {}
-
-  // Whoever is still talking is cut off.
-  ~Reception() {
-    std::list<Visit> visits;
-    {
-      MutexLock lock(mutex_);
-      for (const Visit& visit : visits_)
-        if (visit.descriptor >= 0) ::shutdown(visit.descriptor, SHUT_RDWR);
-      visits.splice(visits.end(), visits_);
-    }
-  }
-
-  // Accepts whoever waits and returns the next visitor heard out, or nothing by `by`.
-  std::optional<Visitor> next(Deadline by) {
-    const SteadyClock clock;
-    while (!by.passed(clock.now())) {
-      admit_waiting();
-      {
-        MutexLock lock(mutex_);
-        if (!heard_.empty()) {
-          Visitor visitor = std::move(heard_.front());
-          heard_.pop_front();
-          return visitor;
-        }
-      }
-      const Duration look =
-          active_ > 0 ? std::chrono::milliseconds(2) : std::chrono::milliseconds(100);
-      net::wait_ready(listener_.descriptor(), net::Readiness::kRead,
-                      earlier(by, clock.after(look)));
-    }
-    return std::nullopt;
-  }
-
- private:
-  // One connection being heard out.
-  struct Visit {
-    int descriptor = -1;  // -1 once it belongs to somebody else
-    std::jthread thread;  // last: it uses the above
-  };
-
-  void admit_waiting() {
-    while (active_ < kMaxVisitors) {
-      auto socket = listener_.accept_now();
-      if (!socket.has_value() || !*socket) return;
-      ++active_;
-      MutexLock lock(mutex_);
-      Visit& visit = visits_.emplace_back();
-      visit.descriptor = (*socket)->descriptor();
-      visit.thread = std::jthread([this, &visit, peer = *std::move(*socket)]() mutable {
-        Visitor visitor = hear(std::move(peer));
-        MutexLock inner(mutex_);
-        visit.descriptor = -1;
-        heard_.push_back(std::move(visitor));
-        --active_;
-      });
-    }
-  }
-
-  Visitor hear(net::Socket socket) {
-    const Deadline by = Deadline::after(kGreetingTime);
-    std::unique_ptr<Stream> stream;
-    if (tls_ != nullptr) {
-      auto made = tls_->server(std::move(socket));
-      if (!made.has_value()) return Stranger{"", made.error(), nullptr};
-      stream = *std::move(made);
-    } else {
-      stream = net::plain_stream(std::move(socket));
-    }
-    Rank claimed = kNoRank;
-    auto hello = listen_to(*stream, by, &claimed);
-    if (hello.has_value()) return Guest{*std::move(hello), std::move(stream)};
-    std::string identity =
-        claimed == kNoRank ? stream->claimed_identity() : fmt::format("tally rank {}", claimed);
-    return Stranger{std::move(identity), hello.error(), std::move(stream)};
-  }
-
-  Result<Hello> listen_to(Stream& stream, Deadline by, Rank* claimed) {
-    TALLY_TRY(net::complete_handshake(stream, by));
-    wire::EncodedGreeting encoded;
-    TALLY_TRY(net::read_all(stream, encoded, by));
-    TALLY_TRY(const wire::Greeting greeting, wire::decode_greeting(encoded));
-    *claimed = greeting.from;
-    if (greeting.version != wire::kProtocolVersion) {
-      return Error{.code = ErrorCode::kRefused,
-                   .peer = greeting.from,
-                   .message = fmt::format("rank {} speaks protocol version {}, rank {} speaks {}",
-                                          greeting.from, greeting.version, options_.hello.rank,
-                                          wire::kProtocolVersion)};
-    }
-    if (greeting.token != options_.token) {
-      return Error{.code = ErrorCode::kStale,
-                   .peer = greeting.from,
-                   .message = fmt::format("rank {} belongs to another job", greeting.from)};
-    }
-    if (greeting.generation != options_.hello.generation) {
-      return Error{.code = ErrorCode::kStale,
-                   .peer = greeting.from,
-                   .message = fmt::format("rank {} wants generation {}, this is {}", greeting.from,
-                                          greeting.generation, options_.hello.generation)};
-    }
-    TALLY_TRY(const Control control, receive_control(stream, by));
-    if (control.kind != ControlKind::kHello)
-      return Error{.code = ErrorCode::kCorrupt, .message = "no hello after the greeting"};
-    wire::Reader reader(control.body);
-    TALLY_TRY(Hello hello, read_hello(reader));
-    TALLY_TRY(reader.end());
-    return hello;
-  }
-
-  net::Listener& listener_;
-  const RendezvousOptions& options_;
-  const net::TlsContext* const tls_;
-  Mutex mutex_;
-  std::deque<Visitor> heard_ TALLY_GUARDED_BY(mutex_);
-  std::atomic<int> active_{0};
-  std::list<Visit> visits_ TALLY_GUARDED_BY(mutex_);
+  std::unique_ptr<MessageConnection> connection;
 };
 
+// The rendezvous, seen from its host:
+//   gather():          accept connections until each rank has sent its Hello.
+//   kWelcome to all:   the members and the job's token.
+//   connect():         all ranks connect with each other, this one included.
+//   kReady from all:   or the trouble that a rank had, which becomes the outcome for all.
+//   kGo to all.
 class Host {
  public:
   Host(net::Listener& listener, const RendezvousOptions& options, Deadline by)
       : listener_(listener),
         options_(options),
         by_(by),
-        gathering_(options.hello.size, options.hello.generation) {}
+        state_(options.hello.size, options.hello.generation) {}
 
   Result<Welcome> run(const Connect& connect) {
     const Result<Welcome> outcome = form(connect);
-    if (!outcome.has_value()) refuse_all(outcome.error());
+    if (!outcome.has_value()) {
+      for (Peer& peer : peers_)
+        (void)send(*peer.connection, message_of(ControlKind::kAbort, outcome.error()),
+                   Deadline::after(kOutcomeTime));
+    }
     return outcome;
   }
 
  private:
   Result<Welcome> form(const Connect& connect) {
-    TALLY_TRY(gathering_.arrive(options_.hello));
+    TALLY_TRY(state_.arrive(options_.hello));
     TALLY_TRY(gather());
     TALLY_TRY(const Welcome welcome, make_welcome());
-    wire::Writer writer;
-    write(writer, welcome);
-    TALLY_TRY(tell_all({ControlKind::kWelcome, writer.take()}));
+    const ControlMessage message = message_of(ControlKind::kWelcome, welcome);
+    if (message.body.size() >= wire::kMaxPayloadBytes)
+      return Error{.code = ErrorCode::kExhausted, .message = "too many ranks for one rendezvous"};
+    TALLY_TRY(tell_all(message));
     TALLY_TRY(connect(welcome));
     TALLY_TRY(hear_all_ready());
     TALLY_TRY(tell_all({ControlKind::kGo, {}}));
@@ -191,48 +81,135 @@ class Host {
   }
 
   Result<void> gather() {
-    if (options_.secret) {
-      TALLY_TRY(tls_, net::TlsContext::make(
-                          {.secret = *options_.secret,
-                           .identity = fmt::format("tally rank {}", options_.hello.rank)}));
-    }
-    Reception reception(listener_, options_, tls_.get());
-    const Deadline by = Deadline::at(by_.when() - kVerdictTime);
-    while (!gathering_.complete()) {
-      auto visitor = reception.next(by);
-      if (!visitor) return gathering_.verdict_at_deadline();
-      if (auto* guest = std::get_if<Guest>(&*visitor)) {
-        const auto arrived = gathering_.arrive(guest->hello);
-        guests_.push_back(std::move(*guest));
-        TALLY_TRY(arrived);
-      } else {
-        TALLY_TRY(turn_away(std::get<Stranger>(*visitor)));
+    TALLY_TRY(streams_, net::StreamFactory::make(
+                            options_.secret, fmt::format("tally rank {}", options_.hello.rank)));
+    const Deadline by = Deadline::at(by_.when() - kOutcomeTime);
+    while (!state_.complete()) {
+      if (by.passed(clock_.now())) return state_.error_at_deadline();
+      accept_waiting();
+      for (auto caller = callers_.begin(); caller != callers_.end();) {
+        TALLY_TRY(const bool over, serve(*caller));
+        caller = over ? callers_.erase(caller) : std::next(caller);
       }
+      if (!state_.complete()) wait(by);
+    }
+    callers_.clear();
+    return {};
+  }
+
+  void accept_waiting() {
+    while (callers_.size() < kMaxCallers) {
+      auto socket = listener_.accept_now();
+      if (!socket.has_value() || !*socket) return;
+      auto stream = streams_.server(**std::move(socket));
+      if (!stream.has_value()) continue;
+      Caller& caller = callers_.emplace_back();
+      caller.by = Deadline::after(kGreetingTime);
+      caller.greeting.emplace(
+          *std::move(stream),
+          net::GreetingExchange::Host{
+              .greeting_bytes = wire::kGreetingBytes,
+              .judge = [this, &caller](std::span<const std::byte> greeting, auto& /*answer*/) {
+                return judge(greeting, caller);
+              }});
+    }
+  }
+
+  void wait(Deadline by) {
+    std::vector<pollfd> entries;
+    if (callers_.size() < kMaxCallers) entries.push_back({listener_.descriptor(), POLLIN, 0});
+    for (const Caller& caller : callers_) {
+      by = earlier(by, caller.by);
+      if (caller.greeting) {
+        entries.push_back(caller.greeting->poll_entry());
+      } else {
+        caller.connection->add_to(entries);
+      }
+    }
+    ::poll(entries.data(), entries.size(), net::poll_timeout(by));
+  }
+
+  Result<void> judge(std::span<const std::byte> encoded, Caller& caller) const {
+    TALLY_TRY(const wire::Greeting greeting,
+              wire::decode_greeting(encoded.first<wire::kGreetingBytes>()));
+    caller.claimed = greeting.from;
+    const auto refused = [&greeting](ErrorCode code, std::string message) {
+      return Error{.code = code, .peer = greeting.from, .message = std::move(message)};
+    };
+    if (greeting.version != wire::kProtocolVersion) {
+      return refused(
+          ErrorCode::kRefused,
+          fmt::format("rank {} speaks protocol version {}, rank {} speaks {}", greeting.from,
+                      greeting.version, options_.hello.rank, wire::kProtocolVersion));
+    }
+    if (greeting.token != options_.token)
+      return refused(ErrorCode::kStale,
+                     fmt::format("rank {} belongs to another job", greeting.from));
+    if (greeting.generation != options_.hello.generation) {
+      return refused(ErrorCode::kStale,
+                     fmt::format("rank {} wants generation {}, this is {}", greeting.from,
+                                 greeting.generation, options_.hello.generation));
     }
     return {};
   }
 
-  // A rank of this job with another protocol version ends it for all; others are only turned away.
-  Result<void> turn_away(Stranger& stranger) {
-    log_warning(fmt::format("rendezvous: turned away {}: {}",
-                            stranger.claimed.empty() ? "a stranger" : stranger.claimed,
-                            stranger.why.message));
-    gathering_.turn_away(stranger.claimed, stranger.why);
-    if (stranger.stream != nullptr) {
-      (void)send_control(*stranger.stream,
-                         {ControlKind::kRefusal, wire::encode_error(stranger.why)},
-                         Deadline::after(kVerdictTime));
+  // Whether the caller has become a peer or was refused. An error ends the rendezvous for all.
+  Result<bool> serve(Caller& caller) {
+    auto hello = hear(caller);
+    if (hello.has_value() && !*hello) {
+      if (!caller.by.passed(clock_.now())) return false;
+      hello = Error{.code = ErrorCode::kTimeout, .message = "no greeting in time"};
     }
-    const bool proven = stranger.stream != nullptr && stranger.why.code == ErrorCode::kRefused &&
-                        (stranger.stream->authenticated() || !options_.secret);
-    if (proven && stranger.why.peer != kNoRank) return stranger.why;
+    if (caller.greeting) take_connection(caller);
+    if (!hello.has_value()) {
+      TALLY_TRY(refuse(caller, hello.error()));
+      return true;
+    }
+    const auto arrived = state_.arrive(**hello);
+    peers_.push_back({**std::move(hello), std::move(caller.connection)});
+    TALLY_TRY(arrived);
+    return true;
+  }
+
+  static void take_connection(Caller& caller) {
+    caller.connection =
+        std::make_unique<MessageConnection>(caller.greeting->take(), MessageConnection::Options{});
+    caller.greeting.reset();
+  }
+
+  // Reads as far as that goes now.
+  static Result<std::optional<Hello>> hear(Caller& caller) {
+    if (caller.greeting) {
+      TALLY_TRY(const bool greeted, caller.greeting->advance());
+      if (!greeted) return std::optional<Hello>();
+      take_connection(caller);
+    }
+    TALLY_TRY(const auto messages, advance(*caller.connection));
+    if (messages.empty()) return std::optional<Hello>();
+    if (messages.front().kind != ControlKind::kHello)
+      return Error{.code = ErrorCode::kCorrupt, .message = "no hello after the greeting"};
+    TALLY_TRY(Hello hello, body_of(messages.front(), &read_hello));
+    return std::optional(std::move(hello));
+  }
+
+  // A rank of this job with another protocol version ends the rendezvous for all; any other caller
+  // is only refused.
+  Result<void> refuse(Caller& caller, const Error& why) {
+    const std::string identity = caller.claimed_identity();
+    log_warning(fmt::format("rendezvous: turned away {}: {}",
+                            identity.empty() ? "a stranger" : identity, why.message));
+    state_.turn_away(identity, why);
+    send(*caller.connection, message_of(ControlKind::kAbort, why));
+    caller.connection->flush();
+    const bool proven = caller.connection->stream().authenticated() || !options_.secret;
+    if (proven && why.code == ErrorCode::kRefused && why.peer != kNoRank) return why;
     return {};
   }
 
   Result<Welcome> make_welcome() {
     Welcome welcome{.generation = options_.hello.generation,
                     .token = options_.token,
-                    .members = gathering_.members()};
+                    .members = state_.members()};
     const bool first = options_.token == wire::JobToken{};
     if (first && getrandom(welcome.token.data(), welcome.token.size(), 0) !=
                      static_cast<ssize_t>(welcome.token.size()))
@@ -240,45 +217,40 @@ class Host {
     return welcome;
   }
 
-  Result<void> tell_all(const Control& control) {
-    for (Guest& guest : guests_) {
-      if (auto sent = send_control(*guest.stream, control, by_); !sent.has_value())
-        return lost(guest, sent.error());
+  Result<void> tell_all(const ControlMessage& message) {
+    for (Peer& peer : peers_) {
+      if (auto sent = send(*peer.connection, message, by_); !sent.has_value())
+        return lost(peer, sent.error());
     }
     return {};
   }
 
   Result<void> hear_all_ready() {
-    for (Guest& guest : guests_) {
-      auto answer = receive_control(*guest.stream, by_);
-      if (!answer.has_value()) return lost(guest, answer.error());
+    for (Peer& peer : peers_) {
+      auto answer = receive(*peer.connection, by_);
+      if (!answer.has_value()) return lost(peer, answer.error());
       if (answer->kind == ControlKind::kTrouble) return error_in(*answer);
       if (answer->kind != ControlKind::kReady)
-        return lost(guest, {.code = ErrorCode::kCorrupt, .message = "an unexpected answer"});
+        return lost(peer, {.code = ErrorCode::kCorrupt, .message = "an unexpected answer"});
     }
     return {};
   }
 
-  static Error lost(const Guest& guest, const Error& why) {
+  static Error lost(const Peer& peer, const Error& why) {
     return {.code = why.code,
-            .peer = guest.hello.rank,
-            .message = fmt::format("rank {} (pid {} on {}) while joining: {}", guest.hello.rank,
-                                   guest.hello.pid, guest.hello.host_name, why.message)};
+            .peer = peer.hello.rank,
+            .message = fmt::format("rank {} (pid {} on {}) while joining: {}", peer.hello.rank,
+                                   peer.hello.pid, peer.hello.host_name, why.message)};
   }
 
-  void refuse_all(const Error& why) {
-    for (Guest& guest : guests_) {
-      (void)send_control(*guest.stream, {ControlKind::kRefusal, wire::encode_error(why)},
-                         Deadline::after(kVerdictTime));
-    }
-  }
-
+  const SteadyClock clock_;
   net::Listener& listener_;
   const RendezvousOptions& options_;
   const Deadline by_;
-  Gathering gathering_;
-  std::unique_ptr<net::TlsContext> tls_;
-  std::vector<Guest> guests_;
+  RendezvousState state_;
+  net::StreamFactory streams_;
+  std::list<Caller> callers_;
+  std::vector<Peer> peers_;
 };
 
 }  // namespace

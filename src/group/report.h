@@ -11,14 +11,14 @@
 
 namespace tally::group {
 
-// Bounds of what a rank may say about itself.
+// Limits of the fields of a report.
 inline constexpr std::size_t kMaxNameBytes = 256;
 inline constexpr std::size_t kMaxPositions = 16;
 
 // An operation on one of a rank's communicators. Ranks are the job's.
 struct ReportedOperation {
   std::string communicator;
-  std::uint32_t channel = 0;  // with the name: the same on all members, and on nobody else
+  std::uint32_t channel = 0;  // with the name, identifies the communicator
   OperationRecord record;
   std::vector<Rank> members;    // of the communicator; empty: all ranks of the job
   std::vector<Rank> waits_for;  // as far as the rank knows
@@ -26,16 +26,16 @@ struct ReportedOperation {
   friend bool operator==(const ReportedOperation&, const ReportedOperation&) = default;
 };
 
-// How far a rank has come on one communicator.
+// The progress of a rank on one communicator.
 struct Position {
   std::string communicator;
   std::uint32_t channel = 0;
-  std::uint32_t next_collective = 0;  // collectives below this number it has come to
+  std::uint32_t next_collective = 0;  // the rank has entered all collectives below this number
 
   friend bool operator==(const Position&, const Position&) = default;
 };
 
-// What a rank says about itself in each heartbeat. Times are on the rank's own steady clock.
+// The heartbeat of a rank. Times are on the rank's own steady clock.
 struct Report {
   Rank rank = 0;
   std::uint32_t generation = 1;
@@ -49,23 +49,23 @@ struct Report {
   std::uint64_t memory_bytes = 0;
   std::uint64_t operations = 0;
   TimePoint joined{};
-  std::optional<TimePoint> joining;  // since when it looks for the others; none: it has found them
-  // The operation that it has been in for longest; none: it computes.
+  std::optional<TimePoint> joining;  // when it began to join; none: it has joined
+  // The oldest operation under way; none: the rank computes.
   std::optional<ReportedOperation> current;
-  // The operation that ended last, well or not.
+  // The operation that ended last, with or without an error.
   std::optional<ReportedOperation> last;
   std::vector<Position> positions;
-  std::optional<Error> failure;  // of a communicator: the first
+  std::optional<Error> failure;  // the first failure of a communicator
 
-  // Since when it joins, computes, or is in its current operation.
+  // The start of its current activity: joining, computing, or an operation.
   TimePoint since() const;
 };
 
 void write(wire::Writer& writer, const Report& report);
-// kCorrupt unless it is one that write() could have made.
+// kCorrupt unless write() could have written it.
 Result<Report> read_report(wire::Reader& reader);
 
-// All that the recorders of one rank hold, by communicator.
+// The contents of all recorders of one rank, by communicator.
 struct Trace {
   Rank rank = 0;
   Duration clock_offset{};  // as in Report
@@ -74,10 +74,6 @@ struct Trace {
 
 void write(wire::Writer& writer, const Trace& trace);
 Result<Trace> read_trace(wire::Reader& reader);
-
-// Lists of ranks, at most kMaxRanks long.
-void write_ranks(wire::Writer& writer, const std::vector<Rank>& ranks);
-Result<std::vector<Rank>> read_ranks(wire::Reader& reader);
 
 // "rank 2" or "ranks 2, 3".
 std::string ranks_text(const std::vector<Rank>& ranks);

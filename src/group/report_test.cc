@@ -5,7 +5,6 @@
 namespace tally::group {
 namespace {
 
-
 Report full_report() {
   Report report{.rank = 3,
                 .generation = 2,

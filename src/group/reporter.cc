@@ -12,12 +12,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "group/reporter_line.h"
+#include "group/reporter_connection.h"
 
 namespace tally::group {
 namespace {
 
-// For the goodbye to be heard.
+// Time for the coordinator to receive the goodbye.
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -25,7 +25,7 @@ constexpr Duration kGoodbyeTime = std::chrono::milliseconds(500);
 class Reporter::Impl final {
  public:
   Impl(const Options& options, const Registration& identity, std::shared_ptr<Watched> watched)
-      : line_(options),
+      : connection_(options),
         heartbeat_(options.heartbeat),
         identity_(identity),
         watched_(std::move(watched)),
@@ -73,21 +73,21 @@ class Reporter::Impl final {
     while (!stop.stop_requested()) {
       const Self me = self();
       const TimePoint now = SteadyClock().now();
-      if (me.moved) line_.register_again(me.identity);
-      if (line_.open() && now >= next_report) {
-        line_.send(message_of(WatchKind::kReport, completed(me)));
+      if (me.moved) connection_.register_again(me.identity);
+      if (connection_.open() && now >= next_report) {
+        connection_.send(message_of(ControlKind::kReport, completed(me)));
         next_report = now + heartbeat_;
       }
-      for (const WatchMessage& message : line_.advance(me.identity, now)) obey(me, message);
-      wait(line_.open() ? next_report : line_.next_look(now));
+      for (const ControlMessage& message : connection_.advance(me.identity, now)) obey(me, message);
+      wait(connection_.open() ? next_report : connection_.next_look(now));
     }
     say_goodbye();
   }
 
   void wait(TimePoint until) const {
     std::vector<pollfd> entries{{wake_.descriptor(), POLLIN, 0}};
-    line_.add_to(entries);
-    const int timeout = line_.impatient() ? 0 : net::poll_timeout(Deadline::at(until));
+    connection_.add_to(entries);
+    const int timeout = connection_.pending() ? 0 : net::poll_timeout(Deadline::at(until));
     if (::poll(entries.data(), entries.size(), timeout) < 1) return;
     std::uint64_t count = 0;
     if (entries[0].revents != 0) {
@@ -101,54 +101,54 @@ class Reporter::Impl final {
     report.generation = me.identity.generation;
     report.pid = me.identity.pid;
     report.host = me.identity.host;
-    report.clock_offset = line_.clock_offset();
+    report.clock_offset = connection_.clock_offset();
     report.at = SteadyClock().now();
     return report;
   }
 
-  void obey(const Self& me, const WatchMessage& message) {
+  void obey(const Self& me, const ControlMessage& message) {
     switch (message.kind) {
-      case WatchKind::kLost: {
+      case ControlKind::kLost: {
         const auto lost = body_of(message, &read_lost_ranks);
         if (lost.has_value() && lost->generation == me.identity.generation) me.watched->lost(*lost);
         break;
       }
-      case WatchKind::kWantStack: {
+      case ControlKind::kWantStack: {
         wire::Writer writer;
         writer.string(me.watched->stack());
-        line_.send({WatchKind::kStack, writer.take()});
+        connection_.send({ControlKind::kStack, writer.take()});
         break;
       }
-      case WatchKind::kWantTrace: {
+      case ControlKind::kWantTrace: {
         Trace trace = me.watched->trace();
         trace.rank = me.identity.rank;
-        trace.clock_offset = line_.clock_offset();
-        line_.send(message_of(WatchKind::kTrace, trace));
+        trace.clock_offset = connection_.clock_offset();
+        connection_.send(message_of(ControlKind::kTrace, trace));
         break;
       }
       default:
-        break;  // a newer coordinator may say more
+        break;  // a newer coordinator may send further kinds
     }
   }
 
-  // Waits for the coordinator to end the connection: then it has heard everything.
+  // Waits for the coordinator to close the connection, which it does after the goodbye.
   void say_goodbye() {
     const Self me = self();
-    if (me.moved) line_.register_again(me.identity);
+    if (me.moved) connection_.register_again(me.identity);
     const TimePoint end = SteadyClock().now() + kGoodbyeTime;
     bool said = false;
-    while (line_.alive() && SteadyClock().now() < end) {
-      if (line_.open() && !said) {
-        line_.send(message_of(WatchKind::kGoodbye, completed(me)));
+    while (connection_.alive() && SteadyClock().now() < end) {
+      if (connection_.open() && !said) {
+        connection_.send(message_of(ControlKind::kGoodbye, completed(me)));
         said = true;
       }
-      line_.last_words(me.identity, SteadyClock().now());
-      if (!line_.alive()) return;
+      connection_.last_words(me.identity, SteadyClock().now());
+      if (!connection_.alive()) return;
       wait(end);
     }
   }
 
-  ReporterLine line_;  // the thread's own
+  ReporterConnection connection_;  // used by the thread only
   const Duration heartbeat_;
   Mutex mutex_;
   Registration identity_ TALLY_GUARDED_BY(mutex_);

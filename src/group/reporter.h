@@ -9,22 +9,22 @@
 
 namespace tally::group {
 
-// The rank that a Reporter speaks for. Called from the Reporter's thread; nothing here may keep the
-// rank's own threads waiting.
+// The rank that a Reporter reports on. The Reporter's thread calls these functions; none may make
+// the rank's own threads wait.
 class Watched {
  public:
   virtual ~Watched() = default;
   virtual Report report() const = 0;
   virtual Trace trace() const = 0;
-  // Of the thread that works with the communicators.
+  // The stack of the thread that uses the communicators.
   virtual std::string stack() const = 0;
-  // These ranks of the membership are gone: operations with them end now.
+  // These ranks of the membership are lost: operations with them end now.
   virtual void lost(const LostRanks& ranks) = 0;
 };
 
-// A rank's line to the coordinator: registers, sends heartbeats, hears who is lost, answers. A
-// coordinator that cannot be reached, or goes away, is logged and tried again for ever; the rank
-// works on. Has one thread.
+// Reports a rank to the coordinator: registers it, sends heartbeats, receives the lost ranks,
+// answers requests for stacks and traces. While the coordinator cannot be reached the Reporter
+// retries without end, and the rank works on. It has one thread.
 class Reporter final {
  public:
   struct Options {
@@ -33,16 +33,17 @@ class Reporter final {
     Duration heartbeat = std::chrono::seconds(1);
   };
 
-  // The thread keeps `watched` alive as long as it needs it.
+  // The thread shares `watched` and may use it until close() returns.
   Reporter(const Options& options, const Registration& identity, std::shared_ptr<Watched> watched);
-  // As close().
+  // Calls close().
   ~Reporter();
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
-  // The same process in another membership of the job.
+  // The process has joined another membership of the job.
   void move_to(const Registration& identity, std::shared_ptr<Watched> watched);
-  // Says goodbye, for at most a moment, and ends the thread.
+  // Sends the last report, waits for a short time until the coordinator has it, and ends the
+  // thread.
   void close();
 
  private:

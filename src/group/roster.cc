@@ -8,9 +8,9 @@
 namespace tally::group {
 namespace {
 
-// Reports that throughput is taken over.
+// The number of reports over which throughput is measured.
 constexpr std::size_t kCounts = 6;
-// Of heartbeats between two ticks: the coordinator itself was not running.
+// A gap between two ticks, in heartbeats, after which the coordinator itself was stopped.
 constexpr int kOwnGap = 1;
 
 bool gone(Presence presence) { return presence == Presence::kLost || presence == Presence::kLeft; }
@@ -53,7 +53,7 @@ void Roster::expect(const std::vector<Member>& members, TimePoint now, Duration 
     mine.host = known.host;
     mine.pid = known.pid;
     mine.fate = known.fate;
-    // As if heard of so much later: silence begins to count then.
+    // The rank counts as heard of later by this, so that its silence begins to count then.
     mine.heard = now + grace;
     if (!gone(mine.presence)) mine.presence = Presence::kExpected;
   }
@@ -73,7 +73,7 @@ Result<Roster::Events> Roster::registered(Rank rank, const std::string& host, st
   if (same && who.presence == Presence::kLost)
     return refused(fmt::format("rank {} counts as lost: {}", rank, who.fate));
   const Presence before = who.presence;
-  // Somebody of an earlier coordinator who comes back, or a connection that was made anew.
+  // A rank of an earlier coordinator registers again, or a rank has reconnected.
   const bool known = same && !gone(before);
   who.presence = Presence::kPresent;
   who.host = host;
@@ -200,7 +200,7 @@ Roster::Events Roster::tick(TimePoint now) {
   std::vector<Rank> silent;
   std::vector<Rank> lost;
   for (const Member& each : members_) {
-    // Whoever has never been heard of may still be on its way.
+    // A rank that has never registered may still be starting.
     if (gone(each.presence) || each.heard == TimePoint{}) continue;
     const Duration silence = now - each.heard;
     if (silence >= lost_after) {

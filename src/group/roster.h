@@ -5,28 +5,48 @@
 #include <string>
 #include <vector>
 
-#include "group/event.h"
 #include "group/report.h"
 
 namespace tally::group {
 
+enum class EventKind {
+  kJoined,
+  kUnreachable,
+  kRecovered,  // ranks that report again, or a stall that is over
+  kLost,
+  kStalled,
+  kMismatch,
+  kRefused,
+  kLeft,
+};
+
+// An event in the life of a job, for the person who watches it.
+struct CoordinatorEvent {
+  EventKind kind = EventKind::kJoined;
+  std::vector<Rank> ranks;
+  std::string sentence;  // one line for a person
+  Duration silence{};    // of the ranks that did not report
+
+  friend bool operator==(const CoordinatorEvent&, const CoordinatorEvent&) = default;
+};
+
 enum class Presence : std::uint8_t {
-  kExpected,  // has not come yet, or not come back yet
+  kExpected,  // has not registered yet, or not again yet
   kPresent,
   kUnreachable,  // too many heartbeats are missing
-  kLost,         // for good, in this generation
+  kLost,         // for the rest of this generation
   kLeft,         // in good order
 };
 
 std::string_view to_string(Presence presence);
 
-// What is known of one rank.
+// The known facts about one rank.
 struct Member {
   Rank rank = 0;
   Presence presence = Presence::kExpected;
   std::string host;
   std::int64_t pid = 0;
-  TimePoint heard{};  // when last, on the roster's clock
+  TimePoint heard{};  // time of the last message, on the roster's clock
   bool reported = false;
   Report report;     // the last one, if `reported`
   std::string fate;  // why it is lost
@@ -35,9 +55,9 @@ struct Member {
   std::string text() const;
 };
 
-// Who is in a generation of a job and whether they still live. Decides only: hears of everything
-// and is told the time; knows no socket. Calls return what became of it, for people and for the
-// other ranks.
+// The ranks of one generation of a job and whether they are alive. Pure: the caller passes in every
+// event and the time. The functions return the resulting events, for people and for the other
+// ranks.
 class Roster {
  public:
   struct Options {
@@ -45,32 +65,32 @@ class Roster {
     std::uint32_t generation = 1;
     Duration heartbeat = std::chrono::seconds(1);
     int missed_heartbeats = 3;
-    Duration lost_after{};  // of silence; never less than the missed heartbeats
+    Duration lost_after{};  // time of silence; at least the missed heartbeats
   };
   using Events = std::vector<CoordinatorEvent>;
 
   explicit Roster(const Options& options);
 
-  // Who is who, from a coordinator before this one. Whoever was present is expected back within
-  // `grace`.
+  // Takes over the members of an earlier coordinator. Those that were present are expected back
+  // within `grace`.
   void expect(const std::vector<Member>& members, TimePoint now, Duration grace);
 
-  // kRefused: no such rank, or somebody else is it already.
+  // kRefused if there is no such rank, or another process is that rank already.
   Result<Events> registered(Rank rank, const std::string& host, std::int64_t pid, TimePoint now);
   Events reported(const Report& report, TimePoint now);
   Events connection_closed(Rank rank, TimePoint now);
   Events process_ended(Rank rank, const std::string& how, TimePoint now);
   Events left(Rank rank, TimePoint now);
-  // To be called a few times in each heartbeat. A gap of more than one heartbeat between two calls
-  // means that the caller itself was stopped: silence meanwhile counts for nobody.
+  // Call it a few times in each heartbeat. A gap of more than one heartbeat between two calls means
+  // that the caller itself was stopped; that time does not count as silence of any rank.
   Events tick(TimePoint now);
-  // When a tick() would find the next rank silent for too long, if nothing is heard until then.
+  // The time at which tick() declares the next rank lost if no message arrives until then.
   TimePoint next_loss() const;
 
   const Options& options() const { return options_; }
   const std::vector<Member>& members() const { return members_; }
   bool knows(Rank rank) const { return rank >= 0 && rank < options_.size; }
-  // Over the last few heartbeats.
+  // The mean over the last few heartbeats.
   double samples_per_second(Rank rank) const;
 
  private:

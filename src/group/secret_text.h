@@ -7,10 +7,10 @@
 
 namespace tally::group {
 
-// 32 bytes of the system's randomness.
+// 32 random bytes from the system.
 Result<Secret> fresh_secret();
 
-// 64 hexadecimal digits, and back; kInvalid if they are not that.
+// 64 hexadecimal digits, and back; kInvalid for any other text.
 std::string to_hex(const Secret& secret);
 Result<Secret> secret_from_hex(std::string_view digits);
 

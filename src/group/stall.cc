@@ -11,7 +11,7 @@
 namespace tally::group {
 namespace {
 
-// Of several culprits, so many are described.
+// The number of culprits that are described.
 constexpr std::size_t kDescribed = 3;
 
 std::string operation_text(const ReportedOperation& operation) {
@@ -35,7 +35,7 @@ class Diagnosis {
     if (auto joining = find_joining()) return joining;
     Rank at = longest_waiter();
     if (at == kNoRank) return std::nullopt;
-    // Whoever is missing may itself wait for somebody: the last of the chain is to blame.
+    // A missing rank may itself wait for another: the last of the chain is to blame.
     std::vector<Rank> chain;
     while (std::find(chain.begin(), chain.end(), at) == chain.end()) {
       chain.push_back(at);
@@ -58,7 +58,7 @@ class Diagnosis {
     return rank >= 0 && static_cast<std::size_t>(rank) < members_.size();
   }
 
-  // How long ago something was on that rank's own clock, given when its report came.
+  // The age of a time on that rank's own clock, computed from the arrival of its report.
   Duration ago(const Member& who, TimePoint then) const {
     return (now_ - who.heard) + (who.report.at - then);
   }
@@ -70,8 +70,8 @@ class Diagnosis {
 
   Duration waited(Rank rank) const { return ago(member(rank), member(rank).report.since()); }
 
-  // The rank itself has said that it has been at the same thing for so long: what it does since its
-  // last report nobody knows, unless it has left.
+  // The time that the rank has spent in its current activity, by its own report. Its activity after
+  // the last report is unknown, unless it has left.
   bool long_at_it(const Member& who) const {
     const Duration told = who.report.at - who.report.since();
     return (who.presence == Presence::kLeft ? told + (now_ - who.heard) : told) >= threshold_;
@@ -113,7 +113,7 @@ class Diagnosis {
     }
     for (const Member& who : members_) {
       if (!belongs(who.rank, operation) || who.rank == self) continue;
-      // Whoever left in good order after it came has done its part.
+      // A rank that left in good order after it entered has done its part.
       const bool in_order = who.presence == Presence::kPresent || who.presence == Presence::kLeft;
       if (!in_order || !who.reported || !has_come(who, operation)) missing.push_back(who.rank);
     }
@@ -168,8 +168,8 @@ class Diagnosis {
     return fmt::format(", its last operation was {}", operation_text(*who.report.last));
   }
 
-  // Ranks that look for the others. Whoever has joined has met them all, and one who gave up says
-  // why.
+  // Ranks that are joining. A rank that has joined is connected with all others, and a rank that
+  // gave up reports why.
   std::optional<Stall> find_joining() const {
     Stall stall{.operation = "the job"};
     std::vector<Rank> never_came;
@@ -224,8 +224,8 @@ class Diagnosis {
     return stall;
   }
 
-  // Slow it is only once all have been in it, or past it, for long: before, somebody has only just
-  // come.
+  // An operation is slow only if all ranks have been in it, or past it, for long. Otherwise a rank
+  // has only just entered it.
   std::optional<Stall> nobody_missing(const ReportedOperation& operation) const {
     for (const Member& who : members_) {
       if (operation.record.point() || !belongs(who.rank, operation)) continue;
@@ -256,7 +256,7 @@ class Diagnosis {
     return stall;
   }
 
-  // Parts of unequal size are no disagreement: only what the ranks found out themselves is.
+  // Parts of unequal size are no mismatch; for those only the ranks' own reports count.
   static bool agree(const OperationRecord& a, const OperationRecord& b) {
     const bool by_parts = a.operation == Operation::kReduceScatter ||
                           a.operation == Operation::kAllgather ||

@@ -5,7 +5,7 @@
 namespace tally::group {
 namespace {
 
-// How long a culprit may take to show its stack before it is named without.
+// Time for a culprit to send its stack before the stall is reported without it.
 constexpr Duration kAnswerTime = std::chrono::seconds(2);
 
 }  // namespace
@@ -37,7 +37,7 @@ void StallWatch::stack_arrived(Rank rank, const std::string& stack) {
   if (active_ && active_->stall.ask == rank) active_->stack = stack;
 }
 
-// Waiters that gave up have not been helped: only those that went on are.
+// The stall is over only if all waiting ranks went on; ranks that gave up do not count.
 std::optional<CoordinatorEvent> StallWatch::over(std::span<const Member> members,
                                                  TimePoint now) const {
   if (active_->stall.kind == EventKind::kMismatch) return std::nullopt;

@@ -7,20 +7,20 @@
 
 namespace tally::group {
 
-// What is said about a stall and when: once, again when the culprit changes, and when it is over.
+// Decides when a stall is reported: once, again when the culprit changes, and when it is over.
 class StallWatch {
  public:
   struct Decision {
     std::optional<CoordinatorEvent> event;
-    Rank ask = kNoRank;  // for its stack
+    Rank ask = kNoRank;  // the rank to ask for its stack
   };
 
   Decision observe(const std::optional<Stall>& found, std::span<const Member> members,
                    TimePoint now);
   void stack_arrived(Rank rank, const std::string& stack);
-  // Nobody waits any more, whatever was found before.
+  // Drops the current stall without a report.
   void forget() { active_.reset(); }
-  // What was said last, empty if nothing is stalled.
+  // The sentence of the reported stall, empty if there is none.
   std::string current() const { return active_ && active_->said ? active_->sentence : ""; }
 
  private:

@@ -26,7 +26,7 @@ Error corrupt(std::size_t line, std::string_view what) {
           .message = fmt::format("line {} of the state file: {}", line, what)};
 }
 
-// Newlines would end an entry.
+// A newline would end the entry.
 std::string on_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -113,7 +113,7 @@ Result<void> save_state(const std::string& path, const SavedState& state) {
     const Descriptor file(
         open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file.open()) return system_error(draft);
-    // A file of that name may have been there with another mode.
+    // A file of that name may have existed with another mode.
     if (fchmod(file.descriptor(), 0600) != 0) return system_error(draft);
     if (::write(file.descriptor(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
       return system_error(draft);

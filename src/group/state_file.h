@@ -7,25 +7,25 @@
 
 namespace tally::group {
 
-// What a coordinator leaves for one that is started after it on the same address.
+// The state that a coordinator saves for its successor on the same address.
 struct SavedState {
   std::string job;
   std::uint32_t generation = 1;
   int size = 1;
-  std::vector<Member> members;  // those that have come: rank, presence, host, pid, fate
+  std::vector<Member> members;  // those that have registered: rank, presence, host, pid, fate
 
-  // Whether nobody is left who could come back.
+  // Whether no rank is left that could reconnect.
   bool over() const;
 };
 
-// Lines of text, for a person to read; the first names the format.
+// Lines of readable text; the first names the format.
 std::string to_text(const SavedState& state);
-// kCorrupt unless to_text() could have made it.
+// kCorrupt unless to_text() could have written it.
 Result<SavedState> state_from_text(const std::string& text);
 
-// Replaces the file at once as a whole; only this user may read it.
+// Replaces the file atomically; only this user may read it.
 Result<void> save_state(const std::string& path, const SavedState& state);
-// None if there is no such file.
+// The state in the file, or none if there is no such file.
 Result<std::optional<SavedState>> load_state(const std::string& path);
 
 }  // namespace tally::group

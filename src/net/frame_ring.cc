@@ -7,7 +7,7 @@
 namespace tally::net {
 namespace {
 
-// A record: its length and whether it is only filler up to the ring's end, the header, the payload.
+// A record has its length, a flag for filler up to the ring's end, the header and the payload.
 // Records are contiguous and start at multiples of 64.
 struct Record {
   std::uint32_t bytes;

@@ -10,7 +10,8 @@
 namespace tally::net {
 
 // A ring of frames in shared memory with one writer and one reader, each with its own FrameRing
-// over the same bytes. The other side is not trusted: what it writes is checked before use.
+// over the same bytes. The other side is not trusted: everything that it writes is checked before
+// use.
 class FrameRing {
  public:
   // `memory` has 256 bytes for the positions and then `capacity` bytes, a power of two.
@@ -18,7 +19,7 @@ class FrameRing {
 
   std::size_t max_payload_bytes() const { return capacity_ / 4; }
 
-  // False if there is no room now. `payload` is at most max_payload_bytes().
+  // False if there is no room now. `payload` has at most max_payload_bytes().
   bool push(const wire::FrameHeader& header, std::span<const std::byte> payload);
 
   struct Front {
@@ -39,8 +40,8 @@ class FrameRing {
   Positions& positions_;
   std::byte* const bytes_;
   const std::size_t capacity_;
-  std::uint64_t known_read_ = 0;   // writer's: last value seen of `read`
-  std::uint64_t front_bytes_ = 0;  // reader's: size of the record at the front
+  std::uint64_t known_read_ = 0;   // writer: last known value of `read`
+  std::uint64_t front_bytes_ = 0;  // reader: size of the record at the front
 };
 
 }  // namespace tally::net

@@ -11,38 +11,38 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "net/introduction.h"
-#include "net/tls_stream.h"
+#include "net/greeting_exchange.h"
+#include "net/stream_factory.h"
 
 namespace tally::net {
 namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::milliseconds(250);
-// How many unknown connections may be open beyond those that are expected; the oldest goes first.
-constexpr std::size_t kStrangers = 64;
+// How many unknown connections may be open beyond those that are expected; the oldest is closed
+// first.
+constexpr std::size_t kMaxUnknown = 64;
 
 TimePoint now() { return SteadyClock().now(); }
 
-// This rank's attempts to reach a lower one.
-struct Call {
+// This rank's attempts to connect to a lower one.
+struct OutgoingCall {
   Rank peer = 0;
   std::vector<Endpoint> endpoints;  // each is tried in turn
   std::size_t attempt = 0;
   Duration pause = kFirstPause;
   TimePoint next_try{};
-  Socket connecting;                   // open: between start_connect() and finish_connect()
-  std::unique_ptr<Introduction> talk;  // after that
+  std::unique_ptr<GreetingExchange> exchange;  // null between attempts
   std::string last_problem = "no answer";
 
   const Endpoint& endpoint() const { return endpoints[attempt % endpoints.size()]; }
-  bool idle() const { return !connecting.open() && talk == nullptr; }
 };
 
-// Somebody who called this rank.
-struct Visit {
-  std::unique_ptr<Introduction> talk;
-  Deadline by;
+// A connection to this rank that has not presented itself yet.
+struct IncomingCall {
+  std::unique_ptr<GreetingExchange> exchange;
+  Deadline by = Deadline::never();
+  Rank caller = kNoRank;  // once its greeting was accepted
 };
 
 class Mesh final {
@@ -60,8 +60,8 @@ class Mesh final {
       TALLY_TRY(start_calls());
       const std::vector<pollfd> polled = poll_all();
       TALLY_TRY(serve_calls(polled));
-      serve_visits(polled);
-      TALLY_TRY(accept_visits());
+      serve_incoming(polled);
+      TALLY_TRY(accept_calls());
     }
     return std::move(streams_);
   }
@@ -70,13 +70,11 @@ class Mesh final {
   Result<void> prepare() {
     TALLY_CHECK(options_.rank >= 0 && static_cast<std::size_t>(options_.rank) < size_);
     TALLY_CHECK(options_.wanted.empty() || options_.wanted.size() == size_);
-    if (options_.secret) {
-      TALLY_TRY(tls_, TlsContext::make({.secret = *options_.secret,
-                                        .identity = fmt::format("tally rank {}", options_.rank)}));
-    }
+    TALLY_TRY(factory_,
+              StreamFactory::make(options_.secret, fmt::format("tally rank {}", options_.rank)));
     for (Rank peer = 0; peer < options_.rank; ++peer) {
       if (!wanted(peer)) continue;
-      Call& call = calls_.emplace_back();
+      OutgoingCall& call = calls_.emplace_back();
       call.peer = peer;
       TALLY_TRY(call.endpoints, resolve(options_.addresses[static_cast<std::size_t>(peer)]));
     }
@@ -96,7 +94,7 @@ class Mesh final {
     return kNoRank;
   }
 
-  bool expects_visits() const {
+  bool expects_calls() const {
     for (Rank peer = options_.rank + 1; static_cast<std::size_t>(peer) < size_; ++peer) {
       if (wanted(peer) && streams_[static_cast<std::size_t>(peer)] == nullptr) return true;
     }
@@ -107,7 +105,7 @@ class Mesh final {
     const Rank peer = missing();
     const std::string where = to_string(options_.addresses[static_cast<std::size_t>(peer)]);
     std::string message = fmt::format("rank {} at {} did not connect", peer, where);
-    for (const Call& call : calls_) {
+    for (const OutgoingCall& call : calls_) {
       if (call.peer == peer) {
         message = fmt::format("no connection to rank {} at {}: {}", peer, where, call.last_problem);
       }
@@ -119,95 +117,105 @@ class Mesh final {
     return Error{.code = ErrorCode::kTimeout, .peer = peer, .message = std::move(message)};
   }
 
-  Result<std::unique_ptr<Stream>> stream_over(Socket socket, bool called) const {
-    if (tls_ == nullptr) return plain_stream(std::move(socket));
-    return called ? tls_->server(std::move(socket)) : tls_->client(std::move(socket));
-  }
-
   Result<void> start_calls() {
-    for (Call& call : calls_) {
-      if (!call.idle() || done(call) || now() < call.next_try) continue;
-      auto socket = start_connect(call.endpoint());
-      if (socket) {
-        call.connecting = *std::move(socket);
-      } else {
-        TALLY_TRY(retry(call, socket.error()));
-      }
+    for (OutgoingCall& call : calls_) {
+      if (call.exchange != nullptr || done(call) || now() < call.next_try) continue;
+      if (const auto started = start(call); !started) TALLY_TRY(retry(call, started.error()));
     }
     return {};
   }
 
-  bool done(const Call& call) const {
+  Result<void> start(OutgoingCall& call) {
+    TALLY_TRY(Socket socket, start_connect(call.endpoint()));
+    TALLY_TRY(auto stream, factory_.client(std::move(socket)));
+    const wire::Greeting greeting{.from = options_.rank,
+                                  .to = call.peer,
+                                  .generation = options_.generation,
+                                  .token = options_.token};
+    const wire::EncodedGreeting encoded = wire::encode(greeting);
+    call.exchange = std::make_unique<GreetingExchange>(
+        std::move(stream),
+        GreetingExchange::Caller{.greeting = {encoded.begin(), encoded.end()},
+                                 .answer_bytes = wire::kAnswerBytes,
+                                 .check = [greeting](std::span<const std::byte> answer) {
+                                   return check_answer(greeting, answer);
+                                 }});
+    return {};
+  }
+
+  static Result<void> check_answer(const wire::Greeting& greeting,
+                                   std::span<const std::byte> encoded) {
+    TALLY_TRY(const wire::GreetingAnswer answer,
+              wire::decode_answer(encoded.first<wire::kAnswerBytes>()));
+    const auto refused = [&greeting](std::string why) {
+      return Error{.code = ErrorCode::kRefused, .peer = greeting.to, .message = std::move(why)};
+    };
+    if (answer.status != wire::GreetingStatus::kAccepted) {
+      return refused(fmt::format("rank {} refuses this connection: {}", greeting.to,
+                                 to_string(answer.status)));
+    }
+    if (answer.version != greeting.version || answer.rank != greeting.to ||
+        answer.generation != greeting.generation) {
+      return refused(fmt::format(
+          "rank {} of generation {} expected, rank {} of generation {} answers (version {})",
+          greeting.to, greeting.generation, answer.rank, answer.generation, answer.version));
+    }
+    return {};
+  }
+
+  bool done(const OutgoingCall& call) const {
     return streams_[static_cast<std::size_t>(call.peer)] != nullptr;
   }
 
-  // The listener, then every call, then every visit, in the order in which they are kept; a
-  // descriptor of -1 is skipped by poll().
+  // The listener, then calls_, then incoming_, in order; poll() skips a descriptor of -1.
   std::vector<pollfd> poll_all() {
     std::vector<pollfd> polled;
     Deadline next = by_;
-    polled.push_back({.fd = expects_visits() ? listener_.descriptor() : -1, .events = POLLIN});
-    for (const Call& call : calls_) {
+    polled.push_back({.fd = expects_calls() ? listener_.descriptor() : -1, .events = POLLIN});
+    for (const OutgoingCall& call : calls_) {
       pollfd entry{.fd = -1, .events = POLLIN};
-      if (call.connecting.open()) {
-        entry = {.fd = call.connecting.descriptor(), .events = POLLOUT};
-      } else if (call.talk != nullptr) {
-        entry = poll_entry(*call.talk);
+      if (call.exchange != nullptr) {
+        entry = call.exchange->poll_entry();
       } else if (!done(call)) {
         next = earlier(next, Deadline::at(call.next_try));
       }
       polled.push_back(entry);
     }
-    for (const Visit& visit : visits_) {
-      polled.push_back(poll_entry(*visit.talk));
-      next = earlier(next, visit.by);
+    for (const auto& call : incoming_) {
+      polled.push_back(call->exchange->poll_entry());
+      next = earlier(next, call->by);
     }
     ::poll(polled.data(), polled.size(), poll_timeout(next));
     return polled;
   }
 
-  static pollfd poll_entry(const Introduction& talk) {
-    return {.fd = talk.descriptor(),
-            .events = static_cast<short>(talk.wants_write() ? POLLIN | POLLOUT : POLLIN)};
-  }
-
   Result<void> serve_calls(const std::vector<pollfd>& polled) {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       if (polled[1 + i].revents == 0) continue;
-      Call& call = calls_[i];
+      OutgoingCall& call = calls_[i];
       const auto outcome = serve(call);
       if (!outcome) TALLY_TRY(retry(call, outcome.error()));
     }
     return {};
   }
 
-  Result<void> serve(Call& call) {
-    if (call.connecting.open()) {
-      TALLY_TRY(finish_connect(call.connecting, call.endpoint()));
-      TALLY_TRY(auto stream, stream_over(std::move(call.connecting), false));
-      call.talk = std::make_unique<Introduction>(std::move(stream),
-                                                 wire::Greeting{.from = options_.rank,
-                                                                .to = call.peer,
-                                                                .generation = options_.generation,
-                                                                .token = options_.token});
-    }
-    TALLY_TRY(const bool met, call.talk->advance());
+  Result<void> serve(OutgoingCall& call) {
+    TALLY_TRY(const bool met, call.exchange->advance());
     if (!met) return {};
-    streams_[static_cast<std::size_t>(call.peer)] = call.talk->take();
-    call.talk.reset();
+    streams_[static_cast<std::size_t>(call.peer)] = call.exchange->take();
+    call.exchange.reset();
     return {};
   }
 
-  // A refusal stands. Anything else may be over at the next attempt: the peer may not listen yet,
-  // or may have dropped this connection in favour of a newer one.
-  Result<void> retry(Call& call, const Error& problem) {
+  // A refusal is final. Any other problem may be over at the next attempt: the peer may not listen
+  // yet, or may have dropped this connection in favour of a newer one.
+  Result<void> retry(OutgoingCall& call, const Error& problem) {
     if (problem.code == ErrorCode::kRefused || problem.code == ErrorCode::kExhausted) {
       Error fatal = problem;
       fatal.peer = call.peer;
       return fatal;
     }
-    call.connecting.reset();
-    call.talk.reset();
+    call.exchange.reset();
     call.last_problem = problem.message;
     ++call.attempt;
     if (call.attempt % call.endpoints.size() != 0) return {};
@@ -216,63 +224,68 @@ class Mesh final {
     return {};
   }
 
-  void serve_visits(const std::vector<pollfd>& polled) {
+  void serve_incoming(const std::vector<pollfd>& polled) {
     const TimePoint time = now();
-    std::deque<Visit> open;
-    for (std::size_t i = 0; i < visits_.size(); ++i) {
-      Visit& visit = visits_[i];
+    std::deque<std::unique_ptr<IncomingCall>> open;
+    for (std::size_t i = 0; i < incoming_.size(); ++i) {
+      IncomingCall& call = *incoming_[i];
       if (polled[1 + calls_.size() + i].revents != 0) {
-        const auto met = visit.talk->advance();
+        const auto met = call.exchange->advance();
         if (!met) {
-          dismiss(visit, met.error());
+          dismiss(call, met.error());
           continue;
         }
         if (*met) {
-          streams_[static_cast<std::size_t>(visit.talk->caller())] = visit.talk->take();
+          streams_[static_cast<std::size_t>(call.caller)] = call.exchange->take();
           continue;
         }
       }
-      if (visit.by.passed(time)) {
-        dismiss(visit, {.code = ErrorCode::kTimeout, .message = "no greeting in time"});
+      if (call.by.passed(time)) {
+        dismiss(call, {.code = ErrorCode::kTimeout, .message = "no greeting in time"});
         continue;
       }
-      open.push_back(std::move(visit));
+      open.push_back(std::move(incoming_[i]));
     }
-    visits_ = std::move(open);
+    incoming_ = std::move(open);
   }
 
-  Result<void> accept_visits() {
-    if (!expects_visits()) return {};
-    for (std::size_t i = 0; i < kStrangers; ++i) {
+  Result<void> accept_calls() {
+    if (!expects_calls()) return {};
+    for (std::size_t i = 0; i < kMaxUnknown; ++i) {
       auto socket = listener_.accept_now();
       if (!socket) {
-        if (visits_.empty()) return socket.error();
+        if (incoming_.empty()) return socket.error();
         dismiss_oldest();
         continue;
       }
       if (!socket->has_value()) return {};
-      auto stream = stream_over(**std::move(socket), true);
-      if (!stream) return stream.error();
-      if (visits_.size() >= kStrangers + size_) dismiss_oldest();
-      visits_.push_back({.talk = std::make_unique<Introduction>(
-                             *std::move(stream),
-                             [this](const wire::Greeting& greeting) { return judge(greeting); }),
-                         .by = Deadline::after(options_.greeting_limit)});
+      TALLY_TRY(auto stream, factory_.server(**std::move(socket)));
+      if (incoming_.size() >= kMaxUnknown + size_) dismiss_oldest();
+      IncomingCall& call = *incoming_.emplace_back(std::make_unique<IncomingCall>());
+      call.by = Deadline::after(options_.greeting_limit);
+      call.exchange = std::make_unique<GreetingExchange>(
+          std::move(stream),
+          GreetingExchange::Host{
+              .greeting_bytes = wire::kGreetingBytes,
+              .judge = [this, &call](std::span<const std::byte> greeting,
+                                     GreetingExchange::Bytes& answer) -> Result<void> {
+                TALLY_TRY(const auto decoded,
+                          wire::decode_greeting(greeting.first<wire::kGreetingBytes>()));
+                return accept(decoded, call, answer);
+              }});
     }
     return {};
   }
 
   void dismiss_oldest() {
-    dismiss(visits_.front(),
+    dismiss(*incoming_.front(),
             {.code = ErrorCode::kExhausted, .message = "too many connections without a greeting"});
-    visits_.pop_front();
+    incoming_.pop_front();
   }
 
-  void dismiss(const Visit& visit, const Error& why) {
-    // It was welcome and went away before it heard so: that rank may call again.
-    if (visit.talk->welcomed()) {
-      welcomed_[static_cast<std::size_t>(visit.talk->caller())] = false;
-    }
+  void dismiss(const IncomingCall& call, const Error& why) {
+    // It was accepted and went away before the answer reached it: that rank may call again.
+    if (call.caller != kNoRank) welcomed_[static_cast<std::size_t>(call.caller)] = false;
     ++refused_count_;
     last_refusal_ = why.message;
     if (options_.refused) options_.refused(why);
@@ -282,20 +295,34 @@ class Mesh final {
     return caller > options_.rank && static_cast<std::size_t>(caller) < size_ && wanted(caller);
   }
 
-  wire::GreetingAnswer judge(const wire::Greeting& greeting) {
+  Result<void> accept(const wire::Greeting& greeting, IncomingCall& call,
+                      GreetingExchange::Bytes& encoded) {
+    const wire::GreetingAnswer answer = judge(greeting);
+    const wire::EncodedAnswer bytes = wire::encode(answer);
+    encoded.assign(bytes.begin(), bytes.end());
+    if (answer.status != wire::GreetingStatus::kAccepted) {
+      return Error{.code = ErrorCode::kRefused,
+                   .peer = greeting.from,
+                   .message = fmt::format("connection of rank {} refused: {}", greeting.from,
+                                          to_string(answer.status))};
+    }
+    call.caller = greeting.from;
+    welcomed_[static_cast<std::size_t>(greeting.from)] = true;
+    return {};
+  }
+
+  wire::GreetingAnswer judge(const wire::Greeting& greeting) const {
     wire::GreetingAnswer answer{.rank = options_.rank, .generation = options_.generation};
     if (greeting.version != wire::kProtocolVersion) {
-      answer.verdict = wire::Verdict::kOtherVersion;
+      answer.status = wire::GreetingStatus::kOtherVersion;
     } else if (greeting.token != options_.token) {
-      answer.verdict = wire::Verdict::kOtherToken;
+      answer.status = wire::GreetingStatus::kOtherToken;
     } else if (greeting.generation != options_.generation) {
-      answer.verdict = wire::Verdict::kOtherGeneration;
+      answer.status = wire::GreetingStatus::kOtherGeneration;
     } else if (greeting.to != options_.rank || !plausible(greeting.from)) {
-      answer.verdict = wire::Verdict::kOtherRank;
+      answer.status = wire::GreetingStatus::kOtherRank;
     } else if (welcomed_[static_cast<std::size_t>(greeting.from)]) {
-      answer.verdict = wire::Verdict::kDuplicate;
-    } else {
-      welcomed_[static_cast<std::size_t>(greeting.from)] = true;
+      answer.status = wire::GreetingStatus::kDuplicate;
     }
     return answer;
   }
@@ -304,11 +331,11 @@ class Mesh final {
   const MeshOptions& options_;
   const Deadline by_;
   const std::size_t size_;
-  std::unique_ptr<TlsContext> tls_;
+  StreamFactory factory_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::vector<bool> welcomed_;  // by rank: its greeting was found good
-  std::vector<Call> calls_;
-  std::deque<Visit> visits_;  // oldest first
+  std::vector<bool> welcomed_;  // by rank: its greeting was accepted
+  std::vector<OutgoingCall> calls_;
+  std::deque<std::unique_ptr<IncomingCall>> incoming_;  // oldest first
   std::size_t refused_count_ = 0;
   std::string last_refusal_;
 };

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "base/mutex.h"
-#include "net/introduction.h"
+#include "net/greeting_exchange.h"
 
 namespace tally::net {
 namespace {
@@ -103,9 +103,9 @@ wire::Greeting greeting_from(Rank from) {
   return {.from = from, .to = 0, .generation = kGeneration, .token = token_of(1)};
 }
 
-// Says `greeting` to `to` and returns the verdict that comes back.
-wire::Verdict verdict_on(const Address& to, const wire::Greeting& greeting,
-                         std::unique_ptr<Stream>* keep = nullptr) {
+// Says `greeting` to `to` and returns the status that comes back.
+wire::GreetingStatus verdict_on(const Address& to, const wire::Greeting& greeting,
+                                std::unique_ptr<Stream>* keep = nullptr) {
   auto socket = connect(to, soon());
   EXPECT_TRUE(socket.has_value());
   auto stream = plain_stream(*std::move(socket));
@@ -115,7 +115,7 @@ wire::Verdict verdict_on(const Address& to, const wire::Greeting& greeting,
   if (keep != nullptr) *keep = std::move(stream);
   const auto decoded = wire::decode_answer(answer);
   EXPECT_TRUE(decoded.has_value());
-  return decoded->verdict;
+  return decoded->status;
 }
 
 // Every pair shares one connection: what one side writes, the other reads.
@@ -190,15 +190,19 @@ TEST(Mesh, StrangersAreTurnedAwayWithTheReason) {
     return greeting;
   };
   using wire::Greeting;
-  using wire::Verdict;
+  using wire::GreetingStatus;
   const Address& to = mesh.address(0);
-  EXPECT_EQ(verdict_on(to, with([](Greeting& g) { g.version = 99; })), Verdict::kOtherVersion);
-  EXPECT_EQ(verdict_on(to, with([](Greeting& g) { g.token = token_of(2); })), Verdict::kOtherToken);
-  EXPECT_EQ(verdict_on(to, with([](Greeting& g) { g.generation = 3; })), Verdict::kOtherGeneration);
+  EXPECT_EQ(verdict_on(to, with([](Greeting& g) { g.version = 99; })),
+            GreetingStatus::kOtherVersion);
+  EXPECT_EQ(verdict_on(to, with([](Greeting& g) { g.token = token_of(2); })),
+            GreetingStatus::kOtherToken);
+  EXPECT_EQ(verdict_on(to, with([](Greeting& g) { g.generation = 3; })),
+            GreetingStatus::kOtherGeneration);
   for (const Rank from : {-1, 0, 2, 1 << 30}) {
-    EXPECT_EQ(verdict_on(to, with([&](Greeting& g) { g.from = from; })), Verdict::kOtherRank);
+    EXPECT_EQ(verdict_on(to, with([&](Greeting& g) { g.from = from; })),
+              GreetingStatus::kOtherRank);
   }
-  EXPECT_EQ(verdict_on(to, with([](Greeting& g) { g.to = 1; })), Verdict::kOtherRank);
+  EXPECT_EQ(verdict_on(to, with([](Greeting& g) { g.to = 1; })), GreetingStatus::kOtherRank);
   // None of them kept the right one out.
   expect_streams(mesh.start(mesh.options(1)).get(), {true, false});
   expect_streams(zero.get(), {false, true});
@@ -212,10 +216,11 @@ TEST(Mesh, SecondConnectionOfARankIsRefused) {
   MeshOf mesh(3);
   auto zero = mesh.start(mesh.options(0));
   std::unique_ptr<Stream> first;
-  EXPECT_EQ(verdict_on(mesh.address(0), greeting_from(1), &first), wire::Verdict::kWelcome);
-  EXPECT_EQ(verdict_on(mesh.address(0), greeting_from(1)), wire::Verdict::kDuplicate);
+  EXPECT_EQ(verdict_on(mesh.address(0), greeting_from(1), &first), wire::GreetingStatus::kAccepted);
+  EXPECT_EQ(verdict_on(mesh.address(0), greeting_from(1)), wire::GreetingStatus::kDuplicate);
   std::unique_ptr<Stream> second;
-  EXPECT_EQ(verdict_on(mesh.address(0), greeting_from(2), &second), wire::Verdict::kWelcome);
+  EXPECT_EQ(verdict_on(mesh.address(0), greeting_from(2), &second),
+            wire::GreetingStatus::kAccepted);
   expect_streams(zero.get(), {false, true, true});
 }
 
@@ -310,16 +315,27 @@ TEST(Mesh, CallerOutlastsAnAddressThatIsNotReadyYet) {
   ASSERT_TRUE(impostor->accept(soon()).has_value());  // and closed at once
   auto socket = impostor->accept(soon());
   ASSERT_TRUE(socket.has_value());
-  Introduction host(plain_stream(*std::move(socket)), [](const wire::Greeting& greeting) {
-    return wire::GreetingAnswer{.rank = greeting.to, .generation = greeting.generation};
-  });
+  Rank caller = kNoRank;
+  GreetingExchange host(plain_stream(*std::move(socket)),
+                        GreetingExchange::Host{
+                            .greeting_bytes = wire::kGreetingBytes,
+                            .judge = [&caller](std::span<const std::byte> bytes,
+                                               GreetingExchange::Bytes& answer) -> Result<void> {
+                              TALLY_TRY(const auto greeting,
+                                        wire::decode_greeting(bytes.first<wire::kGreetingBytes>()));
+                              caller = greeting.from;
+                              const auto encoded = wire::encode(wire::GreetingAnswer{
+                                  .rank = greeting.to, .generation = greeting.generation});
+                              answer.assign(encoded.begin(), encoded.end());
+                              return {};
+                            }});
   Result<bool> met = host.advance();
   while (met && !*met) {
-    wait_ready(host.descriptor(), Readiness::kRead, soon());
+    wait_ready(host.stream().descriptor(), Readiness::kRead, soon());
     met = host.advance();
   }
   ASSERT_TRUE(met.has_value());
-  EXPECT_EQ(host.caller(), 1);
+  EXPECT_EQ(caller, 1);
   expect_streams(one.get(), {true, false});
 }
 

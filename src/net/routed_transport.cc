@@ -25,8 +25,7 @@ void RoutedTransport::wait(Deadline by) {
   shm_->wait(by);
 }
 
-// Once something has come it is left to progress(), and not looked for again before the next
-// wait().
+// Once the sockets are ready progress() handles them; the watcher waits again at the next wait().
 void RoutedTransport::watch() {
   for (;;) {
     {

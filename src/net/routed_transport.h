@@ -10,9 +10,9 @@
 
 namespace tally::net {
 
-// Shared memory to the ranks of this host and a network to all others, as one transport. No single
-// call sleeps on memory and on sockets at once: while somebody sleeps on memory, a thread watches
-// the sockets.
+// One transport of two: shared memory to the ranks of this host, a network to all others. No system
+// call waits for memory and sockets at once: while a caller sleeps on memory, a thread waits on the
+// sockets.
 class RoutedTransport final : public Transport {
  public:
   // `inside[r]`: rank r is reached through `shm`.
@@ -47,7 +47,7 @@ class RoutedTransport final : public Transport {
   Mutex mutex_;
   ConditionVariable changed_;
   bool watching_ TALLY_GUARDED_BY(mutex_) =
-      false;  // the watcher sleeps on the sockets, or is about to
+      false;  // the watcher waits on the sockets, or is about to
   bool stopping_ TALLY_GUARDED_BY(mutex_) = false;
   std::jthread watcher_;
 };

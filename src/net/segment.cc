@@ -55,7 +55,7 @@ Segment::Segment(const Layout& layout, Descriptor memory, std::byte* base)
     : layout_(layout),
       memory_(std::move(memory)),
       base_(base),
-      // The line after the members' holds what belongs to nobody.
+      // The line after those of the members has the shared counters.
       sleepers_(reinterpret_cast<MemberLine*>(base)[layout.members].sleeping),
       tickets_(static_cast<std::size_t>(layout.members), 0) {}
 
@@ -119,7 +119,7 @@ Result<std::byte*> Segment::allocate(int member, std::size_t bytes) {
                  .message = fmt::format("{} bytes of shared memory asked for, arena of {} is full",
                                         bytes, layout_.arena_bytes)};
   }
-  // Reserving the pages now turns a lack of memory into an error here instead of a signal later.
+  // Reserving the pages now returns an error if memory is short, instead of a signal later.
   if (memory_.open() &&
       fallocate(memory_.descriptor(), 0, place - base_, static_cast<off_t>(wanted)) != 0) {
     return Error{
@@ -135,7 +135,7 @@ void Segment::release(std::byte* memory) {
   MutexLock lock(mutex_);
   const auto taken = taken_.find(memory);
   TALLY_CHECK(taken != taken_.end());
-  // Gives the pages back, and makes the next owner find zeros.
+  // Releases the pages, so that the next owner finds zeros.
   if (memory_.open()) {
     fallocate(memory_.descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, memory - base_,
               static_cast<off_t>(taken->second));
@@ -168,8 +168,8 @@ void Segment::wake(MemberLine& line) const {
 }
 
 void Segment::notify(int member) {
-  // Pairs with the fence in announce_sleep(): either we see the sleeper or it sees what we
-  // published.
+  // Pairs with the fence in announce_sleep(): either this process sees the sleeper, or the sleeper
+  // sees what was published.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (line(member).sleeping.load(std::memory_order_relaxed) != 0) wake(line(member));
 }

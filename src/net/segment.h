@@ -15,17 +15,17 @@ namespace tally::net {
 
 enum class MemberState : std::uint32_t { kAbsent = 0, kAlive = 1, kDeparted = 2, kDead = 3 };
 
-// What the members of a host know of each other, in the segment. One cache line pair each.
+// The sleep state of a member, in the segment. Each has a pair of cache lines.
 struct alignas(128) MemberLine {
   std::atomic<MemberState> state{MemberState::kAbsent};
   std::atomic<std::uint32_t> sleeping{0};
   std::atomic<std::uint32_t> doorbell{0};  // futex word
 };
 
-// One anonymous piece of memory that all ranks of a host have mapped: a line and a row of message
-// rings per member, and an arena per member for buffers. Pages cost memory only once touched.
-// Members are numbered 0..members()-1 on the host. Nothing of it has a name in any folder.
-// Threads: safe, except that one thread at a time sleeps for a member.
+// Anonymous memory that all ranks of a host have mapped: per member a MemberLine, a row of message
+// rings, and an arena for buffers. Pages cost memory only once they are touched. Members are
+// numbered 0..members()-1 on the host. The memory has no name in any folder. Threads: safe, except
+// that one thread at a time sleeps for a member.
 class Segment {
  public:
   struct Layout {
@@ -36,7 +36,7 @@ class Segment {
 
   // A segment whose descriptor can be passed to other processes.
   static Result<std::shared_ptr<Segment>> create(const Layout& layout);
-  // The segment that another process created with this layout.
+  // Maps the segment that another process created with this layout.
   static Result<std::shared_ptr<Segment>> open(Descriptor memory, const Layout& layout);
   // A segment for threads of this process.
   static Result<std::shared_ptr<Segment>> in_process(const Layout& layout);
@@ -52,29 +52,28 @@ class Segment {
   // The ring that carries frames from one member to another.
   std::byte* ring(int from, int to) const;
 
-  // Takes `bytes` of this member's arena, zeroed, aligned to a page. kExhausted if the machine has
-  // not as much memory.
+  // Takes `bytes` of this member's arena, zeroed, aligned to a page. kExhausted if the machine does
+  // not have that much memory.
   Result<std::byte*> allocate(int member, std::size_t bytes);
   void release(std::byte* memory);
-  // After a failure a slow peer may still write to memory it was shown: from now on memory that is
-  // released is not handed out again.
+  // After this call memory that is released is not allocated again: after a failure a slow peer may
+  // still write to memory that it knows.
   void stop_reuse();
 
-  // A number that names memory of [data, data + bytes) to the other members; 0 if they cannot see
-  // it.
+  // A number that identifies [data, data + bytes) to the other members; 0 if they cannot see it.
   std::uint64_t name_of(const void* data, std::size_t bytes) const;
-  // The memory so named in this process; nullptr if that is not wholly visible memory.
+  // The memory with that number in this process; nullptr if it is not wholly visible.
   std::byte* find(std::uint64_t name, std::size_t bytes) const;
 
-  // After publishing something: wakes `member` if it sleeps.
+  // Call after publishing something: wakes `member` if it sleeps.
   void notify(int member);
-  // The same for everybody but `from`.
+  // Wakes all members but `from`.
   void notify_others(int from);
 
-  // Sleeping is announced first; then the caller looks once more; then it sleeps or calls it off.
+  // A caller announces its sleep, checks once more, and then sleeps or cancels.
   void announce_sleep(int member);
   void cancel_sleep(int member);
-  // Until notified or `by`. Ends the announcement.
+  // Sleeps until notified or `by` passes. Ends the announcement.
   void sleep(int member, Deadline by, TimePoint now);
 
  private:
@@ -90,7 +89,7 @@ class Segment {
   std::vector<std::uint32_t> tickets_;    // doorbell values at announce_sleep()
 
   Mutex mutex_;
-  // Allocated ranges of the arenas, by address: this process's own bookkeeping.
+  // The ranges of the arenas that this process has allocated, by address.
   std::map<std::byte*, std::size_t> taken_ TALLY_GUARDED_BY(mutex_);
   bool reuse_ TALLY_GUARDED_BY(mutex_) = true;
 };

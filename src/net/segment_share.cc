@@ -9,41 +9,13 @@
 #include <cerrno>
 #include <cstring>
 
-#include "net/socket.h"
+#include "net/stream.h"
 
 namespace tally::net {
 namespace {
 
 Error system_error(const char* what) {
   return {.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, std::strerror(errno))};
-}
-
-// One message of eight bytes, with a descriptor beside it.
-struct Parcel {
-  std::uint64_t note = 0;
-  iovec part{&note, sizeof(note)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-
-  Parcel() {
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-  }
-};
-
-Result<void> send_parcel(int socket, int memory, std::uint64_t note) {
-  Parcel parcel;
-  parcel.note = note;
-  cmsghdr* header = CMSG_FIRSTHDR(&parcel.message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &memory, sizeof(int));
-  if (sendmsg(socket, &parcel.message, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof(note)))
-    return system_error("passing the shared segment");
-  return {};
 }
 
 Error missing(const std::vector<LocalPeer>& waiting) {
@@ -59,14 +31,17 @@ Result<void> give_segment(const Descriptor& listener, int memory, std::uint64_t 
   std::vector<LocalPeer> waiting = peers;
   while (!waiting.empty()) {
     if (!wait_ready(listener.descriptor(), Readiness::kRead, by)) return missing(waiting);
-    const Descriptor visitor(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!visitor.open()) continue;
-    const auto pid = peer_of_same_user(visitor.descriptor());
+    Descriptor caller(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!caller.open()) continue;
+    const auto pid = peer_of_same_user(caller.descriptor());
     if (!pid.has_value()) continue;
     const auto who = std::find_if(waiting.begin(), waiting.end(),
                                   [&pid](const LocalPeer& peer) { return peer.pid == *pid; });
     if (who == waiting.end()) continue;
-    TALLY_TRY(send_parcel(visitor.descriptor(), memory, note));
+    iovec part{&note, sizeof(note)};
+    const auto stream = local_stream(std::move(caller));
+    if (stream->write_with({&part, 1}, memory).bytes != sizeof(note))
+      return system_error("passing the shared segment");
     waiting.erase(who);
   }
   return {};
@@ -81,7 +56,7 @@ Result<GivenSegment> take_segment(const std::string& name, const LocalPeer& owne
         .message = fmt::format("rank {} holds the shared segment and cannot be reached: {}",
                                owner.rank, connected.error().message)};
   }
-  const Descriptor socket = *std::move(connected);
+  Descriptor socket = *std::move(connected);
   TALLY_TRY(const pid_t pid, peer_of_same_user(socket.descriptor()));
   if (pid != owner.pid) {
     return Error{.code = ErrorCode::kRefused,
@@ -89,22 +64,19 @@ Result<GivenSegment> take_segment(const std::string& name, const LocalPeer& owne
                  .message = fmt::format("process {} gives the shared segment instead of {}", pid,
                                         owner.pid)};
   }
-  Parcel parcel;
-  const bool ready = wait_ready(socket.descriptor(), Readiness::kRead, by);
-  if (!ready || recvmsg(socket.descriptor(), &parcel.message, MSG_CMSG_CLOEXEC) !=
-                    static_cast<ssize_t>(sizeof(parcel.note))) {
+  const auto stream = local_stream(std::move(socket));
+  GivenSegment given;
+  iovec part{&given.note, sizeof(given.note)};
+  const bool ready = wait_ready(stream->descriptor(), Readiness::kRead, by);
+  if (!ready || stream->read({&part, 1}).bytes != sizeof(given.note)) {
     return Error{.code = ready ? ErrorCode::kPeerLost : ErrorCode::kTimeout,
                  .peer = owner.rank,
                  .message = fmt::format("rank {} did not give the shared segment", owner.rank)};
   }
-  const cmsghdr* header = CMSG_FIRSTHDR(&parcel.message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS ||
-      header->cmsg_len != CMSG_LEN(sizeof(int)))
-    return Error{
-        .code = ErrorCode::kCorrupt, .peer = owner.rank, .message = "no descriptor came along"};
-  int memory = -1;
-  std::memcpy(&memory, CMSG_DATA(header), sizeof(int));
-  return GivenSegment{Descriptor(memory), parcel.note};
+  given.memory = stream->take_descriptor();
+  if (!given.memory.open())
+    return Error{.code = ErrorCode::kCorrupt, .peer = owner.rank, .message = "no descriptor came"};
+  return given;
 }
 
 Result<Descriptor> watch_process(const LocalPeer& peer) {

@@ -19,8 +19,8 @@ struct LocalPeer {
   pid_t pid = 0;
 };
 
-// Gives `memory` and `note` to each of `peers`, who come to `listener`. Others are turned away.
-// kTimeout names who did not come.
+// Gives `memory` and `note` to each of `peers`, which connect to `listener`; other processes are
+// refused. kTimeout names a peer that did not connect.
 Result<void> give_segment(const Descriptor& listener, int memory, std::uint64_t note,
                           const std::vector<LocalPeer>& peers, Deadline by);
 
@@ -28,7 +28,7 @@ struct GivenSegment {
   Descriptor memory;
   std::uint64_t note = 0;
 };
-// Takes them from `owner`, who listens under `name`.
+// Receives both from `owner`, which listens under `name`.
 Result<GivenSegment> take_segment(const std::string& name, const LocalPeer& owner, Deadline by);
 
 // A descriptor that becomes readable when the process ends. kPeerLost if it has already.

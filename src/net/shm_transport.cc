@@ -10,7 +10,7 @@
 namespace tally::net {
 namespace {
 
-// How long a sleeper goes without looking whether its peers' processes still live.
+// The period in which a sleeper checks whether the processes of its peers are alive.
 constexpr Duration kLivenessPeriod = std::chrono::milliseconds(20);
 constexpr Duration kCloseTimeout = std::chrono::seconds(1);
 // Frames taken from one peer before the next peer's turn.
@@ -168,7 +168,7 @@ bool ShmTransport::read_frames(Peer& peer, Receiver& receiver) {
 void ShmTransport::notice_loss(Peer& peer, Receiver& receiver) {
   const MemberState state = line_of(peer).state.load(std::memory_order_acquire);
   if (state != MemberState::kDead && state != MemberState::kDeparted) return;
-  // What it sent before it went is still good.
+  // Frames that the peer sent before it ended are still delivered.
   while (read_frames(peer, receiver)) {
   }
   if (peer.gone) return;
@@ -227,7 +227,7 @@ void ShmTransport::wake() {
 void ShmTransport::close() {
   if (closed_) return;
   closed_ = true;
-  // Queued frames go out as far as the peers take them within a moment.
+  // Sends queued frames as far as the peers take them within a short time.
   const Deadline by = clock_.after(kCloseTimeout);
   for (auto& peer : peers_) {
     while (peer && !peer->gone && !peer->queue.empty() && !by.passed(clock_.now())) {

@@ -38,7 +38,7 @@ class ShmTransport final : public Transport {
   void close() override;
   const Counters& counters() const override { return counters_; }
 
-  // Looks whether a member's process has ended, and if so tells all members.
+  // Checks whether the process of a member has ended, and reports it lost.
   void check_processes();
 
  private:
@@ -61,7 +61,7 @@ class ShmTransport final : public Transport {
   void notice_loss(Peer& peer, Receiver& receiver);
   void abandon(Peer& peer);
 
-  const std::shared_ptr<Segment> segment_;  // shared with the buffers that live in it
+  const std::shared_ptr<Segment> segment_;  // shared with the buffers in it
   const Options options_;
   const Clock& clock_;
   const int self_;                            // this member's number on the host

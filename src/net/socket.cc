@@ -50,8 +50,8 @@ Result<Address> bound_address(int descriptor) {
   return Endpoint(&storage, length).address();
 }
 
-// What accept() reports about a connection that failed before it was taken (accept(2), "Error
-// handling"): not our listener's trouble.
+// Errors of accept() that belong to a connection that failed before it was accepted (accept(2),
+// "Error handling"), not to the listener.
 bool belongs_to_the_connection(int error_number) {
   switch (error_number) {
     case EINTR:

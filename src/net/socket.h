@@ -12,7 +12,7 @@
 
 namespace tally::net {
 
-// Where a process can be reached: an IPv4 or IPv6 address or a name, and a TCP port.
+// An IPv4 or IPv6 address or a host name, and a TCP port.
 struct Address {
   std::string host;
   std::uint16_t port = 0;
@@ -25,7 +25,7 @@ std::string to_string(const Address& address);
 
 using Socket = Descriptor;
 
-// One numeric address that a name stands for.
+// One numeric address of a host name.
 class Endpoint final {
  public:
   Endpoint(const void* sockaddr, std::size_t bytes);
@@ -39,24 +39,24 @@ class Endpoint final {
   std::vector<std::byte> bytes_;  // a sockaddr_in or sockaddr_in6
 };
 
-// What `address` stands for, at least one. A name is looked up by the system, which may take as
-// long as the system's resolver is configured to; numbers are not looked up.
+// The endpoints of `address`, at least one. The system looks names up, which may take as long as
+// its resolver is configured to; numeric addresses need no lookup.
 Result<std::vector<Endpoint>> resolve(const Address& address);
 
-// A listening socket on exactly the address asked for.
+// A listening socket on exactly the given address.
 class Listener final {
  public:
-  // Port 0: any that is free. A name is bound by its first address.
+  // Port 0: any free port. For a name the first address is bound.
   static Result<Listener> bind(const Address& at);
 
-  // As bound: numeric host, the real port.
+  // The bound address: numeric host, the real port.
   const Address& address() const { return address_; }
   int descriptor() const { return socket_.descriptor(); }
 
   // The next connection; kTimeout if none comes.
   Result<Socket> accept(Deadline by);
-  // The next connection, or none if nobody waits. A connection that its peer already gave up is
-  // skipped; kExhausted if the process is out of descriptors.
+  // The next connection, or none if nobody waits. Connections that their peer has already closed
+  // are skipped; kExhausted if the process is out of descriptors.
   Result<std::optional<Socket>> accept_now();
 
  private:
@@ -69,29 +69,29 @@ class Listener final {
 
 // Tries each address of a name once. kTimeout, or kSystem with the reason of the last.
 Result<Socket> connect(const Address& to, Deadline by);
-// As connect(), again and again while nobody listens there yet. kTimeout has the last reason.
+// As connect(), repeated until somebody listens there. kTimeout has the reason of the last attempt.
 Result<Socket> connect_retrying(const Address& to, Deadline by);
 
-// Begins a connection; it is there, or has failed, when the socket becomes writable.
+// Begins to connect; the connection is made, or has failed, when the socket becomes writable.
 Result<Socket> start_connect(const Endpoint& to);
-// How start_connect() ended, once the socket is writable.
+// The outcome of start_connect(), once the socket is writable.
 Result<void> finish_connect(const Socket& socket, const Endpoint& to);
 
 // The address of this side of a connection.
 Result<Address> local_address(const Socket& socket);
-// Of the other side.
+// The address of the other side.
 Result<Address> peer_address(const Socket& socket);
-// Whether all that `address` stands for is on this machine's loopback interface.
+// Whether all endpoints of `address` are on the loopback interface.
 bool on_loopback(const Address& address);
 
 enum class Readiness { kRead, kWrite };
-// Sleeps until the descriptor is ready (or broken: the next call tells) or `by` passes: false then.
+// Sleeps until the descriptor is ready, or broken, which the next call finds. False if `by` passes.
 bool wait_ready(int descriptor, Readiness readiness, Deadline by);
 
 // poll()'s timeout for `by`: milliseconds rounded up, -1 for never.
 int poll_timeout(Deadline by);
 
-// Whether a failed read or write means that the peer, its host or the way there is gone.
+// Whether this error of a read or write means that the peer, its host or the route to it is lost.
 bool means_lost(int error_number);
 
 // "what 127.0.0.1:29400: Connection refused", as kSystem (kExhausted where descriptors or memory

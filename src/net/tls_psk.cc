@@ -12,13 +12,13 @@
 namespace tally::net {
 namespace {
 
-// TLS_AES_128_GCM_SHA256: its hash is the one that a 32-byte key goes with, and its cipher the
-// fastest of those where the processor has AES instructions.
+// TLS_AES_128_GCM_SHA256: its hash fits a 32-byte key, and its cipher is the fastest one on
+// processors with AES instructions.
 constexpr std::array<unsigned char, 2> kCipherId = {0x13, 0x01};
 
 using Session = std::unique_ptr<SSL_SESSION, decltype(&SSL_SESSION_free)>;
 
-// The secret in the form in which OpenSSL takes an external key; nullptr if out of memory.
+// The secret as a session, which is how OpenSSL takes an external key; nullptr if out of memory.
 SSL_SESSION* session_from(SSL* connection, const Secret& secret) {
   Session session(SSL_SESSION_new(), &SSL_SESSION_free);
   const SSL_CIPHER* cipher = SSL_CIPHER_find(connection, kCipherId.data());
@@ -46,8 +46,8 @@ int offer_psk(SSL* connection, const EVP_MD* /*hash*/, const unsigned char** ide
   return 1;
 }
 
-// The identity is a claim, of use in messages only; whether the peer knows the secret is decided by
-// the binder that OpenSSL checks next.
+// The identity is unproven and only used in messages; OpenSSL next checks the binder, which proves
+// that the peer knows the secret.
 int accept_psk(SSL* connection, const unsigned char* identity, std::size_t identity_bytes,
                SSL_SESSION** session) {
   PskExchange* exchange = exchange_of(connection);

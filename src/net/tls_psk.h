@@ -12,12 +12,12 @@ namespace tally::net {
 
 inline constexpr std::size_t kMaxIdentityBytes = 64;
 
-// What one TLS handshake needs to know, and what it learns. Wipes the secrets when it goes.
+// Input and output of one TLS handshake. The destructor wipes the secrets.
 struct PskExchange {
   Secret secret;
   std::string identity;  // of this side
-  std::string claimed;   // by the peer, printable, whether or not it knew the secret
-  // What the handshake agreed on for data from the client and from the server.
+  std::string claimed;   // identity of the peer, printable and unproven
+  // Agreed on in the handshake, for data from the client and from the server.
   std::optional<TrafficSecret> client_secret;
   std::optional<TrafficSecret> server_secret;
 
@@ -28,7 +28,7 @@ struct PskExchange {
   PskExchange& operator=(const PskExchange&) = delete;
 };
 
-// Lets handshakes of `context` use the PskExchange that attach() gave their connection.
+// Makes handshakes of `context` use the PskExchange that attach() gave their connection.
 void use_psk(ssl_ctx_st* context);
 // `exchange` must live until the handshake is over.
 void attach(ssl_st* connection, PskExchange* exchange);

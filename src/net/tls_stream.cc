@@ -183,7 +183,7 @@ class TlsStream final : public Stream {
     pipe_.flush();
     pipe_.shutdown();
   }
-  const Error& failure() const override { return failure_; }
+  Error failure() const override { return failure_; }
   int descriptor() const override { return pipe_.descriptor(); }
   bool authenticated() const override { return established_; }
   bool encrypted() const override { return established_; }

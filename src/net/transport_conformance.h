@@ -1,5 +1,5 @@
 #pragma once
-// What every Transport must do. A transport joins the suite by one line in its own test file:
+// The suite that every Transport must pass. A transport joins it by one line in its test file:
 //
 //   INSTANTIATE_TEST_SUITE_P(Tcp, TransportConformance, testing::Values(TransportFactory{...}),
 //                            factory_name);
@@ -185,7 +185,7 @@ class TransportConformance : public testing::TestWithParam<TransportFactory> {
   std::deque<Inbox> inboxes_;
 };
 
-// What is measured by a stopwatch: not for transports in virtual time.
+// Tests that measure real time; transports in virtual time leave them out.
 class RealTimeTransportConformance : public TransportConformance {};
 
 }  // namespace tally::net

@@ -23,7 +23,7 @@ struct ClusterOptions {
   Duration timeout = std::chrono::seconds(30);  // of Member::deadline(), virtual
 };
 
-// What a rank's body is given. It uses either the transport or the communicator over it.
+// The argument of a rank's body, which uses either the transport or the communicator over it.
 class Member {
  public:
   Member(Network& network, Rank rank, Duration timeout);
@@ -32,15 +32,15 @@ class Member {
   Rank rank() const { return transport_->rank(); }
   int size() const { return transport_->size(); }
   const Clock& clock() const { return network_.clock(); }
-  // The cluster's timeout from now.
+  // Now plus the cluster's timeout.
   Deadline deadline() const { return clock().after(timeout_); }
 
   SimTransport& transport() { return *transport_; }
-  // All ranks, each on a host of its own; starts no thread, so that start() returns when the
-  // operation is complete. Made when it is first asked for.
+  // All ranks, each on a host of its own, made by the first call. It starts no thread, so start()
+  // returns when the operation is complete.
   Communicator& communicator();
 
-  // Lets virtual time pass, as work of this rank would.
+  // Lets virtual time pass, as computation of this rank would.
   void sleep(Duration duration);
 
   // Says goodbye.
@@ -54,7 +54,7 @@ class Member {
   std::unique_ptr<Communicator> world_;
 };
 
-// What became of a run: one result for each rank.
+// The outcome of a run: one result for each rank.
 struct Outcome {
   std::vector<Result<void>> results;
   TimePoint ended{};         // virtual time at the end of the last rank
@@ -78,8 +78,8 @@ class Cluster {
   void delay(const Delay& fault) { network_.delay(fault); }
 
   // Runs `body` on every rank, once. A rank whose body has returned says goodbye, unless it was
-  // killed. Returns when all bodies have; those of killed ranks, and of ranks that nothing can
-  // happen to any more, are brought to their end by a transport that has lost everyone.
+  // killed. Returns when all bodies have; bodies of killed ranks, and of ranks that wait forever,
+  // end because their transport loses all peers.
   Outcome run(const std::function<Result<void>(Member&)>& body);
 
  private:

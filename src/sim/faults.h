@@ -7,19 +7,19 @@
 
 namespace tally::sim {
 
-// What goes wrong in a simulation, written down before it starts.
+// The faults of a simulation, given before it starts.
 
 // The rank's process ends at a moment, or when it has sent `before_frame` frames and is about to
-// send one more; whichever comes first. What it had sent still arrives; then its peers hear of the
-// loss.
+// send one more; whichever comes first. Frames that it had sent still arrive; then its peers learn
+// of the loss.
 struct Kill {
   Rank rank = kNoRank;
   std::optional<std::uint64_t> before_frame = std::nullopt;
   std::optional<TimePoint> at = std::nullopt;
 };
 
-// Nothing passes between two ranks, either way, from `from` on; what was on its way arrives after
-// `until`.
+// No frame passes between two ranks, in either direction, from `from` on; frames under way arrive
+// after `until`.
 struct Cut {
   Rank one = kNoRank;
   Rank other = kNoRank;
@@ -27,7 +27,7 @@ struct Cut {
   TimePoint until = TimePoint::max();
 };
 
-// The rank does nothing from `from` to `until`, as after SIGSTOP. Its peers are told nothing.
+// The rank does nothing from `from` to `until`, as after SIGSTOP. Its peers do not learn of it.
 struct Stop {
   Rank rank = kNoRank;
   TimePoint from{};

@@ -13,7 +13,7 @@ struct Formula {
   Duration time{};
 };
 
-// What the alpha-beta model says of an all-reduce, with N ranks, M bytes, latency a, bandwidth B
+// The time of an all-reduce by the alpha-beta model, with N ranks, M bytes, latency a, bandwidth B
 // and g seconds to add a byte; P is the largest power of two up to N, h = ceil(log2 N). Hosts of L
 // ranks, K of them, have latency a' and bandwidth B' inside.
 //

@@ -8,7 +8,7 @@
 
 namespace tally::sim {
 
-// Keeps what arrives. For tests.
+// Stores arriving messages. For tests.
 class Inbox final : public net::Receiver {
  public:
   struct Arrival {
@@ -46,7 +46,7 @@ class Inbox final : public net::Receiver {
   std::multimap<Rank, Error> losses;
 };
 
-// A message of its own text.
+// A message that owns its text.
 class TextMessage {
  public:
   explicit TextMessage(std::string text, std::uint32_t step = 0) : text_(std::move(text)) {

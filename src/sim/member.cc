@@ -6,7 +6,7 @@
 namespace tally::sim {
 namespace {
 
-// The network's clock, for an owner of its own.
+// The network's clock, as an object that its owner may destroy.
 class BorrowedClock final : public Clock {
  public:
   explicit BorrowedClock(const Clock& clock) : clock_(clock) {}
@@ -24,7 +24,7 @@ Member::Member(Network& network, Rank rank, Duration timeout)
   transport_ = transport.get();
   context_->clock = std::make_unique<BorrowedClock>(network.clock());
   context_->transport = std::move(transport);
-  context_->room = std::make_unique<net::Mailroom>(*context_->transport, *context_->clock);
+  context_->router = std::make_unique<net::Router>(*context_->transport, *context_->clock);
   context_->rank = rank;
   for (int host = 0; host < network.size(); ++host) {
     context_->host_of.push_back(host);
@@ -44,13 +44,13 @@ Communicator& Member::communicator() {
 
 void Member::sleep(Duration duration) {
   const Deadline by = clock().after(duration);
-  // What arrives meanwhile does not shorten the sleep.
+  // Arriving frames do not shorten the sleep.
   while (!by.passed(clock().now())) network_.pause(rank(), by);
 }
 
 void Member::leave() {
   if (world_) world_->close();
-  const MutexLock lock(context_->room->mutex);
+  const MutexLock lock(context_->router->mutex);
   transport_->close();
 }
 

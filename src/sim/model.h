@@ -3,8 +3,7 @@
 
 namespace tally::sim {
 
-// One link as the alpha-beta model sees it: a message of n bytes takes latency + n /
-// bytes_per_second.
+// A link in the alpha-beta model: a message of n bytes takes latency + n / bytes_per_second.
 struct Link {
   Duration latency{};
   double bytes_per_second = 1e9;
@@ -17,7 +16,7 @@ struct Model {
   Link network;
   Link local;
   int local_ranks = 1;
-  double reduce_seconds_per_byte = 0;  // what adding one arriving byte costs
+  double reduce_seconds_per_byte = 0;  // the cost of adding one arriving byte
 };
 
 }  // namespace tally::sim

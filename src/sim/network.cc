@@ -14,7 +14,7 @@ Duration transfer_time(std::size_t bytes, double bytes_per_second) {
   return Duration(std::llround(static_cast<double>(bytes) / bytes_per_second * 1e9));
 }
 
-// Past every cut that [departure, arrival] meets.
+// The arrival, delayed past every cut that overlaps [departure, arrival].
 TimePoint after_cuts(const std::vector<Cut>& cuts, TimePoint departure, TimePoint arrival,
                      Duration latency) {
   for (bool held = true; held;) {
@@ -107,7 +107,7 @@ bool Network::send(Rank from, Rank to, Frame frame) {
   if (link.closed) return true;
   frame.damaged = link.damaged.count(frame.header.number) > 0;
 
-  // A frame leaves when the one before it has; the latency comes on top and overlaps with the next.
+  // A frame leaves after the previous one; its latency overlaps with the next frame.
   const TimePoint departure = std::max(turns_.now(), link.free_at);
   const std::size_t bytes = frame.header.payload_bytes;
   link.free_at =
@@ -126,7 +126,7 @@ bool Network::send(Rank from, Rank to, Frame frame) {
   return true;
 }
 
-// Everything on a link arrives in the order in which it was launched.
+// Frames of a link arrive in the order in which they were sent.
 void Network::launch(Rank from, Rank to, Frame frame, TimePoint arrival) {
   OneWay& link = way(from, to);
   link.last_arrival = std::max(link.last_arrival, arrival);
@@ -189,7 +189,7 @@ void Network::end_process(Rank rank, std::string_view why) {
   for (Rank peer = 0; peer < ranks_; ++peer) {
     if (peer != rank) lose(rank, peer, why, conditions_.detection_delay);
   }
-  // Its thread must run once more to come to its end.
+  // The thread of the rank must run once more in order to end.
   turns_.release(rank);
   notify(rank);
 }

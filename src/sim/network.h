@@ -14,7 +14,7 @@
 
 namespace tally::sim {
 
-// The same for every pair of ranks; each direction of a pair is a link of its own.
+// The parameters of all links; each direction of a pair of ranks is a link of its own.
 struct Conditions {
   Link link{.latency = std::chrono::microseconds(10), .bytes_per_second = 10e9};
   Duration jitter{};  // each frame takes up to this much longer; frames of a link stay in order
@@ -25,10 +25,10 @@ struct Conditions {
   std::size_t frame_bytes = wire::kMaxPayloadBytes;
 };
 
-// What travels on a link.
+// A frame or a loss on a link.
 struct Frame {
   wire::FrameHeader header;
-  // Empty where the sender gave no memory: header.payload_bytes then still takes its time.
+  // Empty if the sender gave no memory: header.payload_bytes still takes its time.
   std::vector<std::byte> payload;
   bool damaged = false;
   std::optional<Error> loss = std::nullopt;  // instead of a frame: nothing more will come
@@ -39,7 +39,7 @@ class Network {
  public:
   Network(int ranks, std::uint64_t seed, const Conditions& conditions);
 
-  // The script; before the ranks begin.
+  // The script of faults; call before the ranks begin.
   void kill(const Kill& fault);
   void cut(const Cut& fault);
   void stop(const Stop& fault);
@@ -59,23 +59,22 @@ class Network {
   std::optional<Frame> take(Rank at, Rank from);
   void give_back(Rank at, Rank from, std::size_t bytes);
 
-  // `at` ends its connection to `peer`, which hears of it as a loss.
+  // `at` ends its connection to `peer`, which sees a loss.
   void hang_up(Rank at, Rank peer);
-  // `rank` takes nothing more, so that nobody waits for room on the way to it.
+  // `rank` receives no more, so that no sender waits for room on its links.
   void depart(Rank rank);
-  // The process of `rank` ends: every peer hears of it.
+  // The process of `rank` ends: every peer sees a loss.
   void die(Rank rank, std::string_view why);
   std::optional<Error> death(Rank rank);
 
-  // What happened since the last call is about to be looked at; wait() returns at once on anything
-  // newer.
+  // Call before looking at the state: wait() then returns at once if anything newer has happened.
   void look(Rank rank);
   void wait(Rank rank, Deadline by);
-  // As wait(), whatever happened.
+  // As wait(), but events do not end it early.
   void pause(Rank rank, Deadline by);
   void wake(Rank rank);
 
-  // Of all frames taken so far, when and where: equal runs have equal digests.
+  // A digest of time and place of all frames taken so far: equal runs have equal digests.
   std::uint64_t digest();
 
  private:
@@ -87,7 +86,7 @@ class Network {
     std::size_t window_used = 0;
     std::deque<Frame> travelling;
     std::deque<Frame> arrived;
-    bool closed = false;  // nobody reads at the other end
+    bool closed = false;  // the receiver reads no more
     std::vector<Cut> cuts;
     std::vector<Delay> delays;
     std::set<std::uint32_t> damaged;

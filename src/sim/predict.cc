@@ -11,7 +11,7 @@
 namespace tally::sim {
 namespace {
 
-// Seconds; whole nanoseconds would add up their rounding over thousands of steps.
+// Seconds as double: nanoseconds would accumulate rounding errors over thousands of steps.
 using Seconds = double;
 
 struct Event {

@@ -14,11 +14,11 @@ struct Prediction {
   std::size_t bytes_per_rank = 0;  // sent, by the rank that sends most
 };
 
-// How long an all-reduce of `bytes` takes, from the schedules of all ranks, message by message: the
+// The time of an all-reduce of `bytes`, from the schedules of all ranks, message by message: the
 // sender's link is busy for n / bandwidth, the first byte arrives after the latency, the receiver's
-// link is busy as long again; whoever comes later waits. Local copies take no time.
-// kInvalid as trace_allreduce(). Time and memory grow with the number of messages: about a second
-// and 100 MB for two million.
+// link is busy for the same time, and later messages wait. Local copies take no time. kInvalid as
+// trace_allreduce(). Time and memory grow with the number of messages: about a second and 100 MB
+// for two million.
 Result<Prediction> predict(Algorithm algorithm, int ranks, std::size_t bytes, const Model& model);
 
 }  // namespace tally::sim

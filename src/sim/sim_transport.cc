@@ -8,10 +8,10 @@ namespace tally::sim {
 namespace {
 
 constexpr Duration kCloseTimeout = std::chrono::seconds(1);
-// A thread that looks this often without waiting is polling: time must pass for it as well.
+// A thread that polls this often without waiting lets virtual time pass.
 constexpr int kPatience = 64;
 constexpr Duration kPollingTime = std::chrono::microseconds(1);
-// How long a dead rank sleeps at a time; it need not wait for anything.
+// The sleep of a dead rank, which has nothing to wait for.
 constexpr Duration kDeadTime = std::chrono::milliseconds(1);
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t more = 1) {
@@ -179,7 +179,7 @@ bool SimTransport::report_death(const Error& death, net::Receiver& receiver) {
 }
 
 void SimTransport::wait(Deadline by) {
-  // Who asks again after the deadline is polling as well.
+  // A call after the deadline counts as polling, too.
   if (!by.passed(network_.clock().now())) idle_looks_ = 0;
   if (network_.death(rank_)) by = earlier(by, network_.clock().after(kDeadTime));
   network_.wait(rank_, by);

@@ -10,9 +10,9 @@
 namespace tally::sim {
 
 // A rank's Transport over a simulated Network, which outlives it. Payloads may have a size and no
-// memory: they take their time and arrive as such. A rank that the script has killed hears of all
-// its peers as lost, with kClosed and its own number; a transport that is destroyed unclosed looks
-// to the others like a process that has ended.
+// memory: they take their time and arrive without memory. A rank that the script has killed sees
+// all its peers lost, with kClosed and its own rank. A transport that is destroyed without close()
+// looks to the others like a process that has ended.
 class SimTransport final : public net::Transport {
  public:
   SimTransport(Network& network, Rank rank, std::uint32_t generation = 0);

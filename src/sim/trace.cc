@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "collective/halving_doubling.h"
-#include "collective/ring.h"
-#include "collective/tree.h"
+#include "collective/algorithms.h"
 
 namespace tally::sim {
 namespace {

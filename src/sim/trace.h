@@ -13,8 +13,8 @@ class Schedule;
 
 namespace tally::sim {
 
-// What of a schedule takes time, at a quarter of its size: a ring of 1024 ranks has four million
-// actions.
+// An action that takes time, at a quarter of the size of a schedule's: a ring of 1024 ranks has
+// four million actions.
 struct TraceAction {
   enum class Kind : std::uint64_t { kSend, kReceive, kCombine };
 

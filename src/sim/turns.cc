@@ -7,8 +7,7 @@
 namespace tally::sim {
 namespace {
 
-// How far time goes at once for a rank that takes no turns: another thread may be about to do
-// something.
+// The largest step of time for a rank that takes no turns: another thread may be about to act.
 constexpr Duration kOutsideTime = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -72,7 +71,7 @@ void Turns::on_stall(std::function<void(Rank)> give_up) { give_up_ = std::move(g
 
 TimePoint Turns::due(const Player& player) const {
   TimePoint when = std::max(player.wake_at, now());
-  // A stop may end inside another one.
+  // Stops may overlap.
   for (bool moved = true; moved;) {
     moved = false;
     for (const Stopped& stop : player.stops) {

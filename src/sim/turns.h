@@ -1,24 +1,40 @@
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <queue>
 #include <vector>
 
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/rng.h"
-#include "sim/virtual_clock.h"
 #include "tally/error.h"
 
 namespace tally::sim {
 
-// Virtual time and whose turn it is. Each rank has a thread, but only one rank runs at a time,
-// until it yields; when all ranks wait, time jumps to the next event or to the next rank that is
-// due. Where several are due at once the seed decides, so that a simulation repeats exactly from
-// its seed.
+// Time that passes only when a simulation says so, from 0. Threads: safe.
+class VirtualClock final : public Clock {
+ public:
+  TimePoint now() const override { return TimePoint(now_.load(std::memory_order_acquire)); }
+
+  void advance_to(TimePoint when) {
+    TALLY_CHECK(when >= now());
+    now_.store(when.count(), std::memory_order_release);
+  }
+
+ private:
+  std::atomic<TimePoint::rep> now_{0};
+};
+
+// Virtual time and the order in which ranks run. Each rank has a thread, but only one rank runs at
+// a time, until it yields; when all ranks wait, time jumps to the next event or to the next rank
+// that is due. Where several are due at once the seed decides, so that a simulation repeats exactly
+// from its seed.
 //
-// A rank that has not entered takes no turns: its waiting drives the events itself. That serves
-// tests in which one thread plays all ranks.
+// A rank that has not entered takes no turns: its waiting runs the events itself, for tests in
+// which one thread plays all ranks.
 class Turns {
  public:
   Turns(int ranks, std::uint64_t seed);
@@ -29,15 +45,15 @@ class Turns {
   const VirtualClock& clock() const { return clock_; }
   TimePoint now() const { return clock_.now(); }
 
-  // Has `event` happen at `when`, which is not in the past; never at TimePoint::max().
+  // Schedules `event` for `when`, which is not in the past; TimePoint::max() means never.
   void at(TimePoint when, std::function<void()> event) TALLY_REQUIRES(mutex);
 
-  // The thread of `rank` begins, and returns in its first turn; the turns begin when all ranks have
-  // entered. leave() ends the last one.
+  // The thread of `rank` enters and returns in its first turn; turns begin when all ranks have
+  // entered. leave() ends the last turn.
   void enter(Rank rank) TALLY_REQUIRES(mutex);
   void leave(Rank rank) TALLY_REQUIRES(mutex);
 
-  // Gives the turn away; returns in the next one, after wake() or `by`.
+  // Ends the turn; returns in the next turn, after wake() or `by`.
   void yield(Rank rank, Deadline by) TALLY_REQUIRES(mutex);
   void wake(Rank rank) TALLY_REQUIRES(mutex);
 
@@ -45,8 +61,7 @@ class Turns {
   void stop(Rank rank, TimePoint from, TimePoint until) TALLY_REQUIRES(mutex);
   void release(Rank rank) TALLY_REQUIRES(mutex);
 
-  // Called for each rank that has not left when nothing can happen any more: it must come to its
-  // end.
+  // Called for each rank that has not left when no event is left: the rank must end.
   void on_stall(std::function<void(Rank)> give_up) TALLY_REQUIRES(mutex);
 
  private:

@@ -162,7 +162,7 @@ std::vector<CodecState> ShardedUpdate::codec_states() {
   // A choice is made anew by whoever goes on from a checkpoint: what its codecs have left out is
   // not kept.
   if (!exchange_ || options_.codec.kind == plan::Codec::kAuto) return {};
-  [[maybe_unused]] const auto outcome = settle();
+  settle_keeping_failure();
   return exchange_->states();
 }
 
@@ -200,6 +200,10 @@ Result<void> ShardedUpdate::settle() {
   if (failure_) return *failure_;
   for (std::size_t b = works_.size(); b-- > 0;) TALLY_TRY(finish_late(b));
   return {};
+}
+
+void ShardedUpdate::settle_keeping_failure() {
+  if (!settle().has_value()) TALLY_CHECK(failure_.has_value());
 }
 
 }  // namespace tally::train

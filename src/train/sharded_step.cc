@@ -37,8 +37,7 @@ bool ShardedUpdate::is_deferred() const {
 void ShardedUpdate::begin(const StepContribution& contribution) {
   if (begun_) return;
   begun_ = true;
-  // What has gone wrong is told by whatever follows.
-  [[maybe_unused]] const auto outcome = settle();
+  settle_keeping_failure();
   make_state();
   memory_->flags(tiers_.local).weigh(contribution.weight, contribution.samples);
 }

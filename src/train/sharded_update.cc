@@ -79,8 +79,8 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
 }
 
 ShardedUpdate::~ShardedUpdate() {
-  // Whoever has the values when this is gone has those of the last update, unless they do not come.
-  [[maybe_unused]] const auto outcome = settle();
+  // The values stay after this object: they are those of the last update, unless it fails.
+  settle_keeping_failure();
   exchange_.reset();
   tiers_.sums.reset();
   tiers_.values.reset();
@@ -221,8 +221,7 @@ void ShardedUpdate::make_state() {
 }
 
 std::vector<SliceState> ShardedUpdate::states() {
-  // Of an error the next step tells.
-  [[maybe_unused]] const auto outcome = settle();
+  settle_keeping_failure();
   make_state();
   std::vector<SliceState> all;
   for (Work& work : works_) {
@@ -233,8 +232,7 @@ std::vector<SliceState> ShardedUpdate::states() {
 }
 
 std::vector<SliceState> ShardedUpdate::saved_states() {
-  // Of an error the next step tells.
-  [[maybe_unused]] const auto outcome = settle();
+  settle_keeping_failure();
   make_state();
   std::vector<SliceState> all;
   for (Work& work : works_) {

@@ -160,6 +160,8 @@ class ShardedUpdate final {
   StepTimes times() const { return times_; }
 
  private:
+  // settle() for callers that return no error: failure_ keeps it, and the next call returns it.
+  void settle_keeping_failure();
   // One bucket's way through a step.
   struct Work {
     Range local;                      // what this rank sums of its host's gradients

@@ -26,6 +26,22 @@ Result<std::int32_t> Reader::i32() {
   return static_cast<std::int32_t>(value);
 }
 
+Result<bool> Reader::flag() {
+  TALLY_TRY(const std::uint8_t value, u8());
+  if (value > 1)
+    return Error{.code = ErrorCode::kCorrupt, .message = fmt::format("flag of value {}", value)};
+  return value == 1;
+}
+
+Result<std::chrono::nanoseconds> Reader::time() {
+  constexpr auto kMost = std::int64_t{1} << 61;
+  TALLY_TRY(const std::uint64_t bits, u64());
+  const auto value = static_cast<std::int64_t>(bits);
+  if (value > kMost || value < -kMost)
+    return Error{.code = ErrorCode::kCorrupt, .message = fmt::format("time of {} ns", value)};
+  return std::chrono::nanoseconds(value);
+}
+
 Result<std::string> Reader::string(std::size_t max_bytes) {
   Reader ahead = *this;
   TALLY_TRY(const std::uint32_t length, ahead.u32());

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -18,6 +19,8 @@ class Writer final {
   void u32(std::uint32_t value) { put(value, 4); }
   void u64(std::uint64_t value) { put(value, 8); }
   void i32(std::int32_t value) { u32(static_cast<std::uint32_t>(value)); }
+  void flag(bool value) { u8(value ? 1 : 0); }
+  void time(std::chrono::nanoseconds value) { u64(static_cast<std::uint64_t>(value.count())); }
   void string(std::string_view text) {
     u32(static_cast<std::uint32_t>(text.size()));
     bytes(std::as_bytes(std::span(text)));
@@ -46,6 +49,10 @@ class Reader final {
   Result<std::uint32_t> u32() { return integer<std::uint32_t>(); }
   Result<std::uint64_t> u64() { return integer<std::uint64_t>(); }
   Result<std::int32_t> i32();
+  // kCorrupt also for a value other than 0 and 1.
+  Result<bool> flag();
+  // kCorrupt also for a time so far away that differences of two could overflow.
+  Result<std::chrono::nanoseconds> time();
   // kCorrupt also if the string is longer than `max_bytes`.
   Result<std::string> string(std::size_t max_bytes);
   // The next `count` bytes, in place.

@@ -11,7 +11,8 @@ namespace {
 constexpr std::uint32_t kGreetingMagic = 0x48594C54;  // "TLYH" as the bytes lie
 constexpr std::uint32_t kAnswerMagic = 0x41594C54;    // "TLYA"
 
-// Both layouts begin with the magic at 0 and the version at 4, and end with the checksum.
+}  // namespace
+
 void seal(std::span<std::byte> bytes, std::uint32_t magic, std::uint16_t version) {
   store(bytes, 0, magic);
   store(bytes, 4, version);
@@ -28,21 +29,23 @@ Result<void> check_seal(std::span<const std::byte> bytes, std::uint32_t magic) {
   return Error{.code = ErrorCode::kCorrupt, .message = "the peer does not speak this protocol"};
 }
 
-}  // namespace
+std::uint16_t version_of(std::span<const std::byte> greeting) {
+  return load<std::uint16_t>(greeting, 4);
+}
 
-std::string_view to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kWelcome:
+std::string_view to_string(GreetingStatus status) {
+  switch (status) {
+    case GreetingStatus::kAccepted:
       return "it is welcome";
-    case Verdict::kOtherVersion:
+    case GreetingStatus::kOtherVersion:
       return "its protocol version is another one";
-    case Verdict::kOtherToken:
+    case GreetingStatus::kOtherToken:
       return "it belongs to another job";
-    case Verdict::kOtherGeneration:
+    case GreetingStatus::kOtherGeneration:
       return "its generation is another one";
-    case Verdict::kOtherRank:
+    case GreetingStatus::kOtherRank:
       return "the ranks do not fit";
-    case Verdict::kDuplicate:
+    case GreetingStatus::kDuplicate:
       return "its rank is connected already";
   }
   return "unknown reason";
@@ -60,7 +63,7 @@ EncodedGreeting encode(const Greeting& greeting) {
 
 EncodedAnswer encode(const GreetingAnswer& answer) {
   EncodedAnswer bytes{};
-  store(bytes, 6, static_cast<std::uint8_t>(answer.verdict));
+  store(bytes, 6, static_cast<std::uint8_t>(answer.status));
   store(bytes, 8, answer.rank);
   store(bytes, 12, answer.generation);
   seal(bytes, kAnswerMagic, answer.version);
@@ -69,7 +72,7 @@ EncodedAnswer encode(const GreetingAnswer& answer) {
 
 Result<Greeting> decode_greeting(std::span<const std::byte, kGreetingBytes> bytes) {
   TALLY_TRY(check_seal(bytes, kGreetingMagic));
-  Greeting greeting{.version = load<std::uint16_t>(bytes, 4),
+  Greeting greeting{.version = version_of(bytes),
                     .from = load<Rank>(bytes, 8),
                     .to = load<Rank>(bytes, 12),
                     .generation = load<std::uint32_t>(bytes, 16)};
@@ -79,8 +82,8 @@ Result<Greeting> decode_greeting(std::span<const std::byte, kGreetingBytes> byte
 
 Result<GreetingAnswer> decode_answer(std::span<const std::byte, kAnswerBytes> bytes) {
   TALLY_TRY(check_seal(bytes, kAnswerMagic));
-  return GreetingAnswer{.version = load<std::uint16_t>(bytes, 4),
-                        .verdict = static_cast<Verdict>(load<std::uint8_t>(bytes, 6)),
+  return GreetingAnswer{.version = version_of(bytes),
+                        .status = static_cast<GreetingStatus>(load<std::uint8_t>(bytes, 6)),
                         .rank = load<Rank>(bytes, 8),
                         .generation = load<std::uint32_t>(bytes, 12)};
 }

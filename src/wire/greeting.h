@@ -25,8 +25,8 @@ struct Greeting {
   friend bool operator==(const Greeting&, const Greeting&) = default;
 };
 
-enum class Verdict : std::uint8_t {
-  kWelcome = 0,
+enum class GreetingStatus : std::uint8_t {
+  kAccepted = 0,
   kOtherVersion = 1,
   kOtherToken = 2,
   kOtherGeneration = 3,
@@ -35,12 +35,12 @@ enum class Verdict : std::uint8_t {
 };
 
 // "its generation is another one", to follow the peer's name.
-std::string_view to_string(Verdict verdict);
+std::string_view to_string(GreetingStatus status);
 
 // What the accepting side says back.
 struct GreetingAnswer {
   std::uint16_t version = kProtocolVersion;
-  Verdict verdict = Verdict::kWelcome;
+  GreetingStatus status = GreetingStatus::kAccepted;
   Rank rank = 0;
   std::uint32_t generation = 0;
 
@@ -51,6 +51,12 @@ inline constexpr std::size_t kGreetingBytes = 40;
 inline constexpr std::size_t kAnswerBytes = 20;
 using EncodedGreeting = std::array<std::byte, kGreetingBytes>;
 using EncodedAnswer = std::array<std::byte, kAnswerBytes>;
+
+// The common part of all greetings and answers: the magic at 0, the version at 4, and at the end a
+// CRC32C of everything before it. check_seal() is kCorrupt unless magic and checksum are right.
+void seal(std::span<std::byte> bytes, std::uint32_t magic, std::uint16_t version);
+Result<void> check_seal(std::span<const std::byte> bytes, std::uint32_t magic);
+std::uint16_t version_of(std::span<const std::byte> greeting);
 
 // These two layouts are the same in every version, so that versions can tell each other apart.
 EncodedGreeting encode(const Greeting& greeting);

@@ -9,7 +9,7 @@ TEST(Greeting, ArrivesAsItWas) {
   Greeting greeting{.from = 3, .to = 1, .generation = 0xA1B2C3D4};
   greeting.token.fill(std::byte{9});
   EXPECT_EQ(decode_greeting(encode(greeting)).value(), greeting);
-  const GreetingAnswer answer{.verdict = Verdict::kDuplicate, .rank = 1, .generation = 7};
+  const GreetingAnswer answer{.status = GreetingStatus::kDuplicate, .rank = 1, .generation = 7};
   EXPECT_EQ(decode_answer(encode(answer)).value(), answer);
 }
 

@@ -6,23 +6,22 @@
 #include "apps/tally/launch/messages.h"
 #include "base/check.h"
 #include "fuzz_entry.h"
+#include "wire/framing.h"
 
 namespace tally::launch {
 namespace {
 
 std::size_t count_messages(std::span<const std::byte> input, std::size_t step) {
-  MessageBuffer buffer;
+  wire::FrameBuffer buffer(wire::Framing::kLengthPrefix);
   std::size_t count = 0;
   for (std::size_t start = 0; start < input.size(); start += step) {
     buffer.add(input.subspan(start, std::min(step, input.size() - start)));
-    Message message;
     for (;;) {
-      const auto there = buffer.next(message);
-      if (!there.has_value()) {
-        TALLY_CHECK(there.error().code == ErrorCode::kCorrupt);
+      const auto payload = buffer.next();
+      Message message;
+      if (!payload.has_value() || (*payload && !decode(**payload, message).has_value()))
         return count;
-      }
-      if (!*there) break;
+      if (!*payload) break;
       ++count;
     }
   }
@@ -38,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   launch::Message message;
   if (launch::decode(input, message).has_value()) {
     const std::vector<std::byte> again = launch::encode(message);
-    TALLY_CHECK(std::equal(again.begin() + 4, again.end(), input.begin(), input.end()));
+    TALLY_CHECK(std::equal(again.begin(), again.end(), input.begin(), input.end()));
   }
   TALLY_CHECK(launch::count_messages(input, 1 + size) == launch::count_messages(input, 3));
   return 0;
@@ -56,7 +55,8 @@ std::vector<std::vector<std::uint8_t>> fuzz_seeds() {
       Trouble{.text = "no"}};
   std::vector<std::uint8_t> all;
   for (const Message& message : messages) {
-    const std::vector<std::byte> bytes = encode(message);
+    const std::vector<std::byte> bytes =
+        tally::wire::frame(tally::wire::Framing::kLengthPrefix, encode(message));
     const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
     seeds.emplace_back(begin + 4, begin + bytes.size());
     all.insert(all.end(), begin, begin + bytes.size());

@@ -49,7 +49,7 @@ void check_answer(EncodedAnswer bytes) {
     const auto decoded = decode_answer(bytes);
     if (decoded) {
       TALLY_CHECK(decode_answer(encode(*decoded)).value() == *decoded);
-      TALLY_CHECK(!to_string(decoded->verdict).empty());
+      TALLY_CHECK(!to_string(decoded->status).empty());
     }
     store(bytes, 16, kernel::crc32c(std::span(bytes).first(16)));
   }
@@ -80,5 +80,5 @@ std::vector<std::vector<std::uint8_t>> fuzz_seeds() {
                                       .offset_bytes = 100,
                                       .payload_bytes = 900})),
           as_input(encode(Greeting{.from = 2, .to = 1, .generation = 3})),
-          as_input(encode(GreetingAnswer{.verdict = Verdict::kDuplicate, .rank = 1}))};
+          as_input(encode(GreetingAnswer{.status = GreetingStatus::kDuplicate, .rank = 1}))};
 }

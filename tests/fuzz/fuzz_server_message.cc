@@ -14,8 +14,8 @@
 #include "base/check.h"
 #include "fuzz_entry.h"
 #include "kernel/crc32c/crc32c.h"
-#include "server/link_receiver.h"
-#include "server/regions.h"
+#include "server/link/link_receiver.h"
+#include "server/link/regions.h"
 
 namespace tally::server {
 namespace {
@@ -83,7 +83,8 @@ void run(std::span<const std::uint8_t> input) {
   TALLY_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) ==
               0);
   const Descriptor peer(ends[0]);
-  const auto socket = local ? local_link(Descriptor(ends[1])) : plain_link(Descriptor(ends[1]));
+  const auto socket =
+      local ? net::local_stream(Descriptor(ends[1])) : net::plain_stream(Descriptor(ends[1]));
   static const auto shown = Mapping::create(kShownBytes);
   LinkReceiver receiver;
   auto end = LinkReceiver::End::kDrained;

@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "fuzz_entry.h"
-#include "server/message.h"
-#include "server/piece.h"
-#include "server/storage.h"
+#include "server/protocol/message.h"
+#include "server/storage/piece.h"
+#include "server/storage/storage.h"
 
 namespace tally::server {
 namespace {

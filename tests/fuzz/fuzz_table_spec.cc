@@ -6,9 +6,8 @@
 #include "base/check.h"
 #include "fuzz_entry.h"
 #include "kernel/crc32c/crc32c.h"
-#include "server/snapshot.h"
-#include "server/snapshot_manifest.h"
-#include "server/storage.h"
+#include "server/snapshot/snapshot.h"
+#include "server/storage/storage.h"
 
 namespace tally::server {
 namespace {

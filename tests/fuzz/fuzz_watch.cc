@@ -10,7 +10,7 @@ namespace tally::group {
 namespace {
 
 template <typename Body>
-void check_body(const WatchMessage& message, Result<Body> (*read)(wire::Reader&)) {
+void check_body(const ControlMessage& message, Result<Body> (*read)(wire::Reader&)) {
   const auto body = body_of(message, read);
   if (!body.has_value()) {
     TALLY_CHECK(body.error().code == ErrorCode::kCorrupt);
@@ -19,7 +19,7 @@ void check_body(const WatchMessage& message, Result<Body> (*read)(wire::Reader&)
   TALLY_CHECK(message_of(message.kind, *body).body == message.body);
 }
 
-void check_all(const WatchMessage& message) {
+void check_all(const ControlMessage& message) {
   check_body(message, &read_registration);
   check_body(message, &read_report);
   check_body(message, &read_trace);
@@ -41,12 +41,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace tally::group;
   const std::span<const std::byte> input = std::as_bytes(std::span(data, size));
   // As a stream of messages.
-  MessageBuffer buffer;
+  tally::wire::FrameBuffer buffer(tally::wire::Framing::kControlFrame);
   buffer.add(input);
   for (auto next = buffer.next(); next.has_value() && next->has_value(); next = buffer.next())
-    check_all(**next);
+    check_all(decode(**next));
   // As a body: checksums keep most inputs from getting so far.
-  check_all({WatchKind::kReport, {input.begin(), input.end()}});
+  check_all({ControlKind::kReport, {input.begin(), input.end()}});
   return 0;
 }
 
@@ -60,15 +60,15 @@ std::vector<std::vector<std::uint8_t>> fuzz_seeds() {
   Trace trace{.rank = 1, .clock_offset = {}, .communicators = {}};
   trace.communicators.push_back({.name = "world", .operations = {{.sequence = 1}}, .awaited = {0}});
   std::vector<std::vector<std::uint8_t>> seeds{{}};
-  for (const WatchMessage& message :
-       {message_of(WatchKind::kReport, report), message_of(WatchKind::kTrace, trace),
-        message_of(WatchKind::kRegister, Registration{.job = "j", .host = "h", .machine = "m"}),
-        message_of(WatchKind::kPulse, Pulse{.echo = {}, .now = {}, .machine = "m"}),
-        message_of(WatchKind::kLost, LostRanks{.generation = 1, .ranks = {1}, .why = "w"}),
-        message_of(WatchKind::kMember, MemberStatus{.rank = 1, .report = report}),
-        message_of(WatchKind::kJob,
+  for (const ControlMessage& message :
+       {message_of(ControlKind::kReport, report), message_of(ControlKind::kTrace, trace),
+        message_of(ControlKind::kRegister, Registration{.job = "j", .host = "h", .machine = "m"}),
+        message_of(ControlKind::kPulse, Pulse{.echo = {}, .now = {}, .machine = "m"}),
+        message_of(ControlKind::kLost, LostRanks{.generation = 1, .ranks = {1}, .why = "w"}),
+        message_of(ControlKind::kMember, MemberStatus{.rank = 1, .report = report}),
+        message_of(ControlKind::kJob,
                    JobStatus{.job = "j", .address = "a", .stall = "s", .members = {}})}) {
-    add(seeds, encode(message));
+    add(seeds, wire::frame(wire::Framing::kControlFrame, encode(message)));
     add(seeds, message.body);
   }
   return seeds;

@@ -144,7 +144,9 @@ TEST(StrangerWithoutSecret, CannotTakeThePlaceOfARank) {
         net::connect({"127.0.0.1", crew.port()}, Deadline::after(std::chrono::seconds(5)));
     ASSERT_TRUE(socket.has_value());
     const auto stream = net::plain_stream(*std::move(socket));
-    const auto bytes = group::encode(group::message_of(group::WatchKind::kRegister, each.who));
+    const auto bytes =
+        wire::frame(wire::Framing::kControlFrame,
+                    group::encode(group::message_of(group::ControlKind::kRegister, each.who)));
     ASSERT_TRUE(
         net::write_all(*stream, bytes, Deadline::after(std::chrono::seconds(5))).has_value());
     EXPECT_TRUE(crew.says(each.why));

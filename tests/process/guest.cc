@@ -24,18 +24,18 @@ Guest::Guest(std::uint16_t rendezvous_port, Rank rank, int size)
 Result<void> Guest::join() {
   TALLY_TRY(meet());
   TALLY_TRY(connect());
-  TALLY_TRY(group::send_control(*rendezvous_, {group::ControlKind::kReady, {}}, patience()));
-  TALLY_TRY(const group::Control go, group::receive_control(*rendezvous_, patience()));
+  TALLY_TRY(group::send(*rendezvous_, {group::ControlKind::kReady, {}}, patience()));
+  TALLY_TRY(const group::ControlMessage go, group::receive(*rendezvous_, patience()));
   if (go.kind != group::ControlKind::kGo) return unexpected("no go from the rendezvous");
   return {};
 }
 
 Result<void> Guest::meet() {
   TALLY_TRY(net::Socket socket, net::connect_retrying({"127.0.0.1", port_}, patience()));
-  rendezvous_ = net::plain_stream(std::move(socket));
-  TALLY_TRY(
-      net::write_all(*rendezvous_, wire::encode({.from = rank_, .generation = 1}), patience()));
-  wire::Writer writer;
+  rendezvous_ = std::make_unique<net::MessageConnection>(net::plain_stream(std::move(socket)),
+                                                         net::MessageConnection::Options{});
+  const auto greeting = wire::encode({.from = rank_, .generation = 1});
+  rendezvous_->send_raw({greeting.begin(), greeting.end()});
   group::Hello hello;
   hello.rank = rank_;
   hello.size = size_;
@@ -45,13 +45,11 @@ Result<void> Guest::meet() {
   hello.pid = getpid();
   hello.listens = {"127.0.0.1", 1};
   hello.local_socket = "none";
-  write(writer, hello);
   TALLY_TRY(
-      group::send_control(*rendezvous_, {group::ControlKind::kHello, writer.take()}, patience()));
-  TALLY_TRY(const group::Control welcome, group::receive_control(*rendezvous_, patience()));
+      group::send(*rendezvous_, group::message_of(group::ControlKind::kHello, hello), patience()));
+  TALLY_TRY(const group::ControlMessage welcome, group::receive(*rendezvous_, patience()));
   if (welcome.kind != group::ControlKind::kWelcome) return unexpected("not welcome");
-  wire::Reader reader(welcome.body);
-  TALLY_TRY(welcome_, group::read_welcome(reader));
+  TALLY_TRY(welcome_, group::body_of(welcome, &group::read_welcome));
   return {};
 }
 
@@ -64,7 +62,7 @@ Result<void> Guest::connect() {
   wire::EncodedAnswer encoded;
   TALLY_TRY(net::read_all(*mesh_, encoded, patience()));
   TALLY_TRY(const wire::GreetingAnswer answer, wire::decode_answer(encoded));
-  if (answer.verdict != wire::Verdict::kWelcome)
+  if (answer.status != wire::GreetingStatus::kAccepted)
     return unexpected("rank 0 does not want the connection");
   return {};
 }

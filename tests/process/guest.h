@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "group/bodies.h"
-#include "net/stream.h"
+#include "net/message_connection.h"
 #include "wire/frame.h"
 
 namespace tally::process {
@@ -34,7 +34,7 @@ class Guest final {
   const std::uint16_t port_;
   const Rank rank_;
   const int size_;
-  std::unique_ptr<net::Stream> rendezvous_;
+  std::unique_ptr<net::MessageConnection> rendezvous_;
   std::unique_ptr<net::Stream> mesh_;
   group::Welcome welcome_;
 };

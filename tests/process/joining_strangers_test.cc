@@ -36,7 +36,7 @@ TEST_P(Strangers, OtherProtocolVersionIsNamedToAll) {
   crew.start(0, {"sums", "1"});
   crew.start(1, {"sums", "1"});
   std::this_thread::sleep_for(milliseconds(500));
-  const auto stream = visit(crew.port(), GetParam() == "tls");
+  auto stream = visit(crew.port(), GetParam() == "tls");
   ASSERT_NE(stream, nullptr);
   const auto greeting = wire::encode(
       wire::Greeting{.version = wire::kProtocolVersion + 1, .from = 2, .generation = 1});
@@ -45,9 +45,10 @@ TEST_P(Strangers, OtherProtocolVersionIsNamedToAll) {
   const std::string because = fmt::format("rank 2 speaks protocol version {}, rank 0 speaks {}",
                                           wire::kProtocolVersion + 1, wire::kProtocolVersion);
   for (const int i : {0, 1}) expect_outcome(crew[i], "kRefused", 2, because);
-  const auto refusal = group::receive_control(*stream, by);
+  net::MessageConnection connection(std::move(stream), {});
+  const auto refusal = group::receive(connection, by);
   ASSERT_TRUE(refusal.has_value()) << to_string(refusal.error());
-  ASSERT_EQ(refusal->kind, group::ControlKind::kRefusal);
+  ASSERT_EQ(refusal->kind, group::ControlKind::kAbort);
   EXPECT_EQ(group::error_in(*refusal).message, because);
 }
 

@@ -84,7 +84,7 @@ class Pusher final {
   }
 
   void begin() {
-    const server::PushFacts facts{.kind = server::PushKind::kAdd};
+    const server::PushOptions facts{.kind = server::PushKind::kAdd};
     rounds_.push_back({client_.push({dense_, 0, client_.parts(dense_)}, facts, memory_),
                        client_.push(sparse_, facts, keys_, rows_),
                        std::chrono::steady_clock::now()});

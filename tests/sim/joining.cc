@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "group/gathering.h"
+#include "group/rendezvous_state.h"
 #include "sim/cluster.h"
 #include "wire/error_body.h"
 
@@ -68,22 +68,22 @@ group::Hello hello_of(const Member& me) {
   return hello;
 }
 
-Result<void> gather(group::Gathering& gathering, Post& post, Deadline by) {
-  while (!gathering.complete()) {
+Result<void> gather(group::RendezvousState& state, Post& post, Deadline by) {
+  while (!state.complete()) {
     const auto bytes = post.next(by);
-    if (!bytes) return gathering.verdict_at_deadline();
+    if (!bytes) return state.error_at_deadline();
     wire::Reader reader(*bytes);
     TALLY_TRY(const group::Hello hello, group::read_hello(reader));
-    TALLY_TRY(gathering.arrive(hello));
+    TALLY_TRY(state.arrive(hello));
   }
   return {};
 }
 
 Result<void> host(Member& me) {
-  group::Gathering gathering(me.size(), 1);
+  group::RendezvousState state(me.size(), 1);
   Post post(me);
-  TALLY_TRY(gathering.arrive(hello_of(me)));
-  const Result<void> verdict = gather(gathering, post, me.deadline());
+  TALLY_TRY(state.arrive(hello_of(me)));
+  const Result<void> verdict = gather(state, post, me.deadline());
   for (Rank rank = 1; rank < me.size(); ++rank) {
     post.send(rank,
               verdict.has_value() ? std::vector<std::byte>{} : wire::encode_error(verdict.error()));

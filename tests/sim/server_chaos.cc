@@ -264,7 +264,7 @@ TEST(SimServerFailover, EverybodyHearsTheSameSumsWhenTheServerThatGathersDies) {
       cluster.faults().kill(
           {.rank = cluster.server(victim), .before_frame = static_cast<std::uint64_t>(frame)});
       const auto results = cluster.run([&](ServedWorker& me) -> Result<void> {
-        TALLY_TRY(me.sleep_until(100ms, [&] { return me.node().crew().workers == 3; }));
+        TALLY_TRY(me.sleep_until(100ms, [&] { return me.node().membership().workers == 3; }));
         for (int round = 1; round <= 12; ++round) {
           const double mine = std::pow(10.0, me.rank()) * round;
           TALLY_TRY(const std::vector<double> sum, me.agree({&mine, 1}));

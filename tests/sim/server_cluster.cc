@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "server/directory_node.h"
-#include "server/server_node.h"
+#include "server/node/directory_node.h"
+#include "server/node/server_node.h"
 
 namespace tally::sim {
 namespace {
@@ -29,27 +29,29 @@ std::uint32_t Links::breaks(Rank one, Rank other, TimePoint now) const {
   return count;
 }
 
-SimPostman::Peer& SimPostman::peer(Rank rank) {
+SimNodeTransport::Peer& SimNodeTransport::peer(Rank rank) {
   const auto [found, is_new] = peers_.try_emplace(rank);
   if (is_new) found->second.breaks = links_.breaks(me_.rank(), rank, me_.clock().now());
   return found->second;
 }
 
-void SimPostman::reach(const server::ServerInfo& server) { peer(rank_of(server.id)).wanted = true; }
+void SimNodeTransport::connect(const server::ServerInfo& server) {
+  peer(rank_of(server.id)).wanted = true;
+}
 
-void SimPostman::drop(server::NodeId id) {
+void SimNodeTransport::disconnect(server::NodeId id) {
   Peer& dropped = peer(rank_of(id));
   dropped.wanted = false;
   dropped.linked = false;
 }
 
-void SimPostman::send(server::NodeId to, const server::MessageHeader& header,
-                      std::vector<std::byte> payload) {
+void SimNodeTransport::send(server::NodeId to, const server::MessageHeader& header,
+                            std::vector<std::byte> payload) {
   send_from(to, header, payload, {});
 }
 
-void SimPostman::send_from(server::NodeId to, const server::MessageHeader& header,
-                           std::span<const std::byte> payload, std::span<std::byte>) {
+void SimNodeTransport::send_from(server::NodeId to, const server::MessageHeader& header,
+                                 std::span<const std::byte> payload, std::span<std::byte>) {
   const Rank rank = rank_of(to);
   const Peer& link = peer(rank);
   if (link.gone) return;
@@ -69,12 +71,12 @@ void SimPostman::send_from(server::NodeId to, const server::MessageHeader& heade
 }
 
 // Nobody here shows memory to others.
-void SimPostman::send_written(server::NodeId, const server::MessageHeader&, std::size_t) {
+void SimNodeTransport::send_written(server::NodeId, const server::MessageHeader&, std::size_t) {
   TALLY_UNREACHABLE();
 }
 
-net::Acceptance SimPostman::deliver(Rank from, const wire::FrameHeader& header,
-                                    std::span<const std::byte> payload) {
+net::Acceptance SimNodeTransport::deliver(Rank from, const wire::FrameHeader& header,
+                                          std::span<const std::byte> payload) {
   if (header.kind == wire::FrameKind::kGoodbye) {
     lost(from, {.code = ErrorCode::kPeerLost, .peer = from, .message = "it has left"});
     return net::Acceptance::kTaken;
@@ -89,7 +91,7 @@ net::Acceptance SimPostman::deliver(Rank from, const wire::FrameHeader& header,
   return net::Acceptance::kTaken;
 }
 
-void SimPostman::take(Rank from, std::span<const std::byte> bytes) {
+void SimNodeTransport::take(Rank from, std::span<const std::byte> bytes) {
   TALLY_CHECK(bytes.size() >= server::kHeaderBytes);
   const auto header = server::decode(bytes.first<server::kHeaderBytes>());
   TALLY_CHECK(header.has_value());
@@ -108,18 +110,18 @@ void SimPostman::take(Rank from, std::span<const std::byte> bytes) {
   node_->on_message(id_of(from), {.header = *header, .payload = payload});
 }
 
-void SimPostman::lost(Rank rank, const Error& why) {
+void SimNodeTransport::lost(Rank rank, const Error& why) {
   if (why.code == ErrorCode::kClosed && why.peer == me_.rank()) dead_ = true;
   peer(rank).gone = true;
   if (!dead_) tell_lost(rank, why);
 }
 
-void SimPostman::tell_lost(Rank rank, const Error& why) {
+void SimNodeTransport::tell_lost(Rank rank, const Error& why) {
   peer(rank).linked = false;
   node_->on_lost(id_of(rank), why);
 }
 
-void SimPostman::break_links() {
+void SimNodeTransport::break_links() {
   for (auto& [rank, peer] : peers_) {
     const std::uint32_t breaks = links_.breaks(me_.rank(), rank, me_.clock().now());
     if (breaks == peer.breaks) continue;
@@ -129,7 +131,7 @@ void SimPostman::break_links() {
   }
 }
 
-void SimPostman::link_wanted() {
+void SimNodeTransport::link_wanted() {
   for (auto& [rank, peer] : peers_) {
     if (!peer.wanted || peer.linked || peer.gone) continue;
     peer.linked = true;
@@ -137,7 +139,7 @@ void SimPostman::link_wanted() {
   }
 }
 
-void SimPostman::turn(server::Node& node, Deadline by) {
+void SimNodeTransport::turn(server::Node& node, Deadline by) {
   node_ = &node;
   break_links();
   link_wanted();
@@ -149,7 +151,7 @@ void SimPostman::turn(server::Node& node, Deadline by) {
 }
 
 ServedWorker::ServedWorker(Member& me, const Links& links, int rank)
-    : me_(me), rank_(rank), postman_(me, links), node_(postman_, {.rank = rank}, {}, [] {}) {}
+    : me_(me), rank_(rank), transport_(me, links), node_(transport_, {.rank = rank}, {}, [] {}) {}
 
 Result<void> ServedWorker::join() {
   node_.join();
@@ -157,7 +159,7 @@ Result<void> ServedWorker::join() {
   while (!node_.joined()) {
     if (is_dead()) return killed();
     if (by.passed(now())) return Error{.code = ErrorCode::kTimeout, .message = "not let in"};
-    postman_.turn(node_, by);
+    transport_.turn(node_, by);
   }
   return {};
 }
@@ -168,7 +170,7 @@ Result<void> ServedWorker::await(server::Ticket ticket) {
     if (is_dead()) return killed();
     if (by.passed(now()))
       return Error{.code = ErrorCode::kTimeout, .message = fmt::format("ticket {}", ticket)};
-    postman_.turn(node_, by);
+    transport_.turn(node_, by);
   }
   return {};
 }
@@ -202,7 +204,7 @@ Result<void> ServedWorker::sleep_until(TimePoint when, const std::function<bool(
   const Deadline by = Deadline::at(when);
   while (!by.passed(now()) && !(or_until && or_until())) {
     if (is_dead()) return killed();
-    postman_.turn(node_, by);
+    transport_.turn(node_, by);
   }
   return {};
 }
@@ -224,22 +226,22 @@ server::EventSink ServedCluster::sink(Member& me) {
 }
 
 Result<void> ServedCluster::be_directory(Member& me) {
-  SimPostman postman(me, links_);
-  server::DirectoryNode node(postman,
+  SimNodeTransport transport(me, links_);
+  server::DirectoryNode node(transport,
                              {.servers = options_.servers - options_.spares,
                               .replicas = options_.replicas,
                               .silence_limit = options_.silence_limit},
                              sink(me));
-  while (workers_left_ > 0 && !postman.is_dead()) postman.turn(node, Deadline::never());
+  while (workers_left_ > 0 && !transport.is_dead()) transport.turn(node, Deadline::never());
   return {};
 }
 
 Result<void> ServedCluster::be_server(Member& me) {
-  SimPostman postman(me, links_);
-  server::ServerNode node(postman, {.self = {.address = fmt::format("sim:{}", me.rank())}},
+  SimNodeTransport transport(me, links_);
+  server::ServerNode node(transport, {.self = {.address = fmt::format("sim:{}", me.rank())}},
                           sink(me));
   node.join();
-  while (workers_left_ > 0 && !postman.is_dead()) postman.turn(node, Deadline::never());
+  while (workers_left_ > 0 && !transport.is_dead()) transport.turn(node, Deadline::never());
   return {};
 }
 

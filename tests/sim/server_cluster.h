@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "server/client_node.h"
-#include "server/node.h"
+#include "server/client/client_node.h"
+#include "server/protocol/node.h"
 #include "sim/cluster.h"
 
 // A directory, servers and workers in one process and in virtual time. Rank 0 is the directory,
@@ -36,13 +36,13 @@ class Links {
   std::vector<Break> breaks_;
 };
 
-// A rank's Postman: messages travel as the bytes of their header and payload.
-class SimPostman final : public server::Postman, private net::Receiver {
+// A rank's NodeTransport: messages travel as the bytes of their header and payload.
+class SimNodeTransport final : public server::NodeTransport, private net::Receiver {
  public:
-  SimPostman(Member& me, const Links& links) : me_(me), links_(links) {}
+  SimNodeTransport(Member& me, const Links& links) : me_(me), links_(links) {}
 
-  void reach(const server::ServerInfo& server) override;
-  void drop(server::NodeId id) override;
+  void connect(const server::ServerInfo& server) override;
+  void disconnect(server::NodeId id) override;
   void send(server::NodeId to, const server::MessageHeader& header,
             std::vector<std::byte> payload) override;
   void send_from(server::NodeId to, const server::MessageHeader& header,
@@ -66,7 +66,7 @@ class SimPostman final : public server::Postman, private net::Receiver {
   };
   struct Peer {
     bool linked = false;
-    bool wanted = false;  // reach() was called
+    bool wanted = false;  // connect() was called
     bool gone = false;
     std::uint32_t breaks = 0;  // of which the node has heard
     std::vector<std::byte> arriving;
@@ -97,9 +97,9 @@ class ServedWorker {
 
   Member& member() { return me_; }
   server::ClientNode& node() { return node_; }
-  SimPostman& postman() { return postman_; }
+  SimNodeTransport& transport() { return transport_; }
   int rank() const { return rank_; }
-  bool is_dead() const { return postman_.is_dead(); }
+  bool is_dead() const { return transport_.is_dead(); }
   TimePoint now() const { return me_.clock().now(); }
 
   Result<void> join();
@@ -117,7 +117,7 @@ class ServedWorker {
  private:
   Member& me_;
   const int rank_;
-  SimPostman postman_;
+  SimNodeTransport transport_;
   server::ClientNode node_;
 };
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "server/test_follower.h"
+#include "server/testing/test_follower.h"
 #include "sim/server_cluster.h"
 
 // Workers in step that are told averages, while servers and links are lost.
@@ -59,10 +59,10 @@ struct Told {
 };
 
 Result<void> train(ServedWorker& me, const server::TableSpec& spec, Told& told) {
-  TALLY_TRY(me.sleep_until(100ms, [&] { return me.node().crew().workers == kWorkers; }));
+  TALLY_TRY(me.sleep_until(100ms, [&] { return me.node().membership().workers == kWorkers; }));
   TALLY_TRY(const server::TableId table, me.define(spec));
   Follower own(spec, kCount);
-  const server::Client::Range range{.table = table, .first = 0, .count = 1};
+  const server::Client::PartRange range{.table = table, .first = 0, .count = 1};
   for (std::uint64_t step = 0; step < kSteps; ++step) {
     const std::vector<std::byte> bytes = message_of(spec, me.rank(), step);
     const std::vector<std::span<const std::byte>> messages = {bytes};

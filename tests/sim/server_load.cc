@@ -61,7 +61,7 @@ Result<void> Load::submit(ServedWorker& me, const std::vector<Table>& tables, co
                           bool reads_back, Open& open) const {
   const Table& table = tables[name.table];
   const float sign = options_.gradients ? -1.0F : 1.0F;
-  const server::PushFacts facts{
+  const server::PushOptions facts{
       .kind = options_.gradients ? server::PushKind::kGradient : server::PushKind::kAdd,
       .clock = static_cast<std::uint64_t>(name.push) + 1,
       .rate = 1};
@@ -84,7 +84,7 @@ Result<void> Load::submit(ServedWorker& me, const std::vector<Table>& tables, co
     at[2 * slots()] = sign;
   }
   open.answer.resize(open.values.size());
-  const server::Client::Range range{table.id, 0, table.parts};
+  const server::Client::PartRange range{table.id, 0, table.parts};
   const auto bytes = std::as_bytes(std::span(open.values));
   if (!options_.codec.empty()) {
     submit_encoded(me, range, facts, reads_back, open);
@@ -97,8 +97,8 @@ Result<void> Load::submit(ServedWorker& me, const std::vector<Table>& tables, co
   return {};
 }
 
-void Load::submit_encoded(ServedWorker& me, const server::Client::Range& range,
-                          const server::PushFacts& facts, bool reads_back, Open& open) const {
+void Load::submit_encoded(ServedWorker& me, const server::Client::PartRange& range,
+                          const server::PushOptions& facts, bool reads_back, Open& open) const {
   const auto codec = codec::make_codec(*plan::parse_codec(options_.codec));
   std::vector<std::span<const std::byte>> messages;
   for (std::uint32_t part = 0; part < range.count; ++part) {
@@ -132,8 +132,8 @@ Result<void> Load::run(ServedWorker& me) {
   Rng rng(options_.seed * 131 + static_cast<std::uint64_t>(me.rank()));
   // Agreements are for those who are there from the beginning. One that dies before it is there is
   // not waited for long.
-  TALLY_TRY(
-      me.sleep_until(kLatestStart, [&] { return me.node().crew().workers == options_.workers; }));
+  TALLY_TRY(me.sleep_until(kLatestStart,
+                           [&] { return me.node().membership().workers == options_.workers; }));
   TALLY_TRY(const std::vector<Table> tables, define(me));
   std::list<Open> open;
   for (int push = 0; push < options_.pushes; ++push) {

@@ -67,8 +67,8 @@ class Load {
   Result<std::vector<Table>> define(ServedWorker& me) const;
   Result<void> submit(ServedWorker& me, const std::vector<Table>& tables, const Name& name,
                       bool reads_back, Open& open) const;
-  void submit_encoded(ServedWorker& me, const server::Client::Range& range,
-                      const server::PushFacts& facts, bool reads_back, Open& open) const;
+  void submit_encoded(ServedWorker& me, const server::Client::PartRange& range,
+                      const server::PushOptions& facts, bool reads_back, Open& open) const;
   Result<void> finish(ServedWorker& me, Open& open);
   Result<void> agree(ServedWorker& me, int point) const;
   Result<void> read_all(ServedWorker& me, const std::vector<Table>& tables);

@@ -105,22 +105,22 @@ policy::Read Training::read_of(const Table& table, const server::Completion& ans
 }
 
 server::Ticket Training::pull(const Table& table, const policy::ReadRule& rule) {
-  const server::PullFacts facts{.least_version = rule.least_version,
-                                .least_clock = rule.least_clock};
+  const server::PullOptions facts{.least_version = rule.least_version,
+                                  .least_clock = rule.least_clock};
   if (!table.keys.empty()) return me_.node().pull(table.id, facts, table.keys, values(table));
   return me_.node().pull({table.id, 0, 1}, facts, bytes_of(values(table)));
 }
 
-server::Ticket Training::push(const Table& table, const server::PushFacts& facts,
+server::Ticket Training::push(const Table& table, const server::PushOptions& facts,
                               std::span<const float> gradient) {
   if (!table.keys.empty()) return me_.node().push(table.id, facts, table.keys, gradient);
   return me_.node().push({table.id, 0, 1}, facts, std::as_bytes(gradient));
 }
 
-server::Ticket Training::push_pull(const Table& table, const server::PushFacts& facts,
+server::Ticket Training::push_pull(const Table& table, const server::PushOptions& facts,
                                    const policy::ReadRule& rule, std::span<const float> gradient) {
-  const server::PullFacts pull{.least_version = rule.least_version,
-                               .least_clock = rule.least_clock};
+  const server::PullOptions pull{.least_version = rule.least_version,
+                                 .least_clock = rule.least_clock};
   if (!table.keys.empty())
     return me_.node().push_pull(table.id, facts, pull, table.keys, gradient, values(table));
   return me_.node().push_pull({table.id, 0, 1}, facts, pull, std::as_bytes(gradient),
@@ -172,10 +172,10 @@ Result<Training::Asked> Training::ask(Table& table, const Weights& gradient, boo
       weights_[table.first + i] -=
           static_cast<float>(options_.rate * policy::rate_factor(rules_, 0)) * part;
   }
-  const server::PushFacts facts{.clock = choice.clock,
-                                .version = choice.version,
-                                .weight = static_cast<double>(options_.batch),
-                                .rate = options_.rate};
+  const server::PushOptions facts{.clock = choice.clock,
+                                  .version = choice.version,
+                                  .weight = static_cast<double>(options_.batch),
+                                  .rate = options_.rate};
   if (pushes) {
     pending_.push_back({.gradient = table.accumulated});
     if (options_.on_push) options_.on_push(me_.rank(), choice.clock);

@@ -80,9 +80,9 @@ class Training {
     return std::span(weights_).subspan(table.first, table.count);
   }
   server::Ticket pull(const Table& table, const policy::ReadRule& rule);
-  server::Ticket push(const Table& table, const server::PushFacts& facts,
+  server::Ticket push(const Table& table, const server::PushOptions& facts,
                       std::span<const float> gradient);
-  server::Ticket push_pull(const Table& table, const server::PushFacts& facts,
+  server::Ticket push_pull(const Table& table, const server::PushOptions& facts,
                            const policy::ReadRule& rule, std::span<const float> gradient);
   policy::Read read_of(const Table& table, const server::Completion& answer) const;
   Result<Asked> ask(Table& table, const Weights& gradient, bool in_time, bool is_last);

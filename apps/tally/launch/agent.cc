@@ -5,8 +5,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <optional>
@@ -22,7 +20,7 @@
 #include "apps/tally/launch/messages.h"
 #include "base/clock.h"
 #include "group/host.h"
-#include "net/socket.h"
+#include "net/message_connection.h"
 
 namespace tally::launch {
 namespace {
@@ -43,7 +41,7 @@ class Agent {
  public:
   Agent()
       : ranks_([this](const Message& message) { send(message); },
-               [this] { return waiting_.size() - written_ < kMaxWaitingBytes; }) {}
+               [this] { return launcher_.unsent_bytes() < kMaxWaitingBytes; }) {}
 
   int run() {
     ::setsid();
@@ -51,7 +49,7 @@ class Agent {
     take_signals();
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO}) ::fcntl(stream, F_SETFL, O_NONBLOCK);
     const auto preamble = std::as_bytes(std::span(kPreamble));
-    waiting_.assign(preamble.begin(), preamble.end());
+    launcher_.send_raw({preamble.begin(), preamble.end()});
     send(Hello{.version = kVersion, .pid = ::getpid(), .host = group::host_name()});
     lease_ = kFirstLease;
     heard_ = clock_.now();
@@ -76,17 +74,20 @@ class Agent {
     std::vector<pollfd> entries = {{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
                                    {.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
     // With nothing to write it is still watched: poll() tells of a reader that is gone.
-    const bool writes = written_ < waiting_.size();
+    const bool writes = launcher_.unsent();
     entries.push_back(
         {.fd = STDOUT_FILENO, .events = static_cast<short>(writes ? POLLOUT : 0), .revents = 0});
     ranks_.add_to(entries);
-    ::poll(entries.data(), entries.size(), net::poll_timeout(earlier(lease_end(), kill_at_)));
-    if (entries[0].revents != 0 && !hear()) return false;
+    const Deadline by =
+        launcher_.pending() ? Deadline::at(clock_.now()) : earlier(lease_end(), kill_at_);
+    ::poll(entries.data(), entries.size(), net::poll_timeout(by));
+    if (!hear()) return false;
     if ((entries[2].revents & (POLLERR | POLLHUP)) != 0) return false;
     if (entries[1].revents != 0) take_signal();
     if (kill_at_.passed(clock_.now())) kill_all();
     ranks_.advance();
-    return write() && !lease_end().passed(clock_.now());
+    launcher_.flush();
+    return !lease_end().passed(clock_.now());
   }
 
   Deadline lease_end() const {
@@ -94,43 +95,20 @@ class Agent {
     return deadline_after(heard_, lease_);
   }
 
-  void send(const Message& message) {
-    // What is written is dropped before it outgrows what waits.
-    if (written_ == waiting_.size() || written_ > kMaxWaitingBytes) {
-      waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(written_));
-      written_ = 0;
-    }
-    const std::vector<std::byte> bytes = encode(message);
-    waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
-  }
+  void send(const Message& message) { launcher_.send(encode(message)); }
 
-  bool write() {
-    while (written_ < waiting_.size()) {
-      const ssize_t count =
-          ::write(STDOUT_FILENO, waiting_.data() + written_, waiting_.size() - written_);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return errno == EAGAIN;
-      written_ += static_cast<std::size_t>(count);
+  // Reads and obeys; false when the launcher is gone or sends something else than messages.
+  bool hear() {
+    const std::uint64_t before = launcher_.received_bytes();
+    const auto payloads = launcher_.advance();
+    if (!payloads.has_value()) return false;
+    if (launcher_.received_bytes() != before) heard_ = clock_.now();
+    for (const auto& payload : *payloads) {
+      Message message;
+      if (!decode(payload, message).has_value()) return false;
+      std::visit([this](const auto& each) { obey(each); }, message);
     }
     return true;
-  }
-
-  // Reads and obeys; false when there is nobody any more, or nobody who makes sense.
-  bool hear() {
-    std::array<std::byte, 65536> bytes;
-    for (;;) {
-      const ssize_t count = ::read(STDIN_FILENO, bytes.data(), bytes.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0 && errno == EAGAIN) return true;
-      if (count <= 0) return false;
-      heard_ = clock_.now();
-      incoming_.add(std::span(bytes).first(static_cast<std::size_t>(count)));
-      Message message;
-      auto there = incoming_.next(message);
-      for (; there.has_value() && *there; there = incoming_.next(message))
-        std::visit([this](const auto& each) { obey(each); }, message);
-      if (!there.has_value()) return false;
-    }
   }
 
   void obey(const Reserve& /*wish*/) {
@@ -177,9 +155,9 @@ class Agent {
 
   const SteadyClock clock_;
   Descriptor signals_;
-  MessageBuffer incoming_;
-  std::vector<std::byte> waiting_;  // for the launcher
-  std::size_t written_ = 0;         // of waiting_
+  net::MessageConnection launcher_{
+      net::pipe_stream(Descriptor(STDIN_FILENO), Descriptor(STDOUT_FILENO)),
+      {.framing = wire::Framing::kLengthPrefix, .max_unsent_bytes = std::size_t{64} << 20}};
   LocalRanks ranks_;
   std::optional<HeldPort> port_;
   Duration lease_{};

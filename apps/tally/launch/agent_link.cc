@@ -10,7 +10,6 @@
 #include <csignal>
 #include <cstring>
 #include <optional>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -22,8 +21,6 @@
 namespace tally::launch {
 namespace {
 
-// What a login shell may say before the agent does.
-constexpr std::size_t kMaxNoiseBytes = std::size_t{64} << 10;
 // For a process whose pipe has ended to be gone, so that its exit code can be told.
 constexpr auto kEndTime = std::chrono::milliseconds(500);
 constexpr int kLookMilliseconds = 2;
@@ -72,11 +69,15 @@ Result<std::unique_ptr<AgentLink>> AgentLink::start(const HostRanks& place,
     return Error{.code = ErrorCode::kExhausted,
                  .message = fmt::format("cannot start {}: {}", words[0], strerror(errno))};
   }
-  link->input_ = std::move(input.write);
-  link->output_ = std::move(output.read);
+  for (const Descriptor* end : {&input.write, &output.read, &errors.read}) make_non_blocking(*end);
   link->errors_ = std::move(errors.read);
-  for (const Descriptor* end : {&link->input_, &link->output_, &link->errors_})
-    make_non_blocking(*end);
+  // A few reads at a time, so that all hosts have their turn.
+  link->connection_ = std::make_unique<net::MessageConnection>(
+      net::pipe_stream(std::move(output.read), std::move(input.write)),
+      net::MessageConnection::Options{.framing = wire::Framing::kLengthPrefix,
+                                      .max_unsent_bytes = 2 * wire::kMaxPrefixedBytes,
+                                      .max_reads = 4,
+                                      .preamble = kPreamble});
   link->heard_ = now();
   return link;
 }
@@ -107,35 +108,14 @@ bool AgentLink::ended_by(Deadline by) {
 }
 
 void AgentLink::send(const Message& message) {
-  if (!input_.open()) return;
-  const std::vector<std::byte> bytes = encode(message);
-  waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
-  write();
-}
-
-void AgentLink::write() {
-  std::size_t written = 0;
-  while (input_.open() && written < waiting_.size()) {
-    const ssize_t count =
-        ::write(input_.descriptor(), waiting_.data() + written, waiting_.size() - written);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) break;
-    if (count < 0) {
-      input_.reset();  // it has ended, as its stdout will tell
-      break;
-    }
-    written += static_cast<std::size_t>(count);
-  }
-  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(written));
+  connection_->send(encode(message));
+  connection_->flush();
 }
 
 void AgentLink::add_to(std::vector<pollfd>& entries, bool read) const {
-  const auto add = [&entries](const Descriptor& end, short events) {
-    if (end.open()) entries.push_back({.fd = end.descriptor(), .events = events, .revents = 0});
-  };
-  if (!waiting_.empty()) add(input_, POLLOUT);
-  if (read) add(output_, POLLIN);
-  add(errors_, POLLIN);
+  if (open_) connection_->add_to(entries, read);
+  if (errors_.open())
+    entries.push_back({.fd = errors_.descriptor(), .events = POLLIN, .revents = 0});
 }
 
 void AgentLink::read_errors() {
@@ -149,53 +129,31 @@ void AgentLink::read_errors() {
   }
 }
 
-// Takes the bytes up to the preamble out of before_; what follows it are messages.
-bool AgentLink::find_preamble() {
-  const std::size_t at = before_.find(kPreamble);
-  if (at == std::string::npos) return false;
-  introduced_ = true;
-  const std::string_view rest = std::string_view(before_).substr(at + kPreamble.size());
-  incoming_.add(std::as_bytes(std::span(rest)));
-  before_.clear();
-  return true;
-}
-
-// One read; whether there may be more.
-Result<bool> AgentLink::read_messages() {
-  std::array<char, 65536> bytes;
-  const ssize_t count = ::read(output_.descriptor(), bytes.data(), bytes.size());
-  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return errno == EINTR;
-  if (count <= 0) return lost("its connection ended");
-  heard_ = now();
-  const std::string_view text(bytes.data(), static_cast<std::size_t>(count));
-  if (introduced_) {
-    incoming_.add(std::as_bytes(std::span(text)));
-    return true;
-  }
-  before_ += text;
-  if (!find_preamble() && before_.size() > kMaxNoiseBytes)
-    return lost("it says something else than an agent would");
-  return true;
-}
-
 Result<void> AgentLink::exchange(bool read, const std::function<void(const Message&)>& take) {
-  write();
   read_errors();
-  if (!read) forgive_silence();
-  // One read at a time, so that all hosts have their turn.
-  if (!read || !output_.open()) return {};
-  TALLY_TRY(read_messages());
-  for (;;) {
+  if (!read) {
+    connection_->flush();
+    forgive_silence();
+  }
+  if (!read || !open_) return {};
+  const std::uint64_t before = connection_->received_bytes();
+  const auto payloads = connection_->advance();
+  if (connection_->received_bytes() != before) heard_ = now();
+  if (!payloads.has_value()) {
+    const bool ended = payloads.error().code == ErrorCode::kPeerLost;
+    return lost(ended ? "its connection ended" : payloads.error().message);
+  }
+  for (const auto& payload : *payloads) {
     Message message;
-    const auto there = incoming_.next(message);
-    if (!there) return lost(there.error().message);
-    if (!*there) return {};
+    if (const auto decoded = decode(payload, message); !decoded)
+      return lost(decoded.error().message);
     take(message);
   }
+  return {};
 }
 
 Error AgentLink::lost(const std::string& why) {
-  output_.reset();
+  open_ = false;
   close();
   std::string text = why;
   if (ended_by(deadline_after(now(), kEndTime))) {
@@ -204,7 +162,7 @@ Error AgentLink::lost(const std::string& why) {
     text = fmt::format("{}, {} {}", text, program_, to_string(status));
   }
   read_errors();
-  last_words_.add(before_.substr(0, 200));
+  last_words_.add(connection_->noise().substr(0, 200));
   for (const std::string& line : last_words_.last(20)) text += "\n  | " + line;
   return {.code = ErrorCode::kPeerLost, .message = std::move(text)};
 }

@@ -11,6 +11,7 @@
 #include "apps/tally/launch/lines.h"
 #include "apps/tally/launch/messages.h"
 #include "base/descriptor.h"
+#include "net/message_connection.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
@@ -33,9 +34,9 @@ class AgentLink final {
   const HostRanks& place() const { return place_; }
   bool remote() const { return remote_; }
   // Whether more can come from it.
-  bool open() const { return output_.open(); }
+  bool open() const { return open_; }
   // Whether it has answered at all.
-  bool introduced() const { return introduced_; }
+  bool introduced() const { return connection_->introduced(); }
   // When it last said something, or was not listened to.
   TimePoint heard_at() const { return heard_; }
   void forgive_silence();
@@ -49,16 +50,15 @@ class AgentLink final {
 
   // Tells it to end: everything that it started is killed. Whoever is not gone by then is killed
   // itself.
-  void close() { input_.reset(); }
+  void close() {
+    if (connection_) connection_->shutdown();
+  }
   bool ended_by(Deadline by);
   void kill();
 
  private:
   AgentLink(const HostRanks& place, bool remote) : place_(place), remote_(remote) {}
-  void write();
   void read_errors();
-  Result<bool> read_messages();
-  bool find_preamble();
   Error lost(const std::string& why);
   bool reap();
 
@@ -68,13 +68,9 @@ class AgentLink final {
   pid_t pid_ = -1;
   bool reaped_ = false;
   int status_ = 0;
-  Descriptor input_;
-  Descriptor output_;
+  std::unique_ptr<net::MessageConnection> connection_;  // to its stdin and stdout
+  bool open_ = true;
   Descriptor errors_;
-  std::vector<std::byte> waiting_;
-  bool introduced_ = false;  // kPreamble was seen
-  std::string before_;       // what came before it
-  MessageBuffer incoming_;
   Tail last_words_{20, 4000};
   TimePoint heard_;
 };

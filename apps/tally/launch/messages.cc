@@ -1,173 +1,109 @@
 #include "apps/tally/launch/messages.h"
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 
 #include <fmt/format.h>
 
 #include "apps/tally/launch/hosts.h"
-#include "wire/bytes.h"
+#include "wire/fields.h"
+#include "wire/framing.h"
 
 namespace tally::launch {
 namespace {
 
-constexpr std::size_t kLengthBytes = 4;
 constexpr std::size_t kMaxTextBytes = 4096;
-constexpr std::size_t kMaxSignals = 64;
+constexpr int kMaxSignal = 64;
 
-using wire::Reader;
-using wire::Writer;
+using wire::FieldsOf;
 
-Error corrupt(std::string message) {
-  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
+template <typename Fields>
+void number_in(Fields& f, FieldsOf<Fields, int>& value, int lowest, int highest) {
+  f.number(value);
+  f.check(value >= lowest && value <= highest, "a number out of its range");
+}
+
+template <typename Fields>
+void rank_field(Fields& f, FieldsOf<Fields, Rank>& rank) {
+  number_in(f, rank, 0, kMaxRanks - 1);
+}
+
+// A word of a command or environment: system calls end it at a zero byte.
+template <typename Fields>
+void word(Fields& f, FieldsOf<Fields, std::string>& text) {
+  f.text(text, wire::kMaxPrefixedBytes);
+  f.check(text.find('\0') == std::string::npos, "a zero byte within a word");
 }
 
 // The kind of a message is its place in the variant.
-void write(Writer&, const Reserve&) {}
-void write(Writer&, const Ping&) {}
-void write(Writer& to, const Launch& launch) {
-  to.u32(static_cast<std::uint32_t>(launch.command.size()));
-  for (const std::string& word : launch.command) to.string(word);
-  to.u32(static_cast<std::uint32_t>(launch.variables.size()));
-  for (const auto& [name, value] : launch.variables) {
-    to.string(name);
-    to.string(value);
-  }
-  to.string(launch.folder);
-  to.i32(launch.first_rank);
-  to.i32(launch.ranks);
-  to.u8(static_cast<std::uint8_t>(launch.binding));
-  to.bytes(launch.secret.bytes);
-  to.u32(launch.lease_ms);
-}
-void write(Writer& to, const Signal& signal) { to.i32(signal.number); }
-void write(Writer& to, const Hello& hello) {
-  to.u32(hello.version);
-  to.i32(hello.pid);
-  to.string(hello.host);
-}
-void write(Writer& to, const Reserved& reserved) { to.u16(reserved.port); }
-void write(Writer& to, const Started& started) {
-  to.i32(started.rank);
-  to.i32(started.pid);
-}
-void write(Writer& to, const Output& output) {
-  to.i32(output.rank);
-  to.u8(static_cast<std::uint8_t>(output.stream));
-  to.string(output.bytes);
-}
-void write(Writer& to, const Ended& ended) {
-  to.i32(ended.rank);
-  to.i32(ended.code);
-  to.i32(ended.signal);
-  to.string(std::string_view(ended.note).substr(0, kMaxTextBytes));
-}
-void write(Writer& to, const Trouble& trouble) {
-  to.string(std::string_view(trouble.text).substr(0, kMaxTextBytes));
+template <typename Fields>
+void fields(Fields&, FieldsOf<Fields, Reserve>&) {}
+template <typename Fields>
+void fields(Fields&, FieldsOf<Fields, Ping>&) {}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Launch>& launch) {
+  f.list(launch.command, wire::kMaxPrefixedBytes, [&f](auto& each) { word(f, each); });
+  f.list(launch.variables, wire::kMaxPrefixedBytes, [&f](auto& variable) {
+    word(f, variable.first);
+    word(f, variable.second);
+  });
+  word(f, launch.folder);
+  rank_field(f, launch.first_rank);
+  number_in(f, launch.ranks, 1, kMaxRanks - launch.first_rank);
+  f.choice(launch.binding, Binding::kNone);
+  f.bytes(launch.secret.bytes);
+  f.number(launch.lease_ms);
+  f.check(!launch.command.empty(), "no command");
 }
 
-Result<int> number(Reader& from, int lowest, int highest) {
-  TALLY_TRY(const int value, from.i32());
-  if (value < lowest || value > highest)
-    return corrupt(fmt::format("{} is not from {} to {}", value, lowest, highest));
-  return value;
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Signal>& signal) {
+  number_in(f, signal.number, 1, kMaxSignal);
 }
 
-Result<Rank> rank(Reader& from) { return number(from, 0, kMaxRanks - 1); }
-
-template <typename Enum>
-Result<Enum> choice(Reader& from, Enum last) {
-  TALLY_TRY(const std::uint8_t value, from.u8());
-  if (value > static_cast<std::uint8_t>(last)) return corrupt(fmt::format("no choice {}", value));
-  return static_cast<Enum>(value);
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Hello>& hello) {
+  f.number(hello.version);
+  f.number(hello.pid);
+  f.text(hello.host, kMaxTextBytes);
 }
 
-// A word of a command or environment: the system's calls end it at a zero byte.
-Result<std::string> word(Reader& from) {
-  TALLY_TRY(std::string text, from.string(kMaxMessageBytes));
-  if (text.find('\0') != std::string::npos) return corrupt("a zero byte within a word");
-  return text;
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Reserved>& reserved) {
+  f.number(reserved.port);
 }
 
-// How many elements follow: each has at least `bytes_each`, so more than that cannot be there.
-Result<std::size_t> count(Reader& from, std::size_t bytes_each) {
-  TALLY_TRY(const std::uint32_t value, from.u32());
-  if (value > from.remaining_bytes() / bytes_each) return corrupt("more elements than bytes");
-  return value;
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Started>& started) {
+  rank_field(f, started.rank);
+  f.number(started.pid);
 }
 
-Result<void> read(Reader&, Reserve&) { return {}; }
-Result<void> read(Reader&, Ping&) { return {}; }
-
-Result<void> read(Reader& from, Launch& launch) {
-  TALLY_TRY(const std::size_t words, count(from, kLengthBytes));
-  for (std::size_t i = 0; i < words; ++i) {
-    TALLY_TRY(launch.command.emplace_back(), word(from));
-  }
-  TALLY_TRY(const std::size_t variables, count(from, 2 * kLengthBytes));
-  for (std::size_t i = 0; i < variables; ++i) {
-    auto& [name, value] = launch.variables.emplace_back();
-    TALLY_TRY(name, word(from));
-    TALLY_TRY(value, word(from));
-  }
-  TALLY_TRY(launch.folder, word(from));
-  TALLY_TRY(launch.first_rank, rank(from));
-  TALLY_TRY(launch.ranks, number(from, 1, kMaxRanks - launch.first_rank));
-  TALLY_TRY(launch.binding, choice(from, Binding::kNone));
-  TALLY_TRY(const auto secret, from.bytes(launch.secret.bytes.size()));
-  std::copy(secret.begin(), secret.end(), launch.secret.bytes.begin());
-  TALLY_TRY(launch.lease_ms, from.u32());
-  if (launch.command.empty()) return corrupt("no command");
-  return {};
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Output>& output) {
+  rank_field(f, output.rank);
+  f.choice(output.stream, Stream::kErrors);
+  f.text(output.bytes, kMaxOutputBytes);
 }
 
-Result<void> read(Reader& from, Signal& signal) {
-  TALLY_TRY(signal.number, number(from, 1, kMaxSignals));
-  return {};
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Ended>& ended) {
+  rank_field(f, ended.rank);
+  number_in(f, ended.code, 0, 255);
+  number_in(f, ended.signal, 0, kMaxSignal);
+  f.clipped(ended.note, kMaxTextBytes);
 }
 
-Result<void> read(Reader& from, Hello& hello) {
-  TALLY_TRY(hello.version, from.u32());
-  TALLY_TRY(hello.pid, from.i32());
-  TALLY_TRY(hello.host, from.string(kMaxTextBytes));
-  return {};
-}
-
-Result<void> read(Reader& from, Reserved& reserved) {
-  TALLY_TRY(reserved.port, from.u16());
-  return {};
-}
-
-Result<void> read(Reader& from, Started& started) {
-  TALLY_TRY(started.rank, rank(from));
-  TALLY_TRY(started.pid, from.i32());
-  return {};
-}
-
-Result<void> read(Reader& from, Output& output) {
-  TALLY_TRY(output.rank, rank(from));
-  TALLY_TRY(output.stream, choice(from, Stream::kErrors));
-  TALLY_TRY(output.bytes, from.string(kMaxOutputBytes));
-  return {};
-}
-
-Result<void> read(Reader& from, Ended& ended) {
-  TALLY_TRY(ended.rank, rank(from));
-  TALLY_TRY(ended.code, number(from, 0, 255));
-  TALLY_TRY(ended.signal, number(from, 0, kMaxSignals));
-  TALLY_TRY(ended.note, from.string(kMaxTextBytes));
-  return {};
-}
-
-Result<void> read(Reader& from, Trouble& trouble) {
-  TALLY_TRY(trouble.text, from.string(kMaxTextBytes));
-  return {};
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Trouble>& trouble) {
+  f.clipped(trouble.text, kMaxTextBytes);
 }
 
 template <std::size_t kKind>
-Result<void> read_kind(Reader& from, Message& message) {
-  return read(from, message.emplace<kKind>());
+Result<void> read_kind(wire::Reader& from, Message& message) {
+  wire::FieldReader reader(from);
+  fields(reader, message.emplace<kKind>());
+  return reader.outcome();
 }
 
 template <std::size_t... kKinds>
@@ -181,47 +117,21 @@ constexpr auto kReaders = readers(std::make_index_sequence<std::variant_size_v<M
 }  // namespace
 
 std::vector<std::byte> encode(const Message& message) {
-  Writer body;
+  wire::Writer body;
   body.u8(static_cast<std::uint8_t>(message.index()));
-  std::visit([&body](const auto& each) { write(body, each); }, message);
-  Writer whole;
-  whole.u32(static_cast<std::uint32_t>(body.view().size()));
-  whole.bytes(body.view());
-  return whole.take();
+  wire::FieldWriter writer(body);
+  std::visit([&writer](const auto& each) { fields(writer, each); }, message);
+  return body.take();
 }
 
 Result<void> decode(std::span<const std::byte> kind_and_body, Message& message) {
-  Reader reader(kind_and_body);
+  wire::Reader reader(kind_and_body);
   TALLY_TRY(const std::uint8_t kind, reader.u8());
-  if (kind >= kReaders.size()) return corrupt(fmt::format("no message of kind {}", kind));
+  if (kind >= kReaders.size())
+    return Error{.code = ErrorCode::kCorrupt,
+                 .message = fmt::format("no message of kind {}", kind)};
   TALLY_TRY(kReaders[kind](reader, message));
   return reader.end();
-}
-
-void MessageBuffer::add(std::span<const std::byte> bytes) {
-  if (read_bytes_ == bytes_.size()) {
-    bytes_.clear();
-    read_bytes_ = 0;
-  }
-  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-}
-
-Result<bool> MessageBuffer::next(Message& message) {
-  Reader reader(std::span<const std::byte>(bytes_).subspan(read_bytes_));
-  const auto length = reader.u32();
-  if (!length) return false;
-  if (*length > kMaxMessageBytes)
-    return corrupt(fmt::format("message of {} bytes, limit {}", *length, kMaxMessageBytes));
-  const auto body = reader.bytes(*length);
-  if (!body) {
-    // What has been read is dropped only here, where what is left is a part of one message.
-    bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(read_bytes_));
-    read_bytes_ = 0;
-    return false;
-  }
-  TALLY_TRY(decode(*body, message));
-  read_bytes_ += kLengthBytes + *length;
-  return true;
 }
 
 }  // namespace tally::launch

@@ -13,9 +13,9 @@
 
 namespace tally::launch {
 
-// What the launcher and the agent of a host say to each other through the agent's stdin and stdout.
-// Each message is a u32 with the bytes that follow, a u8 with its kind, and a body as wire::Writer
-// has it. Nothing here has to be quoted and nothing secret becomes an argument.
+// The messages between the launcher and the agent of a host, over the agent's stdin and stdout:
+// wire::Framing::kLengthPrefix, the kind as a u8, and a body as wire::Writer writes it. Nothing here
+// has to be quoted and nothing secret becomes an argument.
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
@@ -95,30 +95,16 @@ using Message =
     std::variant<Reserve, Launch, Signal, Ping, Hello, Reserved, Started, Output, Ended, Trouble>;
 
 inline constexpr std::uint32_t kVersion = 1;
-// Longest message, and longest piece of output in one.
-inline constexpr std::size_t kMaxMessageBytes = std::size_t{16} << 20;
+// Longest piece of output in one message.
 inline constexpr std::size_t kMaxOutputBytes = std::size_t{64} << 10;
 
-// What an agent writes before its first message, so that words of a login shell before it can be
-// told apart.
+// An agent writes this before its first message, so that the launcher can skip the words of a login
+// shell.
 inline constexpr std::string_view kPreamble = "\x01tally-agent\x02";
 
-// With length and kind, ready to be written.
+// Kind and body.
 std::vector<std::byte> encode(const Message& message);
-// From kind and body. kCorrupt for what encode() cannot have written; `message` is then anything.
+// kCorrupt for bytes that encode() cannot have written; `message` is then anything.
 Result<void> decode(std::span<const std::byte> kind_and_body, Message& message);
-
-// Bytes as they arrive, messages as they are complete. Holds one message and one read at most.
-class MessageBuffer final {
- public:
-  void add(std::span<const std::byte> bytes);
-  // Whether the next message was there, and is now in `message`. kCorrupt once the bytes make no
-  // sense, and from then on.
-  Result<bool> next(Message& message);
-
- private:
-  std::vector<std::byte> bytes_;
-  std::size_t read_bytes_ = 0;
-};
 
 }  // namespace tally::launch

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "wire/bytes.h"
+#include "wire/framing.h"
 
 namespace tally::launch {
 namespace {
@@ -39,7 +40,7 @@ TEST(Messages, ComeBackAsTheyWere) {
   for (const Message& message : one_of_each()) {
     const auto bytes = encode(message);
     Message back;
-    const auto outcome = decode(std::span(bytes).subspan(4), back);
+    const auto outcome = decode(bytes, back);
     ASSERT_TRUE(outcome.has_value()) << message.index() << outcome.error().message;
     EXPECT_EQ(back, message) << message.index();
   }
@@ -48,7 +49,6 @@ TEST(Messages, ComeBackAsTheyWere) {
 TEST(Messages, CutOrLengthenedOnesAreCorrupt) {
   for (const Message& message : one_of_each()) {
     std::vector<std::byte> bytes = encode(message);
-    bytes.erase(bytes.begin(), bytes.begin() + 4);
     for (std::size_t length = 0; length < bytes.size(); ++length)
       EXPECT_FALSE(decoded(std::span(bytes).first(length)).has_value())
           << message.index() << " cut to " << length;
@@ -76,7 +76,7 @@ TEST(Messages, ValuesThatNobodySendsAreCorrupt) {
   };
   for (const Message& message : cases) {
     const auto bytes = encode(message);
-    const auto back = decoded(std::span(bytes).subspan(4));
+    const auto back = decoded(bytes);
     ASSERT_FALSE(back.has_value()) << message.index();
     EXPECT_EQ(back.error().code, ErrorCode::kCorrupt);
   }
@@ -90,34 +90,23 @@ TEST(Messages, AnnouncedElementsMustBeThere) {
   EXPECT_FALSE(decoded(body.view()).has_value());
 }
 
-TEST(MessageBuffer, GivesMessagesHoweverTheBytesArrive) {
+// The framing itself is tested in wire/framing_test.cc.
+TEST(Messages, ComeOutOfAFrameBufferHoweverTheBytesArrive) {
   std::vector<std::byte> all;
   for (const Message& message : one_of_each()) {
-    const auto bytes = encode(message);
+    const auto bytes = wire::frame(wire::Framing::kLengthPrefix, encode(message));
     all.insert(all.end(), bytes.begin(), bytes.end());
   }
   for (const std::size_t step : {std::size_t{1}, std::size_t{7}, all.size()}) {
-    MessageBuffer buffer;
+    wire::FrameBuffer buffer(wire::Framing::kLengthPrefix);
     std::vector<Message> seen;
     for (std::size_t start = 0; start < all.size(); start += step) {
       buffer.add(std::span(all).subspan(start, std::min(step, all.size() - start)));
-      Message message;
-      for (auto there = buffer.next(message); there.has_value() && *there;
-           there = buffer.next(message))
-        seen.push_back(message);
+      for (auto next = buffer.next(); next.has_value() && *next; next = buffer.next())
+        ASSERT_TRUE(decode(**next, seen.emplace_back()).has_value());
     }
     EXPECT_EQ(seen, one_of_each()) << step;
   }
-}
-
-TEST(MessageBuffer, ALengthBeyondTheLimitIsCorruptAtOnce) {
-  MessageBuffer buffer;
-  wire::Writer bytes;
-  bytes.u32(kMaxMessageBytes + 1);
-  buffer.add(bytes.view());
-  Message message;
-  EXPECT_FALSE(buffer.next(message).has_value());
-  EXPECT_FALSE(buffer.next(message).has_value());
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "group/own_address.h"
+#include "group/host.h"
 #include "net/socket.h"
 
 namespace tally::launch {

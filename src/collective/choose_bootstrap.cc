@@ -1,0 +1,147 @@
+#include "collective/choose_bootstrap.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "collective/slurm_lists.h"
+
+namespace tally::collective {
+namespace {
+
+constexpr int kHighestPort = std::numeric_limits<std::uint16_t>::max();
+
+enum class Way { kAddress, kLocal, kPmix, kPmi, kSlurm };
+
+// The agent's own store then owns MASTER_PORT.
+bool agent_listens(const Variables& variable) {
+  return text_of(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+}
+
+Way usual_way(const LaunchFacts& facts, const Variables& variable) {
+  switch (facts.launcher) {
+    case Launcher::kNone:
+    case Launcher::kVariables:
+    case Launcher::kTally:
+    case Launcher::kKubernetes:
+      return Way::kAddress;
+    case Launcher::kTorchrun:
+      return facts.one_host() && agent_listens(variable) ? Way::kLocal : Way::kAddress;
+    case Launcher::kSlurm:
+      if (facts.one_host()) return Way::kLocal;
+      return facts.has_pmix ? Way::kPmix : Way::kSlurm;
+    case Launcher::kOpenMpi:
+      return facts.one_host() ? Way::kLocal : Way::kPmix;
+    case Launcher::kPmix:
+      return Way::kPmix;
+    case Launcher::kHydra:
+      return facts.one_host() ? Way::kLocal : Way::kPmi;
+  }
+  return Way::kAddress;
+}
+
+Result<Way> way_named(const std::string& name, const LaunchFacts& facts,
+                      const Variables& variable) {
+  const auto lacks = [&](const char* what) {
+    return invalid(
+        fmt::format("TALLY_MEET={}: {} has no {}", name, to_string(facts.launcher), what));
+  };
+  if (name.empty() || name == "auto") return usual_way(facts, variable);
+  if (name == "address") {
+    if (facts.size == 0) return lacks("size among its variables");
+    return Way::kAddress;
+  }
+  if (name == "board") {
+    if (facts.job_id.empty()) return lacks("name for its jobs");
+    return Way::kLocal;
+  }
+  if (name == "pmix") {
+    if (!facts.has_pmix) return lacks("PMIx server");
+    return Way::kPmix;
+  }
+  if (name == "pmi") {
+    if (facts.pmi_descriptor < 0) return lacks("PMI-1 server");
+    return Way::kPmi;
+  }
+  if (name == "slurm") {
+    if (facts.launcher != Launcher::kSlurm) return lacks("Slurm step");
+    return Way::kSlurm;
+  }
+  return invalid(
+      fmt::format("TALLY_MEET={} is none of auto, address, area, pmix, pmi, slurm", name));
+}
+
+Result<void> meet_at_address(const LaunchFacts& facts, const Variables& variable,
+                             JobOptions& options) {
+  if (const char* const address = variable("MASTER_ADDR")) options.master_address = address;
+  // A single rank meets no other: any port will do.
+  const int usual = facts.size == 1 ? 0 : options.master_port;
+  TALLY_TRY(int port, number(variable, "MASTER_PORT", 0, kHighestPort, usual));
+  const bool taken = facts.launcher == Launcher::kTorchrun && agent_listens(variable);
+  if (taken && facts.size > 1) port = port < kHighestPort ? port + 1 : port - 1;
+  options.master_port = static_cast<std::uint16_t>(port);
+  return {};
+}
+
+Result<void> meet_at_first_host(const LaunchFacts& facts, const Variables& variable,
+                                JobOptions& options) {
+  options.master_port = slurm_port(facts.job_id);
+  if (variable("TALLY_MASTER_ADDR") != nullptr) return {};
+  const char* const nodes = variable("SLURM_STEP_NODELIST");
+  if (nodes == nullptr) return invalid("SLURM_STEP_ID is set, and SLURM_STEP_NODELIST is not");
+  auto hosts = expand_hosts(nodes);
+  if (!hosts.has_value()) return invalid("SLURM_STEP_NODELIST: " + hosts.error().message);
+  options.master_address = hosts->front();
+  return {};
+}
+
+Bootstrap bootstrap_of(Way way) {
+  switch (way) {
+    case Way::kAddress:
+    case Way::kSlurm:
+      return Bootstrap::kAddress;
+    case Way::kLocal:
+      return Bootstrap::kLocal;
+    case Way::kPmix:
+      return Bootstrap::kPmix;
+    case Way::kPmi:
+      return Bootstrap::kPmi;
+  }
+  return Bootstrap::kAddress;
+}
+
+}  // namespace
+
+std::uint16_t slurm_port(std::string_view job_id) {
+  // FNV-1a: neighbouring jobs and steps get ports far apart.
+  std::uint32_t hash = 2166136261U;
+  for (const char letter : job_id) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
+  return static_cast<std::uint16_t>(21000 + (hash >> 16 ^ hash) % 8192);
+}
+
+Result<void> choose_bootstrap(const LaunchFacts& facts, const Variables& variable,
+                              JobOptions& options) {
+  TALLY_TRY(const Way way, way_named(text_of(variable, "TALLY_MEET"), facts, variable));
+  options.bootstrap = bootstrap_of(way);
+  options.job_id = facts.job_id;
+  options.pmi_descriptor = facts.pmi_descriptor;
+  if (way == Way::kAddress) {
+    TALLY_TRY(meet_at_address(facts, variable, options));
+  } else if (way == Way::kSlurm) {
+    TALLY_TRY(meet_at_first_host(facts, variable, options));
+  } else {
+    options.master_port = 0;
+  }
+  if (const char* const address = variable("TALLY_MASTER_ADDR")) {
+    options.master_address = address;
+    // The other ranks learn it from the launcher.
+    if (options.bootstrap != Bootstrap::kAddress) options.listen_on = address;
+  }
+  TALLY_TRY(const int port,
+            number(variable, "TALLY_MASTER_PORT", 1, kHighestPort, options.master_port));
+  options.master_port = static_cast<std::uint16_t>(port);
+  if (const char* const interface = variable("TALLY_INTERFACE")) options.listen_on = interface;
+  return {};
+}
+
+}  // namespace tally::collective

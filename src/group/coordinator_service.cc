@@ -1,0 +1,370 @@
+#include "group/coordinator_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "group/bodies.h"
+#include "group/host.h"
+
+namespace tally::group {
+namespace {
+
+using Role = CoordinatorSession::Role;
+
+// A connection that has not identified itself after this time is closed.
+constexpr Duration kIntroductionTime = std::chrono::seconds(3);
+// Time for sending the reason to a peer that is refused.
+constexpr Duration kFarewellTime = std::chrono::seconds(1);
+constexpr Duration kTraceTime = std::chrono::seconds(2);
+// Connections that have not identified themselves; the oldest is closed if there are more.
+constexpr std::ptrdiff_t kMaxUnknown = 64;
+// Ranks of an earlier coordinator reconnect within their longest pause between two attempts.
+constexpr Duration kReturnTime = std::chrono::seconds(5);
+constexpr std::size_t kMaxStackBytes = 4096;
+// The status of a job of thousands of ranks has some megabytes.
+constexpr std::size_t kMaxUnsentBytes = std::size_t{16} << 20;
+
+Result<std::string> read_stack(wire::Reader& reader) { return reader.string(kMaxStackBytes); }
+
+Error refusal(std::string why) { return {.code = ErrorCode::kRefused, .message = std::move(why)}; }
+
+Roster::Options roster_options(const CoordinatorOptions& options, std::uint32_t generation,
+                               int size) {
+  return {.size = size,
+          .generation = generation,
+          .heartbeat = options.heartbeat,
+          .missed_heartbeats = options.missed_heartbeats,
+          .lost_after = options.lost_after};
+}
+
+}  // namespace
+
+CoordinatorSession::CoordinatorSession(std::unique_ptr<net::Stream> stream, std::string caller,
+                                       bool is_local, TimePoint now)
+    : connection(std::move(stream), {.max_unsent_bytes = kMaxUnsentBytes}),
+      from(std::move(caller)),
+      local(is_local),
+      opened(now) {}
+
+void CoordinatorSession::refuse(const Error& why, TimePoint now) {
+  send(connection, message_of(ControlKind::kRefusal, why));
+  over = true;
+  over_since = now;
+}
+
+CoordinatorService::CoordinatorService(const CoordinatorOptions& options, std::string address,
+                                       OnEvent on_event, TimePoint now)
+    : options_(options),
+      address_(std::move(address)),
+      on_event_(std::move(on_event)),
+      started_(now),
+      machine_(machine_identity()),
+      roster_(std::make_unique<Roster>(roster_options(options, options.generation, options.size))) {
+}
+
+void CoordinatorService::resume(const SavedState& state, TimePoint now) {
+  roster_ = std::make_unique<Roster>(roster_options(options_, state.generation, state.size));
+  roster_->expect(state.members, now, kReturnTime);
+}
+
+void CoordinatorService::begin_generation(std::uint32_t generation, int size, TimePoint) {
+  roster_ = std::make_unique<Roster>(roster_options(options_, generation, size));
+  stalls_.forget();
+  changed_ = true;
+}
+
+void CoordinatorService::process_ended(Rank rank, const std::string& how, TimePoint now) {
+  tell(roster_->process_ended(rank, how, now));
+}
+
+void CoordinatorService::serve(CoordinatorSession& session, TimePoint now) {
+  if (session.dead) return;
+  auto messages = advance(session.connection);
+  if (!messages.has_value()) return ended(session, messages.error(), now);
+  for (const ControlMessage& message : *messages) {
+    if (session.over || session.dead) return;
+    const auto handled = handle(session, message, now);
+    if (handled.has_value()) continue;
+    refused(session, handled.error().message, now);
+    session.refuse(handled.error(), now);
+  }
+}
+
+Result<void> CoordinatorService::handle(CoordinatorSession& session, const ControlMessage& message,
+                                        TimePoint now) {
+  switch (session.role) {
+    case Role::kUnknown:
+      return handle_unknown(session, message, now);
+    case Role::kRank:
+      return handle_rank(session, message, now);
+    case Role::kObserver:
+      break;
+  }
+  if (message.kind == ControlKind::kAskStatus) {
+    answer_status(session, now);
+  } else if (message.kind == ControlKind::kAskTrace) {
+    ask_traces(session, now);
+  } else {
+    return refusal("an observer only asks");
+  }
+  return {};
+}
+
+Result<void> CoordinatorService::handle_unknown(CoordinatorSession& session,
+                                                const ControlMessage& message, TimePoint now) {
+  if (message.kind == ControlKind::kAskStatus || message.kind == ControlKind::kAskTrace) {
+    session.role = Role::kObserver;
+    return handle(session, message, now);
+  }
+  if (message.kind != ControlKind::kRegister || session.local)
+    return refusal("it did not say who it is");
+  TALLY_TRY(const Registration who, body_of(message, &read_registration));
+  return take_registration(session, who, now);
+}
+
+Result<void> CoordinatorService::take_registration(CoordinatorSession& session,
+                                                   const Registration& who, TimePoint now) {
+  if (!who.job.empty() && !options_.job.empty() && who.job != options_.job)
+    return refusal(
+        fmt::format("rank {} belongs to job {}, this is {}", who.rank, who.job, options_.job));
+  if (who.generation < roster_->options().generation)
+    return refusal(fmt::format("rank {} is of generation {}, the job is at {}", who.rank,
+                               who.generation, roster_->options().generation));
+  // Surviving ranks that formed a new generation among themselves announce it.
+  if (who.generation > roster_->options().generation) {
+    begin_generation(who.generation, who.size, now);
+    pending_.push_back(
+        {EventKind::kJoined,
+         {},
+         fmt::format("generation {} begins, with {} ranks", who.generation, who.size)});
+  }
+  if (who.size != roster_->options().size)
+    return refusal(fmt::format("rank {} counts {} ranks, the job has {}", who.rank, who.size,
+                               roster_->options().size));
+  auto events = roster_->registered(who.rank, who.host, who.pid, now);
+  if (!events.has_value()) {
+    const Member& known = roster_->members()[static_cast<std::size_t>(who.rank)];
+    if (known.presence == Presence::kLost && known.pid == who.pid) {
+      send(session.connection,
+           message_of(
+               ControlKind::kLost,
+               LostRanks{.generation = who.generation, .ranks = {who.rank}, .why = known.fate}));
+    }
+    return events.error();
+  }
+  // A new connection of the same rank replaces the old one, whose end then means nothing.
+  for (const auto& other : sessions_)
+    if (other->rank == who.rank && other->is_rank_of(who.generation)) other->dead = true;
+  session.role = Role::kRank;
+  session.rank = who.rank;
+  session.generation = who.generation;
+  session.pid = who.pid;
+  session.host = who.host;
+  send(session.connection,
+       message_of(ControlKind::kPulse, Pulse{.echo = {}, .now = now, .machine = machine_}));
+  for (const Member& member : roster_->members()) {
+    if (member.presence != Presence::kLost) continue;
+    send(session.connection, message_of(ControlKind::kLost, LostRanks{.generation = who.generation,
+                                                                      .ranks = {member.rank},
+                                                                      .why = member.fate}));
+  }
+  tell(*events);
+  return {};
+}
+
+Result<void> CoordinatorService::handle_rank(CoordinatorSession& session,
+                                             const ControlMessage& message, TimePoint now) {
+  switch (message.kind) {
+    case ControlKind::kReport:
+      return take_report(session, message, now);
+    case ControlKind::kGoodbye: {
+      TALLY_TRY(take_report(session, message, now));
+      if (session.generation == roster_->options().generation) {
+        look_for_stalls(now);  // its last report may tell of a disagreement
+        tell(roster_->left(session.rank, now));
+      }
+      session.over = true;
+      session.over_since = now;
+      return {};
+    }
+    case ControlKind::kStack: {
+      TALLY_TRY(const std::string stack, body_of(message, &read_stack));
+      if (session.generation == roster_->options().generation)
+        stalls_.stack_arrived(session.rank, stack);
+      return {};
+    }
+    case ControlKind::kTrace: {
+      TALLY_TRY(const Trace trace, body_of(message, &read_trace));
+      if (trace.rank == session.rank) take_trace(message, trace);
+      return {};
+    }
+    case ControlKind::kRegister: {
+      // The rank is in a new membership and keeps its connection.
+      TALLY_TRY(const Registration who, body_of(message, &read_registration));
+      session.role = Role::kUnknown;
+      return take_registration(session, who, now);
+    }
+    default:
+      return refusal("a rank has no reason to say that");
+  }
+}
+
+Result<void> CoordinatorService::take_report(CoordinatorSession& session,
+                                             const ControlMessage& message, TimePoint now) {
+  TALLY_TRY(Report report, body_of(message, &read_report));
+  if (report.rank != session.rank || report.generation != session.generation)
+    return refusal("a rank that reports for another");
+  report.pid = session.pid;
+  report.host = session.host;
+  tell(roster_->reported(report, now));
+  if (message.kind == ControlKind::kReport) {
+    send(session.connection, message_of(ControlKind::kPulse,
+                                        Pulse{.echo = report.at, .now = now, .machine = machine_}));
+  }
+  return {};
+}
+
+void CoordinatorService::take_trace(const ControlMessage& message, const Trace& trace) {
+  for (const auto& session : sessions_) {
+    if (session->role != Role::kObserver || session->awaited.erase(trace.rank) == 0) continue;
+    send(session->connection, message);
+    if (session->awaited.empty()) send(session->connection, {ControlKind::kEnd, {}});
+  }
+}
+
+void CoordinatorService::ended(CoordinatorSession& session, const Error& why, TimePoint now) {
+  session.dead = true;
+  if (session.over || session.role == Role::kObserver) return;
+  if (session.role == Role::kRank) {
+    // A registered rank that sends corrupt messages is reported; its connection is over in any
+    // case.
+    if (why.code != ErrorCode::kPeerLost) refused(session, why.message, now);
+    if (session.generation == roster_->options().generation)
+      tell(roster_->connection_closed(session.rank, now));
+    return;
+  }
+  if (session.local) return;
+  refused(session,
+          why.code == ErrorCode::kPeerLost ? "it ended before it said who it is" : why.message,
+          now);
+}
+
+void CoordinatorService::answer_status(CoordinatorSession& session, TimePoint now) {
+  send(session.connection,
+       message_of(ControlKind::kJob, JobStatus{.job = options_.job,
+                                               .generation = roster_->options().generation,
+                                               .size = roster_->options().size,
+                                               .address = address_,
+                                               .uptime = now - started_,
+                                               .stall = stalls_.current(),
+                                               .members = {}}));
+  for (const Member& member : roster_->members()) {
+    MemberStatus status{.rank = member.rank,
+                        .presence = member.presence,
+                        .host = member.host,
+                        .pid = member.pid,
+                        .fate = member.fate,
+                        .silence = {},
+                        .samples_per_second = roster_->samples_per_second(member.rank),
+                        .report = {}};
+    if (member.heard != TimePoint{}) status.silence = std::max(Duration{}, now - member.heard);
+    if (member.reported) status.report = member.report;
+    send(session.connection, message_of(ControlKind::kMember, status));
+  }
+  send(session.connection, {ControlKind::kEnd, {}});
+}
+
+void CoordinatorService::ask_traces(CoordinatorSession& session, TimePoint now) {
+  session.traces_by = now + kTraceTime;
+  for (const auto& other : sessions_) {
+    if (!other->is_rank_of(roster_->options().generation)) continue;
+    session.awaited.insert(other->rank);
+    send(other->connection, {ControlKind::kWantTrace, {}});
+  }
+  if (session.awaited.empty()) send(session.connection, {ControlKind::kEnd, {}});
+}
+
+void CoordinatorService::look_for_stalls(TimePoint now) {
+  const auto found = diagnose_stall(roster_->members(), now, options_.stall_warning);
+  const StallWatch::Decision decision = stalls_.observe(found, roster_->members(), now);
+  if (decision.event) tell({*decision.event});
+  if (decision.ask == kNoRank) return;
+  for (const auto& session : sessions_)
+    if (session->rank == decision.ask && session->is_rank_of(roster_->options().generation))
+      send(session->connection, {ControlKind::kWantStack, {}});
+}
+
+void CoordinatorService::refused(const CoordinatorSession& session, const std::string& why,
+                                 TimePoint now) {
+  if (const auto sentence = refusals_.add(session.from, why, now))
+    pending_.push_back({EventKind::kRefused, {}, *sentence});
+}
+
+void CoordinatorService::tidy(TimePoint now) {
+  std::ptrdiff_t unknown = std::count_if(sessions_.begin(), sessions_.end(), [](const auto& each) {
+    return each->role == Role::kUnknown && !each->over && !each->dead;
+  });
+  for (const auto& session : sessions_) {  // oldest first
+    if (session->over &&
+        (!session->connection.unsent() || now - session->over_since > kFarewellTime))
+      session->dead = true;
+    if (session->dead || session->over) continue;
+    if (!session->awaited.empty() && now >= session->traces_by) {
+      session->awaited.clear();
+      send(session->connection, {ControlKind::kEnd, {}});
+    }
+    if (session->role != Role::kUnknown) continue;
+    const bool late = now - session->opened > kIntroductionTime;
+    if (!late && unknown <= kMaxUnknown) continue;
+    --unknown;
+    session->dead = true;
+    refused(*session, late ? "it did not say who it is" : "too many say nothing", now);
+  }
+  sessions_.remove_if([](const auto& session) { return session->dead; });
+  // The state is saved before the events are told, so that the next coordinator knows as much.
+  if (changed_) save();
+  for (const CoordinatorEvent& event : std::exchange(pending_, {})) on_event_(event);
+}
+
+void CoordinatorService::tick(TimePoint now) {
+  tell(roster_->tick(now));
+  look_for_stalls(now);
+  if (const auto sentence = refusals_.tick(now))
+    pending_.push_back({EventKind::kRefused, {}, *sentence});
+}
+
+void CoordinatorService::tell(const Events& events) {
+  for (const CoordinatorEvent& event : events) {
+    changed_ = true;
+    if (event.kind == EventKind::kLost) {
+      tell_ranks({.generation = roster_->options().generation,
+                  .ranks = event.ranks,
+                  .why = event.sentence});
+    }
+    pending_.push_back(event);
+  }
+}
+
+void CoordinatorService::tell_ranks(const LostRanks& lost) {
+  for (const auto& session : sessions_)
+    if (session->is_rank_of(lost.generation))
+      send(session->connection, message_of(ControlKind::kLost, lost));
+}
+
+void CoordinatorService::save() {
+  changed_ = false;
+  if (options_.state_file.empty()) return;
+  SavedState state{.job = options_.job,
+                   .generation = roster_->options().generation,
+                   .size = roster_->options().size,
+                   .members = {}};
+  for (const Member& member : roster_->members())
+    if (!member.host.empty()) state.members.push_back(member);
+  if (const auto saved = save_state(options_.state_file, state); !saved.has_value())
+    log_warning(fmt::format("the coordinator's state is not saved: {}", saved.error().message));
+}
+
+}  // namespace tally::group

@@ -1,0 +1,114 @@
+#pragma once
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "group/control.h"
+#include "group/coordinator.h"
+#include "group/refusals.h"
+#include "group/roster.h"
+#include "group/stall_watch.h"
+#include "group/state_file.h"
+#include "group/watch_message.h"
+
+namespace tally::group {
+
+// One connection to a coordinator, and the facts about its peer.
+struct CoordinatorSession {
+  enum class Role { kUnknown, kRank, kObserver };
+
+  CoordinatorSession(std::unique_ptr<net::Stream> stream, std::string caller, bool is_local,
+                     TimePoint now);
+
+  net::MessageConnection connection;
+  const std::string from;  // for people
+  const bool local;        // same machine and user: an observer, never a rank
+  const TimePoint opened;
+  Role role = Role::kUnknown;
+  bool over = false;  // to be dropped once everything has been sent
+  bool dead = false;  // to be dropped now
+  TimePoint over_since{};
+
+  // Of a rank.
+  Rank rank = kNoRank;
+  std::uint32_t generation = 0;
+  std::int64_t pid = 0;
+  std::string host;
+
+  // Of an observer: whose traces it still waits for, and until when.
+  std::set<Rank> awaited;
+  TimePoint traces_by{};
+
+  bool is_rank_of(std::uint32_t of) const {
+    return role == Role::kRank && generation == of && !over && !dead;
+  }
+  void refuse(const Error& why, TimePoint now);
+};
+
+// Handles the messages of a coordinator's connections: keeps the roster, tells the ranks which
+// ranks are lost, diagnoses stalls, answers observers. Threads: one.
+class CoordinatorService final {
+ public:
+  using OnEvent = std::function<void(const CoordinatorEvent&)>;
+  using Sessions = std::list<std::unique_ptr<CoordinatorSession>>;
+
+  CoordinatorService(const CoordinatorOptions& options, std::string address, OnEvent on_event,
+                     TimePoint now);
+  // Continues from the saved state of an earlier coordinator.
+  void resume(const SavedState& state, TimePoint now);
+
+  Sessions& sessions() { return sessions_; }
+  // Reads, handles and answers the messages of one connection.
+  void serve(CoordinatorSession& session, TimePoint now);
+  void begin_generation(std::uint32_t generation, int size, TimePoint now);
+  void process_ended(Rank rank, const std::string& how, TimePoint now);
+  // Queues a sentence for on_event.
+  void say(std::string sentence) {
+    pending_.push_back({EventKind::kRefused, {}, std::move(sentence)});
+  }
+  // Handles timeouts; call it a few times in each heartbeat.
+  void tick(TimePoint now);
+  TimePoint next_loss() const { return roster_->next_loss(); }
+  // Saves the state if it has changed, calls on_event, and removes sessions that are over. Call it
+  // after each round of the above.
+  void tidy(TimePoint now);
+
+ private:
+  using Events = Roster::Events;
+
+  Result<void> handle(CoordinatorSession& session, const ControlMessage& message, TimePoint now);
+  Result<void> handle_unknown(CoordinatorSession& session, const ControlMessage& message,
+                              TimePoint now);
+  Result<void> handle_rank(CoordinatorSession& session, const ControlMessage& message,
+                           TimePoint now);
+  Result<void> take_registration(CoordinatorSession& session, const Registration& who,
+                                 TimePoint now);
+  Result<void> take_report(CoordinatorSession& session, const ControlMessage& message,
+                           TimePoint now);
+  void take_trace(const ControlMessage& message, const Trace& trace);
+  void ended(CoordinatorSession& session, const Error& why, TimePoint now);
+  void answer_status(CoordinatorSession& session, TimePoint now);
+  void ask_traces(CoordinatorSession& session, TimePoint now);
+  void look_for_stalls(TimePoint now);
+  void refused(const CoordinatorSession& session, const std::string& why, TimePoint now);
+  void tell(const Events& events);
+  void tell_ranks(const LostRanks& lost);
+  void save();
+
+  const CoordinatorOptions options_;
+  const std::string address_;
+  const OnEvent on_event_;
+  const TimePoint started_;
+  const std::string machine_;
+  std::unique_ptr<Roster> roster_;
+  StallWatch stalls_;
+  Refusals refusals_;
+  Sessions sessions_;
+  Events pending_;        // for on_event, once the state is saved
+  bool changed_ = false;  // since the state was saved
+};
+
+}  // namespace tally::group

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include "group/control.h"
+#include "group/rendezvous.h"
+#include "net/stream_factory.h"
+
+namespace tally::group {
+namespace {
+
+class Client {
+ public:
+  Client(RendezvousOptions options, Deadline by) : options_(std::move(options)), by_(by) {}
+
+  Result<void> reach() {
+    auto socket = net::connect_retrying(options_.at, by_);
+    if (!socket.has_value()) {
+      return Error{.code = socket.error().code,
+                   .peer = options_.host,
+                   .message = fmt::format("no rendezvous at {}: {}", to_string(options_.at),
+                                          socket.error().message)};
+    }
+    TALLY_TRY(local_, net::local_address(*socket));
+    TALLY_TRY(const auto streams,
+              net::StreamFactory::make(options_.secret,
+                                       fmt::format("tally rank {}", options_.hello.rank)));
+    TALLY_TRY(auto stream, streams.client(*std::move(socket)));
+    connection_ = std::make_unique<net::MessageConnection>(std::move(stream),
+                                                           net::MessageConnection::Options{});
+    const auto shaken = connection_->flush(by_);
+    if (!shaken.has_value()) return at_rendezvous(shaken.error());
+    return {};
+  }
+
+  Result<void> introduce(const std::function<Result<void>(const net::Address&, Hello&)>& complete) {
+    TALLY_TRY(complete(local_, options_.hello));
+    const auto greeting = wire::encode(wire::Greeting{.from = options_.hello.rank,
+                                                      .to = options_.host,
+                                                      .generation = options_.hello.generation,
+                                                      .token = options_.token});
+    connection_->send_raw({greeting.begin(), greeting.end()});
+    return send(*connection_, message_of(ControlKind::kHello, options_.hello), by_);
+  }
+
+  Result<Welcome> hear_welcome() {
+    TALLY_TRY(const ControlMessage message, hear(ControlKind::kWelcome));
+    return body_of(message, &read_welcome);
+  }
+
+  Result<void> report(const Result<void>& connected) {
+    if (connected.has_value()) return send(*connection_, {ControlKind::kReady, {}}, by_);
+    return send(*connection_, message_of(ControlKind::kTrouble, connected.error()), by_);
+  }
+
+  Result<void> hear_go() {
+    TALLY_TRY(hear(ControlKind::kGo));
+    return {};
+  }
+
+ private:
+  Result<ControlMessage> hear(ControlKind expected) {
+    auto message = receive(*connection_, by_);
+    if (!message.has_value()) {
+      // A host with a secret closes a plain connection and cannot tell why.
+      const bool unheard =
+          message.error().code == ErrorCode::kPeerLost && expected == ControlKind::kWelcome;
+      return at_rendezvous(message.error(), unheard && !options_.secret
+                                                ? "; if it has a secret, this rank needs the same"
+                                                : "");
+    }
+    if (message->kind == ControlKind::kAbort) return error_in(*message);
+    if (message->kind != expected)
+      return Error{
+          .code = ErrorCode::kCorrupt, .peer = options_.host, .message = "an unexpected answer"};
+    return message;
+  }
+
+  Error at_rendezvous(const Error& why, const char* hint = "") const {
+    return {.code = why.code,
+            .peer = options_.host,
+            .message = fmt::format("the rendezvous at {}: {}{}", to_string(options_.at),
+                                   why.message, hint)};
+  }
+
+  RendezvousOptions options_;
+  const Deadline by_;
+  net::Address local_;
+  std::unique_ptr<net::MessageConnection> connection_;
+};
+
+}  // namespace
+
+Result<Welcome> join_rendezvous(
+    RendezvousOptions options,
+    const std::function<Result<void>(const net::Address& local_address, Hello& hello)>& introduce,
+    const Connect& connect, Deadline by) {
+  Client client(std::move(options), by);
+  TALLY_TRY(client.reach());
+  TALLY_TRY(client.introduce(introduce));
+  TALLY_TRY(const Welcome welcome, client.hear_welcome());
+  const Result<void> connected = connect(welcome);
+  (void)client.report(connected);  // hear_go() returns the error of a lost host
+  // The host's outcome counts, since it names the first problem; if the host is lost, this rank's
+  // own problem does.
+  const Result<void> verdict = client.hear_go();
+  if (verdict.has_value()) return welcome;
+  if (!connected.has_value() && verdict.error().code == ErrorCode::kPeerLost)
+    return connected.error();
+  return verdict.error();
+}
+
+}  // namespace tally::group

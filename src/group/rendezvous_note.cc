@@ -1,0 +1,58 @@
+#include "group/rendezvous_note.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <vector>
+
+#include "base/check.h"
+#include "group/secret_text.h"
+
+namespace tally::group {
+namespace {
+
+constexpr std::string_view kFormat = "tally1";
+
+Error corrupt(const char* what) {
+  return {.code = ErrorCode::kCorrupt,
+          .message = fmt::format("the note on where to meet: {}", what)};
+}
+
+std::vector<std::string_view> fields_of(std::string_view note) {
+  std::vector<std::string_view> fields;
+  while (true) {
+    const std::size_t comma = note.find(',');
+    fields.push_back(note.substr(0, comma));
+    if (comma == std::string_view::npos) return fields;
+    note.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+std::string to_note(const RendezvousPoint& place) {
+  const std::string note =
+      fmt::format("{},{},{},{}", kFormat, place.address.host, place.address.port,
+                  place.secret ? to_hex(*place.secret) : "-");
+  TALLY_CHECK(note.size() <= kMaxNoteBytes);
+  return note;
+}
+
+Result<RendezvousPoint> read_note(std::string_view note) {
+  if (note.size() > kMaxNoteBytes) return corrupt("too long");
+  const std::vector<std::string_view> fields = fields_of(note);
+  if (fields.size() != 4 || fields[0] != kFormat) return corrupt("not of this version");
+  RendezvousPoint place;
+  place.address.host = fields[1];
+  if (place.address.host.empty()) return corrupt("no host");
+  const char* const end = fields[2].data() + fields[2].size();
+  const auto [stop, problem] = std::from_chars(fields[2].data(), end, place.address.port);
+  if (problem != std::errc() || stop != end || place.address.port == 0) return corrupt("no port");
+  if (fields[3] == "-") return place;
+  auto secret = secret_from_hex(fields[3]);
+  if (!secret.has_value()) return corrupt("no secret");
+  place.secret = *secret;
+  return place;
+}
+
+}  // namespace tally::group

@@ -1,0 +1,227 @@
+#include "server/link/connector.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "group/local_access.h"
+#include "net/local_socket.h"
+
+namespace tally::server {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(20);
+constexpr Duration kPatience = std::chrono::seconds(5);
+constexpr std::size_t kMaxCallers = 64;
+constexpr Duration kFirstPause = std::chrono::milliseconds(5);
+constexpr Duration kLongestPause = std::chrono::milliseconds(250);
+
+// One thread reads a link while another writes.
+Result<std::unique_ptr<net::Stream>> for_two_threads(Result<std::unique_ptr<net::Stream>> stream) {
+  if (!stream.has_value() || !(*stream)->encrypted()) return stream;
+  return net::synchronized(*std::move(stream));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connector>> Connector::make(Owner& owner, Ways ways) {
+  Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.open()) return net::socket_error("eventfd", errno);
+  return std::unique_ptr<Connector>(new Connector(owner, std::move(ways), std::move(event)));
+}
+
+Connector::Connector(Owner& owner, Ways ways, Descriptor event)
+    : owner_(owner), ways_(std::move(ways)), event_(std::move(event)) {}
+
+Connector::~Connector() { stop(); }
+
+void Connector::start() {
+  thread_ = std::jthread([this] { run(); });
+}
+
+void Connector::stop() {
+  stopping_.store(true);
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Connector::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(event_.descriptor(), &one, sizeof(one));
+}
+
+void Connector::post(std::function<void()> task) {
+  {
+    const MutexLock lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  wake();
+}
+
+void Connector::dial(Target target) {
+  post([this, target = std::move(target)] {
+    Dial& dial = dials_[target.id];
+    dial = Dial{};
+    dial.target = target;
+    dial.pause = kFirstPause;
+  });
+}
+
+void Connector::forget(NodeId id) {
+  post([this, id] { dials_.erase(id); });
+}
+
+void Connector::run_tasks() {
+  std::vector<std::function<void()>> tasks;
+  {
+    const MutexLock lock(mutex_);
+    tasks.swap(tasks_);
+  }
+  for (const auto& task : tasks) task();
+}
+
+void Connector::run() {
+  TimePoint next_tick{};
+  while (!stopping_.load()) {
+    run_tasks();
+    accept_all(SteadyClock().now());
+    serve_callers(SteadyClock().now());
+    serve_dials(SteadyClock().now());
+    if (SteadyClock().now() >= next_tick) {
+      owner_.tick(SteadyClock().now());
+      next_tick = SteadyClock().now() + kTick;
+    }
+    wait(SteadyClock().now(), next_tick);
+  }
+}
+
+void Connector::accept_all(TimePoint now) {
+  if (now < deaf_until_) return;
+  while (ways_.listener && callers_.size() < kMaxCallers) {
+    auto socket = ways_.listener->accept_now();
+    // Out of descriptors: tries again later.
+    if (!socket.has_value()) deaf_until_ = now + kTick;
+    if (!socket.has_value() || !socket->has_value()) break;
+    const auto address = net::peer_address(**socket);
+    const std::string from = address.has_value() ? to_string(*address) : "somebody who left";
+    auto stream = for_two_threads(ways_.streams.server(std::move(**socket)));
+    if (stream.has_value()) admit(*std::move(stream), from, now);
+  }
+  while (ways_.local_listener.open() && callers_.size() < kMaxCallers) {
+    auto socket = group::accept_local(ways_.local_listener);
+    if (!socket.has_value()) deaf_until_ = now + kTick;
+    if (!socket.has_value() || !socket->has_value()) break;
+    admit(net::local_stream(std::move(**socket)), "a process on this host", now);
+  }
+}
+
+void Connector::admit(std::unique_ptr<net::Stream> stream, std::string from, TimePoint now) {
+  Caller& caller = callers_.emplace_back();
+  caller.from = std::move(from);
+  caller.give_up = now + kPatience;
+  caller.exchange.emplace(
+      std::move(stream),
+      accepting_link([this](const LinkGreeting& greeting) { return owner_.judge(greeting); },
+                     caller.greeting));
+}
+
+void Connector::serve_callers(TimePoint now) {
+  for (auto at = callers_.begin(); at != callers_.end();) {
+    const auto step = at->exchange->advance();
+    bool over = true;
+    if (!step.has_value()) {
+      owner_.turned_away(at->from, step.error().message);
+    } else if (*step) {
+      owner_.came(at->exchange->take(), at->greeting);
+    } else if (now >= at->give_up) {
+      owner_.turned_away(at->from, "it did not say who it is");
+    } else {
+      over = false;
+    }
+    at = over ? callers_.erase(at) : std::next(at);
+  }
+}
+
+Result<void> Connector::begin(Dial& dial) {
+  const Target& target = dial.target;
+  const auto caller = calling_link(owner_.greeting_to(target.id), dial.answer);
+  if (!target.local_name.empty()) {
+    TALLY_TRY(Descriptor socket, net::connect_locally(target.local_name));
+    TALLY_TRY(net::peer_of_same_user(socket.descriptor()));
+    ::fcntl(socket.descriptor(), F_SETFL, O_NONBLOCK);
+    dial.exchange.emplace(net::local_stream(std::move(socket)), caller);
+    return {};
+  }
+  TALLY_CHECK(target.endpoint.has_value());
+  TALLY_TRY(net::Socket socket, net::start_connect(*target.endpoint));
+  TALLY_TRY(auto stream, for_two_threads(ways_.streams.client(std::move(socket))));
+  dial.exchange.emplace(std::move(stream), caller);
+  return {};
+}
+
+void Connector::fail(Dial& dial, const Error& why, TimePoint now) {
+  dial.exchange.reset();
+  dial.next = now + dial.pause;
+  dial.pause = std::min(2 * dial.pause, kLongestPause);
+  owner_.missed(dial.target.id, why);
+}
+
+void Connector::serve_dials(TimePoint now) {
+  for (auto at = dials_.begin(); at != dials_.end();) {
+    Dial& dial = at->second;
+    if (!dial.exchange && now >= dial.next) {
+      if (const auto begun = begin(dial); begun.has_value()) {
+        dial.give_up = now + kPatience;
+      } else {
+        fail(dial, begun.error(), now);
+      }
+    }
+    bool over = false;
+    if (dial.exchange) {
+      const auto step = dial.exchange->advance();
+      if (!step.has_value()) {
+        fail(dial, step.error(), now);
+      } else if (*step) {
+        owner_.reached(dial.exchange->take(), dial.answer);
+        over = true;
+      } else if (now >= dial.give_up) {
+        fail(dial, make_error(ErrorCode::kTimeout, "no answer"), now);
+      }
+    }
+    at = over ? dials_.erase(at) : std::next(at);
+  }
+}
+
+void Connector::wait(TimePoint now, TimePoint next_tick) {
+  std::vector<pollfd> watched = {{.fd = event_.descriptor(), .events = POLLIN, .revents = 0}};
+  if (callers_.size() < kMaxCallers && now >= deaf_until_) {
+    if (ways_.listener) watched.push_back({ways_.listener->descriptor(), POLLIN, 0});
+    if (ways_.local_listener.open())
+      watched.push_back({ways_.local_listener.descriptor(), POLLIN, 0});
+  }
+  for (const Caller& caller : callers_) watched.push_back(caller.exchange->poll_entry());
+  TimePoint wake_at = next_tick;
+  for (const auto& [id, dial] : dials_) {
+    if (dial.exchange) {
+      watched.push_back(dial.exchange->poll_entry());
+    } else {
+      wake_at = std::min(wake_at, dial.next);
+    }
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(wake_at - now).count();
+  ::poll(watched.data(), watched.size(), static_cast<int>(std::clamp<long>(left, 0, 1000)));
+  if (watched.front().revents != 0) {
+    std::uint64_t ignored = 0;
+    [[maybe_unused]] const ssize_t read = ::read(event_.descriptor(), &ignored, sizeof(ignored));
+  }
+}
+
+}  // namespace tally::server

@@ -1,0 +1,199 @@
+#include "server/link/event_loop.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "net/socket.h"
+
+namespace tally::server {
+namespace {
+
+constexpr std::size_t kBudgetBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostEvents = 64;
+// Time for peers to close their end after this side has shut down.
+constexpr Duration kGoodbye = std::chrono::milliseconds(200);
+constexpr int kGoodbyeLook = 10;
+
+}  // namespace
+
+class EventLoop::LinkSink final : public LinkReceiver::Sink {
+ public:
+  LinkSink(Owner& owner, Link& link) : owner_(owner), link_(link) {}
+  std::span<std::byte> place(const MessageHeader& header) override {
+    return owner_.place(link_, header);
+  }
+  bool deliver(const Message& message) override {
+    owner_.deliver(link_, message);
+    return !link_.choked();
+  }
+
+ private:
+  Owner& owner_;
+  Link& link_;
+};
+
+Result<std::unique_ptr<EventLoop>> EventLoop::make(Owner& owner) {
+  Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.open()) return net::socket_error("epoll", errno);
+  Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.open()) return net::socket_error("eventfd", errno);
+  epoll_event interest{};
+  interest.events = EPOLLIN;
+  interest.data.ptr = nullptr;
+  if (::epoll_ctl(epoll.descriptor(), EPOLL_CTL_ADD, event.descriptor(), &interest) != 0)
+    return net::socket_error("epoll", errno);
+  return std::unique_ptr<EventLoop>(new EventLoop(owner, std::move(epoll), std::move(event)));
+}
+
+EventLoop::EventLoop(Owner& owner, Descriptor epoll, Descriptor event)
+    : owner_(owner), epoll_(std::move(epoll)), event_(std::move(event)) {}
+
+EventLoop::~EventLoop() { stop(Deadline::at(TimePoint::zero())); }
+
+void EventLoop::start() {
+  thread_ = std::jthread([this] { run(); });
+}
+
+void EventLoop::wake() {
+  const std::uint64_t one = 1;
+  // A full counter wakes as well.
+  [[maybe_unused]] const ssize_t written = ::write(event_.descriptor(), &one, sizeof(one));
+}
+
+void EventLoop::calm() {
+  std::uint64_t ignored = 0;
+  [[maybe_unused]] const ssize_t read = ::read(event_.descriptor(), &ignored, sizeof(ignored));
+}
+
+void EventLoop::post(std::function<void()> task) {
+  {
+    const MutexLock lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  wake();
+}
+
+void EventLoop::stop(Deadline by) {
+  stop_by_.store(by.when());
+  stopping_.store(true);
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void EventLoop::add(std::shared_ptr<Link> link) {
+  Link& added = *link;
+  links_.emplace(&added, std::move(link));
+  if (!added.watch(epoll_.descriptor()).has_value()) {
+    owner_.ended(added);
+    return;
+  }
+  // A TLS connection may hold decrypted bytes without an epoll event.
+  unfinished_.push_back(&added);
+}
+
+void EventLoop::remove(Link& link) {
+  const auto found = links_.find(&link);
+  if (found == links_.end()) return;
+  link.unwatch();
+  removed_.push_back(std::move(found->second));
+  links_.erase(found);
+}
+
+bool EventLoop::run_tasks() {
+  std::vector<std::function<void()>> tasks;
+  {
+    const MutexLock lock(mutex_);
+    tasks.swap(tasks_);
+  }
+  for (const auto& task : tasks) task();
+  return !tasks.empty();
+}
+
+int EventLoop::wait_milliseconds() const { return unfinished_.empty() ? -1 : 0; }
+
+void EventLoop::run() {
+  std::array<epoll_event, kMostEvents> events;
+  while (!stopping_.load()) {
+    const int count =
+        ::epoll_wait(epoll_.descriptor(), events.data(), kMostEvents, wait_milliseconds());
+    TALLY_CHECK(count >= 0 || errno == EINTR);
+    bool busy = false;
+    std::vector<Link*> again;
+    again.swap(unfinished_);
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      auto* link = static_cast<Link*>(event.data.ptr);
+      if (link == nullptr) {
+        calm();
+      } else if (links_.contains(link)) {
+        const bool unfinished = std::erase(again, link) > 0;
+        busy = serve(*link, event.events | (unfinished ? EPOLLIN : 0U)) || busy;
+      }
+    }
+    for (Link* link : again) {
+      if (links_.contains(link)) busy = serve(*link, EPOLLIN) || busy;
+    }
+    busy = run_tasks() || busy;
+    if (busy) owner_.settle();
+    removed_.clear();
+  }
+  say_goodbye(Deadline::at(stop_by_.load()));
+}
+
+// Returns whether messages arrived.
+bool EventLoop::serve(Link& link, std::uint32_t events) {
+  const bool was_choked = link.choked();
+  const bool writable = (events & EPOLLOUT) == 0 || link.flush(kBudgetBytes);
+  if (link.choked() && writable) {
+    link.pause_reading();
+    return false;
+  }
+  if (events == EPOLLOUT && writable && !was_choked) return false;
+  // Messages that a peer sent before it closed are delivered.
+  LinkSink sink(owner_, link);
+  const Link::Received received = link.receive(sink, kBudgetBytes);
+  if (!received.alive || !writable) {
+    owner_.ended(link);
+  } else if (received.more) {
+    unfinished_.push_back(&link);
+  }
+  return received.messages > 0;
+}
+
+bool EventLoop::all_flushed() {
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link.first->flushed(); });
+}
+
+// Sends what is queued, shuts down the writing side and reads until the peers have closed theirs:
+// closing a socket with unread bytes would reset the connection and discard what was sent.
+void EventLoop::say_goodbye(Deadline by) {
+  const SteadyClock clock;
+  std::array<epoll_event, kMostEvents> events;
+  calm();
+  while (!all_flushed() && !by.passed(clock.now())) {
+    ::epoll_wait(epoll_.descriptor(), events.data(), kMostEvents, kGoodbyeLook);
+    for (const auto& [link, owner] : links_) link->flush(kBudgetBytes);
+  }
+  for (const auto& [link, owner] : links_) link->shutdown();
+  const Deadline last = earlier(by, clock.after(kGoodbye));
+  while (!links_.empty() && !last.passed(clock.now())) {
+    ::epoll_wait(epoll_.descriptor(), events.data(), kMostEvents, kGoodbyeLook);
+    for (auto at = links_.begin(); at != links_.end();) {
+      at = at->first->discard() ? std::next(at) : links_.erase(at);
+    }
+  }
+  for (const auto& [link, owner] : links_) link->close();
+  links_.clear();
+  removed_.clear();
+}
+
+}  // namespace tally::server

@@ -1,0 +1,150 @@
+#include "server/link/greeting.h"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "server/protocol/message.h"
+#include "wire/greeting.h"
+#include "wire/little_endian.h"
+
+namespace tally::server {
+namespace {
+
+using wire::load;
+using wire::store;
+
+constexpr std::uint32_t kGreetingMagic = 0x47594C54;  // "TLYG" as the bytes lie
+constexpr std::uint32_t kAnswerMagic = 0x52594C54;    // "TLYR"
+
+// docs/wire_format.md has the same tables; wire::seal() writes magic, version and checksum.
+constexpr std::size_t kGreetingRoleAt = 6;
+constexpr std::size_t kGreetingVerdictAt = 6;
+constexpr std::size_t kGreetingZeroAt = 7;
+constexpr std::size_t kGreetingIdAt = 8;
+constexpr std::size_t kGreetingToAt = 12;
+constexpr std::size_t kGreetingTokenAt = 16;
+constexpr std::size_t kAnswerTokenAt = 12;
+
+Error refused(std::string message) {
+  return {.code = ErrorCode::kRefused, .message = std::move(message)};
+}
+
+void store_token(std::span<std::byte> bytes, std::size_t at, const Token& token) {
+  std::memcpy(bytes.data() + at, token.data(), token.size());
+}
+
+Token load_token(std::span<const std::byte> bytes, std::size_t at) {
+  Token token;
+  std::memcpy(token.data(), bytes.data() + at, token.size());
+  return token;
+}
+
+Result<void> check_greeting(std::span<const std::byte> bytes, std::uint32_t magic) {
+  TALLY_TRY(wire::check_seal(bytes, magic));
+  if (bytes[kGreetingZeroAt] != std::byte{0}) return corrupt("reserved byte in use");
+  return {};
+}
+
+}  // namespace
+
+std::string_view to_string(LinkVerdict verdict) {
+  switch (verdict) {
+    case LinkVerdict::kWelcome:
+      return "it is welcome";
+    case LinkVerdict::kOtherVersion:
+      return "it speaks another version";
+    case LinkVerdict::kOtherJob:
+      return "it belongs to another job";
+    case LinkVerdict::kOtherNode:
+      return "it meant somebody else";
+  }
+  return "for an unknown reason";
+}
+
+EncodedLinkGreeting encode(const LinkGreeting& greeting) {
+  EncodedLinkGreeting bytes{};
+  store(bytes, kGreetingRoleAt, static_cast<std::uint8_t>(greeting.role));
+  store(bytes, kGreetingIdAt, greeting.from);
+  store(bytes, kGreetingToAt, greeting.to);
+  store_token(bytes, kGreetingTokenAt, greeting.token);
+  wire::seal(bytes, kGreetingMagic, greeting.version);
+  return bytes;
+}
+
+EncodedLinkAnswer encode(const LinkAnswer& answer) {
+  EncodedLinkAnswer bytes{};
+  store(bytes, kGreetingVerdictAt, static_cast<std::uint8_t>(answer.verdict));
+  store(bytes, kGreetingIdAt, answer.id);
+  store_token(bytes, kAnswerTokenAt, answer.token);
+  wire::seal(bytes, kAnswerMagic, answer.version);
+  return bytes;
+}
+
+Result<LinkGreeting> decode_link_greeting(std::span<const std::byte, kLinkGreetingBytes> bytes) {
+  TALLY_TRY(check_greeting(bytes, kGreetingMagic));
+  const auto role = load<std::uint8_t>(bytes, kGreetingRoleAt);
+  if (role < static_cast<std::uint8_t>(Role::kDirectory) ||
+      role > static_cast<std::uint8_t>(Role::kWorker))
+    return corrupt("unknown role");
+  return LinkGreeting{.version = wire::version_of(bytes),
+                      .role = static_cast<Role>(role),
+                      .from = load<std::uint32_t>(bytes, kGreetingIdAt),
+                      .to = load<std::uint32_t>(bytes, kGreetingToAt),
+                      .token = load_token(bytes, kGreetingTokenAt)};
+}
+
+Result<LinkAnswer> decode_link_answer(std::span<const std::byte, kLinkAnswerBytes> bytes) {
+  TALLY_TRY(check_greeting(bytes, kAnswerMagic));
+  const auto verdict = load<std::uint8_t>(bytes, kGreetingVerdictAt);
+  if (verdict > static_cast<std::uint8_t>(LinkVerdict::kOtherNode))
+    return corrupt("unknown verdict");
+  return LinkAnswer{.version = wire::version_of(bytes),
+                    .verdict = static_cast<LinkVerdict>(verdict),
+                    .id = load<std::uint32_t>(bytes, kGreetingIdAt),
+                    .token = load_token(bytes, kAnswerTokenAt)};
+}
+
+LinkVerdict judge(const LinkGreeting& greeting, const LinkHost& host) {
+  if (greeting.version != kLinkVersion) return LinkVerdict::kOtherVersion;
+  if (greeting.role == Role::kDirectory || greeting.to != host.id) return LinkVerdict::kOtherNode;
+  if (host.role == Role::kDirectory) return LinkVerdict::kWelcome;
+  if (greeting.token != host.token) return LinkVerdict::kOtherJob;
+  const bool numbered = greeting.from != kNoNode && greeting.from != kDirectoryId;
+  return numbered && greeting.from != host.id ? LinkVerdict::kWelcome : LinkVerdict::kOtherNode;
+}
+
+net::GreetingExchange::Host accepting_link(std::function<LinkAnswer(const LinkGreeting&)> judge,
+                                           LinkGreeting& greeting) {
+  return {.greeting_bytes = kLinkGreetingBytes,
+          .judge = [judge = std::move(judge), &greeting](
+                       std::span<const std::byte> bytes,
+                       net::GreetingExchange::Bytes& encoded) -> Result<void> {
+            TALLY_TRY(greeting, decode_link_greeting(bytes.first<kLinkGreetingBytes>()));
+            const LinkAnswer answer = judge(greeting);
+            const EncodedLinkAnswer reply = encode(answer);
+            encoded.assign(reply.begin(), reply.end());
+            if (answer.verdict == LinkVerdict::kWelcome) return {};
+            return refused(std::string(to_string(answer.verdict)));
+          }};
+}
+
+net::GreetingExchange::Caller calling_link(const LinkGreeting& greeting, LinkAnswer& answer) {
+  const EncodedLinkGreeting encoded = encode(greeting);
+  return {
+      .greeting = {encoded.begin(), encoded.end()},
+      .answer_bytes = kLinkAnswerBytes,
+      .check = [to = greeting.to, &answer](std::span<const std::byte> bytes) -> Result<void> {
+        TALLY_TRY(answer, decode_link_answer(bytes.first<kLinkAnswerBytes>()));
+        if (answer.version != kLinkVersion)
+          return refused(
+              fmt::format("it speaks version {}, this is {}", answer.version, kLinkVersion));
+        if (answer.verdict != LinkVerdict::kWelcome)
+          return refused(fmt::format("it refuses us as a caller: {}", to_string(answer.verdict)));
+        if (answer.id != to) return refused(fmt::format("it is node {}, not {}", answer.id, to));
+        return {};
+      }};
+}
+
+}  // namespace tally::server

@@ -1,0 +1,217 @@
+#include "server/node/directory_node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "group/reporter.h"
+#include "server/link/socket_transport.h"
+#include "tally/server.h"
+#include "wire/error_body.h"
+
+namespace tally::server {
+namespace {
+
+std::string name_of(const ServerInfo& server) {
+  return server.address.empty() ? fmt::format("server {}", server.id)
+                                : fmt::format("server {} ({})", server.id, server.address);
+}
+
+}  // namespace
+
+DirectoryNode::DirectoryNode(NodeTransport& transport, const DirectoryRules& rules,
+                             EventSink on_event)
+    : transport_(transport), rules_(rules), on_event_(std::move(on_event)) {}
+
+View DirectoryNode::view() const {
+  const MutexLock lock(mutex_);
+  return view_;
+}
+
+void DirectoryNode::on_message(NodeId from, const Message& message) {
+  const MutexLock lock(mutex_);
+  if (const auto member = heard_.find(from); member != heard_.end()) member->second = now_;
+  switch (message.header.kind) {
+    case MessageKind::kJoin:
+      join(from, message.payload);
+      break;
+    case MessageKind::kLeave:
+      remove(from, "it left");
+      break;
+    case MessageKind::kHeartbeat:
+      // The sender was removed and does not know it, or asks whether it was.
+      if (!heard_.contains(from)) {
+        if (view_.number > 0) send_view(from);
+      } else if (message.header.sequence != 0) {
+        transport_.send(from,
+                        {.kind = MessageKind::kHeartbeat, .sequence = message.header.sequence}, {});
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+std::span<std::byte> DirectoryNode::place(NodeId, const MessageHeader&) { return {}; }
+
+void DirectoryNode::on_linked(NodeId) {}
+
+void DirectoryNode::on_lost(NodeId peer, const Error& why) {
+  const MutexLock lock(mutex_);
+  remove(peer, why.message);
+}
+
+void DirectoryNode::settle(TimePoint now) {
+  const MutexLock lock(mutex_);
+  // Times before the first call are unknown. If this process was stopped, messages of that time are
+  // still unread: such a gap does not count as silence.
+  const bool is_first = now_ == TimePoint::zero();
+  const Duration gap = now - std::exchange(now_, now);
+  for (auto& [id, when] : heard_) {
+    if (is_first) when = now;
+    if (!is_first && gap > rules_.silence_limit / 4) when += gap;
+  }
+  std::vector<NodeId> silent;
+  for (const auto& [id, when] : heard_)
+    if (now - when > rules_.silence_limit) silent.push_back(id);
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(rules_.silence_limit);
+  for (const NodeId id : silent) {
+    remove(id, fmt::format("it was silent for {} ms", limit.count()));
+    send_view(id);
+  }
+}
+
+void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
+  const auto joining = decode_joining(payload);
+  if (!joining) return refuse(from, joining.error());
+  if (heard_.contains(from)) {
+    if (view_.number > 0) send_view(from);
+    return;
+  }
+  if (view_.servers.size() >= kMaxServers || view_.workers.size() >= kMaxWorkers)
+    return refuse(from,
+                  make_error(ErrorCode::kExhausted, "the job has {} servers and {} workers: full",
+                             view_.servers.size(), view_.workers.size()));
+  heard_[from] = now_;
+  if (joining->is_server) {
+    ServerInfo server = joining->server;
+    server.id = from;
+    say(fmt::format("{} joined", name_of(server)));
+    if (view_.number > 0) return become(with_server(view_, server, copies_));
+    view_.servers.push_back(std::move(server));
+    return found_if_complete();
+  }
+  const WorkerInfo worker{.id = from, .rank = joining->rank};
+  NodeId replaced = kNoNode;
+  for (const WorkerInfo& other : view_.workers) {
+    if (other.rank != worker.rank) continue;
+    replaced = other.id;
+    say(fmt::format("worker {} takes the place of worker {}: both have rank {}", worker.id,
+                    other.id, worker.rank));
+    heard_.erase(other.id);
+  }
+  View next = with_worker(view_, worker);
+  if (view_.number == 0) {
+    next.number = 0;
+    view_ = std::move(next);
+    return;
+  }
+  become(std::move(next));
+  if (replaced != kNoNode) send_view(replaced);
+}
+
+void DirectoryNode::refuse(NodeId to, const Error& why) {
+  say(fmt::format("member {} was not let in: {}", to, why.message));
+  transport_.send(
+      to, {.kind = MessageKind::kAnswer, .outcome = Outcome::kRefused, .view = view_.number},
+      wire::encode_error(why));
+}
+
+void DirectoryNode::found_if_complete() {
+  const auto count = static_cast<int>(view_.servers.size());
+  if (count < rules_.servers) return;
+  copies_ = copies(rules_.replicas, count);
+  become(founding_view(view_.servers, view_.workers, rules_.replicas));
+}
+
+void DirectoryNode::remove(NodeId peer, const std::string& why) {
+  if (heard_.erase(peer) == 0) return;
+  if (has_worker(view_, peer)) {
+    say(fmt::format("worker {} is gone: {}", peer, why));
+    View next = without_worker(view_, peer);
+    if (view_.number > 0) return become(std::move(next));
+    next.number = 0;
+    view_ = std::move(next);
+    return;
+  }
+  say(fmt::format("server {} is gone: {}", peer, why));
+  if (view_.number > 0) return become(without_server(view_, peer, copies_));
+  std::erase_if(view_.servers, [&](const ServerInfo& server) { return server.id == peer; });
+}
+
+void DirectoryNode::become(View next) {
+  for (std::size_t slot = 0; slot < view_.chains.size(); ++slot) {
+    const auto& before = view_.chains[slot];
+    if (!before.empty() && next.chains[slot].empty())
+      say(fmt::format("nobody is left who has the parts of slot {}: they were on server {}", slot,
+                      fmt::join(before, " and ")));
+  }
+  view_ = std::move(next);
+  for (const ServerInfo& server : view_.servers) send_view(server.id);
+  for (const WorkerInfo& worker : view_.workers) send_view(worker.id);
+}
+
+void DirectoryNode::send_view(NodeId to) {
+  transport_.send(to,
+                  {.kind = MessageKind::kView,
+                   .part = to,
+                   .view = view_.number,
+                   .clock = static_cast<std::uint64_t>(rules_.silence_limit.count())},
+                  encode(view_));
+}
+
+void DirectoryNode::say(const std::string& sentence) {
+  if (on_event_) on_event_(sentence);
+}
+
+class Directory::Impl final {
+ public:
+  Impl(std::unique_ptr<SocketTransport> transport, const DirectoryOptions& options,
+       const EventSink& on_event)
+      : transport_(std::move(transport)),
+        node_(*transport_,
+              {.servers = options.servers,
+               .replicas = options.replicas,
+               .silence_limit = options.silence_limit},
+              on_event) {
+    transport_->start(node_);
+  }
+  ~Impl() { transport_->stop(); }
+
+  std::string address() const { return transport_->address(); }
+
+ private:
+  const std::unique_ptr<SocketTransport> transport_;
+  DirectoryNode node_;
+};
+
+Result<std::unique_ptr<Directory>> Directory::start(const DirectoryOptions& options,
+                                                    EventSink on_event) {
+  if (options.servers < 1 || options.servers > 4096 || options.replicas < 0 ||
+      options.silence_limit <= std::chrono::milliseconds::zero())
+    return invalid("a directory has 1 to 4096 servers, and limits that are not negative");
+  TALLY_TRY(const net::Address listen, group::address_from(options.listen));
+  TALLY_TRY(auto transport,
+            SocketTransport::make(
+                {.role = Role::kDirectory, .listen = listen, .secret = options.secret}, on_event));
+  auto impl = std::make_unique<Impl>(std::move(transport), options, on_event);
+  return std::unique_ptr<Directory>(new Directory(std::move(impl)));
+}
+
+Directory::Directory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Directory::~Directory() = default;
+std::string Directory::address() const { return impl_->address(); }
+
+}  // namespace tally::server

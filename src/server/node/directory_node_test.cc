@@ -1,0 +1,142 @@
+#include "server/node/directory_node.h"
+
+#include "server/testing/test_cluster.h"
+
+namespace tally::server::test {
+namespace {
+
+TEST(DirectoryNode, SaysNothingBeforeEnoughServersHaveCome) {
+  Cluster cluster({.servers = 0, .workers = 0});
+  DirectoryNode directory(cluster.network.transport(kDirectoryId), {.servers = 2}, {});
+  cluster.network.add(kDirectoryId, &directory);
+  Worker& worker = cluster.add_worker(0);
+  cluster.add_server();
+  cluster.network.run();
+  EXPECT_EQ(worker.view().number, 0U);
+  cluster.add_server();
+  cluster.network.run();
+  EXPECT_EQ(worker.view().number, 1U);
+  EXPECT_THAT(worker.view().chains,
+              ElementsAre(std::vector<NodeId>{2, 3}, std::vector<NodeId>{3, 2}));
+  EXPECT_THAT(worker.view().workers, ElementsAre(WorkerInfo{1, 0}));
+}
+
+TEST(DirectoryNode, TellsEverybodyOfWhoComesAndGoes) {
+  Cluster cluster({.servers = 2, .workers = 2});
+  EXPECT_EQ(cluster.worker(0).view(), cluster.worker(1).view());
+  cluster.kill_worker(1);
+  cluster.network.run();
+  EXPECT_EQ(cluster.worker(0).view().workers.size(), 1U);
+  cluster.kill_server(1);
+  cluster.network.run();
+  EXPECT_THAT(cluster.worker(0).view().chains,
+              ElementsAre(std::vector<NodeId>{2}, std::vector<NodeId>{2}));
+  cluster.add_server();
+  cluster.network.run();
+  EXPECT_THAT(cluster.worker(0).view().chains,
+              ElementsAre(std::vector<NodeId>{2, 5}, std::vector<NodeId>{2, 5}));
+  cluster.worker(0).leave();
+  cluster.network.run();
+  EXPECT_TRUE(cluster.directory->view().workers.empty());
+}
+
+TEST(DirectoryNode, AWorkerWithARankThatIsThereTakesItsPlaceAndTheOtherIsTold) {
+  Cluster cluster({.servers = 1, .workers = 1});
+  Worker& second = cluster.add_worker(0);
+  cluster.network.run();
+  EXPECT_THAT(second.view().workers, ElementsAre(WorkerInfo{second.id(), 0}));
+  EXPECT_EQ(cluster.worker(0).view(), second.view());
+}
+
+TEST(DirectoryNode, GivesUpWhoIsSilentAndTellsIt) {
+  Cluster cluster({.servers = 2, .workers = 1});
+  const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
+  cluster.directory->settle(at(100));
+  cluster.network.transport(2).send(kDirectoryId, {.kind = MessageKind::kHeartbeat}, {});
+  cluster.network.transport(3).send(kDirectoryId, {.kind = MessageKind::kHeartbeat}, {});
+  for (int now = 101; now <= 103; ++now) cluster.directory->settle(at(now));
+  cluster.network.run();
+  for (int now = 104; now <= 106; ++now) cluster.directory->settle(at(now));
+  cluster.network.run();
+  EXPECT_THAT(cluster.directory->view().chains,
+              ElementsAre(std::vector<NodeId>{2}, std::vector<NodeId>{2}));
+  EXPECT_TRUE(cluster.servers[1]->expelled());
+  EXPECT_FALSE(cluster.servers[2]->expelled());
+  EXPECT_TRUE(cluster.has_event("server 1 is gone: it was silent for 5000 ms"));
+}
+
+TEST(DirectoryNode, GivesNobodyUpForTheTimeItStoodStillItself) {
+  Cluster cluster({.servers = 2, .workers = 1});
+  const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
+  cluster.directory->settle(at(100));
+  cluster.directory->settle(at(101));
+  cluster.directory->settle(at(500));
+  EXPECT_EQ(cluster.directory->view().servers.size(), 2U);
+  EXPECT_EQ(cluster.directory->view().workers.size(), 1U);
+  // The silence of before counts on.
+  for (int now = 501; now <= 505; ++now) cluster.directory->settle(at(now));
+  EXPECT_TRUE(cluster.directory->view().servers.empty());
+}
+
+TEST(DirectoryNode, ServersBeat) {
+  Cluster cluster({.servers = 1, .workers = 1});
+  const auto at = [](int milliseconds) {
+    return TimePoint(std::chrono::milliseconds(milliseconds));
+  };
+  for (int now = 1000; now <= 2000; now += 20) cluster.servers[1]->settle(at(now));
+  cluster.network.run();
+  EXPECT_EQ(cluster.network.delivered(MessageKind::kHeartbeat), 6U);
+}
+
+TEST(DirectoryNode, RefusesWhoCannotBeReadAndSaysWhichSlotHasNobody) {
+  Cluster cluster({.servers = 1, .workers = 1});
+  cluster.network.transport(50).send(kDirectoryId, {.kind = MessageKind::kJoin},
+                                     std::vector<std::byte>(3));
+  cluster.network.run();
+  EXPECT_TRUE(cluster.has_event("member 50 was not let in"));
+  cluster.kill_server(1);
+  cluster.network.run();
+  EXPECT_TRUE(cluster.has_event("nobody is left who has the parts of slot 0"));
+  EXPECT_THAT(cluster.worker(0).view().chains, ElementsAre(std::vector<NodeId>{}));
+}
+
+TEST(DirectoryNode, AServerThatItDoesNotLetInServesNoMore) {
+  Cluster cluster({.servers = 2, .workers = 0});
+  cluster.network.transport(1).send(kDirectoryId, {.kind = MessageKind::kJoin},
+                                    std::vector<std::byte>(3));
+  cluster.network.run();
+  EXPECT_TRUE(cluster.servers[1]->expelled());
+  EXPECT_FALSE(cluster.servers[2]->expelled());
+  EXPECT_TRUE(cluster.has_event("this server serves no more: the directory refuses it"));
+}
+
+TEST(DirectoryNode, AnswersWhoAsksWhetherItIsAMember) {
+  Cluster cluster({.servers = 2, .workers = 1});
+  const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
+  const TableId table = cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
+  for (const NodeId id : {1U, 2U})
+    for (const int now : {10, 20}) cluster.servers[id]->settle(at(now));
+  cluster.network.hold(kDirectoryId, 1);
+  cluster.network.hold(kDirectoryId, 2);
+  const auto pulled = cluster.worker(0).pull(table, 0);
+  cluster.network.run();
+  EXPECT_EQ(cluster.worker(0).answer(pulled), nullptr);
+  cluster.network.release(kDirectoryId, 1);
+  cluster.network.release(kDirectoryId, 2);
+  cluster.network.run();
+  EXPECT_TRUE(cluster.worker(0).is_done(pulled));
+}
+
+TEST(DirectoryNode, AServerWithoutDirectoryServesNoMore) {
+  Cluster cluster({.servers = 1, .workers = 1});
+  const TableId table = cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
+  cluster.servers[1]->on_lost(kDirectoryId, {.code = ErrorCode::kPeerLost, .message = "ended"});
+  EXPECT_TRUE(cluster.servers[1]->expelled());
+  const auto pulled = cluster.worker(0).pull(table, 0);
+  cluster.network.run();
+  EXPECT_EQ(cluster.worker(0).answer(pulled), nullptr);
+  EXPECT_EQ(cluster.worker(0).open(), 1U);
+}
+
+}  // namespace
+}  // namespace tally::server::test

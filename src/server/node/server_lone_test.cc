@@ -1,0 +1,192 @@
+// What one server does with threads that get in each other's way, with memory that its worker uses
+// again, and with time that it missed.
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "server/part/table.h"
+#include "server/testing/test_cluster.h"
+#include "server/testing/test_lone_server.h"
+
+namespace tally::server::test {
+namespace {
+
+constexpr NodeId kA = LoneServer::kFirstWorker;
+constexpr NodeId kB = kA + 1;
+
+TableSpec lone_table(const std::string& plan, int workers, std::uint64_t count) {
+  return {
+      .name = "t", .count = count, .optimizer = sgd({.rate = 1}), .plan = plan, .workers = workers};
+}
+
+// Who copies a part has it for a while, and does nothing for those who push meanwhile.
+TEST(LoneServer, APushThatFoundItsPartInUseIsLeftForSettle) {
+  LoneServer server(1);
+  const auto facts =
+      make_table_config(table_id("t"), lone_table("update=asp conflict=accumulate", 1, 65536), 1);
+  ASSERT_TRUE(facts.has_value());
+  MemoryBudget budget(0);
+  const NewestSnapshot snapshot;
+  std::atomic<std::int64_t> fill_bytes{0};
+  DeferredParts deferred_parts;
+  TablePart part(*facts, 0, {server, budget, snapshot, fill_bytes, deferred_parts});
+  ASSERT_TRUE(part.make_present().has_value());
+  part.install({.view = 1, .role = ChainPosition::Role::kPrimary}, server.view.workers);
+  const std::vector<std::byte> payload = bytes_of(std::vector<float>(65536, 1));
+  std::atomic<bool> is_over{false};
+  std::thread copies([&] {
+    while (!is_over.load()) static_cast<void>(part.copy(std::size_t{4} << 20));
+  });
+  int left = 0;
+  int lost = 0;
+  // Until it has happened a few times.
+  for (std::uint64_t i = 1; i <= 20000 && left < 20; ++i) {
+    part.request(kA, {.header = {.kind = MessageKind::kPush, .sequence = i, .weight = 1, .rate = 1},
+                      .payload = payload});
+    const bool was_left = server.answer(kA, i) == nullptr;
+    for (TablePart* const one : deferred_parts.take()) one->run_deferred_pushes();
+    if (was_left) ++left;
+    if (server.answer(kA, i) == nullptr) ++lost;
+  }
+  is_over.store(true);
+  copies.join();
+  EXPECT_GT(left, 0);
+  EXPECT_EQ(lost, 0);
+}
+
+// Each push is applied and counted, with the staleness that it was let in with, or dropped.
+TEST(LoneServer, OverlappingPushesAreCountedAsTheyWereDecidedOn) {
+  constexpr int kThreads = 3;
+  constexpr int kPushes = 400;
+  LoneServer server(kThreads);
+  const TableId table = server.define(
+      lone_table("update=asp:rate=full conflict=atomic stale=drop:1", kThreads, 20000));
+  const std::vector<std::byte> payload = bytes_of(std::vector<float>(20000, 1));
+  std::array<std::uint64_t, kThreads> dropped{};
+  std::array<std::uint64_t, kThreads> told_staleness{};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i, worker = kA + static_cast<NodeId>(i)] {
+      std::uint64_t version = 0;
+      for (int push = 0; push < kPushes; ++push) {
+        const auto asked = server.ask(
+            worker, {.kind = MessageKind::kPush, .table = table, .version = version, .rate = 1},
+            payload);
+        const MessageHeader answer = server.answer(worker, asked)->header;
+        version = answer.version;
+        if (answer.outcome == Outcome::kDropped) ++dropped[i];
+        told_staleness[i] += answer.least_clock;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto sized = server.ask(kA, {.kind = MessageKind::kSize, .table = table}, {});
+  const auto size = decode_size(server.answer(kA, sized)->payload);
+  const auto sum = [](const auto& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  };
+  EXPECT_EQ(size->dropped, sum(dropped));
+  EXPECT_EQ(size->updates, kThreads * kPushes - sum(dropped));
+  EXPECT_EQ(sum(size->staleness), size->updates);
+  EXPECT_EQ(size->staleness[1], sum(told_staleness));
+  const auto pulled = server.ask(kA, {.kind = MessageKind::kPull, .table = table}, {});
+  EXPECT_THAT(floats_of(server.answer(kA, pulled)->payload),
+              Each(-static_cast<float>(size->updates)));
+}
+
+// A gradient lies in its worker's memory. The worker gives its push up and writes something else
+// there; then the link ends.
+TEST(LoneServer, AHeldGradientThatWasWrittenOverIsTakenOutOfItsRound) {
+  LoneServer server(2);
+  TableSpec spec = lone_table("update=bsp", 2, 0);
+  spec.kind = TableKind::kSparse;
+  spec.dimension = 1;
+  const TableId table = server.define(spec);
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t key = 0; keys.size() < 2; ++key)
+    if (part_of_key(key, 4) == 0) keys.push_back(key);
+  std::uint64_t foreign = 0;
+  while (part_of_key(foreign, 4) == 0) ++foreign;
+  const MessageHeader push{.kind = MessageKind::kPush, .table = table, .rate = 1};
+  const std::vector<std::byte> good = sparse_payload(keys, {2, 2});
+  for (const auto& later : {sparse_payload({1, 2, 3, 4}, {}), sparse_payload({foreign, 7}, {9, 9}),
+                            std::vector<std::byte>(40, std::byte{0xFF})}) {
+    MessageHeader header = push;
+    std::uint64_t version =
+        server.ask(kA, {.kind = MessageKind::kPull, .table = table}, sparse_payload({}, {}));
+    version = server.answer(kA, version)->header.version;
+    header.version = version;
+    std::vector<std::byte> memory = good;
+    server.ask(kA, header, memory, true);
+    std::copy_n(later.begin(), std::min(later.size(), memory.size()), memory.begin());
+    server.node.on_lost(kA, {.code = ErrorCode::kPeerLost, .message = "ended"});
+    memory.assign(memory.size(), std::byte{0xEE});
+    server.node.on_linked(kA);
+    const auto other = server.ask(kB, header, good);
+    EXPECT_EQ(server.answer(kB, other), nullptr);
+    // It is a member still, and gives another one.
+    const auto again = server.ask(kA, header, good);
+    ASSERT_NE(server.answer(kB, other), nullptr);
+    EXPECT_EQ(server.answer(kA, again)->header.outcome, Outcome::kDone);
+    const auto pulled =
+        server.ask(kB, {.kind = MessageKind::kPull, .table = table}, sparse_payload(keys, {}));
+    const float expected = -2 * static_cast<float>(version + 1);
+    EXPECT_THAT(floats_of(server.answer(kB, pulled)->payload), ElementsAre(expected, expected));
+  }
+}
+
+class LoneServerLease : public testing::Test {
+ protected:
+  LoneServerLease() : server(1, [this] { return now; }) {
+    table = server.define(lone_table("update=asp", 1, 1));
+    server.node.settle(now);
+  }
+  std::uint64_t pull() { return server.ask(kA, {.kind = MessageKind::kPull, .table = table}, {}); }
+  // The number that the directory was asked with, if it was.
+  std::uint64_t asked() {
+    const auto beats = server.sent(kDirectoryId, MessageKind::kHeartbeat);
+    return beats.empty() ? 0 : beats.back().header.sequence;
+  }
+
+  TimePoint now{std::chrono::seconds(100)};
+  LoneServer server;
+  TableId table = 0;
+};
+
+TEST_F(LoneServerLease, WhoStoodStillAsksTheDirectoryBeforeItAnswers) {
+  now += std::chrono::seconds(1);
+  EXPECT_NE(server.answer(kA, pull()), nullptr);
+  EXPECT_EQ(asked(), 0U);
+  now += std::chrono::seconds(3);
+  const auto waits = pull();
+  EXPECT_EQ(server.answer(kA, waits), nullptr);
+  server.node.settle(now);
+  const std::uint64_t number = asked();
+  ASSERT_NE(number, 0U);
+  // Neither an answer to an earlier question nor a view of that time says that it still serves.
+  server.say(kDirectoryId, {.kind = MessageKind::kHeartbeat, .sequence = number - 1}, {});
+  server.show_view();
+  EXPECT_EQ(server.answer(kA, waits), nullptr);
+  server.say(kDirectoryId, {.kind = MessageKind::kHeartbeat, .sequence = number}, {});
+  ASSERT_NE(server.answer(kA, waits), nullptr);
+  EXPECT_EQ(server.answer(kA, waits)->header.view, 2U);
+  EXPECT_NE(server.answer(kA, pull()), nullptr);
+}
+
+TEST_F(LoneServerLease, WhoWasGivenUpMeanwhileSaysSo) {
+  now += std::chrono::seconds(3);
+  server.node.settle(now);
+  const auto waits = pull();
+  EXPECT_EQ(server.answer(kA, waits), nullptr);
+  server.view.servers.clear();
+  server.view.chains = {{}};
+  server.show_view();
+  EXPECT_TRUE(server.node.expelled());
+  ASSERT_NE(server.answer(kA, waits), nullptr);
+  EXPECT_EQ(server.answer(kA, waits)->header.outcome, Outcome::kNotPrimary);
+}
+
+}  // namespace
+}  // namespace tally::server::test

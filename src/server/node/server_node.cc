@@ -1,0 +1,209 @@
+// A server, without the handling of messages, views and snapshots, which have files of their own.
+//
+// Lease: a server that was stopped for long may have been removed, and other servers have its
+// parts. Its answers would be stale, and workers may have reused the memory they lent it for
+// answers. So after a pause longer than its lease it sends a heartbeat with a number and serves
+// nothing until the directory has answered: messages wait as if they were of a newer view; views
+// wait, too, unless they say that the server was removed.
+#include "server/node/server_node.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "group/reporter.h"
+#include "server/link/socket_transport.h"
+#include "tally/server.h"
+
+namespace tally::server {
+namespace {
+
+// Resolution of last_seen_.
+constexpr Duration kCloseEnough = std::chrono::milliseconds(1);
+
+constexpr int kMostThreadsByDefault = 4;
+
+int threads_for(int wanted) {
+  if (wanted > 0) return wanted;
+  return std::clamp(usable_cores(), 1, kMostThreadsByDefault);
+}
+
+}  // namespace
+
+ServerNode::ServerNode(NodeTransport& transport, const ServerNodeOptions& options,
+                       EventSink on_event)
+    : transport_(transport),
+      options_(options),
+      on_event_(std::move(on_event)),
+      budget_(options.memory_limit_bytes),
+      context_{.transport = transport,
+               .budget = budget_,
+               .snapshot = newest_snapshot_,
+               .fill_bytes = fill_bytes_,
+               .deferred_parts = deferred_parts_} {}
+
+void ServerNode::join() {
+  transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
+                  encode(Joining{.is_server = true, .server = options_.self}));
+}
+
+std::span<std::byte> ServerNode::place(NodeId, const MessageHeader&) { return {}; }
+
+void ServerNode::on_linked(NodeId peer) {
+  {
+    const MutexLock lock(structure_);
+    linked_.insert(peer);
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+      ChainPosition& position = slots_[slot].position;
+      if (position.successor != peer) continue;
+      position.is_linked = true;
+      send_listing(slot, false);
+    }
+    for (const auto& table : tables_.all())
+      for (const auto& part : table->parts()) part->linked(peer);
+    queue_fills();
+  }
+  pump_fills();
+}
+
+void ServerNode::on_lost(NodeId peer, const Error& why) {
+  {
+    // Payloads may lie in the peer's memory, and the peer repeats its requests.
+    const MutexLock lock(early_mutex_);
+    for (auto early = early_.begin(); early != early_.end();) {
+      if (early->from != peer) {
+        ++early;
+        continue;
+      }
+      early_bytes_ -= early->owned.size();
+      early = early_.erase(early);
+    }
+  }
+  const MutexLock lock(structure_);
+  linked_.erase(peer);
+  if (peer == kDirectoryId) return become_expelled(fmt::format("no directory: {}", why.message));
+  for (Slot& slot : slots_)
+    if (slot.position.successor == peer) slot.position.is_linked = false;
+  for (const auto& table : tables_.all())
+    for (const auto& part : table->parts()) part->lost(peer);
+  const MutexLock agreement_lock(agreement_mutex_);
+  agreement_.forget(peer);
+}
+
+void ServerNode::settle(TimePoint now) {
+  look_at_clock(now);
+  std::int64_t due = next_heartbeat_.load();
+  if (now.count() >= due &&
+      next_heartbeat_.compare_exchange_strong(due, (now + kHeartbeatInterval).count()))
+    send_heartbeat();
+  for (TablePart* const part : deferred_parts_.take()) part->run_deferred_pushes();
+  pump_fills();
+}
+
+void ServerNode::say(const std::string& sentence) const {
+  if (on_event_) on_event_(sentence);
+}
+
+void ServerNode::look_at_clock(TimePoint now) {
+  const std::int64_t before = last_seen_.load();
+  if (expelled() || now.count() - before < kCloseEnough.count()) return;
+  last_seen_.store(now.count());
+  const std::int64_t lease = lease_.load();
+  if (lease == 0 || before == 0 || now.count() - before <= lease) return;
+  {
+    const MutexLock lock(early_mutex_);
+    awaited_heartbeat_.store(++heartbeats_asked_);
+    admitted_view_.store(0, std::memory_order_release);
+  }
+  send_heartbeat();
+}
+
+void ServerNode::send_heartbeat() {
+  transport_.send(kDirectoryId,
+                  {.kind = MessageKind::kHeartbeat,
+                   .view = view_number_.load(),
+                   .sequence = awaited_heartbeat_.load()},
+                  {});
+}
+
+void ServerNode::take_heartbeat(const Message& message) {
+  {
+    const MutexLock lock(early_mutex_);
+    if (message.header.sequence == 0 || message.header.sequence != awaited_heartbeat_.load())
+      return;
+    awaited_heartbeat_.store(0);
+  }
+  Message view;
+  std::vector<std::byte> payload;
+  {
+    const MutexLock lock(structure_);
+    view.header = kept_header_;
+    payload = std::exchange(kept_view_, {});
+  }
+  view.payload = payload;
+  if (!payload.empty()) return take_view(view);
+  admit(view_number_.load());
+}
+
+bool ServerNode::keep_view(const Message& message, const View& view) {
+  if (awaited_heartbeat_.load() == 0 || !has_server(view, message.header.part)) return false;
+  kept_header_ = message.header;
+  kept_view_.assign(message.payload.begin(), message.payload.end());
+  return true;
+}
+
+class Server::Impl final {
+ public:
+  Impl(std::unique_ptr<SocketTransport> transport, const ServerOptions& options,
+       const EventSink& on_event)
+      : transport_(std::move(transport)),
+        node_(*transport_,
+              {.self = transport_->info(),
+               .memory_limit_bytes = options.memory_limit_bytes,
+               .snapshots = options.snapshots,
+               .clock = [] { return SteadyClock().now(); }},
+              on_event) {
+    transport_->start(node_);
+  }
+  ~Impl() {
+    transport_->send(kDirectoryId, {.kind = MessageKind::kLeave}, {});
+    transport_->stop();
+  }
+
+  Result<void> join(const net::Address& directory, Deadline by) {
+    TALLY_TRY(transport_->join(directory, by));
+    node_.join();
+    return {};
+  }
+
+  std::string address() const { return transport_->address(); }
+  bool expelled() const { return node_.expelled(); }
+
+ private:
+  const std::unique_ptr<SocketTransport> transport_;
+  ServerNode node_;
+};
+
+Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, EventSink on_event) {
+  TALLY_TRY(const net::Address directory, group::address_from(options.directory));
+  TALLY_TRY(const net::Address listen, group::address_from(options.listen));
+  TALLY_TRY(auto transport, SocketTransport::make({.role = Role::kServer,
+                                                   .listen = listen,
+                                                   .secret = options.secret,
+                                                   .threads = threads_for(options.threads)},
+                                                  on_event));
+  auto impl = std::make_unique<Impl>(std::move(transport), options, on_event);
+  TALLY_TRY(impl->join(directory, Deadline::after(options.join_timeout)));
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+std::string Server::address() const { return impl_->address(); }
+bool Server::expelled() const { return impl_->expelled(); }
+
+}  // namespace tally::server

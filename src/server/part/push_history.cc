@@ -1,0 +1,118 @@
+#include "server/part/push_history.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "server/protocol/message.h"
+#include "wire/bytes.h"
+
+namespace tally::server {
+namespace {
+
+bool has_number(const std::vector<std::uint64_t>& numbers, std::uint64_t number) {
+  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
+constexpr std::uint32_t kMaxRoundBytes = 4U << 20;
+
+void write_numbers(wire::Writer& writer, std::span<const std::uint64_t> numbers) {
+  writer.u32(static_cast<std::uint32_t>(numbers.size()));
+  for (const std::uint64_t number : numbers) writer.u64(number);
+}
+
+Result<std::vector<std::uint64_t>> read_numbers(wire::Reader& reader, std::size_t limit) {
+  TALLY_TRY(const std::uint32_t count, reader.u32());
+  if (count > limit) return corrupt("record with a list of {} numbers, limit {}", count, limit);
+  std::vector<std::uint64_t> numbers;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    TALLY_TRY(const std::uint64_t number, reader.u64());
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+Result<PushHistory> read_history(wire::Reader& reader) {
+  TALLY_TRY(const std::uint64_t last, reader.u64());
+  TALLY_TRY(std::vector<std::uint64_t> held, read_numbers(reader, PushHistory::kMaxHeld));
+  TALLY_TRY(std::vector<std::uint64_t> dropped, read_numbers(reader, PushHistory::kMaxDropped));
+  return PushHistory::restored(last, std::move(held), std::move(dropped));
+}
+
+}  // namespace
+
+PushHistory::State PushHistory::state(std::uint64_t sequence) const {
+  if (sequence > last_) return State::kNew;
+  if (has_number(held_, sequence)) return State::kHeld;
+  if (has_number(dropped_, sequence)) return State::kDropped;
+  return State::kApplied;
+}
+
+void PushHistory::apply(std::uint64_t sequence) {
+  std::erase(held_, sequence);
+  last_ = std::max(last_, sequence);
+}
+
+void PushHistory::drop(std::uint64_t sequence) {
+  apply(sequence);
+  if (has_number(dropped_, sequence)) return;
+  if (dropped_.size() == kMaxDropped) dropped_.erase(dropped_.begin());
+  dropped_.push_back(sequence);
+}
+
+bool PushHistory::hold(std::uint64_t sequence) {
+  if (has_number(held_, sequence)) return true;
+  if (held_.size() == kMaxHeld) return false;
+  held_.push_back(sequence);
+  last_ = std::max(last_, sequence);
+  return true;
+}
+
+PushHistory PushHistory::restored(std::uint64_t last, std::vector<std::uint64_t> held,
+                                  std::vector<std::uint64_t> dropped) {
+  PushHistory history;
+  history.last_ = last;
+  history.held_ = std::move(held);
+  history.dropped_ = std::move(dropped);
+  return history;
+}
+
+std::vector<std::byte> encode(const PartMetadata& metadata) {
+  wire::Writer writer;
+  writer.u32(static_cast<std::uint32_t>(metadata.round.size()));
+  writer.bytes(metadata.round);
+  writer.u64(metadata.dropped);
+  writer.u32(static_cast<std::uint32_t>(metadata.workers.size()));
+  for (const auto& [id, history] : metadata.workers) {
+    writer.u32(id);
+    writer.u64(history.last());
+    write_numbers(writer, history.held());
+    write_numbers(writer, history.dropped());
+  }
+  return writer.take();
+}
+
+Result<PartMetadata> decode_metadata(std::span<const std::byte> bytes) {
+  wire::Reader reader(bytes);
+  PartMetadata metadata;
+  TALLY_TRY(const std::uint32_t round_bytes, reader.u32());
+  if (round_bytes > kMaxRoundBytes)
+    return corrupt("record of {} bytes, limit {}", round_bytes, kMaxRoundBytes);
+  TALLY_TRY(const std::span<const std::byte> round, reader.bytes(round_bytes));
+  metadata.round.assign(round.begin(), round.end());
+  TALLY_TRY(metadata.dropped, reader.u64());
+  TALLY_TRY(const std::uint32_t workers, reader.u32());
+  if (workers > kMaxWorkers) return corrupt("record of {} workers, limit {}", workers, kMaxWorkers);
+  for (std::uint32_t i = 0; i < workers; ++i) {
+    TALLY_TRY(const NodeId id, reader.u32());
+    if (!metadata.workers.empty() && metadata.workers.rbegin()->first >= id)
+      return corrupt("record whose workers are not in order");
+    TALLY_TRY(PushHistory history, read_history(reader));
+    metadata.workers.emplace_hint(metadata.workers.end(), id, std::move(history));
+  }
+  TALLY_TRY(reader.end());
+  return metadata;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,56 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "server/protocol/message.h"
+#include "tally/error.h"
+
+namespace tally::server {
+
+// The fate of a worker's pushes to one part, by sequence, so that each push counts once, however
+// often it is sent. Sequences of a worker rise, and a push is applied or dropped after all earlier
+// ones, except held ones. A value.
+class PushHistory {
+ public:
+  // Limits of what is remembered; older dropped pushes count as applied.
+  static constexpr std::size_t kMaxHeld = 256;
+  static constexpr std::size_t kMaxDropped = 256;
+
+  enum class State : std::uint8_t { kNew, kHeld, kApplied, kDropped };
+  State state(std::uint64_t sequence) const;
+
+  void apply(std::uint64_t sequence);
+  void drop(std::uint64_t sequence);
+  // The push waits for its round. False, with nothing changed, if kMaxHeld wait already.
+  bool hold(std::uint64_t sequence);
+
+  std::uint64_t last() const { return last_; }
+  std::span<const std::uint64_t> held() const { return held_; }
+  std::span<const std::uint64_t> dropped() const { return dropped_; }
+  // Restores the history of another server.
+  static PushHistory restored(std::uint64_t last, std::vector<std::uint64_t> held,
+                              std::vector<std::uint64_t> dropped);
+
+ private:
+  std::uint64_t last_ = 0;
+  std::vector<std::uint64_t> held_;
+  std::vector<std::uint64_t> dropped_;
+};
+
+// The state of a part beside its values. With both, another server continues where this one
+// ended. A value.
+struct PartMetadata {
+  std::vector<std::byte> round;  // policy::Round::encode()
+  std::uint64_t dropped = 0;     // pushes that came too late, of all workers
+  std::map<NodeId, PushHistory> workers;
+};
+
+std::vector<std::byte> encode(const PartMetadata& metadata);
+// kCorrupt for bytes that encode() does not write within the limits of PushHistory and View. Does
+// not check `round`.
+Result<PartMetadata> decode_metadata(std::span<const std::byte> bytes);
+
+}  // namespace tally::server
