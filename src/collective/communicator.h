@@ -12,15 +12,14 @@
 #include "collective/driver.h"
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"
+#include "collective/operation_queue.h"
 #include "metrics/recorder.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
 
-class OperationQueue;
-
 // The Communicator over Tally's own transports.
-class GroupCommunicator final : public Communicator {
+class GroupCommunicator final : public Communicator, private OperationQueue::Runner {
  public:
   struct Options {
     std::string name = "world";
@@ -46,30 +45,23 @@ class GroupCommunicator final : public Communicator {
   Traffic traffic() const override;
   std::string recent_operations() const override;
 
-  // The rest is for OperationQueue.
-
-  // An operation under way.
-  struct Active {
-    std::unique_ptr<Task> task;
-    Drive drive;
-    std::uint64_t record;
-  };
-  // Checks, numbers and records an operation and makes its task.
-  Result<std::unique_ptr<Active>> prepare(const Request& request, Deadline by);
-  void conclude(Active& active, const Result<void>& outcome);
-  Deadline deadline_of(const Request& request) const;
-  // Ends the sleep of whoever drives the transport.
-  void wake();
-  Context& context() { return *context_; }
-  Driver& driver() { return *driver_; }
-  Mailbox& mailbox() { return *mailbox_; }
-
  private:
+  // An operation in progress: its task, and how far the driver is with it.
+  struct Active;
+
   std::optional<Error> failure() const;
   Result<void> admit(const Request& request);
   bool fits_slot(const Request& request, Algorithm algorithm) const;
   Result<void> run_by_slot(const Request& request, TimePoint now);
   Result<void> run_here(const Request& request);
+  // Checks, numbers and records an operation and makes its task.
+  Result<std::unique_ptr<Active>> make_active(const Request& request, Deadline by);
+  Deadline deadline_of(const Request& request) const override;
+  Result<std::unique_ptr<OperationQueue::Operation>> prepare(const Request& request,
+                                                             Deadline by) override;
+  void rest(OperationQueue& queue, const std::list<OperationQueue::Item>& running,
+            int looks) override;
+  void wake() override;
   Result<std::byte*> share_board(const std::vector<Rank>& members, Rank rank, Deadline by);
   void release_old_boards();
 

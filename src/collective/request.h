@@ -5,6 +5,11 @@
 
 namespace tally::collective {
 
+// Sends and receives: operations of two ranks, where all others are collectives.
+inline bool is_point(const Request& request) {
+  return request.operation == Operation::kSend || request.operation == Operation::kReceive;
+}
+
 // kInvalid, saying what is wrong, for a request that no communicator of this size could carry out.
 Result<void> check(const Request& request, Rank rank, int ranks);
 
