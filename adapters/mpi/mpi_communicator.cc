@@ -51,17 +51,15 @@ using collective::Progress;
 // several are in progress at once.
 class MpiCommunicator::Active final : public OperationQueue::Operation {
  public:
-  Active(MpiCommunicator& communicator, const Request& request, Deadline by)
+  Active(MpiCommunicator& communicator, const Request& request, Deadline by, TimePoint now)
       : communicator_(communicator),
         request_(request),
         by_(by),
         unclocked_polls_(communicator.context_->spins / kSpinsPerUnclockedPoll) {
-    MpiContext& context = *communicator.context_;
-    if (is_point(request)) point_.emplace(*context.process, communicator.scene_);
+    if (is_point(request)) point_.emplace(*communicator.context_->process, communicator.scene_);
     operation().prepare(request);
     const std::uint32_t sequence = is_point(request) ? request.tag : communicator.sequence_++;
-    record_ =
-        communicator.recorder_.begin(sequence, request, Algorithm::kAuto, context.clock.now());
+    record_ = communicator.recorder_.begin(sequence, request, Algorithm::kAuto, now);
   }
 
   Result<Progress> advance() override;
@@ -246,7 +244,9 @@ Result<void> MpiCommunicator::run(const Request& request) {
   context_->issuer.store(this_thread_id(), std::memory_order_relaxed);
   if (queue_ && !queue_->idle()) return start(request).wait();
   TALLY_TRY(admit(request));
-  Active active(*this, request, deadline_of(request));
+  const TimePoint now = context_->clock.now();
+  Active active(*this, request,
+                request.by ? *request.by : deadline_after(now, context_->operation_timeout), now);
   Result<void> outcome = poll_until_complete(active);
   active.conclude(outcome);
   return outcome;
@@ -267,7 +267,8 @@ Handle MpiCommunicator::start(const Request& request) {
 Result<std::unique_ptr<OperationQueue::Operation>> MpiCommunicator::prepare(const Request& request,
                                                                             Deadline by) {
   TALLY_TRY(admit(request));
-  return std::unique_ptr<OperationQueue::Operation>(std::make_unique<Active>(*this, request, by));
+  return std::unique_ptr<OperationQueue::Operation>(
+      std::make_unique<Active>(*this, request, by, context_->clock.now()));
 }
 
 // A new request ends the sleep.

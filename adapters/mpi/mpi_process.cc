@@ -95,8 +95,7 @@ Error MpiProcess::why_spoiled() const {
 
 bool MpiProcess::usable() const { return !spoiled() && !finalised(); }
 
-Result<void> outcome_of(int code, std::string_view call) {
-  if (code == MPI_SUCCESS) return {};
+Error error_of(int code, std::string_view call) {
   int error_class = MPI_ERR_OTHER;
   MPI_Error_class(code, &error_class);
   std::array<char, MPI_MAX_ERROR_STRING> text{};

@@ -61,8 +61,13 @@ class MpiProcess {
   std::optional<Error> first_error_ TALLY_GUARDED_BY(mutex_);
 };
 
-// The result of an MPI call with return value `code`. Errors have the text of MPI: kMismatch for a
-// message longer than its receive, kPeerLost where the library can tell, kSystem otherwise.
-Result<void> outcome_of(int code, std::string_view call);
+// The error of an MPI call that returned `code`, with the text of MPI: kMismatch for a message longer
+// than its receive, kPeerLost where the library can tell, kSystem otherwise.
+Error error_of(int code, std::string_view call);
+inline Result<void> outcome_of(int code, std::string_view call) {
+  if (code == MPI_SUCCESS) [[likely]]
+    return {};
+  return error_of(code, call);
+}
 
 }  // namespace tally::mpi
