@@ -61,8 +61,8 @@ class MpiProcess {
   std::optional<Error> first_error_ TALLY_GUARDED_BY(mutex_);
 };
 
-// The error of an MPI call that returned `code`, with the text of MPI: kMismatch for a message longer
-// than its receive, kPeerLost where the library can tell, kSystem otherwise.
+// The error of an MPI call that returned `code`, with the text of MPI: kMismatch for a message
+// longer than its receive, kPeerLost where the library can tell, kSystem otherwise.
 Error error_of(int code, std::string_view call);
 inline Result<void> outcome_of(int code, std::string_view call) {
   if (code == MPI_SUCCESS) [[likely]]

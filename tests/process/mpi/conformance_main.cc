@@ -1,5 +1,5 @@
-// The conformance suite of communicators over engine=mpi. mpirun starts it; each process is one rank
-// and runs all tests, in step with the others.
+// The conformance suite of communicators over engine=mpi. mpirun starts it; each process is one
+// rank and runs all tests, in step with the others.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

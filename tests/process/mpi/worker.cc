@@ -1,5 +1,5 @@
-// One rank of an MPI job in which a failure occurs: mpi_worker SCENARIO. It prints each outcome on a
-// line of stdout that begins with its rank.
+// One rank of an MPI job in which a failure occurs: mpi_worker SCENARIO. It prints each outcome on
+// a line of stdout that begins with its rank.
 #include <csignal>
 #include <cstdio>
 #include <ctime>
