@@ -13,9 +13,9 @@
 #include "adapters/mpi/polling.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/recorder.h"
 #include "collective/operation_queue.h"
 #include "collective/watchable.h"
-#include "metrics/recorder.h"
 #include "tally/communicator.h"
 
 namespace tally::mpi {
@@ -97,7 +97,7 @@ class MpiCommunicator final : public Communicator, private collective::Operation
   const std::vector<Rank> members_;  // the job's rank of each rank
   MpiOperation collective_;          // the collective in progress: there is one at a time
   const std::string name_;
-  metrics::Recorder recorder_;
+  Recorder recorder_;
   std::uint32_t sequence_ = 0;
   std::optional<std::uint32_t> channel_;  // in the registry
   std::atomic<std::uint64_t> operations_{0};

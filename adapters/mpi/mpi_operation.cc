@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "collective/request.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::mpi {
 namespace {

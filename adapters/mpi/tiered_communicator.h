@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/recorder.h"
 #include "collective/operation_queue.h"
 #include "collective/watchable.h"
-#include "metrics/recorder.h"
 #include "tally/communicator.h"
 
 namespace tally::mpi {
@@ -84,7 +84,7 @@ class TieredCommunicator final : public Communicator, private collective::Operat
   int lanes_ = 1;
   SharedBuffer scratch_;
   std::vector<std::byte> plain_scratch_;  // used when shared memory is exhausted
-  metrics::Recorder recorder_;
+  Recorder recorder_;
   std::uint32_t sequence_ = 0;
   std::atomic<std::uint64_t> operations_{0};
   std::atomic<bool> closed_{false};

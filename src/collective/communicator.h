@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/recorder.h"
 #include "collective/board.h"
 #include "collective/choose.h"
 #include "collective/context.h"
@@ -13,7 +14,6 @@
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"
 #include "collective/operation_queue.h"
-#include "metrics/recorder.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
@@ -71,7 +71,7 @@ class GroupCommunicator final : public Communicator, private OperationQueue::Run
   Placement placement_;
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<Board> board_;
-  metrics::Recorder recorder_;
+  Recorder recorder_;
   std::unique_ptr<Driver> driver_;
   Traffic traffic_;  // but for `operations`; guarded by the mailroom's mutex
   std::atomic<std::uint64_t> operations_{0};

@@ -95,7 +95,7 @@ Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm al
     case Operation::kReceive:
       break;
   }
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
 }
 
 DirectPlan direct_plan(const Request& request, Rank rank, int ranks) {
