@@ -1,4 +1,4 @@
-// What MPI cannot do, and what happens then: under the real launchers.
+// Failures that MPI cannot handle, under the real launchers.
 #include <map>
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ class MpiFailures : public testing::TestWithParam<std::string> {
     command.insert(command.end(), {"-n", std::to_string(ranks), TALLY_MPI_WORKER, scenario});
     variables.emplace("TALLY_ENGINE", "mpi");
     variables.emplace("TALLY_MPI_INSIDE", "mpi");
-    // MPI libraries keep memory to the end, which a sanitizer would call a leak of ours.
+    // MPI libraries never free some memory, which the address sanitizer would report as a leak.
     variables.emplace("ASAN_OPTIONS", "detect_leaks=0");
     return {.command = command, .variables = variables};
   }
@@ -41,9 +41,8 @@ TEST_P(MpiFailures, AtADeadlineMpiCannotTellWhoIsMissingAndTheWholeJobIsOver) {
   const std::string reason = first->substr(first->find("kTimeout"));
   EXPECT_EQ(run.line("rank 0 again"), "rank 0 again: " + reason);
   EXPECT_EQ(run.line("rank 0 elsewhere"), "rank 0 elsewhere: " + reason);
-  // It leaves without waiting in MPI_Finalize, and the launcher ends the others, which sleep for 20
-  // s.
-  EXPECT_TRUE(run.complains("MPI is called no more, and not finalised"));
+  // Rank 0 exits without MPI_Finalize, and the launcher ends the other rank, which sleeps for 20 s.
+  EXPECT_TRUE(run.complains("no longer uses MPI and will not finalise it"));
   EXPECT_TRUE(run.wait_status(seconds(15)).has_value());
 }
 

@@ -1,5 +1,4 @@
-// What a coordinator knows of ranks with engine=mpi, and what they hear from it: under the real
-// launchers.
+// The coordinator and ranks with engine=mpi, under the real launchers.
 #include <map>
 #include <string>
 #include <tuple>
@@ -19,7 +18,7 @@ using testing::HasSubstr;
 
 constexpr int kRanks = 3;
 
-// The launcher, and how ranks reach each other: "mpi", "shm" on one host, "tiers" of two hosts.
+// The launcher, and the connection of the ranks: "mpi", "shm" on one host, or "tiers" on two.
 class MpiWatched : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   static const std::string& launcher() { return std::get<0>(GetParam()); }
@@ -40,7 +39,7 @@ class MpiWatched : public testing::TestWithParam<std::tuple<std::string, std::st
     std::map<std::string, std::string> variables = crew.variables();
     variables["TALLY_ENGINE"] = "mpi";
     variables["TALLY_MPI_INSIDE"] = way() == "mpi" ? "mpi" : "shm";
-    // MPI libraries keep memory to the end, which a sanitizer would call a leak of ours.
+    // MPI libraries never free some memory, which the address sanitizer would report as a leak.
     variables["ASAN_OPTIONS"] = "detect_leaks=0";
     return {.command = command, .variables = variables};
   }
@@ -55,7 +54,7 @@ TEST_P(MpiWatched, CulpritIsNamedWithItsLastOperationAndItsStack) {
                            "ranks 0, 1 have waited for", "rank 2 has been computing for",
                            "its last operation was #", " barrier", "its stack: ", "compute_for"})
     EXPECT_THAT(*line, HasSubstr(part));
-  // Of what goes by tiers it is not known whom it waits for.
+  // A tiered operation does not know which ranks it waits for.
   const std::string state = way() == "tiers" ? "operating" : "waiting";
   EXPECT_TRUE(crew.status_has(fmt::format(R"({{"rank":0,"state":"{}")", state), seconds(3)));
   EXPECT_TRUE(crew.status_has(fmt::format(R"({{"rank":1,"state":"{}")", state), seconds(3)));
@@ -67,7 +66,7 @@ TEST_P(MpiWatched, CulpritIsNamedWithItsLastOperationAndItsStack) {
   EXPECT_TRUE(crew.status_has(R"({"rank":1,"state":"left")"));
 }
 
-// What a split of several hosts does is seen only as what its parts do.
+// A split of a tiered communicator is not watched itself; the communicators inside it are.
 class MpiWatchedSplit : public MpiWatched {};
 
 TEST_P(MpiWatchedSplit, CulpritIsNamedByItsRankInTheJob) {
@@ -87,10 +86,10 @@ TEST_P(MpiWatched, LostRankEndsOperationsLongBeforeTheirDeadline) {
   for (int rank = 0; rank < kRanks; ++rank) ASSERT_TRUE(crew.says("has joined"));
   const std::int64_t began = now_ms();
   run.tell("go on");
-  // In whatever order they come.
+  // The two ranks answer in any order.
   ASSERT_TRUE(run.line_with(" again: ").has_value()) << run.transcript();
   ASSERT_TRUE(run.line_with(" again: ").has_value()) << run.transcript();
-  // Three heartbeats, against a deadline of 60 s.
+  // The coordinator gives a rank up after three heartbeats; the deadline is 60 s.
   EXPECT_LT(now_ms() - began, 20'000);
   for (const char* line : {"rank 0 sum: kPeerLost (rank 2): the coordinator says: ",
                            "rank 1 sum: kPeerLost (rank 2): the coordinator says: ",

@@ -1,5 +1,5 @@
-// One rank of an MPI job that something happens to: mpi_worker SCENARIO. Tells on stdout what it
-// saw, a line each, beginning with its rank.
+// One rank of an MPI job in which a failure occurs: mpi_worker SCENARIO. It prints each outcome on
+// a line of stdout that begins with its rank.
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -25,8 +25,7 @@ void tell(const Communicator& world, const std::string& what, const Result<void>
 
 Call within(milliseconds time) { return {.by = Deadline::after(time)}; }
 
-// The last rank does not come; the others give up, and find that nothing of the job can be used any
-// more.
+// The last rank stays away. The others give up at the deadline and find all communicators unusable.
 Result<void> stay_away(Communicator& world) {
   TALLY_TRY(const auto other, world.split(0, 0, Deadline::after(seconds(20))));
   if (world.rank() + 1 == world.size()) {
@@ -41,7 +40,7 @@ Result<void> stay_away(Communicator& world) {
   return {};
 }
 
-// A receive can be withdrawn: what else the job has goes on.
+// A receive can be cancelled, so other communicators of the job stay usable.
 Result<void> receive_in_vain(Communicator& world) {
   TALLY_TRY(const auto other, world.split(0, 0, Deadline::after(seconds(20))));
   std::vector<float> data(10);
@@ -78,8 +77,8 @@ milliseconds processor_time() {
                                                   std::chrono::nanoseconds(spent.tv_nsec));
 }
 
-// The function whose name a stack must show. Takes longer where others compute, too, as those do
-// who look at it.
+// A function whose name the stack must show. It counts processor time, so it takes longer on a busy
+// machine, like the coordinator that looks at it.
 [[gnu::noinline]] void compute_for(milliseconds time) {
   const milliseconds end = processor_time() + time;
   while (processor_time() < end) asm volatile("" ::: "memory");
@@ -97,7 +96,7 @@ Result<void> compute(Job& job, Communicator& where) {
   return outcome;
 }
 
-// The last rank stands still for ever, once rank 0 has been told something.
+// The last rank stops for ever after rank 0 has read a character.
 Result<void> freeze(Communicator& world) {
   if (world.rank() == 0) (void)std::getchar();
   TALLY_TRY(world.barrier(within(seconds(20))));
@@ -105,12 +104,12 @@ Result<void> freeze(Communicator& world) {
   std::vector<float> data(50000, 1.0F);
   tell(world, "sum", world.allreduce(std::span<float>(data), ReduceOp::kSum, within(seconds(60))));
   tell(world, "again", world.barrier(within(seconds(60))));
-  // So that the launcher ends nobody who has not spoken yet.
+  // The other ranks print their lines before this rank exits and the launcher ends them.
   std::this_thread::sleep_for(seconds(1));
   return {};
 }
 
-// Ranks of the communicator are not those of the job.
+// The communicator numbers its ranks in the reverse order of the job.
 Result<void> compute_in_split(Job& job) {
   TALLY_TRY(const auto other, job.world().split(0, -job.rank(), Deadline::after(seconds(20))));
   return compute(job, *other);
