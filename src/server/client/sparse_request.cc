@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "server/protocol/message.h"
 #include "server/storage/storage.h"
 #include "server/storage/table_spec.h"
 
