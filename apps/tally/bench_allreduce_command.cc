@@ -17,14 +17,14 @@
 
 #include "apps/tally/algorithm_names.h"
 #include "apps/tally/build_info.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "bench/allreduce/comparison.h"
 #include "bench/allreduce/launches.h"
 #include "bench/allreduce/memory_floor.h"
 #include "bench/allreduce/report.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
 
 namespace tally::app {
 namespace {
@@ -61,7 +61,7 @@ struct Field {
 
 class FieldBuilder final {
  public:
-  FieldBuilder(const Options& options, Progress& progress)
+  FieldBuilder(const Options& options, process::Progress& progress)
       : options_(options), progress_(progress) {}
 
   Field build() {
@@ -86,7 +86,7 @@ class FieldBuilder final {
 
  private:
   void add(const std::string& title, Result<bench::Launch> launch, bool wanted) {
-    if (interrupted() != 0) return;
+    if (process::interrupted() != 0) return;
     if (!launch) {
       progress_.note(fmt::format("{}: {}: {}", wanted ? "missing" : "left out", title,
                                  launch.error().message));
@@ -98,14 +98,14 @@ class FieldBuilder final {
     auto group = bench::WorkerGroup::start(std::move(*launch), SteadyClock().after(timeout));
     if (!group) {
       field_.failures.push_back(fmt::format("{}, start: {}", title, group.error().message));
-      if (interrupted() == 0) progress_.note("failed: " + field_.failures.back());
+      if (process::interrupted() == 0) progress_.note("failed: " + field_.failures.back());
       return;
     }
     field_.contenders.push_back(bench::make_contender(std::move(*group), timeout));
   }
 
   const Options& options_;
-  Progress& progress_;
+  process::Progress& progress_;
   Field field_;
 };
 
@@ -141,20 +141,20 @@ int run(const Options& options) {
   for (const std::string& size : options.sizes) {
     comparison_options.sizes_bytes.push_back(*parse_bytes(size));
   }
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   bench::Comparison comparison;
   {
-    Progress progress;
+    process::Progress progress;
     Field field = FieldBuilder(options, progress).build();
     comparison = compare(std::move(field.contenders), comparison_options, progress);
     comparison.failures.insert(comparison.failures.begin(), field.failures.begin(),
                                field.failures.end());
   }
   // Whole rounds that were measured before an interruption are worth having.
-  if (interrupted() != 0 && comparison.rounds == 0) return kInterruptedExitCode;
+  if (process::interrupted() != 0 && comparison.rounds == 0) return process::kInterruptedExitCode;
   fmt::print("{}", table_text(comparison, context_of(options)));
   const bool saved = save_json(options, comparison);
-  if (interrupted() != 0) return kInterruptedExitCode;
+  if (process::interrupted() != 0) return process::kInterruptedExitCode;
   return saved && comparison.failures.empty() ? 0 : 1;
 }
 

@@ -9,13 +9,13 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
 #include "base/cpu.h"
 #include "bench/codec/codec_list.h"
 #include "bench/codec/report.h"
 #include "group/host.h"
 #include "kernel/reduce.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
 
 namespace tally::app {
 namespace {
@@ -94,7 +94,8 @@ class Bench {
     return {};
   }
   Result<void> go_on(const std::string& what) {
-    if (interrupted() != 0) return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
+    if (process::interrupted() != 0)
+      return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
     progress_.now(what);
     return {};
   }
@@ -102,7 +103,7 @@ class Bench {
   const Options& options_;
   std::vector<plan::CodecSpec> specs_;
   bc::Results results_;
-  Progress progress_;
+  process::Progress progress_;
 };
 
 bool save_json(const Options& options, const bc::Results& results,
@@ -120,9 +121,9 @@ bool save_json(const Options& options, const bc::Results& results,
 }
 
 int run(const Options& options) {
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   const auto results = [&] { return Bench(options).run(); }();
-  if (interrupted() != 0) return kInterruptedExitCode;
+  if (process::interrupted() != 0) return process::kInterruptedExitCode;
   if (!results) {
     fmt::print(stderr, "tally bench codec: {}\n", results.error().message);
     return 1;

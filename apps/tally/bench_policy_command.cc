@@ -10,14 +10,14 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/child_process.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
-#include "apps/tally/temp_dir.h"
 #include "base/cpu.h"
 #include "bench/policy/contest.h"
 #include "bench/policy/made_images.h"
 #include "group/host.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
+#include "process/temp_dir.h"
 
 namespace tally::app {
 namespace {
@@ -80,7 +80,7 @@ class Bench {
                                    const bench::PolicyContender& contender,
                                    const std::string& json) const {
     const auto text = [](auto value) { return fmt::format("{}", value); };
-    std::vector<std::string> words = {own_program(),
+    std::vector<std::string> words = {process::own_program(),
                                       "train",
                                       options_.recipe,
                                       "--data",
@@ -122,8 +122,9 @@ class Bench {
   Result<bench::PolicyRun> train(const bench::PolicyScenario& scenario,
                                  const bench::PolicyContender& contender, std::size_t number) {
     const std::string json = fmt::format("{}/{}.json", folder_, number);
-    const auto outcome = output_of(command(scenario, contender, json),
-                                   Deadline::after(std::chrono::seconds(options_.deadline_s)));
+    const auto outcome =
+        process::output_of(command(scenario, contender, json),
+                           Deadline::after(std::chrono::seconds(options_.deadline_s)));
     if (!outcome)
       return Error{.code = outcome.error().code,
                    .message = fmt::format("{}, {}: {}", scenario.name, contender.name,
@@ -136,7 +137,7 @@ class Bench {
   Options options_;
   const std::string folder_;
   double target_ = 0;
-  Progress progress_;
+  process::Progress progress_;
 };
 
 bool append_json(const Options& options, const std::vector<bench::PolicyResult>& results,
@@ -180,15 +181,15 @@ int run(Options options) {
     options.evaluations = 4;
     options.batch = std::min(options.batch, 16);
   }
-  const auto folder = TempDir::make();
+  const auto folder = process::TempDir::make();
   if (!folder) return fail(folder.error());
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   std::vector<bench::PolicyResult> results;
   double target = 0;
   {
     Bench bench(options, (*folder)->path());
     auto outcome = bench.run();
-    if (interrupted() != 0) return kInterruptedExitCode;
+    if (process::interrupted() != 0) return process::kInterruptedExitCode;
     if (!outcome) return fail(outcome.error());
     results = *std::move(outcome);
     target = bench.target();

@@ -15,12 +15,12 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
 #include "base/cpu.h"
 #include "bench/server/contest.h"
 #include "bench/server/report.h"
 #include "bench/server/worker.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
 #include "tally/job.h"
 
 namespace tally::app {
@@ -82,20 +82,20 @@ bool save_json(const Options& options, const std::vector<bench::servers::Series>
 }
 
 int run(const Options& options) {
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   std::vector<bench::servers::Series> all = settings_of(options);
   bool failed = false;
   {
-    Progress progress;
-    for (int round = 0; round < options.rounds && interrupted() == 0; ++round) {
+    process::Progress progress;
+    for (int round = 0; round < options.rounds && process::interrupted() == 0; ++round) {
       for (bench::servers::Series& series : all) {
-        if (interrupted() != 0) break;
+        if (process::interrupted() != 0) break;
         progress.stage(fmt::format("round {} of {}: {}, {} workers", round + 1, options.rounds,
                                    series.setting.transport, series.setting.workers));
         auto outcome = run_once(series.setting);
         if (outcome.has_value()) {
           series.outcomes.push_back(*std::move(outcome));
-        } else if (interrupted() == 0) {
+        } else if (process::interrupted() == 0) {
           progress.note("failed: " + outcome.error().message);
           failed = true;
         }
@@ -104,7 +104,7 @@ int run(const Options& options) {
   }
   fmt::print("{}", table_text(all, context()));
   const bool saved = save_json(options, all);
-  if (interrupted() != 0) return kInterruptedExitCode;
+  if (process::interrupted() != 0) return process::kInterruptedExitCode;
   return saved && !failed ? 0 : 1;
 }
 

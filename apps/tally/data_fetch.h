@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "apps/tally/progress.h"
 #include "data/catalog.h"
+#include "process/progress.h"
 #include "tally/error.h"
 
 namespace tally::app {
@@ -24,7 +24,8 @@ Result<void> verify_files(const data::CatalogEntry& entry, const std::filesystem
 // all files have their checksums; whatever goes wrong, nothing is left there. One process at a time
 // per dataset: kRefused if another is at it. kSystem, with what to do, for all else.
 Result<std::filesystem::path> fetch_dataset(const data::CatalogEntry& entry,
-                                            const std::filesystem::path& cache, Progress& progress);
+                                            const std::filesystem::path& cache,
+                                            process::Progress& progress);
 
 // What to do when a tool failed and wrote this; empty if there is nothing to say.
 std::string advice_for(const std::string& tool, const std::string& output);

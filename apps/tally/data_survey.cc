@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
 #include "base/cpu.h"
+#include "process/interrupt.h"
 #include "train/loader.h"
 
 namespace tally::app {
@@ -98,7 +98,8 @@ Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name)
           {.strategy = data::Strategy::kStream, .size = dataset.size(), .batch = batch_samples}),
       {.threads = usable_cores()});
   for (bool last = false; !last;) {
-    if (interrupted() != 0) return Error{.code = ErrorCode::kSystem, .message = "interrupted"};
+    if (process::interrupted() != 0)
+      return Error{.code = ErrorCode::kSystem, .message = "interrupted"};
     TALLY_TRY(const train::Batch batch, loader.next());
     note_targets(batch.target, part);
     last = batch.last_of_epoch;

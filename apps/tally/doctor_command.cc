@@ -11,12 +11,12 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/doctor/findings.h"
 #include "apps/tally/doctor/hosts_check.h"
 #include "apps/tally/doctor/probe.h"
-#include "apps/tally/interrupt.h"
 #include "base/clock.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 namespace {
@@ -82,10 +82,10 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 Findings examine_hosts(const Options& options) {
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   doctor::HostsCheckOptions check{.hosts = options.hosts};
   if (!options.remote_shell.empty()) check.remote_shell = words_of(options.remote_shell);
-  check.remote_tally = options.remote_tally.empty() ? own_program() : options.remote_tally;
+  check.remote_tally = options.remote_tally.empty() ? process::own_program() : options.remote_tally;
   Findings findings;
   for (const doctor::PeerFacts& facts : doctor::check_hosts(check))
     for (Finding& finding : doctor::judge_peer(facts)) findings.push_back(std::move(finding));

@@ -16,10 +16,10 @@
 #include "apps/tally/launch/hosts.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/overseer.h"
-#include "apps/tally/launch/server_processes.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "group/local_access.h"
+#include "process/server_processes.h"
 
 namespace tally::app {
 namespace {
@@ -191,7 +191,7 @@ bool is_news(const std::string& sentence) {
 
 // Parameter servers beside the ranks, started anew with them.
 void add_servers(launch::LaunchOptions& launch, const Options& options,
-                 std::unique_ptr<launch::ServerProcesses>& running) {
+                 std::unique_ptr<process::ServerProcesses>& running) {
   auto before = launch.hooks.before_start;
   launch.hooks.before_start = [before, &options, &running, verbose = launch.verbose](
                                   const launch::JobStart& start,
@@ -201,15 +201,15 @@ void add_servers(launch::LaunchOptions& launch, const Options& options,
       TALLY_TRY(variables, before(start, console));
     }
     running.reset();
-    TALLY_TRY(running, launch::ServerProcesses::start({.servers = options.servers,
-                                                       .replicas = options.replicas,
-                                                       .host = start.own_address,
-                                                       .secret = start.secret},
-                                                      [verbose](const std::string& sentence) {
-                                                        if (verbose || is_news(sentence))
-                                                          fmt::print(stderr, "tally run: {}\n",
-                                                                     sentence);
-                                                      }));
+    TALLY_TRY(running, process::ServerProcesses::start({.servers = options.servers,
+                                                        .replicas = options.replicas,
+                                                        .host = start.own_address,
+                                                        .secret = start.secret},
+                                                       [verbose](const std::string& sentence) {
+                                                         if (verbose || is_news(sentence))
+                                                           fmt::print(stderr, "tally run: {}\n",
+                                                                      sentence);
+                                                       }));
     variables.emplace_back("TALLY_DIRECTORY", running->directory());
     return variables;
   };
@@ -218,7 +218,7 @@ void add_servers(launch::LaunchOptions& launch, const Options& options,
 int run_watched(launch::LaunchOptions launch, const Options& options) {
   launch::Overseer overseer(launch.watch, launch.verbose);
   if (launch.watch.enabled) launch.hooks = overseer.hooks();
-  std::unique_ptr<launch::ServerProcesses> servers;
+  std::unique_ptr<process::ServerProcesses> servers;
   if (options.servers > 0) add_servers(launch, options, servers);
   return launch::run_job(launch);
 }

@@ -13,12 +13,12 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "apps/tally/interrupt.h"
 #include "apps/tally/serve_servers.h"
 #include "apps/tally/watch_target.h"
 #include "group/coordinator.h"
 #include "group/local_access.h"
 #include "group/reporter.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 namespace {
@@ -84,7 +84,7 @@ Result<std::unique_ptr<group::Coordinator>> start(const Options& options) {
 }
 
 int coordinate(const Options& options) {
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   const auto coordinator = start(options);
   if (!coordinator.has_value()) {
     fmt::print(stderr, "tally serve: {}\n", coordinator.error().message);
@@ -92,7 +92,7 @@ int coordinate(const Options& options) {
   }
   say(fmt::format("watching job {} of {} ranks at {}", (*coordinator)->local_name(),
                   options.watch.size, to_string((*coordinator)->address())));
-  while (interrupted() == 0) poll(nullptr, 0, kLookMilliseconds);
+  while (process::interrupted() == 0) poll(nullptr, 0, kLookMilliseconds);
   say("ends; the ranks work on");
   return 0;
 }

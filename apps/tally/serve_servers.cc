@@ -15,9 +15,9 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
 #include "apps/tally/watch_target.h"
 #include "base/units.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 namespace {
@@ -104,7 +104,7 @@ Result<std::unique_ptr<server::Server>> start_server(const ServeServers& options
     left -= asked.join_timeout;
     auto started = server::Server::start(asked, tell);
     if (started.has_value() || started.error().code != ErrorCode::kTimeout || left.count() == 0 ||
-        interrupted() != 0)
+        process::interrupted() != 0)
       return started;
   }
 }
@@ -147,20 +147,20 @@ bool stdin_ended() {
 }  // namespace
 
 int serve_servers(const ServeServers& options) {
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   // What parts say of each other while all of them end is no news.
   std::atomic<bool> ending = false;
   const auto tell = [&ending](const std::string& sentence) {
     if (!ending) say(sentence);
   };
   const auto parts = start(options, tell);
-  if (!parts.has_value() && interrupted() != 0) return kInterruptedExitCode;
+  if (!parts.has_value() && process::interrupted() != 0) return process::kInterruptedExitCode;
   if (!parts.has_value()) {
     fmt::print(stderr, "tally serve: {}\n", parts.error().message);
     return parts.error().code == ErrorCode::kInvalid ? kWrongUsage : 1;
   }
   const bool watched = !options.until_stdin_ends.empty();
-  while (interrupted() == 0) {
+  while (process::interrupted() == 0) {
     if (watched && stdin_ended()) break;
     if (!watched) poll(nullptr, 0, kLookMilliseconds);
     if (parts->server && parts->server->expelled()) {

@@ -10,10 +10,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "apps/tally/interrupt.h"
 #include "apps/tally/status_table.h"
 #include "apps/tally/watch_target.h"
 #include "group/local_access.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 namespace {
@@ -70,10 +70,10 @@ void show(const Options& options, const group::JobStatus& status, bool in_place)
 }
 
 int watch(const Options& options) {
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   const bool in_place = !options.json && isatty(STDOUT_FILENO) != 0;
   bool cleared = false;
-  while (interrupted() == 0) {
+  while (process::interrupted() == 0) {
     const auto status = ask(options);
     if (!status.has_value()) return complain(options, status.error());
     // What is on the screen stays there until there is something to show.

@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/launch/rank_process.h"
 #include "apps/tally/word2vec_command.h"
+#include "process/child_process.h"
 
 namespace tally::app {
 namespace {
@@ -44,7 +44,7 @@ int become_torch_program(std::vector<std::string> words) {
     std::fflush(stdout);
   }
   const std::string program =
-      (std::filesystem::path(own_program()).parent_path() / "tally-train").string();
+      (std::filesystem::path(process::own_program()).parent_path() / "tally-train").string();
   words.insert(words.begin(), program);
   const std::vector<char*> arguments = launch::pointers_to(words);
   ::execv(program.c_str(), arguments.data());

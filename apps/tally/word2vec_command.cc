@@ -13,14 +13,14 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/launch/console.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/overseer.h"
-#include "apps/tally/launch/server_processes.h"
 #include "apps/tally/word2vec_options.h"
 #include "apps/tally/word2vec_worker.h"
 #include "base/cpu.h"
+#include "process/child_process.h"
+#include "process/server_processes.h"
 #include "tally/job.h"
 
 namespace tally::app {
@@ -73,18 +73,18 @@ bool is_news(const std::string& sentence) {
 // Servers that live as long as the workers do, with the job's secret. What happens to them is told
 // until the workers have ended.
 void start_servers_with(launch::LaunchHooks& hooks, int count,
-                        std::unique_ptr<launch::ServerProcesses>& servers,
+                        std::unique_ptr<process::ServerProcesses>& servers,
                         std::atomic<bool>& is_over) {
   hooks.before_start = [count, &servers, &is_over, before = hooks.before_start](
                            const launch::JobStart& start,
                            launch::Console& console) -> Result<launch::Variables> {
     TALLY_TRY(launch::Variables variables, before(start, console));
     TALLY_TRY(servers,
-              launch::ServerProcesses::start({.servers = count, .secret = start.secret},
-                                             [&is_over, &console](const std::string& sentence) {
-                                               if (!is_over && is_news(sentence))
-                                                 console.say(sentence);
-                                             }));
+              process::ServerProcesses::start({.servers = count, .secret = start.secret},
+                                              [&is_over, &console](const std::string& sentence) {
+                                                if (!is_over && is_news(sentence))
+                                                  console.say(sentence);
+                                              }));
     variables.emplace_back("TALLY_DIRECTORY", servers->directory());
     return variables;
   };
@@ -96,7 +96,7 @@ void start_servers_with(launch::LaunchHooks& hooks, int count,
 
 int launch(const Word2vecOptions& options, const std::vector<std::string>& words) {
   const int live = options.quiet ? 0 : terminal_columns();
-  std::vector<std::string> command = {own_program()};
+  std::vector<std::string> command = {process::own_program()};
   command.insert(command.end(), words.begin(), words.end());
   if (live > 0) command.push_back(fmt::format("--live={}", live));
   std::error_code failed;
@@ -114,7 +114,7 @@ int launch(const Word2vecOptions& options, const std::vector<std::string>& words
   launch::Overseer overseer(launch.watch, /*verbose=*/false);
   launch.hooks = overseer.hooks();
   std::atomic<bool> is_over = false;
-  std::unique_ptr<launch::ServerProcesses> servers;
+  std::unique_ptr<process::ServerProcesses> servers;
   if (options.settings.rule.uses_servers() && options.directory.empty())
     start_servers_with(launch.hooks, std::max(options.servers, 1), servers, is_over);
   return launch::run_job(launch);

@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/interrupt.h"
 #include "apps/tally/word2vec_progress.h"
 #include "apps/tally/word2vec_rows.h"
 #include "data/input_file.h"
 #include "group/host.h"
+#include "process/interrupt.h"
 #include "recipes/word2vec/vocabulary.h"
 
 namespace tally::app {
@@ -122,7 +122,7 @@ class Worker {
       : options_(options), job_(job), joined_(joined), talk_(options, job.rank() != 0) {}
 
   Result<int> run() {
-    const InterruptGuard guard;
+    const process::InterruptGuard guard;
     TALLY_TRY(const Text text, read_text(options_, job_.rank(), job_.size()));
     const word2vec::Settings& s = options_.settings;
     talk_.say(fmt::format("word2vec on {}: {} different words, {} in the text", options_.data,
@@ -136,10 +136,10 @@ class Worker {
         job_.size(), s.epochs, s.dimension, s.window, s.negatives, s.sample, s.rate,
         to_string(s.rule)));
     TALLY_TRY(const auto result,
-              training->run({.interrupted = [] { return interrupted() != 0; },
+              training->run({.interrupted = [] { return process::interrupted() != 0; },
                              .show = [this](const word2vec::Standing& at) { talk_.show(at); }}));
     if (job_.rank() == 0) TALLY_TRY(conclude(text, *training, result));
-    return result.interrupted ? kInterruptedExitCode : 0;
+    return result.interrupted ? process::kInterruptedExitCode : 0;
   }
 
  private:

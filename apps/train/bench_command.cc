@@ -13,14 +13,14 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
 #include "base/cpu.h"
 #include "base/units.h"
 #include "bench/train/comparison.h"
 #include "bench/train/report.h"
 #include "bench/train/torch_worker.h"
 #include "group/host.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
 
 namespace tally::app {
 namespace {
@@ -83,15 +83,15 @@ int run(const Options& options) {
                                   .cores = usable_cores(),
                                   .host = group::host_name(),
                                   .commit = kCommit};
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   bt::Comparison comparison;
   {
-    Progress progress;
+    process::Progress progress;
     comparison = compare(comparison_options(options), progress);
   }
   fmt::print("{}", table_text(comparison, context));
   const bool saved = save_json(options, comparison, context);
-  if (interrupted() != 0) return kInterruptedExitCode;
+  if (process::interrupted() != 0) return process::kInterruptedExitCode;
   return saved && comparison.failures.empty() ? 0 : 1;
 }
 

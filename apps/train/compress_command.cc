@@ -9,14 +9,14 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
 #include "base/cpu.h"
 #include "bench/codec/codec_list.h"
 #include "bench/compress/accuracy.h"
 #include "bench/compress/contest.h"
 #include "bench/compress/report.h"
 #include "group/host.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
 
 namespace tally::app {
 namespace {
@@ -73,7 +73,7 @@ bool save(const std::string& path, const std::function<void(std::ostream&)>& wri
 }
 
 int fail(const Error& error, int code) {
-  if (interrupted() != 0) return kInterruptedExitCode;
+  if (process::interrupted() != 0) return process::kInterruptedExitCode;
   fmt::print(stderr, "tally bench compress: {}\n", error.message);
   return code;
 }
@@ -83,7 +83,7 @@ int run_accuracy(const Options& options, bc::Hosts& hosts, const bc::ReportConte
   training.plans = plans_of(options);
   Result<std::vector<bc::Accuracy>> results = std::vector<bc::Accuracy>{};
   {
-    Progress progress;
+    process::Progress progress;
     const auto shaped = hosts.shape(options.links.back());
     if (!shaped) return fail(shaped.error(), 1);
     results = bc::train_all(training, hosts, progress);
@@ -107,13 +107,13 @@ int run_contest(const Options& options, bc::Hosts& hosts, const bc::ReportContex
     contest.models.push_back(*bench::train::find_model(name));
   bc::Contest result;
   {
-    Progress progress;
+    process::Progress progress;
     result = compete(contest, hosts, progress);
   }
   fmt::print("{}", table_text(result, context));
   const bool saved =
       save(options.json, [&](std::ostream& out) { write_json(out, result, context); });
-  if (interrupted() != 0) return kInterruptedExitCode;
+  if (process::interrupted() != 0) return process::kInterruptedExitCode;
   return saved && result.failures.empty() ? 0 : 1;
 }
 
@@ -122,7 +122,7 @@ int run(const Options& options) {
                                   .host = group::host_name(),
                                   .cores = usable_cores(),
                                   .threads = options.threads};
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   const auto hosts = bc::Hosts::make();
   if (!hosts)
     return fail(hosts.error(), hosts.error().code == ErrorCode::kInvalid ? kWrongUsage : 1);

@@ -12,19 +12,19 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/data_cache.h"
 #include "apps/tally/launch/console.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/overseer.h"
 #include "apps/tally/launch/rank_process.h"
-#include "apps/tally/launch/server_processes.h"
 #include "apps/train/device.h"
 #include "apps/train/outputs.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_options.h"
 #include "apps/train/worker.h"
 #include "base/cpu.h"
+#include "process/child_process.h"
+#include "process/server_processes.h"
 #include "recipes/catalogue.h"
 #include "tally/job.h"
 
@@ -94,7 +94,8 @@ void without_blas_threads(const std::vector<std::string>& words) {
 
 // `tally` beside us starts sooner than we do, for it has no libtorch to load.
 std::string agent_program() {
-  const std::filesystem::path tally = std::filesystem::path(own_program()).parent_path() / "tally";
+  const std::filesystem::path tally =
+      std::filesystem::path(process::own_program()).parent_path() / "tally";
   return ::access(tally.c_str(), X_OK) == 0 ? tally.string() : "";
 }
 
@@ -152,7 +153,7 @@ class Command {
         .grace = kGrace};
     launch::Overseer overseer(launch.watch, /*verbose=*/false);
     launch.hooks = overseer.hooks();
-    std::unique_ptr<launch::ServerProcesses> servers;
+    std::unique_ptr<process::ServerProcesses> servers;
     if (servers_.kind == ServerChoice::Kind::kProcesses) start_servers_with(launch.hooks, servers);
     return launch::run_job(launch);
   }
@@ -160,23 +161,23 @@ class Command {
  private:
   // Servers live as long as the workers do.
   void start_servers_with(launch::LaunchHooks& hooks,
-                          std::unique_ptr<launch::ServerProcesses>& servers) {
+                          std::unique_ptr<process::ServerProcesses>& servers) {
     hooks.before_start = [this, &servers, before = hooks.before_start](
                              const launch::JobStart& start,
                              launch::Console& console) -> Result<launch::Variables> {
       TALLY_TRY(launch::Variables variables, before(start, console));
       TALLY_TRY(servers,
-                launch::ServerProcesses::start({.servers = servers_.count,
-                                                .replicas = options_.replicas,
-                                                .secret = start.secret,
-                                                .threads = 0,
-                                                .snapshots = snapshots_folder(options_.checkpoint),
-                                                .program = agent_program()},
-                                               [this, &console](const std::string& event) {
-                                                 // Who leaves in good order is no news.
-                                                 if (!ending_ && !event.ends_with("it left"))
-                                                   console.say(event);
-                                               }));
+                process::ServerProcesses::start({.servers = servers_.count,
+                                                 .replicas = options_.replicas,
+                                                 .secret = start.secret,
+                                                 .threads = 0,
+                                                 .snapshots = snapshots_folder(options_.checkpoint),
+                                                 .program = agent_program()},
+                                                [this, &console](const std::string& event) {
+                                                  // Who leaves in good order is no news.
+                                                  if (!ending_ && !event.ends_with("it left"))
+                                                    console.say(event);
+                                                }));
       variables.emplace_back("TALLY_DIRECTORY", servers->directory());
       return variables;
     };
@@ -187,7 +188,7 @@ class Command {
   }
 
   std::vector<std::string> worker_command() {
-    std::vector<std::string> command = {own_program(), "train"};
+    std::vector<std::string> command = {process::own_program(), "train"};
     for (const std::string& word : words_)
       if (word.rfind("--resume", 0) != 0) command.push_back(word);
     // All workers from the one that was checked.

@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "adapters/torch/tensors.h"
-#include "apps/tally/interrupt.h"
 #include "apps/train/batches.h"
 #include "apps/train/evaluation.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 
@@ -213,8 +213,8 @@ bool Training::come_together() {
     interrupted_anywhere();
     return true;
   }
-  if (done_.steps < next_meeting_ && interrupted() == 0) return false;
-  interrupted_ = trainer_.meet({interrupted() != 0 ? 1.0 : 0.0})[0] > 0;
+  if (done_.steps < next_meeting_ && process::interrupted() == 0) return false;
+  interrupted_ = trainer_.meet({process::interrupted() != 0 ? 1.0 : 0.0})[0] > 0;
   done_ = {.steps = trainer_.steps(), .epochs = pace_.epochs_after(trainer_.steps())};
   return true;
 }
@@ -224,7 +224,7 @@ bool Training::interrupted_anywhere() {
   const Duration now = elapsed();
   const auto steps = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - agreed_step_));
   const std::vector<double> sums =
-      trainer_.sum({interrupted() != 0 ? 1.0 : 0.0, seconds(now - agreed_at_) / steps});
+      trainer_.sum({process::interrupted() != 0 ? 1.0 : 0.0, seconds(now - agreed_at_) / steps});
   interrupted_ = sums[0] > 0;
   agreed_step_ = done_.steps;
   agreed_at_ = now;

@@ -10,13 +10,13 @@
 
 #include "adapters/torch/tensors.h"
 #include "apps/tally/data_cache.h"
-#include "apps/tally/interrupt.h"
 #include "apps/train/device.h"
 #include "apps/train/outputs.h"
 #include "apps/train/own_address.h"
 #include "apps/train/report.h"
 #include "apps/train/training.h"
 #include "base/cpu.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 
@@ -97,7 +97,7 @@ class Worker {
     record.configuration = configuration_of(options_, recipe_, *prepared,
                                             {job_.size(), threads, device.str(), torch_version()});
     say_head(record, *prepared);
-    const InterruptGuard guard;
+    const process::InterruptGuard guard;
     Training training({job_, options_, recipe_, *prepared, *model, device, console_, record,
                        servers_of(*prepared)});
     const StopReason reason = training.run();
@@ -142,7 +142,7 @@ class Worker {
   std::string own_host() const { return or_throw(address_towards(joined_.master_address)); }
 
   static int exit_code(StopReason reason, bool good) {
-    if (reason == StopReason::kInterrupted) return kInterruptedExitCode;
+    if (reason == StopReason::kInterrupted) return process::kInterruptedExitCode;
     return good ? 0 : 1;
   }
 

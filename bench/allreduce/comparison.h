@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/tally/progress.h"
 #include "bench/allreduce/contender.h"
+#include "process/progress.h"
 #include "tally/deadline.h"
 
 namespace tally::bench {
@@ -38,6 +38,6 @@ struct Comparison {
 // has a slice of time at every size, so that noise of the machine hits all alike. One that fails is
 // ended and reported, the rest go on. Stops early when the process is interrupted.
 Comparison compare(std::vector<std::unique_ptr<Contender>> contenders,
-                   const ComparisonOptions& options, app::Progress& progress);
+                   const ComparisonOptions& options, process::Progress& progress);
 
 }  // namespace tally::bench

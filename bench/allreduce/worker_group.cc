@@ -18,8 +18,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "apps/tally/interrupt.h"
 #include "base/clock.h"
+#include "process/interrupt.h"
 
 namespace tally::bench {
 namespace {
@@ -54,8 +54,9 @@ Answer parse_done(std::istringstream& words) {
 Result<std::unique_ptr<WorkerGroup>> WorkerGroup::start(Launch launch, Deadline by) {
   std::unique_ptr<WorkerGroup> group(new WorkerGroup(std::move(launch)));
   TALLY_TRY(group->open_pipes());
-  for (const app::ChildOptions& options : group->launch_.processes) {
-    TALLY_TRY(std::unique_ptr<app::ChildProcess> process, app::ChildProcess::start(options));
+  for (const process::ChildOptions& options : group->launch_.processes) {
+    TALLY_TRY(std::unique_ptr<process::ChildProcess> process,
+              process::ChildProcess::start(options));
     group->processes_.push_back(std::move(process));
   }
   TALLY_TRY(group->collect(by));
@@ -118,7 +119,7 @@ Result<Answer> WorkerGroup::collect(Deadline by) {
       continue;
     }
     TALLY_TRY(processes_alive());
-    if (app::interrupted() != 0) {
+    if (process::interrupted() != 0) {
       return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
     }
     if (by.passed(clock.now())) {
@@ -182,7 +183,7 @@ std::string WorkerGroup::log_tail() const {
 // it is killed.
 void WorkerGroup::end_processes() {
   const SteadyClock clock;
-  const bool hurried = failed_ || app::interrupted() != 0;
+  const bool hurried = failed_ || process::interrupted() != 0;
   const auto wait_all = [&](Duration timeout) {
     const Deadline by = clock.after(timeout);
     bool all = true;

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/local_job.h"
-#include "apps/tally/temp_dir.h"
+#include "process/child_process.h"
+#include "process/local_job.h"
+#include "process/temp_dir.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
@@ -16,9 +16,9 @@ struct Launch {
   std::string contender;
   std::string transport;
   int ranks = 2;
-  std::unique_ptr<app::TempDir> folder;
-  std::unique_ptr<app::LocalJob> job;        // what our own ranks join; others: none
-  std::vector<app::ChildOptions> processes;  // one per rank, or one launcher of all ranks
+  std::unique_ptr<process::TempDir> folder;
+  std::unique_ptr<process::LocalJob> job;        // what our own ranks join; others: none
+  std::vector<process::ChildOptions> processes;  // one per rank, or one launcher of all ranks
 };
 
 // What rank 0 measured.
@@ -63,7 +63,7 @@ class WorkerGroup final {
   std::string unread_;
   std::string version_;
   bool failed_ = false;
-  std::vector<std::unique_ptr<app::ChildProcess>> processes_;
+  std::vector<std::unique_ptr<process::ChildProcess>> processes_;
 };
 
 }  // namespace tally::bench

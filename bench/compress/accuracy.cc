@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/interrupt.h"
 #include "base/clock.h"
 #include "bench/allreduce/statistics.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
 
 namespace tally::bench::compress {
 namespace {
@@ -34,7 +34,7 @@ std::vector<std::string> command_of(const AccuracyOptions& options, const Hosts&
                                     const std::string& plan, int seed, const std::string& json) {
   const int each = options.workers / 2;
   const std::string tally =
-      (std::filesystem::path(app::own_program()).parent_path() / "tally").string();
+      (std::filesystem::path(process::own_program()).parent_path() / "tally").string();
   std::vector<std::string> words = {
       tally,
       "run",
@@ -65,11 +65,11 @@ std::vector<std::string> command_of(const AccuracyOptions& options, const Hosts&
 
 // Adds what one training came to.
 Result<void> train(const AccuracyOptions& options, const Hosts& hosts, int seed, Accuracy& result) {
-  TALLY_TRY(const auto folder, app::TempDir::make());
+  TALLY_TRY(const auto folder, process::TempDir::make());
   const std::string json = folder->path() + "/result.json";
   TALLY_TRY(const std::uint64_t before, hosts.sent_bytes());
-  TALLY_TRY(app::output_of(command_of(options, hosts, result.plan, seed, json),
-                           SteadyClock().after(options.training_timeout)));
+  TALLY_TRY(process::output_of(command_of(options, hosts, result.plan, seed, json),
+                               SteadyClock().after(options.training_timeout)));
   TALLY_TRY(const std::uint64_t after, hosts.sent_bytes());
   std::ostringstream text;
   text << std::ifstream(json).rdbuf();
@@ -85,12 +85,12 @@ Result<void> train(const AccuracyOptions& options, const Hosts& hosts, int seed,
 }  // namespace
 
 Result<std::vector<Accuracy>> train_all(const AccuracyOptions& options, Hosts& hosts,
-                                        app::Progress& progress) {
+                                        process::Progress& progress) {
   std::vector<Accuracy> results;
   for (const std::string& plan : options.plans) {
     Accuracy& result = results.emplace_back(Accuracy{.plan = plan});
     for (int seed = 1; seed <= options.seeds; ++seed) {
-      if (app::interrupted() != 0)
+      if (process::interrupted() != 0)
         return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
       progress.stage(fmt::format("{}, seed {} of {}", short_name(plan), seed, options.seeds));
       auto trained = train(options, hosts, seed, result);

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/tally/progress.h"
 #include "bench/compress/hosts.h"
 #include "bench/compress/report.h"
+#include "process/progress.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
@@ -34,7 +34,7 @@ struct Accuracy {
 
 // One training after the other over the link as it is. The first failure ends it.
 Result<std::vector<Accuracy>> train_all(const AccuracyOptions& options, Hosts& hosts,
-                                        app::Progress& progress);
+                                        process::Progress& progress);
 
 std::string accuracy_text(const AccuracyOptions& options, const std::vector<Accuracy>& results);
 void write_accuracy_json(std::ostream& out, const AccuracyOptions& options,

@@ -12,9 +12,9 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "base/clock.h"
 #include "bench/compress/maker.h"
+#include "process/child_process.h"
 
 namespace tally::bench::compress {
 namespace {
@@ -85,8 +85,8 @@ void remove_left_over(const std::string& log_file) {
       names.push_back(name);
   }
   for (const std::string& name : names) {
-    const auto removal =
-        app::ChildProcess::start({.command = {kIp, "netns", "del", name}, .log_file = log_file});
+    const auto removal = process::ChildProcess::start(
+        {.command = {kIp, "netns", "del", name}, .log_file = log_file});
     if (removal) (*removal)->wait(SteadyClock().after(kRemovalTimeout));
   }
 }

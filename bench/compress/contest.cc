@@ -9,12 +9,12 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
 #include "base/clock.h"
 #include "bench/train/curves.h"
 #include "bench/train/launches.h"
 #include "bench/train/problem_files.h"
 #include "plan/plan.h"
+#include "process/interrupt.h"
 
 namespace tally::bench::compress {
 namespace {
@@ -68,7 +68,7 @@ std::string last_choice(const std::string& log) {
 class Heat final {
  public:
   Heat(const ContestOptions& options, const train::ModelFacts& facts, const std::string& link,
-       Hosts& hosts, Contest& result, app::Progress& progress)
+       Hosts& hosts, Contest& result, process::Progress& progress)
       : options_(options),
         facts_(facts),
         link_(link),
@@ -96,7 +96,7 @@ class Heat final {
 
  private:
   Result<void> prepare() {
-    TALLY_TRY(folder_, app::TempDir::make());
+    TALLY_TRY(folder_, process::TempDir::make());
     workers_.problem = folder_->path();
     return write_problem(folder_->path(), facts_, kWorkers, options_.seed);
   }
@@ -104,13 +104,14 @@ class Heat final {
 
   // One worker on each host.
   Result<std::unique_ptr<WorkerGroup>> start(const std::string& plan) {
-    if (app::interrupted() != 0) return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
+    if (process::interrupted() != 0)
+      return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
     progress_.now(fmt::format("{}, {}: starting {}", facts_.name, link_, short_name(plan)));
     train::Workers workers = workers_;
     workers.plan = plan;
     TALLY_TRY(Launch launch, launch_tally(workers));
     for (int host = 0; host < kWorkers; ++host) {
-      app::ChildOptions& process = launch.processes[static_cast<std::size_t>(host)];
+      process::ChildOptions& process = launch.processes[static_cast<std::size_t>(host)];
       process.command = hosts_.on(host, process.command);
       for (auto& [name, value] : process.variables) {
         if (name == "MASTER_ADDR") value = Hosts::address(0);
@@ -162,7 +163,7 @@ class Heat final {
       for (std::size_t i = 0; i < contenders_.size(); ++i) {
         Contender& contender =
             contenders_[(i + static_cast<std::size_t>(round)) % contenders_.size()];
-        if (app::interrupted() != 0) return;
+        if (process::interrupted() != 0) return;
         if (contender.group == nullptr) continue;
         progress_.now(fmt::format("{}, {}: round {}: {}", facts_.name, link_, round + 1,
                                   short_name(contender.measured.plan)));
@@ -189,7 +190,7 @@ class Heat final {
   }
 
   void fail(const std::string& who, const Error& error) {
-    if (app::interrupted() != 0) return;
+    if (process::interrupted() != 0) return;
     result_.failures.push_back(
         fmt::format("{}, {}, {}: {}", facts_.name, link_, who, error.message));
     progress_.note("failed: " + result_.failures.back());
@@ -200,9 +201,9 @@ class Heat final {
   const std::string& link_;
   Hosts& hosts_;
   Contest& result_;
-  app::Progress& progress_;
+  process::Progress& progress_;
   train::Workers workers_;
-  std::unique_ptr<app::TempDir> folder_;
+  std::unique_ptr<process::TempDir> folder_;
   std::vector<Contender> contenders_;
   double first_loss_ = 1;
 };
@@ -229,11 +230,11 @@ std::string short_name(const std::string& plan) {
   return is_codec_alone ? plan.substr(kCodec.size()) : plan;
 }
 
-Contest compete(const ContestOptions& options, Hosts& hosts, app::Progress& progress) {
+Contest compete(const ContestOptions& options, Hosts& hosts, process::Progress& progress) {
   Contest result;
   for (const train::ModelFacts& facts : options.models)
     for (const std::string& link : options.links)
-      if (app::interrupted() == 0) Heat(options, facts, link, hosts, result, progress).run();
+      if (process::interrupted() == 0) Heat(options, facts, link, hosts, result, progress).run();
   return result;
 }
 

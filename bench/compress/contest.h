@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/tally/progress.h"
 #include "bench/compress/hosts.h"
 #include "bench/train/model_facts.h"
+#include "process/progress.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
@@ -49,6 +49,6 @@ struct Contest {
 // plan's losses must be those of one process that sees all samples, if it has no codec; others must
 // be finite and not have grown. Who fails is ended and reported, the rest go on. Stops early when
 // the process is interrupted.
-Contest compete(const ContestOptions& options, Hosts& hosts, app::Progress& progress);
+Contest compete(const ContestOptions& options, Hosts& hosts, process::Progress& progress);
 
 }  // namespace tally::bench::compress

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "base/clock.h"
+#include "process/child_process.h"
 
 namespace tally::bench::compress {
 namespace {
@@ -28,7 +28,7 @@ Error invalid(std::string message) {
 }
 
 Result<std::string> tool(const std::vector<std::string>& command) {
-  return app::output_of(command, SteadyClock().after(kToolTimeout));
+  return process::output_of(command, SteadyClock().after(kToolTimeout));
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ Result<void> check_link(const std::string& text) {
   return invalid(fmt::format("'{}' is no speed such as 100mbit or 1gbit, and not none", text));
 }
 
-Hosts::Hosts(std::unique_ptr<app::TempDir> folder, const Maker& self)
+Hosts::Hosts(std::unique_ptr<process::TempDir> folder, const Maker& self)
     : folder_(std::move(folder)), names_{namespace_name(self, 'a'), namespace_name(self, 'b')} {}
 
 Hosts::~Hosts() = default;
@@ -55,7 +55,7 @@ Result<std::unique_ptr<Hosts>> Hosts::make() {
       return invalid(fmt::format("{} is missing: package iproute2", program));
   if (::geteuid() != 0)
     return invalid("two hosts on one machine are network namespaces, which only root can make");
-  TALLY_TRY(std::unique_ptr<app::TempDir> folder, app::TempDir::make());
+  TALLY_TRY(std::unique_ptr<process::TempDir> folder, process::TempDir::make());
   remove_left_over(folder->path() + "/removal");
   TALLY_TRY(const Maker self, this_maker());
   std::unique_ptr<Hosts> hosts(new Hosts(std::move(folder), self));

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/tally/temp_dir.h"
 #include "bench/compress/caretaker.h"
 #include "bench/compress/maker.h"
+#include "process/temp_dir.h"
 #include "tally/error.h"
 
 namespace tally::bench::compress {
@@ -42,10 +42,10 @@ class Hosts final {
   Result<std::uint64_t> sent_bytes() const;
 
  private:
-  Hosts(std::unique_ptr<app::TempDir> folder, const Maker& self);
+  Hosts(std::unique_ptr<process::TempDir> folder, const Maker& self);
   Result<void> build();
 
-  const std::unique_ptr<app::TempDir> folder_;
+  const std::unique_ptr<process::TempDir> folder_;
   const std::array<std::string, 2> names_;
   std::unique_ptr<Caretaker> caretaker_;  // removes them
   bool is_shaped_ = false;

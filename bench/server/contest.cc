@@ -8,15 +8,15 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/launch/server_processes.h"
-#include "apps/tally/temp_dir.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "bench/server/cases.h"
 #include "bench/server/raw.h"
 #include "group/secret_text.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
+#include "process/server_processes.h"
+#include "process/temp_dir.h"
 
 namespace tally::bench::servers {
 namespace {
@@ -27,9 +27,9 @@ constexpr Duration kRawTime = 1s;
 constexpr Duration kRunLimit = 120s;
 
 struct Crew {
-  std::unique_ptr<app::TempDir> folder;
-  std::unique_ptr<launch::ServerProcesses> servers;
-  std::vector<std::unique_ptr<app::ChildProcess>> workers;
+  std::unique_ptr<process::TempDir> folder;
+  std::unique_ptr<process::ServerProcesses> servers;
+  std::vector<std::unique_ptr<process::ChildProcess>> workers;
 
   std::string log(std::size_t rank) const {
     return fmt::format("{}/worker{}", folder->path(), rank);
@@ -38,8 +38,8 @@ struct Crew {
 
 Result<Crew> start(const Setting& setting) {
   Crew crew;
-  TALLY_TRY(crew.folder, app::TempDir::make());
-  launch::ServerProcessesOptions options{.servers = setting.servers, .replicas = 1};
+  TALLY_TRY(crew.folder, process::TempDir::make());
+  process::ServerProcessesOptions options{.servers = setting.servers, .replicas = 1};
   std::vector<std::pair<std::string, std::string>> variables;
   if (setting.transport == "tls") {
     TALLY_TRY(options.secret, group::fresh_secret());
@@ -48,12 +48,12 @@ Result<Crew> start(const Setting& setting) {
     std::filesystem::permissions(path, std::filesystem::perms::owner_read);
     variables.emplace_back("TALLY_SECRET_FILE", path);
   }
-  TALLY_TRY(crew.servers, launch::ServerProcesses::start(options, {}));
+  TALLY_TRY(crew.servers, process::ServerProcesses::start(options, {}));
   for (int rank = 0; rank < setting.workers; ++rank) {
     TALLY_TRY(
         auto worker,
-        app::ChildProcess::start(
-            {.command = {app::own_program(), "bench-server-worker", "--directory",
+        process::ChildProcess::start(
+            {.command = {process::own_program(), "bench-server-worker", "--directory",
                          crew.servers->directory(), "--rank", std::to_string(rank), "--workers",
                          std::to_string(setting.workers), "--transport", setting.transport,
                          "--only", setting.only, "--slice", std::to_string(setting.slice.count())},
@@ -91,15 +91,14 @@ Result<Outcome> run_once(const Setting& setting) {
   const SteadyClock clock;
   const Deadline by = clock.after(kRunLimit);
   for (std::size_t rank = 0; rank < crew.workers.size(); ++rank) {
-    std::optional<app::ExitStatus> status;
-    while (!status && !by.passed(clock.now()) && app::interrupted() == 0)
+    std::optional<process::ExitStatus> status;
+    while (!status && !by.passed(clock.now()) && process::interrupted() == 0)
       status = crew.workers[rank]->wait(earlier(by, clock.after(100ms)));
     const std::string output = file_contents(crew.log(rank)).value_or("");
     if (!status || !status->ok())
-      return Error{
-          .code = ErrorCode::kSystem,
-          .message = fmt::format("worker {} over {} {}: {}", rank, setting.transport,
-                                 status ? app::to_string(*status) : "did not end", output)};
+      return Error{.code = ErrorCode::kSystem,
+                   .message = fmt::format("worker {} over {} {}: {}", rank, setting.transport,
+                                          status ? to_string(*status) : "did not end", output)};
     collect(output, outcome.sums);
   }
   return outcome;

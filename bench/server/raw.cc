@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/tally/child_process.h"
 #include "base/clock.h"
 #include "bench/server/cases.h"
 #include "net/socket.h"
+#include "process/child_process.h"
 
 namespace tally::bench::servers {
 namespace {
@@ -28,18 +28,17 @@ Result<std::uint16_t> free_port() {
 Result<double> iperf3_rate(Duration time) {
   TALLY_TRY(const std::uint16_t port, free_port());
   const std::string number = std::to_string(port);
-  TALLY_TRY(
-      const auto server,
-      app::ChildProcess::start({.command = {"iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", number},
-                                .log_file = "/dev/null"}));
+  TALLY_TRY(const auto server, process::ChildProcess::start({.command = {"iperf3", "-s", "-1", "-B",
+                                                                         "127.0.0.1", "-p", number},
+                                                             .log_file = "/dev/null"}));
   const Deadline by = Deadline::after(time + 10s);
   // It answers when it listens; until then it is asked again.
   Error last;
   while (!by.passed(SteadyClock().now())) {
     const auto output =
-        app::output_of({"iperf3", "-c", "127.0.0.1", "-p", number, "-J", "-t",
-                        fmt::format("{:.1f}", std::chrono::duration<double>(time).count())},
-                       by);
+        process::output_of({"iperf3", "-c", "127.0.0.1", "-p", number, "-J", "-t",
+                            fmt::format("{:.1f}", std::chrono::duration<double>(time).count())},
+                           by);
     if (output.has_value()) {
       const auto read = nlohmann::json::parse(*output, nullptr, false);
       const auto pointer = nlohmann::json::json_pointer("/end/sum_received/bits_per_second");

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "base/clock.h"
+#include "process/child_process.h"
 #include "tally/job.h"
 
 namespace tally::bench {
@@ -38,7 +38,7 @@ Result<double> time_of(const std::vector<std::string>& command, const std::strin
                        std::size_t count, Duration timeout) {
   const SteadyClock clock;
   const TimePoint start = clock.now();
-  TALLY_TRY(const std::string output, app::output_of(command, clock.after(timeout)));
+  TALLY_TRY(const std::string output, process::output_of(command, clock.after(timeout)));
   const std::vector<TimePoint> found = moments(output, what);
   if (found.size() == count) return seconds(*std::max_element(found.begin(), found.end()) - start);
   return Error{

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
-#include "apps/tally/temp_dir.h"
 #include "base/clock.h"
 #include "bench/train/curves.h"
 #include "bench/train/problem_files.h"
+#include "process/interrupt.h"
+#include "process/temp_dir.h"
 
 namespace tally::bench::train {
 namespace {
@@ -24,7 +24,7 @@ struct Contender {
 class ModelRun final {
  public:
   ModelRun(const ComparisonOptions& options, const ModelFacts& facts, Comparison& result,
-           app::Progress& progress)
+           process::Progress& progress)
       : options_(options),
         facts_(facts),
         workers_(options.workers),
@@ -50,8 +50,8 @@ class ModelRun final {
   const ModelFacts& facts_;
   Workers workers_;
   Comparison& result_;
-  app::Progress& progress_;
-  std::unique_ptr<app::TempDir> folder_;
+  process::Progress& progress_;
+  std::unique_ptr<process::TempDir> folder_;
   std::vector<Contender> contenders_;
 };
 
@@ -73,14 +73,15 @@ void ModelRun::run() {
 }
 
 Result<void> ModelRun::prepare() {
-  TALLY_TRY(folder_, app::TempDir::make());
+  TALLY_TRY(folder_, process::TempDir::make());
   workers_.problem = folder_->path();
   return write_problem(folder_->path(), facts_, workers_.ranks, options_.seed);
 }
 
 Result<std::unique_ptr<WorkerGroup>> ModelRun::start(Result<Launch> launch) {
   if (!launch) return launch.error();
-  if (app::interrupted() != 0) return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
+  if (process::interrupted() != 0)
+    return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
   progress_.now(fmt::format("{}: starting {}", facts_.name, launch->contender));
   return WorkerGroup::start(std::move(*launch), deadline());
 }
@@ -141,7 +142,7 @@ int ModelRun::measure() {
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
       Contender& contender =
           contenders_[(i + static_cast<std::size_t>(round)) % contenders_.size()];
-      if (app::interrupted() != 0) return round;
+      if (process::interrupted() != 0) return round;
       if (contender.group == nullptr) continue;
       progress_.now(
           fmt::format("{}: round {}: {}", facts_.name, round + 1, contender.measured.contender));
@@ -159,17 +160,17 @@ int ModelRun::measure() {
 }
 
 void ModelRun::fail(const std::string& who, const Error& error) {
-  if (app::interrupted() != 0) return;
+  if (process::interrupted() != 0) return;
   result_.failures.push_back(fmt::format("{}, {}: {}", facts_.name, who, error.message));
   progress_.note("failed: " + result_.failures.back());
 }
 
 }  // namespace
 
-Comparison compare(const ComparisonOptions& options, app::Progress& progress) {
+Comparison compare(const ComparisonOptions& options, process::Progress& progress) {
   Comparison result{.rounds = options.rounds};
   for (const ModelFacts& facts : options.models) {
-    if (app::interrupted() != 0) break;
+    if (process::interrupted() != 0) break;
     ModelRun(options, facts, result, progress).run();
   }
   return result;

@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/tally/progress.h"
 #include "bench/train/launches.h"
 #include "bench/train/model_facts.h"
+#include "process/progress.h"
 #include "tally/deadline.h"
 
 namespace tally::bench::train {
@@ -45,6 +45,6 @@ struct Comparison {
 //
 // Contenders of N ranks are compared with a plain loop over the batches of all N, and with each
 // other; `single` with the same loop in Python, or without Python with one rank of ours.
-Comparison compare(const ComparisonOptions& options, app::Progress& progress);
+Comparison compare(const ComparisonOptions& options, process::Progress& progress);
 
 }  // namespace tally::bench::train

@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/interrupt.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
 
 namespace tally::bench {
 namespace {
@@ -49,11 +49,11 @@ Result<Finished> run_to_end(const std::vector<std::string>& command, const std::
   const TimePoint begin = clock.now();
   const double computed = processor_seconds();
   const Deadline by = clock.after(timeout);
-  TALLY_TRY(const auto child, app::ChildProcess::start({.command = command, .log_file = log}));
-  std::optional<app::ExitStatus> status;
+  TALLY_TRY(const auto child, process::ChildProcess::start({.command = command, .log_file = log}));
+  std::optional<process::ExitStatus> status;
   while (!status) {
     status = child->wait(earlier(by, clock.after(kPoll)));
-    if (!status && app::interrupted() != 0)
+    if (!status && process::interrupted() != 0)
       return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
     if (!status && by.passed(clock.now()))
       return Error{.code = ErrorCode::kTimeout, .message = command.front() + " takes too long"};

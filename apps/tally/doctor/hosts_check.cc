@@ -8,11 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/doctor/probe.h"
-#include "apps/tally/temp_dir.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "process/child_process.h"
+#include "process/temp_dir.h"
 
 namespace tally::app::doctor {
 namespace {
@@ -55,7 +55,7 @@ class HostsCheck final {
     const auto callers = static_cast<int>(options_.hosts.size());
     const auto lifetime = kStartTime + callers * kCallTime;
     const std::string log_file = fmt::format("{}/listener", folder_);
-    auto listener = ChildProcess::start(
+    auto listener = process::ChildProcess::start(
         {.command = command_on(
              host, {"doctor-probe", "listen", std::to_string(lifetime / std::chrono::seconds(1))}),
          .log_file = log_file});
@@ -73,7 +73,8 @@ class HostsCheck final {
     return facts;
   }
 
-  static Result<std::uint16_t> port_of(ChildProcess& process, const std::string& log_file) {
+  static Result<std::uint16_t> port_of(process::ChildProcess& process,
+                                       const std::string& log_file) {
     const SteadyClock clock;
     const Deadline by = clock.after(kStartTime);
     for (;;) {
@@ -99,9 +100,9 @@ class HostsCheck final {
   }
 
   void call_from(const std::string& from, const net::Address& to, PeerFacts& facts) {
-    const auto output =
-        output_of(command_on(from, {"doctor-probe", "call", to.host, std::to_string(to.port)}),
-                  SteadyClock().after(kStartTime + kCallTime));
+    const auto output = process::output_of(
+        command_on(from, {"doctor-probe", "call", to.host, std::to_string(to.port)}),
+        SteadyClock().after(kStartTime + kCallTime));
     add_path(from, output.has_value() ? parse_probe_answer(*output) : output.error(), facts);
   }
 
@@ -119,7 +120,7 @@ class HostsCheck final {
 }  // namespace
 
 std::vector<PeerFacts> check_hosts(const HostsCheckOptions& options) {
-  const auto folder = TempDir::make();
+  const auto folder = process::TempDir::make();
   if (folder.has_value()) return HostsCheck(options, (*folder)->path()).run();
   std::vector<PeerFacts> none;
   for (const std::string& host : options.hosts)

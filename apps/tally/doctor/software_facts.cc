@@ -5,8 +5,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "apps/tally/child_process.h"
 #include "base/clock.h"
+#include "process/child_process.h"
 
 namespace tally::app::doctor {
 namespace {
@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 constexpr auto kToolTime = std::chrono::seconds(10);
 
 std::string answer_of(const std::vector<std::string>& command) {
-  if (!find_program(command.front())) return {};
-  const auto output = output_of(command, SteadyClock().after(kToolTime));
+  if (!process::find_program(command.front())) return {};
+  const auto output = process::output_of(command, SteadyClock().after(kToolTime));
   return output.has_value() ? *output : std::string();
 }
 
@@ -100,12 +100,12 @@ void read_torch(SoftwareFacts& facts, const std::string& cache) {
 SoftwareFacts read_software() {
   SoftwareFacts facts;
   read_mpi(facts);
-  if (find_program("srun")) {
+  if (process::find_program("srun")) {
     const std::string version = word_after(answer_of({"sinfo", "--version"}), "slurm-wlm");
     facts.slurm = version.empty() ? "installed, and no cluster is configured" : version;
   }
-  facts.ssh = find_program("ssh").value_or("");
-  const std::string loader = find_program("ldconfig").value_or("/sbin/ldconfig");
+  facts.ssh = process::find_program("ssh").value_or("");
+  const std::string loader = process::find_program("ldconfig").value_or("/sbin/ldconfig");
   const std::string cache = answer_of({loader, "-p"});
   read_gpu(facts, cache);
   read_torch(facts, cache);

@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/launch/rank_process.h"
 #include "apps/tally/launch/remote.h"
 #include "group/host.h"
 #include "net/socket.h"
+#include "process/child_process.h"
 
 namespace tally::launch {
 namespace {
@@ -64,7 +64,7 @@ AttemptEnd Attempt::run() {
 Result<void> Attempt::start_agents() {
   TALLY_TRY(master_address_, master_address(options_, own_name_));
   for (const HostRanks& place : options_.places) {
-    const auto command = agent_command(options_, place.host, own_name_, app::own_program());
+    const auto command = agent_command(options_, place.host, own_name_, process::own_program());
     if (options_.verbose)
       with_.console.say(fmt::format(
           "host {}: ranks {} to {}, agent started {}", place.host, place.first,

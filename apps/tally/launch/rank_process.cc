@@ -2,14 +2,11 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -42,10 +39,7 @@ std::vector<std::string> candidates(const std::string& name,
 // Everything between fork() and exec: only calls that are safe there. Returns why it failed.
 int become(const std::vector<char*>& programs, char* const* arguments, char* const* environment,
            const cpu_set_t* cpus, const std::array<int, 3>& streams, pid_t parent) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(kNotFound);  // the parent died before the line above
-  restore_signals();
+  process::become_child_of(parent);
   for (int i = 0; i < 3; ++i) ::dup2(streams[static_cast<std::size_t>(i)], i);
   if (cpus != nullptr) ::sched_setaffinity(0, sizeof(*cpus), cpus);
   int reason = ENOENT;
@@ -66,64 +60,13 @@ StartFailure failure(const std::string& what, int reason) {
 
 }  // namespace
 
-void restore_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGQUIT, SIGTSTP})
-    ::signal(signal, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
-Result<Pipe> make_pipe() {
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return Error{.code = ErrorCode::kExhausted,
-                 .message = fmt::format("cannot make a pipe: {}", strerror(errno))};
-  return Pipe{.read = Descriptor(ends[0]), .write = Descriptor(ends[1])};
-}
-
-void make_non_blocking(const Descriptor& descriptor) {
-  ::fcntl(descriptor.descriptor(), F_SETFL, O_NONBLOCK);
-}
-
-void set_variable(Variables& variables, const std::string& name, std::string value) {
-  for (auto& variable : variables) {
-    if (variable.first != name) continue;
-    variable.second = std::move(value);
-    return;
-  }
-  variables.emplace_back(name, std::move(value));
-}
-
-std::vector<std::string> environment_with(const Variables& variables) {
-  std::vector<std::string> result;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::string name = text.substr(0, text.find('='));
-    const bool replaced =
-        std::any_of(variables.begin(), variables.end(),
-                    [&name](const auto& variable) { return variable.first == name; });
-    if (!replaced) result.push_back(text);
-  }
-  for (const auto& [name, value] : variables) result.push_back(fmt::format("{}={}", name, value));
-  return result;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  result.reserve(texts.size() + 1);
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
 std::variant<RankProcess, StartFailure> start_rank(const RankOptions& options) {
   const std::string& name = options.command.front();
   auto output = make_pipe();
   auto errors = make_pipe();
-  auto verdict = make_pipe();
+  auto exec_failure = make_pipe();
   const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!output || !errors || !verdict || !nothing.open()) return failure(name, errno);
+  if (!output || !errors || !exec_failure || !nothing.open()) return failure(name, errno);
 
   std::vector<std::string> command = options.command;
   std::vector<std::string> environment = options.environment;
@@ -142,20 +85,19 @@ std::variant<RankProcess, StartFailure> start_rank(const RankOptions& options) {
     const int reason = become(programs, arguments.data(), variables.data(),
                               options.cpus.empty() ? nullptr : &cpus, streams, parent);
     [[maybe_unused]] const auto told =
-        ::write(verdict->write.descriptor(), &reason, sizeof(reason));
+        ::write(exec_failure->write.descriptor(), &reason, sizeof(reason));
     ::_exit(kNotFound);
   }
   if (pid < 0) return failure("fork", errno);
-  ::setpgid(pid, pid);  // in both processes: whoever comes second finds it done
-  verdict->write.reset();
+  process::make_group_leader(pid);
+  exec_failure->write.reset();
   int reason = 0;
   ssize_t told = -1;
   do {
-    told = ::read(verdict->read.descriptor(), &reason, sizeof(reason));
+    told = ::read(exec_failure->read.descriptor(), &reason, sizeof(reason));
   } while (told < 0 && errno == EINTR);
   if (told == sizeof(reason)) {
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    process::reap(pid);
     return failure(name, reason);
   }
   make_non_blocking(output->read);

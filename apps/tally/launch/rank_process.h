@@ -7,6 +7,7 @@
 
 #include "apps/tally/launch/messages.h"
 #include "base/descriptor.h"
+#include "process/exec.h"
 #include "tally/error.h"
 
 namespace tally::launch {
@@ -35,24 +36,12 @@ struct StartFailure {
 // Starts a program. Waits until the kernel has taken it, so that what cannot run is told at once.
 std::variant<RankProcess, StartFailure> start_rank(const RankOptions& options);
 
-// In place of one with the same name, or added.
-void set_variable(Variables& variables, const std::string& name, std::string value);
-
-// Our own environment with `variables` in place of what has the same name.
-std::vector<std::string> environment_with(const Variables& variables);
-
-// Pointers as exec wants them, with a null at the end. Borrows.
-std::vector<char*> pointers_to(std::vector<std::string>& texts);
-
-struct Pipe {
-  Descriptor read;
-  Descriptor write;
-};
-Result<Pipe> make_pipe();
-void make_non_blocking(const Descriptor& descriptor);
-
-// Puts every signal that this program treats specially back to what a new program expects. Safe
-// between fork and exec.
-void restore_signals();
+using process::environment_with;
+using process::make_non_blocking;
+using process::make_pipe;
+using process::Pipe;
+using process::pointers_to;
+using process::restore_signals;
+using process::set_variable;
 
 }  // namespace tally::launch

@@ -1,4 +1,4 @@
-#include "apps/tally/progress.h"
+#include "process/progress.h"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace tally::app {
+namespace tally::process {
 
 Progress::Progress() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 
@@ -37,4 +37,4 @@ void Progress::erase() {
   shown_ = false;
 }
 
-}  // namespace tally::app
+}  // namespace tally::process

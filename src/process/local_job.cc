@@ -1,4 +1,4 @@
-#include "apps/tally/local_job.h"
+#include "process/local_job.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-namespace tally::app {
+namespace tally::process {
 namespace {
 
 Error system_error(const std::string& what) {
@@ -63,7 +63,7 @@ Result<std::unique_ptr<LocalJob>> LocalJob::make(int size) {
   return job;
 }
 
-std::vector<std::pair<std::string, std::string>> LocalJob::variables(Rank rank) const {
+Variables LocalJob::variables(Rank rank) const {
   const std::string rank_text = std::to_string(rank);
   const std::string size_text = std::to_string(size_);
   return {{"RANK", rank_text},
@@ -75,4 +75,4 @@ std::vector<std::pair<std::string, std::string>> LocalJob::variables(Rank rank) 
           {"TALLY_SECRET_FILE", secret_file()}};
 }
 
-}  // namespace tally::app
+}  // namespace tally::process

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace tally::app {
+namespace tally::process {
 
 // While one lives, SIGINT, SIGTERM and SIGHUP do not end the process but are noted, so that loops
 // can leave in good order and kill what they started. One at a time, in the main thread.
@@ -18,4 +18,4 @@ int interrupted();
 // What a shell expects of a program that was interrupted.
 inline constexpr int kInterruptedExitCode = 130;
 
-}  // namespace tally::app
+}  // namespace tally::process

@@ -4,13 +4,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "process/exec.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
-namespace tally::app {
+namespace tally::process {
 
 // How a process ended: by itself with a code, or by a signal (then `signal` is not 0).
 struct ExitStatus {
@@ -24,8 +24,8 @@ std::string to_string(const ExitStatus& status);
 
 struct ChildOptions {
   std::vector<std::string>
-      command;  // the program (a path, or a name to be found in PATH), arguments
-  std::vector<std::pair<std::string, std::string>> variables;  // on top of our own environment
+      command;           // the program (a path, or a name to be found in PATH), arguments
+  Variables variables;   // added to the environment of this process
   std::string log_file;  // stdout and stderr are appended here; empty: they are ours
   std::string folder;    // where it runs; empty: where we do
 };
@@ -64,4 +64,4 @@ std::string own_program();
 // message, unless it ends with code 0 in time and before we are interrupted.
 Result<std::string> output_of(const std::vector<std::string>& command, Deadline by);
 
-}  // namespace tally::app
+}  // namespace tally::process

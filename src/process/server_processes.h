@@ -17,7 +17,7 @@
 #include "tally/job.h"
 #include "tally/server.h"
 
-namespace tally::launch {
+namespace tally::process {
 
 struct ServerProcessesOptions {
   int servers = 1;
@@ -80,4 +80,4 @@ class ServerProcesses final {
   std::jthread watcher_;
 };
 
-}  // namespace tally::launch
+}  // namespace tally::process

@@ -1,13 +1,11 @@
-#include "apps/tally/launch/server_processes.h"
+#include "process/server_processes.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -15,13 +13,13 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/launch/rank_process.h"
 #include "base/clock.h"
 #include "net/segment_share.h"
 #include "net/socket.h"
+#include "process/child_process.h"
+#include "process/exec.h"
 
-namespace tally::launch {
+namespace tally::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -30,7 +28,7 @@ constexpr Duration kGrace = 2s;
 constexpr int kLookMilliseconds = 100;
 
 std::string tally_program() {
-  const std::filesystem::path own = app::own_program();
+  const std::filesystem::path own = process::own_program();
   return (own.parent_path() / "tally").string();
 }
 
@@ -62,10 +60,8 @@ std::vector<std::string> command_of(const ServerProcessesOptions& options,
 // Everything between fork() and exec: only calls that are safe there.
 [[noreturn]] void become(const char* program, char* const* arguments, int input, int output,
                          pid_t parent) {
-  ::setpgid(0, 0);  // Ctrl-C is for who started us, who then ends its servers in order
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
-  restore_signals();
+  // In a group of its own Ctrl-C does not reach the server: its parent ends it in order.
+  become_child_of(parent);
   ::dup2(input, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::execv(program, arguments);
@@ -73,9 +69,8 @@ std::vector<std::string> command_of(const ServerProcessesOptions& options,
 }
 
 std::string how_it_ended(int status) {
-  if (WIFSIGNALED(status))
-    return app::to_string(app::ExitStatus{.code = 0, .signal = WTERMSIG(status)});
-  return app::to_string(app::ExitStatus{.code = WEXITSTATUS(status), .signal = 0});
+  return to_string(ExitStatus{.code = WIFSIGNALED(status) ? 0 : WEXITSTATUS(status),
+                              .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0});
 }
 
 }  // namespace
@@ -111,7 +106,7 @@ Result<void> ServerProcesses::start_server(const ServerProcessesOptions& options
   if (pid < 0)
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("cannot start a server process: {}", strerror(errno))};
-  ::setpgid(pid, pid);  // in both processes: whoever comes second finds it done
+  make_group_leader(pid);
   {
     const MutexLock lock(mutex_);
     processes_.push_back({.pid = pid, .life = std::move(life.write), .watch = {}, .ended = false});
@@ -207,4 +202,4 @@ ServerProcesses::~ServerProcesses() {
   }
 }
 
-}  // namespace tally::launch
+}  // namespace tally::process

@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-namespace tally::app {
+namespace tally::process {
 
 // Tells on stderr how far a long piece of work is: one line that changes on a terminal, plain lines
 // where stderr goes to a file.
@@ -26,4 +26,4 @@ class Progress final {
   bool shown_ = false;
 };
 
-}  // namespace tally::app
+}  // namespace tally::process

@@ -2,13 +2,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "apps/tally/temp_dir.h"
+#include "process/exec.h"
+#include "process/temp_dir.h"
 #include "tally/error.h"
 
-namespace tally::app {
+namespace tally::process {
 
 // What the workers of one job on this machine need to find and to trust each other: a free port of
 // the loopback interface, and a fresh secret in a file that only this user can read and that is
@@ -18,7 +17,7 @@ class LocalJob final {
   static Result<std::unique_ptr<LocalJob>> make(int size);
 
   // The variables that make a process rank `rank`, as options_from() reads them.
-  std::vector<std::pair<std::string, std::string>> variables(Rank rank) const;
+  Variables variables(Rank rank) const;
 
  private:
   LocalJob(int size, std::uint16_t port, std::unique_ptr<TempDir> folder)
@@ -30,4 +29,4 @@ class LocalJob final {
   std::unique_ptr<TempDir> folder_;
 };
 
-}  // namespace tally::app
+}  // namespace tally::process

@@ -1,9 +1,9 @@
-#include "apps/tally/interrupt.h"
+#include "process/interrupt.h"
 
 #include <array>
 #include <csignal>
 
-namespace tally::app {
+namespace tally::process {
 namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
@@ -28,4 +28,4 @@ InterruptGuard::~InterruptGuard() {
 
 int interrupted() { return noted_signal; }
 
-}  // namespace tally::app
+}  // namespace tally::process

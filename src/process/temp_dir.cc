@@ -1,4 +1,4 @@
-#include "apps/tally/temp_dir.h"
+#include "process/temp_dir.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-namespace tally::app {
+namespace tally::process {
 
 Result<std::unique_ptr<TempDir>> TempDir::make() {
   const char* base = std::getenv("TMPDIR");
@@ -26,4 +26,4 @@ TempDir::~TempDir() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-}  // namespace tally::app
+}  // namespace tally::process

@@ -1,4 +1,4 @@
-#include "apps/tally/launch/server_processes.h"
+#include "process/server_processes.h"
 
 #include <chrono>
 #include <csignal>
@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-namespace tally::launch {
+namespace tally::process {
 namespace {
 
 // Ignores SIGCHLD, as a parent may leave it to us, and puts back what was before.
@@ -34,4 +34,4 @@ TEST(ServerProcesses, EndThoughNobodyTellsHow) {
 }
 
 }  // namespace
-}  // namespace tally::launch
+}  // namespace tally::process

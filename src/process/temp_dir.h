@@ -4,7 +4,7 @@
 
 #include "tally/error.h"
 
-namespace tally::app {
+namespace tally::process {
 
 // A directory of our own (mode 0700) below TMPDIR or /tmp, removed with its contents at the end.
 class TempDir final {
@@ -21,4 +21,4 @@ class TempDir final {
   std::string path_;
 };
 
-}  // namespace tally::app
+}  // namespace tally::process

@@ -1,7 +1,6 @@
-#include "apps/tally/child_process.h"
+#include "process/child_process.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,48 +15,22 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
-#include "apps/tally/temp_dir.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "process/exec.h"
+#include "process/interrupt.h"
+#include "process/temp_dir.h"
 
-namespace tally::app {
+namespace tally::process {
 namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(10);
 constexpr auto kPatience = std::chrono::milliseconds(100);  // between looks at interrupted()
 
-// Our environment with `variables` in place of what has the same name.
-std::vector<std::string> environment_with(
-    const std::vector<std::pair<std::string, std::string>>& variables) {
-  std::vector<std::string> result;
-  result.reserve(variables.size());
-  for (const auto& [name, value] : variables) result.push_back(fmt::format("{}={}", name, value));
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::string name = text.substr(0, text.find('='));
-    bool replaced = false;
-    for (const auto& variable : variables) replaced = replaced || variable.first == name;
-    if (!replaced) result.push_back(text);
-  }
-  return result;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  result.reserve(texts.size() + 1);
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
 // Everything between fork() and exec: only calls that are safe there.
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* environment,
                          const char* folder, int log_fd, pid_t parent) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
+  become_child_of(parent);
   if (*folder != '\0' && ::chdir(folder) != 0) ::_exit(127);
   const int null_fd = ::open("/dev/null", O_RDONLY);
   if (null_fd >= 0) ::dup2(null_fd, STDIN_FILENO);
@@ -108,16 +81,14 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildOptions& op
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("cannot start a process: {}", strerror(fork_error))};
   }
-  ::setpgid(pid, pid);  // in both processes: whoever comes second finds it done
+  make_group_leader(pid);
   return std::unique_ptr<ChildProcess>(new ChildProcess(pid));
 }
 
 ChildProcess::~ChildProcess() {
   if (poll()) return;
   signal(SIGKILL);
-  int ignored = 0;
-  while (::waitpid(pid_, &ignored, 0) < 0 && errno == EINTR) {
-  }
+  reap(pid_);
 }
 
 std::optional<ExitStatus> ChildProcess::poll() {
@@ -176,4 +147,4 @@ Result<std::string> output_of(const std::vector<std::string>& command, Deadline 
                                       status ? to_string(*status) : "did not end in time", output)};
 }
 
-}  // namespace tally::app
+}  // namespace tally::process
