@@ -61,7 +61,7 @@ std::uint64_t count_of(const PartSurvey& part, std::size_t label) {
 }
 
 // A class name as a word of a table.
-std::string printable(const std::string& name) {
+std::string printable_name(const std::string& name) {
   std::string result;
   for (const char c : name) result += c >= 0 && c < ' ' ? '?' : c;
   return result;
@@ -75,7 +75,7 @@ std::string histogram_table(const std::vector<PartSurvey>& parts) {
   for (const PartSurvey& part : parts) text += fmt::format("  {:>10}", part.name);
   text += "\n";
   for (std::size_t label = 0; label < std::min(classes.size(), kMostClasses); ++label) {
-    text += fmt::format("  {:>5}  {:<{}}", label, printable(classes[label]), width);
+    text += fmt::format("  {:>5}  {:<{}}", label, printable_name(classes[label]), width);
     for (const PartSurvey& part : parts) text += fmt::format("  {:>10}", count_of(part, label));
     text += "\n";
   }

@@ -1,10 +1,9 @@
-#include "apps/tally/inspect_checkpoint_command.h"
+#include "apps/tally/commands.h"
 
 #include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/checkpoint_listing.h"
@@ -15,7 +14,7 @@
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kInspectCheckpointFooter = R"(
 Examples:
   tally inspect checkpoint runs/a                    the newest checkpoint in runs/a
   tally inspect checkpoint runs/a/step-0000000120    this one
@@ -23,7 +22,7 @@ Examples:
 
 Every byte is read and compared with its checksum. Exit code 1: the checkpoint is damaged.)";
 
-struct Options {
+struct InspectCheckpointOptions {
   std::string path;
   bool json = false;
 };
@@ -36,7 +35,7 @@ bool is_checkpoint(const std::filesystem::path& path) {
          std::filesystem::exists(path / checkpoint::kManifestFile, ignored);
 }
 
-int run(const Options& options) {
+int run_inspect_checkpoint(const InspectCheckpointOptions& options) {
   std::filesystem::path path = options.path;
   // A folder of checkpoints: its newest.
   const auto steps = checkpoint::list_steps(path);
@@ -63,17 +62,14 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_inspect_checkpoint_command(CLI::App& parent, int& exit_code) {
-  CLI::App& command =
-      *parent.add_subcommand("checkpoint", "What is in a checkpoint, and whether it is whole");
-  command.footer(kFooter);
-  const auto o = std::make_shared<Options>();
-  command.add_option("path", o->path, "A checkpoint, or the folder of several")
-      ->type_name("PATH")
-      ->required()
-      ->check(CLI::ExistingDirectory);
-  command.add_flag("--json", o->json, "As one JSON object");
-  command.callback([o, &exit_code] { exit_code = run(*o); });
+void add_inspect_checkpoint_command(Command inspect) {
+  Command command = inspect.add_command("checkpoint", "List a checkpoint and verify its checksums");
+  command.footer(kInspectCheckpointFooter);
+  const auto o = std::make_shared<InspectCheckpointOptions>();
+  command.add("path", &o->path, "A checkpoint, or a folder of checkpoints",
+              {.value = "PATH", .folder = true, .required = true});
+  command.add("--json", &o->json, "One JSON object");
+  command.action([o] { return run_inspect_checkpoint(*o); });
 }
 
 }  // namespace tally::app

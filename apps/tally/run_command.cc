@@ -1,4 +1,4 @@
-#include "apps/tally/run_command.h"
+#include "apps/tally/commands.h"
 
 #include <unistd.h>
 
@@ -10,21 +10,20 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "apps/tally/launch/agent.h"
 #include "apps/tally/launch/hosts.h"
 #include "apps/tally/launch/launcher.h"
-#include "apps/tally/launch/overseer.h"
+#include "apps/tally/launch/rank_watch.h"
+#include "apps/tally/launch/worker_job.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "group/local_access.h"
-#include "process/server_processes.h"
 
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kRunFooter = R"(
 Examples:
   tally run -n 4 -- ./train --rate 0.1
   tally run -n 2 -- tally train lenet
@@ -66,7 +65,7 @@ Exit codes:
   130      Ctrl-C (143 SIGTERM, 129 SIGHUP)
   2        wrong usage)";
 
-struct Options {
+struct RunOptions {
   int ranks = 0;
   std::string hosts;
   std::string host_file;
@@ -97,7 +96,7 @@ Result<Duration> seconds_in(const std::string& text) {
                .message = fmt::format("'{}' is not a time such as 90, 90s, 5m or 2h", text)};
 }
 
-Result<std::vector<launch::Host>> hosts_of(const Options& options) {
+Result<std::vector<launch::Host>> hosts_of(const RunOptions& options) {
   if (!options.hosts.empty()) return launch::parse_hosts(options.hosts);
   if (options.host_file.empty())
     return std::vector<launch::Host>{{.name = "localhost", .slots = options.ranks}};
@@ -111,7 +110,7 @@ Result<std::vector<launch::Host>> hosts_of(const Options& options) {
 }
 
 // NAME=VALUE, or NAME with the value that it has here.
-Result<launch::Variables> variables_of(const Options& options) {
+Result<launch::Variables> variables_of(const RunOptions& options) {
   launch::Variables variables;
   for (const std::string& text : options.variables) {
     const std::size_t equals = text.find('=');
@@ -136,7 +135,7 @@ std::string default_job_name(const std::string& program) {
   return fmt::format("{}-{}", name, ::getpid());
 }
 
-Result<launch::LaunchOptions> launch_options(const Options& options) {
+Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
   launch::LaunchOptions launch = options.launch;
   launch.command = options.program;
   if (launch.command.empty() || launch.command.front().empty())
@@ -182,199 +181,123 @@ Result<launch::LaunchOptions> launch_options(const Options& options) {
   return launch;
 }
 
-// Whether a sentence of the directory is worth a line among those of ranks.
-bool is_news(const std::string& sentence) {
-  const bool of_server =
-      sentence.starts_with("server") && sentence.find(" joined") == std::string::npos;
-  return of_server || sentence.starts_with("nobody");
+// Whether an event of the servers is shown among the lines of the ranks.
+bool is_news(const std::string& event) {
+  const bool of_server = event.starts_with("server") && event.find(" joined") == std::string::npos;
+  return of_server || event.starts_with("nobody");
 }
 
-// Parameter servers beside the ranks, started anew with them.
-void add_servers(launch::LaunchOptions& launch, const Options& options,
-                 std::unique_ptr<process::ServerProcesses>& running) {
-  auto before = launch.hooks.before_start;
-  launch.hooks.before_start = [before, &options, &running, verbose = launch.verbose](
-                                  const launch::JobStart& start,
-                                  launch::Console& console) -> Result<launch::Variables> {
-    launch::Variables variables;
-    if (before) {
-      TALLY_TRY(variables, before(start, console));
-    }
-    running.reset();
-    TALLY_TRY(running, process::ServerProcesses::start({.servers = options.servers,
-                                                        .replicas = options.replicas,
-                                                        .host = start.own_address,
-                                                        .secret = start.secret},
-                                                       [verbose](const std::string& sentence) {
-                                                         if (verbose || is_news(sentence))
-                                                           fmt::print(stderr, "tally run: {}\n",
-                                                                      sentence);
-                                                       }));
-    variables.emplace_back("TALLY_DIRECTORY", running->directory());
-    return variables;
-  };
-}
-
-int run_watched(launch::LaunchOptions launch, const Options& options) {
-  launch::Overseer overseer(launch.watch, launch.verbose);
-  if (launch.watch.enabled) launch.hooks = overseer.hooks();
-  std::unique_ptr<process::ServerProcesses> servers;
-  if (options.servers > 0) add_servers(launch, options, servers);
+int run_watched(launch::LaunchOptions launch, const RunOptions& options) {
+  launch::RankWatch watch(launch.watch, launch.verbose);
+  if (launch.watch.enabled) launch.hooks = watch.hooks();
+  if (options.servers > 0)
+    launch::add_servers(
+        launch.hooks, {.servers = options.servers, .replicas = options.replicas},
+        [verbose = launch.verbose](const std::string& event) { return verbose || is_news(event); });
   return launch::run_job(launch);
 }
 
-int run(const Options& options) {
+int run_launch(const RunOptions& options) {
   const auto launch = launch_options(options);
   if (launch) return run_watched(*launch, options);
   fmt::print(stderr, "tally run: {}\n", launch.error().message);
-  return 2;
+  return kWrongUsage;
 }
 
-void add_where(CLI::App& command, Options& o) {
-  command
-      .add_option("-n,--ranks", o.ranks,
-                  "Ranks to start; with hosts: not more than these have slots")
-      ->check(CLI::Range(1, launch::kMaxRanks));
-  auto* const hosts =
-      command.add_option("--hosts", o.hosts, "Hosts and how many ranks each takes: a:2,b:2")
-          ->type_name("LIST");
-  command.add_option("--hostfile", o.host_file, "The same from a file, one host a line")
-      ->type_name("FILE")
-      ->excludes(hosts);
-  command
-      .add_option("--remote-shell", o.remote_shell,
-                  "Reach all hosts by this program instead of ssh, this host too; words are "
-                  "separated by spaces")
-      ->type_name("PROGRAM");
-  command
-      .add_option("--remote-tally", o.launch.remote_tally,
-                  "Where tally is on the hosts; default: where it is here")
-      ->type_name("PATH");
-  command
-      .add_option(
-          "--master-addr", o.launch.master_address,
-          "Address of rank 0's host for the others; default: 127.0.0.1, or the first host as named")
-      ->type_name("ADDRESS");
+void add_hosts(Command& command, RunOptions& o) {
+  command.add("-n,--ranks", &o.ranks, "Ranks to start; with hosts: at most as many as their slots",
+              {.least = 1, .most = launch::kMaxRanks});
+  command.add("--hosts", &o.hosts, "Hosts with the ranks of each: a:2,b:2", {.value = "LIST"});
+  command.add("--hostfile", &o.host_file, "The same from a file, one host per line",
+              {.value = "FILE", .excludes = {"--hosts"}});
+  command.add("--remote-shell", &o.remote_shell,
+              "Program that reaches all hosts, this one included, instead of ssh; words are "
+              "separated by spaces",
+              {.value = "PROGRAM"});
+  command.add("--remote-tally", &o.launch.remote_tally,
+              "Path of tally on the hosts; default: its path here", {.value = "PATH"});
+  command.add("--master-addr", &o.launch.master_address,
+              "Address of rank 0's host for the others; default: 127.0.0.1, or the first host as "
+              "named",
+              {.value = "ADDRESS"});
+  command.add("--launcher-addr", &o.launch.own_address,
+              "Address of this machine for ranks on other hosts; default: the address that packets "
+              "to them leave from",
+              {.value = "ADDRESS"});
 }
 
-void add_own_address(CLI::App& command, Options& o) {
-  command
-      .add_option(
-          "--launcher-addr", o.launch.own_address,
-          "Address of this machine for the ranks on other hosts; default: that which packets "
-          "to them leave from")
-      ->type_name("ADDRESS");
+void add_job(Command& command, RunOptions& o) {
+  command.add(
+      "--env", &o.variables,
+      "Variable for all ranks; without a value it has the value of this environment; may be "
+      "repeated",
+      {.value = "NAME[=VALUE]", .repeated = true});
+  command.add("--workdir", &o.launch.folder, "Working directory of the ranks; default: this one",
+              {.value = "DIR"});
+  command.add("--bind", &o.binding,
+              "cores: each rank has cores of its own, within a NUMA node where possible; none: any "
+              "core; auto: cores if there is one for each rank",
+              {.choices = {"auto", "cores", "none"}});
+  command.add("--servers", &o.servers,
+              "Parameter servers to start on this host as processes; they end with the job",
+              {.least = 0, .most = 256});
+  command.add("--replicas", &o.replicas,
+              "Servers that hold each part of a table; 0: two, or one if there is one server",
+              {.least = 0, .most = 16});
+  command.add("--job,--tag", &o.launch.job,
+              "Name of the job, for `tally status`; default: program and pid", {.value = "NAME"});
 }
 
-void add_what(CLI::App& command, Options& o) {
-  command
-      .add_option(
-          "--env", o.variables,
-          "Variable for all ranks, with the value it has here if none is given; may be repeated")
-      ->type_name("NAME[=VALUE]")
-      ->take_all()
-      ->allow_extra_args(false);
-  command
-      .add_option("--workdir", o.launch.folder, "Working directory of the ranks; default: this one")
-      ->type_name("DIR");
-  command
-      .add_option("--bind", o.binding,
-                  "cores: each rank runs on cores of its own, within a NUMA node where possible; "
-                  "none: anywhere; "
-                  "auto: cores if there is one for each rank")
-      ->check(CLI::IsMember({"auto", "cores", "none"}))
-      ->capture_default_str();
-  command
-      .add_option("--servers", o.servers,
-                  "Parameter servers to start on this host, as processes of their own; they end "
-                  "with the job")
-      ->check(CLI::Range(0, 256))
-      ->capture_default_str();
-  command
-      .add_option(
-          "--replicas", o.replicas,
-          "Servers that have each part of a table; 0: two, or one where there is one server")
-      ->check(CLI::Range(0, 16))
-      ->capture_default_str();
-  command
-      .add_option("--job,--tag", o.launch.job,
-                  "Name of the job, for `tally status`; default: program and pid")
-      ->type_name("NAME");
+void add_output(Command& command, RunOptions& o) {
+  command.add("--log-dir", &o.launch.log_folder,
+              "Also write the output of rank N to DIR/rank-N.log, byte by byte", {.value = "DIR"});
+  command.add("--quiet-ranks", &o.launch.quiet_ranks,
+              "Show rank 0 only, and the last 50 lines of a rank that failed");
+  command.add("--verbose", &o.launch.verbose, "Report what is started on which host");
 }
 
-void add_output(CLI::App& command, Options& o) {
-  command
-      .add_option("--log-dir", o.launch.log_folder,
-                  "Also write what rank N writes to DIR/rank-N.log, byte by byte")
-      ->type_name("DIR");
-  command.add_flag("--quiet-ranks", o.launch.quiet_ranks,
-                   "Show rank 0 only, and the last 50 lines of a rank that failed");
-  command.add_flag("--verbose", o.launch.verbose, "Say what is started where");
-}
-
-void add_end(CLI::App& command, Options& o) {
-  command
-      .add_option("--timeout", o.timeout,
-                  "End the job after so long, restarts included: 90, 90s, 5m, 2h")
-      ->type_name("TIME");
-  command.add_option("--grace", o.grace, "Seconds between asking ranks to stop and killing them")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command
-      .add_option("--max-restarts", o.launch.max_restarts,
-                  "When a rank fails, end all and start the whole job again, so often at most")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  command.add_option("--start-timeout", o.start_timeout, "Seconds for all hosts to answer")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command.add_option("--lease", o.lease, "Seconds of silence after which hosts give each other up")
-      ->type_name("TIME")
-      ->capture_default_str();
-}
-
-void add_watch(CLI::App& command, Options& o) {
-  command.add_option("--heartbeat", o.heartbeat, "Seconds between the ranks' reports")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command
-      .add_option("--lost-after", o.lost_after,
-                  "Silence after which a rank is lost; 0: with the third missed heartbeat. Give "
-                  "more where links are cut and heal")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command
-      .add_option("--stall-warning", o.stall_warning,
-                  "When ranks have waited so long for others, say for whom and why")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command.add_flag("--no-coordinator", o.unwatched,
-                   "No heartbeats, no `tally status`: losses are noticed by connections alone");
+void add_limits(Command& command, RunOptions& o) {
+  command.add("--heartbeat", &o.heartbeat, "Time between the reports of a rank", {.value = "TIME"});
+  command.add("--lost-after", &o.lost_after,
+              "Silence after which a rank is lost; 0: the third missed heartbeat. Use more where "
+              "links are cut and heal",
+              {.value = "TIME"});
+  command.add("--stall-warning", &o.stall_warning,
+              "When ranks have waited this long for others, report for whom and why",
+              {.value = "TIME"});
+  command.add("--no-coordinator", &o.unwatched,
+              "No heartbeats and no `tally status`: only connections show that a rank is lost");
+  command.add("--timeout", &o.timeout,
+              "End the job after this time, restarts included: 90, 90s, 5m, 2h", {.value = "TIME"});
+  command.add("--grace", &o.grace, "Time between asking ranks to stop and killing them",
+              {.value = "TIME"});
+  command.add("--max-restarts", &o.launch.max_restarts,
+              "When a rank fails, end all ranks and start the whole job again, at most N times",
+              {.least = 0, .most = 1000000});
+  command.add("--start-timeout", &o.start_timeout, "Time for all hosts to answer",
+              {.value = "TIME"});
+  command.add("--lease", &o.lease, "Silence after which hosts give each other up",
+              {.value = "TIME"});
 }
 
 }  // namespace
 
-void add_run_command(CLI::App& parent, const std::vector<std::string>& program, int& exit_code) {
-  CLI::App& command =
-      *parent.add_subcommand("run",
-                             "Start a program as the ranks of a job, here or on several hosts:\n"
-                             "tally run [OPTIONS] -- PROGRAM [ARGUMENTS]");
-  command.footer(kFooter);
-  const auto o = std::make_shared<Options>();
-  add_where(command, *o);
-  add_own_address(command, *o);
-  add_what(command, *o);
+void add_run_command(Command top, const std::vector<std::string>& program) {
+  Command command =
+      top.add_command("run",
+                      "Start a program as the ranks of a job, here or on several hosts:\n"
+                      "tally run [OPTIONS] -- PROGRAM [ARGUMENTS]");
+  command.footer(kRunFooter);
+  const auto o = std::make_shared<RunOptions>();
+  add_hosts(command, *o);
+  add_job(command, *o);
   add_output(command, *o);
-  add_watch(command, *o);
-  add_end(command, *o);
-  command.callback([o, &program, &exit_code] {
+  add_limits(command, *o);
+  command.action([o, &program] {
     o->program = program;
-    exit_code = run(*o);
+    return run_launch(*o);
   });
-
-  CLI::App& agent = *parent.add_subcommand("host-agent");
-  agent.group("");  // not listed in the help
-  agent.callback([&exit_code] { exit_code = launch::run_agent(); });
+  top.add_hidden_command("host-agent").action([] { return launch::run_agent(); });
 }
 
 }  // namespace tally::app

@@ -15,6 +15,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "apps/tally/command_line.h"
 #include "apps/tally/watch_target.h"
 #include "base/units.h"
 #include "process/interrupt.h"
@@ -22,17 +23,9 @@
 namespace tally::app {
 namespace {
 
-constexpr int kWrongUsage = 2;
 constexpr int kGaveUp = 3;
-// Signals end poll(); one that comes just before it is seen this much later.
-constexpr int kLookMilliseconds = 200;
 // A server that does not get in looks so often whether it is still wanted.
 constexpr std::chrono::milliseconds kTurn = std::chrono::seconds(2);
-
-void say(const std::string& sentence) {
-  fmt::print("{:%H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), sentence);
-  std::fflush(stdout);
-}
 
 Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
@@ -114,7 +107,7 @@ std::string beside(const std::string& address) {
   return address.substr(0, address.rfind(':')) + ":0";
 }
 
-Result<Parts> start(const ServeServers& options, const server::EventSink& tell) {
+Result<Parts> start_parts(const ServeServers& options, const server::EventSink& tell) {
   if (options.server && options.directory_at.empty())
     return invalid("--server needs --directory-at HOST:PORT");
   TALLY_TRY(const std::optional<Secret> secret, secret_of(options));
@@ -146,6 +139,11 @@ bool stdin_ended() {
 
 }  // namespace
 
+void say(const std::string& sentence) {
+  fmt::print("{:%H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), sentence);
+  std::fflush(stdout);
+}
+
 int serve_servers(const ServeServers& options) {
   const process::InterruptGuard guard;
   // What parts say of each other while all of them end is no news.
@@ -153,7 +151,7 @@ int serve_servers(const ServeServers& options) {
   const auto tell = [&ending](const std::string& sentence) {
     if (!ending) say(sentence);
   };
-  const auto parts = start(options, tell);
+  const auto parts = start_parts(options, tell);
   if (!parts.has_value() && process::interrupted() != 0) return process::kInterruptedExitCode;
   if (!parts.has_value()) {
     fmt::print(stderr, "tally serve: {}\n", parts.error().message);

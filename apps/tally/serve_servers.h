@@ -24,6 +24,12 @@ struct ServeServers {
   int threads = 0;
 };
 
+// Signals end poll(). A signal just before poll() is noticed after this time.
+inline constexpr int kLookMilliseconds = 200;
+
+// Prints the sentence with the time of day.
+void say(const std::string& sentence);
+
 // Serves until a signal, or until the directory is gone. The exit code.
 int serve_servers(const ServeServers& options);
 

@@ -2,12 +2,9 @@
 #include <optional>
 #include <string>
 
+#include "apps/tally/command_line.h"
 #include "group/observer.h"
 #include "tally/job.h"
-
-namespace CLI {
-class App;
-}
 
 namespace tally::app {
 
@@ -19,7 +16,7 @@ struct WatchTarget {
 };
 
 // JOB, --coordinator and --secret-file.
-void add_target_options(CLI::App& command, WatchTarget& target);
+void add_target_options(Command& command, WatchTarget& target);
 
 // kInvalid, with the names of those that run, if no job is named and there is not just one.
 Result<group::Observer> observe(const WatchTarget& target, Deadline by);

@@ -5,14 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "apps/tally/command_line.h"
 #include "recipes/word2vec/training.h"
 #include "recipes/word2vec/vectors.h"
 #include "tally/error.h"
 #include "tally/job.h"
-
-namespace CLI {
-class App;
-}
 
 namespace tally::app {
 
@@ -34,7 +31,7 @@ struct Word2vecOptions {
   int live_columns = 0;  // of the terminal that the launcher has; 0: none
 };
 
-void add_word2vec_options(CLI::App& command, Word2vecOptions& options);
+void add_word2vec_options(Command& command, Word2vecOptions& options);
 
 // Takes what is given as text into the settings, and checks what can be checked without reading the
 // data. kInvalid or kSystem with what is wrong.

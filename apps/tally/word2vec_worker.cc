@@ -85,8 +85,8 @@ Result<Text> read_text(const Word2vecOptions& options, Rank rank, int size) {
 
 double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-std::string json_of(const Word2vecOptions& options, int workers, const Text& text,
-                    const word2vec::TrainingResult& result) {
+std::string result_json(const Word2vecOptions& options, int workers, const Text& text,
+                        const word2vec::TrainingResult& result) {
   const word2vec::Settings& s = options.settings;
   nlohmann::ordered_json line;
   line["recipe"] = "word2vec";
@@ -162,7 +162,7 @@ class Worker {
     }
     if (options_.json.empty()) return {};
     std::ofstream file(options_.json, std::ios::app);
-    file << json_of(options_, job_.size(), text, result) << "\n";
+    file << result_json(options_, job_.size(), text, result) << "\n";
     file.close();
     if (!file) return Error{.code = ErrorCode::kSystem, .message = "cannot write " + options_.json};
     talk_.say("result appended to " + options_.json);

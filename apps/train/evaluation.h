@@ -1,7 +1,7 @@
 #pragma once
 #include <torch/torch.h>
 
-#include "apps/train/decisions.h"
+#include "apps/train/loop_control.h"
 #include "data/dataset.h"
 #include "recipes/model.h"
 #include "recipes/task.h"

@@ -72,30 +72,30 @@ Result<void> set_lengths(const TrainOptions& options, const recipes::Recipe& rec
   const bool by_steps = options.steps > 0 && !options.epochs;
   if (!by_steps) prepared.epoch_count = options.epochs.value_or(recipe.defaults().epochs);
   const auto accumulate = static_cast<std::uint64_t>(options.accumulate);
-  prepared.course.total_steps = by_steps
-                                    ? options.steps
-                                    : total_steps(prepared.epoch_count, prepared.batches_per_epoch,
-                                                  accumulate, options.steps);
-  if (prepared.course.total_steps == 0)
+  prepared.control.total_steps = by_steps
+                                     ? options.steps
+                                     : total_steps(prepared.epoch_count, prepared.batches_per_epoch,
+                                                   accumulate, options.steps);
+  if (prepared.control.total_steps == 0)
     return invalid(fmt::format("--accumulate {}: {} epochs are only {} batches, not one step",
                                options.accumulate, prepared.epoch_count,
                                prepared.epoch_count * prepared.batches_per_epoch));
   return {};
 }
 
-Result<void> set_course(const TrainOptions& options, Preparation& prepared) {
-  CourseOptions& course = prepared.course;
-  TALLY_TRY(course.evaluate, of_option("--eval-every", parse_interval(options.eval_every)));
+Result<void> set_loop_control(const TrainOptions& options, Preparation& prepared) {
+  LoopControlOptions& control = prepared.control;
+  TALLY_TRY(control.evaluate, of_option("--eval-every", parse_interval(options.eval_every)));
   TALLY_TRY(const Interval save,
             of_option("--checkpoint-every", parse_interval(options.checkpoint_every)));
-  if (!options.checkpoint.empty()) course.save = save;
+  if (!options.checkpoint.empty()) control.save = save;
   if (!options.checkpoint.empty() && save == Interval{})
     return invalid("--checkpoint-every never: leave out --checkpoint instead");
-  course.target_accuracy = options.target_accuracy;
-  course.patience = options.patience;
+  control.target_accuracy = options.target_accuracy;
+  control.patience = options.patience;
   if (options.target_accuracy && !recipes::has_accuracy(prepared.task))
     return invalid("--target-accuracy: these targets are numbers, and no output is right or wrong");
-  const bool unseen = course.evaluate == Interval{};
+  const bool unseen = control.evaluate == Interval{};
   if (unseen && options.target_accuracy)
     return invalid("--target-accuracy needs evaluations, and --eval-every is never");
   if (unseen && options.patience > 0)
@@ -136,11 +136,11 @@ Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& reci
   if (state.seed != options.seed)
     return invalid(fmt::format("--resume: {} was trained with --seed {}, not {}", path.string(),
                                state.seed, options.seed));
-  if (reader->step() >= prepared.course.total_steps)
+  if (reader->step() >= prepared.control.total_steps)
     return invalid(
         fmt::format("--resume: {} is of step {} of {}: nothing is left to do; give more "
                     "--epochs or --steps",
-                    path.string(), reader->step(), prepared.course.total_steps));
+                    path.string(), reader->step(), prepared.control.total_steps));
   prepared.resume = ResumePoint{path, reader->step(), std::move(state)};
   return {};
 }
@@ -154,7 +154,7 @@ Result<void> set_record(const TrainOptions& options, Preparation& prepared) {
         "--record-gradients: with --accumulate {} no backward pass has the gradient of a step",
         options.accumulate));
   TALLY_TRY(prepared.record_steps,
-            of_option(kOption, recorded_steps(choice, prepared.course.total_steps)));
+            of_option(kOption, recorded_steps(choice, prepared.control.total_steps)));
   prepared.record_file = std::move(choice.file);
   if (!prepared.resume) return {};
   std::erase_if(prepared.record_steps,
@@ -222,11 +222,11 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
                       RateSchedule::parse(schedule_text(options, recipe, kManySteps), kManySteps)));
   TALLY_TRY(open_data(options, recipe, cache, prepared));
   TALLY_TRY(set_lengths(options, recipe, workers, prepared));
-  const std::uint64_t steps = prepared.course.total_steps;
+  const std::uint64_t steps = prepared.control.total_steps;
   TALLY_TRY(
       prepared.schedule,
       of_option("--schedule", RateSchedule::parse(schedule_text(options, recipe, steps), steps)));
-  TALLY_TRY(set_course(options, prepared));
+  TALLY_TRY(set_loop_control(options, prepared));
   TALLY_TRY(set_resume(options, recipe, prepared));
   TALLY_TRY(set_record(options, prepared));
   return prepared;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/train/decisions.h"
+#include "apps/train/loop_control.h"
 #include "apps/train/record_choice.h"
 #include "apps/train/server_choice.h"
 #include "apps/train/train_options.h"
@@ -43,7 +43,7 @@ struct Preparation {
   recipes::Task task = recipes::Task::kClassification;
   std::uint64_t batches_per_epoch = 0;
   std::uint64_t epoch_count = 0;  // 0: as many as the steps need
-  CourseOptions course;
+  LoopControlOptions control;
   std::optional<ResumePoint> resume;
   std::string record_file;                  // of --record-gradients; empty: none
   std::vector<std::uint64_t> record_steps;  // those of them that are still to come

@@ -10,9 +10,9 @@
 namespace tally::app {
 namespace {
 
-constexpr std::uint64_t kMostSteps = 10000;
+constexpr std::uint64_t kMostRecordedSteps = 10000;
 
-Error invalid(std::string message) {
+Error invalid_choice(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
@@ -22,7 +22,7 @@ Result<std::uint64_t> positive_number(std::string_view name, std::string_view te
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, value);
   if (parsed.ec == std::errc() && parsed.ptr == end && value > 0 && value <= most) return value;
-  return invalid(fmt::format("{}={}: a number from 1 to {} is needed", name, text, most));
+  return invalid_choice(fmt::format("{}={}: a number from 1 to {} is needed", name, text, most));
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Result<RecordChoice> parse_record_choice(std::string_view text) {
   RecordChoice choice;
   std::size_t end = std::min(text.find(','), text.size());
   choice.file = text.substr(0, end);
-  if (choice.file.empty()) return invalid("the file's name is missing");
+  if (choice.file.empty()) return invalid_choice("the file's name is missing");
   while (end < text.size()) {
     const std::size_t begin = end + 1;
     end = std::min(text.find(',', begin), text.size());
@@ -42,9 +42,9 @@ Result<RecordChoice> parse_record_choice(std::string_view text) {
     if (name == "every") {
       TALLY_TRY(choice.every, positive_number(name, value, std::uint64_t{1} << 40));
     } else if (name == "steps") {
-      TALLY_TRY(choice.steps, positive_number(name, value, kMostSteps));
+      TALLY_TRY(choice.steps, positive_number(name, value, kMostRecordedSteps));
     } else {
-      return invalid(fmt::format(
+      return invalid_choice(fmt::format(
           "'{}' is neither every=N nor steps=N, and a file's name has no comma", setting));
     }
   }
@@ -61,14 +61,15 @@ Result<std::vector<std::uint64_t>> recorded_steps(const RecordChoice& choice, st
     for (std::uint64_t i = 1; i <= count; ++i) steps.push_back(i * total / count);
   }
   if (steps.empty())
-    return invalid(fmt::format("every={}: the training has only {} steps", choice.every, total));
+    return invalid_choice(
+        fmt::format("every={}: the training has only {} steps", choice.every, total));
   return steps;
 }
 
 Result<void> check_record_size(std::uint64_t steps, std::uint64_t parameters) {
   const std::uint64_t most = kMaxRecordBytes / sizeof(float);
   if (parameters == 0 || steps <= most / parameters) return {};
-  return invalid(
+  return invalid_choice(
       fmt::format("the gradients of {} steps of {} parameters are more than {}; steps={} would fit",
                   steps, parameters, format_bytes(kMaxRecordBytes), most / parameters));
 }

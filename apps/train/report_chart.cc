@@ -16,7 +16,7 @@ namespace tally::app {
 namespace {
 
 // The picture, in units that are pixels where the page is wide enough.
-constexpr double kWidth = 560;
+constexpr double kChartWidth = 560;
 constexpr double kHeight = 300;
 constexpr double kLeft = 58;
 constexpr double kRight = 546;
@@ -35,7 +35,7 @@ struct Frame {
   }
 };
 
-std::string value_text(ValueKind kind, double value) {
+std::string point_text(ValueKind kind, double value) {
   if (kind == ValueKind::kShare) return percent_text(value);
   return kind == ValueKind::kCount ? count_text(value) : number_text(value);
 }
@@ -179,7 +179,7 @@ nlohmann::json hover_data(const ChartSeries& series, const std::vector<ChartPoin
     const double y = std::isfinite(point.value) ? frame.y_of(point.value) : kTop;
     rows.push_back({std::round(frame.x_of(point.step) * 10) / 10, std::round(y * 10) / 10,
                     count_text(point.step), number_text(point.epoch),
-                    value_text(kind, point.value)});
+                    point_text(kind, point.value)});
   }
   return {{"name", series.name}, {"style", series.style}, {"points", std::move(rows)}};
 }
@@ -193,7 +193,7 @@ std::vector<ChartPoint> drawn_points(const ChartSeries& series) {
   return points;
 }
 
-std::string legend_html(const Chart& chart, const Frame& frame) {
+std::string chart_legend_html(const Chart& chart, const Frame& frame) {
   std::string html = "<div class=\"legend\">";
   for (const ChartSeries& series : chart.series)
     html += fmt::format(R"(<span><i class="swatch {}"></i>{}</span>)", series.style,
@@ -242,7 +242,7 @@ std::string chart_html(const Chart& chart) {
       "<svg viewBox=\"0 0 {2} {3}\" role=\"img\" aria-label=\"{0}\" data-curves=\"{4}\">{5}{6}{7}"
       "<line class=\"cursor\" y1=\"{8}\" y2=\"{9}\"/></svg>\n<div class=\"tip\" "
       "hidden></div>{10}</figure>\n",
-      title, legend_html(chart, frame), kWidth, kHeight, escape_html(hover.dump()),
+      title, chart_legend_html(chart, frame), kChartWidth, kHeight, escape_html(hover.dump()),
       epochs_svg(chart, frame), grid_svg(chart, frame), curves, kTop, kBottom, notes_html(chart));
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kMostServers = 4096;
 
-Error invalid(std::string_view text) {
+Error invalid_servers(std::string_view text) {
   return Error{.code = ErrorCode::kInvalid,
                .message = fmt::format("'{}': expected a number from 1 to {}, as in 2 or "
                                       "2,colocated, or the HOST:PORT of a directory",
@@ -29,18 +29,18 @@ Result<ServerChoice> parse_servers(std::string_view text) {
   using Kind = ServerChoice::Kind;
   if (text.empty()) return ServerChoice{};
   if (const std::size_t colon = text.rfind(':'); colon != std::string_view::npos) {
-    if (colon == 0 || !is_port(text.substr(colon + 1))) return invalid(text);
+    if (colon == 0 || !is_port(text.substr(colon + 1))) return invalid_servers(text);
     return ServerChoice{.kind = Kind::kElsewhere, .address = std::string(text)};
   }
   const std::size_t comma = text.find(',');
   const std::string_view number = text.substr(0, comma);
   const bool colocated = comma != std::string_view::npos;
-  if (colocated && text.substr(comma + 1) != "colocated") return invalid(text);
+  if (colocated && text.substr(comma + 1) != "colocated") return invalid_servers(text);
   int count = 0;
   const auto parsed = std::from_chars(number.data(), number.data() + number.size(), count);
   if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size() || count < 1 ||
       count > kMostServers)
-    return invalid(text);
+    return invalid_servers(text);
   return ServerChoice{.kind = colocated ? Kind::kColocated : Kind::kProcesses, .count = count};
 }
 

@@ -5,11 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/tally/command_line.h"
 #include "recipes/recipe.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's own name
-class App;
-}
 
 namespace tally::app {
 
@@ -61,6 +58,6 @@ struct TrainOptions {
 
 // Puts the options for `recipe` on `command`, with its defaults, and those that only it has. Both
 // must outlive the parsing.
-void add_train_options(CLI::App& command, TrainOptions& options, recipes::Recipe& recipe);
+void add_train_options(Command& command, TrainOptions& options, recipes::Recipe& recipe);
 
 }  // namespace tally::app

@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-#include "apps/train/decisions.h"
+#include "apps/train/loop_control.h"
 #include "data/order.h"
 #include "tally/error.h"
 
@@ -15,7 +15,7 @@ struct TrainState {
   std::string data;
   std::uint64_t seed = 1;
   data::Position position;
-  CourseState course;
+  LoopControlState control;
 };
 
 // `trainer_state`, a JSON object as text, with this in it as well.

@@ -70,13 +70,13 @@ void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
 
 Training::Training(Parts parts)
     : with_(std::move(parts)),
-      course_(with_.prepared.course),
+      control_(with_.prepared.control),
       trainer_(with_.job, with_.model, with_.prepared.optimizer, trainer_options(with_)),
-      recording_(std::move(with_.record)),
+      log_(std::move(with_.record)),
       pace_{.batches_per_epoch = with_.prepared.batches_per_epoch,
             .accumulate = static_cast<std::uint64_t>(with_.options.accumulate)},
       began_(SteadyClock().now()),
-      point_every_(std::max<std::uint64_t>(1, with_.prepared.course.total_steps / kCurvePoints)) {
+      point_every_(std::max<std::uint64_t>(1, with_.prepared.control.total_steps / kCurvePoints)) {
   if (!with_.prepared.record_steps.empty() && with_.job.rank() == 0)
     recorder_ = std::make_unique<GradientRecorder>(with_.model, with_.prepared.record_file,
                                                    with_.prepared.record_steps);
@@ -92,7 +92,7 @@ Training::Training(Parts parts)
       train::LoaderOptions{.threads = with_.options.loader_threads, .seed = with_.options.seed});
   if (saves() && !has_servers()) writer();
   together_ = done_;
-  next_meeting_ = course_.next_due(done_, pace_);
+  next_meeting_ = control_.next_due(done_, pace_);
 }
 
 checkpoint::Writer& Training::writer() {
@@ -109,7 +109,7 @@ Training::~Training() = default;
 void Training::resume(const ResumePoint& point) {
   const auto reader = or_throw(checkpoint::Reader::open(point.checkpoint));
   trainer_.restore(*reader);
-  course_.restore(point.state.course);
+  control_.restore(point.state.control);
   done_ = {.steps = trainer_.steps(), .epochs = point.state.position.epoch};
   first_step_ = done_.steps;
   agreement_step_ = agreed_step_ = done_.steps;
@@ -120,9 +120,9 @@ void Training::resume(const ResumePoint& point) {
   } else {
     seed_torch(with_.options.seed, with_.job.rank(), done_.steps);
   }
-  recording_.event(done_.steps, fmt::format("resumed from step {}, written by {} workers",
-                                            done_.steps, reader->ranks()));
-  with_.console.say(recording_.record().events.back().text);
+  log_.event(done_.steps, fmt::format("resumed from step {}, written by {} workers", done_.steps,
+                                      reader->ranks()));
+  with_.console.say(log_.record().events.back().text);
 }
 
 Duration Training::elapsed() const { return SteadyClock().now() - began_; }
@@ -142,21 +142,21 @@ StopReason Training::run() {
     step();
     if (!come_together()) {
       if (done_.steps / point_every_ > pointed_ / point_every_) {
-        recording_.point(done_, epochs(), elapsed(), std::nullopt);
+        log_.point(done_, epochs(), elapsed(), std::nullopt);
         pointed_ = done_.steps;
       }
       show_progress();
       continue;
     }
     const bool interrupted = interrupted_;
-    const Due due = course_.due(std::exchange(together_, done_), done_, interrupted);
-    next_meeting_ = course_.next_due(done_, pace_);
+    const Due due = control_.due(std::exchange(together_, done_), done_, interrupted);
+    next_meeting_ = control_.next_due(done_, pace_);
     if (due.evaluate)
       evaluate();
     else if (trainer_.in_step() && done_.steps % point_every_ == 0)
-      recording_.point(done_, epochs(), elapsed(), std::nullopt);
+      log_.point(done_, epochs(), elapsed(), std::nullopt);
     if (due.save) save();
-    const auto reason = course_.stop(done_.steps, interrupted);
+    const auto reason = control_.stop(done_.steps, interrupted);
     if (reason) {
       // Stopped by an evaluation, after a step that was not saved: the checkpoint is of the end.
       if (saves() && !due.save) save();
@@ -201,7 +201,7 @@ void Training::step() {
   const std::uint64_t units =
       tokens ? samples * static_cast<std::uint64_t>(with_.prepared.train->shape().input[0])
              : samples;
-  recording_.step(mean, samples, units);
+  log_.step(mean, samples, units);
   shown_loss_.add(mean, samples);
   evaluated_loss_.add(mean, samples);
 }
@@ -240,10 +240,10 @@ void Training::evaluate() {
                                      .loader_threads = with_.options.loader_threads,
                                      .bfloat16 = with_.options.precision == "bfloat16",
                                      .device = with_.device});
-  course_.observe(score);
+  control_.observe(score);
   trainer_.schedule().observe(score.loss);
-  recording_.point(done_, epochs(), began, score);
-  recording_.pause_until(elapsed());
+  log_.point(done_, epochs(), began, score);
+  log_.pause_until(elapsed());
   with_.console.say(evaluation_line({.epochs = epochs(),
                                      .step = done_.steps,
                                      .train_loss = evaluated_loss_.mean(),
@@ -261,18 +261,18 @@ void Training::save() {
                                                             .data = with_.options.data,
                                                             .seed = with_.options.seed,
                                                             .position = loader_->position(),
-                                                            .course = course_.state()}));
+                                                            .control = control_.state()}));
   content.rank_state = random_state(with_.device);
   if (!has_servers() || trainer_.is_first()) note_saving(writer().save(content));
-  recording_.event(done_.steps, "checkpoint");
+  log_.event(done_.steps, "checkpoint");
 }
 
 void Training::note_saving(const Result<void>& outcome) {
   if (outcome) return;
   // Those who lost a peer end with that; a full disk is no reason to stop.
   if (outcome.error().code == ErrorCode::kPeerLost) throw Failure(outcome.error());
-  recording_.event(done_.steps, "a checkpoint was not written: " + outcome.error().message);
-  with_.console.say(recording_.record().events.back().text);
+  log_.event(done_.steps, "a checkpoint was not written: " + outcome.error().message);
+  with_.console.say(log_.record().events.back().text);
 }
 
 void Training::show_progress() {
@@ -283,23 +283,23 @@ void Training::show_progress() {
                : now - shown_at_ < (live ? Duration(kLiveInterval) : Duration(kLineInterval)))
     return;
   const TimeSplit times = trainer_.times();
-  const auto left = std::max(with_.prepared.course.total_steps, done_.steps) - done_.steps;
+  const auto left = std::max(with_.prepared.control.total_steps, done_.steps) - done_.steps;
   const auto made = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - first_step_));
   const double left_s = seconds(now) / made * static_cast<double>(left);
   with_.console.progress(
       {.epochs = epochs(),
        .epoch_count = with_.prepared.epoch_count,
        .step = done_.steps,
-       .step_count = with_.prepared.course.total_steps,
+       .step_count = with_.prepared.control.total_steps,
        .loss = shown_loss_.mean().value_or(0),
-       .accuracy = recording_.record().accuracy,
-       .units_per_s = static_cast<double>(recording_.units() - shown_units_) /
+       .accuracy = log_.record().accuracy,
+       .units_per_s = static_cast<double>(log_.units() - shown_units_) /
                       std::max(1e-9, seconds(now - shown_at_)),
-       .unit = recording_.record().unit,
+       .unit = log_.record().unit,
        .shares = shares_of(times.compute, times.communicate, times.wait, loader_->waited()),
        .left = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left_s))});
   shown_at_ = now;
-  shown_units_ = recording_.units();
+  shown_units_ = log_.units();
   shown_loss_.clear();
 }
 
@@ -320,7 +320,7 @@ TrainingRecord& Training::finish(StopReason reason) {
   const auto present = times.begin() + static_cast<std::ptrdiff_t>(4 * size);
   is_first_ =
       std::find(present, times.end(), 1.0) == times.begin() + static_cast<std::ptrdiff_t>(here);
-  TrainingRecord& record = recording_.finish(done_, epochs(), whole, reason);
+  TrainingRecord& record = log_.finish(done_, epochs(), whole, reason);
   const auto duration = [](double value) {
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
   };

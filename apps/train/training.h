@@ -6,12 +6,12 @@
 
 #include <torch/torch.h>
 
-#include "apps/train/console.h"
-#include "apps/train/decisions.h"
 #include "apps/train/gradient_recorder.h"
+#include "apps/train/loop_control.h"
 #include "apps/train/preparation.h"
-#include "apps/train/recording.h"
+#include "apps/train/train_console.h"
 #include "apps/train/train_options.h"
+#include "apps/train/training_log.h"
 #include "recipes/model.h"
 #include "recipes/recipe.h"
 #include "tally/checkpoint.h"
@@ -21,7 +21,7 @@
 
 namespace tally::app {
 
-// One worker's training: takes batches, steps, evaluates, saves and stops, as the Course decides,
+// One worker's training: takes batches, steps, evaluates, saves and stops, as the LoopControl decides,
 // together with all others. Everything that fails is thrown: Failure, c10::Error, std::bad_alloc.
 class Training final {
  public:
@@ -73,14 +73,14 @@ class Training final {
   Duration elapsed() const;
 
   Parts with_;
-  Course course_;
+  LoopControl control_;
   Trainer trainer_;
   std::unique_ptr<GradientRecorder> recorder_;  // where gradients are recorded
   std::unique_ptr<train::Loader> loader_;
   // With servers whoever is the first writes alone: a job of one.
   std::vector<std::unique_ptr<Job>> alone_;
   std::unique_ptr<checkpoint::Writer> writer_;
-  Recording recording_;
+  TrainingLog log_;
 
   Moment done_;
   Moment together_;                 // where all were together the last time

@@ -151,7 +151,7 @@ class Worker {
                              record.recipe, record.data, record.parameters, prepared.train->size(),
                              prepared.test->size()));
     console_.say(fmt::format("{} workers x batch {}, {} steps; {}, {}; {}", record.workers,
-                             options_.batch, prepared.course.total_steps,
+                             options_.batch, prepared.control.total_steps,
                              to_string(prepared.optimizer), prepared.schedule.text(),
                              plan::to_string(prepared.plan)));
   }
@@ -200,7 +200,7 @@ Rank rank_before_joining() {
   return job ? job->rank : 0;
 }
 
-int fail(Rank rank, const std::string& what) {
+int report_failure(Rank rank, const std::string& what) {
   fmt::print(stderr, "rank {}: {}\n", rank, what);
   return 1;
 }
@@ -217,13 +217,13 @@ int run_worker(const TrainOptions& options, recipes::Recipe& recipe) {
     job->close();
     return code;
   } catch (const Failure& failure) {
-    return fail(rank, first_line(to_string(failure.error())));
+    return report_failure(rank, first_line(to_string(failure.error())));
   } catch (const c10::Error& error) {
-    return fail(rank, torch_text(error.what_without_backtrace()));
+    return report_failure(rank, torch_text(error.what_without_backtrace()));
   } catch (const std::bad_alloc&) {
-    return fail(rank, "out of memory: a smaller --batch needs less");
+    return report_failure(rank, "out of memory: a smaller --batch needs less");
   } catch (const std::exception& error) {
-    return fail(rank, first_line(error.what()));
+    return report_failure(rank, first_line(error.what()));
   }
 }
 

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "bench/allreduce/statistics.h"
 #include "bench/allreduce/values.h"
+#include "bench/common/statistics.h"
 
 namespace tally::bench {
 namespace {

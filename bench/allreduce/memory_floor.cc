@@ -18,7 +18,7 @@ namespace tally::bench {
 namespace {
 
 constexpr std::size_t kHugePageBytes = 2 << 20;
-constexpr double kBatchMicroseconds = 200;
+constexpr double kPassesMicroseconds = 200;
 // Threads that overlap less than this were not running together.
 constexpr double kTogether = 0.8;
 constexpr int kMaxSamples = 250;
@@ -157,7 +157,7 @@ Result<Slice> MemoryFloor::measure(std::size_t bytes, Duration time) {
       const double start = now_us();
       for (int i = 0; i < 3; ++i) meet(&a[first], &b[first], length);
       const double pass_us = std::max(0.001, (now_us() - start) / 3);
-      passes = std::max(1, static_cast<int>(std::ceil(kBatchMicroseconds / pass_us)));
+      passes = std::max(1, static_cast<int>(std::ceil(kPassesMicroseconds / pass_us)));
       samples = static_cast<int>(std::clamp(slice_us / (pass_us * passes), 3.0, 1.0 * kMaxSamples));
     }
     together.arrive_and_wait();

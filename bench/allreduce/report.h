@@ -3,16 +3,15 @@
 #include <string>
 
 #include "bench/allreduce/comparison.h"
+#include "bench/common/report.h"
 
 namespace tally::bench {
 
-// What the lines of a result say beside the figures.
+// Facts that the lines of a result have beside the figures.
 struct ReportContext {
+  HostFacts machine = {};
   int ranks = 2;
-  int cores = 1;
-  std::string host;
-  std::string commit;
-  std::string algorithm;
+  std::string algorithm = {};
 };
 
 // Medians by contender and size; then our time over Gloo's and over that of the better MPI, and the

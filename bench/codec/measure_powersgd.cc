@@ -17,9 +17,9 @@ struct Matrix {
   std::vector<float> q;
 };
 
-class Trial final {
+class PowerSgdTrial final {
  public:
-  Trial(const plan::CodecSpec& spec, const Input& input)
+  PowerSgdTrial(const plan::CodecSpec& spec, const Input& input)
       : input_(input), decoded_(input.values.size()) {
     for (const Tensor& tensor : input.tensors) {
       auto codec = std::make_unique<codec::PowerSgd>(codec::PowerSgd::Options{
@@ -59,7 +59,7 @@ class Trial final {
 }  // namespace
 
 Result<Measurement> measure_powersgd(const plan::CodecSpec& spec, const Input& input, int repeats) {
-  Trial trial(spec, input);
+  PowerSgdTrial trial(spec, input);
   trial.encode();
   trial.decode();
   Measurement result{.codec = plan::to_string(spec),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/codec/measure.h"
+#include "bench/common/report.h"
 
 namespace tally::bench::codecs {
 
@@ -17,10 +18,8 @@ struct Results {
 };
 
 struct ReportContext {
-  std::string commit;
-  std::string host;
-  int cores = 1;
-  std::string level;  // the widest vector instructions that are used
+  HostFacts machine = {};
+  std::string level = {};  // the widest vector instructions that are used
   int repeats = 1;
 };
 

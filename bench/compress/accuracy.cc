@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "bench/allreduce/statistics.h"
+#include "bench/common/statistics.h"
 #include "process/child_process.h"
 #include "process/interrupt.h"
 
@@ -18,7 +18,6 @@ namespace tally::bench::compress {
 namespace {
 
 constexpr double kPoints = 100;
-constexpr double kBytesPerMegabyte = 1e6;
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -120,25 +119,21 @@ std::string accuracy_text(const AccuracyOptions& options, const std::vector<Accu
 
 void write_accuracy_json(std::ostream& out, const AccuracyOptions& options,
                          const std::vector<Accuracy>& results, const ReportContext& context) {
-  for (const Accuracy& result : results)
-    out << nlohmann::ordered_json{{"bench", "compress"},
-                                  {"commit", context.commit},
-                                  {"host", context.host},
-                                  {"cores", context.cores},
-                                  {"recipe", options.recipe},
-                                  {"data", options.data},
-                                  {"plan", result.plan},
-                                  {"workers", options.workers},
-                                  {"epochs", options.epochs},
-                                  {"runs", result.accuracies.size()},
-                                  {"accuracies", result.accuracies},
-                                  {"accuracy", mean(result.accuracies)},
-                                  {"accuracy_difference",
-                                   mean(result.accuracies) - mean(results.front().accuracies)},
-                                  {"elapsed_s", median(result.elapsed_s)},
-                                  {"sent_bytes", median(result.sent_bytes)}}
-               .dump()
-        << '\n';
+  for (const Accuracy& result : results) {
+    nlohmann::ordered_json line = json_line("compress", context.machine);
+    line["recipe"] = options.recipe;
+    line["data"] = options.data;
+    line["plan"] = result.plan;
+    line["workers"] = options.workers;
+    line["epochs"] = options.epochs;
+    line["runs"] = result.accuracies.size();
+    line["accuracies"] = result.accuracies;
+    line["accuracy"] = mean(result.accuracies);
+    line["accuracy_difference"] = mean(result.accuracies) - mean(results.front().accuracies);
+    line["elapsed_s"] = median(result.elapsed_s);
+    line["sent_bytes"] = median(result.sent_bytes);
+    out << line.dump() << '\n';
+  }
 }
 
 }  // namespace tally::bench::compress

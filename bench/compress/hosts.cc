@@ -15,7 +15,6 @@
 namespace tally::bench::compress {
 namespace {
 
-constexpr const char* kIp = "/usr/sbin/ip";
 constexpr const char* kTc = "/usr/sbin/tc";
 constexpr const char* kUnshare = "/usr/bin/unshare";
 constexpr const char* kCable = "cable";  // the interface's name on both hosts
@@ -44,7 +43,7 @@ Result<void> check_link(const std::string& text) {
   return invalid(fmt::format("'{}' is no speed such as 100mbit or 1gbit, and not none", text));
 }
 
-Hosts::Hosts(std::unique_ptr<process::TempDir> folder, const Maker& self)
+Hosts::Hosts(std::unique_ptr<process::TempDir> folder, const NamespaceOwner& self)
     : folder_(std::move(folder)), names_{namespace_name(self, 'a'), namespace_name(self, 'b')} {}
 
 Hosts::~Hosts() = default;
@@ -57,14 +56,14 @@ Result<std::unique_ptr<Hosts>> Hosts::make() {
     return invalid("two hosts on one machine are network namespaces, which only root can make");
   TALLY_TRY(std::unique_ptr<process::TempDir> folder, process::TempDir::make());
   remove_left_over(folder->path() + "/removal");
-  TALLY_TRY(const Maker self, this_maker());
+  TALLY_TRY(const NamespaceOwner self, this_owner());
   std::unique_ptr<Hosts> hosts(new Hosts(std::move(folder), self));
   TALLY_TRY(hosts->build());
   return hosts;
 }
 
 Result<void> Hosts::build() {
-  TALLY_TRY(caretaker_, Caretaker::start({names_.begin(), names_.end()}));
+  TALLY_TRY(cleaner_, NamespaceCleaner::start({names_.begin(), names_.end()}));
   for (const std::string& name : names_) TALLY_TRY(tool({kIp, "netns", "add", name}));
   TALLY_TRY(tool({kIp, "link", "add", kCable, "netns", names_[0], "type", "veth", "peer", "name",
                   kCable, "netns", names_[1]}));

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/compress/caretaker.h"
-#include "bench/compress/maker.h"
+#include "bench/compress/namespace_cleaner.h"
+#include "bench/compress/namespace_owner.h"
 #include "process/temp_dir.h"
 #include "tally/error.h"
 
@@ -42,12 +42,12 @@ class Hosts final {
   Result<std::uint64_t> sent_bytes() const;
 
  private:
-  Hosts(std::unique_ptr<process::TempDir> folder, const Maker& self);
+  Hosts(std::unique_ptr<process::TempDir> folder, const NamespaceOwner& self);
   Result<void> build();
 
   const std::unique_ptr<process::TempDir> folder_;
   const std::array<std::string, 2> names_;
-  std::unique_ptr<Caretaker> caretaker_;  // removes them
+  std::unique_ptr<NamespaceCleaner> cleaner_;  // removes them
   bool is_shaped_ = false;
 };
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cpu.h"
+#include "bench/common/statistics.h"
 #include "bench/overhead/rank.h"
 #include "group/coordinator.h"
 #include "group/host.h"
@@ -26,16 +27,11 @@ struct Options {
   RankOptions rank;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 template <typename Field>
 double median_of(const std::vector<Block>& blocks, Field field) {
   std::vector<double> values;
   for (const Block& block : blocks) values.push_back(block.*field);
-  return median(std::move(values));
+  return median(values);
 }
 
 void print(const Options& options, const RankFigures& figures) {

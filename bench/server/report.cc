@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "bench/allreduce/statistics.h"
+#include "bench/common/statistics.h"
 #include "bench/server/cases.h"
 
 namespace tally::bench::servers {
@@ -54,10 +54,10 @@ std::vector<double> raw_of(const Series& series) {
 
 }  // namespace
 
-std::string table_text(const std::vector<Series>& all, const ReportContext& context) {
+std::string table_text(const std::vector<Series>& all, const HostFacts& machine) {
   std::string text =
       fmt::format("{} cores, {}; raw: iperf3 for tcp and tls, a memory copy for shm\n",
-                  context.cores, context.host);
+                  machine.cores, machine.host);
   for (const Series& series : all) {
     if (series.outcomes.empty()) continue;
     const Setting& setting = series.setting;
@@ -77,17 +77,13 @@ std::string table_text(const std::vector<Series>& all, const ReportContext& cont
   return text;
 }
 
-void write_json(std::ostream& out, const std::vector<Series>& all, const ReportContext& context) {
+void write_json(std::ostream& out, const std::vector<Series>& all, const HostFacts& machine) {
   for (const Series& series : all) {
     for (const std::string_view each : kCases) {
       const std::string name(each);
       const std::vector<double> values = values_of(series, name);
       if (values.empty()) continue;
-      nlohmann::ordered_json line;
-      line["bench"] = "server";
-      line["commit"] = context.commit;
-      line["host"] = context.host;
-      line["cores"] = context.cores;
+      nlohmann::ordered_json line = json_line("server", machine);
       line["transport"] = series.setting.transport;
       line["workers"] = series.setting.workers;
       line["servers"] = series.setting.servers;

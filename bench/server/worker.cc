@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "bench/allreduce/statistics.h"
+#include "bench/common/statistics.h"
 
 namespace tally::bench::servers {
 namespace {

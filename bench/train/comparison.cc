@@ -44,7 +44,7 @@ class ModelRun final {
   Result<Curve> single_reference();
   int measure();
   void fail(const std::string& who, const Error& error);
-  Deadline deadline() const { return SteadyClock().after(options_.command_timeout); }
+  Deadline deadline() const { return SteadyClock().after(options_.timing.command_timeout); }
 
   const ComparisonOptions& options_;
   const ModelFacts& facts_;
@@ -75,7 +75,7 @@ void ModelRun::run() {
 Result<void> ModelRun::prepare() {
   TALLY_TRY(folder_, process::TempDir::make());
   workers_.problem = folder_->path();
-  return write_problem(folder_->path(), facts_, workers_.ranks, options_.seed);
+  return write_problem(folder_->path(), facts_, workers_.ranks, options_.timing.seed);
 }
 
 Result<std::unique_ptr<WorkerGroup>> ModelRun::start(Result<Launch> launch) {
@@ -137,8 +137,9 @@ void ModelRun::enter(const std::string& name, int ranks, Result<Launch> launch,
 // Each round begins with another contender, so that nobody always follows the same neighbour.
 // Returns whole rounds.
 int ModelRun::measure() {
-  for (int round = 0; round < options_.rounds; ++round) {
-    progress_.stage(fmt::format("{}: round {} of {}", facts_.name, round + 1, options_.rounds));
+  for (int round = 0; round < options_.timing.rounds; ++round) {
+    progress_.stage(
+        fmt::format("{}: round {} of {}", facts_.name, round + 1, options_.timing.rounds));
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
       Contender& contender =
           contenders_[(i + static_cast<std::size_t>(round)) % contenders_.size()];
@@ -147,7 +148,7 @@ int ModelRun::measure() {
       progress_.now(
           fmt::format("{}: round {}: {}", facts_.name, round + 1, contender.measured.contender));
       const auto answer =
-          contender.group->command(fmt::format("run {}", options_.steps), deadline());
+          contender.group->command(fmt::format("run {}", options_.timing.steps), deadline());
       if (!answer) {
         fail(contender.measured.contender, answer.error());
         contender.group.reset();
@@ -156,7 +157,7 @@ int ModelRun::measure() {
       for (const double us : answer->samples_us) contender.measured.samples_ms.push_back(us / 1000);
     }
   }
-  return options_.rounds;
+  return options_.timing.rounds;
 }
 
 void ModelRun::fail(const std::string& who, const Error& error) {
@@ -168,7 +169,7 @@ void ModelRun::fail(const std::string& who, const Error& error) {
 }  // namespace
 
 Comparison compare(const ComparisonOptions& options, process::Progress& progress) {
-  Comparison result{.rounds = options.rounds};
+  Comparison result{.rounds = options.timing.rounds};
   for (const ModelFacts& facts : options.models) {
     if (process::interrupted() != 0) break;
     ModelRun(options, facts, result, progress).run();

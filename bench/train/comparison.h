@@ -13,10 +13,7 @@ struct ComparisonOptions {
   std::vector<ModelFacts> models;
   Workers workers;          // the problem's folder is filled in by model
   bool against_ddp = true;  // beside `tally` and `single`
-  int rounds = 5;
-  int steps = 10;  // timed, of each contender in each round
-  Duration command_timeout = std::chrono::minutes(5);
-  std::uint64_t seed = 1;
+  TimingOptions timing = {};
 };
 
 // All timed steps of one contender with one model.

@@ -1,13 +1,24 @@
 #pragma once
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "bench/allreduce/worker_group.h"
+#include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::bench::train {
 
-// What every worker of one comparison has in common.
+// How often and how long each contender is timed.
+struct TimingOptions {
+  int rounds = 5;
+  int steps = 10;  // timed, of each contender in each round
+  Duration command_timeout = std::chrono::minutes(5);
+  std::uint64_t seed = 1;
+};
+
+// The settings that all workers of one comparison share.
 struct Workers {
   std::string problem;  // folder that write_problem() filled
   int ranks = 2;

@@ -3,17 +3,16 @@
 #include <optional>
 #include <string>
 
+#include "bench/common/report.h"
 #include "bench/train/comparison.h"
 
 namespace tally::bench::train {
 
-// What the lines of a result say beside the figures.
+// Facts that the lines of a result have beside the figures.
 struct ReportContext {
+  HostFacts machine = {};
   int threads = 1;
   std::size_t bucket_bytes = 0;
-  int cores = 1;
-  std::string host;
-  std::string commit;
 };
 
 // Units per second at the median step; nothing where nothing was measured.

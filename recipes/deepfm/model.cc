@@ -3,7 +3,7 @@
 namespace tally::recipes {
 namespace {
 
-constexpr double kInitialScale = 0.02;
+constexpr double kDeepFmScale = 0.02;
 
 }  // namespace
 
@@ -15,7 +15,7 @@ at::Tensor pair_products(const at::Tensor& vectors) {
 DeepFm::DeepFm(const RecommenderShape& shape)
     : l2_(shape.l2),
       linear_(register_module("linear", make_embedding(1, shape.rows, 0))),
-      tower_(*this, shape, kInitialScale) {}
+      tower_(*this, shape, kDeepFmScale) {}
 
 at::Tensor DeepFm::forward(const at::Tensor& input) {
   const KeyedBatch batch = keyed_batch(input);

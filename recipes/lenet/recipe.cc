@@ -5,7 +5,7 @@
 namespace tally::recipes {
 namespace {
 
-constexpr ImageNeeds kImages{.least = 28, .most = 32};
+constexpr ImageNeeds kLenetImages{.least = 28, .most = 32};
 
 class LeNetRecipe final : public Recipe {
  public:
@@ -23,10 +23,10 @@ class LeNetRecipe final : public Recipe {
             .warmup = 100};
   }
   Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
-    return open_images(request, kImages, kImages.most);
+    return open_images(request, kLenetImages, kLenetImages.most);
   }
   Result<void> accepts(const data::Dataset& dataset) const override {
-    TALLY_TRY(accepts_images(name(), kImages, dataset));
+    TALLY_TRY(accepts_images(name(), kLenetImages, dataset));
     if (image_facts(dataset).size % 2 == 0) return {};
     // What the first convolution pads is the same on both sides.
     return Error{.code = ErrorCode::kInvalid,

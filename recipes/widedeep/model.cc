@@ -5,7 +5,7 @@
 namespace tally::recipes {
 namespace {
 
-constexpr double kInitialScale = 0.05;
+constexpr double kWideDeepScale = 0.05;
 
 }  // namespace
 
@@ -13,7 +13,7 @@ WideDeep::WideDeep(const RecommenderShape& shape, std::vector<Cross> crosses)
     : l2_(shape.l2),
       crosses_(std::move(crosses)),
       wide_(register_module("wide", make_embedding(1, shape.rows, 0))),
-      tower_(*this, shape, kInitialScale) {}
+      tower_(*this, shape, kWideDeepScale) {}
 
 at::Tensor WideDeep::forward(const at::Tensor& input) {
   const KeyedBatch batch = keyed_batch(input);

@@ -14,7 +14,7 @@
 namespace tally::word2vec {
 namespace {
 
-std::string lower(std::string word) {
+std::string lower_word(std::string word) {
   for (char& letter : word)
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   return word;
@@ -29,7 +29,7 @@ class UnitVectors {
         limit == 0 ? vectors.words.size() : std::min(limit, vectors.words.size());
     for (std::size_t word = 0; word < count; ++word) {
       // Of words that differ in case only, the more frequent one counts.
-      if (words_.add(lower(vectors.words[word])) != values_.size() / stride_) continue;
+      if (words_.add(lower_word(vectors.words[word])) != values_.size() / stride_) continue;
       values_.resize(values_.size() + stride_);
       float* const row = values_.data() + values_.size() - stride_;
       const std::span<const float> from = vectors.of(word);

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "recipes/word2vec/averaging_schedule.h"
 #include "recipes/word2vec/host_tables.h"
-#include "recipes/word2vec/round_course.h"
 #include "tally/communicator.h"
 
 namespace tally::word2vec {
@@ -26,13 +26,13 @@ class HostAverage final {
 
  private:
   HostAverage(Communicator& lane, HostTables& tables, const train::Tiers& tiers,
-              const RoundCourse& course, std::uint64_t own_words);
+              const AveragingSchedule& schedule, std::uint64_t own_words);
   Result<bool> hold_round(bool wants_to_stop);
   Result<void> average(std::span<float> part, double weight);
 
   Communicator* lane_;
   HostTables* tables_;
-  RoundCourse course_;
+  AveragingSchedule schedule_;
   std::uint64_t own_words_;
   std::size_t first_row_ = 0, last_row_ = 0;
   std::uint64_t words_before_ = 0;  // of the host, at the last round

@@ -11,7 +11,7 @@
 namespace tally::word2vec {
 namespace {
 
-std::string lower(std::string_view word) {
+std::string lower_text(std::string_view word) {
   std::string result(word);
   for (char& letter : result)
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
@@ -86,7 +86,8 @@ Result<std::vector<SimilarPair>> parse_pairs(std::span<const std::byte> bytes,
     if (words[0].front() == '#') return {};
     const auto score = words.size() == 3 ? number_of(words[2]) : std::nullopt;
     if (!score) return wrong_line(name, number, "two words and a number");
-    pairs.push_back({.first = lower(words[0]), .second = lower(words[1]), .score = *score});
+    pairs.push_back(
+        {.first = lower_text(words[0]), .second = lower_text(words[1]), .score = *score});
     return {};
   };
   TALLY_TRY(each_line(bytes, take));

@@ -58,8 +58,8 @@ std::vector<std::string> command_of(const ServerProcessesOptions& options,
 }
 
 // Everything between fork() and exec: only calls that are safe there.
-[[noreturn]] void become(const char* program, char* const* arguments, int input, int output,
-                         pid_t parent) {
+[[noreturn]] void exec_server(const char* program, char* const* arguments, int input, int output,
+                              pid_t parent) {
   // In a group of its own Ctrl-C does not reach the server: its parent ends it in order.
   become_child_of(parent);
   ::dup2(input, STDIN_FILENO);
@@ -101,8 +101,8 @@ Result<void> ServerProcesses::start_server(const ServerProcessesOptions& options
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0)
-    become(command.front().c_str(), arguments.data(), life.read.descriptor(), nowhere.descriptor(),
-           parent);
+    exec_server(command.front().c_str(), arguments.data(), life.read.descriptor(),
+                nowhere.descriptor(), parent);
   if (pid < 0)
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("cannot start a server process: {}", strerror(errno))};

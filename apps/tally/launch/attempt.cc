@@ -19,7 +19,7 @@ namespace {
 using Kind = AttemptEnd::Kind;
 
 // For killed ranks, and for agents, to be gone.
-constexpr auto kKillTime = std::chrono::seconds(15);
+constexpr auto kGiveUpTime = std::chrono::seconds(15);
 // So many pings in one lease.
 constexpr int kPingsPerLease = 6;
 
@@ -227,7 +227,7 @@ void Attempt::stop(Kind kind, int signal) {
 
 void Attempt::stop_now() {
   kill_at_ = Deadline::never();
-  give_up_at_ = earlier(give_up_at_, clock_.after(kKillTime));
+  give_up_at_ = earlier(give_up_at_, clock_.after(kGiveUpTime));
   tell_all(Signal{.number = SIGKILL});
 }
 
@@ -239,7 +239,7 @@ void Attempt::end_agents() {
     // One that never answered has nothing to end.
     if (!agent->introduced()) agent->kill();
   }
-  const Deadline by = clock_.after(kKillTime);
+  const Deadline by = clock_.after(kGiveUpTime);
   for (const auto& agent : agents_)
     if (!agent->ended_by(by))
       with_.console.say(fmt::format("the agent on {} does not end", agent->place().host));

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "apps/tally/launch/agent_link.h"
-#include "apps/tally/launch/console.h"
 #include "apps/tally/launch/descendants.h"
 #include "apps/tally/launch/failure_summary.h"
+#include "apps/tally/launch/job_console.h"
 #include "apps/tally/launch/launch_options.h"
 #include "apps/tally/launch/launch_signals.h"
 #include "apps/tally/launch/rank_output.h"
@@ -40,7 +40,7 @@ struct AttemptEnd {
 class Attempt final {
  public:
   struct Surroundings {
-    Console& console;
+    JobConsole& console;
     LaunchSignals& signals;
     RankOutput& output;
     const Bystanders& bystanders;  // whom nobody here may end

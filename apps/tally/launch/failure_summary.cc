@@ -13,8 +13,6 @@ namespace {
 
 // What a shell and we ourselves add to the number of a signal.
 constexpr int kSignalCode = 128;
-constexpr int kNotRunnable = 126;
-constexpr int kNotFound = 127;
 constexpr std::size_t kMaxOthers = 8;
 
 std::string name_of_signal(int signal) {

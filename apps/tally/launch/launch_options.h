@@ -13,7 +13,7 @@
 
 namespace tally::launch {
 
-class Console;
+class JobConsole;
 
 // What one start of a job is, for those who prepare something for it.
 struct JobStart {
@@ -35,7 +35,7 @@ struct SilentRank {
 // any.
 struct LaunchHooks {
   // Before the ranks of a start or restart are started; gives variables for all of them.
-  std::function<Result<Variables>(const JobStart& start, Console& console)> before_start;
+  std::function<Result<Variables>(const JobStart& start, JobConsole& console)> before_start;
   // As soon as it is known; `how` as in "was killed by signal 9 (SIGKILL)".
   std::function<void(Rank rank, const std::string& how)> rank_failed;
   // Those of this start that were lost by silence so far, in order.
@@ -97,5 +97,9 @@ inline constexpr std::uint32_t kGenerationsPerStart = 1000;
 inline constexpr int kTroubleExitCode = 125;
 inline constexpr int kTimeoutExitCode = 124;
 inline constexpr int kSignalExitBase = 128;
+
+// Exit codes of a shell for a program that cannot be run.
+inline constexpr int kNotRunnable = 126;
+inline constexpr int kNotFound = 127;
 
 }  // namespace tally::launch

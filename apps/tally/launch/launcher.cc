@@ -9,9 +9,9 @@
 
 #include "apps/tally/launch/agent_resources.h"
 #include "apps/tally/launch/attempt.h"
-#include "apps/tally/launch/console.h"
 #include "apps/tally/launch/descendants.h"
 #include "apps/tally/launch/failure_summary.h"
+#include "apps/tally/launch/job_console.h"
 #include "apps/tally/launch/launch_signals.h"
 #include "apps/tally/launch/rank_output.h"
 
@@ -26,7 +26,7 @@ constexpr std::size_t kLinesOfQuietRank = 50;
 
 class Launcher {
  public:
-  Launcher(const LaunchOptions& options, Console& console, LaunchSignals& signals,
+  Launcher(const LaunchOptions& options, JobConsole& console, LaunchSignals& signals,
            const Bystanders& bystanders)
       : options_(options), console_(console), signals_(signals), bystanders_(bystanders) {}
 
@@ -99,7 +99,7 @@ class Launcher {
   }
 
   const LaunchOptions& options_;
-  Console& console_;
+  JobConsole& console_;
   LaunchSignals& signals_;
   const Bystanders& bystanders_;
   std::unique_ptr<RankOutput> output_;
@@ -113,7 +113,7 @@ int run_job(const LaunchOptions& options) {
   const Bystanders others = bystanders();
   adopt_orphans();
   auto signals = std::make_unique<LaunchSignals>();
-  Console console(options.speaker);
+  JobConsole console(options.speaker);
   const int code = Launcher(options, console, *signals, others).run();
   // Nothing runs any more: while the rest of the output waits for its reader, Ctrl-C ends us as
   // usual.

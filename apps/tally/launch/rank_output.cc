@@ -12,7 +12,7 @@
 
 namespace tally::launch {
 
-RankOutput::RankOutput(const LaunchOptions& options, Console& console)
+RankOutput::RankOutput(const LaunchOptions& options, JobConsole& console)
     : console_(console),
       quiet_(options.quiet_ranks),
       ranks_(static_cast<std::size_t>(options.size())) {
@@ -27,7 +27,7 @@ RankOutput::RankOutput(const LaunchOptions& options, Console& console)
 }
 
 Result<std::unique_ptr<RankOutput>> RankOutput::open(const LaunchOptions& options,
-                                                     Console& console) {
+                                                     JobConsole& console) {
   std::unique_ptr<RankOutput> output(new RankOutput(options, console));
   if (options.log_folder.empty()) return output;
   std::error_code failed;

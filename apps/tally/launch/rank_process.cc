@@ -16,9 +16,6 @@
 namespace tally::launch {
 namespace {
 
-constexpr int kNotRunnable = 126;
-constexpr int kNotFound = 127;
-
 // Where execve() shall look: `name` itself if it has a slash, else in each folder of PATH.
 std::vector<std::string> candidates(const std::string& name,
                                     const std::vector<std::string>& environment) {
@@ -37,8 +34,8 @@ std::vector<std::string> candidates(const std::string& name,
 }
 
 // Everything between fork() and exec: only calls that are safe there. Returns why it failed.
-int become(const std::vector<char*>& programs, char* const* arguments, char* const* environment,
-           const cpu_set_t* cpus, const std::array<int, 3>& streams, pid_t parent) {
+int exec_rank(const std::vector<char*>& programs, char* const* arguments, char* const* environment,
+              const cpu_set_t* cpus, const std::array<int, 3>& streams, pid_t parent) {
   process::become_child_of(parent);
   for (int i = 0; i < 3; ++i) ::dup2(streams[static_cast<std::size_t>(i)], i);
   if (cpus != nullptr) ::sched_setaffinity(0, sizeof(*cpus), cpus);
@@ -82,8 +79,8 @@ std::variant<RankProcess, StartFailure> start_rank(const RankOptions& options) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    const int reason = become(programs, arguments.data(), variables.data(),
-                              options.cpus.empty() ? nullptr : &cpus, streams, parent);
+    const int reason = exec_rank(programs, arguments.data(), variables.data(),
+                                 options.cpus.empty() ? nullptr : &cpus, streams, parent);
     [[maybe_unused]] const auto told =
         ::write(exec_failure->write.descriptor(), &reason, sizeof(reason));
     ::_exit(kNotFound);

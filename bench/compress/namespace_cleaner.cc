@@ -1,0 +1,94 @@
+#include "bench/compress/namespace_cleaner.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "bench/compress/namespace_owner.h"
+#include "process/child_process.h"
+
+namespace tally::bench::compress {
+namespace {
+
+constexpr const char* kNamespaces = "/run/netns";
+constexpr auto kRemovalTimeout = std::chrono::seconds(20);
+constexpr auto kPollInterval = std::chrono::milliseconds(5);
+// Nobody writes to the pipe: read ends when its other end is closed.
+constexpr const char* kScript =
+    "read -r nothing; for name; do [ ! -e /run/netns/$name ] || /usr/sbin/ip netns del $name; done";
+
+// Everything between fork() and exec: only calls that are safe there.
+[[noreturn]] void become(char* const* words, int pipe) {
+  ::setsid();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
+  const int null_fd = ::open("/dev/null", O_WRONLY);
+  if (::dup2(pipe, STDIN_FILENO) < 0 || null_fd < 0 || ::chdir("/") != 0) ::_exit(127);
+  ::fcntl(STDIN_FILENO, F_SETFD, 0);  // where the pipe had this number from the beginning
+  ::dup2(null_fd, STDOUT_FILENO);
+  ::dup2(null_fd, STDERR_FILENO);
+  ::execv("/bin/sh", words);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NamespaceCleaner>> NamespaceCleaner::start(
+    const std::vector<std::string>& namespaces) {
+  std::vector<std::string> words = {"/bin/sh", "-c", kScript, "tally-bench-cleaner"};
+  words.insert(words.end(), namespaces.begin(), namespaces.end());
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  int ends[2] = {-1, -1};
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return Error{.code = ErrorCode::kSystem,
+                 .message = fmt::format("cannot make a pipe: {}", strerror(errno))};
+  const Descriptor theirs(ends[0]);
+  Descriptor ours(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid == 0) become(pointers.data(), theirs.descriptor());
+  if (pid < 0)
+    return Error{.code = ErrorCode::kSystem,
+                 .message = fmt::format("cannot start a process: {}", strerror(errno))};
+  return std::unique_ptr<NamespaceCleaner>(new NamespaceCleaner(pid, std::move(ours)));
+}
+
+NamespaceCleaner::~NamespaceCleaner() {
+  alive_.reset();
+  const SteadyClock clock;
+  const Deadline by = clock.after(kRemovalTimeout);
+  // It is never killed: what it has not removed by then it removes later.
+  while (::waitpid(pid_, nullptr, WNOHANG) == 0 && !by.passed(clock.now()))
+    std::this_thread::sleep_for(kPollInterval);
+}
+
+void remove_left_over(const std::string& log_file) {
+  const auto self = this_owner();
+  if (!self) return;
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at(kNamespaces, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    const std::string name = at->path().filename().string();
+    const auto owner = owner_of(name);
+    if (owner && is_gone(*owner, self->pid_namespace, began_ticks_of(owner->pid)))
+      names.push_back(name);
+  }
+  for (const std::string& name : names) {
+    const auto removal = process::ChildProcess::start(
+        {.command = {kIp, "netns", "del", name}, .log_file = log_file});
+    if (removal) (*removal)->wait(SteadyClock().after(kRemovalTimeout));
+  }
+}
+
+}  // namespace tally::bench::compress
