@@ -8,11 +8,11 @@
 
 namespace tally::app {
 
-// How algorithms are called on the command line.
+// Names of algorithms on the command line.
 std::vector<std::string> algorithm_names();
 std::optional<Algorithm> parse_algorithm(const std::string& name);
 
-// "tcp" and "tls"; any other text is shared memory.
+// "tcp" and "tls"; every other text means shared memory.
 TransportKind transport_kind(const std::string& text);
 
 }  // namespace tally::app

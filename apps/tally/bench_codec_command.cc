@@ -45,7 +45,7 @@ std::string file_problem(const std::string& path) {
   return std::filesystem::is_regular_file(path, failed) ? "" : "no such file";
 }
 
-// Why these codecs cannot be measured alone; empty: they can.
+// Returns why the codecs cannot be measured alone; empty: they can.
 std::string codecs_problem(const std::string& text) {
   const auto codecs = bc::parse_codec_list(text);
   if (!codecs) return codecs.error().message;
@@ -83,7 +83,7 @@ class CodecBench {
     TALLY_TRY(results_.codecs.emplace_back(), bc::measure_zstd(input, options_.repeats));
     return results_.stages.empty() ? measure_stages(input) : Result<void>{};
   }
-  // Those of the codecs alone, on the first input.
+  // Measures the entropy stages of the codecs alone, on the first input.
   Result<void> measure_stages(const bc::Input& input) {
     for (plan::CodecSpec spec : specs_) {
       if (spec.stage == plan::EntropyStage::kNone) continue;

@@ -23,7 +23,7 @@ std::size_t bytes_of(const TensorInfo& tensor) {
   return bytes;
 }
 
-// Names come from a disk: what would move the cursor is not shown.
+// Names come from a disk: characters that would move the cursor are replaced.
 std::string printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(),
@@ -56,7 +56,7 @@ std::string tensor_table(const char* title, const std::vector<TensorInfo>& tenso
   return text;
 }
 
-// One line for each member of the object: "plan: home=group".
+// Returns one line for each member of the object: "plan: home=group".
 std::string state_lines(const std::string& state) {
   const json object = json::parse(state, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return "";

@@ -58,7 +58,7 @@ bool is_within(double value, const OptionRules& rules) {
   return !rules.most || value <= *rules.most;
 }
 
-// Throws what is wrong with the text of a value.
+// Throws a UsageError if the text is not a valid value.
 template <typename T>
 void check_value(const std::string& name, const std::string& text, const OptionRules& rules) {
   const auto refuse = [&](const std::string& why) {
@@ -88,7 +88,7 @@ void check_value(const std::string& name, const std::string& text, const OptionR
   if (const std::string why = rules.check(text); !why.empty()) refuse(why);
 }
 
-// The default as the help shows it; empty: none.
+// Returns the default for the help; empty: the help shows none.
 template <typename T>
 std::string default_text(const T& value, const OptionRules& rules) {
   if constexpr (is_number<T>) {

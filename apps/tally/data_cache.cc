@@ -23,7 +23,7 @@ std::filesystem::path home_folder() {
 }  // namespace
 
 std::filesystem::path data_cache_folder() {
-  // A relative one is to be ignored, says the XDG base directory specification.
+  // The XDG base directory specification says to ignore a relative path.
   const std::string cache = variable("XDG_CACHE_HOME");
   const bool absolute = !cache.empty() && cache.front() == '/';
   return (absolute ? std::filesystem::path(cache) : home_folder() / ".cache") / "tally" /

@@ -3,8 +3,7 @@
 
 namespace tally::app {
 
-// Where fetched datasets are kept, each in a folder of its name: $XDG_CACHE_HOME/tally/datasets,
-// else
+// Folder of fetched datasets, with one folder per name: $XDG_CACHE_HOME/tally/datasets, or else
 // ~/.cache/tally/datasets. It need not exist.
 std::filesystem::path data_cache_folder();
 

@@ -80,7 +80,7 @@ int get_datasets(const std::vector<std::string>& names) {
                        .message = fmt::format("{}: {}", entry->name, folder.error().message)});
     fmt::print("{} is in {}, {}, sha256 as published\n", entry->name, folder->string(),
                format_bytes(size_of_files(*entry)));
-    std::fflush(stdout);  // before what is told of the next
+    std::fflush(stdout);  // before the messages about the next dataset
   }
   return 0;
 }

@@ -32,10 +32,10 @@ std::string text_of(const data::Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Where a file lies that npm put into an archive: below "package".
+// npm puts the files of an archive below "package".
 fs::path packed(const fs::path& from, std::string_view name) { return from / "package" / name; }
 
-// As it is: what is packed stays packed.
+// Copies without unpacking.
 Result<void> copy_as_it_is(const fs::path& from, const fs::path& to) {
   const auto bytes = file_contents(from.string());
   if (!bytes)
@@ -77,7 +77,7 @@ Result<void> convert_cifar(const fs::path& from, const fs::path& to) {
   return {};
 }
 
-// The speeches in the order of their names, which begin with the year.
+// Concatenates the speeches in the order of their names, which begin with the year.
 Result<void> convert_speeches(const fs::path& from, const fs::path& to) {
   std::vector<fs::path> files;
   std::error_code failure;
@@ -106,7 +106,7 @@ Result<void> convert_reviews(const fs::path& from, const fs::path& to) {
   return write_new_file(to / "labels.txt", as_bytes(reviews.labels));
 }
 
-// Takes the texts and labels as they come: as a tree they would take several times the memory.
+// Takes texts and labels while parsing: a tree of them would need several times the memory.
 class ReviewReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   Reviews reviews;

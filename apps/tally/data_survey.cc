@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostSamples = 256;
-constexpr std::size_t kMostClasses = 50;  // that are listed
+constexpr std::size_t kMostClasses = 50;  // listed at most
 
 template <typename T, typename Use>
 void each(std::span<const std::byte> bytes, const Use& use) {
@@ -60,7 +60,7 @@ std::uint64_t count_of(const PartSurvey& part, std::size_t label) {
   return label < part.histogram.size() ? part.histogram[label] : 0;
 }
 
-// A class name as a word of a table.
+// Returns a class name with control characters replaced.
 std::string printable_name(const std::string& name) {
   std::string result;
   for (const char c : name) result += c >= 0 && c < ' ' ? '?' : c;
@@ -89,7 +89,7 @@ std::string histogram_table(const std::vector<PartSurvey>& parts) {
 Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name) {
   PartSurvey part{.name = name, .shape = dataset.shape(), .classes = dataset.classes()};
   if (dataset.size() == 0) return part;
-  // Large images one by one: the loader holds several batches.
+  // Large images are read one by one, because the loader holds several batches.
   const std::uint64_t batch_samples = std::clamp<std::size_t>(
       kBatchBytes / std::max<std::size_t>(data::input_bytes(dataset.shape()), 1), 1, kMostSamples);
   train::Loader loader(

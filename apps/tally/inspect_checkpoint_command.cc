@@ -27,7 +27,7 @@ struct InspectCheckpointOptions {
   bool json = false;
 };
 
-// By its name or what is in it: a damaged one may lack either.
+// Decides by the name or the manifest: a damaged checkpoint may lack either.
 bool is_checkpoint(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto whole_path = std::filesystem::canonical(path, ignored);
@@ -37,7 +37,7 @@ bool is_checkpoint(const std::filesystem::path& path) {
 
 int run_inspect_checkpoint(const InspectCheckpointOptions& options) {
   std::filesystem::path path = options.path;
-  // A folder of checkpoints: its newest.
+  // In a folder of checkpoints, take the newest.
   const auto steps = checkpoint::list_steps(path);
   if (!steps.empty()) {
     path = checkpoint::path_of(path, steps.back());
@@ -53,7 +53,7 @@ int run_inspect_checkpoint(const InspectCheckpointOptions& options) {
     fmt::print("{}", listing(facts));
   }
   if (facts.damage.empty()) return 0;
-  // Which other one would do.
+  // Name the newest checkpoint that is intact.
   if (const auto latest = checkpoint::find_latest(options.path);
       steps.size() > 1 && !latest.has_value())
     fmt::print(stderr, "tally inspect checkpoint: {}\n", latest.error().message);

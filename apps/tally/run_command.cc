@@ -86,7 +86,7 @@ struct RunOptions {
   launch::LaunchOptions launch;
 };
 
-// "90", "90s", "5m", "2h", and what parse_duration() knows.
+// Parses "90", "90s", "5m", "2h", and the formats of parse_duration().
 Result<Duration> seconds_in(const std::string& text) {
   const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
   const bool minutes = text.size() > 1 && text.back() == 'm';
@@ -109,7 +109,7 @@ Result<std::vector<launch::Host>> hosts_of(const RunOptions& options) {
   return hosts;
 }
 
-// NAME=VALUE, or NAME with the value that it has here.
+// Parses NAME=VALUE, or NAME, which has the value of this environment.
 Result<launch::Variables> variables_of(const RunOptions& options) {
   launch::Variables variables;
   for (const std::string& text : options.variables) {

@@ -86,7 +86,7 @@ int coordinate(const ServeOptions& options) {
   return 0;
 }
 
-// What a way of serving needs, and what belongs to another.
+// Returns which option is missing or does not belong to the selected mode; empty: all are right.
 std::string complaint(const Command& command, const ServeOptions& options) {
   const std::string way = options.coordinator         ? "--coordinator"
                           : options.servers.directory ? "--directory"

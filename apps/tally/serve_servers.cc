@@ -24,7 +24,7 @@ namespace tally::app {
 namespace {
 
 constexpr int kGaveUp = 3;
-// A server that does not get in looks so often whether it is still wanted.
+// A server that is not admitted checks at this interval whether it should end.
 constexpr std::chrono::milliseconds kTurn = std::chrono::seconds(2);
 
 Error invalid(std::string message) {
@@ -39,7 +39,7 @@ Result<std::chrono::milliseconds> time_in(const char* option, const std::string&
   return whole;
 }
 
-// 32 bytes from who started us.
+// Reads 32 bytes from the parent process.
 Result<Secret> secret_on_stdin() {
   Secret secret;
   std::size_t filled = 0;
@@ -59,7 +59,7 @@ Result<std::optional<Secret>> secret_of(const ServeServers& options) {
   return std::optional(secret);
 }
 
-// Of directory and server in one process.
+// The directory and server of one process.
 struct Parts {
   std::unique_ptr<server::Directory> directory;
   std::unique_ptr<server::Server> server;
@@ -102,7 +102,7 @@ Result<std::unique_ptr<server::Server>> start_server(const ServeServers& options
   }
 }
 
-// The same host, any port.
+// Returns the same host with port 0.
 std::string beside(const std::string& address) {
   return address.substr(0, address.rfind(':')) + ":0";
 }
@@ -128,7 +128,7 @@ Result<Parts> start_parts(const ServeServers& options, const server::EventSink& 
   return parts;
 }
 
-// Whether whoever started us is gone. What it writes has no meaning, and is read away.
+// Whether the parent process is gone. Its bytes are read and ignored.
 bool stdin_ended() {
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   if (::poll(&input, 1, kLookMilliseconds) <= 0) return false;
@@ -146,7 +146,7 @@ void say(const std::string& sentence) {
 
 int serve_servers(const ServeServers& options) {
   const process::InterruptGuard guard;
-  // What parts say of each other while all of them end is no news.
+  // Events of the parts are not shown while all of them end.
   std::atomic<bool> ending = false;
   const auto tell = [&ending](const std::string& sentence) {
     if (!ending) say(sentence);

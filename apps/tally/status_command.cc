@@ -57,7 +57,8 @@ Result<group::JobStatus> ask_status(const StatusOptions& options) {
 
 void show_status(const StatusOptions& options, const group::JobStatus& status, bool in_place) {
   const std::string text = options.json ? status_json(status).dump() + "\n" : status_table(status);
-  // Home, the text with the rest of each old line cleared, then what was below.
+  // Cursor home, the text with the rest of each old line cleared, then clear the rest of the
+  // screen.
   std::string screen = in_place ? "\x1b[H" : "";
   for (const char c : text) {
     if (in_place && c == '\n') screen += "\x1b[K";
@@ -75,7 +76,7 @@ int watch_status(const StatusOptions& options) {
   while (process::interrupted() == 0) {
     const auto status = ask_status(options);
     if (!status.has_value()) return report_failure(options, status.error());
-    // What is on the screen stays there until there is something to show.
+    // The screen is cleared only when there is something to show.
     if (in_place && !cleared) std::fputs("\x1b[2J", stdout);
     cleared = true;
     show_status(options, *status, in_place);

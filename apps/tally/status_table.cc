@@ -14,7 +14,7 @@ using group::seconds_text;
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// How long it has been at what it does, as of now.
+// Returns how long the rank has been in its present state.
 Duration since(const MemberStatus& member) {
   return member.silence.value_or(Duration{}) + (member.report->at - member.report->since());
 }

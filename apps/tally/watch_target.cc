@@ -24,7 +24,7 @@ Result<std::optional<Secret>> secret_in(const std::string& path) {
   };
   const auto options = options_from(only_this);
   if (options.has_value()) return options->secret;
-  // Said of the variable; here it is an option.
+  // The message names the variable; here the path comes from an option.
   Error error = options.error();
   constexpr std::string_view kVariable = "TALLY_SECRET_FILE=";
   if (error.message.rfind(kVariable, 0) == 0)

@@ -13,31 +13,31 @@
 
 namespace tally::app {
 
-// What `tally train word2vec` is told.
+// Options of `tally train word2vec`.
 struct Word2vecOptions {
   std::string data = "imdb";
   int workers = 0;  // 0: one for each core
-  int servers = 0;  // processes that have the rows, with home=server; 0: one, or none are needed
+  int servers = 0;  // server processes for the rows, with home=server; 0: one
   std::string
-      directory;  // of servers that run already; empty: those that are started with the workers
-  std::string server_secret;  // file with the secret of the former; empty: they have none
-  std::optional<Secret> directory_secret;  // what complete() has read there
+      directory;  // HOST:PORT of running servers; empty: servers are started with the workers
+  std::string server_secret;  // secret file of these servers; empty: they have no secret
+  std::optional<Secret> directory_secret;  // read by complete()
   word2vec::Settings settings;
   std::string words = "lower";
   std::string plan;
   std::string output;
   std::string json;
   bool quiet = false;
-  int live_columns = 0;  // of the terminal that the launcher has; 0: none
+  int live_columns = 0;  // columns of the launcher's terminal; 0: no terminal
 };
 
 void add_word2vec_options(Command& command, Word2vecOptions& options);
 
-// Takes what is given as text into the settings, and checks what can be checked without reading the
-// data. kInvalid or kSystem with what is wrong.
+// Converts texts to settings, and checks what can be checked without reading the data. kInvalid or
+// kSystem with the reason.
 Result<void> complete(Word2vecOptions& options);
 
-// The files of the text. kInvalid if it is none.
+// Returns the files of the text. kInvalid if the data is no text.
 Result<std::vector<std::filesystem::path>> text_files(const std::string& data);
 
 }  // namespace tally::app

@@ -21,10 +21,10 @@
 namespace tally::app {
 namespace {
 
-// Without a terminal: a line about so often.
+// Without a terminal: time between lines.
 constexpr Duration kLineEvery = std::chrono::seconds(10);
 
-// Rank 0's words on stdout.
+// Output of rank 0 on stdout.
 class Talk {
  public:
   Talk(const Word2vecOptions& options, bool silent) : options_(options), silent_(silent) {}
@@ -43,7 +43,7 @@ class Talk {
     last_line_ = standing.elapsed;
     const std::string line = word2vec_progress_line(standing, options_.settings.epochs, columns);
     if (columns == 0) return say(line);
-    // The launcher passes on what ends with a carriage return as it comes.
+    // The launcher passes on a line that ends with a carriage return at once.
     fmt::print("{:<{}}\r", line, columns - 1);
     std::fflush(stdout);
     shown_ = true;
@@ -63,7 +63,7 @@ class Talk {
 
 struct Text {
   word2vec::Vocabulary vocabulary;
-  std::vector<word2vec::WordId> own;  // the rank's part
+  std::vector<word2vec::WordId> own;  // the part of this rank
 };
 
 Result<Text> read_text(const Word2vecOptions& options, Rank rank, int size) {
@@ -130,7 +130,7 @@ class Worker {
     TALLY_TRY(const auto rows, rows_of_servers(options_, job_, joined_));
     TALLY_TRY(const auto training,
               word2vec::Training::make(job_, text.vocabulary, text.own, s, rows.get()));
-    // All have met: from here on nobody is ended by a signal.
+    // All ranks have joined: from here on a signal is handled after the current words.
     talk_.say(fmt::format(
         "{} workers, {} epochs; dimension {}, window {}, {} negatives, sample {}, rate {}; {}",
         job_.size(), s.epochs, s.dimension, s.window, s.negatives, s.sample, s.rate,

@@ -3,8 +3,8 @@
 
 namespace tally::app {
 
-// One rank of `tally train word2vec`: joins the job that started it, trains, and as rank 0 shows
-// how far it is and writes what comes out. Returns the exit code. `options` are complete().
+// One rank of `tally train word2vec`: joins the job of its launcher and trains; rank 0 shows the
+// progress and writes the vectors. Returns the exit code. `options` have passed complete().
 int run_word2vec_worker(const Word2vecOptions& options);
 
 }  // namespace tally::app

@@ -10,7 +10,7 @@
 namespace tally::app {
 namespace {
 
-// What one rank found. Of yes or no also the score and the label of each sample.
+// Result of one rank. For binary classification also the score and label of each sample.
 struct ScoredPart {
   recipes::Judgement all;
   std::vector<double> scores;
@@ -56,9 +56,9 @@ ScoredPart judge_part(Job& job, recipes::Model& model, const data::Dataset& data
   return part;
 }
 
-// The values of all ranks, one rank's behind the other's, on all of them: the sum of vectors in
-// which each rank has filled in its own. `begin` is where this rank's begin, `size` how many there
-// are in all.
+// Gathers the values of all ranks on all ranks, in the order of ranks, as a sum of vectors in which
+// each rank has filled in its own part. `begin` is the index of this rank's part, `size` the number
+// of all values.
 std::vector<double> gathered(Trainer& trainer, const std::vector<double>& own, std::size_t begin,
                              std::size_t size) {
   constexpr std::size_t kChunk = 65536;

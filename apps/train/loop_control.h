@@ -9,12 +9,11 @@
 
 namespace tally::app {
 
-// What the course of a training depends on. All of it is the same on all ranks, and so is what is
-// decided here.
+// Settings of the training loop. They are the same on all ranks, and so are the decisions.
 struct LoopControlOptions {
   std::uint64_t total_steps = 0;
   Interval evaluate{.epochs = 1};
-  Interval save;                          // never unless asked for
+  Interval save;                          // never unless requested
   std::optional<double> target_accuracy;  // 0 to 1
   std::uint64_t patience = 0;             // evaluations without a lower test loss; 0: no early stop
 };
@@ -23,14 +22,14 @@ enum class StopReason : std::uint8_t { kCompleted, kTargetReached, kNoImprovemen
 // "completed", "target accuracy reached", ...
 std::string_view to_string(StopReason reason);
 
-// Summed over all ranks, so alike on all.
+// Summed over all ranks, so equal on all of them.
 struct Score {
   double loss = 0;                 // mean over the test part
-  std::optional<double> accuracy;  // where it means something
-  std::optional<double> auc;       // of answers yes or no, where the test part has both
+  std::optional<double> accuracy;  // where defined
+  std::optional<double> auc;       // for binary classification, if the test part has both labels
 };
 
-// What evaluations have shown so far; a checkpoint keeps it.
+// Results of evaluations so far; saved in checkpoints.
 struct LoopControlState {
   std::optional<double> best_loss;
   std::optional<double> best_accuracy;
@@ -43,31 +42,31 @@ struct Due {
   friend bool operator==(const Due&, const Due&) = default;
 };
 
-// How steps and epochs go together where workers are not in step: an epoch is so many batches of
-// all workers.
+// Relation of steps and epochs where workers are not synchronous: an epoch is a number of batches
+// of all workers.
 struct Pace {
   std::uint64_t batches_per_epoch = 1;
-  std::uint64_t accumulate = 1;  // batches of a step
+  std::uint64_t accumulate = 1;  // batches per step
 
   std::uint64_t epochs_after(std::uint64_t steps) const;
-  // The first step after which so many are over.
+  // Returns the first step after which `epochs` are complete.
   std::uint64_t steps_until(std::uint64_t epochs) const;
 };
 
-// Decides when to evaluate, to save and to stop. Pure: it sees numbers and no clock.
+// Decides when to evaluate, save and stop. Pure: no clock.
 class LoopControl final {
  public:
   explicit LoopControl(const LoopControlOptions& options) : options_(options) {}
 
-  // After the step from `before` to `after`. The last step is evaluated and saved where that is
-  // done at all; an interrupt is saved but not evaluated.
+  // What is due after the step from `before` to `after`. The last step is evaluated and saved if
+  // there are evaluations and checkpoints; an interruption is saved but not evaluated.
   Due due(const Moment& before, const Moment& after, bool interrupted) const;
-  // The step after which something of this is due next, or the training ends, for those who do not
-  // come together after every step.
+  // Returns the next step at which something is due or the training ends, for workers that do not
+  // synchronise after every step.
   std::uint64_t next_due(const Moment& now, const Pace& pace) const;
   // Takes an evaluation into account.
   void observe(const Score& score);
-  // Whether it ends here, and why; an evaluation must have been observed before.
+  // Whether and why the training ends here; evaluations of this step must have been observed.
   std::optional<StopReason> stop(std::uint64_t steps, bool interrupted) const;
 
   const LoopControlState& state() const { return state_; }
@@ -78,12 +77,12 @@ class LoopControl final {
   LoopControlState state_;
 };
 
-// Steps until ranks ask each other again whether one was interrupted: a fifth of a second's worth,
-// 1 to 100. `step_seconds` is a mean over all ranks.
+// Returns the steps until ranks exchange the next time whether one was interrupted: a fifth of a
+// second, 1 to 100 steps. `step_seconds` is a mean over all ranks.
 std::uint64_t steps_to_next_agreement(double step_seconds);
 
-// How many updates `epochs` passes are: micro-batches of all of them, `accumulate` to an update;
-// what is left over is not trained on. `limit` (0: none) is the most.
+// Returns the updates in `epochs` passes: micro-batches of all passes, `accumulate` per update; a
+// remainder is not trained on. `limit` is the maximum, 0: none.
 std::uint64_t total_steps(std::uint64_t epochs, std::uint64_t batches_per_epoch,
                           std::uint64_t accumulate, std::uint64_t limit);
 

@@ -15,7 +15,7 @@
 namespace tally::app {
 namespace {
 
-// Connecting a datagram socket only looks up the way; its own address is then the one we look for.
+// Connecting a datagram socket only determines the route; its local address is the result.
 std::string own_end(const addrinfo& far) {
   const Descriptor datagrams(::socket(far.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!datagrams.open() || ::connect(datagrams.descriptor(), far.ai_addr, far.ai_addrlen) != 0)

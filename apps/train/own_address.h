@@ -5,8 +5,8 @@
 
 namespace tally::app {
 
-// The address of this host that connections to `host`, a name or an address, leave from. Nothing is
-// sent. kSystem where there is no way to it.
+// Returns the local address of connections to `host`, a name or an address. Sends nothing. kSystem
+// if there is no route.
 Result<std::string> address_towards(const std::string& host);
 
 }  // namespace tally::app

@@ -19,7 +19,7 @@ Error invalid(std::string message) {
   return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
-// The error with the option that it is about.
+// Adds the name of the option to an error.
 template <typename T>
 Result<T> of_option(const char* option, Result<T> result) {
   if (!result) result.error().message = fmt::format("{}: {}", option, result.error().message);
@@ -29,7 +29,8 @@ Result<T> of_option(const char* option, Result<T> result) {
 constexpr std::uint64_t kManySteps = std::uint64_t{1} << 40;
 constexpr std::uint64_t kWarmupShare = 10;
 
-// What the user says, or the recipe's with a warm-up that leaves most of the training.
+// Returns the schedule of the user, or that of the recipe with a warm-up that leaves most of the
+// training.
 std::string schedule_text(const TrainOptions& options, const recipes::Recipe& recipe,
                           std::uint64_t steps) {
   if (!options.schedule.empty()) return options.schedule;
@@ -105,7 +106,7 @@ Result<void> set_loop_control(const TrainOptions& options, Preparation& prepared
   return {};
 }
 
-// The folder that --resume means.
+// Returns the folder that --resume means.
 Result<std::filesystem::path> resume_path(const TrainOptions& options) {
   if (options.checkpoint.empty())
     return invalid("--resume: from where? Give the folder as --checkpoint DIR");
@@ -217,7 +218,8 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
   prepared.optimizer.rate = options.rate;
   TALLY_TRY(of_option("--optimizer", check(prepared.optimizer)));
   TALLY_TRY(set_plan(options, workers, prepared));
-  // Looked at before the data are, which may take a while; the number of steps comes with them.
+  // Checked before the data is opened, which may take a while; the number of steps is known only
+  // then.
   TALLY_TRY(of_option("--schedule",
                       RateSchedule::parse(schedule_text(options, recipe, kManySteps), kManySteps)));
   TALLY_TRY(open_data(options, recipe, cache, prepared));

@@ -22,21 +22,20 @@
 
 namespace tally::app {
 
-// Where a training goes on from.
+// The checkpoint that a training continues from.
 struct ResumePoint {
   std::filesystem::path checkpoint;
   std::uint64_t step = 0;
   TrainState state;
 };
 
-// Everything that the options mean, read and checked: what a worker needs before it meets the
-// others.
+// The options, parsed and checked: everything a worker needs before it joins the others.
 struct Preparation {
   OptimizerSpec optimizer;
   RateSchedule schedule;
   plan::Plan plan;
   ServerChoice servers;
-  std::optional<Secret> server_secret;  // of servers that stand alone
+  std::optional<Secret> server_secret;  // for standalone servers
   data::Strategy strategy = data::Strategy::kPartition;
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> test;
@@ -46,22 +45,22 @@ struct Preparation {
   LoopControlOptions control;
   std::optional<ResumePoint> resume;
   std::string record_file;                  // of --record-gradients; empty: none
-  std::vector<std::uint64_t> record_steps;  // those of them that are still to come
+  std::vector<std::uint64_t> record_steps;  // the steps that are still to come
 };
 
-// Opens the data and looks at every option. kInvalid, kSystem or kCorrupt in one line, with what to
-// do.
+// Opens the data and checks every option. kInvalid, kSystem or kCorrupt in one line, with the
+// remedy.
 Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
                             const std::filesystem::path& cache);
 
-// Opened or not, what the options say of plan, servers and slowness: "" home=server if servers are
-// asked for.
+// Sets plan, servers and delays from the options, without data. An empty plan means home=server if
+// servers are requested.
 Result<void> set_plan(const TrainOptions& options, int workers, Preparation& prepared);
 
-// Whether what is to be written can be. For the process that starts the others.
+// Checks that all outputs can be written. For the process that starts the workers.
 Result<void> check_outputs(const TrainOptions& options);
 
-// Whether a checkpoint has the tensors of the model. kInvalid names the first that differs.
+// Checks that a checkpoint has the tensors of the model. kInvalid names the first difference.
 Result<void> check_tensors(const std::vector<checkpoint::TensorInfo>& saved,
                            const std::vector<checkpoint::TensorInfo>& wanted);
 

@@ -8,24 +8,25 @@
 
 namespace tally::app {
 
-// What --record-gradients asks for.
+// The parsed option --record-gradients.
 struct RecordChoice {
   std::string file;
   std::uint64_t every = 0;  // steps; 0: spread over the training
-  std::uint64_t steps = 4;  // how many are recorded
+  std::uint64_t steps = 4;  // number of recorded steps
 };
 
-// Of all that is recorded, which stays in memory until the end.
+// Limit of all recorded gradients, which stay in memory until the end.
 inline constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30;
 
-// "FILE", "FILE,every=50", "FILE,every=50,steps=8". kInvalid for anything else.
+// Parses "FILE", "FILE,every=50", "FILE,every=50,steps=8". kInvalid for any other text.
 Result<RecordChoice> parse_record_choice(std::string_view text);
 
-// The steps of a training of `total` whose gradients are recorded, rising; the first step is 1.
+// Returns the recorded steps of a training of `total` steps, ascending; the first step is 1.
 // kInvalid if there are none.
 Result<std::vector<std::uint64_t>> recorded_steps(const RecordChoice& choice, std::uint64_t total);
 
-// kInvalid if so many steps of a model with `parameters` numbers are more than kMaxRecordBytes.
+// kInvalid if the gradients of `steps` steps of a model with `parameters` parameters exceed
+// kMaxRecordBytes.
 Result<void> check_record_size(std::uint64_t steps, std::uint64_t parameters);
 
 }  // namespace tally::app

@@ -13,7 +13,7 @@ namespace {
 constexpr double kBarsWidth = 1130;
 constexpr double kBarsLeft = 110;
 constexpr double kBarsRight = 1040;
-constexpr double kLabelFrom = 58;  // a segment this wide has its share written in it
+constexpr double kLabelFrom = 58;  // width from which a segment shows its share
 
 struct TimeKind {
   const char* name;
@@ -36,7 +36,7 @@ double total_seconds(const WorkerTimes& times) {
   return total;
 }
 
-// One worker: name, parts, sum.
+// One worker: name, segments, sum.
 std::string bar_svg(const WorkerTimes& times, double y, double height, double longest) {
   const double total = total_seconds(times);
   const double middle = y + height / 2 + 4;
@@ -66,7 +66,7 @@ std::string bar_svg(const WorkerTimes& times, double y, double height, double lo
   return svg;
 }
 
-// All workers together: "compute 81.3 %".
+// The legend with the shares of all workers together: "compute 81.3 %".
 std::string bars_legend_html(const std::vector<WorkerTimes>& times) {
   double all = 0;
   for (const WorkerTimes& worker : times) all += total_seconds(worker);

@@ -15,7 +15,7 @@
 namespace tally::app {
 namespace {
 
-// The picture, in units that are pixels where the page is wide enough.
+// Size of the picture, in pixels on a wide page.
 constexpr double kChartWidth = 560;
 constexpr double kHeight = 300;
 constexpr double kLeft = 58;
@@ -24,7 +24,7 @@ constexpr double kTop = 26;
 constexpr double kBottom = 258;
 constexpr int kMostTicks = 6;
 constexpr std::size_t kMostPoints = 1200;  // of a curve
-constexpr std::size_t kDotsUpTo = 40;      // points; beyond that the line alone is clearer
+constexpr std::size_t kDotsUpTo = 40;      // number of points; longer curves are drawn without dots
 
 struct Frame {
   Axis x;
@@ -40,7 +40,7 @@ std::string point_text(ValueKind kind, double value) {
   return kind == ValueKind::kCount ? count_text(value) : number_text(value);
 }
 
-// From the first step to the last exactly; from 0 if that is not far away.
+// From the first step to the last exactly; from 0 if that is near.
 Axis step_axis(double first, double last) {
   const double low = first <= last - first || first == last ? 0 : first;
   const double high = std::max(last, low + 1);
@@ -105,7 +105,8 @@ std::string grid_svg(const Chart& chart, const Frame& frame) {
   return svg;
 }
 
-// The step at which an epoch was done, between the points of the longest curve and the beginning.
+// Returns the step at which an epoch was complete, interpolated between the points of the longest
+// curve.
 std::optional<double> step_of_epoch(const std::vector<ChartPoint>& points, double epoch) {
   ChartPoint before;
   for (const ChartPoint& point : points) {
@@ -139,7 +140,7 @@ std::string epochs_svg(const Chart& chart, const Frame& frame) {
   return svg;
 }
 
-// The curve as an SVG path: a new stroke after each value that is not finite.
+// Returns the curve as an SVG path, interrupted at values that are not finite.
 std::string path_of(const std::vector<ChartPoint>& points, const Frame& frame) {
   std::string path;
   bool down = false;
@@ -171,7 +172,7 @@ std::string series_svg(const ChartSeries& series, const std::vector<ChartPoint>&
   return svg;
 }
 
-// What the script shows: places in the picture, and texts.
+// Data for the script: coordinates and texts.
 nlohmann::json hover_data(const ChartSeries& series, const std::vector<ChartPoint>& points,
                           const Frame& frame, ValueKind kind) {
   nlohmann::json rows = nlohmann::json::array();

@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 double seconds_of(Duration time) { return std::chrono::duration<double>(time).count(); }
 
-// Absent without a value; JSON has no word for one that is not finite.
+// A missing value is absent; JSON has no text for values that are not finite.
 void put(Json& object, const char* name, const std::optional<double>& value) {
   if (!value) return;
   object[name] = std::isfinite(*value) ? Json(*value) : Json(nullptr);

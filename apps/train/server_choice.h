@@ -6,13 +6,13 @@
 
 namespace tally::app {
 
-// Where --servers wants the parameter servers.
+// The place of the parameter servers, from --servers.
 struct ServerChoice {
   enum class Kind {
-    kNone,       // nothing was said
-    kProcesses,  // `count` processes of their own, started with the workers
+    kNone,       // not given
+    kProcesses,  // `count` processes, started with the workers
     kColocated,  // inside the first `count` workers
-    kElsewhere,  // those of the directory at `address`
+    kElsewhere,  // running servers with a directory at `address`
   };
   Kind kind = Kind::kNone;
   int count = 0;
@@ -20,7 +20,7 @@ struct ServerChoice {
   friend bool operator==(const ServerChoice&, const ServerChoice&) = default;
 };
 
-// "2", "2,colocated", "HOST:PORT" or "[V6]:PORT"; "": kNone. kInvalid for anything else.
+// Parses "2", "2,colocated", "HOST:PORT" or "[V6]:PORT"; "" is kNone. kInvalid for any other text.
 Result<ServerChoice> parse_servers(std::string_view text);
 
 }  // namespace tally::app

@@ -72,14 +72,14 @@ std::string agent_program() {
   return ::access(tally.c_str(), X_OK) == 0 ? tally.string() : "";
 }
 
-class Command {
+class TrainLauncher {
  public:
-  Command(recipes::Recipe& recipe, const TrainOptions& options, std::vector<std::string> words)
+  TrainLauncher(recipes::Recipe& recipe, const TrainOptions& options, std::vector<std::string> words)
       : recipe_(recipe), options_(options), words_(std::move(words)) {
     if (options_.workers == 0) options_.workers = default_workers(options_);
   }
 
-  // Nothing is started unless all of this goes well.
+  // Checks everything before a process is started.
   Result<void> check() {
     TALLY_TRY(check_device(options_.device));
     TALLY_TRY(check_outputs(options_));
@@ -99,7 +99,7 @@ class Command {
     if (!prepared.resume) return {};
     TALLY_TRY(const auto reader, checkpoint::Reader::open(prepared.resume->checkpoint));
     TALLY_TRY(reader->verify());
-    // Rows that servers keep are not in checkpoints; the trainer compares the rest.
+    // Rows on servers are not in checkpoints; the trainer compares the rest.
     if (!has_servers_)
       TALLY_TRY(check_tensors(reader->tensors(), tensors_of(recipe_, *prepared.train)));
     resume_step_ = prepared.resume->step;
@@ -132,7 +132,7 @@ class Command {
     std::vector<std::string> command = {process::own_program(), "train"};
     for (const std::string& word : words_)
       if (word.rfind("--resume", 0) != 0) command.push_back(word);
-    // All workers from the one that was checked.
+    // All workers resume from the checkpoint that was verified.
     if (resume_step_) command.push_back(fmt::format("--resume={}", *resume_step_));
     return command;
   }
@@ -165,9 +165,9 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   if (*joins) return run_worker(options, recipe);
   without_blas_threads(words);
   set_threads(1);
-  Command command(recipe, options, words);
-  if (const auto checked = command.check(); !checked) return refuse(checked.error());
-  return command.launch();
+  TrainLauncher launcher(recipe, options, words);
+  if (const auto checked = launcher.check(); !checked) return refuse(checked.error());
+  return launcher.launch();
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ std::string accuracy_text(double accuracy) {
   return fmt::format("accuracy {:.2f} %", accuracy * 100);
 }
 
-// "3/8" or, where the end is not known, "3".
+// "3/8", or "3" if the total is unknown.
 std::string epoch_text(const ProgressFacts& facts) {
   const std::uint64_t epoch = static_cast<std::uint64_t>(facts.epochs) + 1;
   if (facts.epoch_count == 0) return std::to_string(epoch);
@@ -52,7 +52,7 @@ std::vector<std::string> short_parts(const ProgressFacts& facts) {
   return parts;
 }
 
-// As many as fit into less than `columns`; 0: all.
+// Joins as many parts as fit into less than `columns`; 0: all.
 std::string joined(const std::vector<std::string>& parts, std::string_view between, int columns) {
   std::string line;
   for (const std::string& part : parts) {

@@ -14,13 +14,13 @@ struct TimeShares {
   double wait = 0;
   double data = 0;
 };
-// Of these times together; all 0 if there are none.
+// Returns the shares of these times; all 0 if there are none.
 TimeShares shares_of(Duration compute, Duration communicate, Duration wait, Duration data);
 
-// What a line of progress tells.
+// Facts for a line of progress.
 struct ProgressFacts {
-  double epochs = 0;              // done
-  std::uint64_t epoch_count = 0;  // in all; 0: not known
+  double epochs = 0;              // completed
+  std::uint64_t epoch_count = 0;  // in total; 0: unknown
   std::uint64_t step = 0;
   std::uint64_t step_count = 0;
   double loss = 0;                 // mean of the last steps
@@ -31,9 +31,9 @@ struct ProgressFacts {
   Duration left{};
 };
 
-// "epoch 3/8  step 1100/3752  loss 0.4123  accuracy 86.10 %  12.3k samples/s  compute 80 %, ...
-// left 0:42". Where that does not fit into `columns` (0: any), in short, "epoch 3/8 step 1100/3752
-// loss 0.4123 acc 86.1% 12.3k/s 80/12/5/3% left 0:42", and of that as much as does.
+// Returns "epoch 3/8  step 1100/3752  loss 0.4123  accuracy 86.10 %  12.3k samples/s  compute 80 %,
+// ... left 0:42". If that does not fit into `columns` (0: unlimited), the short form "epoch 3/8
+// step 1100/3752 loss 0.4123 acc 86.1% 12.3k/s 80/12/5/3% left 0:42", cut to the columns.
 std::string progress_line(const ProgressFacts& facts, int columns);
 
 struct EvaluationFacts {
@@ -52,15 +52,15 @@ std::string clock_text(Duration duration);
 // "950", "12.3k", "4.56M".
 std::string short_count(double count);
 
-// What rank 0 shows on stdout: a line that changes where that is a terminal, plain lines elsewhere;
-// other ranks have a silent one. A changing line ends with a carriage return and no newline, for
-// the launcher passes it on so.
+// Output of rank 0 on stdout: a changing line on a terminal, plain lines elsewhere; other ranks
+// have a silent console. A changing line ends with a carriage return and no newline, which the
+// launcher passes on.
 class TrainConsole final {
  public:
   struct Options {
     bool silent = false;
     bool progress = true;
-    int columns = 0;  // of the terminal; 0: it is none
+    int columns = 0;  // of the terminal; 0: no terminal
   };
   explicit TrainConsole(const Options& options) : options_(options) {}
   ~TrainConsole() { erase(); }
@@ -69,14 +69,14 @@ class TrainConsole final {
 
   bool live() const { return options_.columns > 0 && !options_.silent && options_.progress; }
   void progress(const ProgressFacts& facts);
-  // A line, or several, that stay.
+  // Prints lines that stay.
   void say(const std::string& text);
 
  private:
   void erase();
 
   const Options options_;
-  bool shown_ = false;  // a changing line is there
+  bool shown_ = false;  // a changing line is shown
 };
 
 }  // namespace tally::app

@@ -39,7 +39,7 @@ Result<std::string> with_train_state(std::string_view trainer_state, const Train
                  {"epoch", state.position.epoch},
                  {"samples", state.position.samples},
                  {"course", course}};
-  // Names come from the command line, and need not be UTF-8.
+  // Names come from the command line and may be invalid UTF-8.
   return whole.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -20,7 +20,7 @@ using adapter::or_throw;
 
 namespace {
 
-// Points of training loss in a record, beside those of evaluations.
+// Points of training loss in a record, in addition to those of evaluations.
 constexpr std::uint64_t kCurvePoints = 200;
 constexpr auto kLiveInterval = std::chrono::milliseconds(200);
 constexpr auto kLineInterval = std::chrono::seconds(10);
@@ -59,7 +59,7 @@ data::Order order_of(const Job& job, const TrainOptions& options, const Preparat
                       .workers = job.size()});
 }
 
-// What this rank draws from here on: its own, and by seed, rank and step alone.
+// Seeds this rank's random numbers from seed, rank and step alone.
 void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
   Rng rng(seed);
   Rng mixed(rng.next() ^ Rng(static_cast<std::uint64_t>(rank) + 1).next() ^ (step << 1));
@@ -113,7 +113,7 @@ void Training::resume(const ResumePoint& point) {
   done_ = {.steps = trainer_.steps(), .epochs = point.state.position.epoch};
   first_step_ = done_.steps;
   agreement_step_ = agreed_step_ = done_.steps;
-  // With another number of ranks their random numbers cannot go on, and begin anew.
+  // With another number of ranks, random states cannot continue and are seeded anew.
   if (reader->ranks() == with_.job.size()) {
     const auto set = set_random_state(with_.device, or_throw(reader->rank_state(with_.job.rank())));
     if (!set) throw Failure(set.error());
@@ -158,7 +158,7 @@ StopReason Training::run() {
     if (due.save) save();
     const auto reason = control_.stop(done_.steps, interrupted);
     if (reason) {
-      // Stopped by an evaluation, after a step that was not saved: the checkpoint is of the end.
+      // An evaluation stopped the training after a step that was not saved: save the last step.
       if (saves() && !due.save) save();
       return *reason;
     }
@@ -187,10 +187,10 @@ void Training::step() {
   }
   done_.steps = trainer_.steps();
   own_samples_ += samples;
-  // Of others than this one nothing is known with servers: they do as much.
+  // With servers, only this worker's samples are known: assume the same for the others.
   if (has_servers()) samples *= static_cast<std::uint64_t>(with_.job.size());
   const double mean = loss.mean().value_or(0);
-  // Of all ranks, so that all end here.
+  // A mean over all ranks, so that all of them stop here.
   if (!std::isfinite(mean))
     throw Failure(
         Error{.code = ErrorCode::kInvalid,
@@ -206,8 +206,8 @@ void Training::step() {
   evaluated_loss_.add(mean, samples);
 }
 
-// Meetings are where something is due, for whoever waits loses what a plan gains. One who is
-// interrupted goes to the meeting at once: the launcher tells all.
+// Workers synchronise only where something is due, because waiting would lose what an asynchronous
+// plan gains. An interrupted worker goes there at once: the launcher signals all of them.
 bool Training::come_together() {
   if (trainer_.in_step()) {
     interrupted_anywhere();
@@ -269,7 +269,7 @@ void Training::save() {
 
 void Training::note_saving(const Result<void>& outcome) {
   if (outcome) return;
-  // Those who lost a peer end with that; a full disk is no reason to stop.
+  // A lost peer ends the training; a full disk does not.
   if (outcome.error().code == ErrorCode::kPeerLost) throw Failure(outcome.error());
   log_.event(done_.steps, "a checkpoint was not written: " + outcome.error().message);
   with_.console.say(log_.record().events.back().text);
@@ -339,7 +339,7 @@ Result<std::string> Training::write_gradients() const {
   return recorder_->write();
 }
 
-// What became of all workers' gradients.
+// Adds the staleness figures of all workers to the record.
 void Training::take_figures(TrainingRecord& record) {
   const PolicyFigures own = trainer_.figures();
   std::vector<double> sums(own.staleness.begin(), own.staleness.end());

@@ -110,7 +110,7 @@ TrainingRecord& TrainingLog::finish(const Moment& moment, double epochs, Duratio
   return record_;
 }
 
-// Nothing where all gradients counted and none was late.
+// Empty if all gradients were applied and none was stale.
 std::string staleness_text(const TrainingRecord& record) {
   if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
   double applied = 0;

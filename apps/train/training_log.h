@@ -15,7 +15,7 @@ namespace tally::app {
 class RunningMean final {
  public:
   void add(double mean, std::uint64_t samples);
-  // Of what was added since the last take(); nothing if that is nothing.
+  // Returns the mean since the last clear(); nothing if there was no sample.
   std::optional<double> mean() const;
   std::uint64_t samples() const { return samples_; }
   void clear();
@@ -25,7 +25,7 @@ class RunningMean final {
   std::uint64_t samples_ = 0;
 };
 
-// What a training was asked to do, as rows for people.
+// Facts about the run, for the rows of the configuration.
 struct SetupFacts {
   int workers = 1;
   int threads = 1;
@@ -35,24 +35,23 @@ struct SetupFacts {
 std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Recipe& recipe,
                                         const Preparation& prepared, const SetupFacts& facts);
 
-// Collects the record of a training as it goes.
+// Collects the record of a training.
 class TrainingLog final {
  public:
   explicit TrainingLog(TrainingRecord record) : record_(std::move(record)) {}
 
-  // A step of all ranks together, done at `at` since the training began. `units` are samples, or
-  // tokens.
+  // Adds a step of all ranks. `units` are samples or tokens.
   void step(double loss, std::uint64_t samples, std::uint64_t units);
-  // A point of the curves; `score` where there was an evaluation.
+  // Adds a point of the curves; with `score` after an evaluation.
   void point(const Moment& moment, double epochs, Duration at, const std::optional<Score>& score);
-  // What happened since the last point was no training: the speed of the next one does not count
-  // it.
+  // The time since the last point was not spent on training, and does not count for the speed of
+  // the next point.
   void pause_until(Duration at) { point_at_ = at; }
   void event(std::uint64_t step, std::string text);
 
   std::uint64_t units() const { return units_; }
   const TrainingRecord& record() const { return record_; }
-  // Completes the figures of the whole.
+  // Completes the totals.
   TrainingRecord& finish(const Moment& moment, double epochs, Duration elapsed, StopReason reason);
 
  private:
@@ -64,9 +63,9 @@ class TrainingLog final {
   Duration point_at_{};
 };
 
-// A line on what became of gradients, after a newline; empty where all counted and none was late.
+// Returns a line about stale and dropped gradients, after a newline; empty if there were none.
 std::string staleness_text(const TrainingRecord& record);
-// The lines at the end of a run.
+// Returns the lines at the end of a run.
 std::string summary_of(const TrainingRecord& record);
 
 }  // namespace tally::app

@@ -45,7 +45,7 @@ std::uint64_t parameters_of(const recipes::Model& model) {
   return count;
 }
 
-// What is written once all is done; true if it could be.
+// Writes the outputs at the end; true if all could be written.
 bool write_results(const TrainOptions& options, const TrainingRecord& record,
                    TrainConsole& console) {
   bool written = true;
@@ -112,10 +112,10 @@ class Worker {
   }
 
  private:
-  // Where this worker finds the servers.
+  // Returns where this worker finds the servers.
   ServerOptions servers_of(const Preparation& prepared) const {
     using Kind = ServerChoice::Kind;
-    const char* const directory = std::getenv("TALLY_DIRECTORY");  // from who started us
+    const char* const directory = std::getenv("TALLY_DIRECTORY");  // set by the launcher
     ServerOptions servers{.directory = directory != nullptr ? directory : "",
                           .count = prepared.servers.count,
                           .replicas = options_.replicas,
@@ -138,7 +138,7 @@ class Worker {
     return servers;
   }
 
-  // As the other hosts reach this one: by the way to rank 0.
+  // Returns the address of this host for other hosts: the local address of the route to rank 0.
   std::string own_host() const { return or_throw(address_towards(joined_.master_address)); }
 
   static int exit_code(StopReason reason, bool good) {
@@ -156,7 +156,7 @@ class Worker {
                              plan::to_string(prepared.plan)));
   }
 
-  // Rank 0's last words.
+  // Reports the result, on rank 0.
   int conclude(const Preparation& prepared, recipes::Model& model, StopReason reason,
                TrainingRecord& record) {
     bool good = true;
@@ -166,7 +166,7 @@ class Worker {
       good = finish->good;
       record.final_text = finish->text;
     }
-    // Whoever speaks for rank 0 has been silent so far.
+    // A worker that replaces rank 0 has a silent console so far.
     TrainConsole aloud({.silent = false, .progress = false, .columns = 0});
     TrainConsole& console = job_.rank() == 0 ? console_ : aloud;
     console.say(summary_of(record));
@@ -182,10 +182,10 @@ class Worker {
   TrainConsole console_;
 };
 
-// The first line of a message: libtorch adds stacks.
+// Returns the first line of a message: libtorch adds stacks.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// What libtorch says in its own words where memory ends.
+// Replaces libtorch's messages about exhausted memory.
 std::string torch_text(const std::string& what) {
   const bool memory = what.find("allocate memory") != std::string::npos ||
                       what.find("out of memory") != std::string::npos;
@@ -194,7 +194,7 @@ std::string torch_text(const std::string& what) {
 
 const char* variable(const char* name) { return std::getenv(name); }
 
-// As far as the launcher says.
+// Returns the rank according to the launcher's variables.
 Rank rank_before_joining() {
   const auto job = options_from(variable);
   return job ? job->rank : 0;

@@ -4,9 +4,9 @@
 
 namespace tally::app {
 
-// This process as one worker of a job that a launcher started: joins it, trains, and on rank 0
-// tells the result and writes it. Whatever fails ends in one line with the rank. Returns the exit
-// code: 0; 1 if something failed; 130 if it was interrupted.
+// One worker of a job that a launcher started: joins the job and trains; rank 0 reports and writes
+// the result. A failure is one line with the rank. Returns the exit code: 0; 1 after a failure; 130
+// after an interruption.
 int run_worker(const TrainOptions& options, recipes::Recipe& recipe);
 
 }  // namespace tally::app

@@ -67,7 +67,7 @@ void Rounds::check_all() {
   }
 }
 
-// Each round begins with another contender, so that nobody always follows the same neighbour.
+// Each round begins with another contender, so that no contender always follows the same neighbour.
 void Rounds::measure_round(int round) {
   for (std::size_t size = 0; size < options_.sizes_bytes.size(); ++size) {
     for (std::size_t i = 0; i < contenders_.size(); ++i) {

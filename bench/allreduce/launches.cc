@@ -41,7 +41,7 @@ struct MpiTools {
   std::string compile;
 };
 
-// Does this launcher belong to the MPI called `name`?
+// Whether this launcher belongs to the MPI called `name`.
 bool is_mpi(const std::string& name, const std::string& mpirun) {
   const auto version = process::output_of({mpirun, "--version"}, tool_deadline());
   if (!version) return false;
@@ -50,7 +50,7 @@ bool is_mpi(const std::string& name, const std::string& mpirun) {
   return name == "openmpi" ? open_mpi : mpich;
 }
 
-// "DIR/mpirun.openmpi" has "DIR/mpicc.openmpi" beside it.
+// "DIR/mpicc.openmpi" belongs to "DIR/mpirun.openmpi".
 std::optional<MpiTools> tools_beside(const std::string& mpirun) {
   const auto run = process::find_program(mpirun);
   if (!run) return std::nullopt;
@@ -79,7 +79,7 @@ struct FoundMpi {
   MpiTools tools;
 };
 
-// By the name of a transport: the MPI that it names, or the first that is installed.
+// Returns the MPI that the transport names, or the first that is installed.
 Result<FoundMpi> find_mpi_of(const std::string& transport, const std::string& mpirun) {
   for (const char* const name : {"openmpi", "mpich"}) {
     if (transport.find(name) == std::string::npos) continue;
@@ -92,7 +92,7 @@ Result<FoundMpi> find_mpi_of(const std::string& transport, const std::string& mp
   return FoundMpi{.name = "mpich", .tools = tools};
 }
 
-// Bound to cores where there are enough: README.md says what was tried.
+// Ranks are bound to cores if there are enough; see README.md.
 std::vector<std::string> mpi_flags(const std::string& name, bool oversubscribed) {
   if (name == "mpich")
     return oversubscribed ? std::vector<std::string>{}

@@ -18,7 +18,7 @@ namespace {
 constexpr int kTitleWidth = 28;
 constexpr int kCellWidth = 11;
 
-// One line of the table: a value per size, where there is one.
+// One line of the table: a value per size, or none.
 struct Row {
   std::string title;
   std::string contender;
@@ -42,14 +42,14 @@ std::vector<Row> rows_of(const Comparison& comparison) {
   return rows;
 }
 
-// Three digits or so, whatever the size.
+// Formats about three digits.
 std::string number_text(double value) {
   if (value < 10) return fmt::format("{:.2f}", value);
   if (value < 100) return fmt::format("{:.1f}", value);
   return fmt::format("{:.0f}", value);
 }
 
-// The least of the rows that `wanted` accepts, size by size.
+// Returns the least value of the rows that `wanted` accepts, by size.
 template <typename Wanted>
 std::optional<Row> best_of(const std::vector<Row>& rows, const std::string& title, Wanted wanted) {
   std::optional<Row> best;
@@ -75,7 +75,7 @@ std::string line_text(const std::string& title, std::size_t columns, Cell cell) 
   return line + "\n";
 }
 
-// `above` over `below`, times `factor`, size by size.
+// Returns `above` over `below`, times `factor`, by size.
 std::string ratio_line(const std::string& title, const Row& above, const Row& below, double factor,
                        const char* unit) {
   return line_text(title, above.medians.size(), [&](std::size_t i) -> std::string {

@@ -14,8 +14,8 @@ struct ReportContext {
   std::string algorithm = {};
 };
 
-// Medians by contender and size; then our time over Gloo's and over that of the better MPI, and the
-// floor's over ours.
+// Returns medians by contender and size; then tally's time over that of Gloo and of the better MPI,
+// and the floor over tally's time.
 std::string table_text(const Comparison& comparison, const ReportContext& context);
 
 // One JSON object per line for each contender and size that was measured.

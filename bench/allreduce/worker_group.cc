@@ -29,8 +29,8 @@ constexpr std::size_t kLogLines = 8;
 constexpr auto kLeaveTimeout = std::chrono::seconds(10);
 constexpr auto kTerminateTimeout = std::chrono::seconds(2);
 
-// Opened for both directions: neither side waits for the other to open, and ours stays usable when
-// a worker is gone.
+// Opened in both directions: neither side waits for the other to open, and the pipe stays usable
+// when a worker is gone.
 Result<int> make_pipe(const std::string& path) {
   const int made = ::mkfifo(path.c_str(), 0600);
   const int fd = made == 0 ? ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
@@ -164,7 +164,7 @@ Result<void> WorkerGroup::processes_alive() {
   return {};
 }
 
-// The last lines that the workers printed, to be shown below an error.
+// Returns the last lines of the workers' output, for an error.
 std::string WorkerGroup::log_tail() const {
   if (launch_.processes.empty()) return "";
   std::ifstream log(launch_.processes.front().log_file);
@@ -179,8 +179,8 @@ std::string WorkerGroup::log_tail() const {
   return text;
 }
 
-// Healthy workers leave when their pipes close. A launcher is asked to end what it started before
-// it is killed.
+// Healthy workers leave when their pipes close. A launcher is asked to end its ranks before it is
+// killed.
 void WorkerGroup::end_processes() {
   const SteadyClock clock;
   const bool hurried = failed_ || process::interrupted() != 0;

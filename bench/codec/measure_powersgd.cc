@@ -9,7 +9,7 @@
 namespace tally::bench::codecs {
 namespace {
 
-// One matrix with its factors, as one rank alone has them.
+// One matrix with its factors, for a single rank.
 struct Matrix {
   Tensor tensor;
   std::unique_ptr<codec::PowerSgd> codec;
@@ -67,7 +67,7 @@ Result<Measurement> measure_powersgd(const plan::CodecSpec& spec, const Input& i
                      .elements = input.values.size(),
                      .bytes_per_value = trial.bytes_per_value(),
                      .error = relative_error(input.values, trial.decoded())};
-  // What is projected on orthonormal columns is no longer than it was, and so is what is left.
+  // A projection on orthonormal columns is not longer than its input, and neither is the remainder.
   if (!(result.error <= 1 + 1e-5))
     return Error{
         .code = ErrorCode::kCorrupt,

@@ -9,7 +9,7 @@
 
 namespace tally::bench::codecs {
 
-// What is measured unless told otherwise: every codec with its defaults, and some with stages.
+// Returns the default codecs: every codec with its defaults, and some with entropy stages.
 std::vector<std::string> usual_codecs();
 
 struct Results {
@@ -19,19 +19,19 @@ struct Results {
 
 struct ReportContext {
   HostFacts machine = {};
-  std::string level = {};  // the widest vector instructions that are used
+  std::string level = {};  // the widest vector instructions in use
   int repeats = 1;
 };
 
-// What is asked of a codec's speed, and what was seen.
+// Required and measured speed of a codec.
 struct Target {
   std::string what;
   double wanted = 0;
   double seen = 0;
-  bool is_share = true;  // of a memory copy; else GB/s
+  bool is_share = true;  // relative to a memory copy; else GB/s
   bool met() const { return seen >= wanted; }
 };
-// Of those that were measured, on the first input.
+// Returns the targets of measured codecs, on the first input.
 std::vector<Target> targets_of(const Results& results);
 
 std::string table_text(const Results& results, const ReportContext& context);

@@ -39,7 +39,7 @@ nlohmann::ordered_json json_line(const char* bench, const HostFacts& facts) {
 int publish(const std::string& table, const std::string& json,
             const std::function<void(std::ostream&)>& write_json, bool failed) {
   fmt::print("{}", table);
-  std::fflush(stdout);  // before std::cout
+  std::fflush(stdout);  // before output of std::cout
   const bool saved = append(json, write_json);
   if (process::interrupted() != 0) return process::kInterruptedExitCode;
   return saved && !failed ? 0 : 1;

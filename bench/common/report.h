@@ -19,7 +19,7 @@ HostFacts host_facts(std::string commit);
 // The first fields of a JSON line: bench, commit, host, cores.
 nlohmann::ordered_json json_line(const char* bench, const HostFacts& facts);
 
-// Prints the table and appends what `write_json` writes to the file `json`; "-" is stdout, empty:
+// Prints the table and appends the output of `write_json` to the file `json`; "-" is stdout, empty:
 // nothing is written. Returns the exit code of the benchmark: 130 if it was interrupted, 1 if
 // something failed or the file cannot be written, else 0.
 int publish(const std::string& table, const std::string& json,

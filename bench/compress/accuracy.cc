@@ -23,7 +23,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// How far the seeds of a plan are apart.
+// Returns the difference between the best and worst seed.
 double range(const std::vector<double>& values) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   return *most - *least;
@@ -62,7 +62,7 @@ std::vector<std::string> command_of(const AccuracyOptions& options, const Hosts&
   return hosts.on(0, words);
 }
 
-// Adds what one training came to.
+// Adds the result of one training.
 Result<void> train(const AccuracyOptions& options, const Hosts& hosts, int seed, Accuracy& result) {
   TALLY_TRY(const auto folder, process::TempDir::make());
   const std::string json = folder->path() + "/result.json";

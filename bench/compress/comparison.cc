@@ -20,7 +20,7 @@ namespace tally::bench::compress {
 namespace {
 
 constexpr int kWorkers = 2;
-// A worker makes these before each round's timed steps, and they travel too.
+// A worker makes these steps before the timed ones of each round; their bytes are counted too.
 constexpr int kUntimedSteps = 2;
 constexpr std::size_t kEdge = 5;
 constexpr double kMostGrowth = 1.05;
@@ -34,7 +34,7 @@ double mean_of(const double* first, std::size_t count) {
   return std::accumulate(first, first + count, 0.0) / static_cast<double>(count);
 }
 
-// Whether training goes on as it should, if not by the same steps.
+// Checks that the loss is finite and does not grow, for codecs that change the steps.
 Result<void> check_losses(const std::vector<double>& losses) {
   for (const double loss : losses)
     if (!std::isfinite(loss))
@@ -55,7 +55,7 @@ bool is_exact(const std::string& plan) {
   return parsed && parsed->codec.kind == plan::Codec::kNone;
 }
 
-// The last line of a log that is about codecs.
+// Returns the last line of a log that mentions codecs.
 std::string last_choice(const std::string& log) {
   std::ifstream file(log);
   std::string found;
@@ -80,12 +80,12 @@ class LinkRun final {
 
   void run() {
     if (const auto ready = prepare(); !ready) return fail("problem", ready.error());
-    // Unshaped: losses do not depend on the link, and take their time over a slow one.
+    // Losses do not depend on the link and would take long over a slow one: no limit yet.
     if (const auto shaped = hosts_.shape("none"); !shaped) return fail("link", shaped.error());
     for (const std::string& plan : options_.plans)
       if (!chooses_itself(plan)) enter(plan);
     if (const auto shaped = hosts_.shape(link_); !shaped) return fail("link", shaped.error());
-    // What measures the link meets it as it is.
+    // auto measures the link, so its workers start with the limit.
     for (const std::string& plan : options_.plans)
       if (chooses_itself(plan)) enter(plan);
     measure();
@@ -130,7 +130,7 @@ class LinkRun final {
     return Error{.code = ErrorCode::kCorrupt, .message = "not all losses are numbers"};
   }
 
-  // Against one process that goes through the batches of both.
+  // Compares with one process that trains on the batches of both.
   Result<void> check_exact(const std::vector<double>& losses) {
     TALLY_TRY(Launch launch, launch_plain(workers_, "reference", kWorkers));
     TALLY_TRY(const auto group, WorkerGroup::start(std::move(launch), deadline()));

@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kTc = "/usr/sbin/tc";
 constexpr const char* kUnshare = "/usr/bin/unshare";
-constexpr const char* kCable = "cable";  // the interface's name on both hosts
-// A host has a name of its own: $0.
+constexpr const char* kCable = "cable";  // name of the interface on both hosts
+// Each host has its own host name: $0.
 constexpr const char* kAsHost = "hostname \"$0\" && exec \"$@\"";
 constexpr auto kToolTimeout = std::chrono::seconds(20);
 
@@ -89,7 +89,7 @@ Result<void> Hosts::build() {
 Result<void> Hosts::shape(const std::string& link) {
   TALLY_TRY(check_link(link));
   for (int host = 0; host < 2; ++host) {
-    // Segments of up to 64 KiB leave the stack as one: the bucket must hold some of them.
+    // The stack sends segments of up to 64 KiB: the token bucket must hold several.
     if (link != "none") {
       TALLY_TRY(tool(on(host, {kTc, "qdisc", "replace", "dev", kCable, "root", "tbf", "rate", link,
                                "burst", "256kb", "latency", "50ms"})));

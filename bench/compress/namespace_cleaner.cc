@@ -22,17 +22,17 @@ namespace {
 constexpr const char* kNamespaces = "/run/netns";
 constexpr auto kRemovalTimeout = std::chrono::seconds(20);
 constexpr auto kPollInterval = std::chrono::milliseconds(5);
-// Nobody writes to the pipe: read ends when its other end is closed.
+// Nothing is written to the pipe: read ends when its other end is closed.
 constexpr const char* kScript =
     "read -r nothing; for name; do [ ! -e /run/netns/$name ] || /usr/sbin/ip netns del $name; done";
 
-// Everything between fork() and exec: only calls that are safe there.
+// Runs between fork() and exec, where only async-signal-safe calls are allowed.
 [[noreturn]] void become(char* const* words, int pipe) {
   ::setsid();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
   const int null_fd = ::open("/dev/null", O_WRONLY);
   if (::dup2(pipe, STDIN_FILENO) < 0 || null_fd < 0 || ::chdir("/") != 0) ::_exit(127);
-  ::fcntl(STDIN_FILENO, F_SETFD, 0);  // where the pipe had this number from the beginning
+  ::fcntl(STDIN_FILENO, F_SETFD, 0);  // in case the pipe already had this number
   ::dup2(null_fd, STDOUT_FILENO);
   ::dup2(null_fd, STDERR_FILENO);
   ::execv("/bin/sh", words);
@@ -67,7 +67,7 @@ NamespaceCleaner::~NamespaceCleaner() {
   alive_.reset();
   const SteadyClock clock;
   const Deadline by = clock.after(kRemovalTimeout);
-  // It is never killed: what it has not removed by then it removes later.
+  // The process is never killed: it removes the rest later.
   while (::waitpid(pid_, nullptr, WNOHANG) == 0 && !by.passed(clock.now()))
     std::this_thread::sleep_for(kPollInterval);
 }

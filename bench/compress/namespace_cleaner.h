@@ -12,14 +12,14 @@ namespace tally::bench::compress {
 
 inline constexpr const char* kIp = "/usr/sbin/ip";
 
-// A process that removes network namespaces when this one has ended in whatever way, SIGKILL
-// included. It waits at a pipe whose other end only we have open, in a session of its own and deaf
-// to what ends us by the keyboard. Threads: one at a time.
+// A process that removes network namespaces when this one has ended in any way, SIGKILL included.
+// It waits at a pipe whose other end only this process has open, in a session of its own, and
+// ignores signals of the keyboard. Threads: one at a time.
 class NamespaceCleaner final {
  public:
   static Result<std::unique_ptr<NamespaceCleaner>> start(
       const std::vector<std::string>& namespaces);
-  // Has it remove what is still there, and waits for that, 20 s at most.
+  // Has the namespaces removed, and waits for that up to 20 s.
   ~NamespaceCleaner();
   NamespaceCleaner(const NamespaceCleaner&) = delete;
   NamespaceCleaner& operator=(const NamespaceCleaner&) = delete;
@@ -31,8 +31,8 @@ class NamespaceCleaner final {
   Descriptor alive_;
 };
 
-// Removes the namespaces of owners that have ended while neither they nor their cleaners could:
-// those of our names only.
+// Removes namespaces whose owners have ended and whose cleaners were killed; only names of
+// namespace_name() are considered.
 void remove_left_over(const std::string& log_file);
 
 }  // namespace tally::bench::compress

@@ -14,10 +14,10 @@ namespace tally::bench::compress {
 namespace {
 
 constexpr std::string_view kPrefix = "tally-bench-";
-// Between a process's state and when it began, in /proc/PID/stat.
+// Fields between the state of a process and its start time in /proc/PID/stat.
 constexpr int kWordsBetween = 18;
 
-// Takes a number and the '-' behind it from the front of `text`.
+// Takes a number and the following '-' from the front of `text`.
 template <typename T>
 bool take_number(std::string_view& text, T& number) {
   const char* const end = text.data() + text.size();
@@ -30,7 +30,7 @@ bool take_number(std::string_view& text, T& number) {
 }  // namespace
 
 std::optional<std::uint64_t> began_ticks_of(pid_t pid) {
-  // "PID (NAME) STATE ...", where the name may have anything in it.
+  // "PID (NAME) STATE ...", where the name may contain any character.
   const std::string stat = file_contents(fmt::format("/proc/{}/stat", pid)).value_or("");
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
@@ -63,7 +63,7 @@ std::optional<NamespaceOwner> owner_of(std::string_view name) {
   NamespaceOwner owner;
   const bool whole = take_number(rest, owner.pid_namespace) && take_number(rest, owner.pid) &&
                      take_number(rest, owner.began_ticks) && rest.size() == 1;
-  // Compared with the name anew: no signs, leading zeros, or numbers that no process has.
+  // The name is formatted again and compared: no signs, leading zeros or impossible numbers.
   if (!whole || owner.pid <= 0 || namespace_name(owner, rest.front()) != name) return std::nullopt;
   return rest == "a" || rest == "b" ? std::optional(owner) : std::nullopt;
 }

@@ -10,31 +10,31 @@
 
 namespace tally::bench::compress {
 
-// A process that makes network namespaces: its number in a pid namespace, and when it began in
-// ticks of the kernel's clock since boot, so that who has the number later is not taken for it.
+// A process that creates network namespaces: its number in a pid namespace, and its start time in
+// clock ticks since boot, which distinguishes it from a later process with the same number.
 struct NamespaceOwner {
-  std::uint64_t pid_namespace = 0;  // as the kernel numbers them
+  std::uint64_t pid_namespace = 0;  // inode number
   pid_t pid = 0;
   std::uint64_t began_ticks = 0;
 
   friend bool operator==(const NamespaceOwner&, const NamespaceOwner&) = default;
 };
 
-// This process. kSystem where /proc does not tell.
+// Returns this process. kSystem if /proc has no information.
 Result<NamespaceOwner> this_owner();
 
 // tally-bench-PIDNAMESPACE-PID-BEGAN-HOST; `host` is one letter.
 std::string namespace_name(const NamespaceOwner& owner, char host);
-// Who made the namespace of this name; nothing for names that namespace_name() does not give.
+// Returns the owner of the namespace; nothing for names that namespace_name() does not make.
 std::optional<NamespaceOwner> owner_of(std::string_view name);
 
-// When the living process with this number began; nothing if there is none, or only one that waits
-// for being reaped.
+// Returns the start time of the living process with this number; nothing if there is none, or only
+// a zombie.
 std::optional<std::uint64_t> began_ticks_of(pid_t pid);
 
-// Whether what `owner` has made belongs to nobody any more, as seen from `own_pid_namespace`, where
-// the process that now has its number began at `now_there`. Of other pid namespaces nothing can be
-// known: no.
+// Whether `owner` has ended, as seen from `own_pid_namespace`, where the process that now has its
+// number started at `now_there`. False for owners in other pid namespaces, about which nothing is
+// known.
 bool is_gone(const NamespaceOwner& owner, std::uint64_t own_pid_namespace,
              std::optional<std::uint64_t> now_there);
 

@@ -17,7 +17,7 @@ constexpr double kAutoOfBest = 1 / 1.10;
 constexpr double kAutoOfFirst = 1 / 1.03;
 constexpr const char* kAuto = "codec=auto";
 
-// Those of one model and link that were measured; the first plan first.
+// The measurements of one model and link; the first plan first.
 struct Table {
   std::string model;
   std::string link;

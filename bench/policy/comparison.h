@@ -9,7 +9,7 @@
 
 namespace tally::bench {
 
-// What is done to the workers.
+// Slow-downs of the workers.
 struct PolicyScenario {
   std::string name;
   std::string straggle;  // as `tally train --straggle`
@@ -37,24 +37,24 @@ struct PolicyRun {
   double mean_staleness = 0;
   std::uint64_t dropped = 0;
 };
-// From what `tally train --json` has written. kCorrupt if that is something else.
+// Parses the output of `tally train --json`. kCorrupt for other texts.
 Result<PolicyRun> read_policy_run(std::string_view json);
 
-// When the test loss first was `loss`, between evaluations on a straight line; nothing if it never
-// was.
+// Returns when the test loss first reached `loss`, interpolated between evaluations; nothing if it
+// never did.
 std::optional<double> time_to(const std::vector<PolicyPoint>& points, double loss);
-// The loss that a training had at this share of its time.
+// Returns the loss at this share of the training time.
 double loss_at(const std::vector<PolicyPoint>& points, double share);
 
 struct PolicyResult {
   std::string scenario;
   std::string contender;
   std::optional<double> to_target_s;
-  std::optional<double> gain;      // over the first contender in the same scenario
-  double accuracy_difference = 0;  // from the first contender's in the first scenario, in points
+  std::optional<double> gain;      // relative to the first contender in the same scenario
+  double accuracy_difference = 0;  // to the first contender in the first scenario, in points
   PolicyRun run;
 };
-// Beside each other; `runs` are by scenario, then by contender.
+// Compares the runs; `runs` are by scenario, then by contender.
 std::vector<PolicyResult> compare_policies(const std::vector<PolicyScenario>& scenarios,
                                            const std::vector<PolicyContender>& contenders,
                                            const std::vector<PolicyRun>& runs, double target_loss);

@@ -11,7 +11,7 @@ inline constexpr std::size_t kDenseBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kKeysOfARound = 20000;
 inline constexpr std::uint64_t kAllKeys = 1000000;
 
-// What is measured, in this order by all workers.
+// The cases, in the order in which all workers measure them.
 inline constexpr std::array<std::string_view, 8> kCases = {
     "dense push",
     "dense pull",
@@ -30,7 +30,8 @@ struct Figure {
   double value = 0;
 };
 
-// Bytes that a key costs on the wire, both ways, in a push-and-pull of rows of so many float32.
+// Bytes of a key on the wire, in both directions, in a push-and-pull of rows of `dimension` float32
+// values.
 constexpr double bytes_per_key(int dimension) { return 8.0 + 2.0 * 4.0 * dimension; }
 
 }  // namespace tally::bench::servers

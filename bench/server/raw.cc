@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A port that was free a moment ago: iperf3 takes none by itself.
+// Returns a port that was free a moment ago: iperf3 chooses none by itself.
 Result<std::uint16_t> free_port() {
   TALLY_TRY(const net::Listener listener, net::Listener::bind({"127.0.0.1", 0}));
   return listener.address().port;
@@ -32,7 +32,7 @@ Result<double> iperf3_rate(Duration time) {
                                                                          "127.0.0.1", "-p", number},
                                                              .log_file = "/dev/null"}));
   const Deadline by = Deadline::after(time + 10s);
-  // It answers when it listens; until then it is asked again.
+  // The client retries until the server listens.
   Error last;
   while (!by.passed(SteadyClock().now())) {
     const auto output =
@@ -61,7 +61,7 @@ double copy_rate(Duration time) {
   int rounds = 0;
   do {
     std::memcpy(to.data(), from.data(), kDenseBytes);
-    // The compiler must believe that somebody looks.
+    // Keeps the compiler from dropping unread writes.
     asm volatile("" : : "r"(to.data()) : "memory");
     ++rounds;
   } while (clock.now() - start < time);

@@ -4,10 +4,10 @@
 
 namespace tally::bench::servers {
 
-// What the machine can do, in GB/s: iperf3 over one connection on loopback; kSystem if it is not
-// there.
+// Returns the speed of iperf3 over one loopback connection in GB/s; kSystem if iperf3 is not
+// installed.
 Result<double> iperf3_rate(Duration time);
-// memcpy of 64 MiB by one thread.
+// Returns the speed of memcpy of 64 MiB by one thread in GB/s.
 double copy_rate(Duration time);
 
 }  // namespace tally::bench::servers

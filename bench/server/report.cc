@@ -13,7 +13,8 @@
 namespace tally::bench::servers {
 namespace {
 
-// GB/s of a figure, where it is one of bytes: sparse rows in what they cost on the wire, both ways.
+// Returns GB/s of a figure that counts bytes: sparse rows by their bytes on the wire, in both
+// directions.
 std::optional<double> gigabytes(const std::string& name, double value) {
   if (name.rfind("dense", 0) == 0) return value;
   if (name == "sparse push d1") return value * (8.0 + 4.0) / 1e3;
@@ -35,7 +36,7 @@ std::vector<double> values_of(const Series& series, const std::string& name) {
   return values;
 }
 
-// Of the same run each.
+// Returns the figures relative to the raw figure of the same run.
 std::vector<double> shares_of(const Series& series, const std::string& name) {
   std::vector<double> shares;
   for (const Outcome& outcome : series.outcomes) {

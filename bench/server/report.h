@@ -8,7 +8,7 @@
 
 namespace tally::bench::servers {
 
-// Medians of all runs, each beside the raw figure of the same run.
+// Returns the medians of all runs, each beside the raw figure of the same run.
 std::string table_text(const std::vector<Series>& all, const HostFacts& machine);
 // One JSON line for each series and case.
 void write_json(std::ostream& out, const std::vector<Series>& all, const HostFacts& machine);

@@ -64,7 +64,7 @@ Result<Processes> start(const Setting& setting) {
   return processes;
 }
 
-// "figure dense push=3.25"
+// Parses "figure dense push=3.25".
 void collect(const std::string& text, std::map<std::string, double>& sums) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

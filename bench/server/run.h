@@ -12,14 +12,14 @@ struct Setting {
   std::string transport;  // shm, tcp, tls
   int workers = 1;
   int servers = 1;
-  std::string only;  // cases whose name has this
+  std::string only;  // cases whose name contains this
   std::chrono::milliseconds slice = std::chrono::milliseconds(500);
 };
 
 // One run of all cases in one setting: servers and workers as processes.
 struct Outcome {
   double raw = 0;                      // GB/s, measured just before
-  std::map<std::string, double> sums;  // by case: the sum over workers; of latencies the largest
+  std::map<std::string, double> sums;  // by case: the sum over workers; for latencies the largest
 };
 Result<Outcome> run_once(const Setting& setting);
 

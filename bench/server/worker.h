@@ -12,12 +12,12 @@ namespace tally::bench::servers {
 struct WorkerOptions {
   server::ClientOptions client;
   int workers = 1;
-  std::string only;  // cases whose name has this; the same for all workers
+  std::string only;  // cases whose name contains this; the same for all workers
   std::chrono::milliseconds slice = std::chrono::milliseconds(500);
 };
 
-// One worker: compares what the servers make of its pushes with what they must, then measures every
-// case for a slice, together with the others. kMismatch if contents are wrong. `tell` hears each
+// One worker: compares the result of its pushes with the expected values, then measures every case
+// for a slice, together with the others. kMismatch if contents are wrong. `tell` receives each
 // figure.
 Result<void> run_worker(const WorkerOptions& options, const std::function<void(Figure)>& tell);
 

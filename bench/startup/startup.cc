@@ -22,7 +22,7 @@ void say(const char* what) {
   std::fflush(stdout);
 }
 
-// Moments after the word `what` in a transcript.
+// Returns the times after the word `what` in a transcript.
 std::vector<TimePoint> moments(const std::string& output, const std::string& what) {
   std::vector<TimePoint> found;
   std::istringstream words(output);
@@ -33,7 +33,7 @@ std::vector<TimePoint> moments(const std::string& output, const std::string& wha
   return found;
 }
 
-// From before the start of the command to the last of `count` moments.
+// Returns the time from the start of the command to the last of `count` times.
 Result<double> time_of(const std::vector<std::string>& command, const std::string& what,
                        std::size_t count, Duration timeout) {
   const SteadyClock clock;

@@ -16,11 +16,11 @@ namespace tally::bench::train {
 namespace {
 
 struct Contender {
-  std::unique_ptr<WorkerGroup> group;  // nullptr: failed, or not there
+  std::unique_ptr<WorkerGroup> group;  // nullptr: failed or missing
   Measurement measured;
 };
 
-// Everything about one model.
+// The contenders of one model.
 class ModelRun final {
  public:
   ModelRun(const ComparisonOptions& options, const ModelFacts& facts, Comparison& result,
@@ -35,11 +35,11 @@ class ModelRun final {
 
  private:
   Result<void> prepare();
-  // Starts a group, hears its first losses and ends it.
+  // Starts a group, gets its first losses and ends it.
   Result<Curve> losses_once(Result<Launch> launch);
   Result<Curve> losses_of(WorkerGroup& group);
   Result<std::unique_ptr<WorkerGroup>> start(Result<Launch> launch);
-  // Starts and checks one contender; `agreed` are the curves it is compared with, and gets its own.
+  // Starts and checks one contender against the curves in `agreed`, and adds its own curve to them.
   void enter(const std::string& name, int ranks, Result<Launch> launch, std::vector<Curve>& agreed);
   Result<Curve> single_reference();
   int measure();
@@ -134,8 +134,8 @@ void ModelRun::enter(const std::string& name, int ranks, Result<Launch> launch,
   contenders_.push_back({.group = std::move(*group), .measured = std::move(measured)});
 }
 
-// Each round begins with another contender, so that nobody always follows the same neighbour.
-// Returns whole rounds.
+// Each round begins with another contender, so that no contender always follows the same neighbour.
+// Returns complete rounds.
 int ModelRun::measure() {
   for (int round = 0; round < options_.timing.rounds; ++round) {
     progress_.stage(

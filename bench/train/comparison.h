@@ -11,8 +11,8 @@ namespace tally::bench::train {
 
 struct ComparisonOptions {
   std::vector<ModelFacts> models;
-  Workers workers;          // the problem's folder is filled in by model
-  bool against_ddp = true;  // beside `tally` and `single`
+  Workers workers;          // the problem's folder is set for each model
+  bool against_ddp = true;  // in addition to `tally` and `single`
   TimingOptions timing = {};
 };
 
@@ -25,14 +25,14 @@ struct Measurement {
   double units_per_step = 0;  // of all ranks
   std::vector<double> samples_ms;
   bool checked = false;   // its losses agreed with those of the others
-  double difference = 0;  // how far they were apart, relative
+  double difference = 0;  // largest relative difference
   std::string version;    // of torch
 };
 
 struct Comparison {
   std::vector<Measurement> measurements;
   std::vector<std::string> failures;  // one text each
-  int rounds = 0;                     // the least that a model had
+  int rounds = 0;                     // the least of all models
 };
 
 // Model by model: starts the contenders, compares the losses of their first steps, and times those

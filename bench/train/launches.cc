@@ -26,7 +26,7 @@ std::pair<std::string, std::string> thread_variable(const Workers& workers) {
   return {"OMP_NUM_THREADS", std::to_string(workers.threads)};
 }
 
-// Our own program as a worker.
+// Returns the command of a worker that is this program.
 std::vector<std::string> worker_command(const Workers& workers, const Launch& launch) {
   return {process::own_program(),
           "bench-worker",

@@ -28,14 +28,13 @@ struct Workers {
   std::string python = "/usr/bin/python3";
 };
 
-// How each contender is started on this machine, in ranks of `workers`. An error says what is not
+// Starts each contender on this machine with the ranks of `workers`. An error names what is not
 // installed.
 Result<Launch> launch_tally(const Workers& workers);
-// A plain libtorch loop in one process, which goes through the batches of `parts` ranks in each
-// step.
+// A plain libtorch loop in one process, which processes the batches of `parts` ranks in each step.
 Result<Launch> launch_plain(const Workers& workers, const std::string& contender, int parts);
 Result<Launch> launch_ddp(const Workers& workers);
-// One process of ddp's script, without DistributedDataParallel.
+// One process of the DDP script, without DistributedDataParallel.
 Result<Launch> launch_python_twin(const Workers& workers);
 
 }  // namespace tally::bench::train

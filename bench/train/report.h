@@ -15,13 +15,13 @@ struct ReportContext {
   std::size_t bucket_bytes = 0;
 };
 
-// Units per second at the median step; nothing where nothing was measured.
+// Returns units per second at the median step; nothing without measurements.
 std::optional<double> units_per_second(const Measurement& measurement);
 
-// How `measurement` stands beside others of its model.
+// `measurement` relative to others of its model.
 struct Standing {
-  std::optional<double> over_ddp;    // its units per second over those of ddp with as many ranks
-  std::optional<double> efficiency;  // over as many times those of `single` as it has ranks
+  std::optional<double> over_ddp;    // relative to ddp with as many ranks
+  std::optional<double> efficiency;  // relative to `single` times the number of ranks
 };
 Standing standing(const Measurement& measurement, const Comparison& comparison);
 

@@ -2,7 +2,7 @@
 
 namespace tally::bench::train {
 
-// The text of ddp_worker.py, so that the command needs no files beside it.
+// The text of ddp_worker.py, so that the program needs no files beside it.
 extern const char* const kDdpWorkerSource;
 
 }  // namespace tally::bench::train

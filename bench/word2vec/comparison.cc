@@ -26,7 +26,7 @@ struct Finished {
   double processor_seconds = 0;
 };
 
-// That children which have ended, and theirs, have computed so far.
+// Returns the processor time of ended children and their descendants.
 double processor_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_CHILDREN, &usage);
@@ -36,7 +36,7 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// The end of what was printed, for people.
+// Returns the last lines of the output.
 std::string tail_of(const std::string& printed) {
   constexpr std::size_t kMost = 600;
   return printed.size() > kMost ? printed.substr(printed.size() - kMost) : printed;
@@ -164,7 +164,7 @@ Result<Word2vecOutcome> run_fasttext(const Word2vecPrograms& programs, const Wor
                         "-verbose",
                         "2"},
                        programs.folder + "/fasttext.log", programs.timeout));
-  // The model with all that fasttext itself needs.
+  // fasttext also writes a model, which is not needed.
   std::error_code ignored;
   std::filesystem::remove(stem + ".bin", ignored);
   const auto speed = fasttext_speed(finished.printed);

@@ -11,7 +11,7 @@
 
 namespace tally::bench {
 
-// What both programs are told.
+// The settings of both programs.
 struct Word2vecTask {
   std::string text;  // words in lower case, separated by white space
   int threads = 2;
@@ -25,11 +25,11 @@ struct Word2vecTask {
   std::uint64_t seed = 1;
 };
 
-// What came of one training.
+// Result of one training.
 struct Word2vecRun {
-  double words_per_s = 0;  // while it trained, by wall clock, all threads together
+  double words_per_s = 0;  // during training, by wall clock, all threads together
   double program_s = 0;    // from the start of the program to its end
-  double processor_s = 0;  // that its processes computed in that time
+  double processor_s = 0;  // processor time of its processes
   std::optional<word2vec::AnalogyResult> analogies;
   std::optional<word2vec::SimilarityResult> similarity;
 };
@@ -37,12 +37,12 @@ struct Word2vecRun {
 struct Word2vecPrograms {
   std::string tally;
   std::string fasttext;
-  std::string folder;  // for what they write; the caller's
+  std::string folder;  // for output files; owned by the caller
   Duration timeout = std::chrono::hours(6);
 };
 
-// Each trains once and leaves its vectors in folder/vectors.bin or folder/vectors.vec, whose name
-// is the second value. kSystem with what was printed if it fails.
+// A run with the path of its vectors, folder/vectors.bin or folder/vectors.vec. kSystem with the
+// output if a program fails.
 struct Word2vecOutcome {
   Word2vecRun run;
   std::string vectors;
@@ -51,11 +51,10 @@ Result<Word2vecOutcome> run_tally_word2vec(const Word2vecPrograms& programs,
                                            const Word2vecTask& task);
 Result<Word2vecOutcome> run_fasttext(const Word2vecPrograms& programs, const Word2vecTask& task);
 
-// The last figure of "words/sec/thread: N" in what fasttext prints while it trains; nothing if
-// there is none.
+// Returns the last figure of "words/sec/thread: N" in fasttext's output; nothing if there is none.
 std::optional<double> fasttext_speed(const std::string& printed);
 
-// What the vectors are asked; empty: nothing.
+// Evaluations of the vectors; empty: none.
 struct Word2vecQuestions {
   std::optional<word2vec::AnalogyQuestions> analogies;
   std::optional<std::vector<word2vec::SimilarPair>> pairs;
@@ -64,10 +63,10 @@ Result<void> ask(const std::string& vectors, const Word2vecQuestions& questions,
 
 struct Word2vecComparison {
   std::vector<Word2vecRun> tally;
-  std::vector<Word2vecRun> fasttext;  // empty if it does not take part
+  std::vector<Word2vecRun> fasttext;  // empty if only tally was run
 };
 
-// One line for each program with the medians, the ratio last.
+// Returns one line per program with the medians, then the ratio.
 std::string comparison_text(const Word2vecComparison& comparison);
 
 }  // namespace tally::bench

@@ -23,7 +23,7 @@ double percent(const word2vec::Score& score) {
              : 0;
 }
 
-// "8.9 % (8.7 to 9.1)" of all runs.
+// Returns "8.9 % (8.7 to 9.1)": median and range of all runs.
 std::string range_text(const std::vector<double>& values, int digits, std::string_view unit) {
   return fmt::format("{0:.{3}f}{4} ({1:.{3}f} to {2:.{3}f})", median(values), quantile(values, 0),
                      quantile(values, 1), digits, unit);

@@ -66,7 +66,7 @@ class GptRecipe final : public Recipe {
     return std::make_shared<Gpt>(shape);
   }
 
-  // What it writes after the first words of the text.
+  // Generates text after the first words of the dataset.
   Result<Finish> finish(Model& model, const data::Dataset& train,
                         std::uint64_t seed) const override {
     if (sampling_.length == 0) return Finish{};

@@ -13,8 +13,8 @@ LeNet::LeNet(const LeNetShape& shape) {
 }
 
 at::Tensor LeNet::forward(const at::Tensor& input) {
-  // Pooled first: the larger of two is the same before and after ReLU, which then has a quarter to
-  // do.
+  // Pooling first is equivalent, because ReLU is monotonic, and leaves ReLU a quarter of the
+  // values.
   at::Tensor x = torch::relu(torch::max_pool2d(conv1_->forward(input), 2));
   x = torch::relu(torch::max_pool2d(conv2_->forward(x), 2));
   x = torch::relu(fc1_->forward(x.flatten(1)));

@@ -28,7 +28,7 @@ class LeNetRecipe final : public Recipe {
   Result<void> accepts(const data::Dataset& dataset) const override {
     TALLY_TRY(accepts_images(name(), kLenetImages, dataset));
     if (image_facts(dataset).size % 2 == 0) return {};
-    // What the first convolution pads is the same on both sides.
+    // The first convolution pads both sides equally.
     return Error{.code = ErrorCode::kInvalid,
                  .message = "lenet takes images of 28x28, 30x30 or 32x32 pixels"};
   }

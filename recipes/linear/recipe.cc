@@ -11,9 +11,9 @@
 namespace tally::recipes {
 namespace {
 
-// Of a weight, from the closed form: what float32 sums over the samples leave.
+// Largest difference of a weight from the closed form, due to float32 sums.
 constexpr double kTolerance = 1e-5;
-// More weights than this are summed up, not listed.
+// Longer lists of weights are summarised.
 constexpr std::size_t kMostListed = 32;
 
 class Linear final : public Recipe {
@@ -23,7 +23,7 @@ class Linear final : public Recipe {
     return "linear regression on made data, compared with its closed form; or on a csv or libsvm "
            "file";
   }
-  // Full batches: whatever the number of workers, a step sees all samples.
+  // Full batches: a step sees all samples for any number of workers.
   Defaults defaults() const override {
     return {.data = "",
             .batch = 10000,

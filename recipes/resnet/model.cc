@@ -4,7 +4,7 @@ namespace tally::recipes {
 namespace {
 
 constexpr std::int64_t kLargeStemFrom = 64;
-constexpr std::int64_t kExpansion = 4;  // outputs of a bottleneck, in its inner channels
+constexpr std::int64_t kExpansion = 4;  // ratio of output to inner channels of a bottleneck
 
 torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel,
                               std::int64_t stride = 1) {
@@ -52,7 +52,7 @@ class Block final : public torch::nn::Module {
     return x.relu_();
   }
 
-  // What a block adds is nothing at first, so that a deep network begins as a shallow one.
+  // A block is initially the identity, so that a deep network starts as a shallow one.
   void silence() { torch::nn::init::zeros_(norms_.back()->weight); }
 
  private:

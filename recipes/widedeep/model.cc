@@ -17,7 +17,7 @@ WideDeep::WideDeep(const RecommenderShape& shape, std::vector<Cross> crosses)
 
 at::Tensor WideDeep::forward(const at::Tensor& input) {
   const KeyedBatch batch = keyed_batch(input);
-  // Each cross that is there counts once; rows of padding are zero.
+  // Each present cross counts once; padding rows are zero.
   const at::Tensor crossed = crossed_keys(batch.keys, crosses_);
   const KeyedBatch widened{
       .keys = at::cat({batch.keys, crossed}, 1),

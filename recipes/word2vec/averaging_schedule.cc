@@ -7,10 +7,10 @@
 namespace tally::word2vec {
 namespace {
 
-// Of a worker, until the time between rounds is known from the first.
+// Words of a worker before the first round, which measures the time.
 constexpr double kFirstWords = 20000;
-// The way from one round to the next changes by no more than this factor, so that one odd
-// measurement does little.
+// The distance between rounds changes by at most this factor, so that one odd measurement has
+// little effect.
 constexpr double kMostChange = 4;
 
 double share_of(double words, std::uint64_t longest) {
@@ -38,7 +38,7 @@ void AveragingSchedule::advance(double seconds) {
     step = last * std::clamp(change, 1 / kMostChange, kMostChange);
   }
   before_ = next_;
-  // Not a last round right after another one.
+  // Avoids a last round shortly after another one.
   next_ = next_ + 1.5 * step >= 1 ? 1 : next_ + step;
 }
 

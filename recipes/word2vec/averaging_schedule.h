@@ -5,18 +5,19 @@
 
 namespace tally::word2vec {
 
-// Decides when hosts average: at the same shares of the way for all workers of a lane (one of each
-// host), whatever number of words each has, so that all take part in the same rounds. Everything it
-// is given is the same on all of them. Pure.
+// Decides when hosts average: at the same shares of the text for all workers of a lane (one of each
+// host), for any number of words of each, so that all take part in the same rounds. All inputs are
+// the same on all of them. Pure.
 class AveragingSchedule final {
  public:
-  // `longest`: the most words that a worker of the lane trains in all.
+  // `longest`: the largest number of words of a worker of the lane.
   AveragingSchedule(const UpdateRule& rule, std::uint64_t longest);
 
-  // The share of a worker's own words after which the next round is; 1 for the last one.
+  // Returns the share of a worker's own words after which the next round is due; 1 for the last
+  // one.
   double next() const { return next_; }
   bool is_over() const { return is_over_; }
-  // A round has been held, `seconds` after the one before by the mean of all.
+  // A round has been held, `seconds` after the previous one in the mean of all workers.
   void advance(double seconds);
 
  private:

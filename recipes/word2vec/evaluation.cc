@@ -20,7 +20,7 @@ std::string lower_word(std::string word) {
   return word;
 }
 
-// The first words of a file with vectors of unit length, as the kernels want them.
+// The first words of a file with vectors of unit length, in the layout of the kernels.
 class UnitVectors {
  public:
   UnitVectors(const Vectors& vectors, std::size_t limit)
@@ -28,7 +28,7 @@ class UnitVectors {
     const std::size_t count =
         limit == 0 ? vectors.words.size() : std::min(limit, vectors.words.size());
     for (std::size_t word = 0; word < count; ++word) {
-      // Of words that differ in case only, the more frequent one counts.
+      // Of words that differ in case only, the more frequent one is kept.
       if (words_.add(lower_word(vectors.words[word])) != values_.size() / stride_) continue;
       values_.resize(values_.size() + stride_);
       float* const row = values_.data() + values_.size() - stride_;
@@ -57,7 +57,7 @@ struct Asked {
   std::size_t section = 0;
 };
 
-// The answers to up to kSkipgramRows questions.
+// Answers up to kSkipgramRows questions.
 std::vector<std::uint32_t> answers_to(std::span<const Asked> questions, UnitVectors& vectors) {
   const std::size_t stride = vectors.stride();
   std::vector<float> targets(questions.size() * stride);

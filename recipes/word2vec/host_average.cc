@@ -11,7 +11,7 @@ namespace {
 
 #define TALLY_HOGWILD __attribute__((no_sanitize("thread")))
 
-// What is sent is weight * value.
+// Sends weight * value.
 TALLY_HOGWILD void take_part(std::span<const float> values, float weight,
                              std::vector<float>& before, std::vector<float>& sum) {
   before.resize(values.size());
@@ -62,7 +62,7 @@ Result<bool> HostAverage::hold_round(bool wants_to_stop) {
   const TimePoint now = SteadyClock().now();
   const std::uint64_t words = tables_->progress().words;
   const auto own = static_cast<double>(words - words_before_);
-  // Words of the hosts, seconds, and how many want to stop.
+  // Words of the hosts, seconds, and the number of workers that want to stop.
   std::array<double, 3> facts = {own, std::chrono::duration<double>(now - last_round_).count(),
                                  wants_to_stop ? 1.0 : 0.0};
   TALLY_TRY(lane_->allreduce(std::span<double>(facts)));

@@ -13,7 +13,7 @@ constexpr double kRange = 4294967296.0;
 }  // namespace
 
 // Every entry has room for the mean weight. A word with less fills its own entry in part, and a
-// word with more the rest of it.
+// word with more fills the rest of it.
 NegativeSampler::NegativeSampler(std::span<const std::uint64_t> counts) : entries_(counts.size()) {
   TALLY_CHECK(!counts.empty());
   std::vector<double> weights;
@@ -26,7 +26,7 @@ NegativeSampler::NegativeSampler(std::span<const std::uint64_t> counts) : entrie
   for (WordId id = 0; id < weights.size(); ++id) {
     weights[id] *= static_cast<double>(weights.size()) / sum;
     (weights[id] < 1 ? small : large).push_back(id);
-    // What rounding leaves over at the end are full entries.
+    // Entries that rounding leaves over are full.
     entries_[id] = {.threshold = 0xFFFFFFFF, .other = id};
   }
   while (!small.empty() && !large.empty()) {

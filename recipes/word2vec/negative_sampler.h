@@ -8,8 +8,8 @@
 
 namespace tally::word2vec {
 
-// Draws words with probabilities in proportion to count^0.75, exactly up to 2^-32, by the alias
-// method (Walker 1977; Vose 1991): one draw looks at one entry. Threads: safe.
+// Draws words with probabilities proportional to count^0.75, exact up to 2^-32, by the alias method
+// (Walker 1977; Vose 1991): one draw reads one entry. Threads: safe.
 class NegativeSampler final {
  public:
   // At least one count; none is 0.
@@ -24,7 +24,7 @@ class NegativeSampler final {
   }
 
  private:
-  // The word of this number below the threshold, the other from there on.
+  // The word of this number below the threshold, the other word above.
   struct Entry {
     std::uint32_t threshold = 0;
     WordId other = 0;

@@ -34,8 +34,8 @@ Error wrong_line(const std::string& name, std::size_t number, std::string_view e
           .message = fmt::format("{}: line {}: expected {}", name, number, expected)};
 }
 
-// Calls `take` with the words of each line that is not empty, and its number from 1; ends with its
-// first error.
+// Calls `take` with the words of each non-empty line and its number from 1; ends with the first
+// error.
 template <typename Take>
 Result<void> each_line(std::span<const std::byte> bytes, Take take) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

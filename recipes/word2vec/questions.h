@@ -20,19 +20,19 @@ struct AnalogyQuestions {
   std::vector<Analogy> questions;
 };
 
-// The format of word2vec's questions-words.txt: ": name" begins a section, other lines have four
-// words. What stands before the first section is in one called "questions". kCorrupt with the line
-// that is otherwise.
+// Parses the format of word2vec's questions-words.txt: ": name" begins a section, other lines have
+// four words. Lines before the first section are in a section "questions". kCorrupt with the wrong
+// line.
 Result<AnalogyQuestions> parse_analogies(std::span<const std::byte> bytes, const std::string& name);
 
-// Two words, in lower case, and how similar people find them.
+// Two words in lower case and their similarity according to people.
 struct SimilarPair {
   std::string first, second;
   double score = 0;
 };
 
-// Lines of two words and a number, separated by white space; empty lines, and those that begin with
-// #, are passed over. kCorrupt with the line that is otherwise.
+// Parses lines of two words and a number, separated by white space; empty lines and lines that
+// begin with # are skipped. kCorrupt with the wrong line.
 Result<std::vector<SimilarPair>> parse_pairs(std::span<const std::byte> bytes,
                                              const std::string& name);
 

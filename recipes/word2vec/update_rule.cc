@@ -15,7 +15,7 @@ Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
-// Questions to which word2vec has one answer.
+// Settings of a plan that word2vec does not have.
 Result<void> check_fixed(const plan::Plan& plan) {
   const plan::Plan fixed;
   if (plan.codec == fixed.codec && plan.stale == fixed.stale && plan.split == fixed.split &&
@@ -31,7 +31,7 @@ Result<UpdateRule> parse_update_rule(std::string_view text) {
   plan::Plan plan{
       .update = plan::Update::kAverage,
       .average_every = std::chrono::duration_cast<std::chrono::milliseconds>(defaults.period)};
-  // Without another answer, servers are asked as each worker goes on.
+  // The default with servers is asp.
   const bool has_update = text.find("update=") != std::string_view::npos;
   if (!has_update && text.find("home=server") != std::string_view::npos)
     plan = {.home = plan::Home::kServer, .update = plan::Update::kAsp};

@@ -12,30 +12,30 @@
 namespace tally::word2vec {
 
 using WordId = std::uint32_t;
-// In a corpus: a sentence ends here. No word has this number.
+// Marks the end of a sentence in an encoded text. No word has this number.
 inline constexpr WordId kSentenceEnd = 0xFFFFFFFF;
-// More different words in a text are refused.
+// Texts with more distinct words are refused.
 inline constexpr std::size_t kMaxWords = std::size_t{1} << 26;
 
-// The words of a text that are there often enough, the most frequent first; equally frequent ones
-// in the order of their bytes. Threads: safe, for it never changes.
+// The sufficiently frequent words of a text, the most frequent first; equally frequent words in
+// byte order. Threads: safe, because it is immutable.
 class Vocabulary final {
  public:
   struct Options {
     Words words = Words::kLower;
     std::uint64_t min_count = 5;
   };
-  // kInvalid if no word is left; kExhausted beyond kMaxWords different words.
+  // kInvalid if no word is left; kExhausted beyond kMaxWords distinct words.
   static Result<Vocabulary> of_text(std::span<const std::byte> text, const Options& options);
 
   std::size_t size() const { return words_.size(); }
   const std::string& word(WordId id) const { return words_[id]; }
   const std::vector<std::string>& words() const { return words_; }
   std::span<const std::uint64_t> counts() const { return counts_; }
-  // How many words of the text are in the vocabulary.
+  // Returns how many words of the text are in the vocabulary.
   std::uint64_t total_count() const { return total_; }
 
-  // The text as numbers, other words left out, with kSentenceEnd at the ends of lines.
+  // Returns the text as word numbers without unknown words, with kSentenceEnd at line ends.
   std::vector<WordId> encode(std::span<const std::byte> text) const;
 
  private:
@@ -46,9 +46,9 @@ class Vocabulary final {
   std::uint64_t total_ = 0;
 };
 
-// With which probability each word is kept when it comes up in the text, so that frequent ones do
-// not take all the time: (sqrt(f / (t T)) + 1) (t T) / f, at most 1, where f is its count, T the
-// sum of all counts and t is `sample`. All 1 if that is 0.
+// Returns the probability with which each occurrence of a word is kept, so that frequent words do
+// not dominate: (sqrt(f / (t T)) + 1) (t T) / f, at most 1, where f is the count of the word, T the
+// sum of all counts and t is `sample`. All 1 if `sample` is 0.
 std::vector<double> keep_probabilities(std::span<const std::uint64_t> counts, double sample);
 
 }  // namespace tally::word2vec

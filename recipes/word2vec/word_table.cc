@@ -26,7 +26,7 @@ std::string_view WordTable::word(std::uint32_t number) const {
   return {text_.data() + begin, ends_[number] - begin};
 }
 
-// Where it is, or where it would be.
+// Returns the slot of the word, or the free slot for it.
 std::size_t WordTable::slot_of(std::string_view word, std::uint32_t hash) const {
   const std::size_t mask = slots_.size() - 1;
   std::size_t slot = hash & mask;

@@ -7,15 +7,15 @@
 
 namespace tally::word2vec {
 
-// Words to numbers from 0 on, in the order of their coming: a hash table with open addresses over
-// one block of characters, several times as fast as a map of strings. Threads: as a vector.
+// Numbers words from 0 in the order of insertion: a hash table with open addressing over one block
+// of characters, several times as fast as a map of strings. Threads: as a vector.
 class WordTable final {
  public:
   WordTable();
 
-  // The number of a word that is there; nothing for others.
+  // Returns the number of a known word; nothing for others.
   std::optional<std::uint32_t> find(std::string_view word) const;
-  // The same, and puts it there if it is not.
+  // Returns the number of a word and inserts it if it is new.
   std::uint32_t add(std::string_view word);
   std::size_t size() const { return ends_.size(); }
   // Valid until the next add().
@@ -31,7 +31,7 @@ class WordTable final {
   std::size_t slot_of(std::string_view word, std::uint32_t hash) const;
   void grow();
 
-  std::vector<Slot> slots_;  // a power of two of them, at most half full
+  std::vector<Slot> slots_;  // a power of two, at most half full
   std::vector<char> text_;
   std::vector<std::size_t> ends_;  // of each word in the text
 };

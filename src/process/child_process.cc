@@ -25,9 +25,9 @@ namespace tally::process {
 namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(10);
-constexpr auto kPatience = std::chrono::milliseconds(100);  // between looks at interrupted()
+constexpr auto kPatience = std::chrono::milliseconds(100);  // between checks of interrupted()
 
-// Everything between fork() and exec: only calls that are safe there.
+// Runs between fork() and exec, where only async-signal-safe calls are allowed.
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* environment,
                          const char* folder, int log_fd, pid_t parent) {
   become_child_of(parent);

@@ -2,8 +2,8 @@
 
 namespace tally::process {
 
-// While one lives, SIGINT, SIGTERM and SIGHUP do not end the process but are noted, so that loops
-// can leave in good order and kill what they started. One at a time, in the main thread.
+// While an object exists, SIGINT, SIGTERM and SIGHUP are recorded instead of ending the process, so
+// that loops can end their children and leave. One at a time, in the main thread.
 class InterruptGuard final {
  public:
   InterruptGuard();
@@ -12,10 +12,10 @@ class InterruptGuard final {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 };
 
-// The signal that was noted last, 0 if none. Threads: safe.
+// Returns the last recorded signal, 0 if none. Threads: safe.
 int interrupted();
 
-// What a shell expects of a program that was interrupted.
+// The usual exit code of a program that was interrupted.
 inline constexpr int kInterruptedExitCode = 130;
 
 }  // namespace tally::process

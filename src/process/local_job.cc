@@ -20,8 +20,8 @@ Error system_error(const std::string& what) {
   return Error{.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, strerror(errno))};
 }
 
-// A port that was free a moment ago. Somebody may take it before rank 0 does; the job then fails to
-// join and says so.
+// Returns a port that was free a moment ago. If another process takes it before rank 0, the job
+// fails to join with an error.
 Result<std::uint16_t> free_loopback_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return system_error("cannot open a socket");
@@ -37,7 +37,7 @@ Result<std::uint16_t> free_loopback_port() {
   return ntohs(address.sin_port);
 }
 
-// 32 random bytes, as options_from() wants them.
+// Writes 32 random bytes, as options_from() reads them.
 Result<void> write_secret(const std::string& path) {
   std::array<unsigned char, 32> bytes{};
   const auto size = static_cast<ssize_t>(bytes.size());

@@ -9,14 +9,14 @@
 
 namespace tally::process {
 
-// What the workers of one job on this machine need to find and to trust each other: a free port of
-// the loopback interface, and a fresh secret in a file that only this user can read and that is
-// removed with the object.
+// Everything that the workers of one job on this machine need to find and trust each other: a free
+// port of the loopback interface, and a fresh secret in a file that only this user can read and
+// that the destructor removes.
 class LocalJob final {
  public:
   static Result<std::unique_ptr<LocalJob>> make(int size);
 
-  // The variables that make a process rank `rank`, as options_from() reads them.
+  // Returns the variables of rank `rank`, as options_from() reads them.
   Variables variables(Rank rank) const;
 
  private:

@@ -4,8 +4,7 @@
 
 namespace tally::process {
 
-// Tells on stderr how far a long piece of work is: one line that changes on a terminal, plain lines
-// where stderr goes to a file.
+// Shows the progress of long work on stderr: a changing line on a terminal, plain lines otherwise.
 class Progress final {
  public:
   Progress();
@@ -13,9 +12,9 @@ class Progress final {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // What is being done now; shown on a terminal only.
+  // The current activity; shown on a terminal only.
   void now(std::string_view text);
-  // A stage has been reached; shown everywhere.
+  // A stage of the work; shown everywhere.
   void stage(std::string_view text);
   // A line that stays, such as a warning.
   void note(std::string_view text);

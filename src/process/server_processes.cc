@@ -57,10 +57,10 @@ std::vector<std::string> command_of(const ServerProcessesOptions& options,
   return command;
 }
 
-// Everything between fork() and exec: only calls that are safe there.
+// Runs between fork() and exec, where only async-signal-safe calls are allowed.
 [[noreturn]] void exec_server(const char* program, char* const* arguments, int input, int output,
                               pid_t parent) {
-  // In a group of its own Ctrl-C does not reach the server: its parent ends it in order.
+  // In a group of its own the server does not receive Ctrl-C: its parent ends it.
   become_child_of(parent);
   ::dup2(input, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
@@ -113,7 +113,7 @@ Result<void> ServerProcesses::start_server(const ServerProcessesOptions& options
     auto watch = net::watch_process({.rank = number, .pid = pid});
     if (watch.has_value()) processes_.back().watch = *std::move(watch);
     if (options.secret) {
-      // A pipe has room for it.
+      // A pipe has room for the secret.
       const auto& bytes = options.secret->bytes;
       const ssize_t written =
           ::write(processes_.back().life.descriptor(), bytes.data(), bytes.size());
@@ -146,7 +146,7 @@ void ServerProcesses::watch(const std::stop_token& stop) {
   }
 }
 
-// Whether somebody has ended.
+// Reaps processes that have ended and reports them.
 void ServerProcesses::look() {
   std::vector<std::string> sentences;
   {
@@ -156,7 +156,8 @@ void ServerProcesses::look() {
       if (process.ended) continue;
       int status = 0;
       const pid_t found = ::waitpid(process.pid, &status, WNOHANG);
-      // Who ignores SIGCHLD, as a parent may have left it to us, is not told how children end.
+      // If SIGCHLD is ignored, as the parent of this process may have set it, the exit status is
+      // unknown.
       const bool untold = found < 0 && errno == ECHILD;
       if (found != process.pid && !untold) continue;
       process.ended = true;

@@ -22,7 +22,7 @@ Result<std::unique_ptr<TempDir>> TempDir::make() {
 }
 
 TempDir::~TempDir() {
-  std::error_code ignored;  // nothing useful is left to do about it
+  std::error_code ignored;  // errors cannot be handled here
   std::filesystem::remove_all(path_, ignored);
 }
 

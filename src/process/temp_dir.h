@@ -6,7 +6,8 @@
 
 namespace tally::process {
 
-// A directory of our own (mode 0700) below TMPDIR or /tmp, removed with its contents at the end.
+// A private directory (mode 0700) below TMPDIR or /tmp, which the destructor removes with its
+// contents.
 class TempDir final {
  public:
   static Result<std::unique_ptr<TempDir>> make();

@@ -4,17 +4,17 @@
 
 namespace tally::app::doctor {
 
-// kProblem: a job will fail. kSlow: it will run, and slower than it could. kNote: good to know.
+// kProblem: a job will fail. kSlow: a job runs slower than it could. kNote: information.
 enum class Level { kOk, kNote, kSlow, kProblem };
 
 std::string_view to_string(Level level);
 
-// One thing that was looked at.
+// Result of one check.
 struct Finding {
   Level level = Level::kOk;
   std::string subject;  // "shared memory"
-  std::string what;     // what was found
-  std::string advice;   // what to do about it; empty if nothing is to be done
+  std::string what;     // the observation
+  std::string advice;   // the remedy; empty: none is needed
 
   friend bool operator==(const Finding&, const Finding&) = default;
 };

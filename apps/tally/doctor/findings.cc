@@ -15,7 +15,8 @@ constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kEnoughFiles = 4096;
 constexpr std::uint64_t kSmallShm = 256 * kMiB;
 constexpr std::uint64_t kSmallBuffer = 4 * kMiB;
-// Merged traces of several hosts are measured by heartbeats; logs of the hosts are not.
+// The coordinator corrects the clocks of merged traces by heartbeats; logs of hosts are not
+// corrected.
 constexpr double kClockSkewMs = 100;
 
 Finding cores(const MachineFacts& facts) {
@@ -201,7 +202,7 @@ Finding gpu(const SoftwareFacts& facts) {
 Finding blas(const SoftwareFacts& facts) {
   if (facts.blas.empty()) return {.subject = "BLAS", .what = "none for the system"};
   Finding finding{.subject = "BLAS", .what = facts.blas};
-  // Debian's reference implementation lies in a folder named after itself.
+  // Debian's reference BLAS lies in the folder blas/.
   if (facts.blas.find("/blas/libblas.so") != std::string::npos) {
     finding.level = Level::kSlow;
     finding.advice =

@@ -49,7 +49,7 @@ class HostsCheck final {
     return command;
   }
 
-  // One listener at a time: it outlives all calls to it, and ends by itself should we be killed.
+  // One listener at a time. It outlives all calls and ends by itself if this process is killed.
   PeerFacts check(const std::string& host) {
     PeerFacts facts{.host = host};
     const auto callers = static_cast<int>(options_.hosts.size());

@@ -42,7 +42,7 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
   return std::nullopt;
 }
 
-// "always [madvise] never": the word in brackets.
+// Returns the word in brackets: "always [madvise] never".
 std::string chosen_in(const std::string& path) {
   const std::string line = first_line(path);
   const std::size_t open = line.find('[');
@@ -51,7 +51,7 @@ std::string chosen_in(const std::string& path) {
   return line.substr(open + 1, close - open - 1);
 }
 
-// The value behind "KEY:" in files like /proc/meminfo and /proc/cpuinfo.
+// Returns the value after "KEY:" in files such as /proc/meminfo and /proc/cpuinfo.
 std::string value_of(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

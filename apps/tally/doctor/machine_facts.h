@@ -5,24 +5,23 @@
 
 namespace tally::app::doctor {
 
-// What this machine has and allows, as far as it can be read. An empty text or no value: not to be
-// had.
+// Facts about this machine. An empty text or no value: unknown.
 struct MachineFacts {
   std::string kernel;
   std::string processor;
   int cores_online = 1;
-  int cores_allowed = 1;              // by the affinity mask
-  std::optional<double> cores_quota;  // by the container
-  double load = 0;                    // runnable processes, average of a minute
+  int cores_allowed = 1;              // affinity mask
+  std::optional<double> cores_quota;  // limit of the container
+  double load = 0;                    // runnable processes, average over one minute
   int numa_nodes = 1;
   bool numa_balancing = false;
-  std::string governor;  // of processor 0's frequency
+  std::string governor;  // of the frequency of processor 0
   std::string clock_source;
   bool clock_synchronised = true;
 
   std::uint64_t memory_bytes = 0;
   std::uint64_t memory_available_bytes = 0;
-  std::optional<std::uint64_t> memory_limit_bytes;  // by the container
+  std::optional<std::uint64_t> memory_limit_bytes;  // limit of the container
   bool memfd_works = true;
   std::optional<std::uint64_t> dev_shm_bytes;
   std::string huge_pages_shared;  // shmem_enabled: always, advise, never, ...
@@ -32,7 +31,7 @@ struct MachineFacts {
   bool loopback_works = true;
   std::string host_name;
   bool host_name_resolves = true;
-  bool host_name_is_loopback = false;  // other hosts cannot reach that address
+  bool host_name_is_loopback = false;  // other hosts cannot reach the address of the host name
   std::uint64_t receive_buffer_max_bytes = 0;
 };
 

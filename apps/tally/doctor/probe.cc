@@ -22,7 +22,7 @@ std::int64_t time_of_day_ns() {
       .count();
 }
 
-// On a host that has only the new version of IP, that one.
+// IPv4 if the host has it, else IPv6.
 Result<net::Listener> bind_everywhere() {
   auto usual = net::Listener::bind({.host = "0.0.0.0", .port = 0});
   return usual.has_value() ? std::move(usual) : net::Listener::bind({.host = "::", .port = 0});
@@ -43,7 +43,7 @@ Result<void> serve_probe(Deadline by) {
     const auto stream = net::plain_stream(*std::move(socket));
     wire::Writer answer;
     answer.u64(static_cast<std::uint64_t>(time_of_day_ns()));
-    // A caller that went away is its own affair.
+    // A caller that went away is ignored.
     [[maybe_unused]] const auto told =
         net::write_all(*stream, answer.view(), Deadline::after(kAnswerTime));
   }

@@ -8,19 +8,19 @@
 
 namespace tally::app::doctor {
 
-// Listens on all addresses of this host until `by`, prints "listening PORT" on stdout, and tells
-// every caller its time of day. Nothing that a caller sends is read.
+// Listens on all addresses of this host until `by`, prints "listening PORT" on stdout, and sends
+// every caller its time of day. It reads nothing from callers.
 Result<void> serve_probe(Deadline by);
 
-// What a call to such a listener found out.
+// Result of a call to such a listener.
 struct ProbeAnswer {
   double round_trip_ms = 0;
-  double clock_ahead_ms = 0;  // its clock against ours, in the middle of the call
+  double clock_ahead_ms = 0;  // the listener's clock against this host's, in the middle of the call
 };
 
 Result<ProbeAnswer> call_probe(const net::Address& address, Deadline by);
 
-// "RTT AHEAD" as `doctor-probe call` prints it, and back.
+// Writes and parses "RTT AHEAD", the output of `doctor-probe call`.
 std::string to_string(const ProbeAnswer& answer);
 Result<ProbeAnswer> parse_probe_answer(const std::string& text);
 

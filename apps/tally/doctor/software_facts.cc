@@ -23,7 +23,7 @@ std::string answer_of(const std::vector<std::string>& command) {
 
 std::string first_line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// The word behind `start` in a line that has it.
+// Returns the word after `start` in the line that contains it.
 std::string word_after(const std::string& text, const std::string& start) {
   const std::size_t place = text.find(start);
   if (place == std::string::npos) return {};
@@ -33,7 +33,7 @@ std::string word_after(const std::string& text, const std::string& start) {
   return word;
 }
 
-// "Open MPI" and MPICH both install an mpirun; Debian has each under a name of its own as well.
+// Open MPI and MPICH both install an mpirun; Debian also gives each a name of its own.
 void read_mpi(SoftwareFacts& facts) {
   for (const char* const name : {"mpirun.openmpi", "mpirun.mpich", "mpirun", "mpiexec"}) {
     const std::string version = answer_of({name, "--version"});
@@ -43,7 +43,7 @@ void read_mpi(SoftwareFacts& facts) {
   }
 }
 
-// The path that the loader would take for a library whose name starts so.
+// Returns the path that the loader takes for a library whose name begins like this.
 std::string library(const std::string& cache, const std::string& name) {
   std::istringstream lines(cache);
   for (std::string line; std::getline(lines, line);) {
@@ -64,11 +64,11 @@ void read_gpu(SoftwareFacts& facts, const std::string& cache) {
     facts.gpu_trouble = "/dev/nvidia0 is there, and nvidia-smi tells of no GPU";
 }
 
-// From TORCH_VERSION "1.13.1" in a header, or the version file of a Python package.
+// Reads TORCH_VERSION "1.13.1" from a header, or the version file of a Python package.
 void read_torch(SoftwareFacts& facts, const std::string& cache) {
   facts.libtorch_path = library(cache, "libtorch_cpu.so");
   if (facts.libtorch_path.empty()) {
-    // Where pip and conda put it; the loader's cache does not know those places.
+    // Folders of pip and conda, which are not in the loader's cache.
     const std::string folder =
         first_line_of(answer_of({"python3", "-c",
                                  "import importlib.util as u; s = u.find_spec('torch'); "

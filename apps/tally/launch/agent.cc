@@ -27,16 +27,16 @@
 namespace tally::launch {
 namespace {
 
-// More is not taken from the ranks while so much waits for the launcher: their pipes fill, and they
-// wait.
+// While so many bytes wait for the launcher, no more output is read from the ranks: their pipes
+// fill, and they block.
 constexpr std::size_t kMaxWaitingBytes = std::size_t{256} << 10;
-// Until the launcher says another.
+// Lease until the launcher sends another one.
 constexpr auto kFirstLease = std::chrono::seconds(60);
-// After SIGTERM to us.
+// Grace time after SIGTERM to the agent.
 constexpr auto kGrace = std::chrono::seconds(5);
-// Between kills while something that was killed is not gone.
+// Time between repeated kills of processes that are still there.
 constexpr auto kKillAgain = std::chrono::milliseconds(20);
-// For what is killed to be gone.
+// Time for killed processes to disappear.
 constexpr auto kKillTime = std::chrono::seconds(10);
 
 class Agent {
@@ -71,11 +71,11 @@ class Agent {
     signals_ = Descriptor(::signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC));
   }
 
-  // Sleeps until something happens and deals with it; false when the launcher is gone.
+  // Waits for an event and handles it; false when the launcher is gone.
   bool step() {
     std::vector<pollfd> entries = {{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
                                    {.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
-    // With nothing to write it is still watched: poll() tells of a reader that is gone.
+    // The output is polled even with nothing to write: poll() reports a reader that is gone.
     const bool writes = written_ < waiting_.size();
     entries.push_back(
         {.fd = STDOUT_FILENO, .events = static_cast<short>(writes ? POLLOUT : 0), .revents = 0});
@@ -95,7 +95,7 @@ class Agent {
   }
 
   void send(const Message& message) {
-    // What is written is dropped before it outgrows what waits.
+    // Written bytes are erased before they outnumber the waiting ones.
     if (written_ == waiting_.size() || written_ > kMaxWaitingBytes) {
       waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(written_));
       written_ = 0;
@@ -115,7 +115,7 @@ class Agent {
     return true;
   }
 
-  // Reads and obeys; false when there is nobody any more, or nobody who makes sense.
+  // Reads and executes messages; false when the launcher is gone or sends an invalid message.
   bool hear() {
     std::array<std::byte, 65536> bytes;
     for (;;) {
@@ -150,13 +150,13 @@ class Agent {
     if (signal.number == SIGKILL) return kill_all();
     paused_ = signal.number == SIGSTOP;
     ranks_.signal(signal.number);
-    // One that is stopped hears of it only when it goes on.
+    // A stopped rank receives the signal only after SIGCONT.
     if (!paused_) ranks_.signal(SIGCONT);
   }
 
   void obey(const Ping& ping) { send(ping); }
 
-  // What only an agent says.
+  // Messages that only an agent sends.
   template <typename Other>
   void obey(const Other& /*message*/) {}
 
@@ -169,7 +169,7 @@ class Agent {
     }
   }
 
-  // Again and again until nobody is left: whoever is killed may have had children.
+  // Kills repeatedly until no process is left: a killed process may have had children.
   void kill_all() {
     const bool some = signal_descendants() > 0;
     kill_at_ = some ? clock_.after(kKillAgain) : Deadline::never();
@@ -178,8 +178,8 @@ class Agent {
   const SteadyClock clock_;
   Descriptor signals_;
   MessageBuffer incoming_;
-  std::vector<std::byte> waiting_;  // for the launcher
-  std::size_t written_ = 0;         // of waiting_
+  std::vector<std::byte> waiting_;  // bytes for the launcher
+  std::size_t written_ = 0;         // bytes of waiting_
   LocalRanks ranks_;
   std::optional<HeldPort> port_;
   Duration lease_{};

@@ -11,7 +11,7 @@
 namespace tally::launch {
 namespace {
 
-// What a shell and we ourselves add to the number of a signal.
+// Added to the number of a signal in exit codes of shells and of the launcher.
 constexpr int kSignalCode = 128;
 constexpr std::size_t kMaxOthers = 8;
 
@@ -20,7 +20,8 @@ std::string name_of_signal(int signal) {
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
-// The signal that killed the rank, or a command of the script that it is; 0 if none did.
+// Returns the signal that killed the rank, or a command of the script that the rank is; 0 if none
+// did.
 int fatal_signal(const RankEnd& end) {
   if (end.signal != 0) return end.signal;
   if (end.code <= kSignalCode) return 0;

@@ -15,10 +15,10 @@ namespace tally::launch {
 namespace {
 
 constexpr std::size_t kMaxUnwrittenBytes = std::size_t{1} << 20;
-// Of what is written at once.
+// Largest single write.
 constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 10;
 constexpr std::array<int, 2> kDescriptors = {STDOUT_FILENO, STDERR_FILENO};
-// The source of our own lines; ranks have numbers from 0.
+// The source of the launcher's own lines; ranks have numbers from 0.
 constexpr int kOwnSource = 1 << 30;
 
 bool may_be_coloured(int descriptor) {
@@ -28,14 +28,14 @@ bool may_be_coloured(int descriptor) {
   return ::isatty(descriptor) == 1 && !dumb && (no_colour == nullptr || *no_colour == '\0');
 }
 
-// True if all of it is written; false if nobody reads it any more.
+// True if everything is written; false if the reader is gone.
 bool write_fully(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno == EAGAIN) {
-      // Somebody who shares the stream made it non-blocking.
+      // Another process that shares the stream made it non-blocking.
       pollfd ready{.fd = descriptor, .events = POLLOUT, .revents = 0};
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {

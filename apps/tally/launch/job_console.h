@@ -13,13 +13,12 @@
 
 namespace tally::launch {
 
-// The launcher's stdout and stderr. A thread of its own writes, so that a reader who does not read
-// (a pager, a terminal on hold) stops neither the launcher's pings nor its ears; what waits is
-// bounded by whoever looks at full(). A stream that nobody reads any more swallows what comes.
-// Threads: safe.
+// The launcher's stdout and stderr. A thread of its own writes, so that a reader that does not read
+// (a pager, a suspended terminal) blocks neither the launcher's pings nor its messages; callers
+// bound the waiting bytes by full(). Output for a reader that is gone is dropped. Threads: safe.
 class JobConsole final {
  public:
-  // `speaker` is who says what say() says.
+  // `speaker` is the prefix of say().
   explicit JobConsole(std::string speaker);
   // Waits until everything is written.
   ~JobConsole();
@@ -31,14 +30,14 @@ class JobConsole final {
 
   // A piece as Screen::show() takes it.
   void show(Stream stream, int source, std::string_view prefix, std::string_view piece);
-  // "SPEAKER: TEXT" as a line, or several, of its own on stderr.
+  // Writes "SPEAKER: TEXT" on stderr, on a line of its own.
   void say(std::string_view text);
 
-  // Whether so much waits that no more output of ranks should be fetched.
+  // Whether so many bytes wait that no more output of ranks should be read.
   bool full() const;
   // Becomes readable when it is no longer full.
   int room_descriptor() const { return room_.descriptor(); }
-  // Takes the news of room_descriptor().
+  // Resets room_descriptor().
   void note_room();
 
  private:
@@ -63,7 +62,7 @@ class JobConsole final {
   std::jthread writer_;  // last: it uses the above
 };
 
-// "[3] ", or with `host` "[3 b] "; in the rank's colour if wanted.
+// "[3] ", or with `host` "[3 b] "; coloured by rank if `coloured`.
 std::string prefix_of(Rank rank, const std::string& host, bool coloured);
 
 }  // namespace tally::launch

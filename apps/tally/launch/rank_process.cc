@@ -16,7 +16,7 @@
 namespace tally::launch {
 namespace {
 
-// Where execve() shall look: `name` itself if it has a slash, else in each folder of PATH.
+// Returns the paths for execve(): `name` itself if it has a slash, else one in each folder of PATH.
 std::vector<std::string> candidates(const std::string& name,
                                     const std::vector<std::string>& environment) {
   if (name.find('/') != std::string::npos) return {name};
@@ -33,7 +33,8 @@ std::vector<std::string> candidates(const std::string& name,
   return found;
 }
 
-// Everything between fork() and exec: only calls that are safe there. Returns why it failed.
+// Runs between fork() and exec, where only async-signal-safe calls are allowed. Returns the error
+// number.
 int exec_rank(const std::vector<char*>& programs, char* const* arguments, char* const* environment,
               const cpu_set_t* cpus, const std::array<int, 3>& streams, pid_t parent) {
   process::become_child_of(parent);
@@ -43,7 +44,7 @@ int exec_rank(const std::vector<char*>& programs, char* const* arguments, char* 
   for (const char* const program : programs) {
     if (program == nullptr) break;
     ::execve(program, arguments, environment);
-    // As the shell does: a file that may not be executed is passed over, but told of.
+    // As a shell does: a file that may not be executed is skipped, but reported if none is found.
     if (errno != ENOENT && errno != ENOTDIR) reason = errno;
     if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) break;
   }

@@ -78,7 +78,7 @@ void RankWatch::quiet() {
   ending_ = true;
 }
 
-// What became of a rank's process is the launcher's to tell.
+// The launcher reports the ends of processes.
 bool RankWatch::worth_saying(const CoordinatorEvent& event) const {
   if (verbose_) return true;
   switch (event.kind) {

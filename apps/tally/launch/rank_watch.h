@@ -10,15 +10,15 @@
 
 namespace tally::launch {
 
-// The coordinator inside the launcher: it hears the ranks' heartbeats, and what it finds is said on
-// the console. Threads: the hooks are called on the launcher's; what the coordinator tells comes
-// from its own.
+// Watches the ranks: a coordinator inside the launcher receives their heartbeats, and its findings
+// go to the console. Threads: hooks are called on the launcher's thread, events of the coordinator
+// come from its own.
 class RankWatch final {
  public:
   explicit RankWatch(const WatchOptions& options, bool verbose)
       : options_(options), verbose_(verbose) {}
 
-  // For a launch that ends before this object does.
+  // The hooks are for a launch that ends before this object does.
   LaunchHooks hooks();
 
  private:
@@ -26,7 +26,7 @@ class RankWatch final {
   void rank_failed(Rank rank, const std::string& how);
   std::vector<SilentRank> silent_ranks() const;
   void note_silence(const group::CoordinatorEvent& event);
-  // Ranks that are being ended are no news.
+  // Suppresses events of ranks that are being ended.
   void quiet();
   bool worth_saying(const group::CoordinatorEvent& event) const;
 
@@ -34,7 +34,7 @@ class RankWatch final {
   const bool verbose_;
   mutable Mutex mutex_;
   bool ending_ TALLY_GUARDED_BY(mutex_) = false;
-  std::set<Rank> failed_ TALLY_GUARDED_BY(mutex_);  // the launcher tells of them
+  std::set<Rank> failed_ TALLY_GUARDED_BY(mutex_);  // reported by the launcher
   std::vector<SilentRank> silent_ TALLY_GUARDED_BY(mutex_);
   std::unique_ptr<group::Coordinator> coordinator_;  // last: its thread uses the above
 };
