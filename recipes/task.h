@@ -10,11 +10,10 @@ namespace tally::recipes {
 
 // The task of a model, which determines its loss.
 enum class Task : std::uint8_t {
-  kRegression,      // a number per sample; loss: squared error
-  kClassification,  // a class per sample: outputs [samples, classes]; loss: cross entropy in nats
+  kRegression,      // a number; loss: squared error
+  kClassification,  // a class: outputs [samples, classes]; loss: cross entropy in nats
   kBinary,          // binary: outputs [samples] are logits of label 1; loss: log-loss in nats
-  kLanguage,  // the next symbol at every place: outputs [samples, context, symbols]; loss: the
-              // same, per symbol
+  kLanguage,  // the next symbol: outputs [samples, context, symbols]; loss as above, per symbol
 };
 
 // Whether outputs are right or wrong, so that accuracy is defined.

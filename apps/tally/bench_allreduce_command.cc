@@ -25,12 +25,12 @@ namespace tally::app {
 namespace {
 
 constexpr const char* kBenchAllreduceFooter = R"(
-Example:
+Examples:
   tally bench allreduce --ranks 2 --bytes 4KiB,64KiB,1MiB,16MiB,64MiB --json allreduce.jsonl
   tally bench allreduce --transport shm,mpi-openmpi,mpi-mpich,mpi+shm --against openmpi,mpich
 
-Every contender's result is compared with the known sum before it is timed. A peer that is not
-installed is left out; that counts as a failure (exit code 1) only if --against names it.)";
+The result of every contender is compared with the known sum before the contender is timed. A peer
+that is not installed is left out; that is a failure (exit code 1) only if --against names it.)";
 
 struct AllreduceBenchOptions {
   int ranks = 2;
@@ -143,7 +143,7 @@ std::string size_problem(const std::string& text) {
   const auto bytes = parse_bytes(text);
   if (!bytes) return bytes.error().message;
   const bool whole = *bytes > 0 && *bytes % sizeof(float) == 0;
-  return whole ? "" : text + " is no whole number of float32 values";
+  return whole ? "" : "need a multiple of 4 bytes, the size of float32";
 }
 
 struct AllreduceWorkerOptions {

@@ -25,11 +25,11 @@ Examples:
   tally train lenet --epochs 1 --record-gradients lenet.safetensors
   tally bench codec --gradients lenet.safetensors
 
-Encode, decode and decode-add in GB/s of float32 values on one core, run by run over an array that does not fit the caches, beside a
-memory copy of the same array in the same repetition. What comes out is checked first. bench/codec/README.md says how to
-read it.
+The benchmark measures encode, decode and decode-add in GB/s of float32 values on one core, over an
+array that does not fit the caches, beside a memory copy of the same array in the same repetition.
+Results are checked first. bench/codec/README.md explains the figures.
 
-Exit codes: 0 everything was measured; 1 something failed; 2 wrong usage; 130 interrupted.)";
+Exit codes: 0 success; 1 something failed; 2 wrong usage; 130 interrupted.)";
 
 struct CodecBenchOptions {
   std::string codecs;

@@ -27,8 +27,9 @@ Examples:
   tally bench policy --quick
   tally bench policy --data fashion-mnist --recipe lenet --steps 300
 
-The same training again and again with other plans, and with workers that are slowed down: how long until the test loss is what
-the first of them had after three quarters of its time. bench/policy/README.md says how to read it.)";
+The benchmark repeats one training with different plans and with slowed-down workers. It measures the
+time until the test loss reaches that of the first training after three quarters of its time.
+bench/policy/README.md explains the results.)";
 
 struct PolicyBenchOptions {
   std::string recipe = "lenet";

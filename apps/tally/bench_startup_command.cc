@@ -22,7 +22,7 @@ Examples:
   tally bench startup
   tally bench startup -n 64 --runs 5 --json startup.jsonl
 
-bench/startup/README.md says what is measured.)";
+bench/startup/README.md explains the measurement.)";
 
 struct StartupBenchOptions {
   int ranks = 4;

@@ -21,13 +21,15 @@ namespace {
 
 constexpr std::size_t kWordsPerLine = 1000;
 
-constexpr const char* kBenchWord2vecBenchFooter = R"(
+constexpr const char* kBenchWord2vecFooter = R"(
 Examples:
   tally bench word2vec --data imdb
-  tally bench word2vec --data novels.txt --similarity EN-WS-353-ALL.txt.gz --analogy questions-words.txt.gz
+  tally bench word2vec --data novels.txt --similarity EN-WS-353-ALL.txt.gz
+  tally bench word2vec --data novels.txt --analogy questions-words.txt.gz
 
-The text is written once as lower-case words, and both programs train on that file with the same settings. Every round
-has another seed, and the other program first. bench/word2vec/README.md says what is counted.)";
+The text is written once as lower-case words, and both programs train on that file with the same
+settings. Every round has another seed and begins with the other program. bench/word2vec/README.md
+explains the figures.)";
 
 struct Word2vecBenchOptions {
   std::string data = "imdb";
@@ -141,7 +143,7 @@ Result<bench::Word2vecComparison> comparison_of(const Word2vecBenchOptions& opti
     if (!found)
       return Error{.code = ErrorCode::kSystem,
                    .message =
-                       "there is no fasttext: install the package fasttext, or give "
+                       "fasttext is not installed: install the package fasttext, or give "
                        "--against none"};
     programs.fasttext = *found;
   }
@@ -170,7 +172,7 @@ int run_word2vec_bench(const Word2vecBenchOptions& options) {
 
 void add_bench_word2vec_command(Command bench) {
   Command command = bench.add_command("word2vec", "Word vectors of tally beside those of fasttext");
-  command.footer(kBenchWord2vecBenchFooter);
+  command.footer(kBenchWord2vecFooter);
   const auto o = std::make_shared<Word2vecBenchOptions>();
   command.add("--data", &o->data, "A text by name, or a file or folder", {.value = "NAME|PATH"});
   command.add("--against", &o->against, "Peer", {.choices = {"fasttext", "none"}});

@@ -26,10 +26,11 @@ Examples:
   tally data check photos/                class folders of JPEG or PNG images
   tally data check houses.csv --target price
 
-Names can be used wherever data are asked for, as in `tally train lenet --data fashion-mnist`; so can paths.
-Fetched data are kept in $XDG_CACHE_HOME/tally/datasets, by default ~/.cache/tally/datasets.
+Options such as `tally train lenet --data` take these names, or paths. Fetched data is stored in
+$XDG_CACHE_HOME/tally/datasets, by default ~/.cache/tally/datasets.
 
-Exit codes: 0 it is there and right; 1 it is not, and why was said; 2 wrong usage; 130 interrupted.)";
+Exit codes: 0 the data is present and correct; 1 it is not, and the reason was printed; 2 wrong usage;
+130 interrupted.)";
 
 struct CheckOptions {
   std::string path;
@@ -50,12 +51,12 @@ std::uint64_t size_of_files(const data::CatalogEntry& entry) {
 
 int list_datasets() {
   const auto cache = data_cache_folder();
-  fmt::print("{:<14} {:>8}  {:<5} {:<36} {}\n", "name", "size", "here", "licence", "what");
+  fmt::print("{:<14} {:>8}  {:<5} {:<36} {}\n", "name", "size", "here", "licence", "description");
   for (const data::CatalogEntry& entry : data::catalog()) {
     fmt::print("{:<14} {:>8}  {:<5} {:<36} {}\n", entry.name, format_bytes(size_of_files(entry)),
                folder_of(entry, cache) ? "yes" : "no", entry.licence, entry.what);
   }
-  fmt::print("\nkept in {}; `tally data get NAME` fetches what is not here\n", cache.string());
+  fmt::print("\nstored in {}; `tally data get NAME` fetches missing datasets\n", cache.string());
   return 0;
 }
 

@@ -30,8 +30,8 @@ Examples:
   tally doctor --all --json
   tally doctor --hosts node1,node2
 
-Levels: ok; note, good to know; slow, a job runs slower than it could; PROBLEM, a job will fail.
-Exit codes: 0 no problem was found; 1 there is one.)";
+Levels: ok; note: information; slow: a job runs slower than it could; PROBLEM: a job will fail.
+Exit codes: 0 no problem was found; 1 a problem was found.)";
 
 constexpr auto kCallTime = std::chrono::seconds(3);
 

@@ -16,8 +16,8 @@ Examples:
   tally eval analogy --vectors imdb.bin --questions questions-words.txt.gz
   tally eval similarity --vectors imdb.bin --pairs EN-WS-353-ALL.txt.gz
 
-Vectors are in word2vec's text or binary format, questions and pairs as their authors publish them; each may be packed
-with gzip. Words are compared in lower case.)";
+Vectors are in word2vec's text or binary format, questions and pairs as their authors publish them;
+all files may be compressed with gzip. Words are compared in lower case.)";
 
 struct EvalOptions {
   std::string vectors;

@@ -28,7 +28,7 @@ Examples:
   tally inspect checkpoint runs/a
 
 Exit codes: 0 success; 1 a failure, which was reported; 2 wrong usage; 130 interrupted.
-`tally run` has more: see its help.)";
+The help of `tally run` lists further exit codes.)";
 
 // The parent may have closed a standard stream: the next file that is opened would get its number
 // and the output for users. A reader that goes away is an error of write(), not a signal.

@@ -35,33 +35,38 @@ Examples:
 
 A host file has one line for each host, "a", "a:2" or "a slots=2"; # begins a comment.
 
-What each rank gets:
-  RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE   its number and how many there are, in all and on its host
-  MASTER_ADDR, MASTER_PORT                         where rank 0 may listen for the others
-  OMP_NUM_THREADS                                  usable cores of the host / its ranks, unless you set it
-  TALLY_SECRET_FILE                                the job's secret, which only you can read; gone with the job
-  TALLY_JOB, TALLY_GENERATION, TALLY_RESTART       name; generation (1, 1001, ...); restarts so far
-  TALLY_COORDINATOR, TALLY_HEARTBEAT               where to report to, and how often
-  TALLY_DIRECTORY                                  with --servers: HOST:PORT of the parameter servers' directory
-  and on this host the whole environment, on others PATH, LD_LIBRARY_PATH, TALLY_*, OMP_* and what --env
-  names, on top of what the remote shell gives. Its stdin is empty.
+Environment of each rank:
+  RANK, WORLD_SIZE              number of the rank, and number of ranks
+  LOCAL_RANK, LOCAL_WORLD_SIZE  the same on its host
+  MASTER_ADDR, MASTER_PORT      address at which rank 0 may listen for the others
+  OMP_NUM_THREADS               usable cores of the host / its ranks, unless you set it
+  TALLY_SECRET_FILE             secret of the job, readable by you only; removed with the job
+  TALLY_JOB, TALLY_GENERATION   name; generation (1, 1001, ...)
+  TALLY_RESTART                 restarts so far
+  TALLY_COORDINATOR             address of the coordinator
+  TALLY_HEARTBEAT               seconds between reports to it
+  TALLY_DIRECTORY               with --servers: HOST:PORT of the parameter servers' directory
+Ranks on this host get the whole environment; ranks on other hosts get PATH, LD_LIBRARY_PATH, TALLY_*,
+OMP_* and the variables of --env, in addition to those of the remote shell. Their stdin is empty.
 
-Hosts are reached by `ssh HOST PATH/tally host-agent`, without a password (ssh-agent or keys); this host is not reached
-but started on directly. --remote-shell takes any other program that is called as PROGRAM HOST COMMAND..., for all hosts.
-The program and tally must be on every host, under the same path or as --remote-tally says.
+Other hosts are reached by `ssh HOST PATH/tally host-agent` without a password (ssh-agent or keys); on
+this host the ranks are started directly. --remote-shell names another program, which is called as
+PROGRAM HOST COMMAND..., for all hosts. The program and tally must be on every host, under the same
+path or that of --remote-tally.
 
-While it runs, `tally status` shows what each rank does, and `tally inspect trace` what it did. When some wait long for
-others, a line here names whom they wait for.
+While the job runs, `tally status` shows the state of each rank, and `tally inspect trace` its last
+operations. When ranks wait long for others, a line names the ranks they wait for.
 
-When a rank fails, the others get SIGTERM, after the grace time SIGKILL. Ctrl-C once: they get SIGINT and the grace
-time; twice: SIGKILL. However this program ends, by kill -9 too, nothing it started stays behind on any host.
+When a rank fails, the others get SIGTERM, and SIGKILL after the grace time. After one Ctrl-C they get
+SIGINT and the grace time, after a second one SIGKILL. When this program ends in any way, kill -9
+included, all processes that it started end on all hosts.
 
 Exit codes:
   0        every rank exited with 0
-  1-255    that of the rank that failed first; 128+N if signal N killed it
+  1-255    exit code of the rank that failed first; 128+N if signal N killed it
   124      --timeout passed
-  125      something else than a rank failed: a host, a file
-  126,127  the program could not be run, was not found
+  125      a failure that is not a rank's: a host, a file
+  126,127  the program could not be run, or was not found
   130      Ctrl-C (143 SIGTERM, 129 SIGHUP)
   2        wrong usage)";
 
@@ -118,10 +123,10 @@ Result<launch::Variables> variables_of(const RunOptions& options) {
     const char* const own = std::getenv(name.c_str());
     if (name.empty())
       return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("--env {}: a variable has a name", text)};
+                   .message = fmt::format("--env {}: need a name before =", text)};
     if (equals == std::string::npos && own == nullptr)
       return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("--env {}: there is no such variable here", text)};
+                   .message = fmt::format("--env {}: this environment has no such variable", text)};
     variables.emplace_back(name, equals == std::string::npos ? own : text.substr(equals + 1));
   }
   return variables;
@@ -156,13 +161,13 @@ Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
   if (!options.timeout.empty()) {
     TALLY_TRY(launch.timeout, seconds_in(options.timeout));
     if (launch.timeout == Duration::zero())
-      return Error{.code = ErrorCode::kInvalid, .message = "--timeout 0 would end the job at once"};
+      return Error{.code = ErrorCode::kInvalid, .message = "--timeout 0: need more than 0"};
   }
   TALLY_TRY(launch.grace, seconds_in(options.grace));
   TALLY_TRY(launch.lease, seconds_in(options.lease));
   TALLY_TRY(launch.start_timeout, seconds_in(options.start_timeout));
   if (launch.lease < std::chrono::seconds(1) || launch.lease > std::chrono::hours(24))
-    return Error{.code = ErrorCode::kInvalid, .message = "--lease is from 1 second to 24 hours"};
+    return Error{.code = ErrorCode::kInvalid, .message = "--lease: need 1 second to 24 hours"};
   std::error_code failed;
   const std::string here = std::filesystem::current_path(failed).string();
   launch.folder =
@@ -170,13 +175,13 @@ Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
   if (launch.job.empty()) launch.job = default_job_name(launch.command.front());
   if (!group::is_job_name(launch.job))
     return Error{.code = ErrorCode::kInvalid,
-                 .message = "--job is 1 to 64 letters, digits, dots, underscores and dashes"};
+                 .message = "--job: need 1 to 64 letters, digits, dots, underscores and dashes"};
   TALLY_TRY(launch.watch.heartbeat, seconds_in(options.heartbeat));
   TALLY_TRY(launch.watch.lost_after, seconds_in(options.lost_after));
   TALLY_TRY(launch.watch.stall_warning, seconds_in(options.stall_warning));
   if (std::min(launch.watch.heartbeat, launch.watch.stall_warning) < std::chrono::milliseconds(10))
     return Error{.code = ErrorCode::kInvalid,
-                 .message = "--heartbeat and --stall-warning are at least 10ms"};
+                 .message = "--heartbeat and --stall-warning: need at least 10ms"};
   launch.watch.enabled = !options.unwatched;
   return launch;
 }
@@ -253,7 +258,7 @@ void add_output(Command& command, RunOptions& o) {
               "Also write the output of rank N to DIR/rank-N.log, byte by byte", {.value = "DIR"});
   command.add("--quiet-ranks", &o.launch.quiet_ranks,
               "Show rank 0 only, and the last 50 lines of a rank that failed");
-  command.add("--verbose", &o.launch.verbose, "Report what is started on which host");
+  command.add("--verbose", &o.launch.verbose, "Report the programs that are started on each host");
 }
 
 void add_limits(Command& command, RunOptions& o) {
@@ -263,7 +268,7 @@ void add_limits(Command& command, RunOptions& o) {
               "links are cut and heal",
               {.value = "TIME"});
   command.add("--stall-warning", &o.stall_warning,
-              "When ranks have waited this long for others, report for whom and why",
+              "When ranks have waited this long for others, report the ranks they wait for and why",
               {.value = "TIME"});
   command.add("--no-coordinator", &o.unwatched,
               "No heartbeats and no `tally status`: only connections show that a rank is lost");

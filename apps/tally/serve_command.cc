@@ -21,25 +21,26 @@ namespace tally::app {
 namespace {
 
 constexpr const char* kServeFooter = R"(
-Parameter servers. One process has directory and server; or a directory, and servers that join it:
+Parameter servers: a directory and a server in one process; or a directory, and servers that join it:
   tally serve --listen 127.0.0.1:29500
   tally serve --directory --servers 2 --listen 10.0.0.1:29500 --secret-file job.secret
   tally serve --server --directory-at 10.0.0.1:29500 --listen 10.0.0.2:0 --secret-file job.secret \
       --memory-limit 4GiB --snapshots /data/snapshots
-Workers find the directory by HOST:PORT. With two servers or more each part of a table is on two (--replicas), and a
-server may die. Servers end when the directory does.
+Workers find the directory by HOST:PORT. With two or more servers each part of a table is on two
+servers (--replicas), so that one may fail. Servers end when the directory does.
 
-A coordinator watches over a job that others started:
+A coordinator for a job that another launcher started:
   tally serve --coordinator --job digits --size 4
   tally serve --coordinator --job digits --size 8 --listen 10.0.0.1:29401 --secret-file job.secret \
       --state-file digits.state --stall-warning 30
 
-A secret file is made by (umask 077; head -c 32 /dev/urandom > job.secret).
-The ranks find the coordinator by TALLY_COORDINATOR=HOST:PORT, with the same secret in TALLY_SECRET_FILE. `tally run` has
-one of its own. Started again with the same --listen and --state-file it gets its ranks back. Ends in order
-on SIGTERM, SIGINT and SIGHUP; the ranks work on.
+This command makes a secret file: (umask 077; head -c 32 /dev/urandom > job.secret).
+The ranks find the coordinator by TALLY_COORDINATOR=HOST:PORT, with the same secret in
+TALLY_SECRET_FILE. `tally run` has a coordinator of its own. A coordinator that is restarted with the
+same --listen and --state-file finds its ranks again. SIGTERM, SIGINT and SIGHUP end the command; the
+ranks continue.
 
-Exit codes: 0 it was asked to end; 1 it could not start; 2 wrong usage; 3 a server that the directory has given up.)";
+Exit codes: 0 ended by a signal; 1 it could not start; 2 wrong usage; 3 the directory gave the server up.)";
 
 constexpr double kMostSeconds = 86400;
 
@@ -112,7 +113,7 @@ std::string complaint(const Command& command, const ServeOptions& options) {
     return wrong({"--directory-at", "--memory-limit", "--snapshots", "--threads"});
   if (options.servers.server) return wrong({"--servers", "--replicas", "--silence-limit"});
   if (!command.given("--listen"))
-    return "serve what? Give --listen HOST:PORT, --directory, --server or --coordinator";
+    return "nothing to serve: give --listen HOST:PORT, --directory, --server or --coordinator";
   return wrong({"--servers", "--replicas", "--directory-at"});
 }
 

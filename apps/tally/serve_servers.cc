@@ -35,7 +35,7 @@ Result<std::chrono::milliseconds> time_in(const char* option, const std::string&
   const auto time = parse_duration(text);
   if (!time.has_value()) return invalid(fmt::format("{} {}", option, time.error().message));
   const auto whole = std::chrono::ceil<std::chrono::milliseconds>(*time);
-  if (whole.count() == 0) return invalid(fmt::format("{} {} is no time", option, text));
+  if (whole.count() == 0) return invalid(fmt::format("{} {}: need more than 0", option, text));
   return whole;
 }
 

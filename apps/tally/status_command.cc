@@ -19,13 +19,13 @@ namespace {
 
 constexpr const char* kStatusFooter = R"(
 Examples:
-  tally status                      the job that runs here, or the names of several
-  tally status digits --watch       again every second, in place
+  tally status                      the job on this machine, or the names of several
+  tally status digits --watch       repeat every second, in place
   tally status digits --watch=5
   tally status --json | jq '.ranks[] | select(.state == "waiting")'
   tally status --coordinator node1:29401 --secret-file job.secret
 
-Exit codes: 0 it was told; 1 nobody could be asked.)";
+Exit codes: 0 success; 1 no coordinator answered.)";
 
 constexpr auto kStatusPatience = std::chrono::seconds(5);
 

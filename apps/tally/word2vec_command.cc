@@ -18,17 +18,17 @@ Examples:
   tally data get imdb
   tally train word2vec --workers 2 --output imdb.bin
   tally train word2vec --data novel.txt.gz --dimension 200 --window 8 --epochs 15 --output novel.txt
-  tally run --hosts a:8,b:8 -- tally train word2vec --data text.txt --plan "update=average:200" --output v.bin
+  tally run --hosts a:8,b:8 -- tally train word2vec --plan "update=average:200" --output v.bin
   tally train word2vec --workers 4 --servers 2 --plan "home=server update=ssp:4" --output imdb.bin
   tally eval analogy --vectors imdb.bin --questions questions-words.txt
 
-Starts its workers itself; under `tally run`, mpirun, srun or torchrun it joins that job instead. The workers of a
-host train one pair of tables in shared memory, without waiting for each other; with home=server the rows live with
-parameter servers. Ctrl-C once: they stop, and the vectors are
-written as they are; twice: at once.
+The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job instead.
+The workers of a host train one pair of tables in shared memory without waiting for each other; with
+home=server the rows are on parameter servers. After one Ctrl-C the workers stop and the current
+vectors are written; a second Ctrl-C ends them immediately.
 
-Exit codes: 0 trained; 1 something failed; 2 wrong usage, nothing was started; 130 interrupted. Others are those of
-`tally run`.)";
+Exit codes: 0 success; 1 something failed; 2 wrong usage, nothing was started; 130 interrupted; others
+as for `tally run`.)";
 
 int start_workers(const Word2vecOptions& options, const std::vector<std::string>& words) {
   launch::WorkerJob job{.recipe = "word2vec",

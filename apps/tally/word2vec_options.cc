@@ -1,10 +1,9 @@
 #include "apps/tally/word2vec_options.h"
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "apps/tally/data_cache.h"
+#include "apps/tally/outputs.h"
 #include "apps/tally/watch_target.h"
 #include "data/locate.h"
 
@@ -13,22 +12,6 @@ namespace {
 
 constexpr int kMostWorkers = 4096;
 constexpr double kMany = 1e12;
-
-Result<void> check_output(const std::string& option, const std::filesystem::path& file) {
-  std::error_code failed;
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  std::string why;
-  if (std::filesystem::is_directory(file, failed))
-    why = "this is a folder, not a file";
-  else if (!std::filesystem::is_directory(folder, failed))
-    why = fmt::format("there is no folder {}", folder.string());
-  else if (::access(std::filesystem::exists(file, failed) ? file.c_str() : folder.c_str(), W_OK) !=
-           0)
-    why = "it may not be written";
-  if (why.empty()) return {};
-  return Error{.code = ErrorCode::kSystem,
-               .message = fmt::format("{} {}: {}", option, file.string(), why)};
-}
 
 void add_training_options(Command& command, word2vec::Settings& s) {
   command.add("--dimension", &s.dimension, "Numbers of a vector", {.least = 1, .most = 4096});
@@ -94,9 +77,9 @@ Result<void> complete(Word2vecOptions& options) {
   TALLY_TRY(options.directory_secret, std::move(secret));
   if (!options.output.empty()) {
     TALLY_TRY(word2vec::format_of_name(options.output));
-    TALLY_TRY(check_output("--output", options.output));
+    TALLY_TRY(check_writable_file("--output", options.output));
   }
-  if (!options.json.empty()) TALLY_TRY(check_output("--json", options.json));
+  if (!options.json.empty()) TALLY_TRY(check_writable_file("--json", options.json));
   TALLY_TRY(text_files(options.data));
   return {};
 }
@@ -104,8 +87,9 @@ Result<void> complete(Word2vecOptions& options) {
 Result<std::vector<std::filesystem::path>> text_files(const std::string& data) {
   TALLY_TRY(const data::Location location, data::locate(data, data_cache_folder()));
   if (location.kind == data::Kind::kText) return location.train;
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format("{} is no text but {}", data, to_string(location.kind))};
+  return Error{
+      .code = ErrorCode::kInvalid,
+      .message = fmt::format("--data {}: need a text, not {}", data, to_string(location.kind))};
 }
 
 }  // namespace tally::app

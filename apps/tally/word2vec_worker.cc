@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/build_info.h"
+#include "apps/tally/command_line.h"
 #include "apps/tally/word2vec_progress.h"
 #include "apps/tally/word2vec_rows.h"
 #include "data/input_file.h"
@@ -184,13 +185,13 @@ int run_word2vec_worker(const Word2vecOptions& options) {
   };
   const auto joining =
       options_from([](const char* name) -> const char* { return std::getenv(name); });
-  if (!joining) return fail(0, to_string(joining.error()));
+  if (!joining) return fail(0, plain_text(joining.error()));
   auto job = Job::join(*joining);
-  if (!job) return fail(0, to_string(job.error()));
+  if (!job) return fail(0, plain_text(job.error()));
   const Rank rank = (*job)->rank();
   try {
     const auto code = Worker(options, **job, *joining).run();
-    if (!code) return fail(rank, to_string(code.error()));
+    if (!code) return fail(rank, plain_text(code.error()));
     (*job)->close();
     return *code;
   } catch (const std::bad_alloc&) {

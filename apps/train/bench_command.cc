@@ -28,8 +28,9 @@ Examples:
   tally bench train --model mlp,cnn,gpt --ranks 2 --against ddp --json train.jsonl
   tally bench train --model mlp --bucket 4MiB --rounds 10
 
-Everybody trains the same model from the same weights with the same samples; the losses of 20 steps must agree before
-anybody is timed. DDP is PyTorch's, of the interpreter that --python names. bench/train/README.md says how it measures.)";
+All contenders train the same model from the same weights with the same samples; the losses of 20
+steps must agree before a contender is timed. DDP is PyTorch's, run by the interpreter of --python.
+bench/train/README.md explains the measurement.)";
 
 struct TrainBenchOptions {
   std::vector<std::string> models = {"mlp", "cnn", "gpt"};

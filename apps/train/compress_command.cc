@@ -27,11 +27,12 @@ Examples:
   tally bench compress --models gpt --plans "codec=none;codec=none schedule=priority"
   tally bench compress --accuracy --codecs none,int8,sign --epochs 6
 
-Two hosts on this machine: network namespaces with a cable between them, whose speed is limited in each direction; they are
-made and removed again, for which it takes root. One worker on each trains a model of `tally bench train` with each plan in turn.
-With --accuracy instead: a recipe on both hosts, its accuracy at the end with each plan. bench/compress/README.md says how to read it.
+Two hosts are simulated on this machine by network namespaces; the link between them has a limited
+speed in each direction. This needs root. One worker on each host trains a model of `tally bench train`
+with each plan in turn. --accuracy trains a recipe on both hosts instead and reports its accuracy with
+each plan. bench/compress/README.md explains the results.
 
-Exit codes: 0 everything was measured; 1 something failed; 2 wrong usage, or no root; 130 interrupted.)";
+Exit codes: 0 success; 1 something failed; 2 wrong usage, or no root; 130 interrupted.)";
 
 struct CompressOptions {
   std::vector<std::string> models = {"mlp", "gpt"};

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "apps/tally/outputs.h"
 #include "apps/tally/watch_target.h"
-#include "apps/train/outputs.h"
 #include "optimizer/update_rule.h"
 #include "policy/rules.h"
 #include "train/disturbance.h"
@@ -56,7 +56,7 @@ Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recip
   TALLY_TRY(prepared.test, of_option("--data", recipe.open(request)));
   TALLY_TRY(of_option("--data", recipe.accepts(*prepared.test)));
   if (prepared.train->size() == 0 || prepared.test->size() == 0)
-    return invalid(fmt::format("--data {}: there are no samples to {}", options.data,
+    return invalid(fmt::format("--data {}: no samples to {}", options.data,
                                prepared.train->size() == 0 ? "train with" : "test with"));
   prepared.task = recipe.task(*prepared.train);
   return {};
@@ -191,7 +191,7 @@ Result<void> set_plan(const TrainOptions& options, int workers, Preparation& pre
               of_option("--server-secret", secret_in(options.server_secret)));
   }
   if (options.replicas > 0 && !home)
-    return invalid("--replicas: with home=group there are no servers that could keep copies");
+    return invalid("--replicas: with home=group there are no servers to keep copies");
   if (prepared.servers.kind == ServerChoice::Kind::kColocated && prepared.servers.count > workers)
     return invalid(fmt::format("--servers {}: there are only {} workers, for a server each",
                                options.servers, workers));

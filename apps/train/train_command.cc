@@ -11,8 +11,8 @@
 
 #include "apps/tally/data_cache.h"
 #include "apps/tally/launch/worker_job.h"
+#include "apps/tally/outputs.h"
 #include "apps/train/device.h"
-#include "apps/train/outputs.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_options.h"
 #include "apps/train/worker.h"
@@ -33,12 +33,13 @@ Examples:
   tally train lenet --checkpoint runs/lenet --checkpoint-every "2 epochs"
   tally train lenet --checkpoint runs/lenet --resume --epochs 12
 
-Starts its workers itself; under `tally run`, mpirun, srun or torchrun it joins that job instead. Ctrl-C once: the
-workers stop after their step, and save if there is a --checkpoint; twice: at once. Where the line of progress is short,
-80/12/5/3% are the shares of time for compute, communicate, wait and data.
+The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job instead.
+After one Ctrl-C the workers finish their step, and save it if there is a --checkpoint; a second Ctrl-C
+ends them immediately. In a short line of progress, 80/12/5/3% are the shares of time for compute,
+communication, waiting and data.
 
-Exit codes: 0 trained; 1 something failed, or the result is not as it must be; 2 wrong usage, nothing was
-started; 130 interrupted. Others are those of `tally run`.)";
+Exit codes: 0 success; 1 something failed, or the result is wrong; 2 wrong usage, nothing was started;
+130 interrupted; others as for `tally run`.)";
 
 void print_recipes(std::FILE* to, const std::vector<std::unique_ptr<recipes::Recipe>>& recipes) {
   fmt::print(to, "tally train RECIPE [OPTIONS], where RECIPE is one of:\n");
@@ -74,7 +75,8 @@ std::string agent_program() {
 
 class TrainLauncher {
  public:
-  TrainLauncher(recipes::Recipe& recipe, const TrainOptions& options, std::vector<std::string> words)
+  TrainLauncher(recipes::Recipe& recipe, const TrainOptions& options,
+                std::vector<std::string> words)
       : recipe_(recipe), options_(options), words_(std::move(words)) {
     if (options_.workers == 0) options_.workers = default_workers(options_);
   }

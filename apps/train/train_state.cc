@@ -29,7 +29,7 @@ std::optional<double> number(const json& object, const char* name) {
 
 Result<std::string> with_train_state(std::string_view trainer_state, const TrainState& state) {
   json whole = json::parse(trainer_state, nullptr, /*allow_exceptions=*/false);
-  if (!whole.is_object()) return bad("is no JSON object");
+  if (!whole.is_object()) return bad("is not a JSON object");
   json course = {{"without_improvement", state.control.without_improvement}};
   put_number(course, "best_loss", state.control.best_loss);
   put_number(course, "best_accuracy", state.control.best_accuracy);
@@ -45,7 +45,7 @@ Result<std::string> with_train_state(std::string_view trainer_state, const Train
 
 Result<TrainState> train_state_of(std::string_view text) {
   const json whole = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!whole.is_object()) return bad("is no JSON object");
+  if (!whole.is_object()) return bad("is not a JSON object");
   const auto found = whole.find(kKey);
   if (found == whole.end() || !found->is_object())
     return bad("has nothing of a training in it: it was not written by `tally train`");

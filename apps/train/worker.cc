@@ -9,10 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "adapters/torch/tensors.h"
+#include "apps/tally/command_line.h"
 #include "apps/tally/data_cache.h"
+#include "apps/tally/launch/remote.h"
+#include "apps/tally/outputs.h"
 #include "apps/train/device.h"
-#include "apps/train/outputs.h"
-#include "apps/train/own_address.h"
 #include "apps/train/report.h"
 #include "apps/train/training.h"
 #include "base/cpu.h"
@@ -139,7 +140,10 @@ class Worker {
   }
 
   // Returns the address of this host for other hosts: the local address of the route to rank 0.
-  std::string own_host() const { return or_throw(address_towards(joined_.master_address)); }
+  std::string own_host() const {
+    const std::string own = or_throw(launch::own_address_towards(joined_.master_address));
+    return own.find(':') == std::string::npos ? own : "[" + own + "]";
+  }
 
   static int exit_code(StopReason reason, bool good) {
     if (reason == StopReason::kInterrupted) return process::kInterruptedExitCode;
@@ -217,7 +221,7 @@ int run_worker(const TrainOptions& options, recipes::Recipe& recipe) {
     job->close();
     return code;
   } catch (const Failure& failure) {
-    return report_failure(rank, first_line(to_string(failure.error())));
+    return report_failure(rank, first_line(plain_text(failure.error())));
   } catch (const c10::Error& error) {
     return report_failure(rank, torch_text(error.what_without_backtrace()));
   } catch (const std::bad_alloc&) {

@@ -130,7 +130,8 @@ class Rank {
     TALLY_TRY(reader->read("w", first_, std::as_writable_bytes(std::span(model))));
     TALLY_TRY(reader->read_state("w/momentum", first_, std::as_writable_bytes(std::span(state))));
     if (model == own_ && state == own_) return {};
-    return Error{.code = ErrorCode::kCorrupt, .message = path.string() + " is not what was saved"};
+    return Error{.code = ErrorCode::kCorrupt,
+                 .message = path.string() + " differs from the saved values"};
   }
 
   Job& job_;
@@ -174,6 +175,6 @@ int main(int argc, char** argv) {
   }
   const auto outcome = tally::bench::run(options);
   if (outcome.has_value()) return 0;
-  fmt::print(stderr, "checkpoint_cost: {}\n", to_string(outcome.error()));
+  fmt::print(stderr, "checkpoint_cost: {}\n", outcome.error().message);
   return 1;
 }

@@ -120,7 +120,7 @@ Result<std::uint64_t> Hosts::sent_bytes() const {
     std::uint64_t bytes = 0;
     if (std::from_chars(text.data(), text.data() + text.size(), bytes).ec != std::errc())
       return Error{.code = ErrorCode::kSystem,
-                   .message = fmt::format("'{}' is no number of bytes sent", text)};
+                   .message = fmt::format("'{}' is not a number of bytes", text)};
     sum += bytes;
   }
   return sum;

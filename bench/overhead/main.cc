@@ -67,7 +67,7 @@ pid_t start_rank(int rank, const Options& options) {
   RankOptions mine = options.rank;
   mine.coordinator = address.substr(0, address.find(' '));
   const auto figures = run_rank(mine);
-  if (!figures.has_value()) fmt::print(stderr, "rank {}: {}\n", rank, to_string(figures.error()));
+  if (!figures.has_value()) fmt::print(stderr, "rank {}: {}\n", rank, figures.error().message);
   if (figures.has_value() && rank == 0) print(options, *figures);
   std::fflush(stdout);
   _exit(figures.has_value() ? 0 : 1);

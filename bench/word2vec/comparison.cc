@@ -110,7 +110,7 @@ Result<Word2vecOutcome> run_tally_word2vec(const Word2vecPrograms& programs,
       nlohmann::json::parse(file_contents(json).value_or(""), nullptr, /*allow_exceptions=*/false);
   if (!result.is_object() || !result.contains("words_per_s") || !result["words_per_s"].is_number())
     return Error{.code = ErrorCode::kSystem,
-                 .message = "tally told no speed: " + tail_of(finished.printed)};
+                 .message = "tally reported no speed: " + tail_of(finished.printed)};
   return Word2vecOutcome{.run = {.words_per_s = result["words_per_s"].get<double>(),
                                  .program_s = finished.seconds,
                                  .processor_s = finished.processor_seconds},
@@ -170,7 +170,7 @@ Result<Word2vecOutcome> run_fasttext(const Word2vecPrograms& programs, const Wor
   const auto speed = fasttext_speed(finished.printed);
   if (!speed)
     return Error{.code = ErrorCode::kSystem,
-                 .message = "fasttext told no speed: " + tail_of(finished.printed)};
+                 .message = "fasttext reported no speed: " + tail_of(finished.printed)};
   return Word2vecOutcome{.run = {.words_per_s = *speed * task.threads,
                                  .program_s = finished.seconds,
                                  .processor_s = finished.processor_seconds},

@@ -1,56 +1,36 @@
 #include "process/local_job.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "base/descriptor.h"
+#include "group/secret_text.h"
+#include "net/socket.h"
+
 namespace tally::process {
 namespace {
-
-Error system_error(const std::string& what) {
-  return Error{.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, strerror(errno))};
-}
 
 // Returns a port that was free a moment ago. If another process takes it before rank 0, the job
 // fails to join with an error.
 Result<std::uint16_t> free_loopback_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return system_error("cannot open a socket");
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool found = ::bind(fd, generic, length) == 0 && ::getsockname(fd, generic, &length) == 0;
-  Error error = system_error("no free port on the loopback interface");
-  ::close(fd);
-  if (!found) return error;
-  return ntohs(address.sin_port);
+  TALLY_TRY(const net::Listener listener, net::Listener::bind({.host = "127.0.0.1", .port = 0}));
+  return listener.address().port;
 }
 
-// Writes 32 random bytes, as options_from() reads them.
+// Writes a fresh secret, as options_from() reads it.
 Result<void> write_secret(const std::string& path) {
-  std::array<unsigned char, 32> bytes{};
-  const auto size = static_cast<ssize_t>(bytes.size());
-  if (::getrandom(bytes.data(), bytes.size(), 0) != size) {
-    return system_error("no random bytes for the secret");
-  }
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return system_error("cannot make the secret's file");
-  const bool written = ::write(fd, bytes.data(), bytes.size()) == size;
-  Error error = system_error("cannot write the secret's file");
-  ::close(fd);
-  if (!written) return error;
-  return {};
+  TALLY_TRY(const Secret secret, group::fresh_secret());
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const auto size = static_cast<ssize_t>(secret.bytes.size());
+  if (file.open() && ::write(file.descriptor(), secret.bytes.data(), secret.bytes.size()) == size)
+    return {};
+  return Error{.code = ErrorCode::kSystem,
+               .message = fmt::format("cannot write {}: {}", path, strerror(errno))};
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ Finding clock(const MachineFacts& facts) {
 
 Finding governor(const MachineFacts& facts) {
   Finding finding{.subject = "frequency",
-                  .what = facts.governor.empty() ? "not told" : facts.governor};
+                  .what = facts.governor.empty() ? "unknown" : facts.governor};
   if (facts.governor == "powersave") {
     finding.level = Level::kNote;
     finding.advice = "short operations suffer: cpupower frequency-set -g performance";

@@ -61,7 +61,7 @@ void read_gpu(SoftwareFacts& facts, const std::string& cache) {
   facts.gpu = first_line_of(
       answer_of({"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"}));
   if (facts.gpu.empty() && fs::exists("/dev/nvidia0"))
-    facts.gpu_trouble = "/dev/nvidia0 is there, and nvidia-smi tells of no GPU";
+    facts.gpu_trouble = "/dev/nvidia0 exists, but nvidia-smi reports no GPU";
 }
 
 // Reads TORCH_VERSION "1.13.1" from a header, or the version file of a Python package.

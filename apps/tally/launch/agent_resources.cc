@@ -84,12 +84,4 @@ Result<Descriptor> secret_in_memory(const Secret& secret) {
   return memory;
 }
 
-Result<Secret> new_secret() {
-  Secret secret;
-  const auto size = static_cast<ssize_t>(secret.bytes.size());
-  if (::getrandom(secret.bytes.data(), secret.bytes.size(), 0) != size)
-    return system_error("no random bytes for the secret");
-  return secret;
-}
-
 }  // namespace tally::launch

@@ -26,7 +26,4 @@ class HeldPort final {
 // process holds the descriptor. Nothing is left of it when the process ends in any way.
 Result<Descriptor> secret_in_memory(const Secret& secret);
 
-// 32 random bytes.
-Result<Secret> new_secret();
-
 }  // namespace tally::launch

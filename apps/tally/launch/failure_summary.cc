@@ -34,7 +34,8 @@ int fatal_signal(const RankEnd& end) {
 std::string signal_hint(int signal) {
   switch (signal) {
     case SIGKILL:
-      return "if nobody killed it, memory ran out: look at `dmesg | grep -i 'killed process'` "
+      return "if it was not killed on purpose, memory ran out: see `dmesg | grep -i 'killed "
+             "process'` "
              "there";
     case SIGSEGV:
       return "it used memory that is not there; `ulimit -c unlimited` before the run keeps a core "
@@ -43,7 +44,7 @@ std::string signal_hint(int signal) {
       return "memory that it had mapped is gone: a full /dev/shm (`df -h /dev/shm`) or a shortened "
              "file";
     case SIGABRT:
-      return "it gave up: a failed check, or an exception that nobody caught";
+      return "it aborted: a failed check, or an uncaught exception";
     case SIGILL:
       return "an instruction that this processor does not have: built for another one?";
     default:

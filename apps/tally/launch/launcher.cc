@@ -7,13 +7,13 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/launch/agent_resources.h"
 #include "apps/tally/launch/attempt.h"
 #include "apps/tally/launch/descendants.h"
 #include "apps/tally/launch/failure_summary.h"
 #include "apps/tally/launch/job_console.h"
 #include "apps/tally/launch/launch_signals.h"
 #include "apps/tally/launch/rank_output.h"
+#include "group/secret_text.h"
 
 namespace tally::launch {
 namespace {
@@ -32,7 +32,7 @@ class Launcher {
 
   int run() {
     auto output = RankOutput::open(options_, console_);
-    auto secret = new_secret();
+    auto secret = group::fresh_secret();
     if (!output || !secret) {
       console_.say((output ? secret.error() : output.error()).message);
       return kTroubleExitCode;

@@ -26,20 +26,6 @@ const std::vector<std::string> kSsh = {"ssh",
                                        "-o",
                                        "ServerAliveCountMax=3"};
 
-// Returns the local address of packets to `host`. Sends nothing.
-Result<std::string> own_address_towards(const std::string& host) {
-  TALLY_TRY(const auto endpoints, net::resolve({.host = host, .port = 9}));
-  for (const net::Endpoint& endpoint : endpoints) {
-    const net::Socket socket(::socket(endpoint.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (::connect(socket.descriptor(), static_cast<const sockaddr*>(endpoint.data()),
-                  static_cast<socklen_t>(endpoint.size())) != 0)
-      continue;
-    TALLY_TRY(const net::Address address, net::local_address(socket));
-    return address.host;
-  }
-  return Error{.code = ErrorCode::kSystem, .message = fmt::format("no way to {}", host)};
-}
-
 bool starts_directly(const LaunchOptions& options, const std::string& host,
                      const std::string& own_name) {
   return options.remote_shell.empty() && means_this_machine(host, own_name);
@@ -54,6 +40,19 @@ std::optional<std::string> first_elsewhere(const LaunchOptions& options,
 }
 
 }  // namespace
+
+Result<std::string> own_address_towards(const std::string& host) {
+  TALLY_TRY(const auto endpoints, net::resolve({.host = host, .port = 9}));
+  for (const net::Endpoint& endpoint : endpoints) {
+    const net::Socket socket(::socket(endpoint.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (::connect(socket.descriptor(), static_cast<const sockaddr*>(endpoint.data()),
+                  static_cast<socklen_t>(endpoint.size())) != 0)
+      continue;
+    TALLY_TRY(const net::Address address, net::local_address(socket));
+    return address.host;
+  }
+  return Error{.code = ErrorCode::kSystem, .message = fmt::format("no way to {}", host)};
+}
 
 bool means_this_machine(const std::string& host, const std::string& own_name) {
   return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == own_name;

@@ -23,6 +23,10 @@ std::string quoted(const std::string& word);
 // names that begin with TALLY_ or OMP_.
 Variables variables_to_pass_on(const std::vector<std::string>& environment);
 
+// Returns the local address of packets to `host`, a name or an address. Sends nothing. kSystem if there
+// is no route.
+Result<std::string> own_address_towards(const std::string& host);
+
 // Returns the address of the first host for the others. kSystem if it cannot be determined.
 Result<std::string> master_address(const LaunchOptions& options, const std::string& own_name);
 

@@ -1,4 +1,4 @@
-#include "apps/train/outputs.h"
+#include "apps/tally/outputs.h"
 
 #include <unistd.h>
 
