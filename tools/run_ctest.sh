@@ -11,8 +11,8 @@ transcript=$PWD/build/$preset/ctest.txt
 tools/in_preset.sh "$preset" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
   --parallel "$(nproc)" --repeat until-pass:2 --output-junit "$report" "$@" | tee "$transcript"
 
-# Real processes look at real clocks: one that a busy machine kept from passing may try again, and is
-# named. Nothing else may.
+# Tests of real processes depend on real clocks: one that fails on a busy machine is repeated once and
+# named. No other test is repeated.
 names='Test +#[0-9]+: ([^ ]+)'
 again=$(sed -nE "s/^.* $names .*\*\*\*(Failed|Timeout|Exception).*$/\1/p" "$transcript" | sort -u)
 if [ -n "$again" ]; then

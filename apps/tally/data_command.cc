@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/data_cache.h"
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/data_survey.h"
 #include "base/units.h"

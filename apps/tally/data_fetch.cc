@@ -1,11 +1,15 @@
 #include "apps/tally/data_fetch.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,6 +26,30 @@
 #include "process/interrupt.h"
 
 namespace tally::app {
+
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::filesystem::path home_folder() {
+  if (const std::string home = variable("HOME"); !home.empty()) return home;
+  const passwd* user = ::getpwuid(::getuid());
+  return user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "/tmp";
+}
+
+}  // namespace
+
+std::filesystem::path data_cache_folder() {
+  // The XDG base directory specification says to ignore a relative path.
+  const std::string cache = variable("XDG_CACHE_HOME");
+  const bool absolute = !cache.empty() && cache.front() == '/';
+  return (absolute ? std::filesystem::path(cache) : home_folder() / ".cache") / "tally" /
+         "datasets";
+}
+
 namespace {
 
 namespace fs = std::filesystem;

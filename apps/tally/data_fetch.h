@@ -9,6 +9,10 @@
 
 namespace tally::app {
 
+// Folder of fetched datasets, with one folder per name: $XDG_CACHE_HOME/tally/datasets, or else
+// ~/.cache/tally/datasets. It need not exist.
+std::filesystem::path data_cache_folder();
+
 // Returns the folder of a dataset: below `cache`, or where Debian installed it; nothing if it is
 // not present.
 std::optional<std::filesystem::path> folder_of(const data::CatalogEntry& entry,

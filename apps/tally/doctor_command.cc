@@ -12,7 +12,6 @@
 
 #include "apps/tally/doctor/findings.h"
 #include "apps/tally/doctor/hosts_check.h"
-#include "apps/tally/doctor/probe.h"
 #include "base/clock.h"
 #include "process/child_process.h"
 #include "process/interrupt.h"

@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/launch/agent.h"
 #include "apps/tally/launch/hosts.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/rank_watch.h"

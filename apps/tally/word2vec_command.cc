@@ -6,7 +6,6 @@
 #include "apps/tally/commands.h"
 #include "apps/tally/launch/worker_job.h"
 #include "apps/tally/word2vec_options.h"
-#include "apps/tally/word2vec_worker.h"
 #include "base/cpu.h"
 #include "process/child_process.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/data_cache.h"
+#include "apps/tally/data_fetch.h"
 #include "apps/tally/outputs.h"
 #include "apps/tally/watch_target.h"
 #include "data/locate.h"

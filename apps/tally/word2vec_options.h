@@ -1,11 +1,13 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/tally/command_line.h"
+#include "recipes/word2vec/remote_rows.h"
 #include "recipes/word2vec/training.h"
 #include "recipes/word2vec/vectors.h"
 #include "tally/error.h"
@@ -39,5 +41,24 @@ Result<void> complete(Word2vecOptions& options);
 
 // Returns the files of the text. kInvalid if the data is no text.
 Result<std::vector<std::filesystem::path>> text_files(const std::string& data);
+
+// The rows as parameter servers have them, those of --directory or of who has started us, whose
+// secret is the job's; null unless the plan says home=server. `joined` is what `job` was joined by.
+// Called by all ranks.
+Result<std::unique_ptr<word2vec::RowService>> rows_of_servers(const Word2vecOptions& options,
+                                                              const Job& job,
+                                                              const JobOptions& joined);
+
+// "950", "12.3k", "4.56M".
+std::string short_number(double number);
+
+// Returns "epoch 2/5  38 %  1.23M words/s  loss 2.310  rate 0.0180  left 0:12", shortened to
+// `columns` (0: unlimited).
+std::string word2vec_progress_line(const word2vec::Standing& standing, std::uint64_t epochs,
+                                   int columns);
+
+// One rank of `tally train word2vec`: joins the job of its launcher and trains; rank 0 shows the
+// progress and writes the vectors. Returns the exit code. `options` have passed complete().
+int run_word2vec_worker(const Word2vecOptions& options);
 
 }  // namespace tally::app

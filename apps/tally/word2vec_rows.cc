@@ -1,4 +1,4 @@
-#include "apps/tally/word2vec_rows.h"
+#include "apps/tally/word2vec_options.h"
 
 #include <array>
 #include <cstdlib>

@@ -6,7 +6,7 @@
 
 #include <torch/torch.h>
 
-#include "apps/train/record_choice.h"
+#include "apps/train/option_texts.h"
 #include "checkpoint/tensor_file.h"
 
 namespace tally::app {

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/launch/agent.h"
+#include "apps/tally/launch/launcher.h"
 #include "apps/train/train_commands.h"
 
 int main(int argc, char** argv) {

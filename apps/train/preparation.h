@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "apps/train/loop_control.h"
-#include "apps/train/record_choice.h"
-#include "apps/train/server_choice.h"
+#include "apps/train/option_texts.h"
 #include "apps/train/train_options.h"
 #include "apps/train/train_state.h"
 #include "data/dataset.h"

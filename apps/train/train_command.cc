@@ -9,13 +9,12 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/data_cache.h"
+#include "apps/tally/data_fetch.h"
 #include "apps/tally/launch/worker_job.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/device.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_options.h"
-#include "apps/train/worker.h"
 #include "base/cpu.h"
 #include "process/child_process.h"
 #include "process/exec.h"

@@ -59,4 +59,9 @@ struct TrainOptions {
 // parsing.
 void add_train_options(Command& command, TrainOptions& options, recipes::Recipe& recipe);
 
+// One worker of a job that a launcher started: joins the job and trains; rank 0 reports and writes
+// the result. A failure is one line with the rank. Returns the exit code: 0; 1 after a failure; 130
+// after an interruption.
+int run_worker(const TrainOptions& options, recipes::Recipe& recipe);
+
 }  // namespace tally::app

@@ -1,4 +1,4 @@
-#include "apps/train/worker.h"
+#include "apps/train/train_options.h"
 
 #include <cstdlib>
 #include <ctime>
@@ -10,7 +10,7 @@
 
 #include "adapters/torch/tensors.h"
 #include "apps/tally/command_line.h"
-#include "apps/tally/data_cache.h"
+#include "apps/tally/data_fetch.h"
 #include "apps/tally/launch/remote.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/device.h"

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "bench/allreduce/worker_sources.h"
 
 namespace tally::bench {
 namespace {

@@ -7,6 +7,10 @@
 
 namespace tally::bench {
 
+// The text of mpi_worker.c and gloo_worker.py, so that the program needs no files beside it.
+extern const char* const kMpiWorkerSource;
+extern const char* const kGlooWorkerSource;
+
 // Starts each contender on this machine. An error of a peer's function means that the peer is not
 // installed, and names what is missing.
 

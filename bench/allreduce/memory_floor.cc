@@ -1,4 +1,4 @@
-#include "bench/allreduce/memory_floor.h"
+#include "bench/allreduce/contender.h"
 
 #include <sched.h>
 #include <sys/mman.h>

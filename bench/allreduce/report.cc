@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "bench/allreduce/memory_floor.h"
+#include "bench/allreduce/contender.h"
 #include "bench/common/statistics.h"
 
 namespace tally::bench {

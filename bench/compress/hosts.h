@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/compress/namespace_cleaner.h"
-#include "bench/compress/namespace_owner.h"
+#include "bench/compress/namespaces.h"
 #include "process/temp_dir.h"
 #include "tally/error.h"
 

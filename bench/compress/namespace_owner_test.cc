@@ -1,4 +1,4 @@
-#include "bench/compress/namespace_owner.h"
+#include "bench/compress/namespaces.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

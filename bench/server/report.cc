@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/common/statistics.h"
-#include "bench/server/cases.h"
+#include "bench/server/worker.h"
 
 namespace tally::bench::servers {
 namespace {

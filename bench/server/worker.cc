@@ -15,6 +15,7 @@
 #include "bench/common/statistics.h"
 
 namespace tally::bench::servers {
+
 namespace {
 
 using namespace std::chrono_literals;

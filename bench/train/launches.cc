@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "bench/train/worker_source.h"
 
 namespace tally::bench::train {
 namespace {

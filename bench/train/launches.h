@@ -10,6 +10,9 @@
 
 namespace tally::bench::train {
 
+// The text of ddp_worker.py, so that the program needs no files beside it.
+extern const char* const kDdpWorkerSource;
+
 // How often and how long each contender is timed.
 struct TimingOptions {
   int rounds = 5;

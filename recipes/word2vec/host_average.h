@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "recipes/word2vec/averaging_schedule.h"
 #include "recipes/word2vec/host_tables.h"
+#include "recipes/word2vec/update_rule.h"
 #include "tally/communicator.h"
 
 namespace tally::word2vec {

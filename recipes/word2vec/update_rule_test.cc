@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "recipes/word2vec/averaging_schedule.h"
-
 namespace tally::word2vec {
 namespace {
 

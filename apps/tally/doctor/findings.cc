@@ -1,13 +1,14 @@
 #include "apps/tally/doctor/findings.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "base/units.h"
 
 namespace tally::app::doctor {
+
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;

@@ -3,11 +3,26 @@
 #include <string>
 #include <vector>
 
-#include "apps/tally/doctor/finding.h"
-#include "apps/tally/doctor/machine_facts.h"
-#include "apps/tally/doctor/software_facts.h"
+#include "apps/tally/doctor/facts.h"
 
 namespace tally::app::doctor {
+
+// kProblem: a job will fail. kSlow: a job runs slower than it could. kNote: information.
+enum class Level { kOk, kNote, kSlow, kProblem };
+
+std::string_view to_string(Level level);
+
+// Result of one check.
+struct Finding {
+  Level level = Level::kOk;
+  std::string subject;  // "shared memory"
+  std::string what;     // the observation
+  std::string advice;   // the remedy; empty: none is needed
+
+  friend bool operator==(const Finding&, const Finding&) = default;
+};
+
+using Findings = std::vector<Finding>;
 
 // Derives findings for a job from the facts. Pure.
 Findings judge_machine(const MachineFacts& facts);

@@ -1,4 +1,4 @@
-#include "apps/tally/launch/agent.h"
+#include "apps/tally/launch/launcher.h"
 
 #include <fcntl.h>
 #include <poll.h>
