@@ -19,7 +19,7 @@ namespace tally::word2vec {
 
 namespace {
 
-std::string lower_text(std::string_view word) {
+std::string lower_word(std::string_view word) {
   std::string result(word);
   for (char& letter : result)
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
@@ -78,7 +78,7 @@ Result<AnalogyQuestions> parse_analogies(std::span<const std::byte> bytes,
     if (words.size() != 4) return wrong_line(name, number, "four words, or ': SECTION'");
     if (result.sections.empty()) result.sections.emplace_back("questions");
     Analogy question{.section = result.sections.size() - 1};
-    std::transform(words.begin(), words.end(), question.words.begin(), lower);
+    std::transform(words.begin(), words.end(), question.words.begin(), lower_word);
     result.questions.push_back(std::move(question));
     return {};
   };
@@ -95,7 +95,7 @@ Result<std::vector<SimilarPair>> parse_pairs(std::span<const std::byte> bytes,
     const auto score = words.size() == 3 ? number_of(words[2]) : std::nullopt;
     if (!score) return wrong_line(name, number, "two words and a number");
     pairs.push_back(
-        {.first = lower_text(words[0]), .second = lower_text(words[1]), .score = *score});
+        {.first = lower_word(words[0]), .second = lower_word(words[1]), .score = *score});
     return {};
   };
   TALLY_TRY(each_line(bytes, take));
@@ -103,12 +103,6 @@ Result<std::vector<SimilarPair>> parse_pairs(std::span<const std::byte> bytes,
 }
 
 namespace {
-
-std::string lower_word(std::string word) {
-  for (char& letter : word)
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  return word;
-}
 
 // The first words of a file with vectors of unit length, in the layout of the kernels.
 class UnitVectors {
