@@ -152,8 +152,8 @@ struct AllreduceWorkerOptions {
   std::string algorithm = "auto";
 };
 
-// `transport`: "mpi...", as launch_tally_mpi() has it. "+hosts" pretends two hosts: the lower half of
-// the ranks and the upper half.
+// `transport`: "mpi...", as launch_tally_mpi() has it. "+hosts" pretends two hosts: the lower half
+// of the ranks and the upper half.
 void use_mpi(JobOptions& job, const std::string& transport) {
   job.engine = Engine::kMpi;
   job.mpi_inside = transport.find('+') == std::string::npos ? MpiInside::kMpi : MpiInside::kShm;

@@ -27,8 +27,8 @@ Examples:
   tally bench policy --quick
   tally bench policy --data fashion-mnist --recipe lenet --steps 300
 
-The benchmark repeats one training with different plans and with slowed-down workers. It measures the
-time until the test loss reaches that of the first training after three quarters of its time.
+The benchmark repeats one training with different plans and with slowed-down workers. It measures
+the time until the test loss reaches that of the first training after three quarters of its time.
 bench/policy/README.md explains the results.)";
 
 struct PolicyBenchOptions {

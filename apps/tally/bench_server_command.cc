@@ -25,11 +25,11 @@ Examples:
   tally bench server --workers 1,2 --servers 1 --transport shm,tcp,tls --json server.jsonl
   tally bench server --transport tcp --rounds 5
 
-Servers and workers are processes on this machine. Dense: 64 MiB pushed, pulled, and both in one round
-(both directions counted). Sparse: rounds of 20,000 random keys out of a million, rows of 1 and 64
-values. Latency: a pull of 16 values. Contents are compared with the known sums before the timing.
-Each run shows the raw speed measured just before: iperf3 on loopback for tcp and tls, a memory copy
-of 64 MiB for shm.
+Servers and workers are processes on this machine. Dense: 64 MiB pushed, pulled, and both in one
+round (both directions counted). Sparse: rounds of 20,000 random keys out of a million, rows of 1
+and 64 values. Latency: a pull of 16 values. Contents are compared with the known sums before the
+timing. Each run shows the raw speed measured just before: iperf3 on loopback for tcp and tls, a
+memory copy of 64 MiB for shm.
 
 Exit codes: 0 success; 1 something failed; 130 interrupted.)";
 

@@ -9,8 +9,8 @@ namespace tally::app {
 
 // `tally run`. `program`: the words after "--".
 void add_run_command(Command top, const std::vector<std::string>& program);
-// `tally train word2vec`: checks the options and starts the workers, or is one of them. `words`: the
-// whole command line, for the workers; the caller owns it.
+// `tally train word2vec`: checks the options and starts the workers, or is one of them. `words`:
+// the whole command line, for the workers; the caller owns it.
 void add_word2vec_command(Command train, const std::vector<std::string>& words);
 void add_data_command(Command top);
 void add_eval_command(Command top);

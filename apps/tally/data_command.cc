@@ -28,8 +28,8 @@ Examples:
 Options such as `tally train lenet --data` take these names, or paths. Fetched data is stored in
 $XDG_CACHE_HOME/tally/datasets, by default ~/.cache/tally/datasets.
 
-Exit codes: 0 the data is present and correct; 1 it is not, and the reason was printed; 2 wrong usage;
-130 interrupted.)";
+Exit codes: 0 the data is present and correct; 1 it is not, and the reason was printed; 2 wrong
+usage; 130 interrupted.)";
 
 struct CheckOptions {
   std::string path;

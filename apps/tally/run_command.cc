@@ -45,20 +45,21 @@ Environment of each rank:
   TALLY_COORDINATOR             address of the coordinator
   TALLY_HEARTBEAT               seconds between reports to it
   TALLY_DIRECTORY               with --servers: HOST:PORT of the parameter servers' directory
-Ranks on this host get the whole environment; ranks on other hosts get PATH, LD_LIBRARY_PATH, TALLY_*,
-OMP_* and the variables of --env, in addition to those of the remote shell. Their stdin is empty.
+Ranks on this host get the whole environment; ranks on other hosts get PATH, LD_LIBRARY_PATH,
+TALLY_*, OMP_* and the variables of --env, in addition to those of the remote shell. Their stdin is
+empty.
 
-Other hosts are reached by `ssh HOST PATH/tally host-agent` without a password (ssh-agent or keys); on
-this host the ranks are started directly. --remote-shell names another program, which is called as
-PROGRAM HOST COMMAND..., for all hosts. The program and tally must be on every host, under the same
-path or that of --remote-tally.
+Other hosts are reached by `ssh HOST PATH/tally host-agent` without a password (ssh-agent or keys);
+on this host the ranks are started directly. --remote-shell names another program, which is called
+as PROGRAM HOST COMMAND..., for all hosts. The program and tally must be on every host, under the
+same path or that of --remote-tally.
 
 While the job runs, `tally status` shows the state of each rank, and `tally inspect trace` its last
 operations. When ranks wait long for others, a line names the ranks they wait for.
 
-When a rank fails, the others get SIGTERM, and SIGKILL after the grace time. After one Ctrl-C they get
-SIGINT and the grace time, after a second one SIGKILL. When this program ends in any way, kill -9
-included, all processes that it started end on all hosts.
+When a rank fails, the others get SIGTERM, and SIGKILL after the grace time. After one Ctrl-C they
+get SIGINT and the grace time, after a second one SIGKILL. When this program ends in any way, kill
+-9 included, all processes that it started end on all hosts.
 
 Exit codes:
   0        every rank exited with 0

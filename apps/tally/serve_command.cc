@@ -21,7 +21,8 @@ namespace tally::app {
 namespace {
 
 constexpr const char* kServeFooter = R"(
-Parameter servers: a directory and a server in one process; or a directory, and servers that join it:
+Parameter servers: a directory and a server in one process; or a directory, and servers that join
+it:
   tally serve --listen 127.0.0.1:29500
   tally serve --directory --servers 2 --listen 10.0.0.1:29500 --secret-file job.secret
   tally serve --server --directory-at 10.0.0.1:29500 --listen 10.0.0.2:0 --secret-file job.secret \
@@ -36,11 +37,12 @@ A coordinator for a job that another launcher started:
 
 This command makes a secret file: (umask 077; head -c 32 /dev/urandom > job.secret).
 The ranks find the coordinator by TALLY_COORDINATOR=HOST:PORT, with the same secret in
-TALLY_SECRET_FILE. `tally run` has a coordinator of its own. A coordinator that is restarted with the
-same --listen and --state-file finds its ranks again. SIGTERM, SIGINT and SIGHUP end the command; the
-ranks continue.
+TALLY_SECRET_FILE. `tally run` has a coordinator of its own. A coordinator that is restarted with
+the same --listen and --state-file finds its ranks again. SIGTERM, SIGINT and SIGHUP end the
+command; the ranks continue.
 
-Exit codes: 0 ended by a signal; 1 it could not start; 2 wrong usage; 3 the directory gave the server up.)";
+Exit codes: 0 ended by a signal; 1 it could not start; 2 wrong usage; 3 the directory gave the
+server up.)";
 
 constexpr double kMostSeconds = 86400;
 

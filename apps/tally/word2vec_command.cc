@@ -21,13 +21,13 @@ Examples:
   tally train word2vec --workers 4 --servers 2 --plan "home=server update=ssp:4" --output imdb.bin
   tally eval analogy --vectors imdb.bin --questions questions-words.txt
 
-The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job instead.
-The workers of a host train one pair of tables in shared memory without waiting for each other; with
-home=server the rows are on parameter servers. After one Ctrl-C the workers stop and the current
-vectors are written; a second Ctrl-C ends them immediately.
+The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job
+instead. The workers of a host train one pair of tables in shared memory without waiting for each
+other; with home=server the rows are on parameter servers. After one Ctrl-C the workers stop and
+the current vectors are written; a second Ctrl-C ends them immediately.
 
-Exit codes: 0 success; 1 something failed; 2 wrong usage, nothing was started; 130 interrupted; others
-as for `tally run`.)";
+Exit codes: 0 success; 1 something failed; 2 wrong usage, nothing was started; 130 interrupted;
+others as for `tally run`.)";
 
 int start_workers(const Word2vecOptions& options, const std::vector<std::string>& words) {
   launch::WorkerJob job{.recipe = "word2vec",

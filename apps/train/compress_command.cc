@@ -28,9 +28,9 @@ Examples:
   tally bench compress --accuracy --codecs none,int8,sign --epochs 6
 
 Two hosts are simulated on this machine by network namespaces; the link between them has a limited
-speed in each direction. This needs root. One worker on each host trains a model of `tally bench train`
-with each plan in turn. --accuracy trains a recipe on both hosts instead and reports its accuracy with
-each plan. bench/compress/README.md explains the results.
+speed in each direction. This needs root. One worker on each host trains a model of `tally bench
+train` with each plan in turn. --accuracy trains a recipe on both hosts instead and reports its
+accuracy with each plan. bench/compress/README.md explains the results.
 
 Exit codes: 0 success; 1 something failed; 2 wrong usage, or no root; 130 interrupted.)";
 

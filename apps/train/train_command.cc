@@ -32,13 +32,13 @@ Examples:
   tally train lenet --checkpoint runs/lenet --checkpoint-every "2 epochs"
   tally train lenet --checkpoint runs/lenet --resume --epochs 12
 
-The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job instead.
-After one Ctrl-C the workers finish their step, and save it if there is a --checkpoint; a second Ctrl-C
-ends them immediately. In a short line of progress, 80/12/5/3% are the shares of time for compute,
-communication, waiting and data.
+The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job
+instead. After one Ctrl-C the workers finish their step, and save it if there is a --checkpoint; a
+second Ctrl-C ends them immediately. In a short line of progress, 80/12/5/3% are the shares of time
+for compute, communication, waiting and data.
 
-Exit codes: 0 success; 1 something failed, or the result is wrong; 2 wrong usage, nothing was started;
-130 interrupted; others as for `tally run`.)";
+Exit codes: 0 success; 1 something failed, or the result is wrong; 2 wrong usage, nothing was
+started; 130 interrupted; others as for `tally run`.)";
 
 void print_recipes(std::FILE* to, const std::vector<std::unique_ptr<recipes::Recipe>>& recipes) {
   fmt::print(to, "tally train RECIPE [OPTIONS], where RECIPE is one of:\n");

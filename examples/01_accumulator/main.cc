@@ -1,6 +1,6 @@
-// An accumulator in the smallest example. Two ranks, here threads of one process, have the gradients
-// [1, 2] and [3, 4] of one sample each. The sum is [4, 6] and the mean [2, 3]; with learning rate
-// 0.1 the parameters change by -[0.2, 0.3], and the accumulator is zero again.
+// An accumulator in the smallest example. Two ranks, here threads of one process, have the
+// gradients [1, 2] and [3, 4] of one sample each. The sum is [4, 6] and the mean [2, 3]; with
+// learning rate 0.1 the parameters change by -[0.2, 0.3], and the accumulator is zero again.
 //
 //   build/release/examples/01_accumulator
 

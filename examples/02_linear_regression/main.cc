@@ -1,5 +1,6 @@
-// A training loop of its own: fits y = 2 a - 3 b + 0.5 by gradient descent. The ranks have different
-// samples and different numbers of them; after every step all ranks have the same weights.
+// A training loop of its own: fits y = 2 a - 3 b + 0.5 by gradient descent. The ranks have
+// different samples and different numbers of them; after every step all ranks have the same
+// weights.
 //
 //   build/release/examples/02_linear_regression
 //

@@ -4,9 +4,9 @@
 //
 //   build/release/examples/06_parameter_server
 //
-// Directory, servers and workers are threads of this process. In a real job the servers are separate
-// processes (`tally serve`, or `tally train --servers 2`), and workers find them by the address of
-// the directory.
+// Directory, servers and workers are threads of this process. In a real job the servers are
+// separate processes (`tally serve`, or `tally train --servers 2`), and workers find them by the
+// address of the directory.
 
 #include <array>
 #include <chrono>

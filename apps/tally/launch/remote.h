@@ -23,8 +23,8 @@ std::string quoted(const std::string& word);
 // names that begin with TALLY_ or OMP_.
 Variables variables_to_pass_on(const std::vector<std::string>& environment);
 
-// Returns the local address of packets to `host`, a name or an address. Sends nothing. kSystem if there
-// is no route.
+// Returns the local address of packets to `host`, a name or an address. Sends nothing. kSystem if
+// there is no route.
 Result<std::string> own_address_towards(const std::string& host);
 
 // Returns the address of the first host for the others. kSystem if it cannot be determined.
