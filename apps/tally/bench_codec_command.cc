@@ -9,7 +9,7 @@
 #include "apps/tally/build_info.h"
 #include "bench/codec/codec_list.h"
 #include "bench/codec/report.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 #include "process/interrupt.h"
 #include "process/progress.h"
 

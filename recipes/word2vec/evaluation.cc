@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/skipgram.h"
+#include "kernel/skipgram/skipgram.h"
 #include "recipes/word2vec/vocabulary.h"
 
 namespace tally::word2vec {

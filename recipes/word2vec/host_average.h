@@ -42,7 +42,7 @@ class HostAverage final {
 };
 
 // values += sum - before, element by element, while others write the values: their updates are
-// kept. See kernel/skipgram.h about such races.
+// kept. See kernel/skipgram/skipgram.h about such races.
 void add_difference(std::span<float> values, std::span<const float> sum,
                     std::span<const float> before);
 

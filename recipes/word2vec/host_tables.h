@@ -24,7 +24,7 @@ struct HostProgress {
 };
 
 // The pair of tables of a host, in memory that all its workers have mapped, and the progress of
-// each worker. All workers read and write the rows without locks: see kernel/skipgram.h.
+// each worker. All workers read and write the rows without locks: see kernel/skipgram/skipgram.h.
 class HostTables final : public Rows {
  public:
   struct Shape {

@@ -70,7 +70,7 @@ void SimPostman::send_from(server::NodeId to, const server::MessageHeader& heade
 
 // Nobody here shows memory to others.
 void SimPostman::send_written(server::NodeId, const server::MessageHeader&, std::size_t) {
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
 }
 
 net::Acceptance SimPostman::deliver(Rank from, const wire::FrameHeader& header,
