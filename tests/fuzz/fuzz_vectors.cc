@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "fuzz_entry.h"
-#include "recipes/word2vec/questions.h"
+#include "recipes/word2vec/evaluation.h"
 #include "recipes/word2vec/vectors.h"
 
 namespace {

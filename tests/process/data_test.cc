@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "apps/tally/data_cache.h"
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/sha256.h"
 #include "base/descriptor.h"

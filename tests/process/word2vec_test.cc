@@ -184,7 +184,7 @@ TEST_F(Word2vec, RefusesBeforeAnythingIsStarted) {
       {{"--output", file("v.npy")}, ".bin (binary)"},
       {{"--output", file("none/v.bin")}, "there is no folder"},
       {{"--window", "0"}, "--window"},
-      {{"--rate", "-1"}, "must be above 0"}};
+      {{"--rate", "-1"}, "--rate -1: need more than 0"}};
   for (const auto& [words, message] : cases) {
     Child training = train(words);
     EXPECT_TRUE(training.exits(2)) << training.transcript();
