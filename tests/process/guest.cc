@@ -6,13 +6,11 @@
 
 #include "group/control.h"
 #include "kernel/crc32c.h"
-#include "process/child.h"
+#include "process/crew.h"
 #include "wire/greeting.h"
 
 namespace tally::process {
 namespace {
-
-Deadline patience() { return Deadline::after(kPatience); }
 
 Error unexpected(const char* what) { return {.code = ErrorCode::kInvalid, .message = what}; }
 
@@ -24,17 +22,16 @@ Guest::Guest(std::uint16_t rendezvous_port, Rank rank, int size)
 Result<void> Guest::join() {
   TALLY_TRY(meet());
   TALLY_TRY(connect());
-  TALLY_TRY(group::send_control(*rendezvous_, {group::ControlKind::kReady, {}}, patience()));
-  TALLY_TRY(const group::Control go, group::receive_control(*rendezvous_, patience()));
+  TALLY_TRY(group::send_control(*rendezvous_, {group::ControlKind::kReady, {}}, soon()));
+  TALLY_TRY(const group::Control go, group::receive_control(*rendezvous_, soon()));
   if (go.kind != group::ControlKind::kGo) return unexpected("no go from the rendezvous");
   return {};
 }
 
 Result<void> Guest::meet() {
-  TALLY_TRY(net::Socket socket, net::connect_retrying({"127.0.0.1", port_}, patience()));
+  TALLY_TRY(net::Socket socket, net::connect_retrying({"127.0.0.1", port_}, soon()));
   rendezvous_ = net::plain_stream(std::move(socket));
-  TALLY_TRY(
-      net::write_all(*rendezvous_, wire::encode({.from = rank_, .generation = 1}), patience()));
+  TALLY_TRY(net::write_all(*rendezvous_, wire::encode({.from = rank_, .generation = 1}), soon()));
   wire::Writer writer;
   group::Hello hello;
   hello.rank = rank_;
@@ -46,9 +43,8 @@ Result<void> Guest::meet() {
   hello.listens = {"127.0.0.1", 1};
   hello.local_socket = "none";
   write(writer, hello);
-  TALLY_TRY(
-      group::send_control(*rendezvous_, {group::ControlKind::kHello, writer.take()}, patience()));
-  TALLY_TRY(const group::Control welcome, group::receive_control(*rendezvous_, patience()));
+  TALLY_TRY(group::send_control(*rendezvous_, {group::ControlKind::kHello, writer.take()}, soon()));
+  TALLY_TRY(const group::Control welcome, group::receive_control(*rendezvous_, soon()));
   if (welcome.kind != group::ControlKind::kWelcome) return unexpected("not welcome");
   wire::Reader reader(welcome.body);
   TALLY_TRY(welcome_, group::read_welcome(reader));
@@ -56,13 +52,13 @@ Result<void> Guest::meet() {
 }
 
 Result<void> Guest::connect() {
-  TALLY_TRY(net::Socket socket, net::connect(welcome_.members[0].listens, patience()));
+  TALLY_TRY(net::Socket socket, net::connect(welcome_.members[0].listens, soon()));
   mesh_ = net::plain_stream(std::move(socket));
   const wire::Greeting greeting{
       .from = rank_, .to = 0, .generation = welcome_.generation, .token = welcome_.token};
-  TALLY_TRY(net::write_all(*mesh_, wire::encode(greeting), patience()));
+  TALLY_TRY(net::write_all(*mesh_, wire::encode(greeting), soon()));
   wire::EncodedAnswer encoded;
-  TALLY_TRY(net::read_all(*mesh_, encoded, patience()));
+  TALLY_TRY(net::read_all(*mesh_, encoded, soon()));
   TALLY_TRY(const wire::GreetingAnswer answer, wire::decode_answer(encoded));
   if (answer.verdict != wire::Verdict::kWelcome)
     return unexpected("rank 0 does not want the connection");
@@ -70,16 +66,16 @@ Result<void> Guest::connect() {
 }
 
 Result<void> Guest::send(const std::vector<std::byte>& bytes) {
-  return net::write_all(*mesh_, bytes, patience());
+  return net::write_all(*mesh_, bytes, soon());
 }
 
 Result<Guest::Frame> Guest::receive() {
   for (;;) {
     wire::EncodedHeader encoded;
-    TALLY_TRY(net::read_all(*mesh_, encoded, patience()));
+    TALLY_TRY(net::read_all(*mesh_, encoded, soon()));
     TALLY_TRY(const wire::FrameHeader header, wire::decode(encoded));
     Frame frame{header, std::vector<std::byte>(header.payload_bytes)};
-    TALLY_TRY(net::read_all(*mesh_, frame.payload, patience()));
+    TALLY_TRY(net::read_all(*mesh_, frame.payload, soon()));
     if (header.kind == wire::FrameKind::kData) return frame;
   }
 }

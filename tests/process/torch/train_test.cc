@@ -12,14 +12,14 @@ using testing::HasSubstr;
 
 class Train : public testing::Test {
  protected:
-  // The result of a training that goes well, as JSON has it.
+  // The JSON result of a training that succeeds.
   nlohmann::json result_of(std::vector<std::string> words) {
     words.insert(words.end(), {"--json", folder_.file("out.jsonl")});
     Child tally = folder_.train(words);
     EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
     EXPECT_TRUE(folder_.left_nothing_behind());
     output_ = tally.output();
-    return nlohmann::json::parse(bytes_of(folder_.file("out.jsonl")), nullptr, false);
+    return nlohmann::json::parse(contents_of(folder_.file("out.jsonl")), nullptr, false);
   }
 
   const TrainingFolder folder_;
@@ -57,10 +57,10 @@ TEST_F(Train, ImagesAreLearnedAndTheReportWritten) {
   EXPECT_EQ(result["steps"], 18);
   EXPECT_GE(result["accuracy"].get<double>(), 0.9) << output_;
   EXPECT_THAT(output_, HasSubstr("step 10 "));
-  EXPECT_THAT(bytes_of(folder_.file("report.html")), HasSubstr("lenet"));
+  EXPECT_THAT(contents_of(folder_.file("report.html")), HasSubstr("lenet"));
 }
 
-TEST_F(Train, TheTargetAccuracyEndsIt) {
+TEST_F(Train, TheTargetAccuracyEndsTheTraining) {
   const auto result =
       result_of({"mlp", "--workers", "2", "--data", folder_.table(300), "--batch", "10", "--epochs",
                  "500", "--eval-every", "20", "--width", "8", "--target-accuracy", "0.6"});
@@ -68,8 +68,8 @@ TEST_F(Train, TheTargetAccuracyEndsIt) {
   EXPECT_LT(result["epochs"].get<double>(), 500);
 }
 
-TEST_F(Train, EarlyStopEndsWhatDoesNotImprove) {
-  // So small a rate that nothing changes.
+TEST_F(Train, EarlyStopEndsATrainingThatDoesNotImprove) {
+  // The learning rate is so small that nothing changes.
   const auto result = result_of({"mlp", "--workers", "2", "--data", folder_.table(100), "--batch",
                                  "10", "--steps", "500", "--eval-every", "5", "--rate", "1e-30",
                                  "--schedule", "constant", "--early-stop", "2"});
@@ -86,8 +86,8 @@ TEST_F(Train, GptContinuesTheText) {
   EXPECT_EQ(result["final_text"].get<std::string>().size(), 60U);
 }
 
-TEST_F(Train, OptionsMayStandInAFileAndTheCommandLineGoesFirst) {
-  write_bytes(folder_.file("config"), "steps=7\nworkers=2\nwidth=8\nbatch=4\n");
+TEST_F(Train, OptionsInAFileAreOverriddenByTheCommandLine) {
+  write_file(folder_.file("config"), "steps=7\nworkers=2\nwidth=8\nbatch=4\n");
   const auto result = result_of(
       {"mlp", "--config", folder_.file("config"), "--steps", "5", "--data", folder_.table(50)});
   EXPECT_EQ(result["steps"], 5);
