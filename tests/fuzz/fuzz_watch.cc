@@ -1,5 +1,5 @@
-// What reaches a coordinator or comes from one: bytes are cut into messages without reading beyond
-// them, and a body that decodes encodes to the same bytes again.
+// Messages to and from a coordinator: bytes are split into messages without a read beyond them, and a
+// body that decodes encodes to the same bytes again.
 #include <span>
 
 #include "base/check.h"
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   buffer.add(input);
   for (auto next = buffer.next(); next.has_value() && next->has_value(); next = buffer.next())
     check_all(**next);
-  // As a body: checksums keep most inputs from getting so far.
+  // As a body: as a stream most inputs fail at the checksum.
   check_all({WatchKind::kReport, {input.begin(), input.end()}});
   return 0;
 }

@@ -68,7 +68,7 @@ void SimPostman::send_from(server::NodeId to, const server::MessageHeader& heade
   me_.transport().post(rank, letter.outgoing);
 }
 
-// Nobody here shows memory to others.
+// No rank shares memory with others here.
 void SimPostman::send_written(server::NodeId, const server::MessageHeader&, std::size_t) {
   TALLY_CHECK(false);
 }
@@ -83,7 +83,7 @@ net::Acceptance SimPostman::deliver(Rank from, const wire::FrameHeader& header,
   if (header.offset_bytes == 0) sender.arriving.clear();
   sender.arriving.insert(sender.arriving.end(), payload.begin(), payload.end());
   if (sender.arriving.size() < header.message_bytes) return net::Acceptance::kTaken;
-  // A message that was on its way when the link broke is gone.
+  // A message that was on its way when the link broke is lost.
   break_links();
   if (header.sequence == sender.breaks) take(from, std::exchange(sender.arriving, {}));
   return net::Acceptance::kTaken;

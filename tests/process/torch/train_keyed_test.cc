@@ -1,10 +1,8 @@
 // Recipes on tables of keys as users run them, on small data with a known result.
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "process/torch/training.h"
 
@@ -13,27 +11,12 @@ namespace {
 
 using testing::HasSubstr;
 
-class TrainKeyed : public testing::Test {
+class TrainKeyed : public WithTrainings {
  protected:
-  nlohmann::json result_of(std::vector<std::string> words) {
-    words.insert(words.end(), {"--json", folder_.file("out.jsonl")});
-    Child tally = folder_.train(words);
-    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
-    EXPECT_TRUE(folder_.left_nothing_behind());
-    output_ = tally.output();
-    const auto result =
-        nlohmann::json::parse(contents_of(folder_.file("out.jsonl")), nullptr, false);
-    std::remove(folder_.file("out.jsonl").c_str());
-    return result;
-  }
-
   std::string write(const std::string& name, const std::string& text) const {
     write_file(folder_.file(name), text);
     return folder_.file(name);
   }
-
-  const TrainingFolder folder_;
-  std::string output_;
 };
 
 // Ratings by users of two groups, each of which likes the films of one half.

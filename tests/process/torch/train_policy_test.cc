@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "process/processes.h"
 #include "process/torch/training.h"
@@ -27,19 +26,8 @@ std::vector<pid_t> children_with(pid_t tally, const std::string& word) {
   return found;
 }
 
-class TrainPolicy : public testing::Test {
+class TrainPolicy : public WithTrainings {
  protected:
-  nlohmann::json result_of(std::vector<std::string> words) {
-    const std::string json = folder_.file("out.jsonl");
-    std::remove(json.c_str());
-    words.insert(words.end(), {"--json", json});
-    Child tally = folder_.train(words);
-    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
-    EXPECT_TRUE(folder_.left_nothing_behind());
-    output_ = tally.transcript();
-    return nlohmann::json::parse(contents_of(json), nullptr, false);
-  }
-
   // Long enough for a kill in the middle; ends by itself.
   std::vector<std::string> long_training(const std::string& plan) {
     return {"mlp",        "--workers",        "3",       "--servers", "2",
@@ -48,9 +36,6 @@ class TrainPolicy : public testing::Test {
             "--schedule", "constant",         "--rate",  "0.05",      "--eval-every",
             "2000",       "--log-every",      "10",      "--plan",    plan};
   }
-
-  const TrainingFolder folder_;
-  std::string output_;
 };
 
 TEST_F(TrainPolicy, EveryPolicyTrainsOnServersAndInTheGroup) {

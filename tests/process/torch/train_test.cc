@@ -1,7 +1,6 @@
 // `tally train` as users run it, on data of a few samples.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "process/torch/training.h"
 
@@ -10,21 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class Train : public testing::Test {
- protected:
-  // The JSON result of a training that succeeds.
-  nlohmann::json result_of(std::vector<std::string> words) {
-    words.insert(words.end(), {"--json", folder_.file("out.jsonl")});
-    Child tally = folder_.train(words);
-    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
-    EXPECT_TRUE(folder_.left_nothing_behind());
-    output_ = tally.output();
-    return nlohmann::json::parse(contents_of(folder_.file("out.jsonl")), nullptr, false);
-  }
-
-  const TrainingFolder folder_;
-  std::string output_;
-};
+class Train : public WithTrainings {};
 
 TEST_F(Train, LinearEndsWithWeightsThatMatchTheClosedForm) {
   for (const int workers : {1, 3}) {
@@ -41,7 +26,6 @@ TEST_F(Train, ATableIsLearnedByAnyNumberOfWorkers) {
     const auto result =
         result_of({"mlp", "--workers", std::to_string(workers), "--data", table, "--batch", "10",
                    "--epochs", "6", "--width", "16", "--layers", "1", "--rate", "0.2"});
-    std::remove(folder_.file("out.jsonl").c_str());
     EXPECT_EQ(result["workers"], workers);
     EXPECT_EQ(result["times"].size(), static_cast<std::size_t>(workers));
     EXPECT_GE(result["accuracy"].get<double>(), 0.85) << output_;

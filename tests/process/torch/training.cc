@@ -71,6 +71,17 @@ Child TrainingFolder::train(const std::vector<std::string>& words) const {
 
 bool TrainingFolder::left_nothing_behind() const { return fs::is_empty(file("tmp")); }
 
+nlohmann::json WithTrainings::result_of(std::vector<std::string> words) {
+  const std::string json = folder_.file("out.jsonl");
+  fs::remove(json);
+  words.insert(words.end(), {"--json", json});
+  Child tally = folder_.train(words);
+  EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+  EXPECT_TRUE(folder_.left_nothing_behind());
+  output_ = tally.transcript();
+  return nlohmann::json::parse(contents_of(json), nullptr, false);
+}
+
 pid_t worker_of(pid_t tally, Rank rank) {
   // The host agent is between the launcher and its workers.
   for (const pid_t pid : all_processes())

@@ -2,6 +2,9 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
 #include "process/child.h"
 #include "process/crew.h"
 #include "tally/error.h"
@@ -33,6 +36,16 @@ class TrainingFolder {
 
  private:
   const Folder folder_;
+};
+
+// Tests that look at the result of a training.
+class WithTrainings : public testing::Test {
+ protected:
+  // The JSON result of `tally train` with these arguments; expects it to succeed.
+  nlohmann::json result_of(std::vector<std::string> words);
+
+  const TrainingFolder folder_;
+  std::string output_;  // of the last training
 };
 
 // The worker of `tally` that has this rank; -1 if there is none.
