@@ -1,5 +1,5 @@
-// Messages between launcher and agents: a message that decodes encodes to the same bytes again, and a
-// buffer gives the same messages for any split of its bytes.
+// Messages between launcher and agents: a message that decodes encodes to the same bytes again, and
+// a buffer gives the same messages for any split of its bytes.
 #include <algorithm>
 #include <span>
 

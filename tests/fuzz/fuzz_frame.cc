@@ -1,5 +1,5 @@
-// Frame headers and greetings: bytes that decode must encode to the same bytes again; an encoding of
-// arbitrary fields must decode to these or be refused for its lengths.
+// Frame headers and greetings: bytes that decode must encode to the same bytes again; an encoding
+// of arbitrary fields must decode to these or be refused for its lengths.
 #include <algorithm>
 #include <cstring>
 

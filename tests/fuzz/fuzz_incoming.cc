@@ -1,5 +1,6 @@
-// Arbitrary bytes from a peer into a connection of a TcpTransport, in pieces whose lengths the input
-// decides. Only complete and verified frames in order are delivered, and a loss is reported once.
+// Arbitrary bytes from a peer into a connection of a TcpTransport, in pieces whose lengths the
+// input decides. Only complete and verified frames in order are delivered, and a loss is reported
+// once.
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Arbitrary bytes from a peer over a link of the parameter servers, in pieces whose lengths the input
-// decides, with shared memory attached to some of them. Only complete and verified messages are
-// delivered, with payloads inside the memory that they may name.
+// Arbitrary bytes from a peer over a link of the parameter servers, in pieces whose lengths the
+// input decides, with shared memory attached to some of them. Only complete and verified messages
+// are delivered, with payloads inside the memory that they may name.
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Pieces of parts from other servers and from files: a piece is refused or accepted, and an accepted
-// piece is written as it was read.
+// Pieces of parts from other servers and from files: a piece is refused or accepted, and an
+// accepted piece is written as it was read.
 #include <memory>
 #include <span>
 

@@ -1,5 +1,5 @@
-// `tally run` over a real ssh: the suite starts a server on the loopback interface with its own keys
-// and configuration.
+// `tally run` over a real ssh: the suite starts a server on the loopback interface with its own
+// keys and configuration.
 #include <unistd.h>
 
 #include <csignal>

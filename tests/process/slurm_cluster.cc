@@ -36,8 +36,8 @@ std::string user_name() {
   return entry == nullptr ? "root" : entry->pw_name;
 }
 
-// The parent of slurmstepd is init, because slurmd leaves them. The test adopts them in order to see
-// that they end.
+// The parent of slurmstepd is init, because slurmd leaves them. The test adopts them in order to
+// see that they end.
 void adopt_orphans(bool adopt) { prctl(PR_SET_CHILD_SUBREAPER, adopt ? 1 : 0); }
 
 // Waits for the adopted processes; false if one does not end.

@@ -10,8 +10,8 @@
 namespace tally::process {
 
 // A Slurm cluster on loopback: munged, slurmctld and two nodes (n1, n2) of four processors each,
-// with their own keys, state and ports in a temporary folder. The destructor ends them and waits for
-// all children of the test program: no other child may live longer. Threads: one.
+// with their own keys, state and ports in a temporary folder. The destructor ends them and waits
+// for all children of the test program: no other child may live longer. Threads: one.
 class SlurmCluster final {
  public:
   // Returns before the nodes can be used: see ready().

@@ -9,8 +9,8 @@
 namespace tally::process {
 
 // Two hosts with a cable between them: network namespaces that are joined by a pair of virtual
-// interfaces, whose rate a token bucket limits to 1 Gbit/s. Removed with the object; one object at a
-// time. Needs root.
+// interfaces, whose rate a token bucket limits to 1 Gbit/s. Removed with the object; one object at
+// a time. Needs root.
 class TwoHosts final {
  public:
   TwoHosts();

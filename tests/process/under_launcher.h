@@ -19,8 +19,8 @@ std::string program_path(const std::string& name);
   if (tally::process::program_path(program).empty()) GTEST_SKIP() << "install " package
 
 // Adds options of sanitizers to `variables`, so that these ignore libpmix or an MPI inside the
-// ranks: such libraries leak a few bytes at their end, and synchronise their threads by means that a
-// sanitizer does not see.
+// ranks: such libraries leak a few bytes at their end, and synchronise their threads by means that
+// a sanitizer does not see.
 std::map<std::string, std::string> with_foreign_library(
     std::map<std::string, std::string> variables = {});
 

@@ -5,8 +5,8 @@
 //   sums COUNT                  COUNT all-reduces, with a check of each result
 //   sums-until FILE             the same until rank 0 sees that FILE exists
 //   paced COUNT MILLISECONDS    the same as sums, with a pause before each
-//   reform COUNT SECONDS        all-reduces until a rank is lost; the others form a new group within
-//                               SECONDS and do `sums COUNT`
+//   reform COUNT SECONDS        all-reduces until a rank is lost; the others form a new group
+//                               within SECONDS and do `sums COUNT`
 //   part                        on a line from stdin the last rank leaves; the others work on among
 //                               themselves, and then call an operation that needs all ranks
 //   time COUNT ROUNDS           times all-reduces of COUNT float32: "took MICROSECONDS" of the best

@@ -5,8 +5,8 @@
 
 #include "sim/cluster.h"
 
-// Communicators over a simulated network: the results of all collectives are correct for any order in
-// which frames and ranks arrive.
+// Communicators over a simulated network: the results of all collectives are correct for any order
+// in which frames and ranks arrive.
 
 namespace tally::sim {
 namespace {
