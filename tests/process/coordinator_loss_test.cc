@@ -13,8 +13,10 @@ class WatchedLoss : public testing::TestWithParam<std::string> {};
 // The operations have no deadline, so that only the coordinator can end them.
 TEST_P(WatchedLoss, StoppedRankIsUnreachableThenLost) {
   constexpr Rank kStopped = 1;
-  const milliseconds lost_after = scaled(milliseconds(1200));
-  WatchedCrew crew({.crew = {.transport = GetParam()}, .lost_after = lost_after});
+  const milliseconds heartbeat = scaled(milliseconds(200));
+  const milliseconds lost_after = 6 * heartbeat;
+  WatchedCrew crew(
+      {.crew = {.transport = GetParam()}, .heartbeat = heartbeat, .lost_after = lost_after});
   ASSERT_TRUE(crew.start_all({"loop", "allreduce", "1000"}));
   crew[kStopped].stop();
   const std::int64_t stopped_ms = now_ms();
