@@ -41,6 +41,7 @@ SOAK_RUNS ?= 60
 soak: build ## run the chaos tests of parameter servers for long, simulated and with real processes
 	@TALLY_SOAK_SEEDS=$(SOAK_SEEDS) TALLY_SOAK_RUNS=$(SOAK_RUNS) tools/run_ctest.sh release -R 'Chaos'
 
+# Only the two programs it runs, without the MPI engine.
 train: build/release/build.ninja ## train LeNet-5 on Fashion-MNIST with two workers; report.html has the curves
 	@cmake --build build/release --parallel $(JOBS) --target tally tally-train
 	build/release/tally data get fashion-mnist

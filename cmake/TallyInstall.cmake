@@ -7,7 +7,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # The modules behind include/tally and the trainer. `sim` serves our own programs only, and so do the readers of `data`.
-set(installed_modules base metrics kernel optimizer wire plan policy codec net group collective checkpoint server train)
+set(installed_modules base kernel optimizer wire plan policy codec net group collective checkpoint server train)
 set(module_objects "")
 foreach(module ${installed_modules})
   if(TARGET tally_${module})

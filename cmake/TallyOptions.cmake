@@ -9,10 +9,19 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(TALLY_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize=")
 option(TALLY_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 
+# Sixteen files of a target are compiled as one, in a quarter of the processor time. Names in the
+# anonymous namespaces of a target must therefore differ. OFF compiles each file alone: `make
+# standalone` does so to find missing includes.
+set(CMAKE_UNITY_BUILD OFF CACHE BOOL "Compile the files of a target in batches")
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16 CACHE STRING "Files in a batch")
+
+# Paths are hashed relative to the checkout, so that another clone finds what this one compiled.
 find_program(TALLY_CCACHE ccache)
 if(TALLY_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${TALLY_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TALLY_CCACHE})
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${TALLY_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 
 add_library(tally_options INTERFACE)

@@ -17,8 +17,8 @@ namespace tally::mpi {
 namespace {
 
 std::string text_of(const Request& request) {
-  return metrics::describe(request.operation, request.count, request.type, request.reduce_op,
-                           request.algorithm, request.root);
+  return tally::describe(request.operation, request.count, request.type, request.reduce_op,
+                         request.algorithm, request.root);
 }
 
 bool is_point(const Request& request) {

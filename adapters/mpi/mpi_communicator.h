@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "collective/watchable.h"
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 #include "tally/communicator.h"
 
 namespace tally::mpi {
@@ -93,7 +93,7 @@ class MpiCommunicator final : public Communicator {
   const Scene scene_;
   const std::vector<Rank> members_;  // the job's rank of each rank
   const std::string name_;
-  metrics::Recorder recorder_;
+  Recorder recorder_;
   std::uint32_t sequence_ = 0;
   std::optional<std::uint32_t> channel_;  // in the registry
   std::atomic<std::uint64_t> operations_{0};

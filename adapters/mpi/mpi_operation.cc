@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "adapters/mpi/mpi_points.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::mpi {
 namespace {

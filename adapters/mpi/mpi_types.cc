@@ -1,7 +1,7 @@
 #include "adapters/mpi/mpi_types.h"
 
 #include "adapters/mpi/mpi_process.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::mpi {
 namespace {

@@ -10,7 +10,7 @@
 #include "collective/handle.h"
 #include "collective/request.h"
 #include "collective/schedule.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::mpi {
 namespace {

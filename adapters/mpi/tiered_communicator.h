@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "collective/watchable.h"
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 #include "tally/communicator.h"
 
 namespace tally::mpi {
@@ -77,7 +77,7 @@ class TieredCommunicator final : public Communicator {
   int lanes_ = 1;
   SharedBuffer scratch_;
   std::vector<std::byte> plain_scratch_;  // where shared memory is used up
-  metrics::Recorder recorder_;
+  Recorder recorder_;
   std::uint32_t sequence_ = 0;
   std::atomic<std::uint64_t> operations_{0};
   std::atomic<bool> closed_{false};

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codec/factors.h"
+#include "codec/lowrank/factors.h"
 #include "train/codec_state.h"
 
 namespace tally::adapter {
@@ -34,7 +34,7 @@ CodedTable::CodedTable(const Options& options)
     if (part == 0 || codec::differs_by_run(options.spec)) {
       const auto shape = codec::shape_of(options.shape, part * options.copy.part_elements);
       ways_.push_back({.there = codec::make_codec(options.spec, shape),
-                       .back = codec::make_way_back(options.spec, shape).codec});
+                       .back = codec::make_broadcast_codec(options.spec, shape).codec});
     }
     encoders_.push_back(codec::Encoder::make(options.spec, *ways_.back().there,
                                              copy_.values(part).size(), options.sender));
@@ -73,7 +73,7 @@ Result<void> CodedTable::follow(server::Client& client, std::uint32_t first, std
     }
     scratch_.resize(copy_.values(part).size());
     TALLY_TRY(back.decode(average.bytes, scratch_));
-    encoders_[part]->took(scratch_, draw_of(part, step));
+    encoders_[part]->observe_mean(scratch_, draw_of(part, step));
     copy_.apply(part, scratch_, step.version, step.rate);
   }
   return {};
@@ -121,9 +121,9 @@ void CodedTable::finish(std::span<const double> sum, double total, double weight
                                .left = left_,
                                .right = right_};
   for (std::uint32_t part = 0; part < parts(); ++part) {
-    const codec::FactorPlace place{.columns = columns,
-                                   .first = part * options_.copy.part_elements,
-                                   .count = copy_.values(part).size()};
+    const codec::FactorRun place{.columns = columns,
+                                 .first = part * options_.copy.part_elements,
+                                 .count = copy_.values(part).size()};
     messages[part].resize(codec::factor_bytes(place, factors.rank));
     codec::encode_factors(factors, place, messages[part]);
   }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "adapters/torch/own_copy.h"
-#include "codec/encoder.h"
-#include "codec/powersgd.h"
+#include "codec/encoder/encoder.h"
+#include "codec/lowrank/powersgd.h"
 #include "plan/codec_spec.h"
 #include "tally/server.h"
 

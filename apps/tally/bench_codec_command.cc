@@ -15,7 +15,7 @@
 #include "bench/codec/codec_list.h"
 #include "bench/codec/report.h"
 #include "group/host.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::app {
 namespace {

@@ -9,8 +9,6 @@
 namespace tally::app {
 namespace {
 
-using metrics::OperationRecord;
-
 double microseconds(Duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
@@ -74,7 +72,7 @@ std::string trace_listing(const std::vector<TracedOperation>& operations, std::s
                           record.stage == OperationRecord::Stage::kFailed ? ", failed" : "");
     text += fmt::format("{:>12.6f}  {:<5} {:<12} {:<44} {}\n",
                         microseconds(record.started - begin) / 1e6, operation.rank,
-                        operation.communicator, metrics::describe(record), took);
+                        operation.communicator, tally::describe(record), took);
   }
   return text;
 }
@@ -103,7 +101,7 @@ nlohmann::ordered_json chrome_trace(const std::vector<TracedOperation>& operatio
                       {"ts", microseconds(record.started - begin)},
                       {"dur", std::max(0.0, microseconds(until - record.started))},
                       {"args",
-                       {{"operation", metrics::describe(record)},
+                       {{"operation", tally::describe(record)},
                         {"algorithm", std::string(to_string(record.algorithm))},
                         {"sequence", record.sequence},
                         {"outcome", runs(record)                                    ? "running"

@@ -12,7 +12,7 @@ namespace tally::app {
 struct TracedOperation {
   Rank rank = 0;
   std::string communicator;
-  metrics::OperationRecord record;  // its times are on the common axis
+  OperationRecord record;  // its times are on the common axis
 };
 
 // The operations of all ranks in the order in which they began.

@@ -8,7 +8,6 @@ namespace tally::app {
 namespace {
 
 using namespace std::chrono_literals;
-using metrics::OperationRecord;
 using testing::HasSubstr;
 using Stage = OperationRecord::Stage;
 

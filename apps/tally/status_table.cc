@@ -71,7 +71,7 @@ std::string state_text(const MemberStatus& member) {
   if (word == "computing") return fmt::format("computing for {}", seconds_text(since(member)));
   if (word == "left") return word;
   const auto& operation = *member.report->current;
-  std::string text = fmt::format("in {}", metrics::describe(operation.record));
+  std::string text = fmt::format("in {}", tally::describe(operation.record));
   if (operation.channel != 0) text += fmt::format(" on {}", operation.communicator);
   text += fmt::format(" for {}", seconds_text(since(member)));
   if (word == "waiting")
@@ -126,11 +126,11 @@ nlohmann::ordered_json status_json(const group::JobStatus& status) {
       rank["memory_bytes"] = report.memory_bytes;
       rank["operations"] = report.operations;
       if (report.current) {
-        rank["operation"] = metrics::describe(report.current->record);
+        rank["operation"] = tally::describe(report.current->record);
         rank["communicator"] = report.current->communicator;
         rank["waits_for"] = report.current->waits_for;
       }
-      if (report.last) rank["last_operation"] = metrics::describe(report.last->record);
+      if (report.last) rank["last_operation"] = tally::describe(report.last->record);
       if (report.failure) rank["failure"] = to_string(*report.failure);
     }
     job["ranks"].push_back(std::move(rank));

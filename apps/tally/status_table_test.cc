@@ -10,7 +10,6 @@ namespace {
 using namespace std::chrono_literals;
 using group::MemberStatus;
 using group::Presence;
-using metrics::OperationRecord;
 using testing::HasSubstr;
 
 MemberStatus present(Rank rank) {

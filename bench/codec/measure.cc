@@ -9,7 +9,7 @@
 #include "bench/codec/bounds.h"
 #include "bench/codec/harness.h"
 #include "codec/codec.h"
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 
 namespace tally::bench::codecs {
 namespace {

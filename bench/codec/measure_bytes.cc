@@ -6,9 +6,7 @@
 #include "bench/codec/harness.h"
 #include "bench/codec/measure.h"
 #include "codec/codec.h"
-#include "codec/huffman.h"
-#include "codec/rans.h"
-#include "codec/zstd_bytes.h"
+#include "codec/entropy/byte_coders.h"
 
 namespace tally::bench::codecs {
 namespace {

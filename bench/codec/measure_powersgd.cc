@@ -4,7 +4,7 @@
 
 #include "bench/codec/bounds.h"
 #include "bench/codec/harness.h"
-#include "codec/powersgd.h"
+#include "codec/lowrank/powersgd.h"
 
 namespace tally::bench::codecs {
 namespace {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 #include "tally/job.h"
 
 namespace tally::bench {
@@ -98,7 +98,7 @@ Result<RankFigures> run_rank(const RankOptions& options) {
 
 double recording_ns() {
   constexpr int kOperations = 1'000'000;
-  metrics::Recorder recorder("world", 0, 2);
+  Recorder recorder("world", 0, 2);
   const SteadyClock clock;
   const TimePoint begin = clock.now();
   for (std::uint32_t i = 0; i < kOperations; ++i) {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "kernel/skipgram.h"
+#include "kernel/skipgram/skipgram.h"
 #include "recipes/word2vec/word_table.h"
 
 namespace tally::word2vec {

@@ -42,7 +42,7 @@ class HostAverage final {
 };
 
 // values += sum - before, element by element, while others write the values: what they add in
-// between stays. See kernel/skipgram.h for what that means.
+// between stays. See kernel/skipgram/skipgram.h for what that means.
 void add_difference(std::span<float> values, std::span<const float> sum,
                     std::span<const float> before);
 

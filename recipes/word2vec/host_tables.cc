@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "kernel/skipgram.h"
+#include "kernel/skipgram/skipgram.h"
 
 namespace tally::word2vec {
 namespace {

@@ -24,7 +24,7 @@ struct HostProgress {
 };
 
 // The one pair of tables of a host, in memory that all its workers have mapped, and how far each
-// worker is. All workers read and write the rows as they like: see kernel/skipgram.h.
+// worker is. All workers read and write the rows as they like: see kernel/skipgram/skipgram.h.
 class HostTables final : public Rows {
  public:
   struct Shape {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernel/skipgram.h"
+#include "kernel/skipgram/skipgram.h"
 
 namespace tally::word2vec {
 namespace {

@@ -7,7 +7,7 @@
 namespace tally::word2vec {
 
 // The rows of all words, as far as a chunk names them: row number n of a table begins at n *
-// stride. Aligned to 64 bytes, padded with zeros (see kernel/skipgram.h).
+// stride. Aligned to 64 bytes, padded with zeros (see kernel/skipgram/skipgram.h).
 struct RowTables {
   float* inputs = nullptr;
   float* outputs = nullptr;

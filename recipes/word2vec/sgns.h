@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "kernel/skipgram.h"
+#include "kernel/skipgram/skipgram.h"
 #include "recipes/word2vec/chunk.h"
 #include "recipes/word2vec/rows.h"
 

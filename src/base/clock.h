@@ -3,7 +3,7 @@
 
 namespace tally {
 
-// Where time comes from: the steady clock, or a simulation. Threads: safe.
+// The source of time: the steady clock or a simulation. Threads: safe.
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -4,18 +4,20 @@
 
 namespace tally {
 
-// Processors that this process may use: affinity mask and container quota considered. At least 1.
+// The number of processors that this process may use, by affinity mask and container quota. At
+// least 1.
 int usable_cores();
 
-// The processors in this process's affinity mask, by bit.
+// The processors in this process's affinity mask, one bit each.
 using CpuSet = std::array<std::uint64_t, 16>;
 CpuSet cpus_of_process();
 int count(const CpuSet& cpus);
-// Processors that processes which may use `together` have in all, this one among them: a quota of
-// its container holds for all of them. At least 1.
+// The number of processors that several processes of this container have together, this one among
+// them, if `together` is the union of their masks: the container's quota is for all of them. At
+// least 1.
 int usable_cores(const CpuSet& together);
 
-// Tells the processor that this is a spin loop.
+// Hints to the processor that the thread spins.
 inline void spin_pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -4,8 +4,8 @@
 
 namespace tally {
 
-// All that is in a file. Nothing if it cannot be opened or read to its end: it is a folder, or what
-// the kernel tells of a process that has ended meanwhile.
+// The contents of a file, or nullopt if it cannot be opened or read to its end: for example a
+// folder, or a file in /proc of a process that has ended meanwhile.
 std::optional<std::string> file_contents(const std::string& path);
 
 }  // namespace tally

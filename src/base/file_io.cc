@@ -38,7 +38,7 @@ Result<File> File::open_to_write(const std::filesystem::path& path) {
 }
 
 Result<File> File::open_to_read(const std::filesystem::path& path) {
-  // Not to wait for somebody at the other end of what turns out to be a pipe.
+  // O_NONBLOCK: opening a pipe must not wait for its other end.
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.open()) return system_error(path, "cannot be opened", errno);
   struct stat info {};

@@ -14,19 +14,19 @@ namespace tally {
 // A regular file. Errors are kSystem with the path and the system's reason. Threads: safe.
 class File final {
  public:
-  // Empty, and not there before.
+  // Creates an empty file; fails if the file exists.
   static Result<File> create(const std::filesystem::path& path);
   static Result<File> open_to_write(const std::filesystem::path& path);
   static Result<File> open_to_read(const std::filesystem::path& path);
 
   Result<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes) const;
-  // All of them: a file that ends before is kCorrupt.
+  // Reads bytes.size() bytes; kCorrupt if the file ends before.
   Result<void> read_at(std::uint64_t offset, std::span<std::byte> bytes) const;
   Result<void> resize(std::uint64_t bytes) const;
   Result<std::uint64_t> size() const;
-  // What was written is on the disk when this returns.
+  // Written bytes are on the disk when this returns.
   Result<void> sync() const;
-  // Hands all bytes out, some at a time, from the beginning to the end.
+  // Passes all bytes to `each` in pieces, from the beginning to the end.
   Result<void> read_through(const std::function<void(std::span<const std::byte>)>& each) const;
 
  private:
@@ -38,15 +38,15 @@ class File final {
   Descriptor descriptor_;
 };
 
-// A new file with this text, synced.
+// Creates a file with this text and syncs it.
 Result<void> write_text(const std::filesystem::path& path, const std::string& text);
-// All of a file. kCorrupt if it has more than `max_bytes`.
+// The contents of a file. kCorrupt if it has more than `max_bytes`.
 Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
-// Names made, changed and removed in the folder are on the disk when this returns.
+// Created, renamed and removed names in the folder are on the disk when this returns.
 Result<void> sync_folder(const std::filesystem::path& folder);
 
-// "PATH: WHAT: " and the system's reason for `number`.
+// The error "PATH: WHAT: REASON", with the system's text for errno `number`.
 Error system_error(const std::filesystem::path& path, const char* what, int number);
 
 }  // namespace tally

@@ -3,7 +3,7 @@
 
 namespace tally {
 
-// Lines on standard error with time and level.
+// Each writes one line with time and level to standard error.
 void log_info(std::string_view text);
 void log_warning(std::string_view text);
 void log_error(std::string_view text);

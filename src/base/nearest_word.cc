@@ -12,11 +12,10 @@
 namespace tally {
 namespace {
 
-// Words from outside are compared by their beginning only: the work stays small.
+// Only the beginning of a word is compared, so that long input costs little.
 constexpr std::size_t kMostLetters = 64;
 
-// Optimal string alignment: rows of a table of distances between beginnings of both words, of which
-// the last three are kept.
+// Optimal string alignment: the last three rows of the table of distances between prefixes.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;

@@ -5,8 +5,8 @@
 
 namespace tally {
 
-// The word of `known` that needs the fewest letters changed, added, left out or swapped with a
-// neighbour to become `word`; the first of several. `known` is not empty.
+// The word of `known` with the smallest edit distance to `word` (change, insertion, deletion, swap
+// of neighbours); the first of several. `known` is not empty.
 std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known);
 
 // "'adamm' is no optimizer; nearest: adam (known: sgd, adam)", where `what` is "optimizer".

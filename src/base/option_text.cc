@@ -6,12 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
+
 namespace tally {
 namespace {
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 Result<OptionText::Option> parse_option(std::string_view text) {
   const std::size_t equals = text.find('=');

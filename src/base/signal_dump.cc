@@ -17,7 +17,7 @@
 namespace tally {
 namespace {
 
-// All that a signal handler may touch.
+// The only state that the signal handler may touch.
 std::atomic<int> wake_descriptor{-1};
 
 void on_signal(int) {
@@ -27,7 +27,7 @@ void on_signal(int) {
   errno = saved;
 }
 
-// Reads what the handler writes, and logs.
+// Reads the bytes that the handler writes, and logs.
 class Dumper {
  public:
   void add(const SignalDump* dump) {
@@ -49,7 +49,7 @@ class Dumper {
   void start() TALLY_REQUIRES(mutex_) {
     struct sigaction now {};
     if (sigaction(SIGQUIT, nullptr, &now) != 0) return;
-    // Shells let background programs ignore it; a handler is the program's own business.
+    // Shells set SIGQUIT to ignored for background programs; a handler belongs to the program.
     if (now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN) return;
     before_ = now.sa_handler;
     if (pipe2(pipe_.data(), O_CLOEXEC) != 0) return;

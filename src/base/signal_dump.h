@@ -4,9 +4,9 @@
 
 namespace tally {
 
-// While one of these lives, SIGQUIT logs its text instead of ending the process; all that live log
-// theirs. Leaves the signal alone if the program has a handler of its own. `text` is called from
-// another thread. The list of them is global: a signal is.
+// While an object lives, SIGQUIT logs its text instead of ending the process; all living objects
+// log theirs. A handler that the program has installed itself stays in place. `text` is called from
+// another thread. The list of objects is global, because a signal is.
 class SignalDump {
  public:
   explicit SignalDump(std::function<std::string()> text);

@@ -24,8 +24,8 @@ namespace {
 constexpr int kMaxFrames = 48;
 constexpr std::size_t kShownFrames = 12;
 
-// What handler and asker share. A question has a number, so that a late answer to an earlier one is
-// not taken for this one's.
+// The state that the handler and the asking thread share. A question has a number, so that a late
+// answer to an earlier question is ignored.
 struct Exchange {
   std::array<void*, kMaxFrames> frames{};
   std::atomic<int> count{0};
@@ -39,12 +39,12 @@ Exchange& exchange() {
   return instance;
 }
 
-void on_signal(int, siginfo_t* info, void*) {
+void on_capture_signal(int, siginfo_t* info, void*) {
   const int saved = errno;
   Exchange& shared = exchange();
   const auto number = static_cast<std::uint32_t>(info->si_value.sival_int);
   std::uint32_t expected = number - 1;
-  // Only the question that waits is answered, and once.
+  // Only the pending question is answered, and only once.
   if (info->si_code == SI_QUEUE && shared.asked.load() == number &&
       shared.answered.compare_exchange_strong(expected, number)) {
     shared.count = backtrace(shared.frames.data(), kMaxFrames);
@@ -58,7 +58,7 @@ class Installation {
   void add() {
     MutexLock lock(mutex_);
     if (users_++ > 0) return;
-    // The first call loads a library, which a handler could not.
+    // The first call loads a library, which the handler must not do.
     std::array<void*, 2> unused{};
     backtrace(unused.data(), static_cast<int>(unused.size()));
     if (!prepared_) sem_init(&exchange().done, 0, 0);
@@ -67,7 +67,7 @@ class Installation {
       struct sigaction now {};
       if (sigaction(candidate, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
       struct sigaction ours {};
-      ours.sa_sigaction = on_signal;
+      ours.sa_sigaction = on_capture_signal;
       ours.sa_flags = SA_RESTART | SA_SIGINFO;
       if (sigaction(candidate, &ours, nullptr) != 0) continue;
       signal_ = candidate;
@@ -78,7 +78,7 @@ class Installation {
   void remove() {
     MutexLock lock(mutex_);
     if (--users_ > 0 || signal_ == 0) return;
-    // A signal that is still on its way must not end the process.
+    // A signal that is still pending must not end the process.
     ::signal(signal_, SIG_IGN);
     ::signal(signal_, SIG_DFL);
     signal_ = 0;
@@ -139,11 +139,11 @@ bool await(Duration limit) {
   return true;
 }
 
-// Frames of our own handler and of what the program is started by tell nothing.
+// Frames of the handler itself and of the program's start-up code are left out.
 bool worth_showing(const std::string& name) {
   constexpr std::array kDull = {
       "__restore_rt", "__libc_start_main", "_start", "start_thread", "clone", "clone3", "__clone"};
-  return name.find("on_signal") == std::string::npos &&
+  return name.find("on_capture_signal") == std::string::npos &&
          std::none_of(kDull.begin(), kDull.end(),
                       [&name](const char* dull) { return name.rfind(dull, 0) == 0; }) &&
          name.find("libc.so") == std::string::npos;
@@ -153,7 +153,7 @@ std::string names_of(std::vector<void*> frames) {
   std::string text;
   std::size_t shown = 0;
   for (std::size_t i = 0; i < frames.size() && shown < kShownFrames; ++i) {
-    // A frame's address is where it returns to: the call is before.
+    // The address of a frame is its return address: the call is before it.
     const auto* address = static_cast<const char*>(frames[i]) - 1;
     const std::string name = symbol_name(address);
     if (!worth_showing(name)) continue;
@@ -186,7 +186,7 @@ std::string StackCapture::of_thread(int thread, Duration limit) const {
   if (!ask(thread, signal, number)) return without("it has ended");
   if (!await(limit)) {
     std::uint32_t expected = number - 1;
-    // From here on the handler keeps out, unless it has just begun.
+    // From here on the handler does nothing, unless it has just begun.
     if (shared.answered.compare_exchange_strong(expected, number)) return without("no answer");
     if (!await(limit)) return without("no answer");
   }

@@ -3,7 +3,7 @@
 
 namespace tally {
 
-// Adds the time until it goes to `total`.
+// Adds its own lifetime to `total`.
 class Stopwatch {
  public:
   explicit Stopwatch(Duration& total) : total_(total), begin_(SteadyClock().now()) {}

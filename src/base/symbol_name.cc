@@ -21,7 +21,7 @@
 namespace tally {
 namespace {
 
-// A file in memory, while it is looked at.
+// A file mapped into memory.
 class MappedFile {
  public:
   explicit MappedFile(const char* path) {
@@ -73,7 +73,7 @@ std::optional<std::string> function_at(const char* path, std::uint64_t offset) {
   return std::nullopt;
 }
 
-// Where a name's arguments begin: the first parenthesis outside of < >, but not that of
+// The position of a name's arguments: the first parenthesis outside of < >, but not that of
 // "(anonymous namespace)" or "operator()".
 std::size_t end_of_name(const std::string& name) {
   constexpr std::string_view kAnonymous = "(anonymous namespace)";
@@ -112,7 +112,7 @@ std::string symbol_name(const void* address) {
       info.dli_fname == nullptr)
     return fmt::format("{}", address);
   if (info.dli_sname != nullptr) return readable_name(info.dli_sname);
-  // For the program itself the name may be whatever it was called by.
+  // The name of the program itself may be the text that it was started by.
   const bool program = map != nullptr && (map->l_name == nullptr || map->l_name[0] == '\0');
   const auto offset =
       reinterpret_cast<std::uintptr_t>(address) - (map == nullptr ? 0 : map->l_addr);

@@ -17,7 +17,7 @@ struct Unit {
 
 constexpr double kKibi = 1024;
 
-// Each list from the smallest unit to the largest; the format functions use the same lists.
+// Each list goes from the smallest unit to the largest; the format functions use the same lists.
 constexpr Unit kBinaryUnits[] = {{"B", 1},
                                  {"KiB", kKibi},
                                  {"MiB", kKibi* kKibi},
@@ -52,7 +52,7 @@ Result<Quantity> split(std::string_view text, std::string_view what) {
   return quantity;
 }
 
-// The factor of the unit called `name`; zero if there is none.
+// The factor of the unit `name`; zero if there is none.
 double factor_of(std::string_view name, std::span<const Unit> units) {
   for (const Unit& unit : units) {
     if (unit.name == name) return unit.factor;
@@ -114,7 +114,7 @@ std::string format_bytes_per_second(double rate) { return format_in(kDecimalUnit
 
 std::string format_duration(Duration duration) {
   const auto nanoseconds = static_cast<double>(duration.count());
-  // Minutes and hours are for reading only: "90.5s" says more than "1.508min".
+  // Minutes and hours are only parsed: "90.5s" is clearer than "1.508min".
   const std::string text = format_in(std::span(kTimeUnits).first(4), std::abs(nanoseconds));
   return nanoseconds < 0 ? "-" + text : text;
 }

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "wire/bytes.h"
 #include "wire/error_body.h"
 

@@ -6,7 +6,7 @@
 
 #include "checkpoint/json.h"
 #include "checkpoint/layout.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 
 namespace tally::checkpoint {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/test_content.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 
 namespace tally::checkpoint {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/file_io.h"
 #include "checkpoint/safetensors.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 
 namespace tally::checkpoint {
 

@@ -4,11 +4,12 @@
 
 namespace tally::codec {
 
-Error wrong_size(std::string_view codec, std::size_t bytes, std::size_t expected,
-                 std::size_t count) {
-  return {.code = ErrorCode::kCorrupt,
-          .message = fmt::format("{}: {} bytes for {} values, which take {}", codec, bytes, count,
-                                 expected)};
+Result<void> check_size(std::string_view codec, std::span<const std::byte> bytes,
+                        std::size_t expected, std::size_t count) {
+  if (bytes.size() == expected) return {};
+  return Error{.code = ErrorCode::kCorrupt,
+               .message = fmt::format("{}: {} bytes for {} values, expected {}", codec,
+                                      bytes.size(), count, expected)};
 }
 
 Error wrong_scale(std::string_view codec, std::size_t block, float scale) {
@@ -18,7 +19,7 @@ Error wrong_scale(std::string_view codec, std::size_t block, float scale) {
 
 Error wrong_codes(std::string_view codec, std::size_t block) {
   return {.code = ErrorCode::kCorrupt,
-          .message = fmt::format("{}: block {} has a code that stands for nothing", codec, block)};
+          .message = fmt::format("{}: block {} has an invalid code", codec, block)};
 }
 
 Error wrong_ends(std::string_view codec) {

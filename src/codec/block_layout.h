@@ -12,10 +12,9 @@
 
 namespace tally::codec {
 
-// Where the parts of an encoding in blocks lie: first `floats` numbers for each block, block by
-// block, then the codes of all values, `bits` each, lowest bits first; the codes of a block begin
-// with a byte of their own, and bits behind the last of them are zero. Of the first block `missing`
-// values, fewer than a block's, lie before all this.
+// The layout of an encoding in blocks: first `floats` numbers per block, then the codes of all
+// values, `bits` each, lowest bits first. The codes of a block begin at a whole byte, and bits
+// behind the last code of a block are zero. The first block is shorter by `missing` values.
 class BlockLayout final {
  public:
   BlockLayout(std::size_t count, std::size_t block, std::size_t floats, std::size_t bits,
@@ -28,7 +27,7 @@ class BlockLayout final {
     const std::size_t all = count_ + missing_;
     return count_ == 0 ? 0 : all / block_ + (all % block_ != 0 ? 1 : 0);
   }
-  // Of a block: where its values begin, and how many they are.
+  // The index of a block's first value, and its number of values.
   std::size_t first(std::size_t b) const { return b == 0 ? 0 : b * block_ - missing_; }
   std::size_t length(std::size_t b) const {
     const std::size_t next = (b + 1) * block_ - missing_;
@@ -36,7 +35,7 @@ class BlockLayout final {
   }
 
   std::size_t head_bytes() const { return blocks() * floats_ * sizeof(float); }
-  // From the first code on.
+  // The offset of a block's codes from the first code.
   std::size_t codes_at(std::size_t b) const {
     return b == 0 ? 0 : bytes_of(block_ - missing_) + (b - 1) * bytes_of(block_);
   }
@@ -47,9 +46,9 @@ class BlockLayout final {
   }
   std::size_t bytes() const { return head_bytes() + code_bytes(); }
 
-  // Whether nothing is behind the codes of any block. `codes` has code_bytes().
+  // Whether the bits behind the last code of every block are zero. `codes` has code_bytes().
   bool ends_clear(std::span<const std::byte> codes) const {
-    // Only the last block can be of another length than the others, unless the first one is.
+    // All blocks but the last end at a whole byte.
     if (missing_ == 0 && block_ * bits_ % 8 == 0)
       return blocks() == 0 || ends_clear(codes, blocks() - 1);
     for (std::size_t b = 0; b < blocks(); ++b)
@@ -68,7 +67,7 @@ class BlockLayout final {
   std::size_t count_, block_, floats_, bits_, missing_;
 };
 
-// Float number `index` of an encoding, which lies at any address.
+// Float number `index` of an encoding, at any address.
 inline float load_float(std::span<const std::byte> bytes, std::size_t index) {
   float value = 0;
   std::memcpy(&value, bytes.subspan(index * sizeof value, sizeof value).data(), sizeof value);
@@ -78,16 +77,16 @@ inline void store_float(std::span<std::byte> bytes, std::size_t index, float val
   std::memcpy(bytes.subspan(index * sizeof value, sizeof value).data(), &value, sizeof value);
 }
 
-// What stands for the scale of a block with a value that is not finite; all of the block is decoded
-// as this.
+// The scale of a block with a value that is not finite; the whole block is decoded as NaN.
 inline constexpr float kNotFinite = std::numeric_limits<float>::quiet_NaN();
-// A scale as encoders write it: a finite number that is not negative, or not a number.
+// Whether an encoder may write this scale: finite and not negative, or NaN.
 inline bool is_scale(float scale) {
   return std::isnan(scale) || (std::isfinite(scale) && scale >= 0);
 }
 
-Error wrong_size(std::string_view codec, std::size_t bytes, std::size_t expected,
-                 std::size_t count);
+// kCorrupt unless there are `expected` bytes, the size of an encoding of `count` values.
+Result<void> check_size(std::string_view codec, std::span<const std::byte> bytes,
+                        std::size_t expected, std::size_t count);
 Error wrong_scale(std::string_view codec, std::size_t block, float scale);
 Error wrong_codes(std::string_view codec, std::size_t block);
 Error wrong_ends(std::string_view codec);

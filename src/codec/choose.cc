@@ -15,7 +15,7 @@ constexpr double kWorthIt = 1.03;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// When a step can go on: not before computing is over.
+// The time at which a step can continue: not before the computation ends.
 double done_after(double seconds, double hidden) {
   return std::isfinite(seconds) && seconds >= 0 ? std::max(seconds, hidden) : kNever;
 }
@@ -37,7 +37,7 @@ std::string text_of_rate(double seconds_per_byte) {
   return rate >= 1e6 ? with_unit(rate / 1e6, "MB/s") : with_unit(rate / 1e3, "kB/s");
 }
 
-// Never, where it is not known.
+// The predicted times; kNever for an unknown one.
 std::vector<double> seconds_of(const WireCost& wire, std::span<const Candidate> candidates) {
   std::vector<double> times;
   for (const Candidate& candidate : candidates) {
@@ -47,7 +47,7 @@ std::vector<double> seconds_of(const WireCost& wire, std::span<const Candidate> 
   return times;
 }
 
-// The next best of all others.
+// The best of the other candidates.
 std::size_t second_of(std::span<const double> times, std::size_t chosen) {
   std::size_t second = chosen == 0 ? 1 : 0;
   for (std::size_t i = 0; i < times.size(); ++i) {

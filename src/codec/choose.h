@@ -8,8 +8,8 @@
 
 namespace tally::codec {
 
-// What codec=auto does for a bucket: it predicts what each candidate would cost on the wire that
-// was measured. A pure function: ranks that give the same numbers choose the same, so they agree on
+// codec=auto predicts for each bucket the time of each candidate on the measured network. All
+// functions are pure: ranks with the same numbers choose the same candidate, so they agree on the
 // numbers first.
 
 struct WireCost {
@@ -19,12 +19,12 @@ struct WireCost {
 
 struct BucketFacts {
   std::size_t bucket = 0;  // its number, for the reason
-  // What can be hidden behind computing: how long the backward pass goes on once this bucket is
-  // ready, less what buckets before it still need of that time.
+  // The time that can be hidden behind computation: from this bucket's being ready until the end of
+  // the backward pass, less the time that earlier buckets still need.
   double hidden_seconds = 0;
 };
 
-// Measured, or known by its traits, for this bucket.
+// A candidate's costs for this bucket, measured or known by its traits.
 struct Candidate {
   std::string text;       // "int8"
   std::size_t bytes = 0;  // what one unit sends, there and back
@@ -32,8 +32,7 @@ struct Candidate {
   double codec_seconds = 0;  // encoding and decoding, there and back
 };
 
-// From the bucket's being ready until its mean is there: encoding, the wire, decoding, one after
-// the other.
+// The time of encoding, transfer and decoding, one after the other.
 double predicted_seconds(const WireCost& wire, const Candidate& candidate);
 
 struct CodecChoice {
@@ -42,25 +41,25 @@ struct CodecChoice {
   std::string reason;  // "bucket 3: int8, 4.1 ms instead of 12.8 ms at 118 MB/s"
 };
 
-// Why one of them may be taken: how long it is predicted to take, and what the others would.
+// The reason for a choice: its predicted time and that of the others.
 std::string reason_of(const WireCost& wire, const BucketFacts& facts,
                       std::span<const Candidate> candidates, std::size_t chosen);
 
-// Candidates stand in the order of what they lose, the first (none) loses nothing; there is at
-// least one. Of those after which a step is over within 3 % of the earliest time, the first; what
-// is hidden counts as the time of computing. One whose numbers are not finite, or negative, is not
-// chosen; the first, if all are like that.
+// Candidates are in the order of their loss of precision; the first (none) loses nothing. There is
+// at least one. Chooses the first candidate after which the step is finished within 3 % of the
+// earliest time; hidden time counts as computation. A candidate whose numbers are not finite or
+// negative is not chosen; if all are, the first is.
 CodecChoice choose_codec(const WireCost& wire, const BucketFacts& facts,
                          std::span<const Candidate> candidates);
 
-// Which of several ways to take, by the time that steps took with each: of those within 3 % of the
-// shortest the first. Times that are not finite or not positive are none; the first way, if there
-// are no others.
+// The candidate to keep, by the measured step time with each: the first within 3 % of the shortest.
+// Times that are not finite or not positive are ignored; without any other the first candidate is
+// kept.
 std::size_t fastest_of(std::span<const double> step_seconds);
 
-// The texts of what an auto spec chooses from, "none" first, then in the order of its list or of
-// auto's own: bf16, int8, qsgd, sign, powersgd:2, topk:0.01 and topk:0.001, as to_string() prints
-// them.
+// The candidates of an auto spec as texts, "none" first, then in the order of its list or of the
+// default list: bf16, int8, qsgd, sign, powersgd:2, topk:0.01 and topk:0.001, as printed by
+// to_string().
 std::vector<std::string> candidates_of(const plan::CodecSpec& spec);
 
 }  // namespace tally::codec

@@ -44,7 +44,7 @@ std::unique_ptr<Codec> make_inner(const plan::CodecSpec& spec, const Shape& shap
     case plan::Codec::kThreshold:
       return make_threshold(spec.threshold);
   }
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
   return nullptr;
 }
 
@@ -64,18 +64,18 @@ std::unique_ptr<Codec> make_codec(const plan::CodecSpec& spec, const Shape& shap
   return staged(make_inner(spec, shape), spec.stage);
 }
 
-WayBack make_way_back(const plan::CodecSpec& spec, const Shape& shape) {
+BroadcastCodec make_broadcast_codec(const plan::CodecSpec& spec, const Shape& shape) {
   if (spec.kind == plan::Codec::kRandk)
     return {.codec = staged(make_randk_mean(spec.density), spec.stage)};
   if (is_sparse(spec.kind)) return {.codec = staged(make_nonzero(), spec.stage)};
   if (spec.kind == plan::Codec::kSign && spec.vote)
-    return {.codec = staged(make_votes(spec.block), spec.stage)};
+    return {.codec = staged(make_majority(spec.block), spec.stage)};
   return {.codec = make_codec(spec, shape), .feedback = spec.feedback};
 }
 
 bool is_compressed(const plan::CodecSpec& spec, std::span<const std::int64_t> shape) {
   if (spec.kind == plan::Codec::kNone) return false;
-  // Factors are of matrices.
+  // Only matrices have factors.
   if (spec.kind == plan::Codec::kPowersgd && shape.size() < 2) return false;
   if (spec.all) return true;
   const std::int64_t count =

@@ -10,31 +10,31 @@
 
 namespace tally::codec {
 
-// Names the random numbers of one encoding: the same draw and element give the same number, on any
-// machine and in any order.
+// Identifies the random numbers of one encoding: the same draw and element give the same number on
+// any machine and in any order.
 struct Draw {
   std::uint64_t seed = 1;
   std::uint64_t step = 0;
   std::uint32_t rank = 0;   // of the sender
-  std::uint64_t first = 0;  // which of the model's elements the first value is
+  std::uint64_t first = 0;  // index of the first value among the model's elements
 };
 
-// What is known of a codec without encoding anything.
+// Properties of a codec that hold for all inputs.
 struct Traits {
-  bool unbiased = false;    // over all draws the mean of what is decoded is what was encoded
+  bool unbiased = false;    // the mean of the decoded value over all draws is the encoded value
   bool fixed_size = false;  // encodings of equally many values have equally many bytes
-  bool exact = false;       // what is decoded is what was encoded
+  bool exact = false;       // the decoded value is the encoded value
 };
 
-// Turns a run of float32 values into bytes and back. Pure: the same call gives the same bytes on
-// every machine and at every vector width. Not-a-number and infinities do not become numbers: at
+// Turns a run of float32 values into bytes and back. A codec is pure: the same call gives the same
+// bytes on every machine and at every vector width. NaN and infinities do not become finite: at
 // least the value itself, and at most its block, is decoded as not finite. Threads: safe.
 class Codec {
  public:
   virtual ~Codec() = default;
 
   virtual Traits traits() const = 0;
-  // Upper bound of what encode() writes for `count` values, and about how much it will be.
+  // The largest size of an encoding of `count` values, and an estimate of its typical size.
   virtual std::size_t max_bytes(std::size_t count) const = 0;
   virtual std::size_t expected_bytes(std::size_t count) const { return max_bytes(count); }
 
@@ -42,65 +42,65 @@ class Codec {
   virtual std::size_t encode(std::span<const float> values, const Draw& draw,
                              std::span<std::byte> out) const = 0;
 
-  // out = what was encoded. kCorrupt, with `out` undefined, if `bytes` cannot be an encoding of
-  // out.size() values. Bytes may lie at any address and may be anybody's: nothing outside them and
-  // `out` is touched, and time and memory are bounded by both sizes.
+  // Writes the decoded values to `out`. kCorrupt, with `out` undefined, if `bytes` cannot be an
+  // encoding of out.size() values. The bytes may lie at any address and need not be trusted:
+  // nothing outside them and `out` is touched, and time and memory are bounded by both sizes.
   virtual Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const = 0;
-  // sum += weight * what was encoded. Otherwise as decode().
+  // sum += weight * decoded value. Otherwise as decode().
   virtual Result<void> decode_add(std::span<const std::byte> bytes, float weight,
                                   std::span<float> sum) const = 0;
 };
 
-// Of the tensor that a run of values is a part of.
+// The position of a run in its tensor.
 struct Shape {
-  // Values of one output of a weight matrix, which lie side by side; 0: no matrix.
-  std::size_t columns = 0;
-  std::size_t first = 0;  // which of those of its output the run's first value is
+  std::size_t columns = 0;  // of the weight matrix; 0: no matrix
+  std::size_t first = 0;    // column of the run's first value
 };
 
-// The codec of a spec that passes check(): what senders use. For none, auto and powersgd: float32
-// as it is (the latter's factors are powersgd.h's); dgc is topk at its final density (encoder.h has
-// the rest), onebit-adam is sign.
+// The codec that senders use, for a spec that passes check(). none, auto and powersgd give plain
+// float32 (powersgd.h makes the factors), dgc gives topk at its final density and onebit-adam gives
+// sign (encoder.h has the rest of both).
 std::unique_ptr<Codec> make_codec(const plan::CodecSpec& spec, const Shape& shape = {});
 
-// How the mean of what was received goes back to all.
-struct WayBack {
+// The codec of the mean, which is broadcast to all workers.
+struct BroadcastCodec {
   std::unique_ptr<Codec> codec;
-  bool feedback = false;  // the codec loses something: what it left out is added to the next mean
+  bool feedback = false;  // the residual of one mean is added to the next
 };
-// Sparse codecs: all values that are not zero, exactly; of randk, if `draw` is that of the senders
-// but for the rank, without places. sign,vote: votes, exactly. Others: the same codec again, with
-// feedback if the spec has it.
-WayBack make_way_back(const plan::CodecSpec& spec, const Shape& shape = {});
+// Sparse codecs send all values of the mean that are not zero, exactly; randk sends them without
+// indices if `draw` equals that of the senders except for the rank. sign,vote sends the majority,
+// exactly. The other codecs encode the mean as they encode gradients, with feedback if the spec has
+// it.
+BroadcastCodec make_broadcast_codec(const plan::CodecSpec& spec, const Shape& shape = {});
 
-// What one sender gave for a run.
+// One sender's encoding of a run.
 struct Encoded {
   std::span<const std::byte> bytes;
-  double weight = 1;  // samples behind it; 0: bytes are not looked at
+  double weight = 1;  // number of samples; 0: the bytes are not read
 };
-// The mean by weight of what several have encoded with make_codec(spec), in their order; sign,vote:
-// the majority of signs, times the mean magnitude; a tie is zero. Zero where all weights are.
-// kCorrupt as decode().
+// The weighted mean of several encodings by make_codec(spec), added in their order. With sign,vote
+// it is the majority of signs times the mean magnitude, and zero for a tie. The mean is zero where
+// all weights are zero. kCorrupt as decode().
 Result<void> mean_of(const plan::CodecSpec& spec, const Codec& codec,
                      std::span<const Encoded> senders, std::span<float> mean);
-// The same of what was decoded.
+// The same mean of decoded values.
 void mean_of_decoded(const plan::CodecSpec& spec, std::span<const float* const> decoded,
                      std::span<const double> weights, std::span<float> mean);
 
-// Values are compressed in runs of at most this many elements of one tensor, counted from its
-// beginning, whatever the number of senders or servers: so every home gives the same result. Where
-// several ranks of a host send together, runs are also cut where their shares of a bucket end, and
-// blocks begin anew there.
+// Values are compressed in runs of at most this many elements, counted from the beginning of the
+// tensor. The runs do not depend on the number of senders or servers, so the group and the servers
+// give the same result. Where several ranks of a host send together, runs also end where their
+// slices of a bucket end.
 inline constexpr std::size_t kRunElements = 65536;
 
-// Whether a tensor of this shape is compressed: it has at least two dimensions and min_elements, or
-// the spec says all.
+// Whether a tensor of this shape is compressed: it has at least two dimensions and min_elements
+// elements, or the spec has `all`.
 bool is_compressed(const plan::CodecSpec& spec, std::span<const std::int64_t> shape);
-// shape[0] outputs of so many values; 0 for fewer than two dimensions. Of the run that begins with
-// that element of the tensor.
+// The Shape of the run that begins at `element` of a tensor with these dimensions; a tensor of
+// fewer than two dimensions is no matrix.
 Shape shape_of(std::span<const std::int64_t> shape, std::uint64_t element = 0);
 Shape shape_of(std::size_t columns, std::uint64_t element);
-// Whether the codecs of a tensor's runs differ by where these begin.
+// Whether the codec of a run depends on where in its tensor the run begins.
 bool differs_by_run(const plan::CodecSpec& spec);
 
 }  // namespace tally::codec

@@ -1,5 +1,5 @@
 #include "codec/conformance_test_support.h"
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 
 // A sender with feedback: what it sent and what it kept are what it was given.
 namespace tally::codec {

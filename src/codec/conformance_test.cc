@@ -30,7 +30,7 @@ TEST_P(EveryCodec, ThatIsSparseSendsAsItIsOrNotAtAll) {
       sent += out[i] == in[i] ? 1 : 0;
       ASSERT_TRUE(!is_sparse() || out[i] == in[i] || out[i] == 0) << i;
     }
-    // A sampled threshold is off by chance.
+    // A sampled threshold has a random error.
     if (spec_.density > 0) {
       EXPECT_NEAR(static_cast<double>(sent), spec_.density * 20000, 0.3 * spec_.density * 20000);
     }

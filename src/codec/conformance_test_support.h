@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "codec/codec.h"
-#include "codec/test_sources.h"
+#include "codec/entropy/test_sources.h"
 #include "plan/codec_spec.h"
 
 // What the tests of all codecs share: the list of codecs, data, and how far each may be from what
@@ -74,7 +74,7 @@ inline Values there_and_back(const Codec& codec, std::span<const float> values,
   return decode(codec, encode(codec, values, draw), values.size());
 }
 
-// Bit for bit, whatever not-a-number is.
+// Compares bit for bit; all NaN are equal.
 inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);

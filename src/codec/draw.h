@@ -5,7 +5,7 @@
 
 namespace tally::codec {
 
-// The sequence of one encoding; its number i is for value i of the run.
+// The random sequence of one encoding; number i is for value i of the run.
 inline kernel::RandomKey key_of(const Draw& draw) {
   std::uint64_t mixed = Rng(draw.seed).next();
   for (const std::uint64_t word : {draw.step, std::uint64_t{draw.rank}, draw.first})

@@ -4,32 +4,35 @@
 
 #include "codec/codec.h"
 
-// What make_codec() chooses from; each has a file of its own name.
+// The codecs that make_codec() and make_broadcast_codec() choose from.
 namespace tally::codec {
 
-// float32 as it is.
+// quantize/: float32 as it is; fp16 or bf16, rounded to nearest even; 8 bits with a scale per
+// block; powers of two; stochastic rounding to levels.
 std::unique_ptr<Codec> make_plain();
-// fp16 or bf16, to nearest even.
 std::unique_ptr<Codec> make_cast(plan::Codec kind);
 std::unique_ptr<Codec> make_int8(std::size_t block);
 std::unique_ptr<Codec> make_fp8(plan::Fp8Format format, std::size_t block);
 std::unique_ptr<Codec> make_natural();
 std::unique_ptr<Codec> make_qsgd(int bits, std::size_t block);
 std::unique_ptr<Codec> make_ternary(double clip);
-// The first block is shorter by `missing` values.
+
+// sign/: one bit per value. The first block of onebit is shorter by `missing` values. Majority has
+// the result of a vote, -s, 0 or s per block; other values lose their magnitudes.
 std::unique_ptr<Codec> make_onebit(std::size_t block, std::size_t missing = 0);
 std::unique_ptr<Codec> make_sign(std::size_t block);
-// What a majority decided: -s, 0 or s, for each block of sign. Any other values lose their
-// magnitudes.
-std::unique_ptr<Codec> make_votes(std::size_t block);
+std::unique_ptr<Codec> make_majority(std::size_t block);
+
+// sparse/: some values, exactly. The last two send all values that are not zero: make_randk_mean()
+// without indices if they are among those that randk draws, make_nonzero() with indices, or densely
+// where that is smaller.
 std::unique_ptr<Codec> make_topk(double density, bool exact);
 std::unique_ptr<Codec> make_threshold(double threshold);
 std::unique_ptr<Codec> make_randk(double density);
-// All values that are not zero; without their places where these are among those that randk draws.
 std::unique_ptr<Codec> make_randk_mean(double density);
-// All values that are not zero, with their places; as it is where these are too many.
 std::unique_ptr<Codec> make_nonzero();
-// The bytes of `inner` squeezed once more.
+
+// entropy/: the bytes of `inner` through an entropy coder.
 std::unique_ptr<Codec> make_staged(std::unique_ptr<Codec> inner, plan::EntropyStage stage);
 
 }  // namespace tally::codec

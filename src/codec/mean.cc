@@ -7,14 +7,14 @@
 
 #include "base/check.h"
 #include "codec/codec.h"
-#include "codec/vote_count.h"
-#include "kernel/weighted_sum.h"
+#include "codec/sign/majority_vote.h"
+#include "kernel/array/weighted_sum.h"
 
 namespace tally::codec {
 namespace {
 
-// Each one's part of the whole; 0 where all weights are. Nothing if a weight is no number of
-// samples.
+// The share of each sender in the total weight; 0 if all weights are 0. nullopt if a weight is
+// negative or not finite.
 std::optional<std::vector<float>> shares_of(std::span<const double> weights) {
   double sum = 0;
   for (const double weight : weights) {
@@ -31,10 +31,10 @@ std::optional<std::vector<float>> shares_of(std::span<const double> weights) {
 
 bool is_vote(const plan::CodecSpec& spec) { return spec.kind == plan::Codec::kSign && spec.vote; }
 
-// The bytes have been through another stage, so the values are counted.
+// An entropy stage hides the bitmaps, so the votes are counted from decoded values.
 Result<void> count_decoded(const Codec& codec, std::span<const Encoded> senders,
                            std::span<const float> shares, std::span<float> mean) {
-  VoteCount count(mean.size());
+  MajorityVote count(mean.size());
   std::vector<float> values(mean.size());
   for (std::size_t i = 0; i < senders.size(); ++i) {
     if (shares[i] == 0) continue;
@@ -60,7 +60,7 @@ Result<void> mean_of(const plan::CodecSpec& spec, const Codec& codec,
   if (is_vote(spec)) {
     if (spec.stage != plan::EntropyStage::kNone)
       return count_decoded(codec, senders, *shares, mean);
-    return count_signs(spec.block, senders, *shares, mean);
+    return vote_on_signs(spec.block, senders, *shares, mean);
   }
   std::fill(mean.begin(), mean.end(), 0.0F);
   for (std::size_t i = 0; i < senders.size(); ++i)
@@ -74,13 +74,13 @@ void mean_of_decoded(const plan::CodecSpec& spec, std::span<const float* const> 
   const auto shares = shares_of(weights);
   TALLY_CHECK(shares.has_value());
   if (is_vote(spec)) {
-    VoteCount count(mean.size());
+    MajorityVote count(mean.size());
     for (std::size_t i = 0; i < decoded.size(); ++i)
       if ((*shares)[i] != 0) count.add(decoded[i], (*shares)[i]);
     count.finish(mean);
     return;
   }
-  // Begins with zeros, as decode_add() does: then a mean of -0 is 0 in both.
+  // The sum begins with zeros, as with decode_add(), so that a mean of -0 is 0 in both.
   std::fill(mean.begin(), mean.end(), 0.0F);
   std::vector<const void*> inputs = {mean.data()};
   std::vector<float> factors = {1.0F};

@@ -1,5 +1,5 @@
 #include "codec/families.h"
-#include "codec/lowbit_test_support.h"
+#include "codec/quantize/lowbit_test_support.h"
 
 namespace tally::codec {
 namespace {

@@ -41,7 +41,7 @@ Hosts hosts_of(const Context& context, const std::vector<Rank>& members) {
 const std::vector<Rank>& host_with(const Hosts& hosts, Rank rank) {
   for (const auto& host : hosts)
     if (std::find(host.begin(), host.end(), rank) != host.end()) return host;
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
 }
 
 }  // namespace

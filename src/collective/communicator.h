@@ -12,7 +12,7 @@
 #include "collective/driver.h"
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
@@ -79,7 +79,7 @@ class GroupCommunicator final : public Communicator {
   Placement placement_;
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<Board> board_;
-  metrics::Recorder recorder_;
+  Recorder recorder_;
   std::unique_ptr<Driver> driver_;
   Traffic traffic_;  // but for `operations`; guarded by the mailroom's mutex
   std::atomic<std::uint64_t> operations_{0};

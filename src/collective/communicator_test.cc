@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "collective/communicator_conformance.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::collective {
 namespace {

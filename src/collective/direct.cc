@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "kernel/copy.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/copy.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::collective {
 namespace {

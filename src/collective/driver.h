@@ -1,11 +1,11 @@
 #pragma once
 #include <optional>
 
+#include "base/recorder.h"
 #include "collective/board.h"
 #include "collective/context.h"
 #include "collective/mailbox.h"
 #include "collective/task.h"
-#include "metrics/recorder.h"
 
 namespace tally::collective {
 
@@ -27,7 +27,7 @@ struct Drive {
 // why.
 class Driver {
  public:
-  Driver(const Context& context, Mailbox& mailbox, const Board* board, metrics::Recorder& recorder)
+  Driver(const Context& context, Mailbox& mailbox, const Board* board, Recorder& recorder)
       : context_(context), mailbox_(mailbox), board_(board), recorder_(recorder) {}
 
   // Drives one task to its end.
@@ -60,7 +60,7 @@ class Driver {
   const Context& context_;
   Mailbox& mailbox_;
   const Board* const board_;
-  metrics::Recorder& recorder_;
+  Recorder& recorder_;
 };
 
 }  // namespace tally::collective

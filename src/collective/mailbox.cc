@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "kernel/reduce.h"
-#include "metrics/recorder.h"
+#include "base/recorder.h"
+#include "kernel/reduce/reduce.h"
 #include "wire/error_body.h"
 
 namespace tally::collective {
@@ -25,10 +25,10 @@ bool is_message(FrameKind kind) { return kind == FrameKind::kData || kind == Fra
 }  // namespace
 
 std::string describe(const wire::Signature& signature) {
-  return metrics::describe(static_cast<Operation>(signature.operation), signature.count,
-                           static_cast<DataType>(signature.type),
-                           static_cast<ReduceOp>(signature.reduce_op),
-                           static_cast<Algorithm>(signature.algorithm), signature.root);
+  return tally::describe(static_cast<Operation>(signature.operation), signature.count,
+                         static_cast<DataType>(signature.type),
+                         static_cast<ReduceOp>(signature.reduce_op),
+                         static_cast<Algorithm>(signature.algorithm), signature.root);
 }
 
 Mailbox::Mailbox(net::Mailroom& room, std::uint32_t id, std::vector<Rank> members, Rank self)

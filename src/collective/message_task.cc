@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::collective {
 

@@ -56,7 +56,7 @@ Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm al
     case Operation::kReceive:
       break;
   }
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
 }
 
 // The slices of parts, in elements.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 
 namespace tally::collective {
 
@@ -15,7 +15,7 @@ namespace tally::collective {
 class Registry {
  public:
   struct Entry {
-    const metrics::Recorder* recorder = nullptr;
+    const Recorder* recorder = nullptr;
     // The job's rank of each rank.
     const std::vector<Rank>* members = nullptr;
     // Why the communicator is over, if it is.

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "collective/direct.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::collective {
 

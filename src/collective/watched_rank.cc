@@ -12,8 +12,6 @@ namespace {
 
 using group::Report;
 using group::ReportedOperation;
-using metrics::OperationRecord;
-using metrics::RecorderSnapshot;
 
 // A stack is waited for no longer; meanwhile no heartbeat is sent.
 constexpr Duration kStackTime = std::chrono::milliseconds(500);

@@ -1,6 +1,6 @@
 #include "group/control.h"
 
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "wire/error_body.h"
 
 namespace tally::group {

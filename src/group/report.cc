@@ -11,9 +11,6 @@
 namespace tally::group {
 namespace {
 
-using metrics::OperationRecord;
-using metrics::Recorder;
-using metrics::RecorderSnapshot;
 
 Error corrupt(std::string_view what) {
   return {.code = ErrorCode::kCorrupt, .message = fmt::format("a report with {}", what)};

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/recorder.h"
+#include "base/recorder.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 #include "wire/bytes.h"
@@ -19,7 +19,7 @@ inline constexpr std::size_t kMaxPositions = 16;
 struct ReportedOperation {
   std::string communicator;
   std::uint32_t channel = 0;  // with the name: the same on all members, and on nobody else
-  metrics::OperationRecord record;
+  OperationRecord record;
   std::vector<Rank> members;    // of the communicator; empty: all ranks of the job
   std::vector<Rank> waits_for;  // as far as the rank knows
 
@@ -69,7 +69,7 @@ Result<Report> read_report(wire::Reader& reader);
 struct Trace {
   Rank rank = 0;
   Duration clock_offset{};  // as in Report
-  std::vector<metrics::RecorderSnapshot> communicators;
+  std::vector<RecorderSnapshot> communicators;
 };
 
 void write(wire::Writer& writer, const Trace& trace);

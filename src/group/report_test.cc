@@ -5,7 +5,6 @@
 namespace tally::group {
 namespace {
 
-using metrics::OperationRecord;
 
 Report full_report() {
   Report report{.rank = 3,

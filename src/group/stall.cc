@@ -11,20 +11,18 @@
 namespace tally::group {
 namespace {
 
-using metrics::OperationRecord;
-
 // Of several culprits, so many are described.
 constexpr std::size_t kDescribed = 3;
 
 std::string operation_text(const ReportedOperation& operation) {
-  const std::string text = metrics::describe(operation.record);
+  const std::string text = tally::describe(operation.record);
   return operation.channel == 0 ? text : fmt::format("{} on {}", text, operation.communicator);
 }
 
 // The operation with everything in which ranks can differ.
 std::string signature_text(const OperationRecord& record) {
-  return metrics::describe(record.operation, record.count, record.type, record.reduce_op,
-                           record.algorithm, record.root);
+  return tally::describe(record.operation, record.count, record.type, record.reduce_op,
+                         record.algorithm, record.root);
 }
 
 class Diagnosis {

@@ -8,7 +8,6 @@ namespace tally::group {
 namespace {
 
 using namespace std::chrono_literals;
-using metrics::OperationRecord;
 
 constexpr TimePoint kNow = 1000s;
 constexpr Duration kThreshold = 10s;

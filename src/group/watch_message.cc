@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "group/bodies.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "wire/frame.h"
 
 namespace tally::group {

@@ -3,15 +3,14 @@
 
 namespace tally::kernel {
 
-// Which sequence of random numbers: two words that differ in every bit from those of any other
-// sequence in use.
+// Identifies a sequence of random numbers.
 struct RandomKey {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
 };
 
-// A mixer of 32 bits (the constants are those of C. Wellons' lowbias32): every input bit changes
-// about half of the output's.
+// Mixes 32 bits with the constants of C. Wellons' lowbias32: every input bit changes about half of
+// the output bits.
 inline std::uint32_t mixed(std::uint32_t x) {
   x ^= x >> 16;
   x *= 0x7feb352dU;
@@ -21,13 +20,13 @@ inline std::uint32_t mixed(std::uint32_t x) {
   return x;
 }
 
-// Number `index` of the sequence: 32 uniform bits by key and index alone, so that any number of
-// them is had side by side.
+// Number `index` of the sequence: 32 uniform bits by key and index alone, so that numbers can be
+// computed in any order and in parallel.
 inline std::uint32_t random_bits(RandomKey key, std::uint32_t index) {
   return mixed(mixed(index + key.low) ^ key.high);
 }
 
-// The upper 24 bits as a number in [0, 1), exactly.
+// The upper 24 bits as an exact number in [0, 1).
 inline float unit_of(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1.0p-24F; }
 
 }  // namespace tally::kernel

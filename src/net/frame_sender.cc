@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/check.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 
 namespace tally::net {
 

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "net/socket.h"
 #include "net/stream.h"
 #include "net/tcp_transport.h"

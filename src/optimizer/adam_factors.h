@@ -3,16 +3,16 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernel/update.h"
+#include "kernel/update/update.h"
 #include "tally/optimizer.h"
 
 namespace tally::optimizer {
 
-// What depends on the number of a step: 1 - beta1^step, and the root of 1 - beta2^step.
+// Adam's bias corrections at a step.
 struct Corrections {
-  double first = 1;
-  double root = 1;
-  bool frozen = false;  // the gradient is the first moment, the second stays
+  double first = 1;     // 1 - beta1^step
+  double root = 1;      // square root of 1 - beta2^step
+  bool frozen = false;  // the gradient is the first moment; the second moment stays
 };
 
 // Steps count from 1.
@@ -42,7 +42,7 @@ kernel::AdamFactors<T> adam_factors(const OptimizerSpec& spec, double rate,
           .weight_decay = static_cast<T>(decoupled ? 0.0 : spec.weight_decay),
           .shrink = static_cast<T>(decoupled ? 1 - rate * spec.weight_decay : 1.0),
           .untouched = static_cast<T>(corrections.frozen ? 0 : 1),
-          // As Adam's own steps are, but for few.
+          // Nearly all steps of Adam are within its learning rate.
           .largest_step =
               corrections.frozen ? static_cast<T>(rate) : std::numeric_limits<T>::infinity()};
 }

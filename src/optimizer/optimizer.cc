@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "base/nearest_word.h"
 #include "base/option_text.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 using Kind = OptimizerKind;
 
-// What an optimizer is called in text. Three words are kSgd.
+// The name of an optimizer in text. Three names are kSgd.
 struct Word {
   std::string_view name;
   OptimizerSpec (*defaults)();
@@ -36,7 +37,7 @@ constexpr unsigned kAdams = bit(Kind::kAdam) | bit(Kind::kAdamW) | bit(Kind::kLa
 constexpr unsigned kDecaying = kAdams | bit(Kind::kSgd) | bit(Kind::kAdagrad) | bit(Kind::kLars);
 constexpr unsigned kAll = kDecaying | bit(Kind::kFtrl);
 
-// A setting, the kinds that have it, and its values: from 0 to `most`, which is allowed or not.
+// A setting, the kinds that have it, and its range: from 0 to `most`, which is in the range or not.
 struct Setting {
   std::string_view name;
   double OptimizerSpec::*field;
@@ -62,7 +63,7 @@ constexpr Setting kSettings[] = {
     {"l2", &OptimizerSpec::l2, bit(Kind::kFtrl)},
 };
 
-// A whole number, not in the table.
+// A whole number, so it is not in the table.
 constexpr std::string_view kFreeze = "freeze";
 bool has_freeze(Kind kind) { return kind == Kind::kAdam || kind == Kind::kAdamW; }
 
@@ -93,10 +94,6 @@ const Word* find_word(std::string_view name) {
     if (word.name == name) return &word;
   }
   return nullptr;
-}
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
 Result<void> set(OptimizerSpec& spec, std::string_view word, const OptionText::Option& option) {
@@ -246,11 +243,11 @@ Result<void> check(const OptimizerSpec& spec) {
     return invalid(fmt::format("{} has no {}, but it is set to {}", word_of(spec), kFreeze,
                                spec.freeze_after));
   }
-  // More than text can say.
+  // A double, by which text is parsed, has no larger whole numbers.
   if (spec.freeze_after > (1ULL << 53))
-    return invalid(
-        fmt::format("{} of {} is {}, too late", kFreeze, word_of(spec), spec.freeze_after));
-  // Its rate divides.
+    return invalid(fmt::format("{} of {} is {}, the limit is 2^53", kFreeze, word_of(spec),
+                               spec.freeze_after));
+  // ftrl divides by its rate.
   if (spec.kind == Kind::kFtrl && spec.rate == 0) return invalid("ftrl needs a rate above 0");
   if (spec.ratio_min > spec.ratio_max) {
     return invalid(fmt::format("ratio_min of {} is {}, above ratio_max, which is {}", word_of(spec),

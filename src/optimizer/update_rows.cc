@@ -3,38 +3,39 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernel/update.h"
+#include "kernel/update/update.h"
 
 namespace tally::optimizer {
 namespace {
 
-// From here on rows are updated one by one: a call costs less than filling in rates and roots.
+// Rows of at least this width are updated one by one: a call costs less than filling in rates and
+// roots.
 constexpr std::size_t kWideRow = 32;
 constexpr std::size_t kKnownSteps = std::size_t{1} << 16;
 
 }  // namespace
 
 RowUpdate::RowUpdate(const OptimizerSpec& spec, std::size_t width)
-    : spec_(spec), width_(width), way_(way_for(spec)) {
+    : spec_(spec), width_(width), method_(method_for(spec)) {
   TALLY_CHECK(!is_layerwise(spec) && width >= 1);
 }
 
-RowUpdate::Way RowUpdate::way_for(const OptimizerSpec& spec) {
+RowUpdate::Method RowUpdate::method_for(const OptimizerSpec& spec) {
   switch (spec.kind) {
     case OptimizerKind::kSgd:
-      return spec.momentum == 0 || spec.dampening == 0 ? Way::kTogether : Way::kEach;
+      return spec.momentum == 0 || spec.dampening == 0 ? Method::kTogether : Method::kEach;
     case OptimizerKind::kAdagrad:
-      return spec.rate_decay == 0 ? Way::kTogether : Way::kEach;
+      return spec.rate_decay == 0 ? Method::kTogether : Method::kEach;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
-      return spec.freeze_after == 0 ? Way::kAdam : Way::kEach;
+      return spec.freeze_after == 0 ? Method::kAdam : Method::kEach;
     case OptimizerKind::kFtrl:
-      return Way::kTogether;
+      return Method::kTogether;
     case OptimizerKind::kLamb:
     case OptimizerKind::kLars:
       break;
   }
-  return Way::kEach;
+  return Method::kEach;
 }
 
 Segment<float> RowUpdate::row(const Segment<float>& segment, std::size_t index) const {
@@ -57,13 +58,13 @@ void RowUpdate::begin_rows(std::span<const std::uint32_t> steps,
 void RowUpdate::run(double rate, std::span<const std::uint32_t> steps,
                     const Segment<float>& segment) {
   TALLY_CHECK(segment.parameters.size() == steps.size() * width_);
-  switch (way_) {
-    case Way::kTogether:
+  switch (method_) {
+    case Method::kTogether:
       begin_rows(steps, segment);
       return update(spec_, {.step = 2, .rate = rate}, segment);
-    case Way::kAdam:
+    case Method::kAdam:
       return run_adam(rate, steps, segment);
-    case Way::kEach:
+    case Method::kEach:
       for (std::size_t r = 0; r < steps.size(); ++r) {
         update(spec_, {.step = steps[r], .rate = rate}, row(segment, r));
       }

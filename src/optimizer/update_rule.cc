@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernel/update.h"
+#include "kernel/update/update.h"
 #include "optimizer/adam_factors.h"
 
 namespace tally::optimizer {
@@ -15,7 +15,7 @@ bool is_adam_like(OptimizerKind kind) {
          kind == OptimizerKind::kLamb;
 }
 
-// The first gradient fills the momentum whole, whatever the dampening.
+// The first gradient is not dampened.
 template <typename T>
 kernel::SgdFactors<T> sgd_factors(const OptimizerSpec& spec, const StepFacts& facts) {
   const bool first = facts.step == 1;

@@ -7,28 +7,28 @@
 
 #include "tally/optimizer.h"
 
-// The arithmetic of one optimizer step over flat memory. Functions of their arguments only:
-// elements do not depend on each other, so a parameter may be cut anywhere and updated by many
-// hands, with the same bits. Scalars are computed in double and rounded once to T, which is float
-// or double. The spec must have passed check().
+// The arithmetic of one optimizer step over flat memory. All functions are pure. Elements do not
+// depend on each other, so a parameter may be cut anywhere and updated by several threads or ranks,
+// with the same bits. Scalars are computed in double and rounded once to T, which is float or
+// double. The spec must have passed check().
 namespace tally::optimizer {
 
-// Numbers kept per element: 0 (plain sgd), 1 (momentum, adagrad, lars) or 2 (adam, adamw, lamb,
+// State values per element: 0 (plain sgd), 1 (momentum, adagrad, lars) or 2 (adam, adamw, lamb,
 // ftrl).
 int state_arrays(const OptimizerSpec& spec);
 
-// What they are called in checkpoints: "momentum"; "sum"; "exp_avg" and "exp_avg_sq"; "z" and "n".
+// Their names in checkpoints: "momentum"; "sum"; "exp_avg" and "exp_avg_sq"; "z" and "n".
 std::vector<std::string> state_names(const OptimizerSpec& spec);
 
-// What they are filled with before the first step.
+// Their value before the first step.
 double initial_state(const OptimizerSpec& spec);
 
 // Whether the kind needs norms over the whole parameter: prepare() and finish() instead of
 // update().
 bool is_layerwise(const OptimizerSpec& spec);
 
-// Some elements of one parameter with what belongs to them, all of the same length. Of `state` the
-// first state_arrays() spans are used. Nothing overlaps.
+// Some elements of one parameter with their gradient and state, all of the same length. The first
+// state_arrays() spans of `state` are used. Nothing overlaps.
 template <typename T>
 struct Segment {
   std::span<T> parameters;
@@ -38,19 +38,18 @@ struct Segment {
 
 struct StepFacts {
   std::uint64_t step = 1;  // of this parameter, from 1; with freeze_after of the whole model
-  // Of this step; the one in the spec is not looked at, but by ftrl: there it is alpha, and what
-  // this one is beside it multiplies the gradient. (All of z is divided by alpha, so another one
+  // The learning rate of this step. Only ftrl also reads the spec's rate: there it is alpha, and
+  // the gradient is multiplied by rate / alpha. (All of z is divided by alpha, so a changed alpha
   // would move every parameter.)
   double rate = 0.1;
 };
 
-// What update() does to the state before step 1, whatever it holds: momentum becomes 0; ftrl's z
-// such that beta pulls towards where the parameters are, not to 0 (the paper's begin there, where
-// that is the same).
+// Overwrites the state before step 1, as update() does: momentum becomes 0, and ftrl's z becomes
+// such that beta pulls towards the initial parameters. (In the paper these are 0.)
 template <typename T>
 void begin_state(const OptimizerSpec& spec, const Segment<T>& segment);
 
-// One whole step of the kinds that are not layerwise.
+// One step of the kinds that are not layerwise.
 template <typename T>
 void update(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment);
 
@@ -59,7 +58,8 @@ void update(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>&
 template <typename T>
 void prepare(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment);
 
-// Euclidean, over the whole parameter; `gradient` of what prepare() left there.
+// Euclidean norms over the whole parameter; `gradient` is the norm of the values that prepare()
+// left.
 struct Norms {
   double parameters = 0;
   double gradient = 0;
@@ -68,8 +68,8 @@ template <typename T>
 void finish(const OptimizerSpec& spec, const StepFacts& facts, const Norms& norms,
             const Segment<T>& segment);
 
-// What the rate is multiplied with for a whole parameter: lars' local rate, lamb's trust ratio. 1
-// where a norm is 0: new layers, and biases that begin at zero, must be able to move.
+// The factor of the learning rate for a whole parameter: lars' local rate, lamb's trust ratio. It
+// is 1 where a norm is 0, so that new layers and biases that begin at zero can move.
 double trust_ratio(const OptimizerSpec& spec, const Norms& norms);
 
 }  // namespace tally::optimizer

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/rng.h"
-#include "kernel/norm.h"
+#include "kernel/array/norm.h"
 
 namespace tally::optimizer {
 namespace {
@@ -266,12 +266,12 @@ TYPED_TEST(UpdateRule, TheFirstStepHasItsClosedForm) {
   const Case cases[] = {
       {sgd({.rate = 0.1}), 2 - 0.1 * 0.5},
       {sgd({.rate = 0.1, .weight_decay = 0.5}), 2 - 0.1 * (0.5 + 0.5 * 2)},
-      // The first gradient counts whole, whatever the dampening.
+      // The first gradient is not dampened.
       {sgd({.rate = 0.1, .momentum = 0.9, .dampening = 0.5}), 2 - 0.1 * 0.5},
       {sgd({.rate = 0.1, .momentum = 0.9, .nesterov = true}), 2 - 0.1 * (0.5 + 0.9 * 0.5)},
       {adagrad({.rate = 0.1}), 2 - 0.1},
       {adagrad({.rate = 0.1, .initial_accumulator = 0.75}), 2 - 0.1 * 0.5 / 1},
-      // Adam's first step is the rate, whatever the gradient.
+      // Adam's first step is the rate for every gradient.
       {adam({.rate = 0.1}), 2 - 0.1},
       {adamw({.rate = 0.1, .weight_decay = 0.5}), 2 * (1 - 0.05) - 0.1},
       // z = -2 / 0.1 + 0.5 - 0.5 / 0.1 * 2, over (1 + 0.5) / 0.1.

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "base/nearest_word.h"
 #include "base/option_text.h"
 
@@ -33,17 +34,18 @@ constexpr Field field_of() {
           }};
 }
 
-enum class Range { kWhole, kFrom, kAbove };  // kAbove: the least is not allowed itself
+// kAbove excludes `least`.
+enum class Bounds { kWhole, kFrom, kAbove };
 
-// Without a name: may stand first.
-struct Number {
+// A number without a name stands first.
+struct CodecNumber {
   unsigned kinds;
   std::string_view name, example;
-  Range range;
+  Bounds bounds;
   double least, most;
   Field field;
 };
-// A text that stands for a value of the field. Without a name: may stand first only.
+// A text that sets a field to a value. A choice without a name stands first.
 struct Choice {
   unsigned kinds;
   std::string_view name, text;
@@ -51,7 +53,7 @@ struct Choice {
   Field field;
 };
 
-constexpr double kMostSteps = 1e9;
+constexpr double kMostCodecSteps = 1e9;
 constexpr unsigned kBlockFirst = kinds_of(Codec::kInt8, Codec::kOnebit, Codec::kSign);
 constexpr unsigned kBlockNamed = kinds_of(Codec::kFp8, Codec::kQsgd, Codec::kOnebitAdam);
 
@@ -59,21 +61,21 @@ constexpr unsigned kMayHaveMomentum =
     kinds_of(Codec::kInt8, Codec::kFp8, Codec::kOnebit, Codec::kSign, Codec::kTopk, Codec::kRandk,
              Codec::kThreshold);
 
-constexpr Number kNumbers[] = {
-    {kBlockFirst, "", "256", Range::kWhole, 16, 65536, field_of<&CodecSpec::block>()},
-    {bit(Codec::kOnebitAdam), "", "100", Range::kWhole, 1, kMostSteps,
+constexpr CodecNumber kCodecNumbers[] = {
+    {kBlockFirst, "", "256", Bounds::kWhole, 16, 65536, field_of<&CodecSpec::block>()},
+    {bit(Codec::kOnebitAdam), "", "100", Bounds::kWhole, 1, kMostCodecSteps,
      field_of<&CodecSpec::warmup>()},
-    {kinds_of(Codec::kTopk, Codec::kRandk, Codec::kDgc), "", "0.01", Range::kAbove, 0, 1,
+    {kinds_of(Codec::kTopk, Codec::kRandk, Codec::kDgc), "", "0.01", Bounds::kAbove, 0, 1,
      field_of<&CodecSpec::density>()},
-    {bit(Codec::kThreshold), "", "0.001", Range::kFrom, 1e-30, 1e30,
+    {bit(Codec::kThreshold), "", "0.001", Bounds::kFrom, 1e-30, 1e30,
      field_of<&CodecSpec::threshold>()},
-    {bit(Codec::kPowersgd), "", "2", Range::kWhole, 1, 64, field_of<&CodecSpec::rank>()},
-    {kBlockNamed, "block", "256", Range::kWhole, 16, 65536, field_of<&CodecSpec::block>()},
-    {bit(Codec::kDgc), "warmup", "200", Range::kWhole, 0, kMostSteps,
+    {bit(Codec::kPowersgd), "", "2", Bounds::kWhole, 1, 64, field_of<&CodecSpec::rank>()},
+    {kBlockNamed, "block", "256", Bounds::kWhole, 16, 65536, field_of<&CodecSpec::block>()},
+    {bit(Codec::kDgc), "warmup", "200", Bounds::kWhole, 0, kMostCodecSteps,
      field_of<&CodecSpec::warmup>()},
-    {kinds_of(Codec::kTernary, Codec::kDgc), "clip", "2.5", Range::kFrom, 0, 1e6,
+    {kinds_of(Codec::kTernary, Codec::kDgc), "clip", "2.5", Bounds::kFrom, 0, 1e6,
      field_of<&CodecSpec::clip>()},
-    {kCompressing, "min", "1024", Range::kWhole, 0, 1e15, field_of<&CodecSpec::min_elements>()},
+    {kCompressing, "min", "1024", Bounds::kWhole, 0, 1e15, field_of<&CodecSpec::min_elements>()},
 };
 constexpr Choice kChoices[] = {
     {bit(Codec::kFp8), "", "e4m3", static_cast<double>(Fp8Format::kE4m3),
@@ -100,26 +102,22 @@ bool takes(const CodecSpec& spec, const Setting& setting) {
   return (setting.kinds & bit(spec.kind)) != 0;
 }
 
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+bool in_range(const CodecNumber& number, double value) {
+  return number.bounds == Bounds::kAbove ? value > number.least && value <= number.most
+                                         : value >= number.least && value <= number.most;
 }
 
-bool in_range(const Number& number, double value) {
-  return number.range == Range::kAbove ? value > number.least && value <= number.most
-                                       : value >= number.least && value <= number.most;
-}
-
-Error out_of_range(const Number& number, double value) {
+Error out_of_range(const CodecNumber& number, double value) {
   return invalid(
-      number.range == Range::kAbove
+      number.bounds == Bounds::kAbove
           ? fmt::format("{} is not above {} and at most {}", value, number.least, number.most)
           : fmt::format("{} is not from {} to {}", value, number.least, number.most));
 }
 
-Result<void> read_number(const Number& number, std::string_view text, CodecSpec& spec) {
+Result<void> read_codec_number(const CodecNumber& number, std::string_view text, CodecSpec& spec) {
   TALLY_TRY(const double value, parse_number(text));
-  if (number.range == Range::kWhole) TALLY_TRY(parse_count(text));
-  // Here, too: a number that does not fit its field cannot be checked there.
+  if (number.bounds == Bounds::kWhole) TALLY_TRY(parse_count(text));
+  // check_codec_settings() cannot check a number that does not fit its field.
   if (!in_range(number, value)) return out_of_range(number, value);
   number.field.set(spec, value);
   return {};
@@ -131,7 +129,7 @@ Error unknown(std::string_view item, const CodecSpec& spec) {
   for (const Choice& choice : kChoices) {
     if (takes(spec, choice)) names.push_back(choice.text);
   }
-  for (const Number& number : kNumbers) {
+  for (const CodecNumber& number : kCodecNumbers) {
     if (!takes(spec, number)) continue;
     if (number.name.empty()) {
       example = number.example;
@@ -140,7 +138,7 @@ Error unknown(std::string_view item, const CodecSpec& spec) {
     }
   }
   const std::string_view word = word_of(spec.kind);
-  if (names.empty()) return invalid(fmt::format("{} takes nothing behind it", word));
+  if (names.empty()) return invalid(fmt::format("{} takes no settings", word));
   std::string message = unknown_word(item, fmt::format("setting of {}", word), names);
   if (!example.empty())
     message += fmt::format("; a number stands first, as in {}:{}", word, example);
@@ -159,16 +157,16 @@ Result<std::string_view> read_codec_setting(std::string_view item, bool first, C
     return choice.name;
   }
   const std::size_t equals = item.find('=');
-  for (const Number& number : kNumbers) {
+  for (const CodecNumber& number : kCodecNumbers) {
     if (!takes(spec, number)) continue;
     if (number.name.empty()) {
       if (!first || !begins_a_number(item)) continue;
-      TALLY_TRY(read_number(number, item, spec));
+      TALLY_TRY(read_codec_number(number, item, spec));
       return number.name;
     }
     if (number.name != item.substr(0, equals)) continue;
-    TALLY_TRY(
-        read_number(number, equals == std::string_view::npos ? "" : item.substr(equals + 1), spec));
+    TALLY_TRY(read_codec_number(
+        number, equals == std::string_view::npos ? "" : item.substr(equals + 1), spec));
     return number.name;
   }
   return unknown(item, spec);
@@ -180,10 +178,10 @@ std::vector<std::string> codec_setting_texts(const CodecSpec& spec, const CodecS
     return takes(spec, setting) && setting.field.get(spec) != setting.field.get(defaults);
   };
   for (const bool first : {true, false}) {
-    for (const Number& number : kNumbers) {
+    for (const CodecNumber& number : kCodecNumbers) {
       if (number.name.empty() != first || !differs(number)) continue;
       std::string value = fmt::format("{}", number.field.get(spec));
-      // "1e+20" is "1e20": behind a plus sign is the entropy stage.
+      // "1e+20" becomes "1e20": a plus sign begins the entropy stage.
       value.erase(std::remove(value.begin(), value.end(), '+'), value.end());
       texts.push_back(first ? value : fmt::format("{}={}", number.name, value));
     }
@@ -196,11 +194,11 @@ std::vector<std::string> codec_setting_texts(const CodecSpec& spec, const CodecS
 }
 
 Result<void> check_codec_settings(const CodecSpec& spec) {
-  for (const Number& number : kNumbers) {
+  for (const CodecNumber& number : kCodecNumbers) {
     const double value = number.field.get(spec);
     if (takes(spec, number) && !in_range(number, value)) return out_of_range(number, value);
   }
-  // Values that only choices without a name can give: all others are switches.
+  // Choices without a name have more than two values; all other choices are booleans.
   if (spec.kind == Codec::kQsgd && spec.bits != 2 && spec.bits != 4 && spec.bits != 8)
     return invalid(fmt::format("{} bits are not 2, 4 or 8", spec.bits));
   if (spec.fp8 > Fp8Format::kE5m2)
@@ -209,7 +207,7 @@ Result<void> check_codec_settings(const CodecSpec& spec) {
 }
 
 void copy_codec_settings(const CodecSpec& from, CodecSpec& to) {
-  for (const Number& number : kNumbers) {
+  for (const CodecNumber& number : kCodecNumbers) {
     if (takes(from, number)) number.field.set(to, number.field.get(from));
   }
   for (const Choice& choice : kChoices) {

@@ -6,23 +6,20 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/errors.h"
 #include "base/nearest_word.h"
 #include "plan/codec_settings.h"
 
 namespace tally::plan {
 namespace {
 
-// In the order of their enums.
+// Both lists are in the order of their enums.
 constexpr std::string_view kWords[] = {
     "none", "fp16",        "bf16", "int8",  "fp8", "qsgd",      "ternary",  "natural", "onebit",
     "sign", "onebit-adam", "topk", "randk", "dgc", "threshold", "powersgd", "auto"};
 constexpr std::string_view kStages[] = {"", "rans", "huffman", "zstd"};
 constexpr std::string_view kFrom = "from=";
 constexpr std::size_t kMostCandidates = 16;
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 bool always_has_feedback(Codec kind) {
   return kind == Codec::kDgc || kind == Codec::kPowersgd || kind == Codec::kOnebitAdam;
@@ -60,8 +57,7 @@ std::size_t default_block(const CodecSpec& spec) {
   }
 }
 
-// What the text with nothing but the kind's word says; the block also depends on bits, feedback on
-// votes.
+// The spec of the kind's word alone; the default block also depends on bits, feedback on vote.
 CodecSpec defaults_of(const CodecSpec& spec) {
   CodecSpec defaults{.kind = spec.kind, .vote = spec.vote, .bits = spec.bits};
   defaults.block = default_block(defaults);
@@ -82,7 +78,7 @@ CodecSpec defaults_of(const CodecSpec& spec) {
   return defaults;
 }
 
-// `text` is what is behind the colon, without an entropy stage.
+// `text` is the text behind the colon, without the entropy stage.
 Result<void> read_settings(std::string_view text, CodecSpec& spec) {
   std::vector<std::string_view> read;
   for (bool more = true, first = true; more; first = false) {
@@ -92,11 +88,11 @@ Result<void> read_settings(std::string_view text, CodecSpec& spec) {
     if (more) text.remove_prefix(comma + 1);
     if (std::find(read.begin(), read.end(), name) != read.end())
       return invalid(fmt::format("{} is given twice", name));
-    // Only one thing can stand first, and "" must not be in the way of the next.
+    // Only one setting can be first, so "" need not be remembered.
     if (!name.empty()) read.push_back(name);
   }
   const CodecSpec defaults = defaults_of(spec);
-  // Those two depend on what else was read.
+  // The defaults of block and feedback depend on other settings.
   const bool own_block =
       spec.kind != Codec::kQsgd || std::find(read.begin(), read.end(), "block") != read.end();
   if (!own_block) spec.block = defaults.block;
@@ -111,28 +107,28 @@ std::string_view word_before_settings(std::string_view text) {
 
 Error cannot_choose(Codec kind) {
   return invalid(fmt::format(
-      "auto cannot choose {}: what it chooses from may change from bucket to bucket, so it leaves "
-      "the optimizer alone",
+      "auto cannot choose {}: its choice may change from bucket to bucket, so it must not change "
+      "the optimizer",
       word_of(kind)));
 }
 
-// auto's "from=int8/topk:0.01,exact+rans": all of the rest are candidates.
+// Reads the candidates of auto: "from=int8/topk:0.01,exact+rans".
 Result<void> read_candidates(std::string_view text, CodecSpec& spec) {
   if (text.substr(0, kFrom.size()) != kFrom) {
-    return invalid("auto takes nothing but what to choose from, as in auto:from=int8/topk:0.01");
+    return invalid("auto takes only candidates, as in auto:from=int8/topk:0.01");
   }
   text.remove_prefix(kFrom.size());
   for (bool more = true; more;) {
     const std::size_t slash = text.find('/');
     more = slash != std::string_view::npos;
     const std::string_view item = text.substr(0, slash);
-    // Before it is read: lists in lists, however deep, cost nothing.
+    // Checked before parsing, so that deeply nested lists cost nothing.
     if (word_before_settings(item) == word_of(Codec::kAuto)) return cannot_choose(Codec::kAuto);
     TALLY_TRY(const CodecSpec candidate, parse_codec(item));
     if (more) text.remove_prefix(slash + 1);
     spec.candidates.push_back(to_string(candidate));
     if (spec.candidates.size() > kMostCandidates)
-      return invalid(fmt::format("auto chooses from {} at most", kMostCandidates));
+      return invalid(fmt::format("auto takes at most {} candidates", kMostCandidates));
   }
   return {};
 }
@@ -141,7 +137,7 @@ Result<void> check_candidate(std::string_view text) {
   if (word_before_settings(text) == word_of(Codec::kAuto)) return cannot_choose(Codec::kAuto);
   TALLY_TRY(const CodecSpec spec, parse_codec(text));
   if (to_string(spec) != text)
-    return invalid(fmt::format("a candidate is '{}' instead of '{}'", text, to_string(spec)));
+    return invalid(fmt::format("candidate '{}' must be written '{}'", text, to_string(spec)));
   switch (spec.kind) {
     case Codec::kDgc:
     case Codec::kOnebitAdam:
@@ -150,13 +146,13 @@ Result<void> check_candidate(std::string_view text) {
       break;
   }
   if (spec.all || spec.min_elements != CodecSpec().min_elements)
-    return invalid("what auto chooses from takes no min and no all");
+    return invalid("candidates of auto take no min and no all");
   return {};
 }
 
 Result<void> check_candidates(const std::vector<std::string>& candidates) {
   if (candidates.size() > kMostCandidates)
-    return invalid(fmt::format("auto chooses from {} at most", kMostCandidates));
+    return invalid(fmt::format("auto takes at most {} candidates", kMostCandidates));
   for (auto at = candidates.begin(); at != candidates.end(); ++at) {
     TALLY_TRY(check_candidate(*at));
     if (std::find(candidates.begin(), at, *at) != at)
@@ -172,13 +168,13 @@ Result<void> check_kind(const CodecSpec& spec) {
     return invalid(fmt::format("no entropy stage has the number {}", static_cast<int>(spec.stage)));
   }
   if (spec.stage != EntropyStage::kNone && (plain || spec.kind == Codec::kPowersgd)) {
-    return invalid(fmt::format("no entropy stage can stand behind {}{}", word,
-                               plain ? "" : ": factors are summed on their way"));
+    return invalid(fmt::format("no entropy stage can follow {}{}", word,
+                               plain ? "" : ": its factors are summed by all-reduce"));
   }
   if (!spec.feedback && always_has_feedback(spec.kind))
-    return invalid(fmt::format("{} is nothing without feedback", word));
+    return invalid(fmt::format("{} needs feedback", word));
   if (spec.feedback && spec.kind == Codec::kSign && spec.vote)
-    return invalid("what a sender's votes left out cannot be known: vote goes without feedback");
+    return invalid("vote takes no feedback: the residual of a vote is not defined");
   if (spec.by_column && spec.block != default_block(spec)) return invalid("column takes no block");
   return {};
 }
@@ -196,9 +192,9 @@ Result<void> check_fields(const CodecSpec& spec) {
   return invalid(fmt::format("a setting is set that {} does not take", word_of(spec.kind)));
 }
 
-// `text` is what is behind the word, `spec` what the word alone says.
+// `text` is the text behind the word, `spec` the spec of the word alone.
 Result<CodecSpec> parse_behind(std::string_view text, CodecSpec spec) {
-  // A stage is behind all of the rest, but auto's candidates bring their own.
+  // The entropy stage is last; auto has none, but its candidates may.
   const std::size_t plus = spec.kind == Codec::kAuto ? std::string_view::npos : text.find('+');
   if (plus != std::string_view::npos) {
     const std::string_view stage = text.substr(plus + 1);

@@ -126,8 +126,8 @@ TEST(CodecSpec, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
       {"topl",
        "'topl' is no codec; nearest: topk (known: none, fp16, bf16, int8, fp8, qsgd, ternary, "
        "natural, onebit, sign, onebit-adam, topk, randk, dgc, threshold, powersgd, auto)"},
-      {"none:2", "codec=none:2: none takes nothing behind it"},
-      {"none+rans", "codec=none+rans: no entropy stage can stand behind none"},
+      {"none:2", "codec=none:2: none takes no settings"},
+      {"none+rans", "codec=none+rans: no entropy stage can follow none"},
       {"topk+rams",
        "codec=topk+rams: 'rams' is no entropy stage; nearest: rans (known: rans, huffman, zstd)"},
       {"topk+rans+zstd",
@@ -164,19 +164,17 @@ TEST(CodecSpec, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
        "feedback=on, feedback=off, momentum=early, momentum=late, all, block, min)"},
       {"powersgd:65", "codec=powersgd:65: 65 is not from 1 to 64"},
       {"powersgd+rans",
-       "codec=powersgd+rans: no entropy stage can stand behind powersgd: factors are summed on "
-       "their way"},
-      {"powersgd:feedback=off",
-       "codec=powersgd:feedback=off: powersgd is nothing without feedback"},
-      {"dgc:feedback=off", "codec=dgc:feedback=off: dgc is nothing without feedback"},
-      {"onebit-adam:feedback=off",
-       "codec=onebit-adam:feedback=off: onebit-adam is nothing without feedback"},
+       "codec=powersgd+rans: no entropy stage can follow powersgd: its factors are summed by "
+       "all-reduce"},
+      {"powersgd:feedback=off", "codec=powersgd:feedback=off: powersgd needs feedback"},
+      {"dgc:feedback=off", "codec=dgc:feedback=off: dgc needs feedback"},
+      {"onebit-adam:feedback=off", "codec=onebit-adam:feedback=off: onebit-adam needs feedback"},
       {"onebit-adam:0", "codec=onebit-adam:0: 0 is not from 1 to 1000000000"},
       {"sign:vote,feedback=on",
-       "codec=sign:vote,feedback=on: what a sender's votes left out cannot be known: vote goes "
-       "without feedback"},
+       "codec=sign:vote,feedback=on: vote takes no feedback: the residual of a vote is not "
+       "defined"},
       {"auto:int8",
-       "codec=auto:int8: auto takes nothing but what to choose from, as in "
+       "codec=auto:int8: auto takes only candidates, as in "
        "auto:from=int8/topk:0.01"},
       {"auto:from=int9",
        "codec=auto:from=int9: 'int9' is no codec; nearest: int8 (known: none, fp16, bf16, int8, "
@@ -184,14 +182,13 @@ TEST(CodecSpec, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
        "powersgd, auto)"},
       {"auto:from=int8:3", "codec=auto:from=int8:3: codec=int8:3: 3 is not from 16 to 65536"},
       {"auto:from=dgc",
-       "codec=auto:from=dgc: auto cannot choose dgc: what it chooses from may change from bucket "
-       "to bucket, so it leaves the optimizer alone"},
+       "codec=auto:from=dgc: auto cannot choose dgc: its choice may change from bucket to bucket, "
+       "so it must not change the optimizer"},
       {"auto:from=auto:from=auto",
-       "codec=auto:from=auto:from=auto: auto cannot choose auto: what it chooses from may change "
-       "from bucket to bucket, so it leaves the optimizer alone"},
+       "codec=auto:from=auto:from=auto: auto cannot choose auto: its choice may change from bucket "
+       "to bucket, so it must not change the optimizer"},
       {"auto:from=int8/int8:256", "codec=auto:from=int8/int8:256: int8 is given twice"},
-      {"auto:from=int8:all",
-       "codec=auto:from=int8:all: what auto chooses from takes no min and no all"},
+      {"auto:from=int8:all", "codec=auto:from=int8:all: candidates of auto take no min and no all"},
   };
   for (const Refusal& c : kRefusals) {
     const auto spec = parse_codec(c.text);
@@ -201,7 +198,7 @@ TEST(CodecSpec, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
   }
 }
 
-// Whoever fills a spec by hand is checked like one who writes text.
+// A spec that is filled in by code is checked like a parsed one.
 TEST(CodecSpec, CheckRefusesNumbersOutOfRangeOrOfOtherKinds) {
   const CodecSpec specs[] = {
       {.kind = static_cast<Codec>(17)},

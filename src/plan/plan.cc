@@ -7,18 +7,21 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "base/nearest_word.h"
 #include "plan/plan_values.h"
 
 namespace tally::plan {
 namespace {
 
-// A word, and the offered one that comes nearest to what it does: itself where it is offered.
+// A word and the offered word nearest to it in meaning; the two are equal where the word is
+// offered.
 struct Answer {
   std::string_view word, offered;
+  bool is_offered() const { return word == offered; }
 };
 
-// Each list in the order of its enum.
+// Each list is in the order of its enum.
 constexpr Answer kHomes[] = {{"group", "group"}, {"server", "server"}};
 constexpr Answer kUpdates[] = {{"bsp", "bsp"},       {"asp", "asp"},        {"ssp", "ssp"},
                                {"backup", "backup"}, {"subset", "subset"},  {"kbatch", "kbatch"},
@@ -38,7 +41,7 @@ constexpr Answer kDatas[] = {{"partition", "partition"},
 
 constexpr Answer kSchedules[] = {{"fifo", "fifo"}, {"priority", "priority"}};
 
-// codec's answers are codec_spec.h's.
+// The answers of codec are in codec_spec.h.
 struct Question {
   std::string_view key;
   std::span<const Answer> answers;
@@ -51,7 +54,7 @@ constexpr std::size_t kQuestionCount = std::size(kQuestions);
 constexpr std::size_t kUpdateIndex = 1, kCodecIndex = 2, kStaleIndex = 3, kConflictIndex = 6,
                       kScheduleIndex = 7;
 
-// The answers of a plan as numbers in their lists, in the order of kQuestions.
+// The answers of a plan as indices into their lists, in the order of kQuestions.
 using Choices = std::array<std::size_t, kQuestionCount>;
 
 Choices choices_of(const Plan& plan) {
@@ -61,7 +64,7 @@ Choices choices_of(const Plan& plan) {
           static_cast<std::size_t>(plan.conflict),   static_cast<std::size_t>(plan.schedule)};
 }
 
-// Of all but codec.
+// Sets any answer but codec's.
 void set_choice(Plan& plan, std::size_t question, std::size_t answer) {
   switch (question) {
     case 0:
@@ -88,7 +91,7 @@ void set_choice(Plan& plan, std::size_t question, std::size_t answer) {
   }
 }
 
-// The word of an answer, which may be out of its list.
+// The word of an answer, or "?" if its number is not in the list.
 std::string_view word_of(const Plan& plan, std::size_t question) {
   const std::size_t choice = choices_of(plan)[question];
   const auto& answers = kQuestions[question].answers;
@@ -101,24 +104,13 @@ std::string text_of(const Plan& plan, std::size_t question) {
   return fmt::format("{}={}{}", kQuestions[question].key, word, values_text(word, plan));
 }
 
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
-
 Error not_offered(std::string_view key, std::string_view word, const Answer& answer) {
   return invalid(fmt::format("{}={} is not offered by this version; nearest: {}={}", key, word, key,
                              answer.offered));
 }
 
-template <typename List, typename Name>
-std::vector<std::string_view> names_of(const List& list, Name name) {
-  std::vector<std::string_view> names;
-  for (const auto& entry : list) names.push_back(entry.*name);
-  return names;
-}
-
-// Takes over the answer that `text` gives. A word may bring values ("ssp:3") or a product
-// ("data*tensor:2"); only the first is offered.
+// Sets the answer that `text` gives. A word may have values ("ssp:3") or be a product
+// ("data*tensor:2"); only the former is offered.
 Result<void> choose(std::size_t index, std::string_view text, Plan& plan) {
   if (index == kCodecIndex) {
     TALLY_TRY(plan.codec, parse_codec(text));
@@ -129,14 +121,16 @@ Result<void> choose(std::size_t index, std::string_view text, Plan& plan) {
   const auto found = std::find_if(question.answers.begin(), question.answers.end(),
                                   [word](const Answer& answer) { return answer.word == word; });
   if (found == question.answers.end()) {
-    const auto words = names_of(question.answers, &Answer::word);
-    return invalid(unknown_word(word, fmt::format("answer to {}", question.key), words));
+    std::vector<std::string_view> offered;
+    for (const Answer& answer : question.answers)
+      if (answer.is_offered()) offered.push_back(answer.word);
+    return invalid(unknown_word(word, fmt::format("answer to {}", question.key), offered));
   }
-  if (found->word != found->offered) return not_offered(question.key, text, *found);
+  if (!found->is_offered()) return not_offered(question.key, text, *found);
   const std::string answer = fmt::format("{}={}", question.key, text);
   const std::string_view behind = text.substr(word.size());
   if (!behind.empty() && (behind.front() != ':' || behind.size() == 1)) {
-    return invalid(fmt::format("{}: '{}' cannot stand behind {}", answer, behind, word));
+    return invalid(fmt::format("{}: '{}' cannot follow {}", answer, behind, word));
   }
   copy_values(word_of(plan, index), Plan(), plan);
   set_choice(plan, index, static_cast<std::size_t>(found - question.answers.begin()));
@@ -148,29 +142,31 @@ Result<void> check_codec_together(const Plan& plan) {
   const std::string codec = codec_text(plan), update = update_text(plan);
   if (averages_models(plan)) {
     return invalid(fmt::format(
-        "{} needs an update of gradients: with {} whole models travel; nearest: codec=none", codec,
+        "{} needs an update of gradients: {} exchanges whole models; nearest: codec=none", codec,
         update));
   }
   if (plan.home == Home::kGroup && plan.update != Update::kBsp && plan.update != Update::kSubset) {
     return invalid(fmt::format(
-        "{} with {} needs home=server: in a group it is made for steps whose senders are known; "
+        "{} with {} needs home=server: a group compresses only steps whose senders are known; "
         "nearest: update=bsp, or codec=none",
         codec, update));
   }
   if (plan.home == Home::kGroup) return {};
   if (plan.codec.kind == Codec::kAuto) {
-    return invalid(fmt::format(
-        "{} needs home=group: servers do not measure the way to each worker; nearest: home=group, "
-        "or codec=int8",
-        codec));
+    return invalid(
+        fmt::format("{} needs home=group: servers do not measure the network to each worker; "
+                    "nearest: home=group, "
+                    "or codec=int8",
+                    codec));
   }
   const bool together =
       plan.codec.kind == Codec::kPowersgd || plan.codec.kind == Codec::kOnebitAdam;
   if (together && plan.update != Update::kBsp) {
-    return invalid(fmt::format(
-        "{} on servers needs update=bsp: what is sent only means something together with what all "
-        "others send in the same step; nearest: update=bsp, or codec=int8",
-        codec));
+    return invalid(
+        fmt::format("{} on servers needs update=bsp: its messages can only be decoded together "
+                    "with those of all "
+                    "other workers of the same step; nearest: update=bsp, or codec=int8",
+                    codec));
   }
   return {};
 }
@@ -185,33 +181,33 @@ Result<void> check_schedule_together(const Plan& plan) {
   }
   if (averages_models(plan)) {
     return invalid(
-        fmt::format("{} needs an update of gradients: with {} whole models travel; nearest: "
+        fmt::format("{} needs an update of gradients: {} exchanges whole models; nearest: "
                     "schedule=fifo",
                     schedule, update_text(plan)));
   }
   return {};
 }
 
-// The combinations that make sense.
+// Rejects combinations that make no sense.
 Result<void> check_together(const Plan& plan) {
   const std::string update = update_text(plan);
   const bool at_once = plan.update == Update::kAsp || plan.update == Update::kSsp;
   if ((at_once || plan.update == Update::kKbatch) && plan.home != Home::kServer) {
     return invalid(fmt::format(
-        "{} needs home=server: where workers do not step together somebody has to have the model; "
+        "{} needs home=server: workers that do not step together need servers to hold the model; "
         "nearest: home=server {}, or update=bsp",
         update, update));
   }
   if (plan.stale != Stale::kKeep && !at_once) {
     return invalid(fmt::format(
-        "{} needs update=asp or update=ssp: with {} no gradient that counts is stale; nearest: "
+        "{} needs update=asp or update=ssp: with {} no applied gradient is stale; nearest: "
         "home=server update=asp {}, or stale=keep",
         stale_text(plan), update, stale_text(plan)));
   }
   if (plan.conflict != Conflict::kLock && plan.home != Home::kServer) {
     const std::string conflict = text_of(plan, kConflictIndex);
     return invalid(
-        fmt::format("{} needs home=server: in a group nobody writes where others do; nearest: "
+        fmt::format("{} needs home=server: in a group each value has one writer; nearest: "
                     "home=server {}, or conflict=lock",
                     conflict, conflict));
   }
@@ -219,7 +215,7 @@ Result<void> check_together(const Plan& plan) {
   return check_schedule_together(plan);
 }
 
-// Numbers in their ranges, and none that belong to answers which the plan does not give.
+// Checks that numbers are in range, and that no number is set which the plan's answers do not take.
 Result<void> check_numbers(const Plan& plan) {
   TALLY_TRY(check(plan.codec));
   Plan expected{.codec = plan.codec};
@@ -254,7 +250,9 @@ Result<Plan> parse_plan(std::string_view text, const Plan& defaults) {
         std::find_if(std::begin(kQuestions), std::end(kQuestions),
                      [key](const Question& known) { return known.key == key; });
     if (question == std::end(kQuestions)) {
-      return invalid(unknown_word(key, "key of a plan", names_of(kQuestions, &Question::key)));
+      std::vector<std::string_view> keys;
+      for (const Question& known : kQuestions) keys.push_back(known.key);
+      return invalid(unknown_word(key, "key of a plan", keys));
     }
     const auto index = static_cast<std::size_t>(question - std::begin(kQuestions));
     if (answered[index]) return invalid(fmt::format("'{}' is given twice in the plan", key));
@@ -274,7 +272,7 @@ Result<void> check(const Plan& plan) {
       return invalid(fmt::format("no answer to {} has the number {}", question.key, choices[q]));
     }
     const Answer& answer = question.answers[choices[q]];
-    if (answer.word != answer.offered) return not_offered(question.key, answer.word, answer);
+    if (!answer.is_offered()) return not_offered(question.key, answer.word, answer);
   }
   TALLY_TRY(check_numbers(plan));
   return check_together(plan);

@@ -9,9 +9,9 @@
 
 namespace tally::plan {
 
-// Where gradients meet.
+// Where gradients are combined.
 enum class Home : std::uint8_t { kGroup, kServer };
-// When an update may happen.
+// When an update may be applied.
 enum class Update : std::uint8_t {
   kBsp,
   kAsp,
@@ -28,28 +28,28 @@ enum class Update : std::uint8_t {
   kAdpsgd,
   kAverage,
 };
-// What is done with a gradient that comes late.
+// The treatment of a stale gradient.
 enum class Stale : std::uint8_t { kKeep, kDrop, kScale, kCompensate };
-// How a server adds gradients that come at the same time.
+// How a server adds gradients that arrive at the same time.
 enum class Conflict : std::uint8_t {
   kLock,        // one after the other
   kAtomic,      // each element by an atomic addition
-  kAccumulate,  // gathered first, applied together
+  kAccumulate,  // accumulated first, applied together
 };
 // How the model is split.
 enum class Split : std::uint8_t { kData, kPipeline, kTensor, kShard };
 // Which samples a worker sees.
 enum class Data : std::uint8_t { kPartition, kReplicate, kStream, kStages };
 
-// In which order gradients travel.
+// The order in which gradients are sent.
 enum class Schedule : std::uint8_t {
-  kFifo,      // as they are ready
-  kPriority,  // those first that the next forward pass needs first
+  kFifo,      // as they become ready
+  kPriority,  // in the order in which the next forward pass needs the parameters
 };
 
 // How workers train together: one answer to each of eight questions, and the numbers that some
-// answers bring. The enums have all answers that are known; check() says which are offered. Numbers
-// that the plan's answers do not take have the values below.
+// answers take. The enums also reserve answers that this version does not offer; check() rejects
+// those. Numbers that the plan's answers do not take have the values below.
 struct Plan {
   Home home = Home::kGroup;
   Update update = Update::kBsp;
@@ -60,46 +60,46 @@ struct Plan {
   Conflict conflict = Conflict::kLock;
   Schedule schedule = Schedule::kFifo;
 
-  std::uint64_t bound = 0;                       // ssp:S, clocks that the fastest may be ahead
-  std::uint64_t backups = 0;                     // backup:B, workers that are not waited for
-  std::uint64_t subset = 0;                      // subset:K, workers that take part in a step
-  std::uint64_t batches = 0;                     // kbatch:K, gradients that make up an update
-  std::uint64_t push_every = 1;                  // asp:push=, steps
-  std::uint64_t fetch_every = 1;                 // asp:fetch=, steps
-  bool full_rate = false;                        // asp, ssp: rate=full
-  bool kept_momentum = false;                    // asp, ssp: momentum=kept
+  std::uint64_t bound = 0;        // ssp:S, clocks that the fastest worker may be ahead
+  std::uint64_t backups = 0;      // backup:B, workers that are not waited for
+  std::uint64_t subset = 0;       // subset:K, workers that take part in a step
+  std::uint64_t batches = 0;      // kbatch:K, gradients that make up an update
+  std::uint64_t push_every = 1;   // asp:push=, steps
+  std::uint64_t fetch_every = 1;  // asp:fetch=, steps
+  bool full_rate = false;         // asp, ssp: rate=full
+  bool kept_momentum = false;     // asp, ssp: momentum=kept
   std::chrono::milliseconds average_every = {};  // average:MS
   std::uint64_t local_steps = 0;                 // local:H
   std::uint64_t drop_above = 0;                  // drop:T, staleness
   double compensation = 0;                       // compensate:L
   bool adaptive = false;                         // compensate:L,adaptive
-  std::uint64_t bytes_in_flight = 4ULL << 20;    // priority:BYTES, sent and not yet through
+  std::uint64_t bytes_in_flight = 4ULL << 20;    // priority:BYTES, sent and not yet acknowledged
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// "key=word key=word:values", in any order, with spaces between; a key that is missing is as in
-// `defaults`, so "" is a plan. What a server's table is told has no home: its defaults are {.home =
-// Home::kServer}. The result passes check(). kInvalid for anything else, with the nearest key or
+// Parses "key=word key=word:values", in any order, separated by spaces. A missing key is as in
+// `defaults`, so "" is a plan. The plan of a server's table has no home: its defaults are {.home =
+// Home::kServer}. The result passes check(). kInvalid for any other text, with the nearest key or
 // word.
 Result<Plan> parse_plan(std::string_view text, const Plan& defaults = {});
 
-// kInvalid if an answer is not offered by this version, if two do not go together, or if a number
-// is out of its range; the message has the nearest that is offered. Numbers of workers are not
-// known here: policy::rules_of() checks against them.
+// kInvalid if an answer is not offered by this version, if two answers cannot be combined, or if a
+// number is out of range; the message has the nearest offered answer. The number of workers is not
+// known here: policy::rules_of() checks against it.
 Result<void> check(const Plan& plan);
 
-// Whether workers exchange models now and then instead of gradients: update=average and
-// update=local.
+// Whether workers exchange models instead of gradients: update=average and update=local.
 bool averages_models(const Plan& plan);
-// For everybody who cannot: kInvalid if the plan says so. `recipe` is for the message.
+// kInvalid if the plan exchanges models, for a recipe that cannot; `recipe` is for the message.
 Result<void> check_exchanges_gradients(const Plan& plan, std::string_view recipe);
 
 // All keys in the order above: "home=group update=bsp codec=none stale=keep split=data
 // data=partition", and "conflict=lock" with home=server; "schedule=priority" only where it is not
-// fifo. Behind a word are its numbers that differ from their defaults. parse_plan() reads it back.
+// fifo. Numbers that differ from their defaults follow their word. parse_plan() reads the text
+// back.
 std::string to_string(const Plan& plan);
-// Of one key: "update=ssp:3".
+// The text of one key: "update=ssp:3".
 std::string update_text(const Plan& plan);
 std::string stale_text(const Plan& plan);
 std::string codec_text(const Plan& plan);

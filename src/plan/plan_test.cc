@@ -116,8 +116,8 @@ TEST(Plan, WhatNobodyKnowsIsNamedWithTheNearestWord) {
        "'hom' is no key of a plan; nearest: home (known: home, update, codec, stale, split, data, "
        "conflict, schedule)"},
       {"data=partitoin",
-       "'partitoin' is no answer to data; nearest: partition (known: partition, replicate, stream, "
-       "stages)"},
+       "'partitoin' is no answer to data; nearest: partition (known: partition, replicate, "
+       "stream)"},
       {"home=", "'' is no answer to home; nearest: group (known: group, server)"},
       {"home=sever", "'sever' is no answer to home; nearest: server (known: group, server)"},
       {"conflict=atom",
@@ -126,16 +126,16 @@ TEST(Plan, WhatNobodyKnowsIsNamedWithTheNearestWord) {
        "'int9' is no codec; nearest: int8 (known: none, fp16, bf16, int8, fp8, qsgd, ternary, "
        "natural, onebit, sign, onebit-adam, topk, randk, dgc, threshold, powersgd, auto)"},
       {"codec=topk:2", "codec=topk:2: 2 is not above 0 and at most 1"},
-      {"codec=none:2", "codec=none:2: none takes nothing behind it"},
+      {"codec=none:2", "codec=none:2: none takes no settings"},
       {"codec=none codec=none", "'codec' is given twice in the plan"},
       {"schedule=prio", "'prio' is no answer to schedule; nearest: fifo (known: fifo, priority)"},
-      {"schedule=fifo:4MiB", "schedule=fifo:4MiB: fifo takes nothing behind it"},
+      {"schedule=fifo:4MiB", "schedule=fifo:4MiB: fifo takes no settings"},
       {"bsp", "'bsp' in the plan is not of the form key=word"},
       {"data=stream data=stream", "'data' is given twice in the plan"},
-      {"update=bsp:3", "update=bsp:3: bsp takes nothing behind it"},
-      {"stale=scale:2", "stale=scale:2: scale takes nothing behind it"},
-      {"split=data*tensor:2", "split=data*tensor:2: '*tensor:2' cannot stand behind data"},
-      {"update=bsp:", "update=bsp:: ':' cannot stand behind bsp"},
+      {"update=bsp:3", "update=bsp:3: bsp takes no settings"},
+      {"stale=scale:2", "stale=scale:2: scale takes no settings"},
+      {"split=data*tensor:2", "split=data*tensor:2: '*tensor:2' cannot follow data"},
+      {"update=bsp:", "update=bsp:: ':' cannot follow bsp"},
   };
   for (const Case& c : kCases) {
     const auto plan = parse_plan(c.text);
@@ -151,49 +151,49 @@ TEST(Plan, AnswersThatDoNotGoTogetherAreRefusedWithTheNearestThatDo) {
   };
   constexpr Case kCases[] = {
       {"update=ssp:3",
-       "update=ssp:3 needs home=server: where workers do not step together somebody has to have "
-       "the "
+       "update=ssp:3 needs home=server: workers that do not step together need servers to hold the "
        "model; nearest: home=server update=ssp:3, or update=bsp"},
       {"update=asp:push=4",
-       "update=asp:push=4 needs home=server: where workers do not step together somebody has to "
-       "have the model; nearest: home=server update=asp:push=4, or update=bsp"},
+       "update=asp:push=4 needs home=server: workers that do not step together need servers to "
+       "hold the model; nearest: home=server update=asp:push=4, or update=bsp"},
       {"home=group update=kbatch:4",
-       "update=kbatch:4 needs home=server: where workers do not step together somebody has to have "
+       "update=kbatch:4 needs home=server: workers that do not step together need servers to hold "
        "the model; nearest: home=server update=kbatch:4, or update=bsp"},
       {"stale=drop:4",
-       "stale=drop:4 needs update=asp or update=ssp: with update=bsp no gradient that counts is "
-       "stale; nearest: home=server update=asp stale=drop:4, or stale=keep"},
+       "stale=drop:4 needs update=asp or update=ssp: with update=bsp no applied gradient is stale; "
+       "nearest: home=server update=asp stale=drop:4, or stale=keep"},
       {"home=server update=backup:1 stale=scale",
-       "stale=scale needs update=asp or update=ssp: with update=backup:1 no gradient that counts "
-       "is "
+       "stale=scale needs update=asp or update=ssp: with update=backup:1 no applied gradient is "
        "stale; nearest: home=server update=asp stale=scale, or stale=keep"},
       {"conflict=atomic",
-       "conflict=atomic needs home=server: in a group nobody writes where others do; nearest: "
+       "conflict=atomic needs home=server: in a group each value has one writer; nearest: "
        "home=server conflict=atomic, or conflict=lock"},
       {"update=local:8 codec=int8",
-       "codec=int8 needs an update of gradients: with update=local:8 whole models travel; nearest: "
+       "codec=int8 needs an update of gradients: update=local:8 exchanges whole models; nearest: "
        "codec=none"},
       {"home=server update=average:50 codec=int8",
-       "codec=int8 needs an update of gradients: with update=average:50 whole models travel; "
+       "codec=int8 needs an update of gradients: update=average:50 exchanges whole models; "
        "nearest: codec=none"},
       {"update=backup:1 codec=topk:0.05",
-       "codec=topk:0.05 with update=backup:1 needs home=server: in a group it is made for steps "
+       "codec=topk:0.05 with update=backup:1 needs home=server: a group compresses only steps "
        "whose senders are known; nearest: update=bsp, or codec=none"},
       {"home=server codec=auto",
-       "codec=auto needs home=group: servers do not measure the way to each worker; nearest: "
+       "codec=auto needs home=group: servers do not measure the network to each worker; nearest: "
        "home=group, or codec=int8"},
       {"home=server update=asp codec=powersgd:4",
-       "codec=powersgd:4 on servers needs update=bsp: what is sent only means something together "
-       "with what all others send in the same step; nearest: update=bsp, or codec=int8"},
+       "codec=powersgd:4 on servers needs update=bsp: its messages can only be decoded "
+       "together with those of all other workers of the same step; nearest: update=bsp, or "
+       "codec=int8"},
       {"home=server update=subset:2 codec=onebit-adam",
-       "codec=onebit-adam on servers needs update=bsp: what is sent only means something together "
-       "with what all others send in the same step; nearest: update=bsp, or codec=int8"},
+       "codec=onebit-adam on servers needs update=bsp: its messages can only be decoded "
+       "together with those of all other workers of the same step; nearest: update=bsp, or "
+       "codec=int8"},
       {"home=server schedule=priority:64KiB",
        "schedule=priority:64KiB needs home=group: a server answers in the order of requests; "
        "nearest: schedule=fifo"},
       {"update=average:50 schedule=priority",
-       "schedule=priority needs an update of gradients: with update=average:50 whole models "
-       "travel; nearest: schedule=fifo"},
+       "schedule=priority needs an update of gradients: update=average:50 exchanges whole models; "
+       "nearest: schedule=fifo"},
   };
   for (const Case& c : kCases) {
     const auto plan = parse_plan(c.text);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "base/nearest_word.h"
 #include "base/option_text.h"
 #include "base/units.h"
@@ -19,8 +20,8 @@ enum class Form {
   kBytes,  // "4MiB"; may be left out
 };
 
-// All numbers fit into a double without loss. One without a name stands first and, but for bytes,
-// may not be left out.
+// All numbers fit into a double without loss. A number without a name stands first and must be
+// given, unless it is in bytes.
 struct Number {
   std::string_view word, name, example;
   double least, most;
@@ -82,11 +83,7 @@ constexpr Setting kSettings[] = {
     {"compensate", "adaptive", &Plan::adaptive},
 };
 
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
-
-// What the word takes behind the number that stands first.
+// The settings that follow the word's first number.
 std::vector<std::string_view> names_of(std::string_view word) {
   std::vector<std::string_view> names;
   for (const Number& number : kNumbers) {
@@ -115,7 +112,7 @@ Result<double> parse_as(Form form, std::string_view text) {
   return value;
 }
 
-// parse_as() reads it back, whatever the value.
+// parse_as() reads every value back.
 std::string print_as(Form form, double value) {
   if (form != Form::kBytes) return fmt::format("{}", value);
   const auto bytes = static_cast<std::uint64_t>(value);
@@ -128,7 +125,7 @@ Result<void> read_number(std::string_view answer, const Number& number, std::str
                          Plan& plan) {
   const auto value = parse_as(number.form, text);
   if (!value) return invalid(fmt::format("{}: {}", answer, value.error().message));
-  // Checked here, too: a number that does not fit its field cannot be checked there.
+  // check_values() cannot check a number that does not fit its field.
   if (!(*value >= number.least && *value <= number.most)) {
     return invalid(fmt::format("{}: {} is not from {} to {}", answer, text,
                                print_as(number.form, number.least),
@@ -138,7 +135,7 @@ Result<void> read_number(std::string_view answer, const Number& number, std::str
   return {};
 }
 
-// One of those behind the first; its name in the table.
+// Reads a setting behind the first number; returns its name in the table.
 Result<std::string_view> read_item(std::string_view answer, std::string_view word,
                                    std::string_view item, Plan& plan) {
   for (const Setting& setting : kSettings) {
@@ -167,7 +164,7 @@ Result<void> read_values(std::string_view answer, std::string_view word, std::st
   const Number* const first = first_of(word);
   if (first == nullptr && text.empty()) return {};
   if (first == nullptr && names_of(word).empty()) {
-    return invalid(fmt::format("{}: {} takes nothing behind it", answer, word));
+    return invalid(fmt::format("{}: {} takes no settings", answer, word));
   }
   if (first != nullptr && text.empty() && first->may_be_left_out()) return {};
   if (first != nullptr && text.empty()) {

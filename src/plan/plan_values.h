@@ -7,16 +7,16 @@
 
 namespace tally::plan {
 
-// The numbers and settings behind a word: the "3,rate=full" of update=ssp:3,rate=full. Which word
-// takes which is one table.
+// The numbers and settings of a word: the "3,rate=full" of update=ssp:3,rate=full. One table has
+// the settings of every word.
 
-// Reads `text` (all that is behind the colon; empty if there is none) into the plan's fields of
-// `word`. `answer` is the whole answer, "update=ssp:3", for messages. kInvalid for what the word
-// does not take, with what it does; ranges are check_values()'s.
+// Reads `text` (everything behind the colon; empty if there is none) into the plan's fields of
+// `word`. `answer` is the whole answer, "update=ssp:3", for messages. kInvalid for a setting that
+// the word does not take or a number out of range.
 Result<void> read_values(std::string_view answer, std::string_view word, std::string_view text,
                          Plan& plan);
 
-// ":3,rate=full", or nothing where all have their defaults.
+// ":3,rate=full", or "" if all settings have their defaults.
 std::string values_text(std::string_view word, const Plan& plan);
 
 // kInvalid if a number of `word` is out of its range.

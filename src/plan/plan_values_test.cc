@@ -72,7 +72,7 @@ TEST(PlanValues, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
   constexpr Refusal kRefusals[] = {
       {"update=ssp", "update=ssp: ssp takes a number, as in ssp:3"},
       {"update=ssp:x", "update=ssp:x: 'x' is not a number"},
-      {"update=ssp:", "update=ssp:: ':' cannot stand behind ssp"},
+      {"update=ssp:", "update=ssp:: ':' cannot follow ssp"},
       {"update=ssp:,rate=full", "update=ssp:,rate=full: '' is not a number"},
       {"update=ssp:-1", "update=ssp:-1: '-1' is not a whole number from 0"},
       {"update=ssp:1.5", "update=ssp:1.5: '1.5' is not a whole number from 0"},
@@ -120,7 +120,7 @@ TEST(PlanValues, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
   }
 }
 
-// Whoever fills a Plan by hand is checked like one who writes text.
+// A Plan that is filled in by code is checked like a parsed one.
 TEST(PlanValues, CheckRefusesNumbersOutOfRangeOrOfOtherAnswers) {
   const Plan plans[] = {
       {.home = Home::kServer, .update = Update::kSsp, .bound = 1000001},

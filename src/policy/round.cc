@@ -29,19 +29,19 @@ void Round::leave(Worker worker) {
   members_.erase(member);
 }
 
-Verdict Round::offer(const Offer& offer) {
+Decision Round::offer(const Offer& offer) {
   const auto member = members_.find(offer.worker);
-  if (member == members_.end()) return Verdict::kDrop;
+  if (member == members_.end()) return Decision::kDrop;
   const bool is_too_old =
       rules_.stale == plan::Stale::kDrop && staleness_of(offer) > rules_.drop_above;
-  if (!rules_.has_rounds() && !is_too_old) return Verdict::kApply;
+  if (!rules_.has_rounds() && !is_too_old) return Decision::kApply;
   advance(offer.worker, offer.clock);
-  if (!rules_.has_rounds()) return Verdict::kDrop;
-  if (offer.version < version_) return Verdict::kDrop;
+  if (!rules_.has_rounds()) return Decision::kDrop;
+  if (offer.version < version_) return Decision::kDrop;
   const bool is_asked_for = offer.version == version_
                                 ? is_awaited(member->second)
                                 : takes_part(rules_, member->second.rank, offer.version);
-  if (!is_asked_for) return Verdict::kDrop;
+  if (!is_asked_for) return Decision::kDrop;
   Batch& batch = held_[offer.version];
   const auto again = std::find_if(batch.begin(), batch.end(), [&](const Held& held) {
     return held.offer.worker == offer.worker &&
@@ -53,7 +53,7 @@ Verdict Round::offer(const Offer& offer) {
   } else {
     batch.push_back(held);
   }
-  return Verdict::kHold;
+  return Decision::kHold;
 }
 
 void Round::applied(const std::vector<Offer>& counted) {
@@ -78,7 +78,7 @@ void Round::withdraw(const Offer& offer) {
 
 void Round::pass(Worker worker, std::uint64_t version) {
   const auto member = members_.find(worker);
-  // No more than one at a time: nobody can know a later version than the next.
+  // At most the next version: no worker can know a later one.
   if (member != members_.end()) {
     member->second.passed = std::max(member->second.passed, std::min(version, version_ + 1));
   }
@@ -101,7 +101,8 @@ bool Round::is_awaited(const Member& member) {
          drawn_[static_cast<std::size_t>(member.rank)];
 }
 
-// The least version, from the current one, that the member may offer or has offered a gradient of.
+// The lowest version, from the current one, for which the member has offered or may offer a
+// gradient.
 std::uint64_t Round::next_version(Worker worker, const Member& member) const {
   for (auto later = held_.lower_bound(version_); later != held_.end(); ++later) {
     const Batch& batch = later->second;
@@ -110,7 +111,7 @@ std::uint64_t Round::next_version(Worker worker, const Member& member) const {
       return later->first;
     }
   }
-  // With bsp and subset nobody gives a gradient up.
+  // With bsp and subset no worker drops a gradient.
   return rules_.update == Update::kBackup ? std::max(version_, member.passed) : version_;
 }
 
@@ -146,7 +147,7 @@ std::uint64_t Round::versions_without_anybody() {
   return can_be_drawn ? 1 : 0;
 }
 
-// The current round, which is full: its first gradients count, the others came too late.
+// Takes the current round, which is full: its first gradients count, the others are late.
 Round::Due Round::take_current() {
   Due due;
   Batch batch = std::move(held_.extract(version_).mapped());

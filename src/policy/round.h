@@ -21,93 +21,94 @@ struct Offer {
   std::uint64_t version = 0;  // that it was computed at
 };
 
-enum class Verdict : std::uint8_t {
-  kApply,  // at once, by itself
-  kHold,   // it will be part of a round
-  kDrop,   // too late: without effect
+enum class Decision : std::uint8_t {
+  kApply,  // apply at once, by itself
+  kHold,   // hold for a round
+  kDrop,   // too late: drop
 };
 
-// The rules of one part of a table: which gradients make up which update, who may read when, who is
-// waited for. A value without clock or thread; the same calls give the same decisions.
+// The synchronization rules of one part of a table: which gradients make up an update, which
+// workers the update waits for, and when a worker may read. A value without clock or thread; the
+// same calls give the same decisions.
 //
-//   bsp       a round has one gradient of every member, and begins when `workers` ranks have come
-//   backup:B  a round has the first N-B of its version, or of all members where they are fewer
-//   subset:K  a round has those of the K ranks drawn for its version that are members. Where none
-//   is, nobody would come: the version is
-//             passed over without an update.
-//   kbatch:K  a round has the first K of its version, from anybody
+//   bsp       a round has one gradient of every member
+//   backup:B  a round has the first N-B gradients of its version, or those of all members if fewer
+//   subset:K  a round has the gradients of the K ranks that are drawn for its version; if none of
+//             these is a member, the version is skipped without an update
+//   kbatch:K  a round has the first K gradients of its version, from any members
 //   asp, ssp  every gradient is applied by itself
 //
-// Members that are beyond a round's version (they hold a gradient of a later one, or have passed)
-// are not waited for. A version that everybody who could take part is beyond is passed over.
-// Nothing is applied before as many ranks have come as there are to be.
+// A round does not wait for members that are beyond its version: those with a held gradient of a
+// later version, and those that have passed. A version that all its possible members are beyond is
+// skipped. No round is applied before `workers` ranks have joined.
 class Round {
  public:
   explicit Round(const Rules& rules) : rules_(rules) {}
 
-  // A worker that joins starts at the slowest clock of those that are there. A rank that is there
-  // already is replaced; a worker that is there already stays as it is.
+  // A new worker starts at the slowest clock of the members. It replaces a member of the same rank.
+  // A worker that is a member already keeps its state.
   void join(Worker worker, int rank);
-  // Nobody waits for it any more. What it had offered to a round is kept.
+  // Rounds no longer wait for the worker. Its held offers are kept.
   void leave(Worker worker);
 
-  // Moves the worker's clock, but for kApply, where applied() does. kDrop for a worker that is no
-  // member or not drawn, for a version that is over, and with stale=drop:T for one more than T
-  // versions old. kHold: a worker's offer takes the place of one of the same version that it has
-  // here (kbatch: of the same version and clock), so that one which is sent again counts once.
-  Verdict offer(const Offer& offer);
-  // The held offers that make up the next update, now: by rank, then by clock; empty while it is
-  // not complete. They are no longer held; applied() must follow if they were applied, and their
-  // version goes on without them if they cannot be. Those that came too late are in `dropped`, also
-  // while `counted` is empty. To be asked after offer(), join(), leave(), set_version() and
-  // applied(), until it gives nothing.
+  // Advances the worker's clock, except for kApply, where applied() does. kDrop for a worker that
+  // is no member or not drawn, for a past version, and with stale=drop:T for a gradient more than T
+  // versions old. A held offer replaces the worker's earlier one of the same version (kbatch: of
+  // the same version and clock), so that a repeated offer counts once.
+  Decision offer(const Offer& offer);
+  // The held offers that make up the next update, by rank, then by clock; empty while the round is
+  // not complete. They are no longer held. If they are applied, applied() must follow; if they
+  // cannot be, their version continues without them. Late offers are in `dropped`, also while
+  // `counted` is empty. Call due() after offer(), join(), leave(), set_version() and applied()
+  // until it returns nothing.
   struct Due {
     std::vector<Offer> counted;
     std::vector<Offer> dropped;
-    // Versions that went by without an update: who waits to read may be able to.
+    // Versions that were skipped without an update; waiting reads may now be possible.
     std::uint64_t passed_over = 0;
     bool nothing() const { return counted.empty() && dropped.empty() && passed_over == 0; }
   };
   Due due();
-  // What due() gave has been applied: it counts, and the next version begins.
+  // The offers from due() have been applied; the next version begins.
   void applied(const std::vector<Offer>& counted);
-  // So has an offer that was to be applied at once, with this staleness: that which decided on it.
+  // An offer with Decision::kApply has been applied; `staleness` is that of the decision.
   void applied(const Offer& offer, std::uint64_t staleness);
-  // A held offer is taken back; nothing if there is no such one.
+  // Removes a held offer, if there is one.
   void withdraw(const Offer& offer);
 
-  // The worker waits to read `version` and offers nothing for older ones: to be told when a pull
-  // cannot be answered yet, before due(). With backup:B a worker gives a gradient up that comes too
-  // late for other parts; if those who were in time die, nobody waits for it here.
+  // The worker waits to read `version` and offers nothing for older versions. Call it before due()
+  // when a pull cannot be answered yet. With backup:B a worker drops a gradient that is too late
+  // for other parts; if the timely workers die, this part must not wait for that gradient.
   void pass(Worker worker, std::uint64_t version);
 
-  // The worker has finished so many steps, with or without a gradient. Clocks never go back.
+  // The worker has finished `clock` steps, with or without a gradient. Clocks never go back.
   void advance(Worker worker, std::uint64_t clock);
 
   std::uint64_t version() const { return version_; }
   void set_version(std::uint64_t version) { version_ = version; }
-  // Of the members; 0 until `workers` ranks have come.
+  // The slowest clock of the members; 0 until `workers` ranks have joined.
   std::uint64_t slowest_clock() const;
   bool may_read(std::uint64_t least_version, std::uint64_t least_clock) const;
-  // Whether as many ranks have come as there are to be; it stays so when they leave.
+  // Whether `workers` ranks have joined; it stays true when they leave.
   bool is_complete() const { return complete_; }
   std::vector<Worker> members() const;
   std::size_t held() const;
-  // By how many versions the offer is behind.
+  // The number of versions that the offer is behind.
   std::uint64_t staleness_of(const Offer& offer) const {
     return version_ > offer.version ? version_ - offer.version : 0;
   }
-  // Of gradients that were applied, by versions.
+  // The staleness of the applied gradients, in versions.
   const Histogram& staleness() const { return histogram_; }
 
-  // What the rate of a gradient is multiplied with: 1/N, 1/staleness, or 1.
+  // The factor of the learning rate for a gradient: 1/N, 1/staleness, or 1.
   double rate_factor(std::uint64_t staleness) const {
     return policy::rate_factor(rules_, staleness);
   }
 
-  // Version, clocks, histogram and who has come, for a copy elsewhere; held offers are not in it:
-  // they are sent again. restore() takes the clocks of members; who is a member is not in it
-  // either. kCorrupt, with nothing changed, for what encode() cannot have made.
+  // Version, clocks, histogram and the ranks that have joined, for a replica. Held offers are not
+  // encoded, because workers send them again. The set of members is not encoded either: restore()
+  // sets the clocks of the present members. kCorrupt, with nothing changed, for bytes that encode()
+  // cannot have made.
   std::vector<std::byte> encode() const;
   Result<void> restore(std::span<const std::byte> bytes);
 
@@ -115,7 +116,7 @@ class Round {
   struct Member {
     int rank = 0;
     std::uint64_t clock = 0;
-    std::uint64_t passed = 0;  // it offers nothing for versions below
+    std::uint64_t passed = 0;  // the worker offers nothing for versions below
   };
   struct Held {
     Offer offer;
@@ -123,13 +124,14 @@ class Round {
   };
   using Batch = std::vector<Held>;  // in the order of arrival
 
-  // Of a member for the current version.
+  // Whether the current version is to have a gradient of this member.
   bool is_awaited(const Member& member);
   std::uint64_t next_version(Worker worker, const Member& member) const;
-  // Whether a member may still offer a gradient of the current version that it has not.
+  // Whether a member may still offer a gradient of the current version.
   bool is_somebody_missing(const Batch& batch);
   bool is_full(const Batch& batch);
-  // To the next version that somebody comes for; 0 if that may be the current one.
+  // The number of versions to skip until the next one that a member comes for; 0 if that may be the
+  // current one.
   std::uint64_t versions_without_anybody();
   Due take_current();
 
@@ -137,11 +139,11 @@ class Round {
   std::map<Worker, Member> members_;
   std::map<std::uint64_t, Batch> held_;  // by version
   std::uint64_t version_ = 0;
-  std::set<int> ranks_;  // that have come; not kept once complete
+  std::set<int> ranks_;  // that have joined; empty once complete
   bool complete_ = false;
   std::uint64_t last_clock_ = 0;  // of the last member that left
   Histogram histogram_;
-  // Of `drawn_version_`, by rank.
+  // Whether each rank is drawn for `drawn_version_`.
   std::vector<bool> drawn_;
   std::uint64_t drawn_version_ = 0;
 };

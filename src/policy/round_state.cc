@@ -1,6 +1,6 @@
-// A round's state as bytes: u64 version, u64 clock of the last member that left, u8 whether all
-// ranks have come, u32 count and i32[count] ranks that have (rising; none once all have), u32 count
-// and (u32 worker, u64 clock)[count] (workers rising), u64[33] histogram.
+// The state of a Round as bytes: u64 version, u64 clock of the last member that left, u8 whether
+// all ranks have joined, u32 count and i32[count] joined ranks (ascending; none once all have
+// joined), u32 count and (u32 worker, u64 clock)[count] (workers ascending), u64[33] histogram.
 #include <array>
 #include <cstddef>
 #include <set>
@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "policy/round.h"
 #include "wire/bytes.h"
 
@@ -16,10 +17,6 @@ namespace tally::policy {
 namespace {
 
 constexpr std::uint32_t kMostEntries = 65536;
-
-Error corrupt(std::string message) {
-  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 Result<std::uint32_t> read_count(wire::Reader& in) {
   TALLY_TRY(const std::uint32_t count, in.u32());
@@ -34,7 +31,8 @@ Result<std::set<int>> read_ranks(wire::Reader& in) {
   TALLY_TRY(const std::uint32_t count, read_count(in));
   for (std::uint32_t i = 0; i < count; ++i) {
     TALLY_TRY(const std::int32_t rank, in.i32());
-    if (!ranks.empty() && rank <= *ranks.rbegin()) return corrupt("ranks of a round do not rise");
+    if (!ranks.empty() && rank <= *ranks.rbegin())
+      return corrupt("state of a round: ranks are not ascending");
     ranks.insert(ranks.end(), rank);
   }
   return ranks;
@@ -49,7 +47,7 @@ Result<Clocks> read_clocks(wire::Reader& in) {
     TALLY_TRY(const std::uint32_t worker, in.u32());
     TALLY_TRY(const std::uint64_t clock, in.u64());
     if (!clocks.empty() && worker <= clocks.back().first) {
-      return corrupt("workers of a round do not rise");
+      return corrupt("state of a round: workers are not ascending");
     }
     clocks.emplace_back(worker, clock);
   }
@@ -87,7 +85,7 @@ Result<void> Round::restore(std::span<const std::byte> bytes) {
   }
   TALLY_TRY(in.end());
   if (complete > 1 || (complete == 1 && !ranks.empty())) {
-    return corrupt("ranks of a round that all have come to");
+    return corrupt("state of a round: ranks are listed though all have joined");
   }
 
   version_ = version;

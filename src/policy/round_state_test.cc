@@ -17,7 +17,7 @@ Round busy_round(const Rules& rules) {
   round.set_version(7);
   for (const std::uint64_t version : {7U, 4U, 6U}) {
     const Offer offer{.worker = 11, .clock = 9, .version = version};
-    EXPECT_EQ(round.offer(offer), Verdict::kApply);
+    EXPECT_EQ(round.offer(offer), Decision::kApply);
     round.applied(offer, round.staleness_of(offer));
   }
   round.advance(10, 5);

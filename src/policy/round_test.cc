@@ -38,7 +38,7 @@ struct Step {
   std::string_view what;  // "offer", "leave", "join", "pass", "version"
   Worker worker;
   std::uint64_t version;
-  Verdict verdict;
+  Decision decision;
   Workers counted, dropped;
   std::uint64_t version_after;
 };
@@ -48,8 +48,8 @@ void play(Round& round, const std::vector<Step>& steps) {
   for (const Step& step : steps) {
     const std::string where = "step " + std::to_string(number++);
     if (step.what == "offer") {
-      EXPECT_EQ(round.offer(from(step.worker, step.version)), step.verdict) << where;
-      if (step.verdict == Verdict::kApply) apply(round, from(step.worker, step.version));
+      EXPECT_EQ(round.offer(from(step.worker, step.version)), step.decision) << where;
+      if (step.decision == Decision::kApply) apply(round, from(step.worker, step.version));
     }
     if (step.what == "leave") round.leave(step.worker);
     if (step.what == "join") round.join(step.worker, static_cast<int>(step.version));
@@ -63,7 +63,7 @@ void play(Round& round, const std::vector<Step>& steps) {
   }
 }
 
-constexpr Verdict kHold = Verdict::kHold, kDrop = Verdict::kDrop, kApply = Verdict::kApply;
+constexpr Decision kHold = Decision::kHold, kDrop = Decision::kDrop, kApply = Decision::kApply;
 
 TEST(Round, BspWaitsForAllAndSumsByRank) {
   Round round = crew("update=bsp", 3);

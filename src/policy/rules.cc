@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "base/rng.h"
 
 namespace tally::policy {
@@ -13,22 +14,18 @@ namespace {
 
 using plan::Update;
 
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
-
-// Contributions to a round.
+// The number of gradients in a round.
 Result<int> needed_of(const plan::Plan& plan, int workers) {
   const auto count = static_cast<std::uint64_t>(workers);
   switch (plan.update) {
     case Update::kBackup:
       if (plan.backups < count) return static_cast<int>(count - plan.backups);
-      return invalid(fmt::format("update=backup:{} leaves nobody of {} workers; at most backup:{}",
+      return invalid(fmt::format("update=backup:{} with {} workers: need at most backup:{}",
                                  plan.backups, workers, workers - 1));
     case Update::kSubset:
       if (plan.subset <= count) return static_cast<int>(plan.subset);
-      return invalid(fmt::format("update=subset:{} with {} workers; at most subset:{}", plan.subset,
-                                 workers, workers));
+      return invalid(fmt::format("update=subset:{} with {} workers: need at most subset:{}",
+                                 plan.subset, workers, workers));
     case Update::kKbatch:
       return static_cast<int>(plan.batches);
     case Update::kBsp:
@@ -37,7 +34,7 @@ Result<int> needed_of(const plan::Plan& plan, int workers) {
     case Update::kSsp:
       return 1;
     default:
-      return invalid(fmt::format("{} has no gradients to gather", plan::update_text(plan)));
+      return invalid(fmt::format("{} exchanges no gradients", plan::update_text(plan)));
   }
 }
 
@@ -49,7 +46,7 @@ Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed) 
   constexpr int kMostWorkers = 65536;
   TALLY_TRY(plan::check(plan));
   if (workers < 1 || workers > kMostWorkers) {
-    return invalid(fmt::format("{} workers; must be from 1 to {}", workers, kMostWorkers));
+    return invalid(fmt::format("{} workers: need 1 to {}", workers, kMostWorkers));
   }
   TALLY_TRY(const int needed, needed_of(plan, workers));
   return Rules{.update = plan.update,
@@ -68,9 +65,8 @@ Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed) 
                .seed = seed};
 }
 
-// The first K places of a shuffle (Fisher and Yates). Seeds of neighbouring versions are hashed
-// apart: SplitMix64's streams of seeds that differ by its increment are the same but for one
-// number.
+// The first K elements of a Fisher-Yates shuffle. The seeds of neighbouring versions are hashed,
+// because SplitMix64 streams whose seeds differ by its increment are shifted copies of each other.
 std::vector<int> drawn_ranks(const Rules& rules, std::uint64_t version) {
   const auto workers = static_cast<std::size_t>(rules.workers);
   std::vector<int> ranks(workers);

@@ -9,8 +9,8 @@
 
 namespace tally::policy {
 
-// What a plan says about when updates happen and what becomes of late gradients, with the number of
-// workers known.
+// The synchronization rules of a plan for a known number of workers: when updates are applied, and
+// how stale gradients are treated.
 struct Rules {
   plan::Update update = plan::Update::kBsp;
   int workers = 1;
@@ -28,13 +28,13 @@ struct Rules {
   double momentum = 0;         // of the optimizer, as the user gave it
   std::uint64_t seed = 1;      // of subsets
 
-  // Gradients of one version are gathered and applied together.
+  // Whether gradients of one version are accumulated and applied together.
   bool has_rounds() const;
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
-// The plan passes plan::check(). kInvalid where the number of workers does not allow it: backup:4
-// with 4 workers; and for update=average and local, which have no gradients.
+// kInvalid if the plan fails plan::check(), if the number of workers does not allow it (backup:4
+// with 4 workers), and for update=average and local, which have no gradients.
 Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed);
 
 // The ranks that take part in the step of this version, rising: all, or the K of N that subset:K
@@ -42,24 +42,24 @@ Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed);
 std::vector<int> drawn_ranks(const Rules& rules, std::uint64_t version);
 bool takes_part(const Rules& rules, int rank, std::uint64_t version);
 
-// When the values after a push may be read.
+// The condition for reading the values after a push.
 struct ReadRule {
   std::uint64_t least_version = 0;
   std::uint64_t least_clock = 0;
   friend bool operator==(const ReadRule&, const ReadRule&) = default;
 };
-// `version`: that the worker's gradient was computed at; `clock`: steps it has finished.
+// `version` is the version that the worker's gradient was computed at, `clock` its finished steps.
 ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t clock);
 
-// Gradients that come one by one from N workers act like momentum of 1 - 1/N on top of the
-// optimizer's m: what is left to ask for is 1 - N (1 - m), at least 0. In rounds, and with
-// momentum=kept, m itself.
+// The momentum to apply. Gradients that arrive one by one from N workers act like a momentum of
+// 1 - 1/N on top of the optimizer's m, so 1 - N (1 - m) remains, at least 0. In rounds, and with
+// momentum=kept, it is m.
 double corrected_momentum(const Rules& rules);
 
-// What the rate of a gradient is multiplied with. Rounds: 1. asp and ssp: what makes N gradients
-// move the values as far in the end as one round does, (1 - corrected momentum) / (N (1 - m)); with
-// rate=full 1. With stale=scale that is divided by staleness / N, with rate=full by staleness,
-// where it is more than 1.
+// The factor of the learning rate for a gradient. In rounds it is 1. With asp and ssp it is
+// (1 - corrected momentum) / (N (1 - m)), so that N gradients move the values as far in the end as
+// one round does; with rate=full it is 1. With stale=scale it is divided by staleness / N, with
+// rate=full by staleness, where that exceeds 1.
 double rate_factor(const Rules& rules, std::uint64_t staleness);
 
 }  // namespace tally::policy

@@ -57,12 +57,12 @@ TEST(Rules, MoreThanTheWorkersThatThereAreIsRefused) {
     std::string_view message;
   };
   constexpr Case kCases[] = {
-      {"update=backup:4", 4, "update=backup:4 leaves nobody of 4 workers; at most backup:3"},
-      {"update=subset:5", 4, "update=subset:5 with 4 workers; at most subset:4"},
-      {"update=bsp", 0, "0 workers; must be from 1 to 65536"},
-      {"update=bsp", 65537, "65537 workers; must be from 1 to 65536"},
-      {"update=average:50", 4, "update=average:50 has no gradients to gather"},
-      {"update=local:8", 4, "update=local:8 has no gradients to gather"},
+      {"update=backup:4", 4, "update=backup:4 with 4 workers: need at most backup:3"},
+      {"update=subset:5", 4, "update=subset:5 with 4 workers: need at most subset:4"},
+      {"update=bsp", 0, "0 workers: need 1 to 65536"},
+      {"update=bsp", 65537, "65537 workers: need 1 to 65536"},
+      {"update=average:50", 4, "update=average:50 exchanges no gradients"},
+      {"update=local:8", 4, "update=local:8 exchanges no gradients"},
   };
   for (const Case& c : kCases) {
     const auto rules = rules_of(plan::parse_plan(c.plan).value(), c.workers, 1);

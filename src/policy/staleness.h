@@ -6,7 +6,7 @@
 
 namespace tally::policy {
 
-// How stale applied gradients were. The last bin is "that or more".
+// The staleness of applied gradients. The last bin also counts everything above it.
 class Histogram {
  public:
   static constexpr std::size_t kBins = 33;
@@ -14,7 +14,7 @@ class Histogram {
   explicit Histogram(const std::array<std::uint64_t, kBins>& bins) : bins_(bins) {}
 
   void add(std::uint64_t staleness) { ++bins_[staleness < kBins ? staleness : kBins - 1]; }
-  // Of another part.
+  // Adds the histogram of another part.
   void add(const Histogram& other) {
     for (std::size_t i = 0; i < kBins; ++i) bins_[i] += other.bins_[i];
   }

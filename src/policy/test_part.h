@@ -63,11 +63,11 @@ class TestPart {
       ++offered_;
       const Offer offer{request.worker, request.clock, request.version};
       const std::uint64_t staleness = round_.staleness_of(offer);
-      const Verdict verdict = round_.offer(offer);
-      open.is_held = verdict == Verdict::kHold;
-      if (verdict == Verdict::kDrop) ++dropped_;
-      if (verdict == Verdict::kHold) gradients_[key(offer)] = request.gradient;
-      if (verdict == Verdict::kApply) {
+      const Decision decision = round_.offer(offer);
+      open.is_held = decision == Decision::kHold;
+      if (decision == Decision::kDrop) ++dropped_;
+      if (decision == Decision::kHold) gradients_[key(offer)] = request.gradient;
+      if (decision == Decision::kApply) {
         ++applied_;
         move(compensated(request), round_.rate_factor(staleness));
         round_.applied(offer, staleness);

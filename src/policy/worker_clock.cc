@@ -8,7 +8,7 @@ using plan::Update;
 
 namespace {
 
-// One gradient of a worker in each update, at most: its clock is the version.
+// Whether an update has at most one gradient per worker: then the clock of a worker is the version.
 bool counts_versions(const Rules& rules) {
   return rules.has_rounds() && rules.update != Update::kKbatch;
 }

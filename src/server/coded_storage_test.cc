@@ -86,7 +86,7 @@ TEST(CodedStorage, OneGradientThatIsNotFiniteDoesNotSpoilLaterAverages) {
     TALLY_EXPECT_OK(storage->apply(std::span(&one, 1), {.rate = 0.5, .version = 0}));
     apply(*storage, 1, 7);
     std::vector<float> average(300);
-    const auto back = codec::make_way_back(*plan::parse_codec(codec));
+    const auto back = codec::make_broadcast_codec(*plan::parse_codec(codec));
     TALLY_EXPECT_OK(back.codec->decode(storage->average(), average));
     for (const float value : average) EXPECT_TRUE(std::isfinite(value)) << codec;
   }

@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/copy.h"
-#include "kernel/reduce.h"
-#include "kernel/update.h"
-#include "kernel/weighted_sum.h"
+#include "kernel/array/weighted_sum.h"
+#include "kernel/reduce/copy.h"
+#include "kernel/reduce/reduce.h"
+#include "kernel/update/update.h"
 #include "server/aligned_values.h"
 #include "server/gradient_weights.h"
 #include "server/piece.h"

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 
 namespace tally::server {
 namespace {

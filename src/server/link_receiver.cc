@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 
 namespace tally::server {
 namespace {

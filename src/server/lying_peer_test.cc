@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "server/link_receiver.h"
 #include "server/opening.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "wire/little_endian.h"
 
 namespace tally::server {

@@ -31,7 +31,7 @@ bool Part::push_atomically(NodeId from, const Message& message) {
         return false;
       // Too late for drop:T: written down by whoever has the gate for himself. What is said here
       // stays so, whatever others add meanwhile.
-      if (is_gradient && round_.offer(offer) != policy::Verdict::kApply) return false;
+      if (is_gradient && round_.offer(offer) != policy::Decision::kApply) return false;
       if (is_gradient) waiting.staleness = round_.staleness_of(offer);
       if (is_gradient) factor = -header.rate * round_.rate_factor(waiting.staleness);
     }

@@ -82,18 +82,18 @@ Result<void> Part::offer(NodeId from, const Message& message, PartPayload payloa
                                         worker.receipts.held().size())};
   const policy::Offer offer{.worker = from, .clock = header.clock, .version = header.version};
   switch (round_.offer(offer)) {
-    case policy::Verdict::kDrop:
+    case policy::Decision::kDrop:
       worker.receipts.drop(header.sequence);
       ++dropped_;
       waiting.outcome = Outcome::kDropped;
       waiting.mark = replication_.changed();
       return {};
-    case policy::Verdict::kHold:
+    case policy::Decision::kHold:
       hold(offer, message, std::move(payload));
       worker.receipts.hold(header.sequence);
       waiting.is_held = true;
       return {};
-    case policy::Verdict::kApply:
+    case policy::Decision::kApply:
       break;
   }
   waiting.staleness = round_.staleness_of(offer);

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "optimizer/update_rule.h"
 #include "server/piece.h"
 #include "server/snapshot.h"

@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "server/snapshot_manifest.h"
 #include "server/storage_test_support.h"
 

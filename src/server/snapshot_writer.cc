@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "server/snapshot.h"
 #include "server/snapshot_manifest.h"
 #include "wire/bytes.h"

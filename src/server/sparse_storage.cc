@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 #include "server/aligned_values.h"
 #include "server/gradient_weights.h"
 #include "server/piece.h"

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "codec/encoder.h"
-#include "codec/factors.h"
-#include "kernel/residual.h"
+#include "codec/encoder/encoder.h"
+#include "codec/lowrank/factors.h"
+#include "kernel/sparse/residual.h"
 #include "plan/plan.h"
 
 namespace tally::server {
@@ -39,8 +39,9 @@ TableCodec::TableCodec(const plan::CodecSpec& spec, const TableSpec& table, bool
       first_element_(table.first_element) {
   const codec::Shape shape{.columns = table.columns};
   codec_ = codec::make_codec(spec, shape);
-  if (in_step && spec.kind != plan::Codec::kPowersgd) back_ = codec::make_way_back(spec, shape);
-  if (spec.kind == plan::Codec::kDgc) densest_ = codec::make_way_back(spec, shape).codec;
+  if (in_step && spec.kind != plan::Codec::kPowersgd)
+    back_ = codec::make_broadcast_codec(spec, shape);
+  if (spec.kind == plan::Codec::kDgc) densest_ = codec::make_broadcast_codec(spec, shape).codec;
 }
 
 std::unique_ptr<codec::Codec> TableCodec::own_codec(const Place& place) const {
@@ -94,7 +95,7 @@ std::vector<std::byte> TableCodec::send_back(const Place& place, std::span<float
   if (back_.feedback) {
     for (std::size_t i = 0; i < mean.size(); ++i) residual[i] -= mean[i];
     // What was not finite has reached all, and is not to come again.
-    kernel::residual_kernels().keep_finite(residual.data(), residual.size());
+    kernel::residual_kernels().zero_nonfinite(residual.data(), residual.size());
   }
   return {room.begin(), room.end()};
 }

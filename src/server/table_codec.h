@@ -54,7 +54,7 @@ class TableCodec final {
   const std::uint64_t seed_;
   const std::uint64_t first_element_;
   std::unique_ptr<codec::Codec> codec_;
-  codec::WayBack back_;
+  codec::BroadcastCodec back_;
   std::unique_ptr<codec::Codec> densest_;  // dgc: any share
 };
 

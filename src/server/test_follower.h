@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "codec/codec.h"
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 #include "optimizer/update_rule.h"
 #include "plan/codec_spec.h"
 #include "tally/server.h"
@@ -36,7 +36,7 @@ class Follower final {
       : spec_(spec),
         codec_spec_(*plan::parse_codec(spec.codec)),
         codec_(codec::make_codec(codec_spec_, codec::shape_of(spec.columns, before))),
-        back_(codec::make_way_back(codec_spec_, codec::shape_of(spec.columns, before))),
+        back_(codec::make_broadcast_codec(codec_spec_, codec::shape_of(spec.columns, before))),
         values_(count),
         first_(count),
         second_(count),
@@ -86,7 +86,7 @@ class Follower final {
   const TableSpec spec_;
   const plan::CodecSpec codec_spec_;
   const std::unique_ptr<codec::Codec> codec_;
-  const codec::WayBack back_;
+  const codec::BroadcastCodec back_;
   std::vector<float> values_;
   std::vector<float> first_;
   std::vector<float> second_;

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 #include "plan/codec_spec.h"
 #include "train/codec_state.h"
 #include "train/lane.h"

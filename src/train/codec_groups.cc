@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codec/sender_rules.h"
+#include "codec/encoder/sender_rules.h"
 #include "train/codec_state.h"
 
 namespace tally::train {

@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 #include "plan/codec_spec.h"
 #include "tally/optimizer.h"
 #include "train/parameter_layout.h"

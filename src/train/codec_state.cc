@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "codec/codec.h"
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 
 namespace tally::train {
 namespace {
@@ -118,7 +118,7 @@ std::vector<CodecTensor> codec_tensors(const plan::CodecSpec& spec,
   std::vector<std::string> names;
   if (!is_low_rank) names = codec::state_names(spec);
   if (is_low_rank && spec.feedback) names = {"residual"};
-  const bool has_back = !is_low_rank && codec::make_way_back(spec).feedback;
+  const bool has_back = !is_low_rank && codec::make_broadcast_codec(spec).feedback;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     if (!is_compressed(spec, parameters[p])) continue;
     for (const std::string& name : names)

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "codec/encoder.h"
-#include "codec/powersgd.h"
+#include "codec/encoder/encoder.h"
+#include "codec/lowrank/powersgd.h"
 
 namespace tally::train {
 namespace {
@@ -23,7 +23,7 @@ class Trial {
         senders_(std::min(options.senders, kMostSenders)),
         seed_(options.seed),
         there_(codec::make_codec(spec_, options.shape)),
-        back_(codec::make_way_back(spec_, options.shape)),
+        back_(codec::make_broadcast_codec(spec_, options.shape)),
         values_(values.begin(), values.end()),
         mean_(values.size()),
         encodings_(static_cast<std::size_t>(senders_)) {
@@ -79,7 +79,7 @@ class Trial {
   const int senders_;
   const std::uint64_t seed_;
   const std::unique_ptr<codec::Codec> there_;
-  const codec::WayBack back_;
+  const codec::BroadcastCodec back_;
   std::vector<float> values_;
   std::vector<float> mean_;
   std::vector<std::unique_ptr<codec::Encoder>> encoders_;

@@ -15,10 +15,10 @@
 
 #include "base/rng.h"
 #include "codec/codec.h"
-#include "codec/encoder.h"
-#include "codec/powersgd.h"
+#include "codec/encoder/encoder.h"
+#include "codec/lowrank/powersgd.h"
 #include "collective/test_jobs.h"
-#include "kernel/weighted_sum.h"
+#include "kernel/array/weighted_sum.h"
 #include "optimizer/update_rule.h"
 #include "train/codec_groups.h"
 #include "train/codec_state.h"
@@ -106,7 +106,7 @@ class SlowRecipe {
   struct Part {
     // By run.
     std::vector<std::unique_ptr<codec::Codec>> there;
-    std::vector<codec::WayBack> back;
+    std::vector<codec::BroadcastCodec> back;
     // By run, then by sender.
     std::vector<std::vector<std::unique_ptr<codec::Encoder>>> encoders;
     std::vector<float> back_residual;
@@ -138,7 +138,7 @@ class SlowRecipe {
     facts.ranks = static_cast<int>(units_.size());
     for (std::size_t first = 0; first < info.count(); first += codec::kRunElements) {
       part.there.push_back(codec::make_codec(spec(p), codec::shape_of(info.shape, first)));
-      part.back.push_back(codec::make_way_back(spec(p), codec::shape_of(info.shape, first)));
+      part.back.push_back(codec::make_broadcast_codec(spec(p), codec::shape_of(info.shape, first)));
       part.encoders.emplace_back();
       for (std::size_t u = 0; u < units_.size(); ++u)
         part.encoders.back().push_back(
@@ -233,7 +233,7 @@ class SlowRecipe {
       residual[i] = std::isfinite(mean[i] - out[i]) ? mean[i] - out[i] : 0;
     for (std::size_t u = 0; u < units_.size(); ++u) {
       draw.rank = static_cast<std::uint32_t>(u);
-      part.encoders[run][u]->took(out, draw);
+      part.encoders[run][u]->observe_mean(out, draw);
     }
   }
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "kernel/reduce.h"
+#include "kernel/reduce/reduce.h"
 #include "tally/accumulator.h"
 
 namespace tally::train {

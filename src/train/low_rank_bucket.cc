@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernel/weighted_sum.h"
+#include "kernel/array/weighted_sum.h"
 
 namespace tally::train {
 namespace {

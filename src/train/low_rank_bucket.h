@@ -2,7 +2,7 @@
 #include <memory>
 #include <vector>
 
-#include "codec/powersgd.h"
+#include "codec/lowrank/powersgd.h"
 #include "train/bucket_codec.h"
 
 namespace tally::train {

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/stopwatch.h"
-#include "kernel/weighted_sum.h"
+#include "kernel/array/weighted_sum.h"
 #include "train/auto_codec.h"
 #include "train/sharded_update.h"
 

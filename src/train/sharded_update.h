@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codec/choose.h"
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 #include "plan/codec_spec.h"
 #include "tally/communicator.h"
 #include "tally/optimizer.h"

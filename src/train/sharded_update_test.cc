@@ -11,8 +11,8 @@
 
 #include "base/rng.h"
 #include "collective/test_jobs.h"
-#include "kernel/norm.h"
-#include "kernel/weighted_sum.h"
+#include "kernel/array/norm.h"
+#include "kernel/array/weighted_sum.h"
 #include "optimizer/update_rule.h"
 
 namespace tally::train {

@@ -8,9 +8,9 @@
 #include <type_traits>
 
 #include "base/check.h"
-#include "kernel/norm.h"
-#include "kernel/reduce.h"
-#include "kernel/weighted_sum.h"
+#include "kernel/array/norm.h"
+#include "kernel/array/weighted_sum.h"
+#include "kernel/reduce/reduce.h"
 #include "optimizer/update_rule.h"
 
 namespace tally::train {

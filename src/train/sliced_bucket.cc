@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/residual.h"
+#include "kernel/sparse/residual.h"
 
 namespace tally::train {
 namespace {
@@ -77,7 +77,7 @@ const SlicedBucket::Ways& SlicedBucket::ways_of(const BucketFacts& facts, const 
   if (is_compressed(facts.spec, info)) ways->spec = facts.spec;
   const codec::Shape shape = codec::shape_of(info.shape, run.first);
   ways->there = codec::make_codec(ways->spec, shape);
-  ways->back = codec::make_way_back(ways->spec, shape);
+  ways->back = codec::make_broadcast_codec(ways->spec, shape);
   ways_.push_back(std::move(ways));
   return *ways_.back();
 }
@@ -253,9 +253,10 @@ Result<void> SlicedBucket::take_averages(Lane& lane, const LaneStep& step) {
       for (std::size_t i = 0; i < part->back_residual.size(); ++i)
         part->back_residual[i] -= average[i];
       // What was not finite has reached all, and is not to come again.
-      kernel::residual_kernels().keep_finite(part->back_residual.data(),
-                                             part->back_residual.size());
-      if (part->encoder) part->encoder->took(average, draw_of(*part, Way::kThere, step.step));
+      kernel::residual_kernels().zero_nonfinite(part->back_residual.data(),
+                                                part->back_residual.size());
+      if (part->encoder)
+        part->encoder->observe_mean(average, draw_of(*part, Way::kThere, step.step));
     }
     if (const auto end = parcel.end(); !end && !is_fixed(Way::kBack, step))
       return with_peer(end.error(), lane.rank_of(owner), "a bucket");

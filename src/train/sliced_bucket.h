@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "codec/codec.h"
-#include "codec/encoder.h"
+#include "codec/encoder/encoder.h"
 #include "train/bucket_codec.h"
 #include "train/runs.h"
 #include "wire/bytes.h"
@@ -34,7 +34,7 @@ class SlicedBucket final : public BucketCodec {
     std::size_t parameter = 0;
     plan::CodecSpec spec;
     std::unique_ptr<codec::Codec> there;
-    codec::WayBack back;
+    codec::BroadcastCodec back;
   };
   struct Part {
     Run run;

@@ -22,7 +22,7 @@ class Writer final {
     u32(static_cast<std::uint32_t>(text.size()));
     bytes(std::as_bytes(std::span(text)));
   }
-  // The bytes alone: both sides know how many.
+  // Writes no length: both sides know it.
   void bytes(std::span<const std::byte> raw) { out_.insert(out_.end(), raw.begin(), raw.end()); }
 
   std::span<const std::byte> view() const { return out_; }
@@ -35,9 +35,8 @@ class Writer final {
   std::vector<std::byte> out_;
 };
 
-// Reads what Writer wrote. Every call is kCorrupt, with nothing consumed, if the bytes left do not
-// hold what is asked for; nothing is allocated before its length is known to be there. Borrows the
-// bytes.
+// Reads the bytes of a Writer. Every call is kCorrupt, with nothing consumed, if too few bytes are
+// left; a string is allocated only after its length has been checked. Borrows the bytes.
 class Reader final {
  public:
   explicit Reader(std::span<const std::byte> body) : rest_(body) {}

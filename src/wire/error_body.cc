@@ -12,7 +12,7 @@
 namespace tally::wire {
 namespace {
 
-// The number of a code on the wire is its place here, whatever the order of the enumeration.
+// The number of a code on the wire is its index here; it does not depend on the enum.
 constexpr std::array kCodes = {
     ErrorCode::kPeerLost,  ErrorCode::kTimeout, ErrorCode::kCorrupt, ErrorCode::kMismatch,
     ErrorCode::kRefused,   ErrorCode::kInvalid, ErrorCode::kStale,   ErrorCode::kClosed,
@@ -23,7 +23,7 @@ std::uint8_t number_of(ErrorCode code) {
   for (std::size_t i = 0; i < kCodes.size(); ++i) {
     if (kCodes[i] == code) return static_cast<std::uint8_t>(i);
   }
-  TALLY_CHECK(false && "every ErrorCode has a number on the wire");
+  TALLY_UNREACHABLE();
   return 0;
 }
 

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "kernel/crc32c.h"
+#include "base/errors.h"
+#include "kernel/crc32c/crc32c.h"
 #include "wire/little_endian.h"
 
 namespace tally::wire {
@@ -10,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x594C4C54;  // "TLLY" as the bytes lie
 
-// Where each field begins; docs/wire_format.md has the same table.
+// The offset of each field; docs/wire_format.md has the same table.
 constexpr std::size_t kMagicAt = 0;
 constexpr std::size_t kVersionAt = 4;
 constexpr std::size_t kKindAt = 6;
@@ -34,22 +35,18 @@ constexpr std::size_t kReservedAt = 68;
 constexpr std::size_t kHeaderChecksumAt = 76;
 static_assert(kHeaderChecksumAt + sizeof(std::uint32_t) == kHeaderBytes);
 
-Error corrupt(std::string message) {
-  return Error{.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
-
 bool known(std::uint8_t kind) {
   return kind >= static_cast<std::uint8_t>(FrameKind::kData) &&
          kind <= static_cast<std::uint8_t>(FrameKind::kControl);
 }
 
-// What must hold before any field is believed.
+// Checks magic, version, checksum and reserved bytes before any other field is used.
 Result<void> check_envelope(std::span<const std::byte, kHeaderBytes> bytes) {
   if (load<std::uint32_t>(bytes, kMagicAt) != kMagic) return corrupt("not a frame: wrong magic");
   const auto version = load<std::uint16_t>(bytes, kVersionAt);
   if (version != kProtocolVersion) {
     return corrupt(
-        fmt::format("frame of protocol version {}, this is {}", version, kProtocolVersion));
+        fmt::format("frame of protocol version {}, expected {}", version, kProtocolVersion));
   }
   if (load<std::uint32_t>(bytes, kHeaderChecksumAt) !=
       kernel::crc32c(bytes.first(kHeaderChecksumAt))) {

@@ -16,14 +16,15 @@ inline constexpr std::size_t kMaxPayloadBytes = std::size_t{256} << 10;
 enum class FrameKind : std::uint8_t {
   kData = 1,   // part of a message of a collective operation
   kPoint = 2,  // part of a send/receive message; `sequence` is the tag, `step` the message's number
-  kAbort = 3,  // the sender gives the channel up; payload: the Error
-  kQuery = 4,  // "where are you?"; empty payload
-  kStatus = 5,   // the answer: where the sender is and who it waits for
-  kGoodbye = 6,  // the sender leaves in good order
+  kAbort = 3,  // the sender abandons the channel; payload: the Error
+  kQuery = 4,  // asks for the peer's status; empty payload
+  kStatus = 5,   // the answer: the sender's operation and the ranks that it waits for
+  kGoodbye = 6,  // the sender leaves after all its operations are done
   kControl = 7,  // joining; payload: one of the bodies of group/
 };
 
-// What a rank believes it is taking part in. Ranks whose signatures differ called different things.
+// The operation that a rank takes part in. Ranks with different signatures called different
+// operations.
 struct Signature {
   std::uint64_t count = 0;  // elements; for unequal parts also a hash of all parts
   std::uint8_t operation = 0;

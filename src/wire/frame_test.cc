@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "wire/little_endian.h"
 
 namespace tally::wire {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "wire/little_endian.h"
 
 namespace tally::wire {

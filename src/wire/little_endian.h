@@ -5,7 +5,7 @@
 
 namespace tally::wire {
 
-// Fixed layouts, byte by byte: the same bytes on every machine. `at` has room for a T.
+// Little-endian integers at any offset. At least sizeof(T) bytes follow `at`.
 template <typename T>
 void store(std::span<std::byte> bytes, std::size_t at, T value) {
   for (std::size_t i = 0; i < sizeof(T); ++i) {

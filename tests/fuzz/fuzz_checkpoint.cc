@@ -9,7 +9,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_file.h"
 #include "fuzz_entry.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 
 namespace tally::checkpoint {
 namespace {

@@ -39,7 +39,7 @@ Codecs make_all() {
       codecs.push_back(tally::codec::make_codec(*spec));
     }
   }
-  codecs.push_back(tally::codec::make_votes(64));
+  codecs.push_back(tally::codec::make_majority(64));
   codecs.push_back(tally::codec::make_nonzero());
   return codecs;
 }

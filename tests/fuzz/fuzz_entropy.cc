@@ -4,9 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "codec/huffman.h"
-#include "codec/rans.h"
-#include "codec/zstd_bytes.h"
+#include "codec/entropy/byte_coders.h"
 #include "fuzz_entry.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "fuzz_entry.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "wire/frame.h"
 #include "wire/greeting.h"
 #include "wire/little_endian.h"

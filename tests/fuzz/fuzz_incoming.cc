@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "fuzz_entry.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "net/tcp_transport.h"
 #include "wire/little_endian.h"
 

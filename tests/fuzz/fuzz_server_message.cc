@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "fuzz_entry.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "server/link_receiver.h"
 #include "server/regions.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "fuzz_entry.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "server/snapshot.h"
 #include "server/snapshot_manifest.h"
 #include "server/storage.h"

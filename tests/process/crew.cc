@@ -51,7 +51,7 @@ std::uint16_t unused_port() {
     const auto port = static_cast<std::uint16_t>(kFirst + next++ % kCount);
     if (net::Listener::bind({.host = "127.0.0.1", .port = port}).has_value()) return port;
   }
-  TALLY_CHECK(false);
+  TALLY_UNREACHABLE();
 }
 
 testing::AssertionResult await_connections(std::uint16_t port, int count) {

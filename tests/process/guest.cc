@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "group/control.h"
-#include "kernel/crc32c.h"
+#include "kernel/crc32c/crc32c.h"
 #include "process/crew.h"
 #include "wire/greeting.h"
 

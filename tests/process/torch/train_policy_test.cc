@@ -154,7 +154,7 @@ TEST_F(TrainPolicy, OptionsThatContradictEachOtherAreRefusedBeforeAnythingStarts
       {{"--straggle", "rank=2,factor=4"}, "the workers are 0 to 1"},
       {{"--straggle", "rank=1"}, "factor=4"},
       {{"--delay", "20ms"}, "exponential:20ms"},
-      {{"--plan", "update=backup:2"}, "leaves nobody"}};
+      {{"--plan", "update=backup:2"}, "need at most backup"}};
   for (const Row& row : rows) {
     std::vector<std::string> words = {"mlp", "--workers", "2", "--data", table};
     words.insert(words.end(), row.words.begin(), row.words.end());

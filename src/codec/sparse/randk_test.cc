@@ -1,0 +1,102 @@
+#include <algorithm>
+#include <set>
+
+#include "codec/draw.h"
+#include "codec/families.h"
+#include "codec/sparse/drawn_indices.h"
+#include "codec/sparse/sparse_bytes.h"
+#include "codec/sparse/sparse_test_support.h"
+
+namespace tally::codec {
+namespace {
+
+TEST(Randk, IndicesAreDifferentRisingAndBelowTheCount) {
+  Rng rng(1);
+  for (std::size_t count = 1; count <= 300; ++count) {
+    for (const std::size_t entries :
+         {std::size_t{0}, std::size_t{1}, count / 3, count - 1, count}) {
+      const kernel::RandomKey key{static_cast<std::uint32_t>(rng.next()),
+                                  static_cast<std::uint32_t>(rng.next())};
+      const std::vector<std::uint32_t> indices = drawn_indices(key, count, entries);
+      ASSERT_EQ(indices.size(), entries);
+      for (std::size_t i = 1; i < entries; ++i) ASSERT_LT(indices[i - 1], indices[i]);
+      ASSERT_TRUE(entries == 0 || indices.back() < count);
+    }
+  }
+}
+
+// Each index is drawn entries / count of the time, within 5 standard deviations.
+TEST(Randk, EveryIndexIsEquallyProbable) {
+  constexpr int kDraws = 40000;
+  constexpr std::size_t kCount = 50;
+  for (const std::size_t entries : {1U, 7U, 25U, 31U, 49U}) {
+    std::vector<int> times(kCount);
+    for (int step = 0; step < kDraws; ++step) {
+      const Draw draw{.seed = 9, .step = static_cast<std::uint64_t>(step)};
+      for (const std::uint32_t index : drawn_indices(key_of(draw), kCount, entries)) ++times[index];
+    }
+    const double share = static_cast<double>(entries) / kCount;
+    const double deviation = std::sqrt(kDraws * share * (1 - share));
+    for (std::size_t i = 0; i < kCount; ++i)
+      EXPECT_NEAR(times[i], kDraws * share, 5 * deviation) << i << " with " << entries;
+  }
+}
+
+TEST(Randk, AllRanksOfAStepSendTheSameIndicesAndStepsOtherOnes) {
+  Rng rng(2);
+  const auto codec = make_randk(0.02);
+  std::set<std::vector<bool>> choices;
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    for (const std::uint64_t first : {0U, 65536U}) {
+      std::set<std::vector<bool>> of_ranks;
+      for (const std::uint32_t rank : {0U, 1U, 7U, 0xFFFFFFFFU}) {
+        const Floats values = normal_values(3000, rng);
+        const Draw draw{.seed = 3, .step = step, .rank = rank, .first = first};
+        of_ranks.insert(sent_places(values, there_and_back(*codec, values, draw)));
+      }
+      EXPECT_EQ(of_ranks.size(), 1U);
+      choices.insert(*of_ranks.begin());
+    }
+  }
+  EXPECT_EQ(choices.size(), 10U);
+}
+
+TEST(Randk, SendsTheDensityWithoutIndices) {
+  Rng rng(3);
+  const Floats values = normal_values(10000, rng);
+  for (const double density : {0.0001, 0.01, 0.5}) {
+    const auto codec = make_randk(density);
+    const auto entries = static_cast<std::size_t>(std::lround(density * 10000));
+    const Bytes bytes = encoded(*codec, values);
+    EXPECT_EQ(bytes.size(), kDrawnHeader + 4 * entries);
+    EXPECT_EQ(codec->expected_bytes(values.size()), bytes.size());
+  }
+  EXPECT_TRUE(same_bits(there_and_back(*make_randk(1), values), values));
+}
+
+// All senders have drawn the same indices, so the mean is broadcast without them by any rank.
+TEST(Randk, TheMeanGoesBackWithoutIndicesAndExactly) {
+  Rng rng(4);
+  const auto codec = make_randk(0.02);
+  const auto back = make_randk_mean(0.02);
+  const Draw draw{.seed = 3, .step = 5, .first = 65536};
+  Floats mean(3000);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    Draw own = draw;
+    own.rank = rank;
+    const Bytes bytes = encoded(*codec, normal_values(3000, rng), own);
+    ASSERT_TRUE(codec->decode_add(bytes, 1.0F / 3, mean).has_value());
+  }
+  Draw of_mean = draw;
+  of_mean.rank = 0xFFFFFFFFU;
+  EXPECT_EQ(encoded(*back, mean, of_mean).size(), kDrawnHeader + 4 * 60);
+  EXPECT_TRUE(same_bits(there_and_back(*back, mean, of_mean), mean));
+  // A value that is not finite is sent although no sender drew its index.
+  for (std::size_t i = 0; i < 10; ++i) {
+    mean[i] = std::numeric_limits<float>::infinity();
+    EXPECT_TRUE(same_bits(there_and_back(*back, mean, of_mean), mean));
+  }
+}
+
+}  // namespace
+}  // namespace tally::codec

@@ -1,0 +1,174 @@
+#include "codec/sparse/sparse_bytes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/errors.h"
+#include "codec/entropy/rice.h"
+#include "codec/sparse/drawn_indices.h"
+#include "wire/little_endian.h"
+
+namespace tally::codec {
+namespace {
+
+enum class Form : std::uint8_t { kDense = 0, kGaps = 1, kDrawn = 2 };
+
+float load_float(const std::byte* from) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, from, sizeof bits);
+  if constexpr (std::endian::native == std::endian::big) bits = __builtin_bswap32(bits);
+  return std::bit_cast<float>(bits);
+}
+void store_float(std::byte* to, float value) {
+  auto bits = std::bit_cast<std::uint32_t>(value);
+  if constexpr (std::endian::native == std::endian::big) bits = __builtin_bswap32(bits);
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+void store_values(std::span<const float> values, std::span<const std::uint32_t> indices,
+                  std::byte* to) {
+  for (const std::uint32_t index : indices) {
+    store_float(to, values[index]);
+    to += 4;
+  }
+}
+
+std::size_t write_dense(std::span<const float> values, std::span<const std::uint32_t> indices,
+                        std::span<std::byte> out) {
+  out[0] = static_cast<std::byte>(Form::kDense);
+  std::byte* const to = out.data() + 1;
+  std::fill_n(to, 4 * values.size(), std::byte{0});
+  for (const std::uint32_t index : indices) store_float(to + 4 * std::size_t{index}, values[index]);
+  return dense_bytes(values.size());
+}
+
+// Calls take(index, value) for each entry of the gaps form.
+template <typename Take>
+Result<void> each_by_gaps(std::span<const std::byte> bytes, std::size_t count, Take take) {
+  if (bytes.size() < kGapsHeader) return corrupt("sparse values: no header");
+  const auto parameter = std::to_integer<unsigned>(bytes[1]);
+  const std::size_t entries = wire::load<std::uint32_t>(bytes, 2);
+  if (parameter > kMaxRice || entries > count || (bytes.size() - kGapsHeader) / 4 < entries)
+    return corrupt(fmt::format("{} of {} values with gaps by {} bits in {} bytes", entries, count,
+                               parameter, bytes.size()));
+  const std::byte* value = bytes.data() + kGapsHeader;
+  GapReader gaps(bytes.subspan(kGapsHeader + 4 * entries), parameter, count);
+  // Decodes several indices before it uses them: the values may be far apart in memory, and their
+  // cache misses then overlap.
+  std::array<std::size_t, 128> indices;
+  for (std::size_t done = 0; done < entries;) {
+    const std::size_t some = std::min(indices.size(), entries - done);
+    for (std::size_t i = 0; i < some; ++i)
+      if (!gaps.next(indices[i])) return corrupt("sparse values: an index is missing");
+    for (std::size_t i = 0; i < some; ++i, value += 4) take(indices[i], load_float(value));
+    done += some;
+  }
+  if (!gaps.at_end()) return corrupt("sparse values: bytes follow the last index");
+  return {};
+}
+
+template <typename Take>
+Result<void> each_drawn(std::span<const std::byte> bytes, std::size_t count, Take take) {
+  if (bytes.size() < kDrawnHeader) return corrupt("drawn values: no header");
+  const kernel::RandomKey key{.low = wire::load<std::uint32_t>(bytes, 1),
+                              .high = wire::load<std::uint32_t>(bytes, 5)};
+  const std::size_t entries = wire::load<std::uint32_t>(bytes, 9);
+  if (entries > count || bytes.size() != kDrawnHeader + 4 * entries)
+    return corrupt(fmt::format("{} of {} values drawn in {} bytes", entries, count, bytes.size()));
+  const std::byte* value = bytes.data() + kDrawnHeader;
+  for (const std::uint32_t index : drawn_indices(key, count, entries)) {
+    take(std::size_t{index}, load_float(value));
+    value += 4;
+  }
+  return {};
+}
+
+template <typename Take>
+Result<void> each_dense(std::span<const std::byte> bytes, std::size_t count, Take take) {
+  if (bytes.size() != dense_bytes(count))
+    return corrupt(fmt::format("{} values in {} bytes", count, bytes.size()));
+  const std::byte* value = bytes.data() + 1;
+  for (std::size_t i = 0; i < count; ++i, value += 4) take(i, load_float(value));
+  return {};
+}
+
+template <typename Take>
+Result<void> each(std::span<const std::byte> bytes, std::size_t count, Take take) {
+  if (bytes.empty()) return corrupt("sparse values: no bytes");
+  switch (static_cast<Form>(bytes[0])) {
+    case Form::kDense:
+      return each_dense(bytes, count, take);
+    case Form::kGaps:
+      return each_by_gaps(bytes, count, take);
+    case Form::kDrawn:
+      return each_drawn(bytes, count, take);
+  }
+  return corrupt(fmt::format("sparse values: form {}", std::to_integer<int>(bytes[0])));
+}
+
+}  // namespace
+
+std::size_t expected_sparse_bytes(std::size_t count, double entries) {
+  if (count == 0) return dense_bytes(0);
+  const double bits = entries * (32 + expected_rice_bits(entries / static_cast<double>(count)));
+  return std::min(dense_bytes(count), kGapsHeader + static_cast<std::size_t>(bits / 8));
+}
+
+std::size_t write_sparse(std::span<const float> values, std::span<const std::uint32_t> indices,
+                         std::span<std::byte> out) {
+  const std::size_t with_gaps = kGapsHeader + 4 * indices.size();
+  TALLY_CHECK(out.size() >= dense_bytes(values.size()));
+  if (with_gaps >= dense_bytes(values.size())) return write_dense(values, indices, out);
+  const RiceCode code = choose_rice(indices);
+  const std::size_t size = with_gaps + code.bytes();
+  if (size >= dense_bytes(values.size())) return write_dense(values, indices, out);
+
+  out[0] = static_cast<std::byte>(Form::kGaps);
+  out[1] = static_cast<std::byte>(code.parameter);
+  wire::store(out, 2, static_cast<std::uint32_t>(indices.size()));
+  store_values(values, indices, out.data() + kGapsHeader);
+  write_gaps(code, indices, out.subspan(with_gaps));
+  return size;
+}
+
+std::size_t write_all(std::span<const float> values, std::span<std::byte> out) {
+  TALLY_CHECK(out.size() >= dense_bytes(values.size()));
+  out[0] = static_cast<std::byte>(Form::kDense);
+  std::byte* to = out.data() + 1;
+  if constexpr (std::endian::native == std::endian::little) {
+    if (!values.empty()) std::memcpy(to, values.data(), 4 * values.size());
+  } else {
+    for (std::size_t i = 0; i < values.size(); ++i) store_float(to + 4 * i, values[i]);
+  }
+  return dense_bytes(values.size());
+}
+
+std::size_t write_drawn(std::span<const float> values, kernel::RandomKey key,
+                        std::span<const std::uint32_t> drawn, std::span<std::byte> out) {
+  const std::size_t size = kDrawnHeader + 4 * drawn.size();
+  TALLY_CHECK(out.size() >= dense_bytes(values.size()));
+  if (size >= dense_bytes(values.size())) return write_dense(values, drawn, out);
+  out[0] = static_cast<std::byte>(Form::kDrawn);
+  wire::store(out, 1, key.low);
+  wire::store(out, 5, key.high);
+  wire::store(out, 9, static_cast<std::uint32_t>(drawn.size()));
+  store_values(values, drawn, out.data() + kDrawnHeader);
+  return size;
+}
+
+Result<void> read_sparse(std::span<const std::byte> bytes, std::span<float> out) {
+  std::fill(out.begin(), out.end(), 0.0F);
+  return each(bytes, out.size(), [out](std::size_t i, float value) { out[i] = value; });
+}
+
+Result<void> add_sparse(std::span<const std::byte> bytes, float weight, std::span<float> sum) {
+  return each(bytes, sum.size(),
+              [sum, weight](std::size_t i, float value) { sum[i] += weight * value; });
+}
+
+}  // namespace tally::codec

@@ -1,0 +1,45 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernel/counter_random.h"
+#include "tally/error.h"
+
+namespace tally::codec {
+
+// The encodings of sparse codecs: some of a run's values with their indices. Little-endian, after a
+// first byte with the form:
+//
+//   0  dense   all values as float32, zero where nothing is sent
+//   1  gaps    u8 Rice parameter, u32 entries, the entries as float32, their indices as gaps
+//   2  drawn   u32 low and u32 high word of a key, u32 entries, the entries as float32; the indices
+//              are drawn_indices()
+//
+// Every writer takes the dense form where that is not larger, so no encoding is larger than
+// dense_bytes().
+
+inline constexpr std::size_t kGapsHeader = 6;
+inline constexpr std::size_t kDrawnHeader = 13;
+
+constexpr std::size_t dense_bytes(std::size_t count) { return 1 + 4 * count; }
+// The expected size of the smaller form if `entries` of `count` values are sent.
+std::size_t expected_sparse_bytes(std::size_t count, double entries);
+
+// Writes the values at ascending `indices`, in the gaps or the dense form; `out` has
+// dense_bytes(values.size()) bytes. Returns the bytes used.
+std::size_t write_sparse(std::span<const float> values, std::span<const std::uint32_t> indices,
+                         std::span<std::byte> out);
+
+// Writes all values in the dense form.
+std::size_t write_all(std::span<const float> values, std::span<std::byte> out);
+
+// As write_sparse(), in the drawn or the dense form: `drawn` is drawn_indices() of the key.
+std::size_t write_drawn(std::span<const float> values, kernel::RandomKey key,
+                        std::span<const std::uint32_t> drawn, std::span<std::byte> out);
+
+// Codec::decode() and decode_add() for all three forms.
+Result<void> read_sparse(std::span<const std::byte> bytes, std::span<float> out);
+Result<void> add_sparse(std::span<const std::byte> bytes, float weight, std::span<float> sum);
+
+}  // namespace tally::codec
