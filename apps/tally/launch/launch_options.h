@@ -45,6 +45,8 @@ struct LaunchHooks {
   // All ranks of this start have ended; what else was started for them is to end before whoever is
   // left is killed.
   std::function<void()> ended;
+  // The job is over and not started again: the console must not be used after this call.
+  std::function<void()> job_over;
 };
 
 // How the ranks are watched while they run.
