@@ -1,5 +1,5 @@
-// Word vectors and question files from strangers: what is taken has as many words and numbers as it
-// says, all finite.
+// Untrusted word vectors and question files: accepted files have as many words and numbers as they
+// say, all finite.
 #include <cmath>
 #include <span>
 #include <string_view>

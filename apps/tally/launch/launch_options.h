@@ -44,6 +44,8 @@ struct LaunchHooks {
   // Called when all ranks of this start have ended. Other processes of the job should end now,
   // before the remaining descendants are killed.
   std::function<void()> ended;
+  // The job is over and not started again: the console must not be used after this call.
+  std::function<void()> job_over;
 };
 
 // How the ranks are watched while they run.

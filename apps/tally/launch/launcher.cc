@@ -115,6 +115,7 @@ int run_job(const LaunchOptions& options) {
   auto signals = std::make_unique<LaunchSignals>();
   JobConsole console(options.speaker);
   const int code = Launcher(options, console, *signals, others).run();
+  if (options.hooks.job_over) options.hooks.job_over();
   // All processes have ended: while the rest of the output waits for its reader, Ctrl-C works as
   // usual.
   signals.reset();

@@ -16,7 +16,8 @@ LaunchHooks RankWatch::hooks() {
                                  JobConsole& console) { return before_start(start, console); },
           .rank_failed = [this](Rank rank, const std::string& how) { rank_failed(rank, how); },
           .silent_ranks = [this] { return silent_ranks(); },
-          .stopping = [this] { quiet(); }};
+          .stopping = [this] { quiet(); },
+          .job_over = [this] { coordinator_.reset(); }};
 }
 
 Result<Variables> RankWatch::before_start(const JobStart& start, JobConsole& console) {
