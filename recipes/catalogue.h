@@ -16,7 +16,7 @@ std::unique_ptr<Recipe> make_logistic();
 std::unique_ptr<Recipe> make_widedeep();
 std::unique_ptr<Recipe> make_deepfm();
 
-// All that there are, in the order to list them.
+// Returns all recipes in the order of the list.
 std::vector<std::unique_ptr<Recipe>> all_recipes();
 
 }  // namespace tally::recipes

@@ -6,7 +6,7 @@
 
 namespace tally::recipes {
 
-// What images a model takes. Sizes are of square images.
+// The images that a model accepts. Sizes are those of square images.
 struct ImageNeeds {
   std::int64_t least = 1;
   std::int64_t most = 4096;
@@ -19,13 +19,14 @@ struct ImageFacts {
   std::int64_t classes = 10;
 };
 
-// kInvalid, with what `recipe` takes, unless the samples are labelled square images of such a size.
+// kInvalid, with what `recipe` accepts, unless the samples are labelled square images of such a
+// size.
 Result<void> accepts_images(const std::string& recipe, const ImageNeeds& needs,
                             const data::Dataset& dataset);
-// Of a dataset that was accepted.
+// For an accepted dataset.
 ImageFacts image_facts(const data::Dataset& dataset);
 
-// Opens images as they are stored; a folder of pictures of all sizes is read as colour images of
+// Opens images as they are stored; the pictures of a folder are read as colour images of
 // `folder_size`.
 Result<std::unique_ptr<data::Dataset>> open_images(const DataRequest& request,
                                                    const ImageNeeds& needs,

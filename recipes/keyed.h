@@ -10,17 +10,17 @@
 
 namespace tally::recipes {
 
-// What recipes on tables of keys (src/data/keyed.h) share.
+// Shared by recipes on tables of keys (src/data/keyed.h).
 
 Result<std::unique_ptr<data::Dataset>> open_keyed_data(const DataRequest& request);
 
-// Whether they are samples of keys with a label 0 or 1; with `fields`, those of a table. kInvalid
-// says what `recipe` takes.
+// Checks that these are samples of keys with a label 0 or 1; with `fields`, those of a table.
+// kInvalid says what `recipe` accepts.
 Result<void> accepts_keyed(const std::string& recipe, bool fields, const data::Dataset& dataset);
 
-// Of a dataset that was accepted.
+// For an accepted dataset.
 std::int64_t slots_of(const data::Dataset& dataset);
-// Their names; none of sparse vectors.
+// Returns the names of the fields; none for sparse vectors.
 std::vector<std::string> fields_of(const data::Dataset& dataset);
 
 // Samples as a model takes them, [samples, slots] each.
@@ -31,19 +31,18 @@ struct KeyedBatch {
 // Throws c10::Error unless the input is int64 [samples, 2, slots].
 KeyedBatch keyed_batch(const at::Tensor& input);
 
-// An embedding that begins by torch's random numbers; with scale 0 it is zeros.
+// Makes an embedding initialised by torch's random numbers; with scale 0 it is zero.
 SparseEmbedding make_embedding(std::int64_t dimension, std::int64_t rows, double scale);
 
-// The rows times their values: [samples, slots, dimension].
+// Returns the rows times their values: [samples, slots, dimension].
 at::Tensor valued(const at::Tensor& rows, const at::Tensor& values);
 
-// `rows` [samples, ...] as they are; their gradient is that of a loss that has l2 / 2 times the sum
-// of their squares more per sample. So each sample pulls the rows it uses towards zero, and no
-// others.
+// Returns `rows` [samples, ...] unchanged, with the gradient of a loss that has an additional l2 /
+// 2 times the sum of their squares per sample. So each sample decays only the rows that it uses.
 at::Tensor shrinking(const at::Tensor& rows, double l2);
 
-// A weight per key, times its value, summed over the slots: [samples]. The weights are pulled
-// towards zero as shrinking() does.
+// Returns the weights of the keys times their values, summed over the slots: [samples]. The weights
+// decay as in shrinking().
 at::Tensor linear_part(SparseEmbedding& weights, const KeyedBatch& batch, double l2);
 
 struct DeepShape {

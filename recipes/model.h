@@ -3,12 +3,11 @@
 
 namespace tally::recipes {
 
-// What a recipe trains: a module from a batch of inputs to a batch of outputs. Parameters have the
-// names that such models have in Python, so that a checkpoint loads there. Threads: one at a time.
+// The module that a recipe trains, from a batch of inputs to a batch of outputs. Parameters have
+// the usual names of such models in Python, so that checkpoints load there. Threads: one at a time.
 class Model : public torch::nn::Module {
  public:
-  // `input` has the samples of a batch behind each other in its first dimension. Throws c10::Error
-  // where the shape does not fit.
+  // The first dimension of `input` is the batch. Throws c10::Error if the shape does not fit.
   virtual at::Tensor forward(const at::Tensor& input) = 0;
 };
 

@@ -7,10 +7,10 @@ namespace {
 
 namespace F = torch::nn::functional;
 
-// Scores by class in rows, whatever stands before them.
+// Flattens the leading dimensions: rows of scores by class.
 at::Tensor rows(const at::Tensor& output) { return output.reshape({-1, output.size(-1)}); }
 
-// Logits as they are, labels as numbers of the same kind.
+// Logits unchanged, labels converted to their type.
 at::Tensor log_losses(const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor logits = output.reshape({-1});
   return at::binary_cross_entropy_with_logits(logits, target.to(logits.scalar_type()).reshape({-1}),

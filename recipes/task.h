@@ -8,25 +8,24 @@ class Tensor;
 
 namespace tally::recipes {
 
-// What a model is asked for, which decides its loss.
+// The task of a model, which determines its loss.
 enum class Task : std::uint8_t {
-  kRegression,      // a number per sample; loss: squared error
-  kClassification,  // a class per sample: outputs [samples, classes]; loss: cross entropy in nats
-  kBinary,    // yes or no per sample: outputs [samples] are logits of yes; loss: log-loss in nats
-  kLanguage,  // the next symbol at every place: outputs [samples, context, symbols]; loss: the
-              // same, per symbol
+  kRegression,      // a number; loss: squared error
+  kClassification,  // a class: outputs [samples, classes]; loss: cross entropy in nats
+  kBinary,          // binary: outputs [samples] are logits of label 1; loss: log-loss in nats
+  kLanguage,  // the next symbol: outputs [samples, context, symbols]; loss as above, per symbol
 };
 
-// Whether an output is right or wrong, and accuracy means something.
+// Whether outputs are right or wrong, so that accuracy is defined.
 constexpr bool has_accuracy(Task task) { return task != Task::kRegression; }
 
-// The mean loss over a batch, to go backward from.
+// Returns the mean loss over a batch, for backward().
 at::Tensor mean_loss(Task task, const at::Tensor& output, const at::Tensor& target);
 
-// What an evaluation adds up.
+// Sums of an evaluation.
 struct Judgement {
   double loss = 0;         // summed over the predictions, in double
-  double correct = 0;      // predictions that are right; 0 where that means nothing
+  double correct = 0;      // correct predictions; 0 if undefined
   double predictions = 0;  // samples, or symbols of all samples
 };
 Judgement judge(Task task, const at::Tensor& output, const at::Tensor& target);

@@ -1,29 +1,41 @@
 #!/usr/bin/env python3
-"""tools/check_layers.py [ROOT]: reads the #include lines of the tree and prints each that breaks a rule.
+"""tools/check_layers.py [--write] [ROOT]: checks the #include lines of the tree against the layers.
 
-A folder includes only what stands in its own row of ROWS or below; a library is included only where
-LIBRARIES says; include/tally includes only itself and the standard library. Exit code 1 if a rule is
-broken.
+A folder includes only folders of its own row in LAYERS or below; a library is included only where
+LIBRARIES says; include/tally includes only itself and the standard library. The table of layers in
+DOCUMENTS must equal LAYERS (--write updates it), and folders that README.md lists must exist. Exit
+code 1 if a rule is broken.
 """
 import os
 import re
 import sys
 from fnmatch import fnmatch
 
-# Top to bottom. bench stands beside apps because `tally bench` runs it. PURE is the row without clock,
-# thread or socket.
-PURE = ["plan", "wire", "codec", "policy", "schedule", "data", "optimizer", "kernel"]
-ROWS = [
-    ["apps", "recipes", "adapters", "bench"],
-    ["train", "sim"],
-    ["collective", "server", "checkpoint"],
-    ["group", "net"],
-    PURE,
-    ["base"],
+# Top to bottom: the folders of a row, and its description. PURE is the row without clock, thread or
+# socket. Some folders do not exist yet.
+PURE = ["plan", "wire", "codec", "policy", "schedule", "optimizer", "kernel", "data"]
+LAYERS = [
+    (["apps", "recipes", "adapters", "bench"], "wire the parts together; read flags, files, environment"),
+    (["process"], "child processes, signals, temporary folders"),
+    (["train"], "the step loop"),
+    (["exchange", "sim"], "where the parts meet"),
+    (["collective", "server", "checkpoint"], "agree with peers"),
+    (["group", "net"], "reach peers"),
+    (PURE, "pure: same calls, same bytes; no clock, thread or socket"),
+    (["base"], "used everywhere"),
 ]
+ROWS = [folders for folders, _ in LAYERS]
+# Within the first row: apps use all the others, and none of them uses apps.
+NOT_INCLUDED_BY = {"apps": ["bench", "recipes", "adapters"]}
+
+# Documents that show the table, between these lines.
+DOCUMENTS = ["CONTRIBUTING.md", "docs/architecture.md"]
+TABLE_BEGIN = "<!-- layers: tools/check_layers.py --write -->"
+TABLE_END = "<!-- end of layers -->"
+
 ROW_OF = {folder: row for row, folders in enumerate(ROWS) for folder in folders}
 
-# These stand above all rows: they may include anything of ours.
+# Folders above all rows: they may include any of our files.
 ABOVE = ["tests", "examples"]
 
 TESTS = ["tests/*", "*_test.cc", "*_test.h", "*_test_support.h", "*_conformance.h", "*/test_*.h"]
@@ -35,7 +47,7 @@ LIBRARIES = {
     "OpenSSL": (["openssl/*"], ["src/net/tls*.cc", "src/group/*.cc", "apps/tally/sha256.cc"]),
     "nlohmann-json": (["nlohmann/*"], ["apps/*", "adapters/torch/*.cc", "src/checkpoint/*.cc",
                                        "src/checkpoint/json.h", "bench/*", "tests/process/*"]),
-    "CLI11": (["CLI/*"], ["apps/tally/*", "apps/train/*"]),
+    "CLI11": (["CLI/*"], ["apps/tally/command_line.cc"]),
     "httplib": (["httplib.h"], ["apps/dashboard/*"]),
     "zstd": (["zstd.h"], ["src/codec/entropy/zstd.cc"]),
     "zlib": (["zlib.h"], ["src/data/*"]),
@@ -70,7 +82,7 @@ setjmp.h signal.h spawn.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h std
 strings.h syscall.h syslog.h termios.h time.h ucontext.h unistd.h utime.h wchar.h x86intrin.h arm_neon.h
 """.split()
 
-# What a pure folder has no use for; its tests may.
+# Headers that a pure folder does not include; its tests may.
 IMPURE = ["thread", "mutex", "shared_mutex", "condition_variable", "future", "semaphore", "latch", "barrier",
           "stop_token", "sys/socket.h", "sys/epoll.h", "sys/un.h", "netinet/*", "arpa/*", "netdb.h", "poll.h",
           "pthread.h", "semaphore.h", "linux/futex.h", "time.h", "sys/time.h"]
@@ -102,7 +114,7 @@ def includes(root, path):
 
 
 def resolve(root, path, included):
-    """The file of ours that is meant, or that CMake makes from its .in, relative to the root; or None."""
+    """Path of our file, or of the .in that CMake makes it from, relative to the root; None if there is none."""
     folder = os.path.dirname(path)
     starts = []
     while folder:  # beside the file first, then the folders around it
@@ -124,7 +136,7 @@ def folder_of(path):
 
 
 def broken_rule(root, path, quote, included):
-    """Why this #include is wrong; None if it is right."""
+    """Why this #include is wrong; None if it is allowed."""
     folder = folder_of(path)
     target = resolve(root, path, included)
     if quote == "<" and target is not None and not included.startswith("tally/"):
@@ -161,6 +173,8 @@ def broken_layer(path, folder, target):
     if folder not in ROW_OF or target_folder not in ROW_OF:
         unknown = folder if folder not in ROW_OF else target_folder
         return f"folder {unknown} has no row in tools/check_layers.py"
+    if folder in NOT_INCLUDED_BY.get(target_folder, []):
+        return f"{folder} may not include {target_folder}"
     if ROW_OF[target_folder] >= ROW_OF[folder]:
         return None
     if target_folder == "sim" and matches(path, TESTS):
@@ -168,8 +182,52 @@ def broken_layer(path, folder, target):
     return f"{folder} may not include {target_folder}, which stands above it"
 
 
-def check(root):
+def table():
+    """The table of layers as the documents show it: one indented line per row."""
+    lines = []
+    for folders, description in LAYERS:
+        names = "  ".join(folders)
+        lines.append(f"    {names:<32}{description}" if len(names) < 32 else f"    {names}\n{'':<36}{description}")
+    return "\n".join(lines)
+
+
+def check_documents(root, write=False):
+    """Why documents disagree with LAYERS; with `write` their tables are updated instead."""
     found = []
+    for path in DOCUMENTS:
+        file = os.path.join(root, path)
+        if not os.path.isfile(file):
+            continue
+        with open(file, encoding="utf-8") as stream:
+            text = stream.read()
+        begin = text.find(TABLE_BEGIN)
+        end = text.find(TABLE_END)
+        if begin < 0 or end < begin:
+            found.append(f"{path}: no table of layers between {TABLE_BEGIN} and {TABLE_END}")
+            continue
+        wanted = text[:begin] + f"{TABLE_BEGIN}\n\n{table()}\n\n" + text[end:]
+        if wanted == text:
+            continue
+        if write:
+            with open(file, "w", encoding="utf-8") as stream:
+                stream.write(wanted)
+        else:
+            found.append(f"{path}: the table of layers differs from tools/check_layers.py; run it with --write")
+    return found
+
+
+def check_readme(root):
+    """Folders that README.md lists in lines such as "    src/  the modules" and that do not exist."""
+    file = os.path.join(root, "README.md")
+    if not os.path.isfile(file):
+        return []
+    with open(file, encoding="utf-8") as stream:
+        listed = re.findall(r"^    ([\w./-]+/)(?:  | *$)", stream.read(), re.MULTILINE)
+    return [f"README.md: no folder {folder}" for folder in listed if not os.path.isdir(os.path.join(root, folder))]
+
+
+def check(root):
+    found = check_documents(root) + check_readme(root)
     count = 0
     for path in sources(root):
         count += 1
@@ -181,8 +239,14 @@ def check(root):
 
 
 def main():
-    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-    count, found = check(os.path.normpath(root))
+    words = sys.argv[1:]
+    write = "--write" in words
+    if write:
+        words.remove("--write")
+    root = os.path.normpath(words[0] if words else os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    if write:
+        check_documents(root, write=True)
+    count, found = check(root)
     for line in found:
         print(line)
     if count == 0:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows check_layers.py a made-up tree with one broken rule of each kind, beside uses that are right."""
+"""Runs check_layers.py on generated trees: one broken rule of each kind, and uses that are allowed."""
 import os
 import sys
 import tempfile
@@ -8,7 +8,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check_layers  # noqa: E402
 
-# path, what it includes, and a part of the reason why that is wrong (None: it is right).
+# Path, the file that it includes, and a part of the expected reason (None: the include is allowed).
 CASES = [
     # Own row or below.
     ("src/train/step.cc", '"train/step.h"', None),
@@ -32,6 +32,12 @@ CASES = [
     ("src/wire/frame.cc", '"net/tcp.h"', "wire may not include net"),
     ("src/kernel/add.cc", '"net/tcp.h"', "kernel may not include net"),
     ("src/base/clock.cc", '"wire/frame.h"', "base may not include wire"),
+    ("apps/tally/main.cc", '"process/child.h"', None),
+    ("bench/allreduce/main.cc", '"process/child.h"', None),
+    ("src/process/child.cc", '"net/tcp.h"', None),
+    ("src/train/step.cc", '"process/child.h"', "train may not include process"),
+    ("bench/allreduce/main.cc", '"apps/tally/command.h"', "bench may not include apps"),
+    ("recipes/linear/linear.cc", '"apps/tally/command.h"', "recipes may not include apps"),
     ("src/train/step.cc", '"apps/tally/command.h"', "train may not include apps"),
     ("src/train/step.cc", '"recipes/linear/linear.h"', "train may not include recipes"),
     ("src/train/step.cc", '"bench/allreduce/report.h"', "train may not include bench"),
@@ -72,7 +78,8 @@ CASES = [
     ("src/checkpoint/manifest.cc", "<nlohmann/json.hpp>", None),
     ("src/checkpoint/manifest.h", "<nlohmann/json.hpp>", "nlohmann-json belongs in"),
     ("src/train/step.cc", "<nlohmann/json.hpp>", "nlohmann-json belongs in"),
-    ("apps/tally/main.cc", "<CLI/CLI.hpp>", None),
+    ("apps/tally/command_line.cc", "<CLI/CLI.hpp>", None),
+    ("apps/tally/main.cc", "<CLI/CLI.hpp>", "CLI11 belongs in"),
     ("apps/dashboard/main.cc", "<CLI/CLI.hpp>", "CLI11 belongs in"),
     ("apps/dashboard/main.cc", "<httplib.h>", None),
     ("apps/tally/main.cc", "<httplib.h>", "httplib belongs in"),
@@ -106,7 +113,7 @@ CASES = [
 # Files that exist to be included.
 HEADERS = [
     "include/tally/error.h", "src/train/step.h", "src/sim/cluster.h", "src/collective/ring.h", "src/group/join.h",
-    "src/net/tcp.h", "src/wire/frame.h", "src/kernel/crc32c/crc32c.h", "apps/tally/command.h", "recipes/linear/linear.h",
+    "src/process/child.h", "src/net/tcp.h", "src/wire/frame.h", "src/kernel/crc32c/crc32c.h", "apps/tally/command.h", "recipes/linear/linear.h",
     "tests/process/launch.h", "bench/allreduce/report.h", "apps/tally/build_info.h.in",
 ]
 
@@ -144,6 +151,17 @@ def main():
     found = findings(headers + [("src/net/tcp.cc", "/* one\n two */\n  #  include <mpi.h>\n")])
     if [line.split(" ")[0] for line in found] != ["src/net/tcp.cc:3:"]:
         wrong.append(f"line number: {found}")
+
+    # Documents show the table of layers, and README.md lists folders that exist.
+    begin, end = check_layers.TABLE_BEGIN, check_layers.TABLE_END
+    good = f"{begin}\n\n{check_layers.table()}\n\n{end}\n"
+    for name, text, reason in [
+            ("CONTRIBUTING.md", good, None), ("CONTRIBUTING.md", good.replace("net", "nets"), "differs"),
+            ("docs/architecture.md", "no table\n", "no table of layers"),
+            ("README.md", "    src/    the modules\n", None), ("README.md", "    lib/    the modules\n", "no folder lib/")]:
+        found = findings(headers + [(name, text)])
+        if (reason is None and found) or (reason is not None and (len(found) != 1 or reason not in found[0])):
+            wrong.append(f"{name}: expected {reason or 'nothing'}, found {found or 'nothing'}")
 
     for line in wrong:
         print(line)

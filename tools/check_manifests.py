@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/check_manifests.py [FILE]: checks deploy/kubernetes/job.yaml, or FILE, and prints what is wrong with it.
+"""tools/check_manifests.py [FILE]: checks deploy/kubernetes/job.yaml, or FILE, and prints all errors.
 
 Every object is compared with the models of the Kubernetes API in the package python3-kubernetes: names of fields,
 types, required fields and allowed values. Then what must agree inside the file: the Service that gives the pods names,
@@ -22,7 +22,7 @@ PLAIN = {"str": str, "int": int, "bool": bool, "float": (int, float)}
 
 
 def compare(value, type_name, path):
-    """Yields what is wrong with a value that should be of this type of the API."""
+    """Yields the errors of a value that should be of this type of the API."""
     inner = re.fullmatch(r"(list\[|dict\(str, )(.*)[\])]", type_name)
     if inner and inner.group(1) == "list[":
         if not isinstance(value, list):
@@ -56,13 +56,13 @@ def compare_object(value, model, path):
         known[attribute_of[field]] = element
         yield from compare(element, model.openapi_types[attribute_of[field]], f"{path}.{field}")
     try:
-        model(**known)  # knows which fields are required and which values are allowed
+        model(**known)  # checks required fields and allowed values
     except ValueError as problem:
         yield f"{path}: {problem}"
 
 
 def cross_check(service, job):
-    """Yields what does not agree inside the file."""
+    """Yields inconsistencies inside the file."""
     spec = job["spec"]
     pod = spec["template"]["spec"]
     container = pod["containers"][0]
@@ -105,7 +105,7 @@ def cross_check_secret(pod, container, env):
 
 
 def check(text):
-    """What is wrong with a manifest, line by line."""
+    """The errors of a manifest, one per line."""
     problems = []
     objects = {}
     for document in yaml.safe_load_all(text):

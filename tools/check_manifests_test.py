@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Changes deploy/kubernetes/job.yaml in one place at a time; check_manifests.py must notice each change."""
+"""Changes deploy/kubernetes/job.yaml in one place at a time; check_manifests.py must report each change."""
 import os
 import sys
 import unittest
@@ -13,7 +13,7 @@ import check_manifests  # noqa: E402
 with open(os.path.join(HERE, "..", "deploy", "kubernetes", "job.yaml"), encoding="utf-8") as manifest:
     TEXT = manifest.read()
 
-# What stands there, what stands there instead, and what the check says of it.
+# Original text, replacement, and expected report.
 CHANGES = [
     ("completions: 4", "completion: 4", "Job.spec.completion: no such field"),
     ("completions: 4", "completions: four", "'four' is not of type int"),

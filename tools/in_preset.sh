@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/in_preset.sh PRESET COMMAND...: runs a command, such as ctest, the way programs of this preset
-# are to be run. Sanitizers end a program at its first finding.
+# tools/in_preset.sh PRESET COMMAND...: runs a command, such as ctest, with the environment of this
+# preset. Sanitizers end a program at their first finding.
 set -euo pipefail
 preset=$1
 shift
@@ -14,9 +14,9 @@ case $preset in
     tsan=halt_on_error=1:detect_deadlocks=1:second_deadlock_stack=1
     export ASAN_OPTIONS=${ASAN_OPTIONS:-$asan} TSAN_OPTIONS=${TSAN_OPTIONS:-$tsan}
     export UBSAN_OPTIONS=${UBSAN_OPTIONS:-$ubsan}
-    # The sanitizers of g++ 12 and clang 14 keep their shadow where a kernel with more than 28 random
-    # bits of address may put the program: "FATAL: ThreadSanitizer: unexpected memory mapping". Without
-    # randomisation they always fit. Some containers forbid switching it off.
+    # A kernel with more than 28 random address bits may place the program in the shadow memory of the
+    # sanitizers of g++ 12 and clang 14: "FATAL: ThreadSanitizer: unexpected memory mapping". This does
+    # not happen without randomisation, which some containers forbid to switch off.
     if setarch "$(uname -m)" -R true 2>/dev/null; then
       run=(setarch "$(uname -m)" -R)
     elif [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]; then

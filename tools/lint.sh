@@ -4,8 +4,8 @@
 #   all      the same for every source
 #   form     checks the format of every source, without clang-tidy
 #   format   formats every source in place
-# clang-tidy leaves tests alone: macros of gtest trip it and headers of gtest take most of its time. And what includes
-# torch: g++'s compiled header is none to it, and reading the real one takes a minute per file.
+# clang-tidy skips tests, because the macros of gtest confuse it and its headers take most of the time,
+# and files that include torch, because it cannot use the precompiled header of g++.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,7 +30,7 @@ list_changed() {
   } | sort -u)
 }
 
-# The .cc files, and those that belong to a header, as far as the build knows them.
+# The .cc files, and those of changed headers, that are part of the build.
 list_tidy() {
   local file
   for file in "$@"; do
@@ -69,7 +69,7 @@ fi
 units=()
 [ "$1" = form ] || mapfile -t units < <(list_tidy "${files[@]}")
 if [ ${#units[@]} -gt 0 ]; then
-  # One file a call, so that the processors stay busy to the end.
+  # One file per call, so that all processors stay busy to the end.
   printf '%s\0' "${units[@]}" |
     xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p build/release \
       2> >(grep -vE '^[0-9]+ (warnings?|errors?).* generated|^Suppressed' >&2) || bad=1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/setup.sh [GROUP...]: installs the packages of these groups of tools/packages.txt (default:
-# build test) that are missing. Needs root and the network only if one is. Without root it says what is
-# missing and how root installs it, and exits with 1.
+# build test) that are missing. Needs root and the network only if one is. Without root it
+# prints the missing packages and the command for root, and exits with 1.
 set -euo pipefail
 list=$(dirname "$0")/packages.txt
 [ $# -gt 0 ] || set -- build test

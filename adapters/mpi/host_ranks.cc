@@ -21,11 +21,11 @@ std::int64_t hash_of(const std::string& text) {
   return static_cast<std::int64_t>(hash);
 }
 
-// What each rank tells all others: its host, its machine, its processors.
+// One rank tells all others its host, its machine and its processors.
 constexpr std::size_t kToldWords = 2 + std::tuple_size_v<CpuSet>;
 using Told = std::array<std::int64_t, kToldWords>;
 
-// What the first rank of a host tells the others, as bytes. Port 0: it could not find one.
+// The first rank of a host tells the others where to connect. Port 0: it found no port.
 struct Meeting {
   std::uint16_t port = 0;
   Secret secret;
@@ -58,8 +58,9 @@ Result<Meeting> agree(Communicator& host, Deadline by) {
   std::memcpy(meeting.secret.bytes.data(), bytes.data() + sizeof(meeting.port),
               meeting.secret.bytes.size());
   if (meeting.port == 0)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = "the first rank of this host found no port or no random numbers"};
+    return Error{
+        .code = ErrorCode::kSystem,
+        .message = "the first rank of this host found no free port, or getrandom() failed"};
   return meeting;
 }
 
@@ -110,8 +111,8 @@ Result<Hosts> find_hosts(Communicator& all, const std::string& host_label, Deadl
 
 Result<std::unique_ptr<collective::MemberJob>> join_inside(Communicator& host,
                                                            const JobOptions& options, Deadline by) {
-  // Somebody else may take the port before the first rank listens on it again: then another is
-  // tried.
+  // Another process may take the port before the first rank listens on it again. The next attempt
+  // uses another port.
   constexpr int kAttempts = 3;
   const SteadyClock clock;
   JobOptions inner = options;

@@ -8,16 +8,16 @@
 
 namespace tally::mpi {
 
-// Which ranks are where, as all of them told each other.
+// The placement of all ranks, which they told each other.
 struct Hosts {
-  // The lowest rank that shares a host, and with it memory, with each rank.
+  // For each rank, the lowest rank on the same host. Ranks of one host share memory.
   std::vector<Rank> first_of;
-  // Ranks of this machine, also those that host_label keeps apart, and the cores that they have
-  // together: a launcher may bind each to its own.
+  // The ranks of this machine, including those that host_label keeps apart, and the cores that they
+  // may use together: a launcher may bind each rank to its own.
   int on_this_machine = 1;
   int cores = 1;
 
-  // Ranks of `rank`'s host, and how many of them come before it.
+  // The number of ranks on the host of `rank`, and how many of them come before it.
   int size_at(Rank rank) const;
   int index_at(Rank rank) const;
   bool one_host() const;
@@ -27,10 +27,10 @@ struct Hosts {
 // Called by all ranks of `all`.
 Result<Hosts> find_hosts(Communicator& all, const std::string& host_label, Deadline by);
 
-// The ranks of this host as a job of ours over shared memory. `host` has the same ranks, and tells
-// them the port of the loopback interface and the secret that they meet by. Called by all ranks of
-// `host`. An error on some ranks only is possible: agree before using it. Whoever calls it reports
-// to the coordinator: it does not.
+// Joins the ranks of this host to a job of engine=tally over shared memory. All ranks of `host`
+// call it; the first one tells the others over `host` a port of the loopback interface and a
+// secret. It may fail on some ranks only, so the caller agrees with the others before using the
+// job. The job does not report to the coordinator; the caller does.
 Result<std::unique_ptr<collective::MemberJob>> join_inside(Communicator& host,
                                                            const JobOptions& options, Deadline by);
 

@@ -1,5 +1,7 @@
 #include "adapters/mpi/mpi_collectives.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "adapters/mpi/mpi_process.h"
@@ -7,175 +9,77 @@
 namespace tally::mpi {
 namespace {
 
-// In place where input and output are the same.
-const void* input_of(const void* input, const void* output) {
-  return input == output ? MPI_IN_PLACE : input;
-}
-
-void fill(IntParts& parts, std::span<const std::size_t> counts) {
+IntParts int_parts(std::span<const std::size_t> counts) {
+  IntParts parts;
   int start = 0;
   for (const std::size_t count : counts) {
     parts.counts.push_back(static_cast<int>(count));
     parts.starts.push_back(start);
     start += static_cast<int>(count);
   }
-}
-
-Result<MPI_Request> allreduce(const Scene& scene, const void* input, void* output, int count,
-                              const Request& request) {
-  MPI_Request started = MPI_REQUEST_NULL;
-  TALLY_TRY(outcome_of(
-      MPI_Iallreduce(input_of(input, output), output, count, type_of(request.type),
-                     scene.ops->of(request.type, request.reduce_op), scene.comm, &started),
-      "MPI_Iallreduce"));
-  return started;
-}
-
-Result<MPI_Request> broadcast(const Scene& scene, const void* input, void* output, int count,
-                              Rank root, const Request& request) {
-  MPI_Request started = MPI_REQUEST_NULL;
-  if (scene.site.rank == root && input != output && count > 0)
-    std::memcpy(output, input, static_cast<std::size_t>(count) * size_of(request.type));
-  TALLY_TRY(outcome_of(MPI_Ibcast(output, count, type_of(request.type), root, scene.comm, &started),
-                       "MPI_Ibcast"));
-  return started;
-}
-
-Result<MPI_Request> reduce(const Scene& scene, const void* input, void* output, int count,
-                           Rank root, const Request& request) {
-  MPI_Request started = MPI_REQUEST_NULL;
-  const bool at_root = scene.site.rank == root;
-  TALLY_TRY(outcome_of(
-      MPI_Ireduce(at_root ? input_of(input, output) : input, at_root ? output : nullptr, count,
-                  type_of(request.type), scene.ops->of(request.type, request.reduce_op), root,
-                  scene.comm, &started),
-      "MPI_Ireduce"));
-  return started;
-}
-
-Result<MPI_Request> reduce_scatter(const Scene& scene, const Request& r, IntParts& parts) {
-  MPI_Request started = MPI_REQUEST_NULL;
-  const MPI_Op op = scene.ops->of(r.type, r.reduce_op);
-  if (r.counts.empty()) {
-    TALLY_TRY(outcome_of(MPI_Ireduce_scatter_block(r.input, r.output, static_cast<int>(r.count),
-                                                   type_of(r.type), op, scene.comm, &started),
-                         "MPI_Ireduce_scatter_block"));
-  } else {
-    fill(parts, r.counts);
-    TALLY_TRY(outcome_of(MPI_Ireduce_scatter(r.input, r.output, parts.counts.data(),
-                                             type_of(r.type), op, scene.comm, &started),
-                         "MPI_Ireduce_scatter"));
-  }
-  return started;
-}
-
-// Elements that this rank's own part has.
-int own_count(const Scene& scene, const Request& request) {
-  if (request.counts.empty()) return static_cast<int>(request.count);
-  return static_cast<int>(request.counts[static_cast<std::size_t>(scene.site.rank)]);
-}
-
-Result<MPI_Request> allgather(const Scene& scene, const Request& r, IntParts& parts) {
-  MPI_Request started = MPI_REQUEST_NULL;
-  const MPI_Datatype type = type_of(r.type);
-  const int own = own_count(scene, r);
-  if (r.counts.empty()) {
-    TALLY_TRY(
-        outcome_of(MPI_Iallgather(r.input, own, type, r.output, own, type, scene.comm, &started),
-                   "MPI_Iallgather"));
-  } else {
-    fill(parts, r.counts);
-    TALLY_TRY(outcome_of(MPI_Iallgatherv(r.input, own, type, r.output, parts.counts.data(),
-                                         parts.starts.data(), type, scene.comm, &started),
-                         "MPI_Iallgatherv"));
-  }
-  return started;
-}
-
-Result<MPI_Request> gather(const Scene& scene, const Request& r, IntParts& parts) {
-  MPI_Request started = MPI_REQUEST_NULL;
-  const MPI_Datatype type = type_of(r.type);
-  const int own = own_count(scene, r);
-  if (r.counts.empty()) {
-    TALLY_TRY(outcome_of(
-        MPI_Igather(r.input, own, type, r.output, own, type, r.root, scene.comm, &started),
-        "MPI_Igather"));
-  } else {
-    fill(parts, r.counts);
-    TALLY_TRY(outcome_of(MPI_Igatherv(r.input, own, type, r.output, parts.counts.data(),
-                                      parts.starts.data(), type, r.root, scene.comm, &started),
-                         "MPI_Igatherv"));
-  }
-  return started;
-}
-
-Result<MPI_Request> scatter(const Scene& scene, const Request& r, IntParts& parts) {
-  MPI_Request started = MPI_REQUEST_NULL;
-  const MPI_Datatype type = type_of(r.type);
-  const int own = own_count(scene, r);
-  if (r.counts.empty()) {
-    TALLY_TRY(outcome_of(
-        MPI_Iscatter(r.input, own, type, r.output, own, type, r.root, scene.comm, &started),
-        "MPI_Iscatter"));
-  } else {
-    fill(parts, r.counts);
-    TALLY_TRY(outcome_of(MPI_Iscatterv(r.input, parts.counts.data(), parts.starts.data(), type,
-                                       r.output, own, type, r.root, scene.comm, &started),
-                         "MPI_Iscatterv"));
-  }
-  return started;
-}
-
-Result<MPI_Request> all_to_all(const Scene& scene, const Request& r) {
-  MPI_Request started = MPI_REQUEST_NULL;
-  const MPI_Datatype type = type_of(r.type);
-  const int each = static_cast<int>(r.count);
-  TALLY_TRY(
-      outcome_of(MPI_Ialltoall(r.input, each, type, r.output, each, type, scene.comm, &started),
-                 "MPI_Ialltoall"));
-  return started;
+  return parts;
 }
 
 }  // namespace
 
-Result<MPI_Request> begin_whole(const Scene& scene, const Request& request, IntParts& parts) {
-  const int count = static_cast<int>(request.count);
-  switch (request.operation) {
+Result<MPI_Request> start_library_call(const Scene& scene, const Request& r, IntParts& parts) {
+  const MPI_Datatype type = type_of(r.type);
+  const MPI_Op op = scene.ops->of(r.type, r.reduce_op);
+  const MPI_Comm comm = scene.comm;
+  const bool at_root = scene.site.rank == r.root;
+  const int count = static_cast<int>(r.count);
+  const bool equal = r.counts.empty();
+  parts = int_parts(r.counts);
+  const int own = equal ? count : parts.counts[static_cast<std::size_t>(scene.site.rank)];
+  const int* const counts = parts.counts.data();
+  const int* const starts = parts.starts.data();
+  const void* const input = r.input == r.output ? MPI_IN_PLACE : r.input;
+  MPI_Request started = MPI_REQUEST_NULL;
+  int code = MPI_SUCCESS;
+  switch (r.operation) {
     case Operation::kAllreduce:
-      return allreduce(scene, request.input, request.output, count, request);
-    case Operation::kReduceScatter:
-      return reduce_scatter(scene, request, parts);
-    case Operation::kAllgather:
-      return allgather(scene, request, parts);
+      code = MPI_Iallreduce(input, r.output, count, type, op, comm, &started);
+      break;
     case Operation::kBroadcast:
-      return broadcast(scene, request.input, request.output, count, request.root, request);
+      if (at_root && r.input != r.output && count > 0)
+        std::memcpy(r.output, r.input, r.count * size_of(r.type));
+      code = MPI_Ibcast(r.output, count, type, r.root, comm, &started);
+      break;
     case Operation::kReduce:
-      return reduce(scene, request.input, request.output, count, request.root, request);
+      code = at_root ? MPI_Ireduce(input, r.output, count, type, op, r.root, comm, &started)
+                     : MPI_Ireduce(r.input, nullptr, count, type, op, r.root, comm, &started);
+      break;
+    case Operation::kReduceScatter:
+      code = equal ? MPI_Ireduce_scatter_block(r.input, r.output, count, type, op, comm, &started)
+                   : MPI_Ireduce_scatter(r.input, r.output, counts, type, op, comm, &started);
+      break;
+    case Operation::kAllgather:
+      code = equal ? MPI_Iallgather(r.input, own, type, r.output, own, type, comm, &started)
+                   : MPI_Iallgatherv(r.input, own, type, r.output, counts, starts, type, comm,
+                                     &started);
+      break;
     case Operation::kGather:
-      return gather(scene, request, parts);
+      code = equal ? MPI_Igather(r.input, own, type, r.output, own, type, r.root, comm, &started)
+                   : MPI_Igatherv(r.input, own, type, r.output, counts, starts, type, r.root, comm,
+                                  &started);
+      break;
     case Operation::kScatter:
-      return scatter(scene, request, parts);
+      code = equal ? MPI_Iscatter(r.input, own, type, r.output, own, type, r.root, comm, &started)
+                   : MPI_Iscatterv(r.input, counts, starts, type, r.output, own, type, r.root, comm,
+                                   &started);
+      break;
     case Operation::kAllToAll:
-      return all_to_all(scene, request);
-    default:
+      code = MPI_Ialltoall(r.input, count, type, r.output, count, type, comm, &started);
+      break;
+    case Operation::kBarrier:
+      code = MPI_Ibarrier(comm, &started);
+      break;
+    case Operation::kSend:
+    case Operation::kReceive:
       break;
   }
-  MPI_Request started = MPI_REQUEST_NULL;
-  TALLY_TRY(outcome_of(MPI_Ibarrier(scene.comm, &started), "MPI_Ibarrier"));
+  TALLY_TRY(outcome_of(code, to_string(r.operation)));
   return started;
-}
-
-Result<MPI_Request> begin_piece(const Scene& scene, const Request& request, const Piece& piece) {
-  const std::size_t element = size_of(request.type);
-  const auto* input = static_cast<const std::byte*>(request.input);
-  auto* output = static_cast<std::byte*>(request.output);
-  if (input != nullptr) input += piece.input_at * element;
-  if (output != nullptr) output += piece.output_at * element;
-  const int count = static_cast<int>(piece.count);
-  if (piece.kind == PieceKind::kAllreduce) return allreduce(scene, input, output, count, request);
-  if (piece.kind == PieceKind::kReduce)
-    return reduce(scene, input, output, count, piece.peer, request);
-  return broadcast(scene, input, output, count, piece.peer, request);
 }
 
 }  // namespace tally::mpi

@@ -9,25 +9,22 @@
 
 namespace tally::mpi {
 
-// What the parts of one operation need to know of their communicator.
+// The MPI communicators of one MpiCommunicator, and this rank's place in them.
 struct Scene {
-  MPI_Comm comm = MPI_COMM_NULL;    // for collectives, and the messages that they are made of
-  MPI_Comm points = MPI_COMM_NULL;  // for kSend and kReceive
+  MPI_Comm comm = MPI_COMM_NULL;    // for collectives, and the messages of their schedules
+  MPI_Comm points = MPI_COMM_NULL;  // for kSend and kReceive, so that tags of the program are free
   const MpiOps* ops = nullptr;
   Site site;
 };
 
-// Counts and displacements as MPI wants them; must stay until the call that took them is complete.
+// Counts and displacements as MPI wants them. They stay until the call that took them completes.
 struct IntParts {
   std::vector<int> counts;
   std::vector<int> starts;
 };
 
-// Begins the collective that a request names, by the library's own non-blocking call. The request
-// fits (fits()). `parts` is filled where there are counts.
-Result<MPI_Request> begin_whole(const Scene& scene, const Request& request, IntParts& parts);
-
-// The same for one piece of a larger one: kAllreduce, kBroadcast or kReduce.
-Result<MPI_Request> begin_piece(const Scene& scene, const Request& request, const Piece& piece);
+// Starts the library's non-blocking collective for a request with is_library_call(). Fills `parts`
+// if the request has counts. ReduceOp::kAverage sums; the caller divides.
+Result<MPI_Request> start_library_call(const Scene& scene, const Request& request, IntParts& parts);
 
 }  // namespace tally::mpi

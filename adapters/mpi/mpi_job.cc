@@ -1,5 +1,3 @@
-#include "adapters/mpi/mpi_job.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,19 +10,21 @@
 #include "base/log.h"
 #include "base/signal_dump.h"
 #include "base/stack_capture.h"
+#include "collective/engine_abi.h"
 #include "collective/watched_rank.h"
 #include "group/host.h"
+#include "tally/job.h"
 
 namespace tally::mpi {
 namespace {
 
-// Smaller all-reduces over several hosts go by MPI alone: bench/allreduce/README.md has the
+// Smaller all-reduces over several hosts use MPI alone; bench/allreduce/README.md has the
 // measurement.
 constexpr std::size_t kTieredBytes = std::size_t{64} << 10;
 
-// A lost rank ends an MPI job: nothing that is under way can be completed or withdrawn for certain.
-// Ranks of this host may wait in memory that they share for one that has heard of it already: they
-// are told to stop.
+// A lost rank ends an MPI job: no operation in progress is certain to complete or to be cancelled.
+// Other ranks of this host may wait in shared memory for a rank that has stopped already, so this
+// rank stops the operations in shared memory, too.
 void lose(MpiProcess& process, group::Watched* inside, const std::vector<Rank>& in_host,
           const group::LostRanks& lost) {
   if (lost.ranks.empty()) return;
@@ -34,6 +34,9 @@ void lose(MpiProcess& process, group::Watched* inside, const std::vector<Rank>& 
   if (inside != nullptr) inside->lost({.ranks = in_host, .why = lost.why});
 }
 
+// The Job of engine=mpi. On one host the world is our own communicator over shared memory, unless
+// JobOptions::mpi_inside says otherwise; its ranks learn the port and the secret over MPI. On
+// several hosts it is a TieredCommunicator. Otherwise it is an MpiCommunicator.
 class MpiJob final : public Job {
  public:
   explicit MpiJob(const JobOptions& options) : options_(options) {}
@@ -59,7 +62,7 @@ class MpiJob final : public Job {
   }
 
   void close() override {
-    // The last report tells how the communicators ended: before they are closed.
+    // The last report tells how the communicators ended, so it goes before they are closed.
     reporter_.reset();
     dump_.reset();
     if (world_) world_->close();
@@ -79,14 +82,14 @@ class MpiJob final : public Job {
   int size_ = 1;
   std::shared_ptr<MpiContext> context_;
   Hosts hosts_;
-  std::shared_ptr<MpiCommunicator> all_;           // every rank, by MPI alone
+  std::shared_ptr<MpiCommunicator> all_;           // every rank, over MPI alone
   std::shared_ptr<collective::MemberJob> inside_;  // the ranks of this host; null: not used
-  std::shared_ptr<Communicator> world_;            // one of these, or made of both
+  std::shared_ptr<Communicator> world_;            // one of these two, or made of both
   std::unique_ptr<SignalDump> dump_;
   std::unique_ptr<group::Reporter> reporter_;
 };
 
-// A launcher that is not MPI's starts ranks that MPI takes for jobs of one.
+// Under a launcher that is not MPI's, each rank is an MPI job of its own.
 Result<void> MpiJob::check_ranks() const {
   if (options_.size == 1 || (options_.size == size_ && options_.rank == rank_)) return {};
   return Error{
@@ -120,7 +123,7 @@ Result<void> MpiJob::join() {
   return watch();
 }
 
-// On one host the world is a job of ours, which knows best what to tell and what a loss means.
+// On one host the job over shared memory reports on the world and handles a lost rank.
 std::shared_ptr<group::Watched> MpiJob::watched() const {
   if (inside_ && hosts_.one_host()) return inside_->watched();
   const std::shared_ptr<group::Watched> inside = inside_ ? inside_->watched() : nullptr;
@@ -157,7 +160,7 @@ Result<void> MpiJob::choose_world(Deadline by) {
     all_->be_watched(0);
     return {};
   }
-  // The alias keeps the job for as long as somebody has its world.
+  // The alias keeps the job alive as long as its world is in use.
   const std::shared_ptr<Communicator> inside(inside_, &inside_->world());
   if (hosts_.one_host()) {
     world_ = inside;
@@ -179,7 +182,7 @@ Result<void> MpiJob::choose_world(Deadline by) {
   return {};
 }
 
-// All ranks of the job share memory inside their hosts, or none.
+// Either all ranks of the job share memory inside their hosts, or none.
 Result<void> MpiJob::share_memory(Deadline by) {
   const Rank first = hosts_.first_of[static_cast<std::size_t>(rank_)];
   TALLY_TRY(const auto host, all_->split(first, rank_, by));
@@ -192,16 +195,16 @@ Result<void> MpiJob::share_memory(Deadline by) {
     inside_ = *std::move(inside);
     return {};
   }
-  const Error error = inside.has_value() ? Error{.code = ErrorCode::kSystem,
-                                                 .message = "ranks of another host share no memory"}
-                                         : inside.error();
+  const Error error = inside.has_value()
+                          ? Error{.code = ErrorCode::kSystem,
+                                  .message = "the ranks of another host could not share memory"}
+                          : inside.error();
   if (options_.mpi_inside == MpiInside::kShm) return error;
-  log_warning(fmt::format("rank {}: MPI also inside hosts, since memory could not be shared: {}",
-                          rank_, to_string(error)));
+  log_warning(
+      fmt::format("rank {}: using MPI inside hosts, too, because memory could not be shared: {}",
+                  rank_, to_string(error)));
   return {};
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Job>> join(const JobOptions& options) {
   auto job = std::make_unique<MpiJob>(options);
@@ -209,4 +212,20 @@ Result<std::unique_ptr<Job>> join(const JobOptions& options) {
   return std::unique_ptr<Job>(std::move(job));
 }
 
+}  // namespace
 }  // namespace tally::mpi
+
+// The only symbol of the plugin (plugin.map); engine_abi.h has its contract.
+extern "C" int tally_engine_join(const tally::collective::EngineAbi* abi,
+                                 const tally::JobOptions* options, tally::Job** job,
+                                 tally::Error* error) {
+  using namespace tally::collective;
+  if (!(*abi == EngineAbi{})) return kEngineOtherAbi;
+  auto joined = tally::mpi::join(*options);
+  if (!joined.has_value()) {
+    *error = std::move(joined).error();
+    return kEngineFailed;
+  }
+  *job = std::move(joined).value().release();
+  return kEngineJoined;
+}

@@ -24,7 +24,7 @@ ErrorCode code_of(int error_class) {
   return ErrorCode::kSystem;
 }
 
-// MPI itself is global; this is what we know of it. Never destroyed: the exit handler needs it.
+// Global because MPI is. Never destroyed: the exit handler needs it.
 MpiProcess* process = nullptr;
 
 }  // namespace
@@ -43,29 +43,31 @@ Result<MpiProcess*> MpiProcess::start() {
   }
   if (process->spoiled()) return process->why_spoiled();
   if (finalised())
-    return Error{.code = ErrorCode::kInvalid, .message = "MPI is finalised and cannot begin again"};
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = "MPI is finalised and cannot be initialised again"};
   return process;
 }
 
 Result<void> MpiProcess::initialise() {
   int flag = 0;
   if (finalised())
-    return Error{.code = ErrorCode::kInvalid, .message = "MPI is finalised and cannot begin again"};
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = "MPI is finalised and cannot be initialised again"};
   MPI_Initialized(&flag);
   if (flag != 0) {
     TALLY_TRY(outcome_of(MPI_Query_thread(&thread_level_), "MPI_Query_thread"));
   } else {
     TALLY_TRY(outcome_of(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_),
                          "MPI_Init_thread"));
-    // Errors of MPI_Test go by these, whatever communicator the operation was on. A program that
-    // initialised MPI itself decides about its own.
+    // MPI_Test reports errors through these handlers, for operations on any communicator. A program
+    // that initialised MPI itself keeps its own handlers.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     std::atexit(&MpiProcess::finalise_at_exit);
   }
   void* value = nullptr;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &flag);
-  largest_tag_ = flag != 0 ? *static_cast<int*>(value) : 32767;  // MPI's least
+  largest_tag_ = flag != 0 ? *static_cast<int*>(value) : 32767;  // the least that MPI allows
   return {};
 }
 
@@ -80,10 +82,10 @@ void MpiProcess::spoil(const Error& error) {
     first_error_ = error;
     spoiled_.store(true, std::memory_order_release);
   }
-  // Said now: at exit there may be nobody left to say it.
+  // Logged now, because at exit the logger may be gone.
   log_warning(
-      "an MPI operation can be neither completed nor withdrawn, or a rank is lost: MPI is called "
-      "no more, and not finalised, so that the launcher may report that this rank ended early");
+      "an MPI operation can be neither completed nor cancelled, or a rank is lost: this process no "
+      "longer uses MPI and will not finalise it, so the launcher may report that it ended early");
 }
 
 Error MpiProcess::why_spoiled() const {
@@ -93,8 +95,7 @@ Error MpiProcess::why_spoiled() const {
 
 bool MpiProcess::usable() const { return !spoiled() && !finalised(); }
 
-Result<void> outcome_of(int code, const char* call) {
-  if (code == MPI_SUCCESS) return {};
+Error error_of(int code, std::string_view call) {
   int error_class = MPI_ERR_OTHER;
   MPI_Error_class(code, &error_class);
   std::array<char, MPI_MAX_ERROR_STRING> text{};

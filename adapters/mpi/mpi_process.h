@@ -4,25 +4,26 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <string_view>
 
 #include "base/mutex.h"
 #include "tally/error.h"
 
 namespace tally::mpi {
 
-// The MPI of this process: there is only one, it begins once and ends once. Threads: safe.
+// The MPI library of this process, which can be initialised and finalised only once. Threads: safe.
 class MpiProcess {
  public:
-  // Initialises MPI at the first call, unless the program did. What this initialised it finalises
-  // when the process exits, unless spoil() was called: then MPI_Finalize might wait for ever for
-  // the operation that is still under way, and the launcher learns that the rank ended without it.
+  // Initialises MPI at the first call, unless the program has done so. MPI that start() initialised
+  // is finalised when the process exits, unless spoil() was called: then MPI_Finalize could wait
+  // for ever for the operation in progress, and the launcher reports that the rank exited without
+  // it.
   static Result<MpiProcess*> start();
 
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;
 
-  // Every call of MPI is made while one of these lives. It keeps threads apart where MPI asks for
-  // that.
+  // Every MPI call is made while an Entry lives. It serialises threads where MPI needs that.
   class Entry {
    public:
     explicit Entry(std::mutex* mutex) {
@@ -34,17 +35,17 @@ class MpiProcess {
   };
   Entry enter() { return Entry(thread_level_ == MPI_THREAD_MULTIPLE ? nullptr : &one_at_a_time_); }
 
-  // Whether a thread of ours may call MPI, beside the program's.
+  // Whether threads other than the program's may call MPI.
   bool threads() const { return thread_level_ >= MPI_THREAD_SERIALIZED; }
   int largest_tag() const { return largest_tag_; }
 
-  // An operation is under way that can neither be completed nor withdrawn, or will be, since a rank
-  // is lost. MPI may write to its memory whenever it is called, so it is called no more: every
-  // communicator refuses with the first `error`.
+  // Stops all use of MPI, because an operation can be neither completed nor cancelled or a rank is
+  // lost. Any MPI call could still write to the memory of that operation. Every communicator
+  // returns the first `error` from now on.
   void spoil(const Error& error);
   bool spoiled() const { return spoiled_.load(std::memory_order_acquire); }
   Error why_spoiled() const;
-  // MPI can be called: not spoiled, not finalised.
+  // Whether MPI may be called: it is neither spoiled nor finalised.
   bool usable() const;
 
  private:
@@ -60,8 +61,13 @@ class MpiProcess {
   std::optional<Error> first_error_ TALLY_GUARDED_BY(mutex_);
 };
 
-// {} or the error of a call of MPI, with its text: kMismatch for a message longer than what waits
-// for it, kPeerLost where the library can tell, else kSystem.
-Result<void> outcome_of(int code, const char* call);
+// The error of an MPI call that returned `code`, with the text of MPI: kMismatch for a message
+// longer than its receive, kPeerLost where the library can tell, kSystem otherwise.
+Error error_of(int code, std::string_view call);
+inline Result<void> outcome_of(int code, std::string_view call) {
+  if (code == MPI_SUCCESS) [[likely]]
+    return {};
+  return error_of(code, call);
+}
 
 }  // namespace tally::mpi

@@ -6,12 +6,12 @@
 
 namespace tally::mpi {
 
-// The library's type of the same width and meaning. Half types travel as 16 bits.
+// The MPI datatype of the same width and meaning. Half types are sent as 16-bit integers.
 MPI_Datatype type_of(DataType type);
 
-// The operations by which elements are combined: the library's own, and for half types our kernels
-// as operations that MPI calls back. kAverage adds: dividing is a step of its own. Made after
-// MPI_Init, one per job. Threads: safe to read.
+// MPI_Op by type and operation: the library's own, and for half types our kernels as operations
+// that MPI calls back. kAverage sums; the caller divides. One object per job, made after MPI_Init.
+// Threads: safe to read.
 class MpiOps {
  public:
   MpiOps() = default;

@@ -2,197 +2,74 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
+
+#include "base/check.h"
+#include "collective/choose.h"
+#include "collective/operations.h"
+#include "collective/request.h"
 
 namespace tally::mpi {
 namespace {
 
-// Elements of each rank's part, one after the other in a buffer.
-class Spread {
- public:
-  Spread(std::span<const std::size_t> counts, std::size_t each, int ranks)
-      : starts_(static_cast<std::size_t>(ranks) + 1) {
-    for (std::size_t r = 0; r + 1 < starts_.size(); ++r)
-      starts_[r + 1] = starts_[r] + (counts.empty() ? each : counts[r]);
-  }
-  std::size_t start(Rank rank) const { return starts_[static_cast<std::size_t>(rank)]; }
-  std::size_t count(Rank rank) const { return start(rank + 1) - start(rank); }
+// All-reduces from this size on are schedules. MPI_Iallreduce of Open MPI takes twice the time of
+// MPI_Allreduce and more; bench/allreduce/README.md has the measurement. Below, the library needs
+// fewer steps than our schedules if there are more than two ranks.
+constexpr std::size_t kScheduleBytes = std::size_t{4} << 10;
 
- private:
-  std::vector<std::size_t> starts_;
-};
+// The messages of a collective are short enough for the second-level cache, so that a sum finds the
+// bytes there that MPI has just copied.
+constexpr std::size_t kMessageBytes = std::size_t{512} << 10;
 
-std::size_t total(std::span<const std::size_t> counts, std::size_t each, int ranks) {
-  if (counts.empty()) return each * static_cast<std::size_t>(ranks);
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-}
-
-class Planner {
- public:
-  explicit Planner(const Site& site) : site_(site) {}
-
-  // `piece` cut where it is too long. In rounds of its own, or all in the present one.
-  void cut(const Piece& piece, bool together = false) {
-    for (std::size_t done = 0; done < piece.count;) {
-      Piece next = piece;
-      next.input_at += done;
-      next.output_at += done;
-      next.count = std::min(site_.most, piece.count - done);
-      done += next.count;
-      add(next);
-      if (!together) ++round_;
-    }
-  }
-  void add(Piece piece) {
-    piece.round = round_;
-    pieces_.push_back(piece);
-  }
-  void copy(std::size_t input_at, std::size_t output_at, std::size_t count) {
-    if (count == 0) return;
-    add({.kind = PieceKind::kCopy, .input_at = input_at, .output_at = output_at, .count = count});
-  }
-  std::vector<Piece> take() { return std::move(pieces_); }
-
- private:
-  const Site site_;
-  std::size_t round_ = 0;
-  std::vector<Piece> pieces_;
-};
-
-void plan_all_to_all(Planner& planner, const Request& request, const Site& site) {
-  const Spread to(request.counts, request.count, site.ranks);
-  const Spread from(request.receive_counts, request.count, site.ranks);
-  planner.copy(to.start(site.rank), from.start(site.rank), to.count(site.rank));
-  for (int distance = 1; distance < site.ranks; ++distance) {
-    const Rank right = (site.rank + distance) % site.ranks;
-    const Rank left = (site.rank + site.ranks - distance) % site.ranks;
-    planner.cut({.kind = PieceKind::kReceive,
-                 .peer = left,
-                 .output_at = from.start(left),
-                 .count = from.count(left)},
-                true);
-    planner.cut({.kind = PieceKind::kSend,
-                 .peer = right,
-                 .input_at = to.start(right),
-                 .count = to.count(right)},
-                true);
-  }
-}
-
-void plan_gather(Planner& planner, const Request& request, const Site& site) {
-  const Spread parts(request.counts, request.count, site.ranks);
-  if (site.rank != request.root) {
-    planner.cut({.kind = PieceKind::kSend, .peer = request.root, .count = parts.count(site.rank)});
-    return;
-  }
-  for (Rank from = 0; from < site.ranks; ++from) {
-    if (from == site.rank) {
-      planner.copy(0, parts.start(from), parts.count(from));
-    } else {
-      planner.cut({.kind = PieceKind::kReceive,
-                   .peer = from,
-                   .output_at = parts.start(from),
-                   .count = parts.count(from)});
-    }
-  }
-}
-
-void plan_scatter(Planner& planner, const Request& request, const Site& site) {
-  const Spread parts(request.counts, request.count, site.ranks);
-  if (site.rank != request.root) {
-    planner.cut(
-        {.kind = PieceKind::kReceive, .peer = request.root, .count = parts.count(site.rank)});
-    return;
-  }
-  for (Rank to = 0; to < site.ranks; ++to) {
-    if (to == site.rank) {
-      planner.copy(parts.start(to), 0, parts.count(to));
-    } else {
-      planner.cut({.kind = PieceKind::kSend,
-                   .peer = to,
-                   .input_at = parts.start(to),
-                   .count = parts.count(to)});
-    }
+// Elements of the request's large buffer.
+std::size_t total_elements(const Request& request, const Site& site) {
+  switch (request.operation) {
+    case Operation::kReduceScatter:
+    case Operation::kAllgather:
+    case Operation::kGather:
+    case Operation::kScatter:
+    case Operation::kAllToAll:
+      if (request.counts.empty()) return request.count * static_cast<std::size_t>(site.ranks);
+      return std::accumulate(request.counts.begin(), request.counts.end(), std::size_t{0});
+    default:
+      return request.count;
   }
 }
 
 }  // namespace
 
-bool fits(const Request& request, const Site& site) {
-  switch (request.operation) {
-    case Operation::kBarrier:
-      return true;
-    case Operation::kAllreduce:
-    case Operation::kBroadcast:
-    case Operation::kReduce:
-    case Operation::kSend:
-    case Operation::kReceive:
-      return request.count <= site.most;
-    case Operation::kReduceScatter:
-    case Operation::kAllgather:
-    case Operation::kGather:
-    case Operation::kScatter:
-      return total(request.counts, request.count, site.ranks) <= site.most;
-    case Operation::kAllToAll:
-      // Each pair has counts of its own, so ranks could come to different answers, and
-      // MPI_Ialltoallv does not match messages: unequal parts are always sent one by one, all at
-      // once.
-      if (!request.counts.empty()) return false;
-      return total({}, request.count, site.ranks) <= site.most;
-  }
-  return true;
+bool is_library_call(const Request& request, const Site& site) {
+  if (collective::is_point(request)) return false;
+  if (total_elements(request, site) > site.most) return false;
+  // Each pair of ranks has its own count, so that ranks could decide differently by size, and
+  // MPI_Ialltoallv does not match messages.
+  if (request.operation == Operation::kAllToAll) return request.counts.empty();
+  if (request.operation != Operation::kAllreduce) return true;
+  return site.ranks > 2 && request.count * size_of(request.type) < kScheduleBytes;
 }
 
-std::vector<Piece> plan(const Request& request, const Site& site) {
-  if (fits(request, site)) return {Piece{.kind = PieceKind::kWhole}};
-  Planner planner(site);
-  const Spread parts(request.counts, request.count, site.ranks);
-  switch (request.operation) {
-    case Operation::kBarrier:
-      break;
-    case Operation::kAllreduce:
-      planner.cut({.kind = PieceKind::kAllreduce, .count = request.count});
-      break;
-    case Operation::kBroadcast:
-      planner.cut({.kind = PieceKind::kBroadcast, .peer = request.root, .count = request.count});
-      break;
-    case Operation::kReduce:
-      planner.cut({.kind = PieceKind::kReduce, .peer = request.root, .count = request.count});
-      break;
-    case Operation::kReduceScatter:
-      for (Rank root = 0; root < site.ranks; ++root)
-        planner.cut({.kind = PieceKind::kReduce,
-                     .peer = root,
-                     .input_at = parts.start(root),
-                     .count = parts.count(root)});
-      break;
-    case Operation::kAllgather:
-      for (Rank root = 0; root < site.ranks; ++root)
-        planner.cut({.kind = PieceKind::kBroadcast,
-                     .peer = root,
-                     .output_at = parts.start(root),
-                     .count = parts.count(root)});
-      break;
-    case Operation::kGather:
-      plan_gather(planner, request, site);
-      break;
-    case Operation::kScatter:
-      plan_scatter(planner, request, site);
-      break;
-    case Operation::kAllToAll:
-      plan_all_to_all(planner, request, site);
-      break;
-    // All chunks at once: messages of one tag keep the order in which they were issued, also
-    // between two operations.
-    case Operation::kSend:
-      planner.cut({.kind = PieceKind::kSend, .peer = request.root, .count = request.count}, true);
-      break;
-    case Operation::kReceive:
-      planner.cut({.kind = PieceKind::kReceive, .peer = request.root, .count = request.count},
-                  true);
-      break;
+collective::Schedule schedule_of(const Request& request, const Site& site) {
+  if (!collective::is_point(request)) {
+    // Messages are all that MPI has: to the choice, each rank is a host of its own.
+    const auto algorithm =
+        collective::choose(request, {.ranks = site.ranks, .hosts = std::max(site.ranks, 2)});
+    TALLY_CHECK(algorithm.has_value());
+    return collective::schedule_for(request, site.rank, site.ranks, *algorithm);
   }
-  return planner.take();
+  const std::size_t bytes = request.count * size_of(request.type);
+  collective::Schedule schedule;
+  schedule.begin_step();
+  if (request.operation == Operation::kSend) {
+    schedule.send(request.root, request.tag, {collective::Buffer::kInput, 0, bytes});
+  } else {
+    schedule.receive(request.root, request.tag, {collective::Buffer::kOutput, 0, bytes});
+  }
+  return schedule;
+}
+
+// Sends and receives are not cut, so that MPI itself compares the lengths of both sides.
+std::size_t message_elements(const Request& request, const Site& site) {
+  if (collective::is_point(request)) return site.most;
+  return std::min(site.most, kMessageBytes / size_of(request.type));
 }
 
 }  // namespace tally::mpi

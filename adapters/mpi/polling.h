@@ -5,8 +5,7 @@
 
 namespace tally::mpi {
 
-// What to do between two looks at an operation that is not complete: MPI has no way to sleep until
-// it is.
+// The pause between two polls of an operation: MPI has no call that sleeps until it completes.
 enum class Pause { kSpin, kYield, kSleep };
 struct Rest {
   Pause pause = Pause::kSpin;
@@ -15,22 +14,21 @@ struct Rest {
   friend bool operator==(const Rest&, const Rest&) = default;
 };
 
-// The rest after `looks` vain looks that took `waited` in all: none for the first `spins` looks,
-// nor before `patience` has passed where `spins` says that the rank has a processor of its own;
-// without, it is yielded. Then sleeps of a thousandth of what was waited, between 50 us and 1 ms. A
-// rank that sleeps, or that yielded to a stranger, moves nothing: MPI works only while it is
-// called.
+// The rest after `looks` fruitless polls that took `waited` in all. A rank with its own processor
+// (`spins` > 0) spins for the first `spins` polls and until `patience` has passed; a rank without
+// yields its processor until then. Later rests are sleeps of a thousandth of `waited`, between
+// 50 us and 1 ms. Sleep comes late because MPI moves data only while it is called.
 Rest rest_after(int looks, int spins, Duration waited, Duration patience);
 
-// How long an operation of `bytes` may well take where nobody is late. Without `spins` ranks share
-// processors: whoever is waited for may be waiting for this one's.
+// The time that an operation of `bytes` may take if no rank is late. It is short where ranks share
+// processors (`spins` is 0): the awaited rank may need the processor of this one.
 Duration patience_for(std::size_t bytes, int spins);
 
-// Looks without rest for a rank that has a processor of its own, or not: `ranks` on this machine,
-// `cores` usable.
+// Polls without a pause for one of `ranks` ranks on this machine with `cores` usable cores; 0 if
+// they share cores.
 int spins_for(int ranks, int cores);
 
-// Takes the rest.
+// Carries the rest out.
 void take(const Rest& rest);
 
 }  // namespace tally::mpi

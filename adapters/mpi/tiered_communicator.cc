@@ -15,17 +15,33 @@
 namespace tally::mpi {
 namespace {
 
-bool is_point(const Request& request) {
-  return request.operation == Operation::kSend || request.operation == Operation::kReceive;
-}
+using collective::is_point;
+using collective::OperationQueue;
+using collective::Progress;
 
-// A request that was never an operation leaves the communicator as it was.
+// A request that was refused leaves the communicator as it was.
 bool ends_communicator(const Error& error) {
   return error.code != ErrorCode::kInvalid && error.code != ErrorCode::kExhausted &&
          error.code != ErrorCode::kClosed;
 }
 
 }  // namespace
+
+// The communicators inside wait, so one call is the whole operation.
+class TieredCommunicator::Active final : public OperationQueue::Operation {
+ public:
+  Active(TieredCommunicator& communicator, const Request& request)
+      : communicator_(communicator), request_(request) {}
+  Result<Progress> advance() override {
+    TALLY_TRY(communicator_.run_here(request_));
+    return Progress::kComplete;
+  }
+  void conclude(const Result<void>& /*outcome*/) override {}
+
+ private:
+  TieredCommunicator& communicator_;
+  const Request& request_;
+};
 
 TieredCommunicator::TieredCommunicator(std::shared_ptr<Communicator> all,
                                        std::shared_ptr<Communicator> inside, const Options& options)
@@ -37,6 +53,7 @@ TieredCommunicator::TieredCommunicator(std::shared_ptr<Communicator> all,
 TieredCommunicator::~TieredCommunicator() {
   if (watched_) watched_->registry.remove(0);
   close();
+  queue_.reset();
 }
 
 void TieredCommunicator::be_watched(std::shared_ptr<collective::Watchable> rank) {
@@ -58,7 +75,7 @@ Result<std::unique_ptr<TieredCommunicator>> TieredCommunicator::make(
   return made;
 }
 
-// A host is known by the lowest rank of `all` on it.
+// The number of a host is the lowest rank of `all` on it.
 Result<void> TieredCommunicator::connect(Deadline by) {
   std::int32_t host = all_->rank();
   TALLY_TRY(inside_->allreduce(std::span<std::int32_t>(&host, 1), ReduceOp::kMin, {.by = by}));
@@ -89,8 +106,17 @@ Result<std::vector<std::span<std::byte>>> TieredCommunicator::share(const Shared
 
 Request TieredCommunicator::with_deadline(const Request& request) const {
   Request complete = request;
-  if (!complete.by) complete.by = clock_.after(options_.operation_timeout);
+  complete.by = deadline_of(request);
   return complete;
+}
+
+Deadline TieredCommunicator::deadline_of(const Request& request) const {
+  return request.by ? *request.by : clock_.after(options_.operation_timeout);
+}
+
+Result<std::unique_ptr<OperationQueue::Operation>> TieredCommunicator::prepare(
+    const Request& request, Deadline /*by*/) {
+  return std::unique_ptr<OperationQueue::Operation>(std::make_unique<Active>(*this, request));
 }
 
 Result<void> TieredCommunicator::admit(const Request& request) const {
@@ -126,7 +152,7 @@ Handle TieredCommunicator::start(const Request& request) {
     return Handle(state);
   }
   if (!queue_)
-    queue_ = std::make_unique<SerialQueue>([this](const Request& next) { return run_here(next); });
+    queue_ = std::make_unique<OperationQueue>(static_cast<OperationQueue::Runner&>(*this));
   return queue_->push(with_deadline(request));
 }
 
@@ -159,7 +185,8 @@ std::byte* TieredCommunicator::scratch(std::size_t bytes) {
   return plain_scratch_.data();
 }
 
-// The rank's slice lies in memory of its own between the stages: input and output may be the same.
+// The rank's slice lies in the scratch memory between the stages, because the input may be the
+// output.
 Result<void> TieredCommunicator::allreduce(const Request& request) {
   const std::size_t element = size_of(request.type);
   const int lane = inside_->rank();
@@ -195,7 +222,7 @@ Result<void> TieredCommunicator::allreduce(const Request& request) {
                        .by = request.by});
 }
 
-// By the same colour and key inside and over all, so that both have the same order.
+// Both communicators split by the same colour and key, so their ranks have the same order.
 Result<std::unique_ptr<Communicator>> TieredCommunicator::split(int colour, int key, Deadline by) {
   TALLY_TRY(run({.operation = Operation::kBarrier, .by = by}));
   TALLY_TRY(auto all, all_->split(colour, key, by));
@@ -203,7 +230,7 @@ Result<std::unique_ptr<Communicator>> TieredCommunicator::split(int colour, int 
   if (all == nullptr) return std::unique_ptr<Communicator>();
   if (all->size() == inside->size()) return inside;  // one host
   Options options = options_;
-  // The text names the rank; its number in the job is not the one here.
+  // Error::peer is a rank of the job, which has another number here. The message names it.
   options.over = [over = options_.over] {
     auto why = over();
     if (why) why->peer = kNoRank;

@@ -6,38 +6,37 @@
 #include <optional>
 #include <vector>
 
-#include "adapters/mpi/serial_queue.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "collective/watchable.h"
 #include "base/recorder.h"
+#include "collective/operation_queue.h"
+#include "collective/watchable.h"
 #include "tally/communicator.h"
 
 namespace tally::mpi {
 
-// A Communicator over several hosts, made of others: one of the ranks of this host, which share
-// memory, and ones that reach all hosts. An all-reduce is cut into lanes, as many as the smallest
-// host has ranks: inside each host every lane's rank reduces its slice, the same lanes of all hosts
-// all-reduce their slices, and inside the host the slices are spread again, so that a slice crosses
-// between hosts once per host and direction. Everything else, and what is small, goes by the
-// communicator of all ranks. Failures and deadlines are those of the communicators that it is made
-// of. kAuto and, for all-reduce, kHierarchical are the algorithms.
-class TieredCommunicator final : public Communicator {
+// A Communicator over several hosts, made of others: one for the ranks of this host, which share
+// memory, and some that reach all hosts. An all-reduce has as many lanes as the smallest host has
+// ranks. Each lane's rank reduces its slice inside the host, all-reduces it with the same lane of
+// the other hosts, and all-gathers the slices inside the host. So a slice crosses between hosts
+// once per host and direction. Small all-reduces and all other operations use the communicator of
+// all ranks. Failures and deadlines are those of the communicators inside. The algorithms are kAuto
+// and, for all-reduce, kHierarchical.
+class TieredCommunicator final : public Communicator, private collective::OperationQueue::Runner {
  public:
   struct Options {
     Duration operation_timeout{0};
-    // All-reduces of less go by the communicator of all ranks.
+    // Smaller all-reduces use the communicator of all ranks.
     std::size_t least_bytes = 0;
-    // Whether a thread of ours may drive operations; otherwise start() completes them before it
-    // returns.
+    // Whether other threads may run operations; otherwise start() completes them before it returns.
     bool threads = true;
-    // What ended all communicators of the job, if something did: said in place of what the parts
-    // say then.
+    // The error that ended all communicators of the job, if there is one. It replaces the errors
+    // that the communicators inside return then.
     std::function<std::optional<Error>()> over = [] { return std::nullopt; };
   };
 
   // Called by all ranks of `all`. `inside` has the ranks of this host, in the same order. Both are
-  // shared with whatever they live in, such as the Job whose world `inside` is.
+  // shared with their owners, such as the Job whose world `inside` is.
   static Result<std::unique_ptr<TieredCommunicator>> make(std::shared_ptr<Communicator> all,
                                                           std::shared_ptr<Communicator> inside,
                                                           const Options& options, Deadline by);
@@ -54,7 +53,7 @@ class TieredCommunicator final : public Communicator {
   Traffic traffic() const override;
   std::string recent_operations() const override;
 
-  // Reports about this rank tell of this communicator as the world from now on. Once.
+  // Makes this communicator the world in the reports about this rank. Once.
   void be_watched(std::shared_ptr<collective::Watchable> rank);
 
  private:
@@ -68,6 +67,14 @@ class TieredCommunicator final : public Communicator {
   std::byte* scratch(std::size_t bytes);
   Request with_deadline(const Request& request) const;
 
+  class Active;  // a collective that the queue's thread runs to its end
+  Deadline deadline_of(const Request& request) const override;
+  Result<std::unique_ptr<collective::OperationQueue::Operation>> prepare(const Request& request,
+                                                                         Deadline by) override;
+  void rest(collective::OperationQueue& /*queue*/,
+            const std::list<collective::OperationQueue::Item>& /*running*/,
+            int /*looks*/) override {}
+
   const std::shared_ptr<Communicator> all_;
   const std::shared_ptr<Communicator> inside_;
   const Options options_;
@@ -76,16 +83,16 @@ class TieredCommunicator final : public Communicator {
   std::unique_ptr<Communicator> across_;  // this lane on all hosts; null if this rank has no lane
   int lanes_ = 1;
   SharedBuffer scratch_;
-  std::vector<std::byte> plain_scratch_;  // where shared memory is used up
+  std::vector<std::byte> plain_scratch_;  // used when shared memory is exhausted
   Recorder recorder_;
   std::uint32_t sequence_ = 0;
   std::atomic<std::uint64_t> operations_{0};
   std::atomic<bool> closed_{false};
   mutable Mutex mutex_;
   std::optional<Error> failure_ TALLY_GUARDED_BY(mutex_);
-  std::shared_ptr<collective::Watchable> watched_;  // shared with the job; null: nobody watches
-  std::vector<Rank> members_;                       // the job's rank of each rank
-  std::unique_ptr<SerialQueue> queue_;              // made by the first start()
+  std::shared_ptr<collective::Watchable> watched_;     // shared with the job; null: not watched
+  std::vector<Rank> members_;                          // the job's rank of each rank
+  std::unique_ptr<collective::OperationQueue> queue_;  // made by the first start()
 };
 
 }  // namespace tally::mpi

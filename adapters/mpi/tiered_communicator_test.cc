@@ -23,7 +23,7 @@ void PrintTo(const Hosts& hosts, std::ostream* out) {
   *out << hosts.first << " and " << hosts.ranks - hosts.first;
 }
 
-// Made of communicators inside this process: how it is put together, without MPI.
+// Tiers made of communicators inside this process, without MPI.
 class Tiered : public testing::TestWithParam<Hosts> {
  protected:
   void run(const std::function<void(Communicator&)>& body) const {

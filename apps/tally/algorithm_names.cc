@@ -25,4 +25,9 @@ std::optional<Algorithm> parse_algorithm(const std::string& name) {
   return std::nullopt;
 }
 
+TransportKind transport_kind(const std::string& text) {
+  if (text == "tcp") return TransportKind::kTcp;
+  return text == "tls" ? TransportKind::kTls : TransportKind::kShm;
+}
+
 }  // namespace tally::app

@@ -1,43 +1,38 @@
-#include "apps/tally/bench_allreduce_command.h"
 
-#include <unistd.h>
-
-#include <array>
-#include <cstdio>
-#include <fstream>
-#include <iostream>
+#include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "apps/tally/algorithm_names.h"
 #include "apps/tally/build_info.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
+#include "apps/tally/commands.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "bench/allreduce/comparison.h"
+#include "bench/allreduce/contender.h"
 #include "bench/allreduce/launches.h"
-#include "bench/allreduce/memory_floor.h"
 #include "bench/allreduce/report.h"
+#include "bench/allreduce/tally_worker.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
+#include "tally/job.h"
 
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
-Example:
+constexpr const char* kBenchAllreduceFooter = R"(
+Examples:
   tally bench allreduce --ranks 2 --bytes 4KiB,64KiB,1MiB,16MiB,64MiB --json allreduce.jsonl
   tally bench allreduce --transport shm,mpi-openmpi,mpi-mpich,mpi+shm --against openmpi,mpich
 
-Every contender's result is compared with the known sum before it is timed. A peer that is not
-installed is left out; that counts as a failure (exit code 1) only if --against names it.)";
+The result of every contender is compared with the known sum before the contender is timed. A peer
+that is not installed is left out; that is a failure (exit code 1) only if --against names it.)";
 
-struct Options {
+struct AllreduceBenchOptions {
   int ranks = 2;
   std::vector<std::string> sizes = {"4KiB", "64KiB", "1MiB", "16MiB", "64MiB"};
   std::vector<std::string> transports = {"shm", "shm-plain", "tcp", "tls"};
@@ -53,18 +48,18 @@ struct Options {
   std::string json;
 };
 
-// Everybody who will be measured, and whether somebody who was asked for is not among them.
-struct Field {
-  std::vector<std::unique_ptr<bench::Contender>> contenders;
+// The contenders to measure, and why contenders that were asked for are missing.
+struct Contenders {
+  std::vector<std::unique_ptr<bench::Contender>> running;
   std::vector<std::string> failures;
 };
 
-class FieldBuilder final {
+class ContenderStarter final {
  public:
-  FieldBuilder(const Options& options, Progress& progress)
+  ContenderStarter(const AllreduceBenchOptions& options, process::Progress& progress)
       : options_(options), progress_(progress) {}
 
-  Field build() {
+  Contenders start() {
     for (const std::string& transport : options_.transports) {
       if (transport == "none") continue;
       add("tally " + transport,
@@ -80,59 +75,36 @@ class FieldBuilder final {
                          : bench::launch_mpi(options_.ranks, peer, options_.mpirun),
           options_.peers_named);
     }
-    field_.contenders.push_back(bench::make_memory_floor(options_.ranks));
-    return std::move(field_);
+    started_.running.push_back(bench::make_memory_floor(options_.ranks));
+    return std::move(started_);
   }
 
  private:
   void add(const std::string& title, Result<bench::Launch> launch, bool wanted) {
-    if (interrupted() != 0) return;
+    if (process::interrupted() != 0) return;
     if (!launch) {
       progress_.note(fmt::format("{}: {}: {}", wanted ? "missing" : "left out", title,
                                  launch.error().message));
-      if (wanted) field_.failures.push_back(title + ": " + launch.error().message);
+      if (wanted) started_.failures.push_back(title + ": " + launch.error().message);
       return;
     }
     progress_.stage("starting " + title);
     const Duration timeout = std::chrono::seconds(options_.deadline_s);
     auto group = bench::WorkerGroup::start(std::move(*launch), SteadyClock().after(timeout));
     if (!group) {
-      field_.failures.push_back(fmt::format("{}, start: {}", title, group.error().message));
-      if (interrupted() == 0) progress_.note("failed: " + field_.failures.back());
+      started_.failures.push_back(fmt::format("{}, start: {}", title, group.error().message));
+      if (process::interrupted() == 0) progress_.note("failed: " + started_.failures.back());
       return;
     }
-    field_.contenders.push_back(bench::make_contender(std::move(*group), timeout));
+    started_.running.push_back(bench::make_contender(std::move(*group), timeout));
   }
 
-  const Options& options_;
-  Progress& progress_;
-  Field field_;
+  const AllreduceBenchOptions& options_;
+  process::Progress& progress_;
+  Contenders started_;
 };
 
-bench::ReportContext context_of(const Options& options) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return {.ranks = options.ranks,
-          .cores = static_cast<int>(std::thread::hardware_concurrency()),
-          .host = host.data(),
-          .commit = kCommit,
-          .algorithm = options.algorithm};
-}
-
-bool save_json(const Options& options, const bench::Comparison& comparison) {
-  if (options.json.empty()) return true;
-  if (options.json == "-") {
-    write_json(std::cout, comparison, context_of(options));
-    return true;
-  }
-  std::ofstream file(options.json, std::ios::app);
-  write_json(file, comparison, context_of(options));
-  file.close();
-  if (!file) fmt::print(stderr, "cannot write {}\n", options.json);
-  return static_cast<bool>(file);
-}
-
-int run(const Options& options) {
+int run_allreduce_bench(const AllreduceBenchOptions& options) {
   bench::ComparisonOptions comparison_options{.rounds = options.rounds,
                                               .slice = std::chrono::milliseconds(options.slice_ms)};
   if (options.minutes > 0) {
@@ -141,21 +113,24 @@ int run(const Options& options) {
   for (const std::string& size : options.sizes) {
     comparison_options.sizes_bytes.push_back(*parse_bytes(size));
   }
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   bench::Comparison comparison;
   {
-    Progress progress;
-    Field field = FieldBuilder(options, progress).build();
-    comparison = compare(std::move(field.contenders), comparison_options, progress);
-    comparison.failures.insert(comparison.failures.begin(), field.failures.begin(),
-                               field.failures.end());
+    process::Progress progress;
+    Contenders contenders = ContenderStarter(options, progress).start();
+    comparison = compare(std::move(contenders.running), comparison_options, progress);
+    comparison.failures.insert(comparison.failures.begin(), contenders.failures.begin(),
+                               contenders.failures.end());
   }
-  // Whole rounds that were measured before an interruption are worth having.
-  if (interrupted() != 0 && comparison.rounds == 0) return kInterruptedExitCode;
-  fmt::print("{}", table_text(comparison, context_of(options)));
-  const bool saved = save_json(options, comparison);
-  if (interrupted() != 0) return kInterruptedExitCode;
-  return saved && comparison.failures.empty() ? 0 : 1;
+  // Whole rounds that were measured before an interruption are reported.
+  if (process::interrupted() != 0 && comparison.rounds == 0) return process::kInterruptedExitCode;
+  const bench::ReportContext context{.machine = bench::host_facts(kCommit),
+                                     .ranks = options.ranks,
+                                     .algorithm = options.algorithm};
+  return bench::publish(
+      table_text(comparison, context), options.json,
+      [&](std::ostream& out) { write_json(out, comparison, context); },
+      !comparison.failures.empty());
 }
 
 std::vector<std::string> transport_names() {
@@ -168,60 +143,84 @@ std::string size_problem(const std::string& text) {
   const auto bytes = parse_bytes(text);
   if (!bytes) return bytes.error().message;
   const bool whole = *bytes > 0 && *bytes % sizeof(float) == 0;
-  return whole ? "" : text + " is no whole number of float32 values";
+  return whole ? "" : "need a multiple of 4 bytes, the size of float32";
+}
+
+struct AllreduceWorkerOptions {
+  std::string folder;
+  std::string transport = "shm";
+  std::string algorithm = "auto";
+};
+
+// `transport`: "mpi...", as launch_tally_mpi() has it. "+hosts" pretends two hosts: the lower half
+// of the ranks and the upper half.
+void use_mpi(JobOptions& job, const std::string& transport) {
+  job.engine = Engine::kMpi;
+  job.mpi_inside = transport.find('+') == std::string::npos ? MpiInside::kMpi : MpiInside::kShm;
+  if (transport.find("+hosts") == std::string::npos) return;
+  const auto number = [](const char* open_mpi, const char* mpich) {
+    const char* text = std::getenv(open_mpi);
+    if (text == nullptr) text = std::getenv(mpich);
+    return text == nullptr ? 0 : std::atoi(text);
+  };
+  const int rank = number("OMPI_COMM_WORLD_RANK", "PMI_RANK");
+  const int ranks = number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
+  job.host_label = 2 * rank < ranks ? "lower" : "upper";
+}
+
+Result<void> run_allreduce_worker(const AllreduceWorkerOptions& options) {
+  TALLY_TRY(JobOptions job, options_from([](const char* name) { return std::getenv(name); }));
+  if (options.transport.starts_with("mpi")) use_mpi(job, options.transport);
+  job.transport = transport_kind(options.transport);
+  return bench::run_tally_worker(job, {.folder = options.folder,
+                                       .shared_buffers = options.transport != "shm-plain",
+                                       .algorithm = *parse_algorithm(options.algorithm)});
 }
 
 }  // namespace
 
-void add_bench_allreduce_command(CLI::App& parent, int& exit_code) {
-  CLI::App& command = *parent.add_subcommand(
-      "allreduce", "Our all-reduce beside Gloo, Open MPI and MPICH, in one run");
-  command.footer(kFooter);
-  const auto o = std::make_shared<Options>();
-  command.add_option("--ranks", o->ranks, "Processes of each contender")
-      ->check(CLI::Range(2, 1024))
-      ->capture_default_str();
-  command.add_option("--bytes", o->sizes, "Sizes to reduce, such as 4KiB,64MiB")
-      ->delimiter(',')
-      ->check(CLI::Validator(size_problem, "SIZE"))
-      ->capture_default_str();
-  command
-      .add_option(
-          "--transport", o->transports,
-          "Ours: shm (buffers in shared memory), shm-plain (ordinary memory), tcp, tls, "
-          "none; with engine=mpi: mpi, mpi-openmpi or mpi-mpich, alone, with +shm (shared "
-          "memory on one host) or with +hosts (as two hosts: shared memory inside, MPI across)")
-      ->delimiter(',')
-      ->check(CLI::IsMember(transport_names()))
-      ->capture_default_str();
-  CLI::Option* against =
-      command.add_option("--against", o->peers, "Peers: gloo, openmpi, mpich, none")
-          ->delimiter(',')
-          ->check(CLI::IsMember({"gloo", "openmpi", "mpich", "none"}))
-          ->capture_default_str();
-  command.add_option("--algorithm", o->algorithm, "Of ours")
-      ->check(CLI::IsMember(algorithm_names()))
-      ->capture_default_str();
-  command.add_option("--rounds", o->rounds, "Times that everybody is measured at every size")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  command.add_option("--slice", o->slice_ms, "Milliseconds of each measurement in a round")
-      ->check(CLI::Range(1, 60000))
-      ->capture_default_str();
-  command
-      .add_option("--minutes", o->minutes, "Start no further round after this long; 0: no limit")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command.add_option("--deadline", o->deadline_s, "Seconds after which a contender counts as hung")
-      ->check(CLI::Range(1, 3600))
-      ->capture_default_str();
-  command.add_option("--python", o->python, "Interpreter that has torch")->capture_default_str();
-  command.add_option("--mpirun", o->mpirun, "Launcher of an MPI to use, mpicc beside it");
-  command.add_option("--json", o->json, "Append one JSON line per contender and size; - is stdout");
-  command.callback([o, against, &exit_code] {
-    o->peers_named = against->count() > 0;
-    exit_code = run(*o);
+void add_bench_allreduce_command(Command bench, Command top) {
+  Command command = bench.add_command(
+      "allreduce", "All-reduce of tally beside Gloo, Open MPI and MPICH, in one run");
+  command.footer(kBenchAllreduceFooter);
+  const auto o = std::make_shared<AllreduceBenchOptions>();
+  command.add("--ranks", &o->ranks, "Processes of each contender", {.least = 2, .most = 1024});
+  command.add("--bytes", &o->sizes, "Sizes to reduce",
+              {.value = "SIZE,...", .check = size_problem, .commas = true});
+  command.add("--transport", &o->transports,
+              "Of tally: shm (buffers in shared memory), shm-plain (ordinary memory), tcp, tls, "
+              "none; with engine=mpi: mpi, mpi-openmpi or mpi-mpich, alone, with +shm (shared "
+              "memory on one host) or with +hosts (as two hosts: shared memory inside, MPI across)",
+              {.value = "NAME,...", .choices = transport_names(), .commas = true});
+  command.add(
+      "--against", &o->peers, "Peers: gloo, openmpi, mpich, none",
+      {.value = "NAME,...", .choices = {"gloo", "openmpi", "mpich", "none"}, .commas = true});
+  command.add("--algorithm", &o->algorithm, "Algorithm of tally",
+              {.value = "NAME", .choices = algorithm_names()});
+  command.add("--rounds", &o->rounds, "Rounds; each measures all contenders at all sizes",
+              {.least = 1, .most = 10000});
+  command.add("--slice", &o->slice_ms, "Milliseconds of each measurement in a round",
+              {.least = 1, .most = 60000});
+  command.add("--minutes", &o->minutes, "Start no further round after N minutes; 0: no limit",
+              {.least = 0});
+  command.add("--deadline", &o->deadline_s, "Seconds after which a contender counts as hung",
+              {.least = 1, .most = 3600});
+  command.add("--python", &o->python, "Interpreter with torch", {.value = "PATH"});
+  command.add("--mpirun", &o->mpirun, "mpirun of the MPI to use, with mpicc beside it",
+              {.value = "PATH"});
+  command.add("--json", &o->json, "Append one JSON line per contender and size; - is stdout",
+              {.value = "FILE"});
+  command.action([o, command] {
+    o->peers_named = command.given("--against");
+    return run_allreduce_bench(*o);
   });
+
+  Command worker = top.add_hidden_command("bench-worker");
+  const auto w = std::make_shared<AllreduceWorkerOptions>();
+  worker.add("--folder", &w->folder, "", {.required = true});
+  worker.add("--transport", &w->transport);
+  worker.add("--algorithm", &w->algorithm, "", {.choices = algorithm_names()});
+  worker.action([w] { return exit_code_of(run_allreduce_worker(*w)); });
 }
 
 }  // namespace tally::app

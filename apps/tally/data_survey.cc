@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
 #include "base/cpu.h"
+#include "process/interrupt.h"
 #include "train/loader.h"
 
 namespace tally::app {
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostSamples = 256;
-constexpr std::size_t kMostClasses = 50;  // that are listed
+constexpr std::size_t kMostClasses = 50;  // listed at most
 
 template <typename T, typename Use>
 void each(std::span<const std::byte> bytes, const Use& use) {
@@ -60,8 +60,8 @@ std::uint64_t count_of(const PartSurvey& part, std::size_t label) {
   return label < part.histogram.size() ? part.histogram[label] : 0;
 }
 
-// A class name as a word of a table.
-std::string printable(const std::string& name) {
+// Returns a class name with control characters replaced.
+std::string printable_name(const std::string& name) {
   std::string result;
   for (const char c : name) result += c >= 0 && c < ' ' ? '?' : c;
   return result;
@@ -75,7 +75,7 @@ std::string histogram_table(const std::vector<PartSurvey>& parts) {
   for (const PartSurvey& part : parts) text += fmt::format("  {:>10}", part.name);
   text += "\n";
   for (std::size_t label = 0; label < std::min(classes.size(), kMostClasses); ++label) {
-    text += fmt::format("  {:>5}  {:<{}}", label, printable(classes[label]), width);
+    text += fmt::format("  {:>5}  {:<{}}", label, printable_name(classes[label]), width);
     for (const PartSurvey& part : parts) text += fmt::format("  {:>10}", count_of(part, label));
     text += "\n";
   }
@@ -89,7 +89,7 @@ std::string histogram_table(const std::vector<PartSurvey>& parts) {
 Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name) {
   PartSurvey part{.name = name, .shape = dataset.shape(), .classes = dataset.classes()};
   if (dataset.size() == 0) return part;
-  // Large images one by one: the loader holds several batches.
+  // Large images are read one by one, because the loader holds several batches.
   const std::uint64_t batch_samples = std::clamp<std::size_t>(
       kBatchBytes / std::max<std::size_t>(data::input_bytes(dataset.shape()), 1), 1, kMostSamples);
   train::Loader loader(
@@ -98,7 +98,8 @@ Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name)
           {.strategy = data::Strategy::kStream, .size = dataset.size(), .batch = batch_samples}),
       {.threads = usable_cores()});
   for (bool last = false; !last;) {
-    if (interrupted() != 0) return Error{.code = ErrorCode::kSystem, .message = "interrupted"};
+    if (process::interrupted() != 0)
+      return Error{.code = ErrorCode::kSystem, .message = "interrupted"};
     TALLY_TRY(const train::Batch batch, loader.next());
     note_targets(batch.target, part);
     last = batch.last_of_epoch;

@@ -8,25 +8,25 @@
 
 namespace tally::app {
 
-// What reading all samples of a part of a dataset has shown.
+// Result of reading all samples of a part of a dataset.
 struct PartSurvey {
   std::string name;  // "training", "test"
   std::uint64_t samples = 0;
   data::SampleShape shape;
   std::vector<std::string> classes;
   std::vector<std::uint64_t> histogram;  // samples, or symbols of a text, by label
-  // Of targets that are values.
+  // For targets that are values:
   double least = 0;
   double mean = 0;
   double most = 0;
 };
 
-// Reads every sample, in several threads. The first error of the dataset; kSystem if we are
-// interrupted.
+// Reads every sample, in several threads. Returns the first error of the dataset; kSystem if the
+// process is interrupted.
 Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name);
 
-// As lines: counts, shapes, classes with a histogram over the parts. A text's symbols are counted,
-// not listed.
+// Returns lines with counts, shapes, and classes with a histogram over the parts. The symbols of a
+// text are counted but not listed.
 std::string describe(data::Kind kind, const std::vector<PartSurvey>& parts);
 
 }  // namespace tally::app

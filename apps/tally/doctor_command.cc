@@ -1,4 +1,4 @@
-#include "apps/tally/doctor_command.h"
+#include "apps/tally/commands.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,15 +8,13 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/doctor/findings.h"
 #include "apps/tally/doctor/hosts_check.h"
-#include "apps/tally/doctor/probe.h"
-#include "apps/tally/interrupt.h"
 #include "base/clock.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 namespace {
@@ -25,18 +23,18 @@ using doctor::Finding;
 using doctor::Findings;
 using doctor::Level;
 
-constexpr const char* kFooter = R"(
+constexpr const char* kDoctorFooter = R"(
 Examples:
   tally doctor
   tally doctor --all --json
   tally doctor --hosts node1,node2
 
-Levels: ok; note, good to know; slow, a job runs slower than it could; PROBLEM, a job will fail.
-Exit codes: 0 no problem was found; 1 there is one.)";
+Levels: ok; note: information; slow: a job runs slower than it could; PROBLEM: a job will fail.
+Exit codes: 0 no problem was found; 1 a problem was found.)";
 
 constexpr auto kCallTime = std::chrono::seconds(3);
 
-struct Options {
+struct DoctorOptions {
   std::vector<std::string> hosts;
   std::string remote_shell;
   std::string remote_tally;
@@ -81,18 +79,18 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-Findings examine_hosts(const Options& options) {
-  const InterruptGuard guard;
+Findings examine_hosts(const DoctorOptions& options) {
+  const process::InterruptGuard guard;
   doctor::HostsCheckOptions check{.hosts = options.hosts};
   if (!options.remote_shell.empty()) check.remote_shell = words_of(options.remote_shell);
-  check.remote_tally = options.remote_tally.empty() ? own_program() : options.remote_tally;
+  check.remote_tally = options.remote_tally.empty() ? process::own_program() : options.remote_tally;
   Findings findings;
   for (const doctor::PeerFacts& facts : doctor::check_hosts(check))
     for (Finding& finding : doctor::judge_peer(facts)) findings.push_back(std::move(finding));
   return findings;
 }
 
-int run(const Options& options) {
+int run_doctor(const DoctorOptions& options) {
   const doctor::MachineFacts machine = doctor::read_machine();
   std::vector<std::pair<std::string, Findings>> sections = {
       {fmt::format("Machine: {}, Linux {}", machine.host_name, machine.kernel),
@@ -110,11 +108,6 @@ int run(const Options& options) {
   return problem ? 1 : 0;
 }
 
-int end_of(const Result<void>& outcome) {
-  if (!outcome) fmt::print(stderr, "{}\n", to_string(outcome.error()));
-  return outcome ? 0 : 1;
-}
-
 Result<void> call(const std::string& host, std::uint16_t port) {
   TALLY_TRY(const doctor::ProbeAnswer answer,
             doctor::call_probe({.host = host, .port = port}, SteadyClock().after(kCallTime)));
@@ -122,41 +115,41 @@ Result<void> call(const std::string& host, std::uint16_t port) {
   return {};
 }
 
-void add_probe_command(CLI::App& parent, int& exit_code) {
-  CLI::App& probe = *parent.add_subcommand("doctor-probe");
-  probe.group("");  // not listed in the help
-  probe.require_subcommand(1);
-  CLI::App& listen = *probe.add_subcommand("listen");
+void add_probe_command(Command& top) {
+  Command probe = top.add_hidden_command("doctor-probe");
+  probe.require_command();
+  Command listen = probe.add_command("listen", "");
   const auto seconds = std::make_shared<int>(0);
-  listen.add_option("seconds", *seconds)->required()->check(CLI::Range(1, 3600));
-  listen.callback([seconds, &exit_code] {
+  listen.add("seconds", seconds.get(), "", {.least = 1, .most = 3600, .required = true});
+  listen.action([seconds] {
     const Deadline by = SteadyClock().after(std::chrono::seconds(*seconds));
-    exit_code = end_of(doctor::serve_probe(by));
+    return exit_code_of(doctor::serve_probe(by));
   });
-  CLI::App& caller = *probe.add_subcommand("call");
+  Command caller = probe.add_command("call", "");
   const auto to = std::make_shared<net::Address>();
-  caller.add_option("host", to->host)->required();
-  caller.add_option("port", to->port)->required();
-  caller.callback([to, &exit_code] { exit_code = end_of(call(to->host, to->port)); });
+  caller.add("host", &to->host, "", {.required = true});
+  caller.add("port", &to->port, "", {.required = true});
+  caller.action([to] { return exit_code_of(call(to->host, to->port)); });
 }
 
 }  // namespace
 
-void add_doctor_command(CLI::App& parent, int& exit_code) {
-  CLI::App& command = *parent.add_subcommand(
-      "doctor", "What this machine can do, what would slow a job, and what to do about it");
-  command.footer(kFooter);
-  const auto options = std::make_shared<Options>();
-  command.add_option("--hosts", options->hosts, "Look also at the ways between these hosts")
-      ->delimiter(',');
-  command.add_option("--remote-shell", options->remote_shell,
-                     "Program that is called as PROGRAM HOST COMMAND... (default: ssh)");
-  command.add_option("--remote-tally", options->remote_tally,
-                     "Path of tally on the hosts (default: as here)");
-  command.add_flag("--all", options->all, "Show also what is in order");
-  command.add_flag("--json", options->json, "Everything, as JSON");
-  command.callback([options, &exit_code] { exit_code = run(*options); });
-  add_probe_command(parent, exit_code);
+void add_doctor_command(Command top) {
+  Command command = top.add_command(
+      "doctor", "Check this machine: what works, what would slow a job, and the remedy");
+  command.footer(kDoctorFooter);
+  const auto o = std::make_shared<DoctorOptions>();
+  command.add("--hosts", &o->hosts, "Also check the network between these hosts",
+              {.value = "LIST", .commas = true});
+  command.add("--remote-shell", &o->remote_shell,
+              "Program that is called as PROGRAM HOST COMMAND...; default: ssh",
+              {.value = "PROGRAM"});
+  command.add("--remote-tally", &o->remote_tally, "Path of tally on the hosts; default: as here",
+              {.value = "PATH"});
+  command.add("--all", &o->all, "Also show the checks that passed");
+  command.add("--json", &o->json, "Print everything as JSON");
+  command.action([o] { return run_doctor(*o); });
+  add_probe_command(top);
 }
 
 }  // namespace tally::app

@@ -1,10 +1,9 @@
-#include "apps/tally/eval_command.h"
+#include "apps/tally/commands.h"
 
 #include <memory>
 #include <string>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "data/input_file.h"
 #include "recipes/word2vec/evaluation.h"
@@ -12,15 +11,15 @@
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kEvalFooter = R"(
 Examples:
   tally eval analogy --vectors imdb.bin --questions questions-words.txt.gz
   tally eval similarity --vectors imdb.bin --pairs EN-WS-353-ALL.txt.gz
 
-Vectors are in word2vec's text or binary format, questions and pairs as their authors publish them; each may be packed
-with gzip. Words are compared in lower case.)";
+Vectors are in word2vec's text or binary format, questions and pairs as their authors publish them;
+all files may be compressed with gzip. Words are compared in lower case.)";
 
-struct Options {
+struct EvalOptions {
   std::string vectors;
   std::string questions;
   std::string pairs;
@@ -34,7 +33,7 @@ std::string score_text(const word2vec::Score& score) {
   return fmt::format("{:5.1f} %  {}/{}", percent, score.correct, score.asked);
 }
 
-Result<void> show_analogies(const Options& options) {
+Result<void> show_analogies(const EvalOptions& options) {
   TALLY_TRY(const data::Bytes text, data::read_file(options.questions));
   TALLY_TRY(const auto questions, word2vec::parse_analogies(text, options.questions));
   TALLY_TRY(const word2vec::Vectors vectors, word2vec::load_vectors(options.vectors));
@@ -48,7 +47,7 @@ Result<void> show_analogies(const Options& options) {
   return {};
 }
 
-Result<void> show_similarity(const Options& options) {
+Result<void> show_similarity(const EvalOptions& options) {
   TALLY_TRY(const data::Bytes text, data::read_file(options.pairs));
   TALLY_TRY(const auto pairs, word2vec::parse_pairs(text, options.pairs));
   TALLY_TRY(const word2vec::Vectors vectors, word2vec::load_vectors(options.vectors));
@@ -58,46 +57,33 @@ Result<void> show_similarity(const Options& options) {
   return {};
 }
 
-int code_of(const Result<void>& outcome) {
-  if (outcome) return 0;
-  fmt::print(stderr, "tally eval: {}\n", outcome.error().message);
-  return 1;
-}
-
-void add_vectors_option(CLI::App& command, Options& options) {
-  command
-      .add_option("--vectors", options.vectors, "Of words, as `tally train word2vec` writes them")
-      ->required()
-      ->type_name("FILE");
+void add_vectors_option(Command& command, EvalOptions& options) {
+  command.add("--vectors", &options.vectors, "Word vectors of `tally train word2vec`",
+              {.value = "FILE", .required = true});
 }
 
 }  // namespace
 
-void add_eval_command(CLI::App& parent, int& exit_code) {
-  CLI::App& eval = *parent.add_subcommand("eval", "See how good word vectors are");
-  eval.require_subcommand(1);
-  eval.footer(kFooter);
-  const auto o = std::make_shared<Options>();
+void add_eval_command(Command top) {
+  Command eval = top.add_command("eval", "Evaluate word vectors");
+  eval.require_command();
+  eval.footer(kEvalFooter);
+  const auto o = std::make_shared<EvalOptions>();
 
-  CLI::App& analogy = *eval.add_subcommand("analogy", "Questions of the kind a : b = c : ?");
+  Command analogy = eval.add_command("analogy", "Questions of the form a : b = c : ?");
   add_vectors_option(analogy, *o);
-  analogy
-      .add_option("--questions", o->questions, "Lines of four words; \": NAME\" begins a section")
-      ->required()
-      ->type_name("FILE");
-  analogy
-      .add_option("--vocabulary", o->vocabulary,
-                  "Only so many words, the most frequent ones, are known; 0: all")
-      ->capture_default_str();
-  analogy.callback([o, &exit_code] { exit_code = code_of(show_analogies(*o)); });
+  analogy.add("--questions", &o->questions, "Lines of four words; \": NAME\" begins a section",
+              {.value = "FILE", .required = true});
+  analogy.add("--vocabulary", &o->vocabulary, "Use the N most frequent words only; 0: all",
+              {.least = 0});
+  analogy.action([o] { return exit_code_of(show_analogies(*o), "tally eval"); });
 
-  CLI::App& similarity =
-      *eval.add_subcommand("similarity", "Cosines beside what people say, as rank correlation");
+  Command similarity =
+      eval.add_command("similarity", "Rank correlation of cosines with the judgement of people");
   add_vectors_option(similarity, *o);
-  similarity.add_option("--pairs", o->pairs, "Lines of two words and a number")
-      ->required()
-      ->type_name("FILE");
-  similarity.callback([o, &exit_code] { exit_code = code_of(show_similarity(*o)); });
+  similarity.add("--pairs", &o->pairs, "Lines of two words and a number",
+                 {.value = "FILE", .required = true});
+  similarity.action([o] { return exit_code_of(show_similarity(*o), "tally eval"); });
 }
 
 }  // namespace tally::app

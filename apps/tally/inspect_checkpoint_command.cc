@@ -1,10 +1,9 @@
-#include "apps/tally/inspect_checkpoint_command.h"
+#include "apps/tally/commands.h"
 
 #include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/checkpoint_listing.h"
@@ -15,7 +14,7 @@
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kInspectCheckpointFooter = R"(
 Examples:
   tally inspect checkpoint runs/a                    the newest checkpoint in runs/a
   tally inspect checkpoint runs/a/step-0000000120    this one
@@ -23,12 +22,12 @@ Examples:
 
 Every byte is read and compared with its checksum. Exit code 1: the checkpoint is damaged.)";
 
-struct Options {
+struct InspectCheckpointOptions {
   std::string path;
   bool json = false;
 };
 
-// By its name or what is in it: a damaged one may lack either.
+// Decides by the name or the manifest: a damaged checkpoint may lack either.
 bool is_checkpoint(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto whole_path = std::filesystem::canonical(path, ignored);
@@ -36,9 +35,9 @@ bool is_checkpoint(const std::filesystem::path& path) {
          std::filesystem::exists(path / checkpoint::kManifestFile, ignored);
 }
 
-int run(const Options& options) {
+int run_inspect_checkpoint(const InspectCheckpointOptions& options) {
   std::filesystem::path path = options.path;
-  // A folder of checkpoints: its newest.
+  // In a folder of checkpoints, take the newest.
   const auto steps = checkpoint::list_steps(path);
   if (!steps.empty()) {
     path = checkpoint::path_of(path, steps.back());
@@ -54,7 +53,7 @@ int run(const Options& options) {
     fmt::print("{}", listing(facts));
   }
   if (facts.damage.empty()) return 0;
-  // Which other one would do.
+  // Name the newest checkpoint that is intact.
   if (const auto latest = checkpoint::find_latest(options.path);
       steps.size() > 1 && !latest.has_value())
     fmt::print(stderr, "tally inspect checkpoint: {}\n", latest.error().message);
@@ -63,17 +62,14 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_inspect_checkpoint_command(CLI::App& parent, int& exit_code) {
-  CLI::App& command =
-      *parent.add_subcommand("checkpoint", "What is in a checkpoint, and whether it is whole");
-  command.footer(kFooter);
-  const auto o = std::make_shared<Options>();
-  command.add_option("path", o->path, "A checkpoint, or the folder of several")
-      ->type_name("PATH")
-      ->required()
-      ->check(CLI::ExistingDirectory);
-  command.add_flag("--json", o->json, "As one JSON object");
-  command.callback([o, &exit_code] { exit_code = run(*o); });
+void add_inspect_checkpoint_command(Command inspect) {
+  Command command = inspect.add_command("checkpoint", "List a checkpoint and verify its checksums");
+  command.footer(kInspectCheckpointFooter);
+  const auto o = std::make_shared<InspectCheckpointOptions>();
+  command.add("path", &o->path, "A checkpoint, or a folder of checkpoints",
+              {.value = "PATH", .folder = true, .required = true});
+  command.add("--json", &o->json, "One JSON object");
+  command.action([o] { return run_inspect_checkpoint(*o); });
 }
 
 }  // namespace tally::app

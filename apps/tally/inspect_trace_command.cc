@@ -1,10 +1,9 @@
-#include "apps/tally/inspect_trace_command.h"
+#include "apps/tally/commands.h"
 
 #include <fstream>
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/merged_trace.h"
@@ -13,31 +12,31 @@
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kInspectTraceFooter = R"(
 Examples:
   tally inspect trace                       the last operations of all ranks, merged
   tally inspect trace digits --last 100
   tally inspect trace --output trace.json   for ui.perfetto.dev or chrome://tracing
 
-Ranks keep their last 256 operations on each communicator. Times are on the coordinator's clock; those of other
-machines are off by at most half of the fastest round trip to them.)";
+Ranks keep their last 256 operations on each communicator. Times are those of the coordinator's
+clock; for other machines their error is at most half of the fastest round trip.)";
 
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kTracePatience = std::chrono::seconds(10);
 
-struct Options {
+struct InspectTraceOptions {
   WatchTarget target;
   std::string output;
   std::size_t last = 20;
 };
 
-Result<std::vector<group::Trace>> ask(const Options& options) {
-  const Deadline by = Deadline::after(kPatience);
+Result<std::vector<group::Trace>> ask_traces(const InspectTraceOptions& options) {
+  const Deadline by = Deadline::after(kTracePatience);
   TALLY_TRY(group::Observer observer, observe(options.target, by));
   return observer.traces(by);
 }
 
-int run(const Options& options) {
-  const auto traces = ask(options);
+int run_inspect_trace(const InspectTraceOptions& options) {
+  const auto traces = ask_traces(options);
   if (!traces.has_value()) {
     fmt::print(stderr, "tally inspect trace: {}\n",
                explained(options.target, traces.error()).message);
@@ -62,18 +61,16 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_inspect_trace_command(CLI::App& parent, int& exit_code) {
-  CLI::App& command = *parent.add_subcommand(
+void add_inspect_trace_command(Command inspect) {
+  Command command = inspect.add_command(
       "trace", "The last operations of all ranks of a running job on one time axis");
-  command.footer(kFooter);
-  const auto o = std::make_shared<Options>();
+  command.footer(kInspectTraceFooter);
+  const auto o = std::make_shared<InspectTraceOptions>();
   add_target_options(command, o->target);
-  command.add_option("--output", o->output, "Write Chrome/Perfetto trace JSON there")
-      ->type_name("FILE");
-  command.add_option("--last", o->last, "Operations of each rank to list")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command.callback([o, &exit_code] { exit_code = run(*o); });
+  command.add("--output", &o->output, "Write Chrome/Perfetto trace JSON to FILE",
+              {.value = "FILE"});
+  command.add("--last", &o->last, "Operations of each rank to list", {.least = 1});
+  command.action([o] { return run_inspect_trace(*o); });
 }
 
 }  // namespace tally::app

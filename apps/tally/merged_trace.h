@@ -12,18 +12,19 @@ namespace tally::app {
 struct TracedOperation {
   Rank rank = 0;
   std::string communicator;
-  OperationRecord record;  // its times are on the common axis
+  OperationRecord record;  // with times on the common axis
 };
 
 // The operations of all ranks in the order in which they began.
 std::vector<TracedOperation> merge(const std::vector<group::Trace>& traces);
 
-// One line per operation: when, which rank, what, for how long. Of each rank's, the last `most`.
+// Returns one line per operation with time, rank, name and duration, for the last `most` operations
+// of each rank.
 std::string trace_listing(const std::vector<TracedOperation>& operations, std::size_t most);
 
-// As chrome://tracing and ui.perfetto.dev read it: one process per rank, one thread per
-// communicator, one complete event per operation. Those that still run last until the latest moment
-// that is known.
+// Returns the format of chrome://tracing and ui.perfetto.dev: one process per rank, one thread per
+// communicator, one complete event per operation. Operations in progress end at the latest known
+// time.
 nlohmann::ordered_json chrome_trace(const std::vector<TracedOperation>& operations);
 
 }  // namespace tally::app

@@ -1,4 +1,4 @@
-#include "apps/tally/run_command.h"
+#include "apps/tally/commands.h"
 
 #include <unistd.h>
 
@@ -10,13 +10,11 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
-#include "apps/tally/launch/agent.h"
 #include "apps/tally/launch/hosts.h"
 #include "apps/tally/launch/launcher.h"
-#include "apps/tally/launch/overseer.h"
-#include "apps/tally/launch/server_processes.h"
+#include "apps/tally/launch/rank_watch.h"
+#include "apps/tally/launch/worker_job.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "group/local_access.h"
@@ -24,7 +22,7 @@
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kRunFooter = R"(
 Examples:
   tally run -n 4 -- ./train --rate 0.1
   tally run -n 2 -- tally train lenet
@@ -36,37 +34,43 @@ Examples:
 
 A host file has one line for each host, "a", "a:2" or "a slots=2"; # begins a comment.
 
-What each rank gets:
-  RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE   its number and how many there are, in all and on its host
-  MASTER_ADDR, MASTER_PORT                         where rank 0 may listen for the others
-  OMP_NUM_THREADS                                  usable cores of the host / its ranks, unless you set it
-  TALLY_SECRET_FILE                                the job's secret, which only you can read; gone with the job
-  TALLY_JOB, TALLY_GENERATION, TALLY_RESTART       name; generation (1, 1001, ...); restarts so far
-  TALLY_COORDINATOR, TALLY_HEARTBEAT               where to report to, and how often
-  TALLY_DIRECTORY                                  with --servers: HOST:PORT of the parameter servers' directory
-  and on this host the whole environment, on others PATH, LD_LIBRARY_PATH, TALLY_*, OMP_* and what --env
-  names, on top of what the remote shell gives. Its stdin is empty.
+Environment of each rank:
+  RANK, WORLD_SIZE              number of the rank, and number of ranks
+  LOCAL_RANK, LOCAL_WORLD_SIZE  the same on its host
+  MASTER_ADDR, MASTER_PORT      address at which rank 0 may listen for the others
+  OMP_NUM_THREADS               usable cores of the host / its ranks, unless you set it
+  TALLY_SECRET_FILE             secret of the job, readable by you only; removed with the job
+  TALLY_JOB, TALLY_GENERATION   name; generation (1, 1001, ...)
+  TALLY_RESTART                 restarts so far
+  TALLY_COORDINATOR             address of the coordinator
+  TALLY_HEARTBEAT               seconds between reports to it
+  TALLY_DIRECTORY               with --servers: HOST:PORT of the parameter servers' directory
+Ranks on this host get the whole environment; ranks on other hosts get PATH, LD_LIBRARY_PATH,
+TALLY_*, OMP_* and the variables of --env, in addition to those of the remote shell. Their stdin is
+empty.
 
-Hosts are reached by `ssh HOST PATH/tally host-agent`, without a password (ssh-agent or keys); this host is not reached
-but started on directly. --remote-shell takes any other program that is called as PROGRAM HOST COMMAND..., for all hosts.
-The program and tally must be on every host, under the same path or as --remote-tally says.
+Other hosts are reached by `ssh HOST PATH/tally host-agent` without a password (ssh-agent or keys);
+on this host the ranks are started directly. --remote-shell names another program, which is called
+as PROGRAM HOST COMMAND..., for all hosts. The program and tally must be on every host, under the
+same path or that of --remote-tally.
 
-While it runs, `tally status` shows what each rank does, and `tally inspect trace` what it did. When some wait long for
-others, a line here names whom they wait for.
+While the job runs, `tally status` shows the state of each rank, and `tally inspect trace` its last
+operations. When ranks wait long for others, a line names the ranks they wait for.
 
-When a rank fails, the others get SIGTERM, after the grace time SIGKILL. Ctrl-C once: they get SIGINT and the grace
-time; twice: SIGKILL. However this program ends, by kill -9 too, nothing it started stays behind on any host.
+When a rank fails, the others get SIGTERM, and SIGKILL after the grace time. After one Ctrl-C they
+get SIGINT and the grace time, after a second one SIGKILL. When this program ends in any way, kill
+-9 included, all processes that it started end on all hosts.
 
 Exit codes:
   0        every rank exited with 0
-  1-255    that of the rank that failed first; 128+N if signal N killed it
+  1-255    exit code of the rank that failed first; 128+N if signal N killed it
   124      --timeout passed
-  125      something else than a rank failed: a host, a file
-  126,127  the program could not be run, was not found
+  125      a failure that is not a rank's: a host, a file
+  126,127  the program could not be run, or was not found
   130      Ctrl-C (143 SIGTERM, 129 SIGHUP)
   2        wrong usage)";
 
-struct Options {
+struct RunOptions {
   int ranks = 0;
   std::string hosts;
   std::string host_file;
@@ -87,7 +91,7 @@ struct Options {
   launch::LaunchOptions launch;
 };
 
-// "90", "90s", "5m", "2h", and what parse_duration() knows.
+// Parses "90", "90s", "5m", "2h", and the formats of parse_duration().
 Result<Duration> seconds_in(const std::string& text) {
   const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
   const bool minutes = text.size() > 1 && text.back() == 'm';
@@ -97,7 +101,7 @@ Result<Duration> seconds_in(const std::string& text) {
                .message = fmt::format("'{}' is not a time such as 90, 90s, 5m or 2h", text)};
 }
 
-Result<std::vector<launch::Host>> hosts_of(const Options& options) {
+Result<std::vector<launch::Host>> hosts_of(const RunOptions& options) {
   if (!options.hosts.empty()) return launch::parse_hosts(options.hosts);
   if (options.host_file.empty())
     return std::vector<launch::Host>{{.name = "localhost", .slots = options.ranks}};
@@ -110,8 +114,8 @@ Result<std::vector<launch::Host>> hosts_of(const Options& options) {
   return hosts;
 }
 
-// NAME=VALUE, or NAME with the value that it has here.
-Result<launch::Variables> variables_of(const Options& options) {
+// Parses NAME=VALUE, or NAME, which has the value of this environment.
+Result<launch::Variables> variables_of(const RunOptions& options) {
   launch::Variables variables;
   for (const std::string& text : options.variables) {
     const std::size_t equals = text.find('=');
@@ -119,10 +123,10 @@ Result<launch::Variables> variables_of(const Options& options) {
     const char* const own = std::getenv(name.c_str());
     if (name.empty())
       return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("--env {}: a variable has a name", text)};
+                   .message = fmt::format("--env {}: need a name before =", text)};
     if (equals == std::string::npos && own == nullptr)
       return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("--env {}: there is no such variable here", text)};
+                   .message = fmt::format("--env {}: this environment has no such variable", text)};
     variables.emplace_back(name, equals == std::string::npos ? own : text.substr(equals + 1));
   }
   return variables;
@@ -136,7 +140,7 @@ std::string default_job_name(const std::string& program) {
   return fmt::format("{}-{}", name, ::getpid());
 }
 
-Result<launch::LaunchOptions> launch_options(const Options& options) {
+Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
   launch::LaunchOptions launch = options.launch;
   launch.command = options.program;
   if (launch.command.empty() || launch.command.front().empty())
@@ -157,13 +161,13 @@ Result<launch::LaunchOptions> launch_options(const Options& options) {
   if (!options.timeout.empty()) {
     TALLY_TRY(launch.timeout, seconds_in(options.timeout));
     if (launch.timeout == Duration::zero())
-      return Error{.code = ErrorCode::kInvalid, .message = "--timeout 0 would end the job at once"};
+      return Error{.code = ErrorCode::kInvalid, .message = "--timeout 0: need more than 0"};
   }
   TALLY_TRY(launch.grace, seconds_in(options.grace));
   TALLY_TRY(launch.lease, seconds_in(options.lease));
   TALLY_TRY(launch.start_timeout, seconds_in(options.start_timeout));
   if (launch.lease < std::chrono::seconds(1) || launch.lease > std::chrono::hours(24))
-    return Error{.code = ErrorCode::kInvalid, .message = "--lease is from 1 second to 24 hours"};
+    return Error{.code = ErrorCode::kInvalid, .message = "--lease: need 1 second to 24 hours"};
   std::error_code failed;
   const std::string here = std::filesystem::current_path(failed).string();
   launch.folder =
@@ -171,210 +175,134 @@ Result<launch::LaunchOptions> launch_options(const Options& options) {
   if (launch.job.empty()) launch.job = default_job_name(launch.command.front());
   if (!group::is_job_name(launch.job))
     return Error{.code = ErrorCode::kInvalid,
-                 .message = "--job is 1 to 64 letters, digits, dots, underscores and dashes"};
+                 .message = "--job: need 1 to 64 letters, digits, dots, underscores and dashes"};
   TALLY_TRY(launch.watch.heartbeat, seconds_in(options.heartbeat));
   TALLY_TRY(launch.watch.lost_after, seconds_in(options.lost_after));
   TALLY_TRY(launch.watch.stall_warning, seconds_in(options.stall_warning));
   if (std::min(launch.watch.heartbeat, launch.watch.stall_warning) < std::chrono::milliseconds(10))
     return Error{.code = ErrorCode::kInvalid,
-                 .message = "--heartbeat and --stall-warning are at least 10ms"};
+                 .message = "--heartbeat and --stall-warning: need at least 10ms"};
   launch.watch.enabled = !options.unwatched;
   return launch;
 }
 
-// Whether a sentence of the directory is worth a line among those of ranks.
-bool is_news(const std::string& sentence) {
-  const bool of_server =
-      sentence.starts_with("server") && sentence.find(" joined") == std::string::npos;
-  return of_server || sentence.starts_with("nobody");
+// Whether an event of the servers is shown among the lines of the ranks.
+bool is_news(const std::string& event) {
+  const bool of_server = event.starts_with("server") && event.find(" joined") == std::string::npos;
+  return of_server || event.starts_with("nobody");
 }
 
-// Parameter servers beside the ranks, started anew with them.
-void add_servers(launch::LaunchOptions& launch, const Options& options,
-                 std::unique_ptr<launch::ServerProcesses>& running) {
-  auto before = launch.hooks.before_start;
-  launch.hooks.before_start = [before, &options, &running, verbose = launch.verbose](
-                                  const launch::JobStart& start,
-                                  launch::Console& console) -> Result<launch::Variables> {
-    launch::Variables variables;
-    if (before) {
-      TALLY_TRY(variables, before(start, console));
-    }
-    running.reset();
-    TALLY_TRY(running, launch::ServerProcesses::start({.servers = options.servers,
-                                                       .replicas = options.replicas,
-                                                       .host = start.own_address,
-                                                       .secret = start.secret},
-                                                      [verbose](const std::string& sentence) {
-                                                        if (verbose || is_news(sentence))
-                                                          fmt::print(stderr, "tally run: {}\n",
-                                                                     sentence);
-                                                      }));
-    variables.emplace_back("TALLY_DIRECTORY", running->directory());
-    return variables;
-  };
-}
-
-int run_watched(launch::LaunchOptions launch, const Options& options) {
-  launch::Overseer overseer(launch.watch, launch.verbose);
-  if (launch.watch.enabled) launch.hooks = overseer.hooks();
-  std::unique_ptr<launch::ServerProcesses> servers;
-  if (options.servers > 0) add_servers(launch, options, servers);
+int run_watched(launch::LaunchOptions launch, const RunOptions& options) {
+  launch::RankWatch watch(launch.watch, launch.verbose);
+  if (launch.watch.enabled) launch.hooks = watch.hooks();
+  if (options.servers > 0)
+    launch::add_servers(
+        launch.hooks, {.servers = options.servers, .replicas = options.replicas},
+        [verbose = launch.verbose](const std::string& event) { return verbose || is_news(event); });
   return launch::run_job(launch);
 }
 
-int run(const Options& options) {
+int run_launch(const RunOptions& options) {
   const auto launch = launch_options(options);
   if (launch) return run_watched(*launch, options);
   fmt::print(stderr, "tally run: {}\n", launch.error().message);
-  return 2;
+  return kWrongUsage;
 }
 
-void add_where(CLI::App& command, Options& o) {
-  command
-      .add_option("-n,--ranks", o.ranks,
-                  "Ranks to start; with hosts: not more than these have slots")
-      ->check(CLI::Range(1, launch::kMaxRanks));
-  auto* const hosts =
-      command.add_option("--hosts", o.hosts, "Hosts and how many ranks each takes: a:2,b:2")
-          ->type_name("LIST");
-  command.add_option("--hostfile", o.host_file, "The same from a file, one host a line")
-      ->type_name("FILE")
-      ->excludes(hosts);
-  command
-      .add_option("--remote-shell", o.remote_shell,
-                  "Reach all hosts by this program instead of ssh, this host too; words are "
-                  "separated by spaces")
-      ->type_name("PROGRAM");
-  command
-      .add_option("--remote-tally", o.launch.remote_tally,
-                  "Where tally is on the hosts; default: where it is here")
-      ->type_name("PATH");
-  command
-      .add_option(
-          "--master-addr", o.launch.master_address,
-          "Address of rank 0's host for the others; default: 127.0.0.1, or the first host as named")
-      ->type_name("ADDRESS");
+void add_hosts(Command& command, RunOptions& o) {
+  command.add("-n,--ranks", &o.ranks, "Ranks to start; with hosts: at most as many as their slots",
+              {.least = 1, .most = launch::kMaxRanks});
+  command.add("--hosts", &o.hosts, "Hosts with the ranks of each: a:2,b:2", {.value = "LIST"});
+  command.add("--hostfile", &o.host_file, "The same from a file, one host per line",
+              {.value = "FILE", .excludes = {"--hosts"}});
+  command.add("--remote-shell", &o.remote_shell,
+              "Program that reaches all hosts, this one included, instead of ssh; words are "
+              "separated by spaces",
+              {.value = "PROGRAM"});
+  command.add("--remote-tally", &o.launch.remote_tally,
+              "Path of tally on the hosts; default: its path here", {.value = "PATH"});
+  command.add("--master-addr", &o.launch.master_address,
+              "Address of rank 0's host for the others; default: 127.0.0.1, or the first host as "
+              "named",
+              {.value = "ADDRESS"});
+  command.add("--launcher-addr", &o.launch.own_address,
+              "Address of this machine for ranks on other hosts; default: the address that packets "
+              "to them leave from",
+              {.value = "ADDRESS"});
 }
 
-void add_own_address(CLI::App& command, Options& o) {
-  command
-      .add_option(
-          "--launcher-addr", o.launch.own_address,
-          "Address of this machine for the ranks on other hosts; default: that which packets "
-          "to them leave from")
-      ->type_name("ADDRESS");
+void add_job(Command& command, RunOptions& o) {
+  command.add(
+      "--env", &o.variables,
+      "Variable for all ranks; without a value it has the value of this environment; may be "
+      "repeated",
+      {.value = "NAME[=VALUE]", .repeated = true});
+  command.add("--workdir", &o.launch.folder, "Working directory of the ranks; default: this one",
+              {.value = "DIR"});
+  command.add("--bind", &o.binding,
+              "cores: each rank has cores of its own, within a NUMA node where possible; none: any "
+              "core; auto: cores if there is one for each rank",
+              {.choices = {"auto", "cores", "none"}});
+  command.add("--servers", &o.servers,
+              "Parameter servers to start on this host as processes; they end with the job",
+              {.least = 0, .most = 256});
+  command.add("--replicas", &o.replicas,
+              "Servers that hold each part of a table; 0: two, or one if there is one server",
+              {.least = 0, .most = 16});
+  command.add("--job,--tag", &o.launch.job,
+              "Name of the job, for `tally status`; default: program and pid", {.value = "NAME"});
 }
 
-void add_what(CLI::App& command, Options& o) {
-  command
-      .add_option(
-          "--env", o.variables,
-          "Variable for all ranks, with the value it has here if none is given; may be repeated")
-      ->type_name("NAME[=VALUE]")
-      ->take_all()
-      ->allow_extra_args(false);
-  command
-      .add_option("--workdir", o.launch.folder, "Working directory of the ranks; default: this one")
-      ->type_name("DIR");
-  command
-      .add_option("--bind", o.binding,
-                  "cores: each rank runs on cores of its own, within a NUMA node where possible; "
-                  "none: anywhere; "
-                  "auto: cores if there is one for each rank")
-      ->check(CLI::IsMember({"auto", "cores", "none"}))
-      ->capture_default_str();
-  command
-      .add_option("--servers", o.servers,
-                  "Parameter servers to start on this host, as processes of their own; they end "
-                  "with the job")
-      ->check(CLI::Range(0, 256))
-      ->capture_default_str();
-  command
-      .add_option(
-          "--replicas", o.replicas,
-          "Servers that have each part of a table; 0: two, or one where there is one server")
-      ->check(CLI::Range(0, 16))
-      ->capture_default_str();
-  command
-      .add_option("--job,--tag", o.launch.job,
-                  "Name of the job, for `tally status`; default: program and pid")
-      ->type_name("NAME");
+void add_output(Command& command, RunOptions& o) {
+  command.add("--log-dir", &o.launch.log_folder,
+              "Also write the output of rank N to DIR/rank-N.log, byte by byte", {.value = "DIR"});
+  command.add("--quiet-ranks", &o.launch.quiet_ranks,
+              "Show rank 0 only, and the last 50 lines of a rank that failed");
+  command.add("--verbose", &o.launch.verbose, "Report the programs that are started on each host");
 }
 
-void add_output(CLI::App& command, Options& o) {
-  command
-      .add_option("--log-dir", o.launch.log_folder,
-                  "Also write what rank N writes to DIR/rank-N.log, byte by byte")
-      ->type_name("DIR");
-  command.add_flag("--quiet-ranks", o.launch.quiet_ranks,
-                   "Show rank 0 only, and the last 50 lines of a rank that failed");
-  command.add_flag("--verbose", o.launch.verbose, "Say what is started where");
-}
-
-void add_end(CLI::App& command, Options& o) {
-  command
-      .add_option("--timeout", o.timeout,
-                  "End the job after so long, restarts included: 90, 90s, 5m, 2h")
-      ->type_name("TIME");
-  command.add_option("--grace", o.grace, "Seconds between asking ranks to stop and killing them")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command
-      .add_option("--max-restarts", o.launch.max_restarts,
-                  "When a rank fails, end all and start the whole job again, so often at most")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  command.add_option("--start-timeout", o.start_timeout, "Seconds for all hosts to answer")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command.add_option("--lease", o.lease, "Seconds of silence after which hosts give each other up")
-      ->type_name("TIME")
-      ->capture_default_str();
-}
-
-void add_watch(CLI::App& command, Options& o) {
-  command.add_option("--heartbeat", o.heartbeat, "Seconds between the ranks' reports")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command
-      .add_option("--lost-after", o.lost_after,
-                  "Silence after which a rank is lost; 0: with the third missed heartbeat. Give "
-                  "more where links are cut and heal")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command
-      .add_option("--stall-warning", o.stall_warning,
-                  "When ranks have waited so long for others, say for whom and why")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command.add_flag("--no-coordinator", o.unwatched,
-                   "No heartbeats, no `tally status`: losses are noticed by connections alone");
+void add_limits(Command& command, RunOptions& o) {
+  command.add("--heartbeat", &o.heartbeat, "Time between the reports of a rank", {.value = "TIME"});
+  command.add("--lost-after", &o.lost_after,
+              "Silence after which a rank is lost; 0: the third missed heartbeat. Use more where "
+              "links are cut and heal",
+              {.value = "TIME"});
+  command.add("--stall-warning", &o.stall_warning,
+              "When ranks have waited this long for others, report the ranks they wait for and why",
+              {.value = "TIME"});
+  command.add("--no-coordinator", &o.unwatched,
+              "No heartbeats and no `tally status`: only connections show that a rank is lost");
+  command.add("--timeout", &o.timeout,
+              "End the job after this time, restarts included: 90, 90s, 5m, 2h", {.value = "TIME"});
+  command.add("--grace", &o.grace, "Time between asking ranks to stop and killing them",
+              {.value = "TIME"});
+  command.add("--max-restarts", &o.launch.max_restarts,
+              "When a rank fails, end all ranks and start the whole job again, at most N times",
+              {.least = 0, .most = 1000000});
+  command.add("--start-timeout", &o.start_timeout, "Time for all hosts to answer",
+              {.value = "TIME"});
+  command.add("--lease", &o.lease, "Silence after which hosts give each other up",
+              {.value = "TIME"});
 }
 
 }  // namespace
 
-void add_run_command(CLI::App& parent, const std::vector<std::string>& program, int& exit_code) {
-  CLI::App& command =
-      *parent.add_subcommand("run",
-                             "Start a program as the ranks of a job, here or on several hosts:\n"
-                             "tally run [OPTIONS] -- PROGRAM [ARGUMENTS]");
-  command.footer(kFooter);
-  const auto o = std::make_shared<Options>();
-  add_where(command, *o);
-  add_own_address(command, *o);
-  add_what(command, *o);
+void add_run_command(Command top, const std::vector<std::string>& program) {
+  Command command =
+      top.add_command("run",
+                      "Start a program as the ranks of a job, here or on several hosts:\n"
+                      "tally run [OPTIONS] -- PROGRAM [ARGUMENTS]");
+  command.footer(kRunFooter);
+  const auto o = std::make_shared<RunOptions>();
+  add_hosts(command, *o);
+  add_job(command, *o);
   add_output(command, *o);
-  add_watch(command, *o);
-  add_end(command, *o);
-  command.callback([o, &program, &exit_code] {
+  add_limits(command, *o);
+  command.action([o, &program] {
     o->program = program;
-    exit_code = run(*o);
+    return run_launch(*o);
   });
-
-  CLI::App& agent = *parent.add_subcommand("host-agent");
-  agent.group("");  // not listed in the help
-  agent.callback([&exit_code] { exit_code = launch::run_agent(); });
+  top.add_hidden_command("host-agent").action([] { return launch::run_agent(); });
 }
 
 }  // namespace tally::app

@@ -15,24 +15,17 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
+#include "apps/tally/command_line.h"
 #include "apps/tally/watch_target.h"
 #include "base/units.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 namespace {
 
-constexpr int kWrongUsage = 2;
 constexpr int kGaveUp = 3;
-// Signals end poll(); one that comes just before it is seen this much later.
-constexpr int kLookMilliseconds = 200;
-// A server that does not get in looks so often whether it is still wanted.
+// A server that is not admitted checks at this interval whether it should end.
 constexpr std::chrono::milliseconds kTurn = std::chrono::seconds(2);
-
-void say(const std::string& sentence) {
-  fmt::print("{:%H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), sentence);
-  std::fflush(stdout);
-}
 
 Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
@@ -42,11 +35,11 @@ Result<std::chrono::milliseconds> time_in(const char* option, const std::string&
   const auto time = parse_duration(text);
   if (!time.has_value()) return invalid(fmt::format("{} {}", option, time.error().message));
   const auto whole = std::chrono::ceil<std::chrono::milliseconds>(*time);
-  if (whole.count() == 0) return invalid(fmt::format("{} {} is no time", option, text));
+  if (whole.count() == 0) return invalid(fmt::format("{} {}: need more than 0", option, text));
   return whole;
 }
 
-// 32 bytes from who started us.
+// Reads 32 bytes from the parent process.
 Result<Secret> secret_on_stdin() {
   Secret secret;
   std::size_t filled = 0;
@@ -66,7 +59,7 @@ Result<std::optional<Secret>> secret_of(const ServeServers& options) {
   return std::optional(secret);
 }
 
-// Of directory and server in one process.
+// The directory and server of one process.
 struct Parts {
   std::unique_ptr<server::Directory> directory;
   std::unique_ptr<server::Server> server;
@@ -104,17 +97,17 @@ Result<std::unique_ptr<server::Server>> start_server(const ServeServers& options
     left -= asked.join_timeout;
     auto started = server::Server::start(asked, tell);
     if (started.has_value() || started.error().code != ErrorCode::kTimeout || left.count() == 0 ||
-        interrupted() != 0)
+        process::interrupted() != 0)
       return started;
   }
 }
 
-// The same host, any port.
+// Returns the same host with port 0.
 std::string beside(const std::string& address) {
   return address.substr(0, address.rfind(':')) + ":0";
 }
 
-Result<Parts> start(const ServeServers& options, const server::EventSink& tell) {
+Result<Parts> start_parts(const ServeServers& options, const server::EventSink& tell) {
   if (options.server && options.directory_at.empty())
     return invalid("--server needs --directory-at HOST:PORT");
   TALLY_TRY(const std::optional<Secret> secret, secret_of(options));
@@ -135,7 +128,7 @@ Result<Parts> start(const ServeServers& options, const server::EventSink& tell) 
   return parts;
 }
 
-// Whether whoever started us is gone. What it writes has no meaning, and is read away.
+// Whether the parent process is gone. Its bytes are read and ignored.
 bool stdin_ended() {
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   if (::poll(&input, 1, kLookMilliseconds) <= 0) return false;
@@ -146,21 +139,26 @@ bool stdin_ended() {
 
 }  // namespace
 
+void say(const std::string& sentence) {
+  fmt::print("{:%H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), sentence);
+  std::fflush(stdout);
+}
+
 int serve_servers(const ServeServers& options) {
-  const InterruptGuard guard;
-  // What parts say of each other while all of them end is no news.
+  const process::InterruptGuard guard;
+  // Events of the parts are not shown while all of them end.
   std::atomic<bool> ending = false;
   const auto tell = [&ending](const std::string& sentence) {
     if (!ending) say(sentence);
   };
-  const auto parts = start(options, tell);
-  if (!parts.has_value() && interrupted() != 0) return kInterruptedExitCode;
+  const auto parts = start_parts(options, tell);
+  if (!parts.has_value() && process::interrupted() != 0) return process::kInterruptedExitCode;
   if (!parts.has_value()) {
     fmt::print(stderr, "tally serve: {}\n", parts.error().message);
     return parts.error().code == ErrorCode::kInvalid ? kWrongUsage : 1;
   }
   const bool watched = !options.until_stdin_ends.empty();
-  while (interrupted() == 0) {
+  while (process::interrupted() == 0) {
     if (watched && stdin_ended()) break;
     if (!watched) poll(nullptr, 0, kLookMilliseconds);
     if (parts->server && parts->server->expelled()) {

@@ -5,10 +5,10 @@
 
 namespace tally::app {
 
-// What `tally serve` of parameter servers was asked for.
+// Options of `tally serve` for parameter servers.
 struct ServeServers {
   bool directory = false;
-  bool server = false;  // neither: both, in one process
+  bool server = false;  // neither flag: both, in one process
   std::string listen = "127.0.0.1:0";
   std::string directory_at;
   std::string secret_file;
@@ -16,15 +16,21 @@ struct ServeServers {
   std::string snapshots;
   std::string silence_limit = "5s";
   std::string join_timeout = "60s";
-  // Started by a program of ours: "plain" or "secret", whose 32 bytes come on stdin. Ends when
-  // stdin does.
+  // Set by a parent process of ours: "plain", or "secret", whose 32 bytes come on stdin. The server
+  // ends when stdin does.
   std::string until_stdin_ends;
   int servers = 1;
   int replicas = 0;
   int threads = 0;
 };
 
-// Serves until a signal, or until the directory is gone. The exit code.
+// Signals end poll(). A signal just before poll() is noticed after this time.
+inline constexpr int kLookMilliseconds = 200;
+
+// Prints the sentence with the time of day.
+void say(const std::string& sentence);
+
+// Serves until a signal, or until the directory is gone. Returns the exit code.
 int serve_servers(const ServeServers& options);
 
 }  // namespace tally::app

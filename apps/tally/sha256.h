@@ -5,7 +5,7 @@
 
 namespace tally::app {
 
-// As 64 hexadecimal digits.
+// Returns 64 hexadecimal digits.
 std::string sha256_of(std::span<const std::byte> bytes);
 
 }  // namespace tally::app

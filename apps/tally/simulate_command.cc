@@ -1,4 +1,4 @@
-#include "simulate_command.h"
+#include "apps/tally/commands.h"
 
 #include <cstdio>
 #include <fstream>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
@@ -17,7 +16,7 @@
 namespace tally::app {
 namespace {
 
-struct Options {
+struct SimulateOptions {
   int ranks = 8;
   std::string bytes = "100MiB";
   std::string bandwidth = "12.5GB/s";
@@ -34,13 +33,13 @@ struct Question {
   sim::Model model;
 };
 
-struct Row {
+struct PredictionRow {
   Algorithm algorithm;
   sim::Prediction simulated;
   sim::Formula calculated;
 };
 
-Result<Question> read(const Options& options) {
+Result<Question> read_question(const SimulateOptions& options) {
   Question question;
   sim::Model& model = question.model;
   TALLY_TRY(question.bytes, parse_bytes(options.bytes));
@@ -56,11 +55,11 @@ Result<Question> read(const Options& options) {
   return question;
 }
 
-Result<std::vector<Row>> answer(int ranks, const Question& question) {
+Result<std::vector<PredictionRow>> predict_all(int ranks, const Question& question) {
   std::vector<Algorithm> algorithms{Algorithm::kRing, Algorithm::kHalvingDoubling,
                                     Algorithm::kTree};
   if (question.model.local_ranks > 1) algorithms.push_back(Algorithm::kHierarchical);
-  std::vector<Row> rows;
+  std::vector<PredictionRow> rows;
   for (const Algorithm algorithm : algorithms) {
     TALLY_TRY(const sim::Prediction simulated,
               sim::predict(algorithm, ranks, question.bytes, question.model));
@@ -71,7 +70,8 @@ Result<std::vector<Row>> answer(int ranks, const Question& question) {
   return rows;
 }
 
-void print_table(const Options& options, const Question& question, const std::vector<Row>& rows) {
+void print_prediction(const SimulateOptions& options, const Question& question,
+                      const std::vector<PredictionRow>& rows) {
   fmt::print("all-reduce of {} on {} ranks, {} and {} between hosts", format_bytes(question.bytes),
              options.ranks, format_bytes_per_second(question.model.network.bytes_per_second),
              format_duration(question.model.network.latency));
@@ -82,7 +82,7 @@ void print_table(const Options& options, const Question& question, const std::ve
   }
   fmt::print("\n\n{:<18}{:>12}{:>12}{:>8}{:>14}  {}\n", "algorithm", "simulated", "formula",
              "steps", "bytes/rank", "formula");
-  for (const Row& row : rows) {
+  for (const PredictionRow& row : rows) {
     fmt::print("{:<18}{:>12}{:>12}{:>8}{:>14}  {}\n", to_string(row.algorithm),
                format_duration(row.simulated.time), format_duration(row.calculated.time),
                row.simulated.steps, format_bytes(row.simulated.bytes_per_rank),
@@ -94,10 +94,10 @@ void print_table(const Options& options, const Question& question, const std::ve
       "hierarchical the\nformulas take every link for one between hosts.\n");
 }
 
-Result<void> write_json(const std::string& path, const Options& options, const Question& question,
-                        const std::vector<Row>& rows) {
+Result<void> save_prediction(const std::string& path, const SimulateOptions& options,
+                             const Question& question, const std::vector<PredictionRow>& rows) {
   nlohmann::json results = nlohmann::json::array();
-  for (const Row& row : rows) {
+  for (const PredictionRow& row : rows) {
     results.push_back({{"algorithm", to_string(row.algorithm)},
                        {"simulated_ns", row.simulated.time.count()},
                        {"formula_ns", row.calculated.time.count()},
@@ -124,45 +124,33 @@ Result<void> write_json(const std::string& path, const Options& options, const Q
   return {};
 }
 
-Result<void> simulate(const Options& options) {
-  TALLY_TRY(const Question question, read(options));
-  TALLY_TRY(const std::vector<Row> rows, answer(options.ranks, question));
-  print_table(options, question, rows);
+Result<void> simulate(const SimulateOptions& options) {
+  TALLY_TRY(const Question question, read_question(options));
+  TALLY_TRY(const std::vector<PredictionRow> rows, predict_all(options.ranks, question));
+  print_prediction(options, question, rows);
   if (options.json.empty()) return {};
-  return write_json(options.json, options, question, rows);
+  return save_prediction(options.json, options, question, rows);
 }
 
 }  // namespace
 
-void add_simulate_command(CLI::App& bench, int& exit_code) {
-  CLI::App* command =
-      bench.add_subcommand("simulate", "Predict an all-reduce on a cluster that is not at hand");
-  // Shared by the callback, which CLI11 keeps and copies.
-  const auto options = std::make_shared<Options>();
-  command->add_option("--ranks", options->ranks, "Ranks of the job")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
-  command->add_option("--bytes", options->bytes, "Size of the vector, as 100MiB")
-      ->capture_default_str();
-  command->add_option("--bandwidth", options->bandwidth, "Of each rank between hosts, each way")
-      ->capture_default_str();
-  command->add_option("--latency", options->latency, "Of one message between hosts")
-      ->capture_default_str();
-  command->add_option("--local-ranks", options->local_ranks, "Ranks on each host")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
-  command->add_option("--local-bandwidth", options->local_bandwidth, "Inside a host")
-      ->capture_default_str();
-  command->add_option("--local-latency", options->local_latency, "Inside a host")
-      ->capture_default_str();
-  command->add_option("--reduce-bandwidth", options->reduce_bandwidth,
-                      "How fast a rank adds arriving bytes; unset: at once");
-  command->add_option("--json", options->json, "Write the answer to this file as well");
-  command->callback([options, &exit_code] {
-    const Result<void> outcome = simulate(*options);
-    if (!outcome.has_value()) fmt::print(stderr, "tally: {}\n", to_string(outcome.error()));
-    exit_code = outcome.has_value() ? 0 : 1;
-  });
+void add_simulate_command(Command bench) {
+  Command command =
+      bench.add_command("simulate", "Predict an all-reduce on a cluster by simulation");
+  const auto o = std::make_shared<SimulateOptions>();
+  command.add("--ranks", &o->ranks, "Ranks of the job", {.least = 1, .most = 1 << 16});
+  command.add("--bytes", &o->bytes, "Size of the vector", {.value = "SIZE"});
+  command.add("--bandwidth", &o->bandwidth, "Of each rank between hosts, in each direction",
+              {.value = "RATE"});
+  command.add("--latency", &o->latency, "Of one message between hosts", {.value = "TIME"});
+  command.add("--local-ranks", &o->local_ranks, "Ranks on each host",
+              {.least = 1, .most = 1 << 16});
+  command.add("--local-bandwidth", &o->local_bandwidth, "Inside a host", {.value = "RATE"});
+  command.add("--local-latency", &o->local_latency, "Inside a host", {.value = "TIME"});
+  command.add("--reduce-bandwidth", &o->reduce_bandwidth,
+              "Speed at which a rank adds arriving bytes; unset: unlimited", {.value = "RATE"});
+  command.add("--json", &o->json, "Also write the result to FILE", {.value = "FILE"});
+  command.action([o] { return exit_code_of(simulate(*o), "tally"); });
 }
 
 }  // namespace tally::app

@@ -1,4 +1,4 @@
-#include "apps/tally/status_command.h"
+#include "apps/tally/commands.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -7,41 +7,40 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "apps/tally/interrupt.h"
 #include "apps/tally/status_table.h"
 #include "apps/tally/watch_target.h"
 #include "group/local_access.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kStatusFooter = R"(
 Examples:
-  tally status                      the job that runs here, or the names of several
-  tally status digits --watch       again every second, in place
+  tally status                      the job on this machine, or the names of several
+  tally status digits --watch       repeat every second, in place
   tally status digits --watch=5
   tally status --json | jq '.ranks[] | select(.state == "waiting")'
   tally status --coordinator node1:29401 --secret-file job.secret
 
-Exit codes: 0 it was told; 1 nobody could be asked.)";
+Exit codes: 0 success; 1 no coordinator answered.)";
 
-constexpr auto kPatience = std::chrono::seconds(5);
+constexpr auto kStatusPatience = std::chrono::seconds(5);
 
-struct Options {
+struct StatusOptions {
   WatchTarget target;
   double watch = 0;
   bool json = false;
 };
 
-int complain(const Options& options, const Error& error) {
+int report_failure(const StatusOptions& options, const Error& error) {
   fmt::print(stderr, "tally status: {}\n", explained(options.target, error).message);
   return 1;
 }
 
-void list(const std::vector<std::string>& jobs, bool json) {
+void list_jobs(const std::vector<std::string>& jobs, bool json) {
   if (json) {
     fmt::print("{}\n", nlohmann::ordered_json{{"jobs", jobs}}.dump());
     return;
@@ -50,15 +49,16 @@ void list(const std::vector<std::string>& jobs, bool json) {
   for (const std::string& job : jobs) fmt::print("  {}\n", job);
 }
 
-Result<group::JobStatus> ask(const Options& options) {
-  const Deadline by = Deadline::after(kPatience);
+Result<group::JobStatus> ask_status(const StatusOptions& options) {
+  const Deadline by = Deadline::after(kStatusPatience);
   TALLY_TRY(group::Observer observer, observe(options.target, by));
   return observer.status(by);
 }
 
-void show(const Options& options, const group::JobStatus& status, bool in_place) {
+void show_status(const StatusOptions& options, const group::JobStatus& status, bool in_place) {
   const std::string text = options.json ? status_json(status).dump() + "\n" : status_table(status);
-  // Home, the text with the rest of each old line cleared, then what was below.
+  // Cursor home, the text with the rest of each old line cleared, then clear the rest of the
+  // screen.
   std::string screen = in_place ? "\x1b[H" : "";
   for (const char c : text) {
     if (in_place && c == '\n') screen += "\x1b[K";
@@ -69,48 +69,46 @@ void show(const Options& options, const group::JobStatus& status, bool in_place)
   std::fflush(stdout);
 }
 
-int watch(const Options& options) {
-  const InterruptGuard guard;
+int watch_status(const StatusOptions& options) {
+  const process::InterruptGuard guard;
   const bool in_place = !options.json && isatty(STDOUT_FILENO) != 0;
   bool cleared = false;
-  while (interrupted() == 0) {
-    const auto status = ask(options);
-    if (!status.has_value()) return complain(options, status.error());
-    // What is on the screen stays there until there is something to show.
+  while (process::interrupted() == 0) {
+    const auto status = ask_status(options);
+    if (!status.has_value()) return report_failure(options, status.error());
+    // The screen is cleared only when there is something to show.
     if (in_place && !cleared) std::fputs("\x1b[2J", stdout);
     cleared = true;
-    show(options, *status, in_place);
+    show_status(options, *status, in_place);
     poll(nullptr, 0, static_cast<int>(options.watch * 1000));
   }
   return 0;
 }
 
-int run(const Options& options) {
+int run_status(const StatusOptions& options) {
   const bool unnamed = options.target.job.empty() && options.target.coordinator.empty();
   if (const auto jobs = group::local_jobs(); unnamed && jobs.size() > 1) {
-    list(jobs, options.json);
+    list_jobs(jobs, options.json);
     return 0;
   }
-  if (options.watch > 0) return watch(options);
-  const auto status = ask(options);
-  if (!status.has_value()) return complain(options, status.error());
-  show(options, *status, false);
+  if (options.watch > 0) return watch_status(options);
+  const auto status = ask_status(options);
+  if (!status.has_value()) return report_failure(options, status.error());
+  show_status(options, *status, false);
   return 0;
 }
 
 }  // namespace
 
-void add_status_command(CLI::App& parent, int& exit_code) {
-  CLI::App& command =
-      *parent.add_subcommand("status", "What the ranks of a running job do, as a table");
-  command.footer(kFooter);
-  const auto o = std::make_shared<Options>();
+void add_status_command(Command top) {
+  Command command = top.add_command("status", "Show the state of each rank of a running job");
+  command.footer(kStatusFooter);
+  const auto o = std::make_shared<StatusOptions>();
   add_target_options(command, o->target);
-  command
-      .add_flag("--watch{1}", o->watch, "Show it again every second, or every so many: --watch=5")
-      ->check(CLI::Range(0.1, 3600.0));
-  command.add_flag("--json", o->json, "As one line of JSON");
-  command.callback([o, &exit_code] { exit_code = run(*o); });
+  command.add("--watch", &o->watch, "Repeat every second, or every N seconds: --watch=5",
+              {.value = "N", .least = 0.1, .most = 3600, .implied = "1"});
+  command.add("--json", &o->json, "One line of JSON");
+  command.action([o] { return run_status(*o); });
 }
 
 }  // namespace tally::app

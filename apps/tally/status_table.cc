@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "apps/tally/command_line.h"
+
 namespace tally::app {
 namespace {
 
@@ -14,7 +16,7 @@ using group::seconds_text;
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// How long it has been at what it does, as of now.
+// Returns how long the rank has been in its present state.
 Duration since(const MemberStatus& member) {
   return member.silence.value_or(Duration{}) + (member.report->at - member.report->since());
 }
@@ -62,11 +64,11 @@ std::string state_text(const MemberStatus& member) {
   const std::string word = state_word(member);
   if (word == "lost") return fmt::format("lost: {}", member.fate);
   if (word == "left" && member.report && member.report->failure)
-    return fmt::format("left after {}", to_string(member.report->failure->code));
+    return fmt::format("left after a failure: {}", plain_text(*member.report->failure));
   if (word == "expected") return "not heard of yet";
   if (word == "unreachable")
     return fmt::format("unreachable for {}", seconds_text(member.silence.value_or(Duration{})));
-  if (word == "failed") return fmt::format("failed: {}", to_string(*member.report->failure));
+  if (word == "failed") return fmt::format("failed: {}", plain_text(*member.report->failure));
   if (word == "joining") return fmt::format("joining for {}", seconds_text(since(member)));
   if (word == "computing") return fmt::format("computing for {}", seconds_text(since(member)));
   if (word == "left") return word;

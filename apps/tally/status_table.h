@@ -9,10 +9,10 @@ namespace tally::app {
 
 // One word: computing, operating, waiting, failed, expected, unreachable, lost, left.
 std::string state_word(const group::MemberStatus& member);
-// The same for people, with what, with whom and since when.
+// Returns the state as text, with operation, peer and duration.
 std::string state_text(const group::MemberStatus& member);
 
-// A head line, what is stalled if anything is, and one line per rank.
+// Returns a title, the stall if there is one, and one line per rank.
 std::string status_table(const group::JobStatus& status);
 nlohmann::ordered_json status_json(const group::JobStatus& status);
 

@@ -65,7 +65,7 @@ TEST(StatusTable, StatesAreTold) {
              "in #17 allreduce sum of 8 float32 for 1.0 s, waiting for rank 2"},
         Case{lost, "lost", "lost: its process was killed by signal 9"},
         Case{silent, "unreachable", "unreachable for 0.5 s"},
-        Case{failed, "failed", "failed: kTimeout (rank 1): late"}, Case{left, "left", "left"},
+        Case{failed, "failed", "failed: rank 1: late"}, Case{left, "left", "left"},
         Case{MemberStatus{}, "expected", "not heard of yet"}}) {
     EXPECT_EQ(state_word(each.member), each.word);
     EXPECT_EQ(state_text(each.member), each.text);

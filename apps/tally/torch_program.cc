@@ -10,16 +10,11 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/launch/rank_process.h"
-#include "apps/tally/word2vec_command.h"
+#include "apps/tally/commands.h"
+#include "process/child_process.h"
+#include "process/exec.h"
 
 namespace tally::app {
-namespace {
-
-constexpr int kWrongUsage = 2;
-
-}  // namespace
 
 std::optional<std::vector<std::string>> torch_program_words(const std::vector<std::string>& words) {
   if (words.empty()) return std::nullopt;
@@ -44,9 +39,9 @@ int become_torch_program(std::vector<std::string> words) {
     std::fflush(stdout);
   }
   const std::string program =
-      (std::filesystem::path(own_program()).parent_path() / "tally-train").string();
+      (std::filesystem::path(process::own_program()).parent_path() / "tally-train").string();
   words.insert(words.begin(), program);
-  const std::vector<char*> arguments = launch::pointers_to(words);
+  const std::vector<char*> arguments = process::pointers_to(words);
   ::execv(program.c_str(), arguments.data());
   if (errno == ENOENT)
     fmt::print(stderr,

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 #include <string_view>
 
 #include "group/local_access.h"
@@ -10,17 +9,12 @@
 
 namespace tally::app {
 
-void add_target_options(CLI::App& command, WatchTarget& target) {
-  command.add_option("job", target.job, "Name of one of your jobs on this machine")
-      ->type_name("JOB");
-  CLI::Option* const coordinator =
-      command
-          .add_option("--coordinator", target.coordinator,
-                      "Ask the coordinator there instead: for jobs on other machines")
-          ->type_name("HOST:PORT");
-  command.add_option("--secret-file", target.secret_file, "With the job's secret")
-      ->type_name("FILE")
-      ->needs(coordinator);
+void add_target_options(Command& command, WatchTarget& target) {
+  command.add("job", &target.job, "Name of one of your jobs on this machine", {.value = "JOB"});
+  command.add("--coordinator", &target.coordinator,
+              "Address of the coordinator of a job on another machine", {.value = "HOST:PORT"});
+  command.add("--secret-file", &target.secret_file, "File with the secret of that job",
+              {.value = "FILE", .needs = "--coordinator"});
 }
 
 Result<std::optional<Secret>> secret_in(const std::string& path) {
@@ -30,7 +24,7 @@ Result<std::optional<Secret>> secret_in(const std::string& path) {
   };
   const auto options = options_from(only_this);
   if (options.has_value()) return options->secret;
-  // Said of the variable; here it is an option.
+  // The message names the variable; here the path comes from an option.
   Error error = options.error();
   constexpr std::string_view kVariable = "TALLY_SECRET_FILE=";
   if (error.message.rfind(kVariable, 0) == 0)

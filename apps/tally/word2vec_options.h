@@ -1,46 +1,64 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "apps/tally/command_line.h"
+#include "recipes/word2vec/remote_rows.h"
 #include "recipes/word2vec/training.h"
 #include "recipes/word2vec/vectors.h"
 #include "tally/error.h"
 #include "tally/job.h"
 
-namespace CLI {
-class App;
-}
-
 namespace tally::app {
 
-// What `tally train word2vec` is told.
+// Options of `tally train word2vec`.
 struct Word2vecOptions {
   std::string data = "imdb";
   int workers = 0;  // 0: one for each core
-  int servers = 0;  // processes that have the rows, with home=server; 0: one, or none are needed
+  int servers = 0;  // server processes for the rows, with home=server; 0: one
   std::string
-      directory;  // of servers that run already; empty: those that are started with the workers
-  std::string server_secret;  // file with the secret of the former; empty: they have none
-  std::optional<Secret> directory_secret;  // what complete() has read there
+      directory;  // HOST:PORT of running servers; empty: servers are started with the workers
+  std::string server_secret;  // secret file of these servers; empty: they have no secret
+  std::optional<Secret> directory_secret;  // read by complete()
   word2vec::Settings settings;
   std::string words = "lower";
   std::string plan;
   std::string output;
   std::string json;
   bool quiet = false;
-  int live_columns = 0;  // of the terminal that the launcher has; 0: none
+  int live_columns = 0;  // columns of the launcher's terminal; 0: no terminal
 };
 
-void add_word2vec_options(CLI::App& command, Word2vecOptions& options);
+void add_word2vec_options(Command& command, Word2vecOptions& options);
 
-// Takes what is given as text into the settings, and checks what can be checked without reading the
-// data. kInvalid or kSystem with what is wrong.
+// Converts texts to settings, and checks what can be checked without reading the data. kInvalid or
+// kSystem with the reason.
 Result<void> complete(Word2vecOptions& options);
 
-// The files of the text. kInvalid if it is none.
+// Returns the files of the text. kInvalid if the data is no text.
 Result<std::vector<std::filesystem::path>> text_files(const std::string& data);
+
+// The rows as parameter servers have them, those of --directory or of who has started us, whose
+// secret is the job's; null unless the plan says home=server. `joined` is what `job` was joined by.
+// Called by all ranks.
+Result<std::unique_ptr<word2vec::RowService>> rows_of_servers(const Word2vecOptions& options,
+                                                              const Job& job,
+                                                              const JobOptions& joined);
+
+// "950", "12.3k", "4.56M".
+std::string short_number(double number);
+
+// Returns "epoch 2/5  38 %  1.23M words/s  loss 2.310  rate 0.0180  left 0:12", shortened to
+// `columns` (0: unlimited).
+std::string word2vec_progress_line(const word2vec::Standing& standing, std::uint64_t epochs,
+                                   int columns);
+
+// One rank of `tally train word2vec`: joins the job of its launcher and trains; rank 0 shows the
+// progress and writes the vectors. Returns the exit code. `options` have passed complete().
+int run_word2vec_worker(const Word2vecOptions& options);
 
 }  // namespace tally::app

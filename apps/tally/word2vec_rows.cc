@@ -1,4 +1,4 @@
-#include "apps/tally/word2vec_rows.h"
+#include "apps/tally/word2vec_options.h"
 
 #include <array>
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr Duration kDefineTime = std::chrono::minutes(1);
 
-// Two sparse tables that growths are added to. Threads: one.
+// Two sparse tables on servers that accept increments. Threads: one.
 class ServerRows final : public word2vec::RowService {
  public:
   ServerRows(server::ClientOptions client, const word2vec::Settings& settings, int workers)
@@ -56,8 +56,8 @@ class ServerRows final : public word2vec::RowService {
     return {};
   }
 
-  // Servers wait for nobody who has left; whoever pulls after that comes back, and waits for nobody
-  // either.
+  // Servers do not wait for workers that have left; a worker that pulls afterwards rejoins and does
+  // not wait either.
   Result<void> finish() override {
     TALLY_TRY(flush());
     client_.reset();
@@ -70,7 +70,7 @@ class ServerRows final : public word2vec::RowService {
   Deadline define_by() const { return Deadline::after(kDefineTime); }
   server::TableId id_of(Table table) const { return ids_[table == Table::kInputs ? 0 : 1]; }
 
-  // Chunks that all workers must have done before this one reads rows for its next.
+  // Chunks that all workers must have finished before this one reads rows for its next chunk.
   std::uint64_t least_clock() const {
     const word2vec::UpdateRule& rule = settings_.rule;
     const bool waits = rule.kind == word2vec::UpdateRule::Kind::kSsp && !finished_;
@@ -100,12 +100,12 @@ class ServerRows final : public word2vec::RowService {
   bool finished_ = false;
 };
 
-// Where the servers are, and how they are spoken with.
+// Returns the address of the servers and the transport.
 Result<server::ClientOptions> client_of(const Word2vecOptions& options, const JobOptions& joined) {
   if (!options.directory.empty())
     return server::ClientOptions{.directory = options.directory,
                                  .secret = options.directory_secret};
-  const char* const directory = std::getenv("TALLY_DIRECTORY");  // from who started us
+  const char* const directory = std::getenv("TALLY_DIRECTORY");  // set by the launcher
   if (directory == nullptr)
     return Error{.code = ErrorCode::kInvalid,
                  .message =

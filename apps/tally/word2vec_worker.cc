@@ -1,30 +1,75 @@
-#include "apps/tally/word2vec_worker.h"
+#include "apps/tally/word2vec_options.h"
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <new>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/build_info.h"
-#include "apps/tally/interrupt.h"
-#include "apps/tally/word2vec_progress.h"
-#include "apps/tally/word2vec_rows.h"
+#include "apps/tally/command_line.h"
 #include "data/input_file.h"
 #include "group/host.h"
+#include "process/interrupt.h"
 #include "recipes/word2vec/vocabulary.h"
 
 namespace tally::app {
+
 namespace {
 
-// Without a terminal: a line about so often.
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<std::uint64_t>(std::clamp(seconds, 0.0, 1e9));
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+}  // namespace
+
+std::string short_number(double number) {
+  if (number < 1000) return fmt::format("{:.0f}", number);
+  const double scaled = number < 999.5e3   ? number / 1e3
+                        : number < 999.5e6 ? number / 1e6
+                                           : number / 1e9;
+  const char unit = number < 999.5e3 ? 'k' : number < 999.5e6 ? 'M' : 'G';
+  return fmt::format("{:.{}f}{}", scaled, scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0, unit);
+}
+
+std::string word2vec_progress_line(const word2vec::Standing& standing, std::uint64_t epochs,
+                                   int columns) {
+  const double share =
+      standing.total > 0 ? static_cast<double>(standing.words) / static_cast<double>(standing.total)
+                         : 1;
+  const auto epoch = std::min(
+      epochs, 1 + static_cast<std::uint64_t>(std::floor(share * static_cast<double>(epochs))));
+  std::vector<std::string> parts = {
+      fmt::format("epoch {}/{}", epoch, epochs), fmt::format("{:.0f} %", 100 * share),
+      short_number(standing.words_per_s) + " words/s", fmt::format("loss {:.3f}", standing.loss),
+      fmt::format("rate {:.4f}", standing.rate)};
+  if (standing.words_per_s > 0 && standing.total >= standing.words)
+    parts.push_back("left " + clock_text(static_cast<double>(standing.total - standing.words) /
+                                         standing.words_per_s));
+  std::string line;
+  for (const std::string& part : parts) {
+    const std::string longer = line.empty() ? part : line + "  " + part;
+    if (columns > 0 && static_cast<int>(longer.size()) >= columns) break;
+    line = longer;
+  }
+  return line;
+}
+
+namespace {
+
+// Without a terminal: time between lines.
 constexpr Duration kLineEvery = std::chrono::seconds(10);
 
-// Rank 0's words on stdout.
+// Output of rank 0 on stdout.
 class Talk {
  public:
   Talk(const Word2vecOptions& options, bool silent) : options_(options), silent_(silent) {}
@@ -43,7 +88,7 @@ class Talk {
     last_line_ = standing.elapsed;
     const std::string line = word2vec_progress_line(standing, options_.settings.epochs, columns);
     if (columns == 0) return say(line);
-    // The launcher passes on what ends with a carriage return as it comes.
+    // The launcher passes on a line that ends with a carriage return at once.
     fmt::print("{:<{}}\r", line, columns - 1);
     std::fflush(stdout);
     shown_ = true;
@@ -63,7 +108,7 @@ class Talk {
 
 struct Text {
   word2vec::Vocabulary vocabulary;
-  std::vector<word2vec::WordId> own;  // the rank's part
+  std::vector<word2vec::WordId> own;  // the part of this rank
 };
 
 Result<Text> read_text(const Word2vecOptions& options, Rank rank, int size) {
@@ -85,8 +130,8 @@ Result<Text> read_text(const Word2vecOptions& options, Rank rank, int size) {
 
 double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-std::string json_of(const Word2vecOptions& options, int workers, const Text& text,
-                    const word2vec::TrainingResult& result) {
+std::string result_json(const Word2vecOptions& options, int workers, const Text& text,
+                        const word2vec::TrainingResult& result) {
   const word2vec::Settings& s = options.settings;
   nlohmann::ordered_json line;
   line["recipe"] = "word2vec";
@@ -122,7 +167,7 @@ class Worker {
       : options_(options), job_(job), joined_(joined), talk_(options, job.rank() != 0) {}
 
   Result<int> run() {
-    const InterruptGuard guard;
+    const process::InterruptGuard guard;
     TALLY_TRY(const Text text, read_text(options_, job_.rank(), job_.size()));
     const word2vec::Settings& s = options_.settings;
     talk_.say(fmt::format("word2vec on {}: {} different words, {} in the text", options_.data,
@@ -130,16 +175,16 @@ class Worker {
     TALLY_TRY(const auto rows, rows_of_servers(options_, job_, joined_));
     TALLY_TRY(const auto training,
               word2vec::Training::make(job_, text.vocabulary, text.own, s, rows.get()));
-    // All have met: from here on nobody is ended by a signal.
+    // All ranks have joined: from here on a signal is handled after the current words.
     talk_.say(fmt::format(
         "{} workers, {} epochs; dimension {}, window {}, {} negatives, sample {}, rate {}; {}",
         job_.size(), s.epochs, s.dimension, s.window, s.negatives, s.sample, s.rate,
         to_string(s.rule)));
     TALLY_TRY(const auto result,
-              training->run({.interrupted = [] { return interrupted() != 0; },
+              training->run({.interrupted = [] { return process::interrupted() != 0; },
                              .show = [this](const word2vec::Standing& at) { talk_.show(at); }}));
     if (job_.rank() == 0) TALLY_TRY(conclude(text, *training, result));
-    return result.interrupted ? kInterruptedExitCode : 0;
+    return result.interrupted ? process::kInterruptedExitCode : 0;
   }
 
  private:
@@ -162,7 +207,7 @@ class Worker {
     }
     if (options_.json.empty()) return {};
     std::ofstream file(options_.json, std::ios::app);
-    file << json_of(options_, job_.size(), text, result) << "\n";
+    file << result_json(options_, job_.size(), text, result) << "\n";
     file.close();
     if (!file) return Error{.code = ErrorCode::kSystem, .message = "cannot write " + options_.json};
     talk_.say("result appended to " + options_.json);
@@ -184,13 +229,13 @@ int run_word2vec_worker(const Word2vecOptions& options) {
   };
   const auto joining =
       options_from([](const char* name) -> const char* { return std::getenv(name); });
-  if (!joining) return fail(0, to_string(joining.error()));
+  if (!joining) return fail(0, plain_text(joining.error()));
   auto job = Job::join(*joining);
-  if (!job) return fail(0, to_string(job.error()));
+  if (!job) return fail(0, plain_text(job.error()));
   const Rank rank = (*job)->rank();
   try {
     const auto code = Worker(options, **job, *joining).run();
-    if (!code) return fail(rank, to_string(code.error()));
+    if (!code) return fail(rank, plain_text(code.error()));
     (*job)->close();
     return *code;
   } catch (const std::bad_alloc&) {

@@ -7,8 +7,8 @@
 
 namespace tally::app {
 
-// Mann and Whitney's U: going up through the scores, each group of equal ones with y yes and n no
-// wins y * (all no below) and shares y * n with its own.
+// Mann and Whitney's U: in ascending order of scores, a group of equal scores with y positives and
+// n negatives adds y * (negatives below) and y * n / 2.
 std::optional<double> auc(std::span<const double> scores, std::span<const std::uint8_t> labels) {
   if (scores.size() != labels.size()) return std::nullopt;
   if (std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); }))

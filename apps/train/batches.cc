@@ -68,7 +68,7 @@ Bfloat16Scope::Bfloat16Scope(bool enabled, const at::Device& device)
 Bfloat16Scope::~Bfloat16Scope() {
   if (!enabled_) return;
   set_autocast(cuda_, false);
-  // Parameters that were cast are kept until the outermost scope ends; they change with every step.
+  // Cast parameters are cached until the outermost scope ends, but change with every step.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
 }
 

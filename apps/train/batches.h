@@ -8,8 +8,8 @@
 
 namespace tally::app {
 
-// A batch as the model takes it. On the CPU it borrows the loader's memory: valid as long as that
-// is.
+// A batch as the model takes it. On the CPU it borrows the loader's memory and is valid as long as
+// that.
 struct TensorBatch {
   at::Tensor input;
   at::Tensor target;
@@ -17,8 +17,8 @@ struct TensorBatch {
 TensorBatch to_tensors(const train::Batch& batch, const data::SampleShape& shape,
                        const at::Device& device);
 
-// While one lives, forward passes compute in bfloat16 where libtorch holds that to be good;
-// parameters stay as they are.
+// While an object exists, forward passes compute in bfloat16 where libtorch's autocast does;
+// parameters keep their type.
 class Bfloat16Scope final {
  public:
   Bfloat16Scope(bool enabled, const at::Device& device);
@@ -31,7 +31,7 @@ class Bfloat16Scope final {
   const bool cuda_;
 };
 
-// The state of this rank's random numbers as bytes, and back; what is not such a state is kCorrupt.
+// Saves and restores the state of this rank's random numbers; kCorrupt for other bytes.
 std::string random_state(const at::Device& device);
 Result<void> set_random_state(const at::Device& device, const std::string& bytes);
 

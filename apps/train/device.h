@@ -9,26 +9,26 @@
 
 namespace tally::app {
 
-// What libtorch can do on this machine. Headers of torch are left to the .cc.
+// Facts about libtorch on this machine. Only the .cc includes torch headers.
 
-// GPUs that CUDA sees; 0 where libtorch has no CUDA.
+// Returns the number of CUDA GPUs; 0 if libtorch has no CUDA.
 int cuda_devices();
 std::string torch_version();
 
-// kInvalid if `device` (auto, cpu, cuda) is not to be had here.
+// kInvalid if `device` (auto, cpu, cuda) is not available.
 Result<void> check_device(const std::string& device);
 
-// Whether `device` means a GPU here.
+// Whether `device` means a GPU on this machine.
 bool uses_cuda(const std::string& device);
 
-// The tensors of the model that a recipe makes for `dataset`, as a checkpoint lists them.
+// Returns the tensors of the model that a recipe makes for `dataset`, as a checkpoint lists them.
 std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
                                                const data::Dataset& dataset);
 
-// Numbers in the parameters of that model that are trained.
+// Returns the number of trainable parameters of that model.
 std::uint64_t parameters_of(const recipes::Recipe& recipe, const data::Dataset& dataset);
 
-// Threads that libtorch computes with.
+// Sets the number of threads that libtorch computes with.
 void set_threads(int threads);
 
 }  // namespace tally::app

@@ -10,8 +10,8 @@
 namespace tally::app {
 namespace {
 
-// What one rank found. Of yes or no also the score and the label of each sample.
-struct Part {
+// Result of one rank. For binary classification also the score and label of each sample.
+struct ScoredPart {
   recipes::Judgement all;
   std::vector<double> scores;
   std::vector<double> labels;
@@ -22,8 +22,8 @@ void append(const at::Tensor& values, std::vector<double>& to) {
   to.insert(to.end(), plain.data_ptr<double>(), plain.data_ptr<double>() + plain.numel());
 }
 
-Part judge_part(Job& job, recipes::Model& model, const data::Dataset& dataset,
-                const EvaluationOptions& options) {
+ScoredPart judge_part(Job& job, recipes::Model& model, const data::Dataset& dataset,
+                      const EvaluationOptions& options) {
   const torch::NoGradGuard no_gradients;
   train::Loader loader(dataset,
                        data::Order({.strategy = data::Strategy::kPartition,
@@ -33,7 +33,7 @@ Part judge_part(Job& job, recipes::Model& model, const data::Dataset& dataset,
                                     .rank = job.rank(),
                                     .workers = job.size()}),
                        {.threads = options.loader_threads});
-  Part part;
+  ScoredPart part;
   for (bool last = false; !last;) {
     auto batch = loader.next();
     if (!batch) throw Failure(std::move(batch).error());
@@ -56,9 +56,9 @@ Part judge_part(Job& job, recipes::Model& model, const data::Dataset& dataset,
   return part;
 }
 
-// The values of all ranks, one rank's behind the other's, on all of them: the sum of vectors in
-// which each rank has filled in its own. `begin` is where this rank's begin, `size` how many there
-// are in all.
+// Gathers the values of all ranks on all ranks, in the order of ranks, as a sum of vectors in which
+// each rank has filled in its own part. `begin` is the index of this rank's part, `size` the number
+// of all values.
 std::vector<double> gathered(Trainer& trainer, const std::vector<double>& own, std::size_t begin,
                              std::size_t size) {
   constexpr std::size_t kChunk = 65536;
@@ -75,7 +75,7 @@ std::vector<double> gathered(Trainer& trainer, const std::vector<double>& own, s
   return all;
 }
 
-std::optional<double> auc_of(const Job& job, Trainer& trainer, const Part& part) {
+std::optional<double> auc_of(const Job& job, Trainer& trainer, const ScoredPart& part) {
   std::vector<double> counts(static_cast<std::size_t>(job.size()), 0.0);
   const auto rank = static_cast<std::size_t>(job.rank());
   counts[rank] = static_cast<double>(part.scores.size());
@@ -97,7 +97,7 @@ Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const data::Da
                const EvaluationOptions& options) {
   trainer.synchronise_buffers();
   model.eval();
-  const Part part = judge_part(job, model, dataset, options);
+  const ScoredPart part = judge_part(job, model, dataset, options);
   model.train();
   const recipes::Judgement& own = part.all;
   const std::vector<double> sums = trainer.sum({own.loss, own.correct, own.predictions});

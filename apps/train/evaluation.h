@@ -1,7 +1,7 @@
 #pragma once
 #include <torch/torch.h>
 
-#include "apps/train/decisions.h"
+#include "apps/train/loop_control.h"
 #include "data/dataset.h"
 #include "recipes/model.h"
 #include "recipes/task.h"
@@ -18,9 +18,9 @@ struct EvaluationOptions {
   at::Device device = at::kCPU;
 };
 
-// The model's loss and accuracy, and of answers yes or no the AUC, over a whole dataset: each rank
-// judges its part of the samples, every sample once, and what they found is summed. The same on all
-// ranks. Collective; throws Failure and c10::Error. The model is left as training.
+// Returns loss and accuracy, and for binary classification the AUC, over a whole dataset: each rank
+// evaluates its part of the samples, every sample once, and the results are summed. The same on all
+// ranks. Collective; throws Failure and c10::Error. Leaves the model in training mode.
 Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const data::Dataset& dataset,
                const EvaluationOptions& options);
 

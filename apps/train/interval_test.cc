@@ -1,4 +1,4 @@
-#include "apps/train/interval.h"
+#include "apps/train/loop_control.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

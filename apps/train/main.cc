@@ -1,5 +1,5 @@
-// What `tally train`, `tally bench train` and `tally bench compress` become: the part of the
-// command line that needs libtorch.
+// The program that `tally train`, `tally bench train` and `tally bench compress` execute: the part
+// of the command line that needs libtorch.
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -8,10 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/launch/agent.h"
-#include "apps/train/bench_command.h"
-#include "apps/train/compress_command.h"
-#include "apps/train/train_command.h"
+#include "apps/tally/launch/launcher.h"
+#include "apps/train/train_commands.h"
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
@@ -25,12 +23,11 @@ int main(int argc, char** argv) {
   try {
     code = tally::app::run_train_command({words.begin() + 1, words.end()});
   } catch (const std::exception& error) {
-    // Such as memory that a model would need and there is not; libtorch adds stacks to its
-    // messages.
+    // For example, a model that does not fit into memory. libtorch adds stacks to its messages.
     const std::string what = error.what();
     fmt::print(stderr, "tally train: {}\n", what.substr(0, what.find('\n')));
   }
-  // What stands in the buffer may find no place, as on a full disk.
+  // The buffered output may not fit, as on a full disk.
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   fmt::print(stderr, "tally train: cannot write all of the output\n");
   return code == 0 ? 1 : code;

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "apps/tally/outputs.h"
 #include "apps/tally/watch_target.h"
-#include "apps/train/outputs.h"
 #include "optimizer/update_rule.h"
 #include "policy/rules.h"
 #include "train/disturbance.h"
@@ -19,7 +19,7 @@ Error invalid(std::string message) {
   return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
-// The error with the option that it is about.
+// Adds the name of the option to an error.
 template <typename T>
 Result<T> of_option(const char* option, Result<T> result) {
   if (!result) result.error().message = fmt::format("{}: {}", option, result.error().message);
@@ -29,7 +29,8 @@ Result<T> of_option(const char* option, Result<T> result) {
 constexpr std::uint64_t kManySteps = std::uint64_t{1} << 40;
 constexpr std::uint64_t kWarmupShare = 10;
 
-// What the user says, or the recipe's with a warm-up that leaves most of the training.
+// Returns the schedule of the user, or that of the recipe with a warm-up that leaves most of the
+// training.
 std::string schedule_text(const TrainOptions& options, const recipes::Recipe& recipe,
                           std::uint64_t steps) {
   if (!options.schedule.empty()) return options.schedule;
@@ -55,7 +56,7 @@ Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recip
   TALLY_TRY(prepared.test, of_option("--data", recipe.open(request)));
   TALLY_TRY(of_option("--data", recipe.accepts(*prepared.test)));
   if (prepared.train->size() == 0 || prepared.test->size() == 0)
-    return invalid(fmt::format("--data {}: there are no samples to {}", options.data,
+    return invalid(fmt::format("--data {}: no samples to {}", options.data,
                                prepared.train->size() == 0 ? "train with" : "test with"));
   prepared.task = recipe.task(*prepared.train);
   return {};
@@ -72,30 +73,30 @@ Result<void> set_lengths(const TrainOptions& options, const recipes::Recipe& rec
   const bool by_steps = options.steps > 0 && !options.epochs;
   if (!by_steps) prepared.epoch_count = options.epochs.value_or(recipe.defaults().epochs);
   const auto accumulate = static_cast<std::uint64_t>(options.accumulate);
-  prepared.course.total_steps = by_steps
-                                    ? options.steps
-                                    : total_steps(prepared.epoch_count, prepared.batches_per_epoch,
-                                                  accumulate, options.steps);
-  if (prepared.course.total_steps == 0)
+  prepared.control.total_steps = by_steps
+                                     ? options.steps
+                                     : total_steps(prepared.epoch_count, prepared.batches_per_epoch,
+                                                   accumulate, options.steps);
+  if (prepared.control.total_steps == 0)
     return invalid(fmt::format("--accumulate {}: {} epochs are only {} batches, not one step",
                                options.accumulate, prepared.epoch_count,
                                prepared.epoch_count * prepared.batches_per_epoch));
   return {};
 }
 
-Result<void> set_course(const TrainOptions& options, Preparation& prepared) {
-  CourseOptions& course = prepared.course;
-  TALLY_TRY(course.evaluate, of_option("--eval-every", parse_interval(options.eval_every)));
+Result<void> set_loop_control(const TrainOptions& options, Preparation& prepared) {
+  LoopControlOptions& control = prepared.control;
+  TALLY_TRY(control.evaluate, of_option("--eval-every", parse_interval(options.eval_every)));
   TALLY_TRY(const Interval save,
             of_option("--checkpoint-every", parse_interval(options.checkpoint_every)));
-  if (!options.checkpoint.empty()) course.save = save;
+  if (!options.checkpoint.empty()) control.save = save;
   if (!options.checkpoint.empty() && save == Interval{})
     return invalid("--checkpoint-every never: leave out --checkpoint instead");
-  course.target_accuracy = options.target_accuracy;
-  course.patience = options.patience;
+  control.target_accuracy = options.target_accuracy;
+  control.patience = options.patience;
   if (options.target_accuracy && !recipes::has_accuracy(prepared.task))
     return invalid("--target-accuracy: these targets are numbers, and no output is right or wrong");
-  const bool unseen = course.evaluate == Interval{};
+  const bool unseen = control.evaluate == Interval{};
   if (unseen && options.target_accuracy)
     return invalid("--target-accuracy needs evaluations, and --eval-every is never");
   if (unseen && options.patience > 0)
@@ -105,7 +106,7 @@ Result<void> set_course(const TrainOptions& options, Preparation& prepared) {
   return {};
 }
 
-// The folder that --resume means.
+// Returns the folder that --resume means.
 Result<std::filesystem::path> resume_path(const TrainOptions& options) {
   if (options.checkpoint.empty())
     return invalid("--resume: from where? Give the folder as --checkpoint DIR");
@@ -136,11 +137,11 @@ Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& reci
   if (state.seed != options.seed)
     return invalid(fmt::format("--resume: {} was trained with --seed {}, not {}", path.string(),
                                state.seed, options.seed));
-  if (reader->step() >= prepared.course.total_steps)
+  if (reader->step() >= prepared.control.total_steps)
     return invalid(
         fmt::format("--resume: {} is of step {} of {}: nothing is left to do; give more "
                     "--epochs or --steps",
-                    path.string(), reader->step(), prepared.course.total_steps));
+                    path.string(), reader->step(), prepared.control.total_steps));
   prepared.resume = ResumePoint{path, reader->step(), std::move(state)};
   return {};
 }
@@ -154,7 +155,7 @@ Result<void> set_record(const TrainOptions& options, Preparation& prepared) {
         "--record-gradients: with --accumulate {} no backward pass has the gradient of a step",
         options.accumulate));
   TALLY_TRY(prepared.record_steps,
-            of_option(kOption, recorded_steps(choice, prepared.course.total_steps)));
+            of_option(kOption, recorded_steps(choice, prepared.control.total_steps)));
   prepared.record_file = std::move(choice.file);
   if (!prepared.resume) return {};
   std::erase_if(prepared.record_steps,
@@ -190,7 +191,7 @@ Result<void> set_plan(const TrainOptions& options, int workers, Preparation& pre
               of_option("--server-secret", secret_in(options.server_secret)));
   }
   if (options.replicas > 0 && !home)
-    return invalid("--replicas: with home=group there are no servers that could keep copies");
+    return invalid("--replicas: with home=group there are no servers to keep copies");
   if (prepared.servers.kind == ServerChoice::Kind::kColocated && prepared.servers.count > workers)
     return invalid(fmt::format("--servers {}: there are only {} workers, for a server each",
                                options.servers, workers));
@@ -217,16 +218,17 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
   prepared.optimizer.rate = options.rate;
   TALLY_TRY(of_option("--optimizer", check(prepared.optimizer)));
   TALLY_TRY(set_plan(options, workers, prepared));
-  // Looked at before the data are, which may take a while; the number of steps comes with them.
+  // Checked before the data is opened, which may take a while; the number of steps is known only
+  // then.
   TALLY_TRY(of_option("--schedule",
                       RateSchedule::parse(schedule_text(options, recipe, kManySteps), kManySteps)));
   TALLY_TRY(open_data(options, recipe, cache, prepared));
   TALLY_TRY(set_lengths(options, recipe, workers, prepared));
-  const std::uint64_t steps = prepared.course.total_steps;
+  const std::uint64_t steps = prepared.control.total_steps;
   TALLY_TRY(
       prepared.schedule,
       of_option("--schedule", RateSchedule::parse(schedule_text(options, recipe, steps), steps)));
-  TALLY_TRY(set_course(options, prepared));
+  TALLY_TRY(set_loop_control(options, prepared));
   TALLY_TRY(set_resume(options, recipe, prepared));
   TALLY_TRY(set_record(options, prepared));
   return prepared;

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/train/decisions.h"
-#include "apps/train/record_choice.h"
-#include "apps/train/server_choice.h"
+#include "apps/train/loop_control.h"
+#include "apps/train/option_texts.h"
 #include "apps/train/train_options.h"
 #include "apps/train/train_state.h"
 #include "data/dataset.h"
@@ -22,46 +21,45 @@
 
 namespace tally::app {
 
-// Where a training goes on from.
+// The checkpoint that a training continues from.
 struct ResumePoint {
   std::filesystem::path checkpoint;
   std::uint64_t step = 0;
   TrainState state;
 };
 
-// Everything that the options mean, read and checked: what a worker needs before it meets the
-// others.
+// The options, parsed and checked: everything a worker needs before it joins the others.
 struct Preparation {
   OptimizerSpec optimizer;
   RateSchedule schedule;
   plan::Plan plan;
   ServerChoice servers;
-  std::optional<Secret> server_secret;  // of servers that stand alone
+  std::optional<Secret> server_secret;  // for standalone servers
   data::Strategy strategy = data::Strategy::kPartition;
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> test;
   recipes::Task task = recipes::Task::kClassification;
   std::uint64_t batches_per_epoch = 0;
   std::uint64_t epoch_count = 0;  // 0: as many as the steps need
-  CourseOptions course;
+  LoopControlOptions control;
   std::optional<ResumePoint> resume;
   std::string record_file;                  // of --record-gradients; empty: none
-  std::vector<std::uint64_t> record_steps;  // those of them that are still to come
+  std::vector<std::uint64_t> record_steps;  // the steps that are still to come
 };
 
-// Opens the data and looks at every option. kInvalid, kSystem or kCorrupt in one line, with what to
-// do.
+// Opens the data and checks every option. kInvalid, kSystem or kCorrupt in one line, with the
+// remedy.
 Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
                             const std::filesystem::path& cache);
 
-// Opened or not, what the options say of plan, servers and slowness: "" home=server if servers are
-// asked for.
+// Sets plan, servers and delays from the options, without data. An empty plan means home=server if
+// servers are requested.
 Result<void> set_plan(const TrainOptions& options, int workers, Preparation& prepared);
 
-// Whether what is to be written can be. For the process that starts the others.
+// Checks that all outputs can be written. For the process that starts the workers.
 Result<void> check_outputs(const TrainOptions& options);
 
-// Whether a checkpoint has the tensors of the model. kInvalid names the first that differs.
+// Checks that a checkpoint has the tensors of the model. kInvalid names the first difference.
 Result<void> check_tensors(const std::vector<checkpoint::TensorInfo>& saved,
                            const std::vector<checkpoint::TensorInfo>& wanted);
 

@@ -13,7 +13,7 @@
 namespace tally::app {
 namespace {
 
-// The points that have this value.
+// Returns the points that have this value.
 ChartSeries series_of(const TrainingRecord& record, const char* name, const char* style,
                       std::optional<double> RecordPoint::*value) {
   ChartSeries series{.name = name, .style = style};
@@ -25,7 +25,7 @@ ChartSeries series_of(const TrainingRecord& record, const char* name, const char
   return series;
 }
 
-// Loss always, the others where there is something to show. All with the same steps.
+// Returns the chart of the loss, and others that have values. All have the same range of steps.
 std::vector<Chart> charts_of(const TrainingRecord& record) {
   std::vector<Chart> charts = {
       {.title = "Loss",
@@ -99,7 +99,7 @@ std::string events_html(const TrainingRecord& record) {
   return rows_html("Events", "wide", rows);
 }
 
-// Where all gradients counted, and none was late, there is nothing to say.
+// Empty if all gradients were applied and none was stale.
 std::string policy_html(const TrainingRecord& record) {
   if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
   std::vector<RecordRow> rows = {
@@ -137,7 +137,7 @@ std::string report_html(const TrainingRecord& record) {
   html += "<div class=\"cards\">\n";
   const std::vector<Chart> charts = charts_of(record);
   for (const Chart& chart : charts) html += chart_html(chart);
-  // Two cards stand side by side; beside an even number of charts there is no place.
+  // Two cards fit side by side: with an even number of charts the row is full.
   html += rows_html("Configuration", charts.size() % 2 == 0 ? "wide" : "", record.configuration);
   html += time_bars_html(record.times);
   html += policy_html(record);

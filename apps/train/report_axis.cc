@@ -9,9 +9,9 @@
 namespace tally::app {
 namespace {
 
-constexpr double kLogarithmicFrom = 100;  // greatest over least
+constexpr double kLogarithmicFrom = 100;  // ratio of the greatest value to the least
 
-// The least of 1, 2, 5 times a power of ten that is not below `least`.
+// Returns the least of 1, 2, 5 times a power of ten that is not below `least`.
 double round_step(double least) {
   const double power = std::pow(10.0, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -20,7 +20,7 @@ double round_step(double least) {
 }
 
 Axis linear_axis(double least, double greatest, int most_ticks) {
-  // Alike: some room around the value, so that it lies in the middle.
+  // Equal values: add room around them, so that they lie in the middle.
   if (!(greatest - least > 1e-12 * std::max(std::abs(least), std::abs(greatest)))) {
     const double room = least == 0 ? 1 : std::abs(least) * 0.5;
     least -= room;
@@ -65,7 +65,7 @@ Axis axis_around(std::span<const double> values, int most_ticks, bool may_be_log
     greatest = std::max(greatest, value);
   }
   if (least > greatest) return linear_axis(0, 1, most_ticks);
-  // So that differences and steps stay finite, too.
+  // Differences and steps must be finite, too.
   least = std::clamp(least, -1e300, 1e300);
   greatest = std::clamp(greatest, -1e300, 1e300);
   if (may_be_logarithmic && least > 1e-300 && greatest / least > kLogarithmicFrom)
@@ -83,7 +83,7 @@ std::vector<std::string> tick_labels(const Axis& axis) {
   for (const double tick : axis.ticks) {
     const bool plain_power = axis.logarithmic && tick >= 1e-3 && tick < 1e5;
     if (scientific && !plain_power) {
-      // As many digits as tell a step apart from the greatest.
+      // Enough digits to distinguish a step at the greatest value.
       const double ratio = axis.logarithmic ? 1 : greatest / step;
       const int precision = std::clamp(static_cast<int>(std::ceil(std::log10(ratio))) + 1, 1, 9);
       labels.push_back(fmt::format("{:.{}g}", tick, precision));

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::SizeIs;
 using namespace std::chrono_literals;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 TEST(ReportAxis, HasRoundTicksAroundTheValues) {
   struct Case {
@@ -29,7 +29,7 @@ TEST(ReportAxis, HasRoundTicksAroundTheValues) {
       {{0, 4690}, {"0", "1000", "2000", "3000", "4000", "5000"}},
       {{3, 3}, {"1.5", "2.0", "2.5", "3.0", "3.5", "4.0", "4.5"}},
       {{}, {"0.0", "0.2", "0.4", "0.6", "0.8", "1.0"}},
-      {{kNan, 0, 1}, {"0.0", "0.2", "0.4", "0.6", "0.8", "1.0"}},
+      {{kNotANumber, 0, 1}, {"0.0", "0.2", "0.4", "0.6", "0.8", "1.0"}},
       {{-2, 1}, {"-2.0", "-1.5", "-1.0", "-0.5", "0.0", "0.5", "1.0"}},
       {{1e9, 1.5e9}, {"1e+09", "1.1e+09", "1.2e+09", "1.3e+09", "1.4e+09", "1.5e+09"}},
   };
@@ -54,7 +54,7 @@ TEST(ReportAxis, ThinnedKeepsEndsPeaksAndWhatIsNotFinite) {
   std::vector<double> values(10000, 1.0);
   values[1234] = 7;
   values[4321] = -7;
-  values[8000] = kNan;
+  values[8000] = kNotANumber;
   const auto kept = thinned(values, 400);
   EXPECT_LE(kept.size(), 400U);
   EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end()));
@@ -66,7 +66,7 @@ TEST(ReportAxis, ThinnedKeepsEndsPeaksAndWhatIsNotFinite) {
 TEST(ReportText, NumbersAreShort) {
   EXPECT_EQ(number_text(0.32451), "0.3245");
   EXPECT_EQ(number_text(-0.0), "0");
-  EXPECT_EQ(number_text(kNan), "NaN");
+  EXPECT_EQ(number_text(kNotANumber), "NaN");
   EXPECT_EQ(count_text(999), "999");
   EXPECT_EQ(count_text(1234567), "1\u202F234\u202F567");
   EXPECT_EQ(count_text(12345678), "12.35\u202FM");

@@ -10,30 +10,33 @@
 namespace tally::app {
 namespace {
 
-constexpr double kWidth = 1130;
+constexpr double kBarsWidth = 1130;
 constexpr double kBarsLeft = 110;
 constexpr double kBarsRight = 1040;
-constexpr double kLabelFrom = 58;  // a segment this wide has its share written in it
+constexpr double kLabelFrom = 58;  // width from which a segment shows its share
 
-struct Part {
+struct TimeKind {
   const char* name;
   const char* style;
   Duration WorkerTimes::*time;
 };
-constexpr std::array<Part, 4> kParts = {{{"compute", "compute", &WorkerTimes::compute},
-                                         {"communicate", "communicate", &WorkerTimes::communicate},
-                                         {"wait", "wait", &WorkerTimes::wait},
-                                         {"data", "data", &WorkerTimes::data}}};
+constexpr std::array<TimeKind, 4> kTimeKinds = {
+    {{"compute", "compute", &WorkerTimes::compute},
+     {"communicate", "communicate", &WorkerTimes::communicate},
+     {"wait", "wait", &WorkerTimes::wait},
+     {"data", "data", &WorkerTimes::data}}};
 
-double seconds(Duration time) { return std::max(0.0, std::chrono::duration<double>(time).count()); }
+double positive_seconds(Duration time) {
+  return std::max(0.0, std::chrono::duration<double>(time).count());
+}
 
 double total_seconds(const WorkerTimes& times) {
   double total = 0;
-  for (const Part& part : kParts) total += seconds(times.*part.time);
+  for (const TimeKind& part : kTimeKinds) total += positive_seconds(times.*part.time);
   return total;
 }
 
-// One worker: name, parts, sum.
+// One worker: name, segments, sum.
 std::string bar_svg(const WorkerTimes& times, double y, double height, double longest) {
   const double total = total_seconds(times);
   const double middle = y + height / 2 + 4;
@@ -41,10 +44,10 @@ std::string bar_svg(const WorkerTimes& times, double y, double height, double lo
       fmt::format(R"(<text class="tick" x="{}" y="{:.1f}" text-anchor="end">worker {}</text>)",
                   kBarsLeft - 10, middle, times.rank);
   double x = kBarsLeft;
-  for (const Part& part : kParts) {
-    const double share = total > 0 ? seconds(times.*part.time) / total : 0;
+  for (const TimeKind& part : kTimeKinds) {
+    const double share = total > 0 ? positive_seconds(times.*part.time) / total : 0;
     const double width =
-        longest > 0 ? seconds(times.*part.time) / longest * (kBarsRight - kBarsLeft) : 0;
+        longest > 0 ? positive_seconds(times.*part.time) / longest * (kBarsRight - kBarsLeft) : 0;
     if (width <= 0) continue;
     svg += fmt::format(
         R"(<rect class="{}" x="{:.2f}" y="{:.1f}" width="{:.2f}" height="{:.1f}"><title>worker {}{}: {} {}, {}</title></rect>)",
@@ -63,14 +66,14 @@ std::string bar_svg(const WorkerTimes& times, double y, double height, double lo
   return svg;
 }
 
-// All workers together: "compute 81.3 %".
-std::string legend_html(const std::vector<WorkerTimes>& times) {
+// The legend with the shares of all workers together: "compute 81.3 %".
+std::string bars_legend_html(const std::vector<WorkerTimes>& times) {
   double all = 0;
   for (const WorkerTimes& worker : times) all += total_seconds(worker);
   std::string html = "<div class=\"legend\">";
-  for (const Part& part : kParts) {
+  for (const TimeKind& part : kTimeKinds) {
     double sum = 0;
-    for (const WorkerTimes& worker : times) sum += seconds(worker.*part.time);
+    for (const WorkerTimes& worker : times) sum += positive_seconds(worker.*part.time);
     html += fmt::format(R"(<span><i class="swatch {}"></i>{} <b>{}</b></span>)", part.style,
                         part.name, percent_text(all > 0 ? sum / all : 0));
   }
@@ -102,7 +105,8 @@ std::string time_bars_html(const std::vector<WorkerTimes>& times) {
       "<figure class=\"card wide\"><figcaption>{0}</figcaption>{1}\n<svg viewBox=\"0 0 {2} "
       "{3:.0f}\" role=\"img\" "
       "aria-label=\"{0}\">{4}</svg>{5}</figure>\n",
-      kTitle, legend_html(times), kWidth, static_cast<double>(shown) * pitch + 4, bars, note);
+      kTitle, bars_legend_html(times), kBarsWidth, static_cast<double>(shown) * pitch + 4, bars,
+      note);
 }
 
 }  // namespace tally::app

@@ -15,8 +15,8 @@
 namespace tally::app {
 namespace {
 
-// The picture, in units that are pixels where the page is wide enough.
-constexpr double kWidth = 560;
+// Size of the picture, in pixels on a wide page.
+constexpr double kChartWidth = 560;
 constexpr double kHeight = 300;
 constexpr double kLeft = 58;
 constexpr double kRight = 546;
@@ -24,7 +24,7 @@ constexpr double kTop = 26;
 constexpr double kBottom = 258;
 constexpr int kMostTicks = 6;
 constexpr std::size_t kMostPoints = 1200;  // of a curve
-constexpr std::size_t kDotsUpTo = 40;      // points; beyond that the line alone is clearer
+constexpr std::size_t kDotsUpTo = 40;      // number of points; longer curves are drawn without dots
 
 struct Frame {
   Axis x;
@@ -35,12 +35,12 @@ struct Frame {
   }
 };
 
-std::string value_text(ValueKind kind, double value) {
+std::string point_text(ValueKind kind, double value) {
   if (kind == ValueKind::kShare) return percent_text(value);
   return kind == ValueKind::kCount ? count_text(value) : number_text(value);
 }
 
-// From the first step to the last exactly; from 0 if that is not far away.
+// From the first step to the last exactly; from 0 if that is near.
 Axis step_axis(double first, double last) {
   const double low = first <= last - first || first == last ? 0 : first;
   const double high = std::max(last, low + 1);
@@ -105,7 +105,8 @@ std::string grid_svg(const Chart& chart, const Frame& frame) {
   return svg;
 }
 
-// The step at which an epoch was done, between the points of the longest curve and the beginning.
+// Returns the step at which an epoch was complete, interpolated between the points of the longest
+// curve.
 std::optional<double> step_of_epoch(const std::vector<ChartPoint>& points, double epoch) {
   ChartPoint before;
   for (const ChartPoint& point : points) {
@@ -139,7 +140,7 @@ std::string epochs_svg(const Chart& chart, const Frame& frame) {
   return svg;
 }
 
-// The curve as an SVG path: a new stroke after each value that is not finite.
+// Returns the curve as an SVG path, interrupted at values that are not finite.
 std::string path_of(const std::vector<ChartPoint>& points, const Frame& frame) {
   std::string path;
   bool down = false;
@@ -171,7 +172,7 @@ std::string series_svg(const ChartSeries& series, const std::vector<ChartPoint>&
   return svg;
 }
 
-// What the script shows: places in the picture, and texts.
+// Data for the script: coordinates and texts.
 nlohmann::json hover_data(const ChartSeries& series, const std::vector<ChartPoint>& points,
                           const Frame& frame, ValueKind kind) {
   nlohmann::json rows = nlohmann::json::array();
@@ -179,7 +180,7 @@ nlohmann::json hover_data(const ChartSeries& series, const std::vector<ChartPoin
     const double y = std::isfinite(point.value) ? frame.y_of(point.value) : kTop;
     rows.push_back({std::round(frame.x_of(point.step) * 10) / 10, std::round(y * 10) / 10,
                     count_text(point.step), number_text(point.epoch),
-                    value_text(kind, point.value)});
+                    point_text(kind, point.value)});
   }
   return {{"name", series.name}, {"style", series.style}, {"points", std::move(rows)}};
 }
@@ -193,7 +194,7 @@ std::vector<ChartPoint> drawn_points(const ChartSeries& series) {
   return points;
 }
 
-std::string legend_html(const Chart& chart, const Frame& frame) {
+std::string chart_legend_html(const Chart& chart, const Frame& frame) {
   std::string html = "<div class=\"legend\">";
   for (const ChartSeries& series : chart.series)
     html += fmt::format(R"(<span><i class="swatch {}"></i>{}</span>)", series.style,
@@ -242,7 +243,7 @@ std::string chart_html(const Chart& chart) {
       "<svg viewBox=\"0 0 {2} {3}\" role=\"img\" aria-label=\"{0}\" data-curves=\"{4}\">{5}{6}{7}"
       "<line class=\"cursor\" y1=\"{8}\" y2=\"{9}\"/></svg>\n<div class=\"tip\" "
       "hidden></div>{10}</figure>\n",
-      title, legend_html(chart, frame), kWidth, kHeight, escape_html(hover.dump()),
+      title, chart_legend_html(chart, frame), kChartWidth, kHeight, escape_html(hover.dump()),
       epochs_svg(chart, frame), grid_svg(chart, frame), curves, kTop, kBottom, notes_html(chart));
 }
 

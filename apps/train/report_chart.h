@@ -7,7 +7,7 @@
 
 namespace tally::app {
 
-// How the values of a chart are written.
+// Format of the values of a chart.
 enum class ValueKind : std::uint8_t { kNumber, kShare, kCount };
 
 struct ChartPoint {
@@ -18,7 +18,7 @@ struct ChartPoint {
 
 struct ChartSeries {
   std::string name;
-  std::string style;  // the CSS class that gives the colour: "train", "test", "accuracy", "speed"
+  std::string style;               // CSS class of the colour: "train", "test", "accuracy", "speed"
   std::vector<ChartPoint> points;  // by step, ascending
 };
 
@@ -27,17 +27,17 @@ struct Chart {
   ValueKind kind = ValueKind::kNumber;
   bool may_be_logarithmic = false;
   double first_step =
-      0;  // what the steps' axis shows at least, so that charts of one page are alike
+      0;  // minimum range of the step axis, so that the charts of one page are alike
   double last_step = 0;
   std::vector<ChartSeries> series;
 };
 
-// A <figure> with the curves as SVG: steps below, epochs above, gridlines, legend, and what the
-// page's script needs to show the values under the pointer. Values that are not finite interrupt
-// the curve and are marked at its upper edge.
+// Returns a <figure> with the curves as SVG: steps below, epochs above, gridlines, legend, and the
+// data for the script that shows values under the pointer. Values that are not finite interrupt the
+// curve and are marked at its upper edge.
 std::string chart_html(const Chart& chart);
 
-// A <figure> with one stacked bar per worker; the first kMostBars of them.
+// Returns a <figure> with one stacked bar per worker, for the first kMostBars workers.
 inline constexpr std::size_t kMostBars = 64;
 std::string time_bars_html(const std::vector<WorkerTimes>& times);
 

@@ -10,9 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+double seconds_of(Duration time) { return std::chrono::duration<double>(time).count(); }
 
-// Absent without a value; JSON has no word for one that is not finite.
+// A missing value is absent; JSON has no text for values that are not finite.
 void put(Json& object, const char* name, const std::optional<double>& value) {
   if (!value) return;
   object[name] = std::isfinite(*value) ? Json(*value) : Json(nullptr);
@@ -31,10 +31,10 @@ Json point_json(const RecordPoint& point) {
 Json times_json(const WorkerTimes& times) {
   return {{"rank", times.rank},
           {"host", times.host},
-          {"compute_s", seconds(times.compute)},
-          {"communicate_s", seconds(times.communicate)},
-          {"wait_s", seconds(times.wait)},
-          {"data_s", seconds(times.data)}};
+          {"compute_s", seconds_of(times.compute)},
+          {"communicate_s", seconds_of(times.communicate)},
+          {"wait_s", seconds_of(times.wait)},
+          {"data_s", seconds_of(times.data)}};
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
             {"steps", record.steps},
             {"epochs", record.epochs},
             {"samples", record.samples},
-            {"elapsed_s", seconds(record.elapsed)}};
+            {"elapsed_s", seconds_of(record.elapsed)}};
   put(json, "train_loss", record.train_loss);
   put(json, "test_loss", record.test_loss);
   put(json, "accuracy", record.accuracy);

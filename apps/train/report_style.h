@@ -2,10 +2,9 @@
 
 namespace tally::app {
 
-// The look of the report, in light and dark as the reader's system has it, and the script that
-// shows the values of the curves under the pointer. Colours that tell curves and parts apart are
-// those of Okabe and Ito (2008), which colour-blind readers can tell apart, too; lighter ones on
-// dark ground.
+// The style of the report, light or dark as the system of the reader, and the script that shows the
+// values under the pointer. The colours of curves and segments are those of Okabe and Ito (2008),
+// which are suitable for colour-blind readers; lighter ones on a dark background.
 inline constexpr const char* kReportStyle = R"css(
 :root{color-scheme:light dark;--page:#f5f6f8;--card:#fff;--line:#e3e6eb;--text:#1b2430;--soft:#5c6878;--faint:#eceff3;
 --blue:#0072b2;--orange:#d9830b;--green:#008a64;--red:#cc4b16;--inside:#fff}

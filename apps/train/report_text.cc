@@ -13,8 +13,8 @@ namespace {
 constexpr const char* kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 constexpr const char* kNarrowSpace = "\xE2\x80\xAF";  // U+202F, does not break
 
-// Bytes of the well-formed UTF-8 sequence at the beginning of `text` (RFC 3629); 0 if there is
-// none.
+// Returns the length in bytes of the well-formed UTF-8 sequence at the beginning of `text` (RFC
+// 3629); 0 if there is none.
 std::size_t sequence_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -26,7 +26,7 @@ std::size_t sequence_bytes(std::string_view text) {
   if (bytes == 0 || bytes > text.size()) return 0;
   for (std::size_t i = 1; i < bytes; ++i)
     if ((byte(i) & 0xC0) != 0x80) return 0;
-  // Too long forms, surrogates, and what lies beyond U+10FFFF.
+  // Overlong forms, surrogates, and code points beyond U+10FFFF.
   const unsigned char second = byte(1);
   if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F))

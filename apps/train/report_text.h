@@ -6,17 +6,16 @@
 
 namespace tally::app {
 
-// Texts and numbers as the report shows them. Pure.
+// Formats texts and numbers for the report. Pure.
 
-// The characters that mean something in HTML, in text and in attributes, as references. Control
-// characters and bytes that are no UTF-8 become U+FFFD, so that the page is well-formed whatever a
-// path or a host was called.
+// Escapes the special characters of HTML, for text and attributes. Control characters and invalid
+// UTF-8 become U+FFFD, so that the page is well-formed for any path or host name.
 std::string escape_html(std::string_view text);
 
-// Four digits that count: "0.3245", "12.35", "1.2e-07", "NaN", "infinity".
+// Four significant digits: "0.3245", "12.35", "1.2e-07", "NaN", "infinity".
 std::string number_text(double value);
 
-// In thousands: "1 234 567", with narrow spaces; "12.3 M" from ten million on.
+// Grouped by thousands with narrow spaces: "1 234 567"; "12.3 M" from ten million on.
 std::string count_text(double count);
 
 // "850 ms", "12.3 s", "4 min 5 s", "2 h 7 min".

@@ -1,4 +1,4 @@
-#include "apps/train/server_choice.h"
+#include "apps/train/option_texts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,41 +1,30 @@
-#include "apps/train/train_command.h"
+#include "apps/train/train_commands.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/data_cache.h"
-#include "apps/tally/launch/console.h"
-#include "apps/tally/launch/launcher.h"
-#include "apps/tally/launch/overseer.h"
-#include "apps/tally/launch/rank_process.h"
-#include "apps/tally/launch/server_processes.h"
+#include "apps/tally/data_fetch.h"
+#include "apps/tally/launch/worker_job.h"
+#include "apps/tally/outputs.h"
 #include "apps/train/device.h"
-#include "apps/train/outputs.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_options.h"
-#include "apps/train/worker.h"
 #include "base/cpu.h"
+#include "process/child_process.h"
+#include "process/exec.h"
 #include "recipes/catalogue.h"
 #include "tally/job.h"
 
 namespace tally::app {
 namespace {
 
-constexpr int kWrongUsage = 2;
-// For the step under way, a checkpoint and the way out.
-constexpr auto kGrace = std::chrono::seconds(30);
-
-constexpr const char* kFooter = R"(
+constexpr const char* kTrainFooter = R"(
 Examples:
   tally train lenet --data fashion-mnist --workers 2 --report report.html
   tally train gpt --data moby-dick --layers 4 --width 128 --context 64
@@ -43,12 +32,13 @@ Examples:
   tally train lenet --checkpoint runs/lenet --checkpoint-every "2 epochs"
   tally train lenet --checkpoint runs/lenet --resume --epochs 12
 
-Starts its workers itself; under `tally run`, mpirun, srun or torchrun it joins that job instead. Ctrl-C once: the
-workers stop after their step, and save if there is a --checkpoint; twice: at once. Where the line of progress is short,
-80/12/5/3% are the shares of time for compute, communicate, wait and data.
+The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job
+instead. After one Ctrl-C the workers finish their step, and save it if there is a --checkpoint; a
+second Ctrl-C ends them immediately. In a short line of progress, 80/12/5/3% are the shares of time
+for compute, communication, waiting and data.
 
-Exit codes: 0 trained; 1 something failed, or the result is not as it must be; 2 wrong usage, nothing was
-started; 130 interrupted. Others are those of `tally run`.)";
+Exit codes: 0 success; 1 something failed, or the result is wrong; 2 wrong usage, nothing was
+started; 130 interrupted; others as for `tally run`.)";
 
 void print_recipes(std::FILE* to, const std::vector<std::unique_ptr<recipes::Recipe>>& recipes) {
   fmt::print(to, "tally train RECIPE [OPTIONS], where RECIPE is one of:\n");
@@ -57,55 +47,40 @@ void print_recipes(std::FILE* to, const std::vector<std::unique_ptr<recipes::Rec
   fmt::print(to, "`tally train RECIPE --help` has its options.\n");
 }
 
-// Whether somebody else has started this process as a rank.
-Result<bool> is_rank() {
-  TALLY_TRY(const JobOptions job,
-            options_from([](const char* name) -> const char* { return std::getenv(name); }));
-  return job.launcher != "none" || std::getenv("RANK") != nullptr;
-}
-
 int default_workers(const TrainOptions& options) {
   if (uses_cuda(options.device)) return cuda_devices();
   return usable_cores();
 }
 
-// Of the terminal that stdout is; 0 if it is none.
-int terminal_columns() {
-  const char* const kind = std::getenv("TERM");
-  const bool dumb = kind == nullptr || std::string_view(kind) == "dumb";
-  if (dumb || ::isatty(STDOUT_FILENO) != 1) return 0;
-  winsize size{};
-  const bool told = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return told ? size.ws_col : 80;
-}
-
-// OpenBLAS starts its threads when it is loaded, before main(). A launcher must have none but its
-// own, for signals are to reach it and nobody else: so it begins again without them. Workers are
-// told how many they may have.
+// OpenBLAS starts its threads when it is loaded, before main(). The launcher must have no threads
+// but its own, so that signals reach its main thread: it executes itself again without them. The
+// workers get the number of their threads by variables.
 void without_blas_threads(const std::vector<std::string>& words) {
   constexpr const char* kVariable = "OPENBLAS_NUM_THREADS";
   if (std::getenv(kVariable) != nullptr) return;
   ::setenv(kVariable, "1", 1);
   std::vector<std::string> command = {"tally-train", "train"};
   command.insert(command.end(), words.begin(), words.end());
-  const std::vector<char*> arguments = launch::pointers_to(command);
+  const std::vector<char*> arguments = process::pointers_to(command);
   ::execv("/proc/self/exe", arguments.data());
 }
 
-// `tally` beside us starts sooner than we do, for it has no libtorch to load.
+// `tally` beside this program starts faster, because it does not load libtorch.
 std::string agent_program() {
-  const std::filesystem::path tally = std::filesystem::path(own_program()).parent_path() / "tally";
+  const std::filesystem::path tally =
+      std::filesystem::path(process::own_program()).parent_path() / "tally";
   return ::access(tally.c_str(), X_OK) == 0 ? tally.string() : "";
 }
 
-class Command {
+class TrainLauncher {
  public:
-  Command(recipes::Recipe& recipe, const TrainOptions& options, std::vector<std::string> words)
+  TrainLauncher(recipes::Recipe& recipe, const TrainOptions& options,
+                std::vector<std::string> words)
       : recipe_(recipe), options_(options), words_(std::move(words)) {
     if (options_.workers == 0) options_.workers = default_workers(options_);
   }
 
-  // Nothing is started unless all of this goes well.
+  // Checks everything before a process is started.
   Result<void> check() {
     TALLY_TRY(check_device(options_.device));
     TALLY_TRY(check_outputs(options_));
@@ -125,7 +100,7 @@ class Command {
     if (!prepared.resume) return {};
     TALLY_TRY(const auto reader, checkpoint::Reader::open(prepared.resume->checkpoint));
     TALLY_TRY(reader->verify());
-    // Rows that servers keep are not in checkpoints; the trainer compares the rest.
+    // Rows on servers are not in checkpoints; the trainer compares the rest.
     if (!has_servers_)
       TALLY_TRY(check_tensors(reader->tensors(), tensors_of(recipe_, *prepared.train)));
     resume_step_ = prepared.resume->step;
@@ -136,63 +111,30 @@ class Command {
     const int cores = usable_cores() / options_.workers;
     const std::string threads =
         std::to_string(options_.threads > 0 ? options_.threads : std::max(1, cores));
-    std::error_code failed;
-    live_ = options_.quiet ? 0 : terminal_columns();
-    launch::LaunchOptions launch{
+    launch::WorkerJob job{
+        .recipe = recipe_.name(),
         .command = worker_command(),
-        .places = {{.host = "localhost", .first = 0, .count = options_.workers}},
-        .job = fmt::format("train-{}-{}", recipe_.name(), ::getpid()),
-        .speaker = "tally train",
-        .folder = std::filesystem::current_path(failed).string(),
+        .workers = options_.workers,
+        .quiet = options_.quiet,
         .variables = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
-        .prefixes = false,
-        .live = live_ > 0,
         .agent_program = agent_program(),
-        .goes_on_without_failed = has_servers_,
-        .grace = kGrace};
-    launch::Overseer overseer(launch.watch, /*verbose=*/false);
-    launch.hooks = overseer.hooks();
-    std::unique_ptr<launch::ServerProcesses> servers;
-    if (servers_.kind == ServerChoice::Kind::kProcesses) start_servers_with(launch.hooks, servers);
-    return launch::run_job(launch);
+        .goes_on_without_failed = has_servers_};
+    if (servers_.kind == ServerChoice::Kind::kProcesses)
+      job.servers = {.servers = servers_.count,
+                     .replicas = options_.replicas,
+                     .snapshots = snapshots_folder(options_.checkpoint),
+                     .program = agent_program()};
+    job.is_news = [](const std::string& event) { return !event.ends_with("it left"); };
+    return launch::run_workers(job);
   }
 
  private:
-  // Servers live as long as the workers do.
-  void start_servers_with(launch::LaunchHooks& hooks,
-                          std::unique_ptr<launch::ServerProcesses>& servers) {
-    hooks.before_start = [this, &servers, before = hooks.before_start](
-                             const launch::JobStart& start,
-                             launch::Console& console) -> Result<launch::Variables> {
-      TALLY_TRY(launch::Variables variables, before(start, console));
-      TALLY_TRY(servers,
-                launch::ServerProcesses::start({.servers = servers_.count,
-                                                .replicas = options_.replicas,
-                                                .secret = start.secret,
-                                                .threads = 0,
-                                                .snapshots = snapshots_folder(options_.checkpoint),
-                                                .program = agent_program()},
-                                               [this, &console](const std::string& event) {
-                                                 // Who leaves in good order is no news.
-                                                 if (!ending_ && !event.ends_with("it left"))
-                                                   console.say(event);
-                                               }));
-      variables.emplace_back("TALLY_DIRECTORY", servers->directory());
-      return variables;
-    };
-    hooks.ended = [this, &servers] {
-      ending_ = true;
-      servers.reset();
-    };
-  }
-
   std::vector<std::string> worker_command() {
-    std::vector<std::string> command = {own_program(), "train"};
+    std::vector<std::string> command = {process::own_program(), "train"};
     for (const std::string& word : words_)
       if (word.rfind("--resume", 0) != 0) command.push_back(word);
-    // All workers from the one that was checked.
+    // All workers resume from the checkpoint that was verified.
     if (resume_step_) command.push_back(fmt::format("--resume={}", *resume_step_));
-    if (live_ > 0) command.push_back(fmt::format("--live={}", live_));
     return command;
   }
 
@@ -201,35 +143,32 @@ class Command {
   const std::vector<std::string> words_;
   ServerChoice servers_;
   bool has_servers_ = false;
-  std::atomic<bool> ending_{false};  // all workers have ended
   std::optional<std::uint64_t> resume_step_;
-  int live_ = 0;
 };
 
-int refuse(const std::string& message) {
-  fmt::print(stderr, "tally train: {}\n", message);
-  return kWrongUsage;
-}
+int refuse(const Error& error) { return fail("tally train", error, kWrongUsage); }
 
 int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
-  CLI::App app("Train " + recipe.description(), "tally train " + recipe.name());
-  app.footer(kFooter);
+  CommandLine line("Train " + recipe.description(), "tally train " + recipe.name());
+  Command top = line.top();
+  top.footer(kTrainFooter);
   TrainOptions options;
-  add_train_options(app, options, recipe);
-  try {
-    std::vector<std::string> reversed(words.rbegin(), words.rend() - 1);
-    app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kWrongUsage;
-  }
-  const auto joins = is_rank();
-  if (!joins) return refuse(joins.error().message);
+  add_train_options(top, options, recipe);
+  bool parsed = false;
+  top.action([&parsed] {
+    parsed = true;
+    return 0;
+  });
+  const auto exit_code = line.run({words.begin() + 1, words.end()});
+  if (!parsed) return exit_code.value_or(kWrongUsage);
+  const auto joins = launch::is_rank();
+  if (!joins) return refuse(joins.error());
   if (*joins) return run_worker(options, recipe);
   without_blas_threads(words);
   set_threads(1);
-  Command command(recipe, options, words);
-  if (const auto checked = command.check(); !checked) return refuse(checked.error().message);
-  return command.launch();
+  TrainLauncher launcher(recipe, options, words);
+  if (const auto checked = launcher.check(); !checked) return refuse(checked.error());
+  return launcher.launch();
 }
 
 }  // namespace
@@ -239,7 +178,7 @@ int run_train_command(const std::vector<std::string>& words) {
   const std::string word = words.empty() ? "--list" : words.front();
   if (word == "--list" || word == "--help" || word == "-h") {
     print_recipes(stdout, recipes);
-    if (word != "--list") fmt::print("{}\n", kFooter);
+    if (word != "--list") fmt::print("{}\n", kTrainFooter);
     return 0;
   }
   for (const auto& recipe : recipes)

@@ -5,17 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "apps/tally/command_line.h"
 #include "recipes/recipe.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's own name
-class App;
-}
 
 namespace tally::app {
 
-// What the command line, or the file of --config, says. Texts are looked at by prepare().
+// Options of the command line and of the --config file. prepare() parses the texts.
 struct TrainOptions {
-  int workers = 0;  // 0: as many as there are GPUs, or else cores
+  int workers = 0;  // 0: one per GPU, or else per core
   std::string data;
   std::uint64_t batch = 64;
   std::optional<std::uint64_t> epochs;
@@ -25,25 +22,24 @@ struct TrainOptions {
   std::string schedule;  // empty: the recipe's
   std::string plan;
   std::uint64_t seed = 1;
-  double clip_norm = 0;   // 0: not
-  double clip_value = 0;  // 0: not
+  double clip_norm = 0;   // 0: unlimited
+  double clip_value = 0;  // 0: unlimited
   int accumulate = 1;
   std::string buffers = "average";
   std::string precision = "float32";
 
-  // Parameter servers, as parse_servers() reads it; empty: inside the workers if the plan wants
+  // Parameter servers, as parse_servers() reads them; empty: inside the workers if the plan needs
   // any.
   std::string servers;
-  std::string
-      server_secret;     // file with the secret of servers that stand alone; empty: they have none
-  int replicas = 0;      // 0: two, or one where there is one server
-  std::string straggle;  // as train::parse_stragglers() and parse_delay() read them
+  std::string server_secret;  // secret file of standalone servers; empty: they have no secret
+  int replicas = 0;           // 0: two, or one if there is one server
+  std::string straggle;       // as train::parse_stragglers() and parse_delay() read them
   std::string delay;
 
-  std::string checkpoint;  // folder; empty: none are written
+  std::string checkpoint;  // folder; empty: no checkpoints
   std::string checkpoint_every = "1 epoch";
   int keep = 3;
-  std::string resume;  // empty: not; "latest", or a step
+  std::string resume;  // "latest" or a step; empty: start from the beginning
   std::string eval_every;
   std::optional<double> target_accuracy;
   std::uint64_t patience = 0;  // 0: no early stop
@@ -56,11 +52,16 @@ struct TrainOptions {
   int loader_threads = 1;
   std::uint64_t log_every = 0;  // steps; 0: by time
   bool quiet = false;
-  int live_columns = 0;  // of a terminal that shows our output; 0: it is none
+  int live_columns = 0;  // columns of the launcher's terminal; 0: no terminal
 };
 
-// Puts the options for `recipe` on `command`, with its defaults, and those that only it has. Both
-// must outlive the parsing.
-void add_train_options(CLI::App& command, TrainOptions& options, recipes::Recipe& recipe);
+// Adds the options for `recipe`, with its defaults, and its own options. Both must outlive the
+// parsing.
+void add_train_options(Command& command, TrainOptions& options, recipes::Recipe& recipe);
+
+// One worker of a job that a launcher started: joins the job and trains; rank 0 reports and writes
+// the result. A failure is one line with the rank. Returns the exit code: 0; 1 after a failure; 130
+// after an interruption.
+int run_worker(const TrainOptions& options, recipes::Recipe& recipe);
 
 }  // namespace tally::app

@@ -15,7 +15,7 @@ Error bad(const std::string& what) {
                .message = fmt::format("the state of the checkpoint {}", what)};
 }
 
-void put(json& object, const char* name, const std::optional<double>& value) {
+void put_number(json& object, const char* name, const std::optional<double>& value) {
   if (value) object[name] = *value;
 }
 
@@ -29,23 +29,23 @@ std::optional<double> number(const json& object, const char* name) {
 
 Result<std::string> with_train_state(std::string_view trainer_state, const TrainState& state) {
   json whole = json::parse(trainer_state, nullptr, /*allow_exceptions=*/false);
-  if (!whole.is_object()) return bad("is no JSON object");
-  json course = {{"without_improvement", state.course.without_improvement}};
-  put(course, "best_loss", state.course.best_loss);
-  put(course, "best_accuracy", state.course.best_accuracy);
+  if (!whole.is_object()) return bad("is not a JSON object");
+  json course = {{"without_improvement", state.control.without_improvement}};
+  put_number(course, "best_loss", state.control.best_loss);
+  put_number(course, "best_accuracy", state.control.best_accuracy);
   whole[kKey] = {{"recipe", state.recipe},
                  {"data", state.data},
                  {"seed", state.seed},
                  {"epoch", state.position.epoch},
                  {"samples", state.position.samples},
                  {"course", course}};
-  // Names come from the command line, and need not be UTF-8.
+  // Names come from the command line and may be invalid UTF-8.
   return whole.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Result<TrainState> train_state_of(std::string_view text) {
   const json whole = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!whole.is_object()) return bad("is no JSON object");
+  if (!whole.is_object()) return bad("is not a JSON object");
   const auto found = whole.find(kKey);
   if (found == whole.end() || !found->is_object())
     return bad("has nothing of a training in it: it was not written by `tally train`");
@@ -65,9 +65,9 @@ Result<TrainState> train_state_of(std::string_view text) {
   }
   const auto course = found->find("course");
   if (course == found->end() || !course->is_object()) return bad("has no course");
-  state.course.best_loss = number(*course, "best_loss");
-  state.course.best_accuracy = number(*course, "best_accuracy");
-  state.course.without_improvement =
+  state.control.best_loss = number(*course, "best_loss");
+  state.control.best_accuracy = number(*course, "best_accuracy");
+  state.control.without_improvement =
       static_cast<std::uint64_t>(number(*course, "without_improvement").value_or(0));
   return state;
 }

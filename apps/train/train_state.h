@@ -2,25 +2,25 @@
 #include <string>
 #include <string_view>
 
-#include "apps/train/decisions.h"
+#include "apps/train/loop_control.h"
 #include "data/order.h"
 #include "tally/error.h"
 
 namespace tally::app {
 
-// What a checkpoint keeps of a training beside the trainer's own state: enough to go on with the
-// same bits.
+// State of a training in a checkpoint, beside that of the trainer: enough to continue with the same
+// bits.
 struct TrainState {
   std::string recipe;
   std::string data;
   std::uint64_t seed = 1;
   data::Position position;
-  CourseState course;
+  LoopControlState control;
 };
 
-// `trainer_state`, a JSON object as text, with this in it as well.
+// Adds the state to `trainer_state`, a JSON object as text.
 Result<std::string> with_train_state(std::string_view trainer_state, const TrainState& state);
-// Back from such a text. kCorrupt with what is missing or of the wrong type.
+// Reads the state from such a text. kCorrupt with the field that is missing or of the wrong type.
 Result<TrainState> train_state_of(std::string_view text);
 
 }  // namespace tally::app

@@ -10,7 +10,7 @@ TEST(TrainState, ComesBackBesideTheTrainersOwn) {
                          .data = "some \"data\"",
                          .seed = ~std::uint64_t{0},
                          .position = {.epoch = 3, .samples = 128},
-                         .course = {.best_loss = 0.25, .without_improvement = 2}};
+                         .control = {.best_loss = 0.25, .without_improvement = 2}};
   const auto text = with_train_state(R"({"steps": 12})", state);
   ASSERT_TRUE(text.has_value());
   EXPECT_NE(text->find("\"steps\":12"), std::string::npos);
@@ -20,9 +20,9 @@ TEST(TrainState, ComesBackBesideTheTrainersOwn) {
   EXPECT_EQ(back->data, state.data);
   EXPECT_EQ(back->seed, state.seed);
   EXPECT_EQ(back->position, state.position);
-  EXPECT_EQ(back->course.best_loss, 0.25);
-  EXPECT_EQ(back->course.best_accuracy, std::nullopt);
-  EXPECT_EQ(back->course.without_improvement, 2U);
+  EXPECT_EQ(back->control.best_loss, 0.25);
+  EXPECT_EQ(back->control.best_accuracy, std::nullopt);
+  EXPECT_EQ(back->control.without_improvement, 2U);
 }
 
 TEST(TrainState, RefusesWhatIsNotOne) {

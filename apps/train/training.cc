@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "adapters/torch/tensors.h"
-#include "apps/tally/interrupt.h"
 #include "apps/train/batches.h"
 #include "apps/train/evaluation.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 
@@ -20,7 +20,7 @@ using adapter::or_throw;
 
 namespace {
 
-// Points of training loss in a record, beside those of evaluations.
+// Points of training loss in a record, in addition to those of evaluations.
 constexpr std::uint64_t kCurvePoints = 200;
 constexpr auto kLiveInterval = std::chrono::milliseconds(200);
 constexpr auto kLineInterval = std::chrono::seconds(10);
@@ -59,7 +59,7 @@ data::Order order_of(const Job& job, const TrainOptions& options, const Preparat
                       .workers = job.size()});
 }
 
-// What this rank draws from here on: its own, and by seed, rank and step alone.
+// Seeds this rank's random numbers from seed, rank and step alone.
 void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
   Rng rng(seed);
   Rng mixed(rng.next() ^ Rng(static_cast<std::uint64_t>(rank) + 1).next() ^ (step << 1));
@@ -70,13 +70,13 @@ void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
 
 Training::Training(Parts parts)
     : with_(std::move(parts)),
-      course_(with_.prepared.course),
+      control_(with_.prepared.control),
       trainer_(with_.job, with_.model, with_.prepared.optimizer, trainer_options(with_)),
-      recording_(std::move(with_.record)),
+      log_(std::move(with_.record)),
       pace_{.batches_per_epoch = with_.prepared.batches_per_epoch,
             .accumulate = static_cast<std::uint64_t>(with_.options.accumulate)},
       began_(SteadyClock().now()),
-      point_every_(std::max<std::uint64_t>(1, with_.prepared.course.total_steps / kCurvePoints)) {
+      point_every_(std::max<std::uint64_t>(1, with_.prepared.control.total_steps / kCurvePoints)) {
   if (!with_.prepared.record_steps.empty() && with_.job.rank() == 0)
     recorder_ = std::make_unique<GradientRecorder>(with_.model, with_.prepared.record_file,
                                                    with_.prepared.record_steps);
@@ -92,7 +92,7 @@ Training::Training(Parts parts)
       train::LoaderOptions{.threads = with_.options.loader_threads, .seed = with_.options.seed});
   if (saves() && !has_servers()) writer();
   together_ = done_;
-  next_meeting_ = course_.next_due(done_, pace_);
+  next_meeting_ = control_.next_due(done_, pace_);
 }
 
 checkpoint::Writer& Training::writer() {
@@ -109,20 +109,20 @@ Training::~Training() = default;
 void Training::resume(const ResumePoint& point) {
   const auto reader = or_throw(checkpoint::Reader::open(point.checkpoint));
   trainer_.restore(*reader);
-  course_.restore(point.state.course);
+  control_.restore(point.state.control);
   done_ = {.steps = trainer_.steps(), .epochs = point.state.position.epoch};
   first_step_ = done_.steps;
   agreement_step_ = agreed_step_ = done_.steps;
-  // With another number of ranks their random numbers cannot go on, and begin anew.
+  // With another number of ranks, random states cannot continue and are seeded anew.
   if (reader->ranks() == with_.job.size()) {
     const auto set = set_random_state(with_.device, or_throw(reader->rank_state(with_.job.rank())));
     if (!set) throw Failure(set.error());
   } else {
     seed_torch(with_.options.seed, with_.job.rank(), done_.steps);
   }
-  recording_.event(done_.steps, fmt::format("resumed from step {}, written by {} workers",
-                                            done_.steps, reader->ranks()));
-  with_.console.say(recording_.record().events.back().text);
+  log_.event(done_.steps, fmt::format("resumed from step {}, written by {} workers", done_.steps,
+                                      reader->ranks()));
+  with_.console.say(log_.record().events.back().text);
 }
 
 Duration Training::elapsed() const { return SteadyClock().now() - began_; }
@@ -142,23 +142,23 @@ StopReason Training::run() {
     step();
     if (!come_together()) {
       if (done_.steps / point_every_ > pointed_ / point_every_) {
-        recording_.point(done_, epochs(), elapsed(), std::nullopt);
+        log_.point(done_, epochs(), elapsed(), std::nullopt);
         pointed_ = done_.steps;
       }
       show_progress();
       continue;
     }
     const bool interrupted = interrupted_;
-    const Due due = course_.due(std::exchange(together_, done_), done_, interrupted);
-    next_meeting_ = course_.next_due(done_, pace_);
+    const Due due = control_.due(std::exchange(together_, done_), done_, interrupted);
+    next_meeting_ = control_.next_due(done_, pace_);
     if (due.evaluate)
       evaluate();
     else if (trainer_.in_step() && done_.steps % point_every_ == 0)
-      recording_.point(done_, epochs(), elapsed(), std::nullopt);
+      log_.point(done_, epochs(), elapsed(), std::nullopt);
     if (due.save) save();
-    const auto reason = course_.stop(done_.steps, interrupted);
+    const auto reason = control_.stop(done_.steps, interrupted);
     if (reason) {
-      // Stopped by an evaluation, after a step that was not saved: the checkpoint is of the end.
+      // An evaluation stopped the training after a step that was not saved: save the last step.
       if (saves() && !due.save) save();
       return *reason;
     }
@@ -187,10 +187,10 @@ void Training::step() {
   }
   done_.steps = trainer_.steps();
   own_samples_ += samples;
-  // Of others than this one nothing is known with servers: they do as much.
+  // With servers, only this worker's samples are known: assume the same for the others.
   if (has_servers()) samples *= static_cast<std::uint64_t>(with_.job.size());
   const double mean = loss.mean().value_or(0);
-  // Of all ranks, so that all end here.
+  // A mean over all ranks, so that all of them stop here.
   if (!std::isfinite(mean))
     throw Failure(
         Error{.code = ErrorCode::kInvalid,
@@ -201,20 +201,20 @@ void Training::step() {
   const std::uint64_t units =
       tokens ? samples * static_cast<std::uint64_t>(with_.prepared.train->shape().input[0])
              : samples;
-  recording_.step(mean, samples, units);
+  log_.step(mean, samples, units);
   shown_loss_.add(mean, samples);
   evaluated_loss_.add(mean, samples);
 }
 
-// Meetings are where something is due, for whoever waits loses what a plan gains. One who is
-// interrupted goes to the meeting at once: the launcher tells all.
+// Workers synchronise only where something is due, because waiting would lose what an asynchronous
+// plan gains. An interrupted worker goes there at once: the launcher signals all of them.
 bool Training::come_together() {
   if (trainer_.in_step()) {
     interrupted_anywhere();
     return true;
   }
-  if (done_.steps < next_meeting_ && interrupted() == 0) return false;
-  interrupted_ = trainer_.meet({interrupted() != 0 ? 1.0 : 0.0})[0] > 0;
+  if (done_.steps < next_meeting_ && process::interrupted() == 0) return false;
+  interrupted_ = trainer_.meet({process::interrupted() != 0 ? 1.0 : 0.0})[0] > 0;
   done_ = {.steps = trainer_.steps(), .epochs = pace_.epochs_after(trainer_.steps())};
   return true;
 }
@@ -224,7 +224,7 @@ bool Training::interrupted_anywhere() {
   const Duration now = elapsed();
   const auto steps = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - agreed_step_));
   const std::vector<double> sums =
-      trainer_.sum({interrupted() != 0 ? 1.0 : 0.0, seconds(now - agreed_at_) / steps});
+      trainer_.sum({process::interrupted() != 0 ? 1.0 : 0.0, seconds(now - agreed_at_) / steps});
   interrupted_ = sums[0] > 0;
   agreed_step_ = done_.steps;
   agreed_at_ = now;
@@ -240,10 +240,10 @@ void Training::evaluate() {
                                      .loader_threads = with_.options.loader_threads,
                                      .bfloat16 = with_.options.precision == "bfloat16",
                                      .device = with_.device});
-  course_.observe(score);
+  control_.observe(score);
   trainer_.schedule().observe(score.loss);
-  recording_.point(done_, epochs(), began, score);
-  recording_.pause_until(elapsed());
+  log_.point(done_, epochs(), began, score);
+  log_.pause_until(elapsed());
   with_.console.say(evaluation_line({.epochs = epochs(),
                                      .step = done_.steps,
                                      .train_loss = evaluated_loss_.mean(),
@@ -261,18 +261,18 @@ void Training::save() {
                                                             .data = with_.options.data,
                                                             .seed = with_.options.seed,
                                                             .position = loader_->position(),
-                                                            .course = course_.state()}));
+                                                            .control = control_.state()}));
   content.rank_state = random_state(with_.device);
   if (!has_servers() || trainer_.is_first()) note_saving(writer().save(content));
-  recording_.event(done_.steps, "checkpoint");
+  log_.event(done_.steps, "checkpoint");
 }
 
 void Training::note_saving(const Result<void>& outcome) {
   if (outcome) return;
-  // Those who lost a peer end with that; a full disk is no reason to stop.
+  // A lost peer ends the training; a full disk does not.
   if (outcome.error().code == ErrorCode::kPeerLost) throw Failure(outcome.error());
-  recording_.event(done_.steps, "a checkpoint was not written: " + outcome.error().message);
-  with_.console.say(recording_.record().events.back().text);
+  log_.event(done_.steps, "a checkpoint was not written: " + outcome.error().message);
+  with_.console.say(log_.record().events.back().text);
 }
 
 void Training::show_progress() {
@@ -283,23 +283,23 @@ void Training::show_progress() {
                : now - shown_at_ < (live ? Duration(kLiveInterval) : Duration(kLineInterval)))
     return;
   const TimeSplit times = trainer_.times();
-  const auto left = std::max(with_.prepared.course.total_steps, done_.steps) - done_.steps;
+  const auto left = std::max(with_.prepared.control.total_steps, done_.steps) - done_.steps;
   const auto made = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - first_step_));
   const double left_s = seconds(now) / made * static_cast<double>(left);
   with_.console.progress(
       {.epochs = epochs(),
        .epoch_count = with_.prepared.epoch_count,
        .step = done_.steps,
-       .step_count = with_.prepared.course.total_steps,
+       .step_count = with_.prepared.control.total_steps,
        .loss = shown_loss_.mean().value_or(0),
-       .accuracy = recording_.record().accuracy,
-       .units_per_s = static_cast<double>(recording_.units() - shown_units_) /
+       .accuracy = log_.record().accuracy,
+       .units_per_s = static_cast<double>(log_.units() - shown_units_) /
                       std::max(1e-9, seconds(now - shown_at_)),
-       .unit = recording_.record().unit,
+       .unit = log_.record().unit,
        .shares = shares_of(times.compute, times.communicate, times.wait, loader_->waited()),
        .left = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left_s))});
   shown_at_ = now;
-  shown_units_ = recording_.units();
+  shown_units_ = log_.units();
   shown_loss_.clear();
 }
 
@@ -320,7 +320,7 @@ TrainingRecord& Training::finish(StopReason reason) {
   const auto present = times.begin() + static_cast<std::ptrdiff_t>(4 * size);
   is_first_ =
       std::find(present, times.end(), 1.0) == times.begin() + static_cast<std::ptrdiff_t>(here);
-  TrainingRecord& record = recording_.finish(done_, epochs(), whole, reason);
+  TrainingRecord& record = log_.finish(done_, epochs(), whole, reason);
   const auto duration = [](double value) {
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
   };
@@ -339,7 +339,7 @@ Result<std::string> Training::write_gradients() const {
   return recorder_->write();
 }
 
-// What became of all workers' gradients.
+// Adds the staleness figures of all workers to the record.
 void Training::take_figures(TrainingRecord& record) {
   const PolicyFigures own = trainer_.figures();
   std::vector<double> sums(own.staleness.begin(), own.staleness.end());

@@ -6,12 +6,12 @@
 
 #include <torch/torch.h>
 
-#include "apps/train/console.h"
-#include "apps/train/decisions.h"
 #include "apps/train/gradient_recorder.h"
+#include "apps/train/loop_control.h"
 #include "apps/train/preparation.h"
-#include "apps/train/recording.h"
+#include "apps/train/train_console.h"
 #include "apps/train/train_options.h"
+#include "apps/train/training_log.h"
 #include "recipes/model.h"
 #include "recipes/recipe.h"
 #include "tally/checkpoint.h"
@@ -21,8 +21,9 @@
 
 namespace tally::app {
 
-// One worker's training: takes batches, steps, evaluates, saves and stops, as the Course decides,
-// together with all others. Everything that fails is thrown: Failure, c10::Error, std::bad_alloc.
+// The training of one worker: batches, steps, evaluations, checkpoints and the end, as LoopControl
+// decides, together with all other workers. Failures are thrown: Failure, c10::Error,
+// std::bad_alloc.
 class Training final {
  public:
   struct Parts {
@@ -33,36 +34,35 @@ class Training final {
     recipes::Model& model;
     at::Device device;
     TrainConsole& console;
-    TrainingRecord record;  // what is known of it beforehand
-    ServerOptions servers;  // of a plan with home=server
+    TrainingRecord record;  // facts that are known beforehand
+    ServerOptions servers;  // for plans with home=server
   };
   explicit Training(Parts parts);
   ~Training();
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  // From the beginning or the checkpoint to the end. Collective.
+  // Trains from the beginning or the checkpoint to the end. Collective.
   StopReason run();
-  // After run(): the record, complete on all ranks with the times of each. Collective.
+  // After run(): completes the record on all ranks, with the times of each. Collective.
   TrainingRecord& finish(StopReason reason);
-  // Whether this worker was the first of those who came to finish(): who tells the result.
+  // Whether this worker was the first in finish(), which reports the result.
   bool is_first() const { return is_first_; }
-  // What --record-gradients took, on rank 0: written to its file. A sentence for people, or nothing
-  // where none was asked for.
+  // Writes the gradients of --record-gradients, on rank 0. Returns a message for the user; empty if
+  // none were requested.
   Result<std::string> write_gradients() const;
 
  private:
   void resume(const ResumePoint& point);
-  // One update, of as many batches as it takes.
+  // One update, of all its batches.
   void step();
   void evaluate();
   void save();
-  // Takes the outcome of the last save, if there was one, and tells it where it is bad.
+  // Takes the result of the last save, if there was one, and reports a failure.
   void note_saving(const Result<void>& outcome);
-  // Whether any rank was told to stop, as of the last time that all asked each other.
+  // Whether any rank was asked to stop, as of the last exchange.
   bool interrupted_anywhere();
-  // Whether all workers are together after this step, and then what they have done; sees to it
-  // where they are not in step.
+  // Whether all workers are synchronised after this step; if so, exchanges their progress.
   bool come_together();
   bool has_servers() const { return with_.prepared.plan.home == plan::Home::kServer; }
   bool saves() const { return !with_.options.checkpoint.empty(); }
@@ -73,32 +73,32 @@ class Training final {
   Duration elapsed() const;
 
   Parts with_;
-  Course course_;
+  LoopControl control_;
   Trainer trainer_;
-  std::unique_ptr<GradientRecorder> recorder_;  // where gradients are recorded
+  std::unique_ptr<GradientRecorder> recorder_;  // only if gradients are recorded
   std::unique_ptr<train::Loader> loader_;
-  // With servers whoever is the first writes alone: a job of one.
+  // With servers, the first worker writes checkpoints alone, in a job of one rank.
   std::vector<std::unique_ptr<Job>> alone_;
   std::unique_ptr<checkpoint::Writer> writer_;
-  Recording recording_;
+  TrainingLog log_;
 
   Moment done_;
-  Moment together_;                 // where all were together the last time
-  std::uint64_t next_meeting_ = 0;  // a step; where workers are not in step
+  Moment together_;                 // the last synchronisation
+  std::uint64_t next_meeting_ = 0;  // a step; for workers that are not synchronous
   const Pace pace_;
   std::uint64_t own_samples_ = 0;
   bool is_first_ = false;
   const TimePoint began_;
   std::uint64_t first_step_ = 0;      // of this run
-  std::uint64_t agreement_step_ = 0;  // the next at which ranks ask each other
-  std::uint64_t agreed_step_ = 0;     // and the last
+  std::uint64_t agreement_step_ = 0;  // the next exchange of interruptions
+  std::uint64_t agreed_step_ = 0;     // the last one
   Duration agreed_at_{};
   bool interrupted_ = false;
   std::uint64_t point_every_ = 1;
-  std::uint64_t pointed_ = 0;  // step of the last point between meetings
+  std::uint64_t pointed_ = 0;  // step of the last point between synchronisations
   Duration shown_at_{};
   std::uint64_t shown_units_ = 0;
-  RunningMean shown_loss_;      // since progress was shown
+  RunningMean shown_loss_;      // since the last line of progress
   RunningMean evaluated_loss_;  // since the last evaluation
 };
 

@@ -1,4 +1,4 @@
-#include "apps/train/worker.h"
+#include "apps/train/train_options.h"
 
 #include <cstdlib>
 #include <ctime>
@@ -9,14 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "adapters/torch/tensors.h"
-#include "apps/tally/data_cache.h"
-#include "apps/tally/interrupt.h"
+#include "apps/tally/command_line.h"
+#include "apps/tally/data_fetch.h"
+#include "apps/tally/launch/remote.h"
+#include "apps/tally/outputs.h"
 #include "apps/train/device.h"
-#include "apps/train/outputs.h"
-#include "apps/train/own_address.h"
 #include "apps/train/report.h"
 #include "apps/train/training.h"
 #include "base/cpu.h"
+#include "process/interrupt.h"
 
 namespace tally::app {
 
@@ -45,7 +46,7 @@ std::uint64_t parameters_of(const recipes::Model& model) {
   return count;
 }
 
-// What is written once all is done; true if it could be.
+// Writes the outputs at the end; true if all could be written.
 bool write_results(const TrainOptions& options, const TrainingRecord& record,
                    TrainConsole& console) {
   bool written = true;
@@ -97,7 +98,7 @@ class Worker {
     record.configuration = configuration_of(options_, recipe_, *prepared,
                                             {job_.size(), threads, device.str(), torch_version()});
     say_head(record, *prepared);
-    const InterruptGuard guard;
+    const process::InterruptGuard guard;
     Training training({job_, options_, recipe_, *prepared, *model, device, console_, record,
                        servers_of(*prepared)});
     const StopReason reason = training.run();
@@ -112,10 +113,10 @@ class Worker {
   }
 
  private:
-  // Where this worker finds the servers.
+  // Returns where this worker finds the servers.
   ServerOptions servers_of(const Preparation& prepared) const {
     using Kind = ServerChoice::Kind;
-    const char* const directory = std::getenv("TALLY_DIRECTORY");  // from who started us
+    const char* const directory = std::getenv("TALLY_DIRECTORY");  // set by the launcher
     ServerOptions servers{.directory = directory != nullptr ? directory : "",
                           .count = prepared.servers.count,
                           .replicas = options_.replicas,
@@ -138,11 +139,14 @@ class Worker {
     return servers;
   }
 
-  // As the other hosts reach this one: by the way to rank 0.
-  std::string own_host() const { return or_throw(address_towards(joined_.master_address)); }
+  // Returns the address of this host for other hosts: the local address of the route to rank 0.
+  std::string own_host() const {
+    const std::string own = or_throw(launch::own_address_towards(joined_.master_address));
+    return own.find(':') == std::string::npos ? own : "[" + own + "]";
+  }
 
   static int exit_code(StopReason reason, bool good) {
-    if (reason == StopReason::kInterrupted) return kInterruptedExitCode;
+    if (reason == StopReason::kInterrupted) return process::kInterruptedExitCode;
     return good ? 0 : 1;
   }
 
@@ -151,12 +155,12 @@ class Worker {
                              record.recipe, record.data, record.parameters, prepared.train->size(),
                              prepared.test->size()));
     console_.say(fmt::format("{} workers x batch {}, {} steps; {}, {}; {}", record.workers,
-                             options_.batch, prepared.course.total_steps,
+                             options_.batch, prepared.control.total_steps,
                              to_string(prepared.optimizer), prepared.schedule.text(),
                              plan::to_string(prepared.plan)));
   }
 
-  // Rank 0's last words.
+  // Reports the result, on rank 0.
   int conclude(const Preparation& prepared, recipes::Model& model, StopReason reason,
                TrainingRecord& record) {
     bool good = true;
@@ -166,7 +170,7 @@ class Worker {
       good = finish->good;
       record.final_text = finish->text;
     }
-    // Whoever speaks for rank 0 has been silent so far.
+    // A worker that replaces rank 0 has a silent console so far.
     TrainConsole aloud({.silent = false, .progress = false, .columns = 0});
     TrainConsole& console = job_.rank() == 0 ? console_ : aloud;
     console.say(summary_of(record));
@@ -182,10 +186,10 @@ class Worker {
   TrainConsole console_;
 };
 
-// The first line of a message: libtorch adds stacks.
+// Returns the first line of a message: libtorch adds stacks.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// What libtorch says in its own words where memory ends.
+// Replaces libtorch's messages about exhausted memory.
 std::string torch_text(const std::string& what) {
   const bool memory = what.find("allocate memory") != std::string::npos ||
                       what.find("out of memory") != std::string::npos;
@@ -194,13 +198,13 @@ std::string torch_text(const std::string& what) {
 
 const char* variable(const char* name) { return std::getenv(name); }
 
-// As far as the launcher says.
+// Returns the rank according to the launcher's variables.
 Rank rank_before_joining() {
   const auto job = options_from(variable);
   return job ? job->rank : 0;
 }
 
-int fail(Rank rank, const std::string& what) {
+int report_failure(Rank rank, const std::string& what) {
   fmt::print(stderr, "rank {}: {}\n", rank, what);
   return 1;
 }
@@ -217,13 +221,13 @@ int run_worker(const TrainOptions& options, recipes::Recipe& recipe) {
     job->close();
     return code;
   } catch (const Failure& failure) {
-    return fail(rank, first_line(to_string(failure.error())));
+    return report_failure(rank, first_line(plain_text(failure.error())));
   } catch (const c10::Error& error) {
-    return fail(rank, torch_text(error.what_without_backtrace()));
+    return report_failure(rank, torch_text(error.what_without_backtrace()));
   } catch (const std::bad_alloc&) {
-    return fail(rank, "out of memory: a smaller --batch needs less");
+    return report_failure(rank, "out of memory: a smaller --batch needs less");
   } catch (const std::exception& error) {
-    return fail(rank, first_line(error.what()));
+    return report_failure(rank, first_line(error.what()));
   }
 }
 

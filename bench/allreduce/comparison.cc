@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "process/interrupt.h"
 
 namespace tally::bench {
 namespace {
@@ -16,7 +16,7 @@ std::string title(const Contender& contender) {
 class Rounds final {
  public:
   Rounds(std::vector<std::unique_ptr<Contender>> contenders, const ComparisonOptions& options,
-         app::Progress& progress)
+         process::Progress& progress)
       : contenders_(std::move(contenders)), options_(options), progress_(progress) {
     for (const auto& contender : contenders_) {
       for (const std::size_t bytes : options_.sizes_bytes) {
@@ -38,7 +38,7 @@ class Rounds final {
 
   std::vector<std::unique_ptr<Contender>> contenders_;  // nullptr: failed
   ComparisonOptions options_;
-  app::Progress& progress_;
+  process::Progress& progress_;
   Comparison result_;
 };
 
@@ -47,10 +47,10 @@ Comparison Rounds::run() {
   const Deadline end = clock.after(options_.budget);
   check_all();
   for (int round = 0; round < options_.rounds; ++round) {
-    if (app::interrupted() != 0 || (round > 0 && end.passed(clock.now()))) break;
+    if (process::interrupted() != 0 || (round > 0 && end.passed(clock.now()))) break;
     progress_.stage(fmt::format("round {} of {}", round + 1, options_.rounds));
     measure_round(round);
-    if (app::interrupted() == 0) result_.rounds = round + 1;
+    if (process::interrupted() == 0) result_.rounds = round + 1;
   }
   return std::move(result_);
 }
@@ -59,7 +59,7 @@ void Rounds::check_all() {
   progress_.stage("checking results");
   for (std::size_t i = 0; i < contenders_.size(); ++i) {
     for (const std::size_t bytes : options_.sizes_bytes) {
-      if (contenders_[i] == nullptr || app::interrupted() != 0) break;
+      if (contenders_[i] == nullptr || process::interrupted() != 0) break;
       progress_.now(fmt::format("checking {} {}", title(*contenders_[i]), format_bytes(bytes)));
       const auto outcome = contenders_[i]->check(bytes);
       if (!outcome) fail(i, "check of " + format_bytes(bytes), outcome.error());
@@ -67,12 +67,12 @@ void Rounds::check_all() {
   }
 }
 
-// Each round begins with another contender, so that nobody always follows the same neighbour.
+// Each round begins with another contender, so that no contender always follows the same neighbour.
 void Rounds::measure_round(int round) {
   for (std::size_t size = 0; size < options_.sizes_bytes.size(); ++size) {
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
       const std::size_t contender = (i + static_cast<std::size_t>(round)) % contenders_.size();
-      if (contenders_[contender] == nullptr || app::interrupted() != 0) continue;
+      if (contenders_[contender] == nullptr || process::interrupted() != 0) continue;
       progress_.now(fmt::format("round {} of {}: {} {}", round + 1, options_.rounds,
                                 title(*contenders_[contender]),
                                 format_bytes(options_.sizes_bytes[size])));
@@ -95,7 +95,7 @@ void Rounds::measure(std::size_t contender, std::size_t size) {
 }
 
 void Rounds::fail(std::size_t contender, const std::string& what, const Error& error) {
-  if (app::interrupted() == 0) {
+  if (process::interrupted() == 0) {
     result_.failures.push_back(
         fmt::format("{}, {}: {}", title(*contenders_[contender]), what, error.message));
     progress_.note("failed: " + result_.failures.back());
@@ -106,7 +106,7 @@ void Rounds::fail(std::size_t contender, const std::string& what, const Error& e
 }  // namespace
 
 Comparison compare(std::vector<std::unique_ptr<Contender>> contenders,
-                   const ComparisonOptions& options, app::Progress& progress) {
+                   const ComparisonOptions& options, process::Progress& progress) {
   return Rounds(std::move(contenders), options, progress).run();
 }
 

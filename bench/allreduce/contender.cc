@@ -6,17 +6,17 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "bench/allreduce/statistics.h"
 #include "bench/allreduce/values.h"
+#include "bench/common/statistics.h"
 
 namespace tally::bench {
 namespace {
 
-// Below this size calls are so short that batches of them are timed.
+// Smaller calls are so short that batches of them are timed.
 constexpr std::size_t kBatchBelowBytes = 64 << 10;
 constexpr double kBatchMicroseconds = 100;
 constexpr int kProbeBatches = 5;
-// So that rank 0's answer fits one atomic write to a pipe.
+// Limit for rank 0's answer, which must fit one atomic write to a pipe.
 constexpr int kMaxBatches = 250;
 constexpr int kMinBatches = 3;
 

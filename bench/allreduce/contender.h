@@ -11,15 +11,15 @@
 
 namespace tally::bench {
 
-// What one slice of time gave: one sample per timed batch of calls.
+// Result of one slice of time: one sample per timed batch of calls.
 struct Slice {
   std::vector<double> samples_us;
   int calls = 0;
-  double bytes_sent = -1;  // per call, by rank 0; negative: not known
+  double bytes_sent = -1;  // per call, by rank 0; negative: unknown
 };
 
-// Somebody who can be timed at doing an all-reduce of float32 in place.
-// Threads: one at a time, and only one contender of the process at a time.
+// An implementation of all-reduce of float32 in place that can be timed. Threads: one at a time,
+// and only one contender of the process at a time.
 class Contender {
  public:
   virtual ~Contender() = default;
@@ -29,12 +29,22 @@ class Contender {
 
   // Reduces known values of this size and compares all of them with their sum.
   virtual Result<void> check(std::size_t bytes) = 0;
-  // Measures for about `time`, three calls at least.
+  // Measures for about `time`, at least three calls.
   virtual Result<Slice> measure(std::size_t bytes, Duration time) = 0;
 };
 
 // A contender in processes of its own. Every command must be answered within `command_timeout`.
 std::unique_ptr<Contender> make_contender(std::unique_ptr<WorkerGroup> group,
                                           Duration command_timeout);
+
+// Explanation below a table with the floor.
+inline constexpr const char* kMemoryFloorFormula =
+    "memory floor: every rank's buffer is read once and written once, 2 x ranks x bytes, by as\n"
+    "many threads as ranks (no more than cores), each on its own core and its own part of two\n"
+    "arrays of ranks x bytes / 2, with a[i] = b[i] = (a[i] + b[i]) / 2.";
+
+// Not an all-reduce but the time that memory needs for one: a lower bound for every in-place
+// all-reduce with this many ranks on this machine.
+std::unique_ptr<Contender> make_memory_floor(int ranks);
 
 }  // namespace tally::bench

@@ -87,4 +87,4 @@ with open(f"{folder}/in.{rank}") as commands:
         elif name == "run":
             run(int(size) // 4, int(rest[0]), int(rest[1]))
 sys.stdout.flush()
-os._exit(0)  # without the teardown: the peers go at the same moment
+os._exit(0)  # no teardown: the peers exit at the same moment

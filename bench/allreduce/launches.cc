@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "bench/allreduce/worker_sources.h"
 
 namespace tally::bench {
 namespace {
@@ -21,7 +20,7 @@ Error missing(const std::string& what) { return {.code = ErrorCode::kInvalid, .m
 
 Result<Launch> new_launch(const std::string& contender, const std::string& transport, int ranks) {
   Launch launch{.contender = contender, .transport = transport, .ranks = ranks};
-  TALLY_TRY(launch.folder, app::TempDir::make());
+  TALLY_TRY(launch.folder, process::TempDir::make());
   return launch;
 }
 
@@ -41,23 +40,23 @@ struct MpiTools {
   std::string compile;
 };
 
-// Does this launcher belong to the MPI called `name`?
+// Whether this launcher belongs to the MPI called `name`.
 bool is_mpi(const std::string& name, const std::string& mpirun) {
-  const auto version = app::output_of({mpirun, "--version"}, tool_deadline());
+  const auto version = process::output_of({mpirun, "--version"}, tool_deadline());
   if (!version) return false;
   const bool open_mpi = version->find("Open MPI") != std::string::npos;
   const bool mpich = version->find("HYDRA") != std::string::npos;
   return name == "openmpi" ? open_mpi : mpich;
 }
 
-// "DIR/mpirun.openmpi" has "DIR/mpicc.openmpi" beside it.
+// "DIR/mpicc.openmpi" belongs to "DIR/mpirun.openmpi".
 std::optional<MpiTools> tools_beside(const std::string& mpirun) {
-  const auto run = app::find_program(mpirun);
+  const auto run = process::find_program(mpirun);
   if (!run) return std::nullopt;
   const std::size_t slash = run->rfind('/');
   const std::size_t dot = run->find('.', slash);
   const std::string suffix = dot == std::string::npos ? "" : run->substr(dot);
-  const auto compile = app::find_program(run->substr(0, slash) + "/mpicc" + suffix);
+  const auto compile = process::find_program(run->substr(0, slash) + "/mpicc" + suffix);
   if (!compile) return std::nullopt;
   return MpiTools{.run = *run, .compile = *compile};
 }
@@ -79,7 +78,7 @@ struct FoundMpi {
   MpiTools tools;
 };
 
-// By the name of a transport: the MPI that it names, or the first that is installed.
+// Returns the MPI that the transport names, or the first that is installed.
 Result<FoundMpi> find_mpi_of(const std::string& transport, const std::string& mpirun) {
   for (const char* const name : {"openmpi", "mpich"}) {
     if (transport.find(name) == std::string::npos) continue;
@@ -92,7 +91,7 @@ Result<FoundMpi> find_mpi_of(const std::string& transport, const std::string& mp
   return FoundMpi{.name = "mpich", .tools = tools};
 }
 
-// Bound to cores where there are enough: README.md says what was tried.
+// Ranks are bound to cores if there are enough; see README.md.
 std::vector<std::string> mpi_flags(const std::string& name, bool oversubscribed) {
   if (name == "mpich")
     return oversubscribed ? std::vector<std::string>{}
@@ -126,7 +125,7 @@ Result<Launch> launch_tally_mpi(int ranks, const std::string& transport,
   TALLY_TRY(Launch launch, new_launch("tally", transport, ranks));
   std::vector<std::string> command = mpi_command(mpi.name, mpi.tools, ranks);
   for (const std::string& word :
-       {app::own_program(), std::string("bench-worker"), std::string("--folder"),
+       {process::own_program(), std::string("bench-worker"), std::string("--folder"),
         launch.folder->path(), std::string("--transport"), transport})
     command.push_back(word);
   launch.processes.push_back({.command = command, .log_file = log_of(launch)});
@@ -135,10 +134,10 @@ Result<Launch> launch_tally_mpi(int ranks, const std::string& transport,
 
 Result<Launch> launch_tally(int ranks, const std::string& transport, const std::string& algorithm) {
   TALLY_TRY(Launch launch, new_launch("tally", transport, ranks));
-  TALLY_TRY(launch.job, app::LocalJob::make(ranks));
+  TALLY_TRY(launch.job, process::LocalJob::make(ranks));
   for (Rank rank = 0; rank < ranks; ++rank) {
     launch.processes.push_back(
-        {.command = {app::own_program(), "bench-worker", "--folder", launch.folder->path(),
+        {.command = {process::own_program(), "bench-worker", "--folder", launch.folder->path(),
                      "--transport", transport, "--algorithm", algorithm},
          .variables = launch.job->variables(rank),
          .log_file = log_of(launch)});
@@ -149,7 +148,8 @@ Result<Launch> launch_tally(int ranks, const std::string& transport, const std::
 Result<Launch> launch_gloo(int ranks, const std::string& python) {
   constexpr const char* kHasTorch =
       "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
-  if (!app::find_program(python) || !app::output_of({python, "-c", kHasTorch}, tool_deadline())) {
+  if (!process::find_program(python) ||
+      !process::output_of({python, "-c", kHasTorch}, tool_deadline())) {
     return missing(
         fmt::format("{} has no torch: package python3-torch, or another --python", python));
   }
@@ -171,7 +171,8 @@ Result<Launch> launch_mpi(int ranks, const std::string& name, const std::string&
   TALLY_TRY(Launch launch, new_launch(name, "shm", ranks));
   TALLY_TRY(const std::string source, write_source(launch, "mpi_worker.c", kMpiWorkerSource));
   const std::string worker = launch.folder->path() + "/mpi_worker";
-  const auto built = app::output_of({tools.compile, "-O2", "-o", worker, source}, tool_deadline());
+  const auto built =
+      process::output_of({tools.compile, "-O2", "-o", worker, source}, tool_deadline());
   if (!built) return missing(fmt::format("{}: {}", name, built.error().message));
 
   std::vector<std::string> command = mpi_command(name, tools, ranks);

@@ -7,25 +7,30 @@
 
 namespace tally::bench {
 
-// How each contender is started on this machine. An error of the peers' functions means that they
-// are not installed; it says what is missing.
+// The text of mpi_worker.c and gloo_worker.py, so that the program needs no files beside it.
+extern const char* const kMpiWorkerSource;
+extern const char* const kGlooWorkerSource;
+
+// Starts each contender on this machine. An error of a peer's function means that the peer is not
+// installed, and names what is missing.
 
 // `transport` is one of shm, shm-plain, tcp, tls; `algorithm` a name that parse_algorithm() knows.
 Result<Launch> launch_tally(int ranks, const std::string& transport, const std::string& algorithm);
 
-// Our ranks with engine=mpi. `transport` is "mpi" (the first MPI that is installed), "mpi-openmpi"
-// or "mpi-mpich": MPI alone; with "+shm" our shared memory, as on one host; with "+hosts" as two
-// hosts with half of the ranks each: our shared memory inside them, MPI across. `mpirun` as below.
+// Ranks of tally with engine=mpi. `transport` is "mpi" (the first MPI that is installed),
+// "mpi-openmpi" or "mpi-mpich": MPI alone; with "+shm" tally's shared memory, as on one host; with
+// "+hosts" as two hosts with half of the ranks each: shared memory inside, MPI across. `mpirun` as
+// below.
 Result<Launch> launch_tally_mpi(int ranks, const std::string& transport, const std::string& mpirun);
 
-// All the names that launch_tally_mpi() knows.
+// Returns all names that launch_tally_mpi() knows.
 std::vector<std::string> mpi_transports();
 
 // torch.distributed over Gloo on the loopback interface, in the interpreter `python`.
 Result<Launch> launch_gloo(int ranks, const std::string& python);
 
-// `name` is "openmpi" or "mpich". Of the launcher `mpirun` (if not empty), mpirun.NAME, mpirun and
-// mpiexec the first is taken that says it is this MPI and has its compiler wrapper beside it.
+// `name` is "openmpi" or "mpich". Takes the first of `mpirun` (if not empty), mpirun.NAME, mpirun
+// and mpiexec that belongs to this MPI and has its compiler wrapper beside it.
 Result<Launch> launch_mpi(int ranks, const std::string& name, const std::string& mpirun);
 
 }  // namespace tally::bench

@@ -1,4 +1,4 @@
-#include "bench/allreduce/memory_floor.h"
+#include "bench/allreduce/contender.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ namespace tally::bench {
 namespace {
 
 constexpr std::size_t kHugePageBytes = 2 << 20;
-constexpr double kBatchMicroseconds = 200;
+constexpr double kPassesMicroseconds = 200;
 // Threads that overlap less than this were not running together.
 constexpr double kTogether = 0.8;
 constexpr int kMaxSamples = 250;
@@ -50,7 +50,7 @@ struct Interval {
   double end_us = 0;
 };
 
-// The calling thread to the `index`th of the cores that we may use, so that no two share one.
+// Binds the calling thread to the `index`th usable core, so that threads do not share cores.
 void bind_to_core(int index) {
   cpu_set_t usable;
   if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return;
@@ -64,7 +64,7 @@ void bind_to_core(int index) {
   }
 }
 
-// Nobody sleeps in it, so that all leave it at the same moment.
+// A barrier without sleeping, so that all threads leave it at the same moment.
 class SpinBarrier final {
  public:
   explicit SpinBarrier(int threads) : threads_(threads) {}
@@ -78,9 +78,9 @@ class SpinBarrier final {
   std::atomic<int> arrived_ = 0;
 };
 
-// By sample, from the first thread's start to the last one's end. On a busy machine threads may be
-// kept from running at the same time, and each then has the memory to itself or waits for the
-// other; such samples say nothing about memory and are left out, unless all are like that.
+// Returns the time from the first thread's start to the last one's end, by sample. On a busy
+// machine threads may not run at the same time, and each then has the memory to itself; such
+// samples are left out, unless all are like that.
 std::vector<double> times_together(const std::vector<std::vector<Interval>>& by_thread) {
   std::vector<double> together;
   std::vector<double> all;
@@ -105,7 +105,7 @@ struct Free {
 };
 using Array = std::unique_ptr<float[], Free>;
 
-// In huge pages where the system has them: the floor should not be one of page tables.
+// Uses huge pages if available: page tables should not limit the floor.
 Array make_array(std::size_t count) {
   const std::size_t bytes = (count * sizeof(float) + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
   void* data = std::aligned_alloc(kHugePageBytes, bytes);
@@ -134,8 +134,8 @@ class MemoryFloor final : public Contender {
   std::string version_;
 };
 
-// Per sample all threads start together and go over their own parts `passes` times. Parts are first
-// touched by the thread that uses them.
+// In each sample all threads start together and process their own parts `passes` times. The thread
+// that uses a part touches it first.
 Result<Slice> MemoryFloor::measure(std::size_t bytes, Duration time) {
   const std::size_t count =
       std::max<std::size_t>(static_cast<std::size_t>(threads_), bytes / sizeof(float) * ranks_ / 2);
@@ -157,7 +157,7 @@ Result<Slice> MemoryFloor::measure(std::size_t bytes, Duration time) {
       const double start = now_us();
       for (int i = 0; i < 3; ++i) meet(&a[first], &b[first], length);
       const double pass_us = std::max(0.001, (now_us() - start) / 3);
-      passes = std::max(1, static_cast<int>(std::ceil(kBatchMicroseconds / pass_us)));
+      passes = std::max(1, static_cast<int>(std::ceil(kPassesMicroseconds / pass_us)));
       samples = static_cast<int>(std::clamp(slice_us / (pass_us * passes), 3.0, 1.0 * kMaxSamples));
     }
     together.arrive_and_wait();

@@ -28,7 +28,7 @@ static struct {
   float* data;
 } buffers[kMaxBuffers];
 
-// The buffer for `count` values, the same at every call with that count.
+// Returns the buffer for `count` values, the same at every call with that count.
 static float* buffer_of(size_t count) {
   int i = 0;
   while (i < kMaxBuffers - 1 && buffers[i].count != 0 && buffers[i].count != count) ++i;
@@ -62,7 +62,7 @@ static void allreduce(float* data, size_t count) {
   MPI_Allreduce(MPI_IN_PLACE, data, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-// Whole numbers below 2^24, so that their sum is exact in whatever order it is made.
+// Whole numbers below 2^24, so that their sum is exact in any order.
 static void check(size_t count) {
   float* data = buffer_of(count);
   for (size_t i = 0; i < count; ++i) {
@@ -84,7 +84,7 @@ static void fill(float* data, size_t count) {
   for (size_t i = 0; i < count; ++i) data[i] = 1e-30F * (float)(1 + i % 7);
 }
 
-// Every call multiplies the values by the number of ranks; they are filled anew, outside the timed
+// Every call multiplies the values by the number of ranks; they are refilled, outside the timed
 // part, before they leave the range of a float.
 static int calls_before_overflow(void) {
   int bits = 1;

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "bench/allreduce/memory_floor.h"
-#include "bench/allreduce/statistics.h"
+#include "bench/allreduce/contender.h"
+#include "bench/common/statistics.h"
 
 namespace tally::bench {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr int kTitleWidth = 28;
 constexpr int kCellWidth = 11;
 
-// One line of the table: a value per size, where there is one.
+// One line of the table: a value per size, or none.
 struct Row {
   std::string title;
   std::string contender;
@@ -42,14 +42,14 @@ std::vector<Row> rows_of(const Comparison& comparison) {
   return rows;
 }
 
-// Three digits or so, whatever the size.
+// Formats about three digits.
 std::string number_text(double value) {
   if (value < 10) return fmt::format("{:.2f}", value);
   if (value < 100) return fmt::format("{:.1f}", value);
   return fmt::format("{:.0f}", value);
 }
 
-// The least of the rows that `wanted` accepts, size by size.
+// Returns the least value of the rows that `wanted` accepts, by size.
 template <typename Wanted>
 std::optional<Row> best_of(const std::vector<Row>& rows, const std::string& title, Wanted wanted) {
   std::optional<Row> best;
@@ -75,7 +75,7 @@ std::string line_text(const std::string& title, std::size_t columns, Cell cell) 
   return line + "\n";
 }
 
-// `above` over `below`, times `factor`, size by size.
+// Returns `above` over `below`, times `factor`, by size.
 std::string ratio_line(const std::string& title, const Row& above, const Row& below, double factor,
                        const char* unit) {
   return line_text(title, above.medians.size(), [&](std::size_t i) -> std::string {
@@ -116,7 +116,7 @@ std::string table_text(const Comparison& comparison, const ReportContext& contex
   const std::size_t columns = rows.front().medians.size();
   std::string text = fmt::format(
       "all-reduce of float32 in place, ranks: {}, cores: {}, rounds: {}; median us per call\n\n",
-      context.ranks, context.cores, comparison.rounds);
+      context.ranks, context.machine.cores, comparison.rounds);
   text += line_text("", columns,
                     [&](std::size_t i) { return format_bytes(comparison.measurements[i].bytes); });
   for (const Row& row : rows) {
@@ -125,16 +125,14 @@ std::string table_text(const Comparison& comparison, const ReportContext& contex
     });
   }
   text += fmt::format("\n{}\n{}\n", ratio_lines(rows), kMemoryFloorFormula);
-  for (const std::string& failure : comparison.failures) text += "\nfailed: " + failure + "\n";
-  return text;
+  return text + failures_text(comparison.failures);
 }
 
 void write_json(std::ostream& out, const Comparison& comparison, const ReportContext& context) {
   for (const Measurement& m : comparison.measurements) {
     if (m.samples_us.empty()) continue;
     const double median_us = median(m.samples_us);
-    nlohmann::ordered_json line;
-    line["bench"] = "allreduce";
+    nlohmann::ordered_json line = json_line("allreduce", context.machine);
     line["contender"] = m.contender;
     line["transport"] = m.transport;
     line["ranks"] = context.ranks;
@@ -150,9 +148,6 @@ void write_json(std::ostream& out, const Comparison& comparison, const ReportCon
     line["samples"] = m.samples_us.size();
     line["runs"] = m.calls;
     if (m.bytes_sent >= 0) line["bytes_sent"] = m.bytes_sent;
-    line["commit"] = context.commit;
-    line["host"] = context.host;
-    line["cores"] = context.cores;
     out << line.dump() << "\n";
   }
 }

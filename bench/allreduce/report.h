@@ -3,20 +3,19 @@
 #include <string>
 
 #include "bench/allreduce/comparison.h"
+#include "bench/common/report.h"
 
 namespace tally::bench {
 
-// What the lines of a result say beside the figures.
+// Facts that the lines of a result have beside the figures.
 struct ReportContext {
+  HostFacts machine = {};
   int ranks = 2;
-  int cores = 1;
-  std::string host;
-  std::string commit;
-  std::string algorithm;
+  std::string algorithm = {};
 };
 
-// Medians by contender and size; then our time over Gloo's and over that of the better MPI, and the
-// floor's over ours.
+// Returns medians by contender and size; then tally's time over that of Gloo and of the better MPI,
+// and the floor over tally's time.
 std::string table_text(const Comparison& comparison, const ReportContext& context);
 
 // One JSON object per line for each contender and size that was measured.

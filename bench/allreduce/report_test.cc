@@ -29,7 +29,7 @@ Comparison example() {
 }
 
 TEST(Report, TableHasMediansAndRatios) {
-  const std::string table = table_text(example(), {.ranks = 2, .cores = 2});
+  const std::string table = table_text(example(), {.machine = {.cores = 2}, .ranks = 2});
   EXPECT_THAT(table, ContainsRegex("tally shm +100\n"));
   EXPECT_THAT(table, ContainsRegex("tally shm / gloo +0.10\n"));
   EXPECT_THAT(table, ContainsRegex("tally shm / best MPI +0.50\n"));
@@ -51,7 +51,7 @@ TEST(Report, WhatWasNotMeasuredIsADashAndNoJsonLine) {
 
 TEST(Report, EachJsonLineStandsAlone) {
   std::ostringstream json;
-  write_json(json, example(), {.ranks = 2, .cores = 4, .host = "h", .commit = "c"});
+  write_json(json, example(), {.machine = {.commit = "c", .host = "h", .cores = 4}, .ranks = 2});
   std::istringstream lines(json.str());
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) {

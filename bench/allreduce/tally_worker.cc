@@ -35,7 +35,7 @@ class TallyWorker final {
   Result<void> allreduce(std::span<float> data) {
     return world_.allreduce(data, ReduceOp::kSum, {.algorithm = options_.algorithm});
   }
-  // Both return the answer's text after "done RANK".
+  // Both return the text of the answer after "done RANK".
   Result<std::string> check(std::size_t bytes);
   Result<std::string> run(std::size_t bytes, int batches, int calls);
   void answer(const std::string& line) const;
@@ -94,7 +94,7 @@ Result<std::string> TallyWorker::run(std::size_t bytes, int batches, int calls) 
 // One line in one write(): lines of different ranks do not mix.
 void TallyWorker::answer(const std::string& line) const {
   const std::string text = line + "\n";
-  if (::write(out_fd_, text.data(), text.size()) < 0) ::_exit(1);  // nobody is left to tell
+  if (::write(out_fd_, text.data(), text.size()) < 0) ::_exit(1);  // the parent is gone
 }
 
 Result<void> TallyWorker::serve(std::istream& commands) {

@@ -13,8 +13,8 @@ struct TallyWorkerOptions {
   Algorithm algorithm = Algorithm::kAuto;
 };
 
-// One rank of our own contender: joins the job, answers the commands of its pipe (told in
-// mpi_worker.c) until that is closed.
+// One rank of tally's contender: joins the job and answers the commands of its pipe (see
+// mpi_worker.c) until it is closed.
 Result<void> run_tally_worker(const JobOptions& job, const TallyWorkerOptions& options);
 
 }  // namespace tally::bench

@@ -18,8 +18,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "apps/tally/interrupt.h"
 #include "base/clock.h"
+#include "process/interrupt.h"
 
 namespace tally::bench {
 namespace {
@@ -29,8 +29,8 @@ constexpr std::size_t kLogLines = 8;
 constexpr auto kLeaveTimeout = std::chrono::seconds(10);
 constexpr auto kTerminateTimeout = std::chrono::seconds(2);
 
-// Opened for both directions: neither side waits for the other to open, and ours stays usable when
-// a worker is gone.
+// Opened in both directions: neither side waits for the other to open, and the pipe stays usable
+// when a worker is gone.
 Result<int> make_pipe(const std::string& path) {
   const int made = ::mkfifo(path.c_str(), 0600);
   const int fd = made == 0 ? ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
@@ -54,8 +54,9 @@ Answer parse_done(std::istringstream& words) {
 Result<std::unique_ptr<WorkerGroup>> WorkerGroup::start(Launch launch, Deadline by) {
   std::unique_ptr<WorkerGroup> group(new WorkerGroup(std::move(launch)));
   TALLY_TRY(group->open_pipes());
-  for (const app::ChildOptions& options : group->launch_.processes) {
-    TALLY_TRY(std::unique_ptr<app::ChildProcess> process, app::ChildProcess::start(options));
+  for (const process::ChildOptions& options : group->launch_.processes) {
+    TALLY_TRY(std::unique_ptr<process::ChildProcess> process,
+              process::ChildProcess::start(options));
     group->processes_.push_back(std::move(process));
   }
   TALLY_TRY(group->collect(by));
@@ -118,7 +119,7 @@ Result<Answer> WorkerGroup::collect(Deadline by) {
       continue;
     }
     TALLY_TRY(processes_alive());
-    if (app::interrupted() != 0) {
+    if (process::interrupted() != 0) {
       return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
     }
     if (by.passed(clock.now())) {
@@ -163,7 +164,7 @@ Result<void> WorkerGroup::processes_alive() {
   return {};
 }
 
-// The last lines that the workers printed, to be shown below an error.
+// Returns the last lines of the workers' output, for an error.
 std::string WorkerGroup::log_tail() const {
   if (launch_.processes.empty()) return "";
   std::ifstream log(launch_.processes.front().log_file);
@@ -178,11 +179,11 @@ std::string WorkerGroup::log_tail() const {
   return text;
 }
 
-// Healthy workers leave when their pipes close. A launcher is asked to end what it started before
-// it is killed.
+// Healthy workers leave when their pipes close. A launcher is asked to end its ranks before it is
+// killed.
 void WorkerGroup::end_processes() {
   const SteadyClock clock;
-  const bool hurried = failed_ || app::interrupted() != 0;
+  const bool hurried = failed_ || process::interrupted() != 0;
   const auto wait_all = [&](Duration timeout) {
     const Deadline by = clock.after(timeout);
     bool all = true;

@@ -3,55 +3,55 @@
 #include <string>
 #include <vector>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/local_job.h"
-#include "apps/tally/temp_dir.h"
+#include "process/child_process.h"
+#include "process/local_job.h"
+#include "process/temp_dir.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::bench {
 
-// How to start the workers of one contender. `folder` is where they look for their pipes.
+// How to start the workers of one contender. `folder` contains their pipes.
 struct Launch {
   std::string contender;
   std::string transport;
   int ranks = 2;
-  std::unique_ptr<app::TempDir> folder;
-  std::unique_ptr<app::LocalJob> job;        // what our own ranks join; others: none
-  std::vector<app::ChildOptions> processes;  // one per rank, or one launcher of all ranks
+  std::unique_ptr<process::TempDir> folder;
+  std::unique_ptr<process::LocalJob> job;        // for ranks of tally
+  std::vector<process::ChildOptions> processes;  // one per rank, or one launcher of all ranks
 };
 
-// What rank 0 measured.
+// Measurement of rank 0.
 struct Answer {
   std::vector<double> samples_us;
-  double bytes_sent = -1;  // per call, by rank 0; negative: not known
+  double bytes_sent = -1;  // per call, by rank 0; negative: unknown
 };
 
 // The running worker processes of one contender. Each rank sleeps in a read of its own pipe until a
-// command comes, so that groups can stay up without disturbing each other's measurements; the
-// protocol is told in mpi_worker.c. When this process dies the pipes close and the workers leave.
+// command comes, so that groups do not disturb each other's measurements; see mpi_worker.c for the
+// protocol. When this process dies the pipes close and the workers leave.
 class WorkerGroup final {
  public:
-  // Starts the workers and waits until every rank has said that it is ready.
+  // Starts the workers and waits until every rank is ready.
   static Result<std::unique_ptr<WorkerGroup>> start(Launch launch, Deadline by);
-  // Lets the workers leave; kills those that do not.
+  // Asks the workers to leave; kills those that do not.
   ~WorkerGroup();
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
-  // Gives all ranks a command and returns when all have answered. An error names the rank that
-  // failed, ended or did not answer in time; the group is then of no more use.
+  // Sends a command to all ranks and returns when all have answered. An error names the rank that
+  // failed, ended or did not answer in time; the group is then unusable.
   Result<Answer> command(const std::string& line, Deadline by);
 
   const Launch& launch() const { return launch_; }
-  // What the workers call the library they measure.
+  // Returns the version of the library that is measured.
   const std::string& version() const { return version_; }
 
  private:
   explicit WorkerGroup(Launch launch) : launch_(std::move(launch)) {}
   Result<void> open_pipes();
   Result<Answer> collect(Deadline by);
-  // False at the end of what is there to read now.
+  // False if no more is available now.
   Result<bool> next_line(std::string& line);
   Result<void> processes_alive();
   std::string log_tail() const;
@@ -63,7 +63,7 @@ class WorkerGroup final {
   std::string unread_;
   std::string version_;
   bool failed_ = false;
-  std::vector<std::unique_ptr<app::ChildProcess>> processes_;
+  std::vector<std::unique_ptr<process::ChildProcess>> processes_;
 };
 
 }  // namespace tally::bench

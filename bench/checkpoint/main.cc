@@ -1,4 +1,4 @@
-// What saving costs the training; README.md says how to read the answer.
+// Measures the cost of saving for the training; see README.md.
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -16,7 +16,7 @@
 namespace tally::bench {
 namespace {
 
-constexpr int kBlocks = 10;  // every other one with saving
+constexpr int kBlocks = 10;  // every other one saves
 constexpr int kRepeats = 1000;
 
 double wall_ms() {
@@ -38,7 +38,7 @@ struct Options {
   int every = 20;
 };
 
-// Of all threads but the training one.
+// Returns the processor time of all threads but the training one.
 double background_cpu_ms() {
   return cpu_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu_ms(CLOCK_THREAD_CPUTIME_ID);
 }
@@ -121,7 +121,7 @@ class Rank {
     return {};
   }
 
-  // Whether the last checkpoint has this rank's part.
+  // Compares the last checkpoint with this rank's part.
   Result<void> compare() {
     TALLY_TRY(const auto path, checkpoint::find_latest(options_.folder));
     TALLY_TRY(const auto reader, checkpoint::Reader::open(path));
@@ -130,7 +130,8 @@ class Rank {
     TALLY_TRY(reader->read("w", first_, std::as_writable_bytes(std::span(model))));
     TALLY_TRY(reader->read_state("w/momentum", first_, std::as_writable_bytes(std::span(state))));
     if (model == own_ && state == own_) return {};
-    return Error{.code = ErrorCode::kCorrupt, .message = path.string() + " is not what was saved"};
+    return Error{.code = ErrorCode::kCorrupt,
+                 .message = path.string() + " differs from the saved values"};
   }
 
   Job& job_;
@@ -174,6 +175,6 @@ int main(int argc, char** argv) {
   }
   const auto outcome = tally::bench::run(options);
   if (outcome.has_value()) return 0;
-  fmt::print(stderr, "checkpoint_cost: {}\n", to_string(outcome.error()));
+  fmt::print(stderr, "checkpoint_cost: {}\n", outcome.error().message);
   return 1;
 }

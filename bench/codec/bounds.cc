@@ -8,11 +8,12 @@ namespace {
 
 using plan::Codec;
 
-// Of float32's own arithmetic.
+// Rounding of float32 arithmetic.
 constexpr double kRounding = 1e-6;
 constexpr double kSmallest = 0x1p-126;
 
-// How far a value of magnitude `x` may be off where the largest of its block has `most`.
+// Returns the allowed error of a value of magnitude `x` in a block with the largest magnitude
+// `most`.
 double allowed(const plan::CodecSpec& spec, double x, double most) {
   const double own = kRounding * most + kSmallest;
   switch (spec.kind) {

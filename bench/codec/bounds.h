@@ -7,9 +7,9 @@
 
 namespace tally::bench::codecs {
 
-// The first of a run's values that was decoded farther from what it was than its kind allows: half
-// a step for what is rounded, a step for what is rounded by chance, the value itself for what may
-// be left out. Nothing if all are near enough. `block`: values that share a scale; 0: none.
+// Returns the first value of a run whose decoded value differs more than its codec allows: half a
+// step for rounding, a step for stochastic rounding, the value itself for sparsification. Nothing
+// if all are within bounds. `block`: values that share a scale; 0: none.
 std::optional<std::size_t> first_out_of_bounds(const plan::CodecSpec& spec, std::size_t block,
                                                std::span<const float> values,
                                                std::span<const float> decoded);

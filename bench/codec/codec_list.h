@@ -7,9 +7,9 @@
 
 namespace tally::bench::codecs {
 
-// "int8,topk:0.01,exact,none": codecs of a plan with commas between them, which their own settings
-// have too: what begins with no codec's word belongs to the one before it. kInvalid says which is
-// none.
+// Parses "int8,topk:0.01,exact,none": codecs of a plan, separated by commas. Settings of a codec
+// are separated by commas too: a word that is no codec belongs to the one before it. kInvalid names
+// the wrong word.
 Result<std::vector<std::string>> parse_codec_list(std::string_view text);
 
 }  // namespace tally::bench::codecs

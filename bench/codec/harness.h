@@ -10,15 +10,15 @@
 
 namespace tally::bench::codecs {
 
-// Seconds that this thread has had a processor: what others do on a busy machine in between does
-// not count.
+// Returns the processor time of this thread, so that other processes of a busy machine do not
+// count.
 inline double own_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// How long `work` takes, as GB/s of `bytes`.
+// Returns the speed of `work` in GB/s of `bytes`.
 template <typename Work>
 double gb_per_s(std::size_t bytes, Work&& work) {
   const double start = own_seconds();
@@ -31,21 +31,21 @@ inline void add_sample(Measurement::Speed& speed, double gb, double copy_gb) {
   speed.share.push_back(gb / copy_gb);
 }
 
-// A memory copy of all runs, in the same pieces as codecs get them. `out` is as large as the input.
+// Copies all runs in the same pieces as codecs get them. `out` is as large as the input.
 inline double copy_gb_per_s(const Input& input, std::span<const Run> runs, std::span<float> out) {
   return gb_per_s(input.values.size() * sizeof(float), [&] {
     for (const Run& run : runs) {
       std::memcpy(&out[run.first], &input.values[run.first], run.count * sizeof(float));
-      // What nobody reads must be written all the same.
+      // Keeps the compiler from dropping unread writes.
       asm volatile("" : : "r"(out.data()) : "memory");
     }
   });
 }
 
-// Steps that a sender makes with the same values, to see what feedback makes of them.
+// Steps of a sender with the same values, to measure error feedback.
 inline constexpr int kFeedbackSteps = 20;
 
-// The low-rank codec, which takes whole matrices: encode is both products, decode the third.
+// The low-rank codec works on whole matrices: encode is the first two products, decode the third.
 Result<Measurement> measure_powersgd(const plan::CodecSpec& spec, const Input& input, int repeats);
 
 }  // namespace tally::bench::codecs

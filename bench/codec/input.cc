@@ -50,7 +50,8 @@ Input made_input(Shape shape, std::size_t elements, std::uint64_t seed) {
 
 Result<Input> recorded_input(const std::filesystem::path& file, std::size_t elements) {
   TALLY_TRY(const auto tensors, checkpoint::read_float_tensors(file, kMaxFileBytes));
-  const plan::CodecSpec ordinary{.kind = plan::Codec::kInt8};  // as every kind decides by default
+  const plan::CodecSpec ordinary{
+      .kind = plan::Codec::kInt8};  // for the default decision, which is the same for all codecs
   Input input{.name = file.stem().string(), .values = {}, .tensors = {}};
   do {
     for (const checkpoint::FloatTensor& tensor : tensors) {

@@ -13,10 +13,10 @@ namespace tally::bench::codecs {
 struct Tensor {
   std::size_t first = 0;
   std::size_t count = 0;
-  std::size_t columns = 0;  // values of one output; 0: no matrix
+  std::size_t columns = 0;  // values per output; 0: no matrix
 };
 
-// What is encoded: tensors behind each other, as gradients lie in a bucket.
+// Values to encode: consecutive tensors, as gradients in a bucket.
 struct Input {
   std::string name;
   std::vector<float> values;
@@ -25,16 +25,16 @@ struct Input {
 
 enum class Shape : std::uint8_t { kGaussian, kLaplace };
 
-// Matrices of up to 2048 x 2048 values around 0 with a deviation of 0.0004, about `elements` in
-// all. By seed.
+// Generates matrices of up to 2048 x 2048 values with mean 0 and deviation 0.0004, about `elements`
+// in total, from the seed.
 Input made_input(Shape shape, std::size_t elements, std::uint64_t seed);
 
-// The tensors of a file of `tally train --record-gradients` that codecs would compress by default,
-// again and again until there are at least `elements`. kInvalid if it has none; otherwise as
+// Reads the tensors of a file of `tally train --record-gradients` that codecs compress by default,
+// repeated up to at least `elements` values. kInvalid if there are none; otherwise as
 // read_float_tensors().
 Result<Input> recorded_input(const std::filesystem::path& file, std::size_t elements);
 
-// Pieces of at most codec::kRunElements, each inside one tensor.
+// A piece of at most codec::kRunElements values inside one tensor.
 struct Run {
   std::size_t first = 0;
   std::size_t count = 0;

@@ -14,10 +14,10 @@
 namespace tally::bench::codecs {
 namespace {
 
-// Past all warm-ups.
+// Later than all warm-ups.
 constexpr std::uint64_t kStep = 1'000'000;
 constexpr std::size_t kLine = 64;
-// Of the look at what feedback does, which is no question of speed.
+// Runs for measuring error feedback, where speed does not matter.
 constexpr std::size_t kFeedbackRuns = 16;
 
 std::size_t line_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
@@ -63,7 +63,7 @@ class Trial final {
   std::span<float> decoded_of(const Run& run) {
     return std::span(decoded_).subspan(run.first, run.count);
   }
-  // Encodings lie behind each other, as in a message.
+  // Encodings are consecutive, as in a message.
   template <typename Encode>
   void encode_all(Encode&& encode) {
     std::span<std::byte> room(bytes_);
@@ -125,13 +125,13 @@ Result<void> Trial::check() {
   return decode_all();
 }
 
-// Each repetition beside a memory copy of its own.
+// Each repetition is timed beside a memory copy of its own.
 void Trial::measure(Measurement& result) {
   const std::size_t bytes = input_.values.size() * sizeof(float);
   const double copy = copy_gb_per_s(input_, runs_, decoded_);
   result.copy_gb_per_s.push_back(copy);
   add_sample(result.encode, gb_per_s(bytes, [this] { encode_all(); }), copy);
-  // What was checked decodes.
+  // Decoding cannot fail after check().
   add_sample(result.decode, gb_per_s(bytes, [this] { (void)decode_all().has_value(); }), copy);
   add_sample(result.decode_add, gb_per_s(bytes, [this] { (void)add_all().has_value(); }), copy);
   if (senders_.empty()) return;
@@ -172,7 +172,7 @@ Result<Measurement> measure(const plan::CodecSpec& spec, const Input& input, int
                      .elements = input.values.size(),
                      .bytes_per_value = trial.bytes_per_value(),
                      .error = trial.error()};
-  // onebit-adam sends momentum, which is not what it was given.
+  // onebit-adam sends momentum, which differs from its input.
   if (spec.feedback && spec.kind != plan::Codec::kOnebitAdam)
     result.error_with_feedback = trial.feedback_error();
   for (int i = 0; i < repeats; ++i) trial.measure(result);

@@ -9,8 +9,8 @@
 
 namespace tally::bench::codecs {
 
-// One codec on one input. Speeds are GB of float32 values per second, a sample for each repetition;
-// shares are over a memory copy of the same values in the same repetition.
+// One codec on one input. Speeds are GB of float32 values per second, one sample per repetition;
+// shares are relative to a memory copy of the same values in the same repetition.
 struct Measurement {
   std::string codec;
   std::string input;
@@ -22,24 +22,24 @@ struct Measurement {
   Speed encode;
   Speed decode;
   Speed decode_add;
-  Speed send;  // what a sender does that keeps what was left out; empty: it does not
+  Speed send;  // encode of a sender with error feedback; empty: the codec has none
   std::vector<double> copy_gb_per_s;
   double bytes_per_value = 0;
   double error = 0;  // ||x - decoded|| / ||x||
-  // The same of the mean of 20 encodings of the same values by such a sender.
+  // The same for the mean of 20 encodings of the same values by such a sender.
   std::optional<double> error_with_feedback;
 };
 
-// Checks what comes out first: within its kind's bounds, twice the same, and the sum of two with
-// decode-add. kCorrupt if it is not. Everything on the calling thread, run by run over an array
-// that is meant not to fit the caches.
+// First checks the output: within the codec's bounds, deterministic, and the sum of two with
+// decode-add. kCorrupt if a check fails. Runs on the calling thread, run by run over an array that
+// should not fit the caches.
 Result<Measurement> measure(const plan::CodecSpec& spec, const Input& input, int repeats);
 
-// The zstd library at its fastest ordinary level on the raw bytes of the values.
+// zstd at its fastest regular level on the raw bytes of the values.
 Result<Measurement> measure_zstd(const Input& input, int repeats);
 
-// A stage alone on the bytes that `spec` makes of the input: GB of these bytes, which are its
-// symbols, per second.
+// An entropy stage alone on the bytes that `spec` makes of the input: GB of these bytes, which are
+// its symbols, per second.
 struct StageMeasurement {
   std::string stage;
   std::string of;

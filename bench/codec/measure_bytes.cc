@@ -27,7 +27,7 @@ ByteCoder coder_of(plan::EntropyStage stage) {
   return {"zstd -1", codec::zstd_encode, codec::zstd_decode};
 }
 
-// A coder of bytes on pieces of an array, one after the other.
+// A byte coder on pieces of an array, one after the other.
 class BytesTrial final {
  public:
   BytesTrial(const ByteCoder& coder, std::vector<Bytes> pieces)
@@ -40,7 +40,7 @@ class BytesTrial final {
     used_.resize(pieces_.size());
   }
 
-  // kCorrupt unless what comes back is what was given.
+  // kCorrupt unless decoding restores the input.
   Result<void> check() {
     encode();
     std::size_t at = 0;
@@ -63,7 +63,7 @@ class BytesTrial final {
   void decode() {
     std::size_t at = 0;
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      // What was checked decodes.
+      // Decoding cannot fail after check().
       (void)coder_
           .decode(Bytes(room_[i]).first(used_[i]),
                   std::span(decoded_).subspan(at, pieces_[i].size()))

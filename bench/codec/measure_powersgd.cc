@@ -9,7 +9,7 @@
 namespace tally::bench::codecs {
 namespace {
 
-// One matrix with its factors, as one rank alone has them.
+// One matrix with its factors, for a single rank.
 struct Matrix {
   Tensor tensor;
   std::unique_ptr<codec::PowerSgd> codec;
@@ -17,9 +17,9 @@ struct Matrix {
   std::vector<float> q;
 };
 
-class Trial final {
+class PowerSgdTrial final {
  public:
-  Trial(const plan::CodecSpec& spec, const Input& input)
+  PowerSgdTrial(const plan::CodecSpec& spec, const Input& input)
       : input_(input), decoded_(input.values.size()) {
     for (const Tensor& tensor : input.tensors) {
       auto codec = std::make_unique<codec::PowerSgd>(codec::PowerSgd::Options{
@@ -59,7 +59,7 @@ class Trial final {
 }  // namespace
 
 Result<Measurement> measure_powersgd(const plan::CodecSpec& spec, const Input& input, int repeats) {
-  Trial trial(spec, input);
+  PowerSgdTrial trial(spec, input);
   trial.encode();
   trial.decode();
   Measurement result{.codec = plan::to_string(spec),
@@ -67,7 +67,7 @@ Result<Measurement> measure_powersgd(const plan::CodecSpec& spec, const Input& i
                      .elements = input.values.size(),
                      .bytes_per_value = trial.bytes_per_value(),
                      .error = relative_error(input.values, trial.decoded())};
-  // What is projected on orthonormal columns is no longer than it was, and so is what is left.
+  // A projection on orthonormal columns is not longer than its input, and neither is the remainder.
   if (!(result.error <= 1 + 1e-5))
     return Error{
         .code = ErrorCode::kCorrupt,

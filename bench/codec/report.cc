@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "bench/allreduce/statistics.h"
+#include "bench/common/statistics.h"
 
 namespace tally::bench::codecs {
 namespace {
@@ -73,9 +73,11 @@ std::string targets_text(const Results& results) {
   return text;
 }
 
-nlohmann::ordered_json head(const ReportContext& context) {
-  return {{"bench", "codec"},       {"commit", context.commit}, {"host", context.host},
-          {"cores", context.cores}, {"level", context.level},   {"runs", context.repeats}};
+nlohmann::ordered_json codec_line(const ReportContext& context) {
+  nlohmann::ordered_json line = json_line("codec", context.machine);
+  line["level"] = context.level;
+  line["runs"] = context.repeats;
+  return line;
 }
 
 }  // namespace
@@ -141,7 +143,7 @@ std::string table_text(const Results& results, const ReportContext& context) {
 
 void write_json(std::ostream& out, const Results& results, const ReportContext& context) {
   for (const Measurement& m : results.codecs) {
-    nlohmann::ordered_json line = head(context);
+    nlohmann::ordered_json line = codec_line(context);
     line["codec"] = m.codec;
     line["data"] = m.input;
     line["elements"] = m.elements;
@@ -163,7 +165,7 @@ void write_json(std::ostream& out, const Results& results, const ReportContext& 
     out << line.dump() << '\n';
   }
   for (const StageMeasurement& stage : results.stages) {
-    nlohmann::ordered_json line = head(context);
+    nlohmann::ordered_json line = codec_line(context);
     line["stage"] = stage.stage;
     line["bytes_of"] = stage.of;
     line["encode_gb_per_s"] = median(stage.encode_gb_per_s);

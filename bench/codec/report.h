@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "bench/codec/measure.h"
+#include "bench/common/report.h"
 
 namespace tally::bench::codecs {
 
-// What is measured unless told otherwise: every codec with its defaults, and some with stages.
+// Returns the default codecs: every codec with its defaults, and some with entropy stages.
 std::vector<std::string> usual_codecs();
 
 struct Results {
@@ -17,22 +18,20 @@ struct Results {
 };
 
 struct ReportContext {
-  std::string commit;
-  std::string host;
-  int cores = 1;
-  std::string level;  // the widest vector instructions that are used
+  HostFacts machine = {};
+  std::string level = {};  // the widest vector instructions in use
   int repeats = 1;
 };
 
-// What is asked of a codec's speed, and what was seen.
+// Required and measured speed of a codec.
 struct Target {
   std::string what;
   double wanted = 0;
   double seen = 0;
-  bool is_share = true;  // of a memory copy; else GB/s
+  bool is_share = true;  // relative to a memory copy; else GB/s
   bool met() const { return seen >= wanted; }
 };
-// Of those that were measured, on the first input.
+// Returns the targets of measured codecs, on the first input.
 std::vector<Target> targets_of(const Results& results);
 
 std::string table_text(const Results& results, const ReportContext& context);

@@ -45,7 +45,8 @@ TEST(CodecReport, ListsWhatWasWantedOfTheFirstInput) {
 
 TEST(CodecReport, HasALineOfJsonForEach) {
   std::ostringstream out;
-  write_json(out, some_results(), {.commit = "c", .host = "h", .cores = 2, .level = "avx2"});
+  write_json(out, some_results(),
+             {.machine = {.commit = "c", .host = "h", .cores = 2}, .level = "avx2"});
   std::istringstream lines(out.str());
   std::string line;
   ASSERT_TRUE(std::getline(lines, line));

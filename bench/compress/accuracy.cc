@@ -9,22 +9,21 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/interrupt.h"
 #include "base/clock.h"
-#include "bench/allreduce/statistics.h"
+#include "bench/common/statistics.h"
+#include "process/child_process.h"
+#include "process/interrupt.h"
 
 namespace tally::bench::compress {
 namespace {
 
 constexpr double kPoints = 100;
-constexpr double kBytesPerMegabyte = 1e6;
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// How far the seeds of a plan are apart.
+// Returns the difference between the best and worst seed.
 double range(const std::vector<double>& values) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   return *most - *least;
@@ -34,7 +33,7 @@ std::vector<std::string> command_of(const AccuracyOptions& options, const Hosts&
                                     const std::string& plan, int seed, const std::string& json) {
   const int each = options.workers / 2;
   const std::string tally =
-      (std::filesystem::path(app::own_program()).parent_path() / "tally").string();
+      (std::filesystem::path(process::own_program()).parent_path() / "tally").string();
   std::vector<std::string> words = {
       tally,
       "run",
@@ -63,13 +62,13 @@ std::vector<std::string> command_of(const AccuracyOptions& options, const Hosts&
   return hosts.on(0, words);
 }
 
-// Adds what one training came to.
+// Adds the result of one training.
 Result<void> train(const AccuracyOptions& options, const Hosts& hosts, int seed, Accuracy& result) {
-  TALLY_TRY(const auto folder, app::TempDir::make());
+  TALLY_TRY(const auto folder, process::TempDir::make());
   const std::string json = folder->path() + "/result.json";
   TALLY_TRY(const std::uint64_t before, hosts.sent_bytes());
-  TALLY_TRY(app::output_of(command_of(options, hosts, result.plan, seed, json),
-                           SteadyClock().after(options.training_timeout)));
+  TALLY_TRY(process::output_of(command_of(options, hosts, result.plan, seed, json),
+                               SteadyClock().after(options.training_timeout)));
   TALLY_TRY(const std::uint64_t after, hosts.sent_bytes());
   std::ostringstream text;
   text << std::ifstream(json).rdbuf();
@@ -85,12 +84,12 @@ Result<void> train(const AccuracyOptions& options, const Hosts& hosts, int seed,
 }  // namespace
 
 Result<std::vector<Accuracy>> train_all(const AccuracyOptions& options, Hosts& hosts,
-                                        app::Progress& progress) {
+                                        process::Progress& progress) {
   std::vector<Accuracy> results;
   for (const std::string& plan : options.plans) {
     Accuracy& result = results.emplace_back(Accuracy{.plan = plan});
     for (int seed = 1; seed <= options.seeds; ++seed) {
-      if (app::interrupted() != 0)
+      if (process::interrupted() != 0)
         return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
       progress.stage(fmt::format("{}, seed {} of {}", short_name(plan), seed, options.seeds));
       auto trained = train(options, hosts, seed, result);
@@ -120,25 +119,21 @@ std::string accuracy_text(const AccuracyOptions& options, const std::vector<Accu
 
 void write_accuracy_json(std::ostream& out, const AccuracyOptions& options,
                          const std::vector<Accuracy>& results, const ReportContext& context) {
-  for (const Accuracy& result : results)
-    out << nlohmann::ordered_json{{"bench", "compress"},
-                                  {"commit", context.commit},
-                                  {"host", context.host},
-                                  {"cores", context.cores},
-                                  {"recipe", options.recipe},
-                                  {"data", options.data},
-                                  {"plan", result.plan},
-                                  {"workers", options.workers},
-                                  {"epochs", options.epochs},
-                                  {"runs", result.accuracies.size()},
-                                  {"accuracies", result.accuracies},
-                                  {"accuracy", mean(result.accuracies)},
-                                  {"accuracy_difference",
-                                   mean(result.accuracies) - mean(results.front().accuracies)},
-                                  {"elapsed_s", median(result.elapsed_s)},
-                                  {"sent_bytes", median(result.sent_bytes)}}
-               .dump()
-        << '\n';
+  for (const Accuracy& result : results) {
+    nlohmann::ordered_json line = json_line("compress", context.machine);
+    line["recipe"] = options.recipe;
+    line["data"] = options.data;
+    line["plan"] = result.plan;
+    line["workers"] = options.workers;
+    line["epochs"] = options.epochs;
+    line["runs"] = result.accuracies.size();
+    line["accuracies"] = result.accuracies;
+    line["accuracy"] = mean(result.accuracies);
+    line["accuracy_difference"] = mean(result.accuracies) - mean(results.front().accuracies);
+    line["elapsed_s"] = median(result.elapsed_s);
+    line["sent_bytes"] = median(result.sent_bytes);
+    out << line.dump() << '\n';
+  }
 }
 
 }  // namespace tally::bench::compress

@@ -9,17 +9,16 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "base/clock.h"
+#include "process/child_process.h"
 
 namespace tally::bench::compress {
 namespace {
 
-constexpr const char* kIp = "/usr/sbin/ip";
 constexpr const char* kTc = "/usr/sbin/tc";
 constexpr const char* kUnshare = "/usr/bin/unshare";
-constexpr const char* kCable = "cable";  // the interface's name on both hosts
-// A host has a name of its own: $0.
+constexpr const char* kCable = "cable";  // name of the interface on both hosts
+// Each host has its own host name: $0.
 constexpr const char* kAsHost = "hostname \"$0\" && exec \"$@\"";
 constexpr auto kToolTimeout = std::chrono::seconds(20);
 
@@ -28,7 +27,7 @@ Error invalid(std::string message) {
 }
 
 Result<std::string> tool(const std::vector<std::string>& command) {
-  return app::output_of(command, SteadyClock().after(kToolTimeout));
+  return process::output_of(command, SteadyClock().after(kToolTimeout));
 }
 
 }  // namespace
@@ -44,7 +43,7 @@ Result<void> check_link(const std::string& text) {
   return invalid(fmt::format("'{}' is no speed such as 100mbit or 1gbit, and not none", text));
 }
 
-Hosts::Hosts(std::unique_ptr<app::TempDir> folder, const Maker& self)
+Hosts::Hosts(std::unique_ptr<process::TempDir> folder, const NamespaceOwner& self)
     : folder_(std::move(folder)), names_{namespace_name(self, 'a'), namespace_name(self, 'b')} {}
 
 Hosts::~Hosts() = default;
@@ -55,16 +54,16 @@ Result<std::unique_ptr<Hosts>> Hosts::make() {
       return invalid(fmt::format("{} is missing: package iproute2", program));
   if (::geteuid() != 0)
     return invalid("two hosts on one machine are network namespaces, which only root can make");
-  TALLY_TRY(std::unique_ptr<app::TempDir> folder, app::TempDir::make());
+  TALLY_TRY(std::unique_ptr<process::TempDir> folder, process::TempDir::make());
   remove_left_over(folder->path() + "/removal");
-  TALLY_TRY(const Maker self, this_maker());
+  TALLY_TRY(const NamespaceOwner self, this_owner());
   std::unique_ptr<Hosts> hosts(new Hosts(std::move(folder), self));
   TALLY_TRY(hosts->build());
   return hosts;
 }
 
 Result<void> Hosts::build() {
-  TALLY_TRY(caretaker_, Caretaker::start({names_.begin(), names_.end()}));
+  TALLY_TRY(cleaner_, NamespaceCleaner::start({names_.begin(), names_.end()}));
   for (const std::string& name : names_) TALLY_TRY(tool({kIp, "netns", "add", name}));
   TALLY_TRY(tool({kIp, "link", "add", kCable, "netns", names_[0], "type", "veth", "peer", "name",
                   kCable, "netns", names_[1]}));
@@ -90,7 +89,7 @@ Result<void> Hosts::build() {
 Result<void> Hosts::shape(const std::string& link) {
   TALLY_TRY(check_link(link));
   for (int host = 0; host < 2; ++host) {
-    // Segments of up to 64 KiB leave the stack as one: the bucket must hold some of them.
+    // The stack sends segments of up to 64 KiB: the token bucket must hold several.
     if (link != "none") {
       TALLY_TRY(tool(on(host, {kTc, "qdisc", "replace", "dev", kCable, "root", "tbf", "rate", link,
                                "burst", "256kb", "latency", "50ms"})));
@@ -121,7 +120,7 @@ Result<std::uint64_t> Hosts::sent_bytes() const {
     std::uint64_t bytes = 0;
     if (std::from_chars(text.data(), text.data() + text.size(), bytes).ec != std::errc())
       return Error{.code = ErrorCode::kSystem,
-                   .message = fmt::format("'{}' is no number of bytes sent", text)};
+                   .message = fmt::format("'{}' is not a number of bytes", text)};
     sum += bytes;
   }
   return sum;

@@ -7,27 +7,26 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "bench/allreduce/statistics.h"
+#include "bench/common/statistics.h"
 
 namespace tally::bench::compress {
 namespace {
 
-constexpr double kBytesPerMegabyte = 1e6;
 constexpr double kBestWanted = 3;
 constexpr double kAutoOfBest = 1 / 1.10;
 constexpr double kAutoOfFirst = 1 / 1.03;
 constexpr const char* kAuto = "codec=auto";
 
-// Those of one model and link that were measured; the first plan first.
+// The measurements of one model and link; the first plan first.
 struct Table {
   std::string model;
   std::string link;
   std::vector<const Measurement*> rows;
 };
 
-std::vector<Table> tables_of(const Contest& contest) {
+std::vector<Table> tables_of(const PlanComparison& comparison) {
   std::vector<Table> tables;
-  for (const Measurement& m : contest.measurements) {
+  for (const Measurement& m : comparison.measurements) {
     if (m.samples_ms.empty()) continue;
     if (tables.empty() || tables.back().model != m.model || tables.back().link != m.link)
       tables.push_back({.model = m.model, .link = m.link, .rows = {}});
@@ -53,9 +52,9 @@ const Measurement* own_choice(const Table& table) {
 
 }  // namespace
 
-std::vector<Target> targets_of(const Contest& contest) {
+std::vector<Target> targets_of(const PlanComparison& comparison) {
   std::vector<Target> targets;
-  for (const Table& table : tables_of(contest)) {
+  for (const Table& table : tables_of(comparison)) {
     const Measurement& best = fastest(table);
     const std::string where = fmt::format("{}, {}", table.model, table.link);
     if (table.model == "mlp" && table.link == "1gbit" && table.rows.size() > 1)
@@ -77,11 +76,11 @@ std::vector<Target> targets_of(const Contest& contest) {
   return targets;
 }
 
-std::string table_text(const Contest& contest, const ReportContext& context) {
+std::string table_text(const PlanComparison& comparison, const ReportContext& context) {
   std::string text = fmt::format(
       "two hosts with a worker each, threads per worker: {}, cores of the machine: {}\n",
-      context.threads, context.cores);
-  for (const Table& table : tables_of(contest)) {
+      context.threads, context.machine.cores);
+  for (const Table& table : tables_of(comparison)) {
     text += fmt::format("\n{}, link {}\n  {:<30}{:>10}{:>10}{:>12}{:>9}{:>11}\n", table.model,
                         table.link, "plan", "ms/step", "spread", "MB/step", "gain", "loss ratio");
     for (const Measurement* m : table.rows)
@@ -92,33 +91,29 @@ std::string table_text(const Contest& contest, const ReportContext& context) {
     if (const Measurement* own = own_choice(table); own != nullptr && !own->said.empty())
       text += fmt::format("  auto: {}\n", own->said);
   }
-  const std::vector<Target> targets = targets_of(contest);
+  const std::vector<Target> targets = targets_of(comparison);
   if (!targets.empty())
     text += fmt::format("\n{:<52}{:>8}{:>8}\n", "what is asked", "wanted", "seen");
   for (const Target& target : targets)
     text += fmt::format("{:<52}{:>7.2f}x{:>7.2f}x  {}\n", target.what, target.wanted, target.seen,
                         target.met() ? "met" : "missed");
-  for (const std::string& failure : contest.failures) text += "\nfailed: " + failure + "\n";
-  return text;
+  return text + failures_text(comparison.failures);
 }
 
-void write_json(std::ostream& out, const Contest& contest, const ReportContext& context) {
-  for (const Table& table : tables_of(contest)) {
+void write_json(std::ostream& out, const PlanComparison& comparison, const ReportContext& context) {
+  for (const Table& table : tables_of(comparison)) {
     for (const Measurement* m : table.rows) {
-      nlohmann::ordered_json line = {{"bench", "compress"},
-                                     {"commit", context.commit},
-                                     {"host", context.host},
-                                     {"cores", context.cores},
-                                     {"threads", context.threads},
-                                     {"model", m->model},
-                                     {"link", m->link},
-                                     {"plan", m->plan},
-                                     {"runs", m->samples_ms.size()},
-                                     {"median_ms", ms(*m)},
-                                     {"spread_ms", spread(m->samples_ms)},
-                                     {"sent_bytes_per_step", median(m->sent_bytes)},
-                                     {"gain", gain(table, *m)},
-                                     {"loss_ratio", m->loss_ratio}};
+      nlohmann::ordered_json line = json_line("compress", context.machine);
+      line["threads"] = context.threads;
+      line["model"] = m->model;
+      line["link"] = m->link;
+      line["plan"] = m->plan;
+      line["runs"] = m->samples_ms.size();
+      line["median_ms"] = ms(*m);
+      line["spread_ms"] = spread(m->samples_ms);
+      line["sent_bytes_per_step"] = median(m->sent_bytes);
+      line["gain"] = gain(table, *m);
+      line["loss_ratio"] = m->loss_ratio;
       if (!m->said.empty()) line["said"] = m->said;
       out << line.dump() << '\n';
     }

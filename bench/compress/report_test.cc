@@ -21,7 +21,7 @@ Measurement measured(const std::string& link, const std::string& plan, double ms
           .loss_ratio = 1.5};
 }
 
-Contest some_contest() {
+PlanComparison some_comparison() {
   return {
       .measurements = {measured("1gbit", "codec=none", 300), measured("1gbit", "codec=int8", 90),
                        measured("1gbit", "codec=auto", 100), measured("none", "codec=none", 50),
@@ -30,7 +30,7 @@ Contest some_contest() {
 }
 
 TEST(CompressReport, ComparesWithTheFirstPlanOfTheSameLink) {
-  const std::vector<Target> targets = targets_of(some_contest());
+  const std::vector<Target> targets = targets_of(some_comparison());
   ASSERT_EQ(targets.size(), 5U);
   EXPECT_EQ(targets[0].what, "mlp, 1gbit: best (int8) over none");
   EXPECT_NEAR(targets[0].seen, 300.0 / 90, 1e-9);
@@ -40,14 +40,14 @@ TEST(CompressReport, ComparesWithTheFirstPlanOfTheSameLink) {
   EXPECT_TRUE(targets[2].met());
   EXPECT_TRUE(targets[3].met());
   EXPECT_TRUE(targets[4].met());  // 2 % slower
-  const std::string text = table_text(some_contest(), {});
+  const std::string text = table_text(some_comparison(), {});
   EXPECT_THAT(text, HasSubstr("failed: mlp, none, codec=sign: gone"));
   EXPECT_THAT(text, HasSubstr("3.33x"));
 }
 
 TEST(CompressReport, HasALineOfJsonForEach) {
   std::ostringstream out;
-  write_json(out, some_contest(), {.commit = "c", .host = "h"});
+  write_json(out, some_comparison(), {.machine = {.commit = "c", .host = "h"}});
   std::istringstream lines(out.str());
   std::vector<std::string> plans;
   for (std::string line; std::getline(lines, line);) {

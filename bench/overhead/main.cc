@@ -1,4 +1,4 @@
-// What being watched costs; README.md says how to read the answer.
+// Measures the cost of heartbeats and recording; see README.md.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cpu.h"
+#include "bench/common/statistics.h"
 #include "bench/overhead/rank.h"
 #include "group/coordinator.h"
 #include "group/host.h"
@@ -26,16 +27,11 @@ struct Options {
   RankOptions rank;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 template <typename Field>
 double median_of(const std::vector<Block>& blocks, Field field) {
   std::vector<double> values;
   for (const Block& block : blocks) values.push_back(block.*field);
-  return median(std::move(values));
+  return median(values);
 }
 
 void print(const Options& options, const RankFigures& figures) {
@@ -58,26 +54,26 @@ void print(const Options& options, const RankFigures& figures) {
   fmt::print("{}\n", line.dump());
 }
 
-// A rank in a process of its own; exit code 0 if all went well. Forked before there are threads.
+// Starts a rank in a process of its own; exit code 0 on success. Forked before there are threads.
 pid_t start_rank(int rank, const Options& options) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   setenv("RANK", std::to_string(rank).c_str(), 1);
   setenv("WORLD_SIZE", std::to_string(options.ranks).c_str(), 1);
-  // The coordinator's address comes through a pipe, when there is one.
+  // The coordinator's address comes through a pipe once it is known.
   std::string address(64, '\0');
   const ssize_t bytes = read(STDIN_FILENO, address.data(), address.size());
   address.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
   RankOptions mine = options.rank;
   mine.coordinator = address.substr(0, address.find(' '));
   const auto figures = run_rank(mine);
-  if (!figures.has_value()) fmt::print(stderr, "rank {}: {}\n", rank, to_string(figures.error()));
+  if (!figures.has_value()) fmt::print(stderr, "rank {}: {}\n", rank, figures.error().message);
   if (figures.has_value() && rank == 0) print(options, *figures);
   std::fflush(stdout);
   _exit(figures.has_value() ? 0 : 1);
 }
 
-// Ports of this machine that nobody has, each another one.
+// Returns distinct free ports of this machine.
 std::vector<std::uint16_t> free_ports(int count) {
   std::vector<net::Listener> listeners;
   std::vector<std::uint16_t> ports;

@@ -28,12 +28,12 @@ double ms_on(clockid_t clock) {
   double value = 1;
   for (long i = 0; i < iterations; ++i) {
     value = value * 1.0000001 + 1e-9;
-    asm volatile("" : "+m"(value));  // no compiler may see through it
+    asm volatile("" : "+m"(value));  // keeps the compiler from removing the loop
   }
   return value;
 }
 
-// So many that they take a step's time, at the fastest of some tries.
+// Returns the iterations that take the time of a step, at the fastest of several tries.
 long iterations_of_a_step() {
   constexpr long kTrial = 1'000'000;
   double best_ms = 1e9;
@@ -86,7 +86,7 @@ Result<RankFigures> run_rank(const RankOptions& options) {
   RankFigures figures;
   std::size_t block_index = 0;
   for (int round = 0; round < options.rounds; ++round) {
-    // Now one first, now the other.
+    // The order alternates.
     for (const bool with : {round % 2 == 0, round % 2 != 0}) {
       TALLY_TRY(const Block block, run_block(options, with ? options.coordinator : "",
                                              options.ports.at(block_index++), iterations));

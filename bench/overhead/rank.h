@@ -12,14 +12,14 @@ struct RankOptions {
   int steps = 100;
   std::string coordinator;
   double heartbeat_s = 1;
-  std::vector<std::uint16_t> ports;  // to meet at: one per block, two blocks per round
+  std::vector<std::uint16_t> ports;  // of the rendezvous: one per block, two blocks per round
 };
 
-// Of one block of steps.
+// Measurement of one block of steps.
 struct Block {
-  double wall_ms = 0;          // of a step
-  double cpu_ms = 0;           // of a step, whole process
-  double other_cpu_share = 0;  // of other threads than the caller's, as a share of the caller's
+  double wall_ms = 0;          // per step
+  double cpu_ms = 0;           // per step, whole process
+  double other_cpu_share = 0;  // threads other than the caller's, relative to the caller's
 };
 
 struct RankFigures {
@@ -27,10 +27,10 @@ struct RankFigures {
   std::vector<Block> with;
 };
 
-// This process as a rank, as the environment says: all rounds.
+// Runs all rounds as the rank of the environment.
 Result<RankFigures> run_rank(const RankOptions& options);
 
-// Nanoseconds for recording one operation.
+// Returns the nanoseconds for recording one operation.
 double recording_ns();
 
 }  // namespace tally::bench

@@ -21,7 +21,7 @@ constexpr double kNoise = 90;
 
 using Picture = std::array<double, kPixels>;
 
-// Soft blobs at places by chance.
+// Soft blobs at random places.
 Picture make_picture(Rng& rng) {
   Picture picture{};
   for (int blob = 0; blob < kBlobs; ++blob) {
@@ -37,7 +37,7 @@ Picture make_picture(Rng& rng) {
   return picture;
 }
 
-// Nearly normal, with mean 0 and deviation 1.
+// Approximately normal, with mean 0 and deviation 1.
 double noise(Rng& rng) {
   return (rng.uniform() + rng.uniform() + rng.uniform() + rng.uniform() - 2) * std::sqrt(3.0);
 }

@@ -12,9 +12,8 @@ struct MadeImages {
   std::uint64_t seed = 1;
 };
 
-// Writes ten kinds of made 28 x 28 images in the files of the idx format: each a picture of its
-// kind, of which there are several, under noise that hides much of it. So a training needs no data
-// from elsewhere.
+// Writes generated 28 x 28 images of ten classes in the idx format: each is one of several pictures
+// of its class under strong noise, so that a training needs no external data.
 Result<void> write_made_images(const std::filesystem::path& folder, const MadeImages& what);
 
 }  // namespace tally::bench

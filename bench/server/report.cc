@@ -7,13 +7,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "bench/allreduce/statistics.h"
-#include "bench/server/cases.h"
+#include "bench/common/statistics.h"
+#include "bench/server/worker.h"
 
 namespace tally::bench::servers {
 namespace {
 
-// GB/s of a figure, where it is one of bytes: sparse rows in what they cost on the wire, both ways.
+// Returns GB/s of a figure that counts bytes: sparse rows by their bytes on the wire, in both
+// directions.
 std::optional<double> gigabytes(const std::string& name, double value) {
   if (name.rfind("dense", 0) == 0) return value;
   if (name == "sparse push d1") return value * (8.0 + 4.0) / 1e3;
@@ -35,7 +36,7 @@ std::vector<double> values_of(const Series& series, const std::string& name) {
   return values;
 }
 
-// Of the same run each.
+// Returns the figures relative to the raw figure of the same run.
 std::vector<double> shares_of(const Series& series, const std::string& name) {
   std::vector<double> shares;
   for (const Outcome& outcome : series.outcomes) {
@@ -54,10 +55,10 @@ std::vector<double> raw_of(const Series& series) {
 
 }  // namespace
 
-std::string table_text(const std::vector<Series>& all, const ReportContext& context) {
+std::string table_text(const std::vector<Series>& all, const HostFacts& machine) {
   std::string text =
       fmt::format("{} cores, {}; raw: iperf3 for tcp and tls, a memory copy for shm\n",
-                  context.cores, context.host);
+                  machine.cores, machine.host);
   for (const Series& series : all) {
     if (series.outcomes.empty()) continue;
     const Setting& setting = series.setting;
@@ -77,17 +78,13 @@ std::string table_text(const std::vector<Series>& all, const ReportContext& cont
   return text;
 }
 
-void write_json(std::ostream& out, const std::vector<Series>& all, const ReportContext& context) {
+void write_json(std::ostream& out, const std::vector<Series>& all, const HostFacts& machine) {
   for (const Series& series : all) {
     for (const std::string_view each : kCases) {
       const std::string name(each);
       const std::vector<double> values = values_of(series, name);
       if (values.empty()) continue;
-      nlohmann::ordered_json line;
-      line["bench"] = "server";
-      line["commit"] = context.commit;
-      line["host"] = context.host;
-      line["cores"] = context.cores;
+      nlohmann::ordered_json line = json_line("server", machine);
       line["transport"] = series.setting.transport;
       line["workers"] = series.setting.workers;
       line["servers"] = series.setting.servers;

@@ -3,19 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "bench/server/contest.h"
+#include "bench/common/report.h"
+#include "bench/server/run.h"
 
 namespace tally::bench::servers {
 
-struct ReportContext {
-  std::string commit;
-  std::string host;
-  int cores = 1;
-};
-
-// Medians of all runs, each beside the raw figure of the same run.
-std::string table_text(const std::vector<Series>& all, const ReportContext& context);
+// Returns the medians of all runs, each beside the raw figure of the same run.
+std::string table_text(const std::vector<Series>& all, const HostFacts& machine);
 // One JSON line for each series and case.
-void write_json(std::ostream& out, const std::vector<Series>& all, const ReportContext& context);
+void write_json(std::ostream& out, const std::vector<Series>& all, const HostFacts& machine);
 
 }  // namespace tally::bench::servers

@@ -12,9 +12,10 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "bench/allreduce/statistics.h"
+#include "bench/common/statistics.h"
 
 namespace tally::bench::servers {
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -24,9 +25,9 @@ using server::TableId;
 using server::TableSpec;
 using server::Ticket;
 
-// Requests under way at a time, so that the next one travels while the last is answered.
+// Requests in flight, so that the next one travels while the last is answered.
 constexpr std::size_t kWindow = 2;
-constexpr int kSets = 8;  // of keys, drawn beforehand
+constexpr int kSets = 8;  // sets of keys, drawn beforehand
 constexpr int kLatencies = 2000;
 
 TimePoint now() { return SteadyClock().now(); }
@@ -67,7 +68,7 @@ class Worker final {
   }
 
  private:
-  // Rounds per second of `begin`, with kWindow of them under way, beginning together with the other
+  // Returns rounds of `begin` per second, with kWindow in flight, starting together with the other
   // workers.
   template <typename Begin>
   Result<double> rate(Begin begin) {
@@ -90,7 +91,7 @@ class Worker final {
     return figure;
   }
 
-  // Tells rounds per second, times `factor`.
+  // Reports rounds per second, times `factor`.
   template <typename Begin>
   Result<void> measure(const std::string& name, double factor, Begin begin) {
     if (name.find(options_.only) == std::string::npos) return {};
@@ -156,7 +157,7 @@ class Worker final {
       return sets[static_cast<std::size_t>(round) % kSets];
     };
     const double millions = static_cast<double>(kKeysOfARound) / 1e6;
-    // Rows are made when they are first touched: that is another story.
+    // Rows are created when they are first touched, which is not to be measured.
     for (int i = 0; i < kSets; ++i)
       TALLY_TRY(client_.wait(client_.push(table, push, keys(i), gradient), soon()));
     if (dimension == 1) {
@@ -169,8 +170,7 @@ class Worker final {
     });
   }
 
-  // A row that nobody had touched is zero: after this worker's first push it is what all workers
-  // pushed.
+  // An untouched row is zero: after the first push of all workers it is the sum of their pushes.
   Result<void> check_sparse(TableId table, const std::vector<std::uint64_t>& keys,
                             std::span<const float> gradient, std::span<float> rows) {
     TALLY_TRY(
@@ -212,7 +212,7 @@ class Worker final {
 
 Result<void> run_worker(const WorkerOptions& options, const std::function<void(Figure)>& tell) {
   TALLY_TRY(const auto client, Client::connect(options.client));
-  // Not by barriers: who comes later would not know of those that were before.
+  // Not by barriers: a worker that joins later would not know of earlier ones.
   const Deadline by = soon();
   while (client->membership().workers < options.workers && !by.passed(now()))
     std::this_thread::sleep_for(5ms);

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "base/clock.h"
+#include "process/child_process.h"
 #include "tally/job.h"
 
 namespace tally::bench {
@@ -22,7 +22,7 @@ void say(const char* what) {
   std::fflush(stdout);
 }
 
-// Moments after the word `what` in a transcript.
+// Returns the times after the word `what` in a transcript.
 std::vector<TimePoint> moments(const std::string& output, const std::string& what) {
   std::vector<TimePoint> found;
   std::istringstream words(output);
@@ -33,12 +33,12 @@ std::vector<TimePoint> moments(const std::string& output, const std::string& wha
   return found;
 }
 
-// From before the start of the command to the last of `count` moments.
+// Returns the time from the start of the command to the last of `count` times.
 Result<double> time_of(const std::vector<std::string>& command, const std::string& what,
                        std::size_t count, Duration timeout) {
   const SteadyClock clock;
   const TimePoint start = clock.now();
-  TALLY_TRY(const std::string output, app::output_of(command, clock.after(timeout)));
+  TALLY_TRY(const std::string output, process::output_of(command, clock.after(timeout)));
   const std::vector<TimePoint> found = moments(output, what);
   if (found.size() == count) return seconds(*std::max_element(found.begin(), found.end()) - start);
   return Error{

@@ -7,7 +7,7 @@
 
 namespace tally::bench {
 
-// Seconds, one for each run.
+// Seconds, one value per run.
 struct StartupTimes {
   std::vector<double>
       first_sum;                // from the start of `tally run` to the last rank's first all-reduce
@@ -21,10 +21,10 @@ struct StartupOptions {
   Duration run_timeout = std::chrono::seconds(60);
 };
 
-// kSystem, with what was printed, if a run fails or a rank says nothing.
+// kSystem, with the output, if a run fails or a rank reports nothing.
 Result<StartupTimes> measure_startup(const StartupOptions& options);
 
-// One rank: joins, reduces, and says when it was where. kMismatch if the sum is wrong.
+// One rank: joins, reduces, and reports the times. kMismatch if the sum is wrong.
 Result<void> run_startup_worker();
 
 }  // namespace tally::bench

@@ -6,25 +6,25 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/interrupt.h"
-#include "apps/tally/temp_dir.h"
 #include "base/clock.h"
 #include "bench/train/curves.h"
 #include "bench/train/problem_files.h"
+#include "process/interrupt.h"
+#include "process/temp_dir.h"
 
 namespace tally::bench::train {
 namespace {
 
 struct Contender {
-  std::unique_ptr<WorkerGroup> group;  // nullptr: failed, or not there
+  std::unique_ptr<WorkerGroup> group;  // nullptr: failed or missing
   Measurement measured;
 };
 
-// Everything about one model.
+// The contenders of one model.
 class ModelRun final {
  public:
   ModelRun(const ComparisonOptions& options, const ModelFacts& facts, Comparison& result,
-           app::Progress& progress)
+           process::Progress& progress)
       : options_(options),
         facts_(facts),
         workers_(options.workers),
@@ -35,23 +35,23 @@ class ModelRun final {
 
  private:
   Result<void> prepare();
-  // Starts a group, hears its first losses and ends it.
+  // Starts a group, gets its first losses and ends it.
   Result<Curve> losses_once(Result<Launch> launch);
   Result<Curve> losses_of(WorkerGroup& group);
   Result<std::unique_ptr<WorkerGroup>> start(Result<Launch> launch);
-  // Starts and checks one contender; `agreed` are the curves it is compared with, and gets its own.
+  // Starts and checks one contender against the curves in `agreed`, and adds its own curve to them.
   void enter(const std::string& name, int ranks, Result<Launch> launch, std::vector<Curve>& agreed);
   Result<Curve> single_reference();
   int measure();
   void fail(const std::string& who, const Error& error);
-  Deadline deadline() const { return SteadyClock().after(options_.command_timeout); }
+  Deadline deadline() const { return SteadyClock().after(options_.timing.command_timeout); }
 
   const ComparisonOptions& options_;
   const ModelFacts& facts_;
   Workers workers_;
   Comparison& result_;
-  app::Progress& progress_;
-  std::unique_ptr<app::TempDir> folder_;
+  process::Progress& progress_;
+  std::unique_ptr<process::TempDir> folder_;
   std::vector<Contender> contenders_;
 };
 
@@ -73,14 +73,15 @@ void ModelRun::run() {
 }
 
 Result<void> ModelRun::prepare() {
-  TALLY_TRY(folder_, app::TempDir::make());
+  TALLY_TRY(folder_, process::TempDir::make());
   workers_.problem = folder_->path();
-  return write_problem(folder_->path(), facts_, workers_.ranks, options_.seed);
+  return write_problem(folder_->path(), facts_, workers_.ranks, options_.timing.seed);
 }
 
 Result<std::unique_ptr<WorkerGroup>> ModelRun::start(Result<Launch> launch) {
   if (!launch) return launch.error();
-  if (app::interrupted() != 0) return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
+  if (process::interrupted() != 0)
+    return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
   progress_.now(fmt::format("{}: starting {}", facts_.name, launch->contender));
   return WorkerGroup::start(std::move(*launch), deadline());
 }
@@ -133,20 +134,21 @@ void ModelRun::enter(const std::string& name, int ranks, Result<Launch> launch,
   contenders_.push_back({.group = std::move(*group), .measured = std::move(measured)});
 }
 
-// Each round begins with another contender, so that nobody always follows the same neighbour.
-// Returns whole rounds.
+// Each round begins with another contender, so that no contender always follows the same neighbour.
+// Returns complete rounds.
 int ModelRun::measure() {
-  for (int round = 0; round < options_.rounds; ++round) {
-    progress_.stage(fmt::format("{}: round {} of {}", facts_.name, round + 1, options_.rounds));
+  for (int round = 0; round < options_.timing.rounds; ++round) {
+    progress_.stage(
+        fmt::format("{}: round {} of {}", facts_.name, round + 1, options_.timing.rounds));
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
       Contender& contender =
           contenders_[(i + static_cast<std::size_t>(round)) % contenders_.size()];
-      if (app::interrupted() != 0) return round;
+      if (process::interrupted() != 0) return round;
       if (contender.group == nullptr) continue;
       progress_.now(
           fmt::format("{}: round {}: {}", facts_.name, round + 1, contender.measured.contender));
       const auto answer =
-          contender.group->command(fmt::format("run {}", options_.steps), deadline());
+          contender.group->command(fmt::format("run {}", options_.timing.steps), deadline());
       if (!answer) {
         fail(contender.measured.contender, answer.error());
         contender.group.reset();
@@ -155,21 +157,21 @@ int ModelRun::measure() {
       for (const double us : answer->samples_us) contender.measured.samples_ms.push_back(us / 1000);
     }
   }
-  return options_.rounds;
+  return options_.timing.rounds;
 }
 
 void ModelRun::fail(const std::string& who, const Error& error) {
-  if (app::interrupted() != 0) return;
+  if (process::interrupted() != 0) return;
   result_.failures.push_back(fmt::format("{}, {}: {}", facts_.name, who, error.message));
   progress_.note("failed: " + result_.failures.back());
 }
 
 }  // namespace
 
-Comparison compare(const ComparisonOptions& options, app::Progress& progress) {
-  Comparison result{.rounds = options.rounds};
+Comparison compare(const ComparisonOptions& options, process::Progress& progress) {
+  Comparison result{.rounds = options.timing.rounds};
   for (const ModelFacts& facts : options.models) {
-    if (app::interrupted() != 0) break;
+    if (process::interrupted() != 0) break;
     ModelRun(options, facts, result, progress).run();
   }
   return result;

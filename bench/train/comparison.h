@@ -2,21 +2,18 @@
 #include <string>
 #include <vector>
 
-#include "apps/tally/progress.h"
 #include "bench/train/launches.h"
 #include "bench/train/model_facts.h"
+#include "process/progress.h"
 #include "tally/deadline.h"
 
 namespace tally::bench::train {
 
 struct ComparisonOptions {
   std::vector<ModelFacts> models;
-  Workers workers;          // the problem's folder is filled in by model
-  bool against_ddp = true;  // beside `tally` and `single`
-  int rounds = 5;
-  int steps = 10;  // timed, of each contender in each round
-  Duration command_timeout = std::chrono::minutes(5);
-  std::uint64_t seed = 1;
+  Workers workers;          // the problem's folder is set for each model
+  bool against_ddp = true;  // in addition to `tally` and `single`
+  TimingOptions timing = {};
 };
 
 // All timed steps of one contender with one model.
@@ -28,14 +25,14 @@ struct Measurement {
   double units_per_step = 0;  // of all ranks
   std::vector<double> samples_ms;
   bool checked = false;   // its losses agreed with those of the others
-  double difference = 0;  // how far they were apart, relative
+  double difference = 0;  // largest relative difference
   std::string version;    // of torch
 };
 
 struct Comparison {
   std::vector<Measurement> measurements;
   std::vector<std::string> failures;  // one text each
-  int rounds = 0;                     // the least that a model had
+  int rounds = 0;                     // the least of all models
 };
 
 // Model by model: starts the contenders, compares the losses of their first steps, and times those
@@ -45,6 +42,6 @@ struct Comparison {
 //
 // Contenders of N ranks are compared with a plain loop over the batches of all N, and with each
 // other; `single` with the same loop in Python, or without Python with one rank of ours.
-Comparison compare(const ComparisonOptions& options, app::Progress& progress);
+Comparison compare(const ComparisonOptions& options, process::Progress& progress);
 
 }  // namespace tally::bench::train

@@ -17,7 +17,7 @@ double difference(double a, double b) {
   return larger == 0 ? 0 : std::abs(a - b) / larger;
 }
 
-// What a curve must be to say anything.
+// Checks that a curve is finite and shows learning.
 Result<void> meaningful(const Curve& curve) {
   if (curve.losses.empty()) return mismatch(curve.name + " has no losses");
   for (std::size_t i = 0; i < curve.losses.size(); ++i)

@@ -6,12 +6,11 @@
 
 namespace tally::bench::train {
 
-// Losses that must agree before anybody is timed: how many, and how far they may be apart, relative
-// to the larger.
+// Losses that must agree before contenders are timed: their number, and the largest difference
+// relative to the larger.
 inline constexpr int kCheckedSteps = 20;
 inline constexpr double kTolerance = 1e-4;
-// By how much training must have changed the loss: curves that stand still would agree whatever the
-// update does.
+// Least relative change of the loss by training: constant curves would agree for any update.
 inline constexpr double kLeastChange = 0.01;
 
 struct Curve {
@@ -19,8 +18,8 @@ struct Curve {
   std::vector<double> losses;
 };
 
-// The largest relative difference between `mine` and the others. kMismatch says who differs, at
-// which step and by how much; or that a loss is not finite, that there are not as many, or that
+// Returns the largest relative difference between `mine` and the others. kMismatch names the curve,
+// step and difference, or says that a loss is not finite, that numbers of losses differ, or that
 // nothing was learned. Pure.
 Result<double> agreement(const Curve& mine, const std::vector<Curve>& others);
 

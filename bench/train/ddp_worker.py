@@ -106,7 +106,7 @@ class Gpt(nn.Module):
 
 
 class WithLoss(nn.Module):
-    """forward() is what DistributedDataParallel wraps."""
+    """Module that DistributedDataParallel wraps."""
 
     def __init__(self, model):
         super().__init__()
@@ -122,7 +122,7 @@ def tensor_of(path, kind):
 
 
 def load_weights(model, problem, facts):
-    """The C++ side's parameters; names, order and shapes must be ours."""
+    """Loads the parameters of the C++ side; names, order and shapes must be equal."""
     ours = [{"name": name, "shape": list(p.shape)} for name, p in model.named_parameters()]
     if ours != facts["parameters"]:
         different = next((pair for pair in zip(ours, facts["parameters"]) if pair[0] != pair[1]), "their number")
@@ -203,7 +203,7 @@ def main():
             answer = [f"done {rank} -"] + (values if rank == 0 else [])
             os.write(out, (" ".join(answer) + "\n").encode())
     sys.stdout.flush()
-    os._exit(0)  # without the teardown: the peers go at the same moment
+    os._exit(0)  # no teardown: the peers exit at the same moment
 
 
 main()

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "bench/train/worker_source.h"
 
 namespace tally::bench::train {
 namespace {
@@ -16,7 +15,7 @@ constexpr auto kToolTimeout = std::chrono::seconds(60);
 
 Result<Launch> new_launch(const std::string& contender, int ranks) {
   Launch launch{.contender = contender, .transport = "", .ranks = ranks};
-  TALLY_TRY(launch.folder, app::TempDir::make());
+  TALLY_TRY(launch.folder, process::TempDir::make());
   return launch;
 }
 
@@ -26,20 +25,25 @@ std::pair<std::string, std::string> thread_variable(const Workers& workers) {
   return {"OMP_NUM_THREADS", std::to_string(workers.threads)};
 }
 
-// Our own program as a worker.
+// Returns the command of a worker that is this program.
 std::vector<std::string> worker_command(const Workers& workers, const Launch& launch) {
-  return {app::own_program(), "bench-worker",
-          "--folder",         launch.folder->path(),
-          "--problem",        workers.problem,
-          "--contender",      launch.contender,
-          "--threads",        std::to_string(workers.threads)};
+  return {process::own_program(),
+          "bench-worker",
+          "--folder",
+          launch.folder->path(),
+          "--problem",
+          workers.problem,
+          "--contender",
+          launch.contender,
+          "--threads",
+          std::to_string(workers.threads)};
 }
 
 Result<void> has_torch(const std::string& python) {
   constexpr const char* kHasTorch =
       "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
   const Deadline by = SteadyClock().after(kToolTimeout);
-  if (app::find_program(python) && app::output_of({python, "-c", kHasTorch}, by)) return {};
+  if (process::find_program(python) && process::output_of({python, "-c", kHasTorch}, by)) return {};
   return Error{.code = ErrorCode::kInvalid,
                .message = fmt::format("{} has no torch: package python3-torch, or another --python",
                                       python)};
@@ -72,7 +76,7 @@ Result<Launch> launch_python(const Workers& workers, const std::string& contende
 
 Result<Launch> launch_tally(const Workers& workers) {
   TALLY_TRY(Launch launch, new_launch("tally", workers.ranks));
-  TALLY_TRY(launch.job, app::LocalJob::make(workers.ranks));
+  TALLY_TRY(launch.job, process::LocalJob::make(workers.ranks));
   for (Rank rank = 0; rank < workers.ranks; ++rank) {
     std::vector<std::string> command = worker_command(workers, launch);
     command.insert(command.end(),

@@ -1,13 +1,27 @@
 #pragma once
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "bench/allreduce/worker_group.h"
+#include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::bench::train {
 
-// What every worker of one comparison has in common.
+// The text of ddp_worker.py, so that the program needs no files beside it.
+extern const char* const kDdpWorkerSource;
+
+// How often and how long each contender is timed.
+struct TimingOptions {
+  int rounds = 5;
+  int steps = 10;  // timed, of each contender in each round
+  Duration command_timeout = std::chrono::minutes(5);
+  std::uint64_t seed = 1;
+};
+
+// The settings that all workers of one comparison share.
 struct Workers {
   std::string problem;  // folder that write_problem() filled
   int ranks = 2;
@@ -17,14 +31,13 @@ struct Workers {
   std::string python = "/usr/bin/python3";
 };
 
-// How each contender is started on this machine, in ranks of `workers`. An error says what is not
+// Starts each contender on this machine with the ranks of `workers`. An error names what is not
 // installed.
 Result<Launch> launch_tally(const Workers& workers);
-// A plain libtorch loop in one process, which goes through the batches of `parts` ranks in each
-// step.
+// A plain libtorch loop in one process, which processes the batches of `parts` ranks in each step.
 Result<Launch> launch_plain(const Workers& workers, const std::string& contender, int parts);
 Result<Launch> launch_ddp(const Workers& workers);
-// One process of ddp's script, without DistributedDataParallel.
+// One process of the DDP script, without DistributedDataParallel.
 Result<Launch> launch_python_twin(const Workers& workers);
 
 }  // namespace tally::bench::train

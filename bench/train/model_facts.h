@@ -12,13 +12,13 @@ namespace tally::bench::train {
 
 enum class Family : std::uint8_t { kMlp, kCnn, kGpt };
 
-// What is trained: sizes of a model, its batch and its rate. models.cc and ddp_worker.py build the
-// same from it.
+// A model to train: its sizes, batch and learning rate. models.cc and ddp_worker.py build the same
+// model from it.
 struct ModelFacts {
   std::string name;
   Family family = Family::kMlp;
-  std::vector<std::int64_t> input;   // of one sample; gpt: symbols
-  std::vector<std::int64_t> target;  // of one sample: {} is one class
+  std::vector<std::int64_t> input;   // shape of one sample; gpt: symbols
+  std::vector<std::int64_t> target;  // shape of one sample: {} is one class
   std::int64_t classes = 10;         // gpt: symbols
   std::int64_t batch = 1;            // samples per worker
   std::vector<std::int64_t> widths;  // mlp: of all layers, input and output included
@@ -30,19 +30,19 @@ struct ModelFacts {
   double rate = 0.01;
   double momentum = 0.9;
 
-  // What is counted per second, and how much of it is in a worker's batch: samples, gpt: tokens.
+  // The unit of throughput, and the units in a worker's batch: samples, for gpt tokens.
   const char* unit() const { return family == Family::kGpt ? "tokens" : "samples"; }
   std::int64_t units() const { return family == Family::kGpt ? batch * input.front() : batch; }
 };
 
 std::string_view to_string(Family family);
 
-// mlp, cnn, gpt; and tiny-mlp, tiny-cnn, tiny-gpt, with which the benchmark itself is tested.
-// kInvalid: no such model.
+// Finds mlp, cnn, gpt; and tiny-mlp, tiny-cnn, tiny-gpt, which test the benchmark itself. kInvalid:
+// no such model.
 Result<ModelFacts> find_model(std::string_view name);
 std::vector<std::string> model_names();
 
-// As ddp_worker.py reads them.
+// Returns the format that ddp_worker.py reads.
 nlohmann::ordered_json to_json(const ModelFacts& facts);
 
 }  // namespace tally::bench::train

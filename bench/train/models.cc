@@ -108,7 +108,7 @@ class BlockImpl final : public nn::Module {
   nn::LayerNorm norm2_{nullptr};
   nn::Linear expand_{nullptr};
   nn::Linear contract_{nullptr};
-  Tensor future_;  // places that may not be looked at
+  Tensor future_;  // mask of later positions
 };
 TORCH_MODULE(Block);
 
@@ -123,8 +123,8 @@ class Gpt final : public BenchModel {
       blocks_->push_back(Block(facts.width, facts.heads, context));
     norm_ = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({facts.width})));
     places_ = torch::arange(context);
-    // As it also is the last layer, values around 1 would make first logits of the size of the
-    // width.
+    // The embedding is also the last layer: values around 1 would make initial logits as large as
+    // the width.
     const torch::NoGradGuard no_gradient;
     symbol_->weight.mul_(0.02);
     position_->weight.mul_(0.02);

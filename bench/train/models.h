@@ -7,21 +7,19 @@
 
 namespace tally::bench::train {
 
-// A model with its loss: the mean over the batch (gpt: over all symbols of it).
+// A model with its loss: the mean over the batch, for gpt over all symbols.
 class BenchModel : public torch::nn::Module {
  public:
   virtual torch::Tensor loss(const torch::Tensor& input, const torch::Tensor& target) = 0;
 };
 
-// The same operations, names and order of parameters as in ddp_worker.py.
+// Makes a model with the same operations, parameter names and order as in ddp_worker.py.
 //   mlp  linear layers with ReLU between
 //   cnn  3x3 convolutions without bias, each with batch norm and ReLU; 2x2 max-pooling between
-//   stages, then the mean
-//        over the image and a linear layer
+//        stages, then the mean over the image and a linear layer
 //   gpt  decoder: symbol and position embedding; blocks of norm, causal attention, norm and a GELU
-//   layer four times as
-//        wide, each added to what came in; norm; the symbol embedding again as last layer. No
-//        dropout.
+//        layer four times as wide, with residual connections; norm; the symbol embedding again as
+//        the last layer. No dropout.
 std::shared_ptr<BenchModel> make_model(const ModelFacts& facts);
 
 }  // namespace tally::bench::train

@@ -36,7 +36,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
   return std::as_bytes(std::span<const T>(values));
 }
 
-// The numbers of a whole file, as a tensor of this shape.
+// Reads a whole file as a tensor of this shape.
 Result<torch::Tensor> read_tensor(const std::filesystem::path& path,
                                   const std::vector<std::int64_t>& shape, torch::ScalarType type) {
   const std::optional<std::string> bytes = file_contents(path.string());

@@ -11,13 +11,13 @@
 
 namespace tally::bench::train {
 
-// One rank's batches.
+// The batches of one rank.
 struct Batches {
   std::vector<torch::Tensor> inputs;
   std::vector<torch::Tensor> targets;
 };
 
-// What write_problem() wrote, as one rank sees it: the model with its initial parameters, and its
+// A problem of write_problem() for one rank: the model with its initial parameters, and its
 // batches.
 struct Problem {
   ModelFacts facts;

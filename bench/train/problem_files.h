@@ -7,10 +7,10 @@
 
 namespace tally::bench::train {
 
-// Writes what all contenders train as files, so that it is the same to the bit in both languages:
-//   problem.json  the facts, and names and shapes of the parameters in order
-//   weights       initial parameters behind each other, float32
-//   inputs, targets   as make_samples() orders them: float32 or int64, and int64
+// Writes the problem for all contenders as files, so that it is bitwise equal in both languages:
+//   problem.json      the facts, and names and shapes of the parameters in order
+//   weights           consecutive initial parameters, float32
+//   inputs, targets   in the order of make_samples(): float32 or int64, and int64
 Result<void> write_problem(const std::filesystem::path& folder, const ModelFacts& facts, int ranks,
                            std::uint64_t seed);
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "bench/allreduce/statistics.h"
+#include "bench/common/statistics.h"
 #include "bench/train/curves.h"
 
 namespace tally::bench::train {
@@ -48,7 +48,7 @@ std::string table_text(const Comparison& comparison, const ReportContext& contex
       "training with momentum SGD, threads per rank: {}, cores: {}, rounds: {}; losses of {} steps "
       "agree within {:.0e}\n\n"
       "{:<10}{:<11}{:>5}{:>12}{:>10}{:>14} {:<8}{:>8}{:>12}{:>10}\n",
-      context.threads, context.cores, comparison.rounds, kCheckedSteps, kTolerance, "model",
+      context.threads, context.machine.cores, comparison.rounds, kCheckedSteps, kTolerance, "model",
       "contender", "ranks", "ms/step", "spread", "per second", "", "/ ddp", "efficiency", "apart");
   for (const Measurement& m : comparison.measurements) {
     if (m.samples_ms.empty()) continue;
@@ -58,16 +58,14 @@ std::string table_text(const Comparison& comparison, const ReportContext& contex
                         *units_per_second(m), m.unit, cell(stands.over_ddp, 1, ""),
                         m.ranks > 1 ? cell(stands.efficiency, 100, " %") : "", m.difference);
   }
-  for (const std::string& failure : comparison.failures) text += "\nfailed: " + failure + "\n";
-  return text;
+  return text + failures_text(comparison.failures);
 }
 
 void write_json(std::ostream& out, const Comparison& comparison, const ReportContext& context) {
   for (const Measurement& m : comparison.measurements) {
     if (m.samples_ms.empty()) continue;
     const Standing stands = standing(m, comparison);
-    nlohmann::ordered_json line;
-    line["bench"] = "train";
+    nlohmann::ordered_json line = json_line("train", context.machine);
     line["contender"] = m.contender;
     line["model"] = m.model;
     line["ranks"] = m.ranks;
@@ -85,9 +83,6 @@ void write_json(std::ostream& out, const Comparison& comparison, const ReportCon
     line["threads"] = context.threads;
     if (m.contender == "tally") line["bucket_bytes"] = context.bucket_bytes;
     line["torch"] = m.version;
-    line["commit"] = context.commit;
-    line["host"] = context.host;
-    line["cores"] = context.cores;
     out << line.dump() << "\n";
   }
 }

@@ -3,26 +3,25 @@
 #include <optional>
 #include <string>
 
+#include "bench/common/report.h"
 #include "bench/train/comparison.h"
 
 namespace tally::bench::train {
 
-// What the lines of a result say beside the figures.
+// Facts that the lines of a result have beside the figures.
 struct ReportContext {
+  HostFacts machine = {};
   int threads = 1;
   std::size_t bucket_bytes = 0;
-  int cores = 1;
-  std::string host;
-  std::string commit;
 };
 
-// Units per second at the median step; nothing where nothing was measured.
+// Returns units per second at the median step; nothing without measurements.
 std::optional<double> units_per_second(const Measurement& measurement);
 
-// How `measurement` stands beside others of its model.
+// `measurement` relative to others of its model.
 struct Standing {
-  std::optional<double> over_ddp;    // its units per second over those of ddp with as many ranks
-  std::optional<double> efficiency;  // over as many times those of `single` as it has ranks
+  std::optional<double> over_ddp;    // relative to ddp with as many ranks
+  std::optional<double> efficiency;  // relative to `single` times the number of ranks
 };
 Standing standing(const Measurement& measurement, const Comparison& comparison);
 

@@ -51,7 +51,7 @@ TEST(TrainReport, StandsBesideDdpAndAsManySingleWorkers) {
 }
 
 TEST(TrainReport, TableHasMediansAndStandings) {
-  const std::string table = table_text(example(), {.threads = 1, .cores = 2});
+  const std::string table = table_text(example(), {.machine = {.cores = 2}, .threads = 1});
   EXPECT_THAT(table,
               ContainsRegex("mlp +tally +2 +50.00 +10.00 +2560.0 samples +2.00 +80 % +2.0e-06\n"));
   EXPECT_THAT(table, ContainsRegex("mlp +single +1 +40.00 +0.00 +1600.0 samples"));
@@ -69,8 +69,9 @@ TEST(TrainReport, WhoWasNotMeasuredHasNoLine) {
 
 TEST(TrainReport, EachJsonLineStandsAlone) {
   std::ostringstream json;
-  write_json(json, example(),
-             {.threads = 1, .bucket_bytes = 4096, .cores = 2, .host = "h", .commit = "c"});
+  write_json(
+      json, example(),
+      {.machine = {.commit = "c", .host = "h", .cores = 2}, .threads = 1, .bucket_bytes = 4096});
   std::istringstream lines(json.str());
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) {

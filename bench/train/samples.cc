@@ -11,19 +11,19 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
   return count;
 }
 
-// A class has a pattern of its own: each value is shifted by half up or down.
+// Each class has a pattern: values are shifted up or down by a half.
 void add_image(const ModelFacts& facts, std::int64_t label, Rng& rng, std::vector<float>& out) {
   Rng pattern(static_cast<std::uint64_t>(label) * 7919 + 1);
   const std::int64_t count = product(facts.input);
   for (std::int64_t i = 0; i < count; ++i) {
-    // Four uniform ones are close enough to a normal one, with a variance of 1/3.
+    // The sum of four uniform numbers is approximately normal, with a variance of 1/3.
     const double noise = rng.uniform() + rng.uniform() + rng.uniform() + rng.uniform() - 2;
     const double shift = (pattern.next() & 1) != 0 ? 0.5 : -0.5;
     out.push_back(static_cast<float>(noise + shift));
   }
 }
 
-// The next symbol is one of three that follow from this one.
+// The next symbol is one of three that depend on this one.
 void add_text(const ModelFacts& facts, Rng& rng, Samples& samples) {
   const auto symbols = static_cast<std::uint64_t>(facts.classes);
   std::uint64_t symbol = rng.below(symbols);

@@ -7,18 +7,18 @@
 
 namespace tally::bench::train {
 
-// How many different batches each rank has; training goes through them again and again.
+// Number of different batches of each rank; training repeats them.
 inline constexpr std::int64_t kBatches = 8;
 
-// Made-up samples with something to learn in them. Batch by batch, in each rank by rank, in it
-// sample by sample: a global batch lies together, and rank r takes the r-th part of it.
+// Generated samples that can be learned, ordered by batch, then rank, then sample: a global batch
+// is contiguous, and rank r takes its r-th part.
 struct Samples {
   std::vector<float> inputs;          // mlp, cnn: around 0, by class
-  std::vector<std::int64_t> symbols;  // gpt: each follows from the one before, up to some chance
+  std::vector<std::int64_t> symbols;  // gpt: each depends on the one before, with some randomness
   std::vector<std::int64_t> targets;
 };
 
-// The same for the same arguments on every machine. Pure.
+// Returns the same samples for the same arguments on every machine. Pure.
 Samples make_samples(const ModelFacts& facts, int ranks, std::uint64_t seed);
 
 }  // namespace tally::bench::train

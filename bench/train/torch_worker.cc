@@ -43,7 +43,7 @@ std::string run(TrainLoop& loop, int steps) {
 Result<void> answer(int out, const std::string& line) {
   const std::string text = line + "\n";
   if (::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size())) return {};
-  return Error{.code = ErrorCode::kSystem, .message = "nobody reads the answers"};
+  return Error{.code = ErrorCode::kSystem, .message = "the parent process is gone"};
 }
 
 Result<void> serve(TrainLoop& loop, Rank rank, const std::string& folder) {

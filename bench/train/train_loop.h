@@ -9,19 +9,20 @@
 
 namespace tally::bench::train {
 
-// Training of a problem in this process, step by step. May throw what torch or the trainer throws.
+// Training of a problem in this process, step by step. May throw exceptions of torch or the
+// trainer.
 class TrainLoop {
  public:
   virtual ~TrainLoop() = default;
-  // One step; returns the mean loss over all ranks, before the update.
+  // One step; returns the mean loss over all ranks before the update.
   virtual double step_with_loss() = 0;
-  // The same step, as a program does that does not look at the loss.
+  // The same step without computing the loss value, as an ordinary program does.
   virtual void step() = 0;
 };
 
-// A plain libtorch loop in one process. With `parts` above one it is the reference of as many
-// ranks: one after the other they add their share to the gradient of the same parameters, then one
-// step follows. That is what N ranks must come to, by other means.
+// A plain libtorch loop in one process. With `parts` above one it is the reference for as many
+// ranks: it adds the gradients of all parts to the same parameters and then makes one step, which
+// is what N ranks must compute.
 Result<std::unique_ptr<TrainLoop>> make_plain_loop(Problem problem, int parts);
 
 struct TallyLoopOptions {
@@ -29,7 +30,7 @@ struct TallyLoopOptions {
   std::string plan = {};
 };
 
-// Our trainer, as rank of `job`, which outlives the loop. What it tells of itself goes to stderr.
+// tally's trainer as a rank of `job`, which outlives the loop. Its messages go to stderr.
 Result<std::unique_ptr<TrainLoop>> make_tally_loop(Problem problem, Job& job,
                                                    const TallyLoopOptions& options);
 

@@ -1,7 +1,6 @@
-// The life of an accumulator, small enough to follow by hand. Two ranks, here threads of one
-// process, have the gradients [1, 2] and [3, 4] of one sample each. Together that is [4, 6], on
-// average [2, 3]; with rate 0.1 the parameters move by -[0.2, 0.3], and the accumulator is zero
-// again.
+// An accumulator in the smallest example. Two ranks, here threads of one process, have the
+// gradients [1, 2] and [3, 4] of one sample each. The sum is [4, 6] and the mean [2, 3]; with
+// learning rate 0.1 the parameters change by -[0.2, 0.3], and the accumulator is zero again.
 //
 //   build/release/examples/01_accumulator
 
@@ -17,14 +16,14 @@ namespace {
 
 constexpr float kRate = 0.1F;
 
-// What one rank does. All ranks do the same; rank 0 also tells.
+// The program of one rank. All ranks do the same; rank 0 also prints.
 tally::Result<void> run_rank(tally::Job& job) {
   const bool tells = job.rank() == 0;
   const std::vector<float> gradient =
       job.rank() == 0 ? std::vector<float>{1, 2} : std::vector<float>{3, 4};
   std::vector<float> parameters = {0, 0};
 
-  // What the accumulator does inside: an all-reduce.
+  // The accumulator does the same inside: an all-reduce.
   std::vector<float> sum = gradient;
   TALLY_TRY(job.world().allreduce(std::span(sum)));
   if (tells) std::printf("sum [%g, %g]\n", sum[0], sum[1]);
@@ -42,7 +41,7 @@ tally::Result<void> run_rank(tally::Job& job) {
                 static_cast<int>(accumulator->version()));
   }
 
-  // Nothing is left to apply, and that is the same error on every rank.
+  // There is no gradient to apply: every rank gets the same error.
   const auto empty = accumulator->complete([](std::span<const float>) {});
   if (tells && !empty) std::printf("zero again: %s\n", to_string(empty.error()).c_str());
   return {};

@@ -1,10 +1,11 @@
-// A training loop of its own: fits y = 2 a - 3 b + 0.5 by gradient descent. Every rank has other
-// samples, and not the same number of them; after every step all have the same weights.
+// A training loop of its own: fits y = 2 a - 3 b + 0.5 by gradient descent. The ranks have
+// different samples and different numbers of them; after every step all ranks have the same
+// weights.
 //
 //   build/release/examples/02_linear_regression
 //
-// makes three ranks, threads of this process. Where RANK is set the program is that rank of a job
-// instead, so that any launcher which sets RANK and WORLD_SIZE can start it:
+// starts three ranks as threads of this process. If RANK is set the program is that rank of a job
+// instead, so that any launcher that sets RANK and WORLD_SIZE can start it:
 //
 //   for r in 0 1; do RANK=$r WORLD_SIZE=2 build/release/examples/02_linear_regression & done; wait
 
@@ -51,7 +52,7 @@ using Weights = std::array<float, 3>;
 // Mean over the samples of the gradient of half the squared error.
 Weights gradient_at(const Weights& weights, const std::vector<Sample>& samples) {
   Weights sum{};
-  if (samples.empty()) return sum;  // counts as no samples
+  if (samples.empty()) return sum;  // counts as zero samples
   for (const Sample& sample : samples) {
     const float error = weights[0] * sample.a + weights[1] * sample.b + weights[2] - sample.y;
     sum[0] += error * sample.a;

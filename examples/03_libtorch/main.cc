@@ -1,4 +1,4 @@
-// A libtorch program of one's own, made distributed: what Tally adds is marked. Alone, or with
+// A libtorch program made distributed; the comments mark the changes. Run it alone, or with
 //   tally run -n 2 -- 03_libtorch
 #include <cstdio>
 

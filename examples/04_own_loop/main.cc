@@ -1,4 +1,4 @@
-// A training loop of one's own: backward as often as one likes, look at the gradients, then one
+// A training loop of your own: any number of backward passes, a look at the gradients, then one
 // update of all ranks.
 //   tally run -n 2 -- 04_own_loop
 #include <cmath>
@@ -12,7 +12,7 @@ int main() {
   torch::nn::Linear line(1, 1);
   tally::Trainer trainer(*job, *line, tally::sgd({.rate = 0.1, .momentum = 0.5}));
 
-  // Every rank has points of its own, and not equally many: y = 3 x - 1.
+  // Every rank has its own points and a different number of them: y = 3 x - 1.
   const std::int64_t samples = 20 + 10 * job->rank();
   const at::Tensor x = torch::linspace(-1, 1, samples).unsqueeze(1);
   const at::Tensor y = 3 * x - 1;

@@ -1,14 +1,14 @@
-// The same program under every launcher. Each rank says who it is; then all add up their numbers,
-// one by one and as a vector, and rank 0 says what came out: the same line everywhere.
+// The same program under every launcher. Each rank prints its number; then all ranks sum their
+// numbers, one by one and as a vector, and rank 0 prints the result: the same line everywhere.
 //
-//   build/release/examples/05_hello_job                                              alone: a job
-//   of one tally run -n 4 -- build/release/examples/05_hello_job mpirun -n 4
-//   build/release/examples/05_hello_job                                  Open MPI and MPICH srun -n
-//   4 build/release/examples/05_hello_job torchrun --no_python --nproc_per_node 4
-//   build/release/examples/05_hello_job
+//   build/release/examples/05_hello_job                            alone: a job of one rank
+//   tally run -n 4 -- build/release/examples/05_hello_job
+//   mpirun -n 4 build/release/examples/05_hello_job                Open MPI and MPICH
+//   srun -n 4 build/release/examples/05_hello_job
+//   torchrun --no_python --nproc_per_node 4 build/release/examples/05_hello_job
 //
-// On several hosts the same commands, with the launcher's own way to name them; docs/running.md has
-// more.
+// On several hosts the commands are the same, with the launcher's options for hosts; see
+// docs/running.md.
 
 #include <unistd.h>
 
@@ -28,14 +28,14 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
-// 1 + 2 + ... + n, of one number for each rank.
+// Returns 1 + 2 + ... + n, the sum of one number per rank.
 tally::Result<double> sum_of_numbers(tally::Job& job) {
   std::vector<double> number = {job.rank() + 1.0};
   TALLY_TRY(job.world().allreduce(std::span(number)));
   return number[0];
 }
 
-// Rank r has r+1 times [0, 1, 2, ...]. True if each element of the sum is what it has to be.
+// Rank r contributes r+1 times [0, 1, 2, ...]. True if every element of the sum is right.
 tally::Result<bool> vector_is_right(tally::Job& job, double sum) {
   std::vector<float> vector(10000);
   for (std::size_t i = 0; i < vector.size(); ++i)
@@ -47,7 +47,7 @@ tally::Result<bool> vector_is_right(tally::Job& job, double sum) {
 }
 
 tally::Result<bool> run() {
-  // Job::join() without arguments does the same; here the launcher's name is wanted as well.
+  // Job::join() without arguments does the same; this program also prints the launcher's name.
   TALLY_TRY(const tally::JobOptions options,
             tally::options_from([](const char* name) { return std::getenv(name); }));
   TALLY_TRY(const auto job, tally::Job::join(options));

@@ -1,12 +1,12 @@
 // Asynchronous training on parameter servers: fits y = 2 a - 3 b + 0.5. Four workers push gradients
-// whenever they have one; nobody runs more than three steps ahead of the slowest. Two servers have
-// copies of each other's parameters.
+// without waiting for each other, but no worker is more than three steps ahead of the slowest. Two
+// servers replicate each other's parameters.
 //
 //   build/release/examples/06_parameter_server
 //
 // Directory, servers and workers are threads of this process. In a real job the servers are
-// processes of their own
-// (`tally serve`, or `tally train --servers 2`), and workers find them by the directory's address.
+// separate processes (`tally serve`, or `tally train --servers 2`), and workers find them by the
+// address of the directory.
 
 #include <array>
 #include <chrono>
@@ -70,10 +70,10 @@ Result<Weights> work(const std::string& directory, int rank) {
     TALLY_TRY(const auto done, client->wait(ticket, soon()));
     version = done.version;
   }
-  TALLY_TRY(client->barrier(soon()));  // all pushes are in
+  TALLY_TRY(client->barrier(soon()));  // all pushes have arrived
   TALLY_TRY(
       client->wait(client->pull(all, {}, std::as_writable_bytes(std::span(weights))), soon()));
-  TALLY_TRY(client->barrier(soon()));  // nobody leaves before all have read
+  TALLY_TRY(client->barrier(soon()));  // all workers have read before one leaves
   return weights;
 }
 

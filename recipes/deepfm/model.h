@@ -5,7 +5,7 @@
 namespace tally::recipes {
 
 // DeepFM (Guo et al. 2017): a factorisation machine and fully connected layers on the same
-// embeddings. `linear` has a weight per key; the rest is a Tower's.
+// embeddings. `linear` has a weight per key; the rest is in Tower.
 class DeepFm final : public Model {
  public:
   explicit DeepFm(const RecommenderShape& shape);
@@ -18,7 +18,7 @@ class DeepFm final : public Model {
   Tower tower_;
 };
 
-// The sum of the products of all pairs: [samples, slots, dimension] to [samples].
+// Returns the sum of the products of all pairs: [samples, slots, dimension] to [samples].
 at::Tensor pair_products(const at::Tensor& vectors);
 
 }  // namespace tally::recipes

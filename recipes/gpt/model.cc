@@ -12,7 +12,7 @@ torch::nn::LayerNorm norm(std::int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
 }
 
-// `deviation` of the weights at the beginning; biases are zero.
+// `deviation` is that of the initial weights; biases are zero.
 torch::nn::Linear linear(std::int64_t in, std::int64_t out, double deviation) {
   torch::nn::Linear result(in, out);
   torch::nn::init::normal_(result->weight, 0, deviation);
@@ -26,7 +26,7 @@ torch::nn::Embedding embedding(std::int64_t count, std::int64_t width) {
   return result;
 }
 
-// What adds to the residual stream is smaller the more layers do.
+// The initial weights of residual branches shrink with the number of layers.
 double residual_deviation(const GptShape& shape) {
   return kInitialDeviation / std::sqrt(2.0 * static_cast<double>(shape.layers));
 }
@@ -41,7 +41,7 @@ class Attention final : public torch::nn::Module {
         attention_drop_(register_module("attn_dropout", torch::nn::Dropout(shape.dropout))),
         drop_(register_module("resid_dropout", torch::nn::Dropout(shape.dropout))) {}
 
-  // `mask` is 0 where a place may look and minus infinity elsewhere.
+  // `mask` is 0 for visible positions and minus infinity elsewhere.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& mask) {
     const std::int64_t samples = x.size(0);
     const std::int64_t length = x.size(1);

@@ -7,25 +7,24 @@ namespace tally::recipes {
 
 struct GptShape {
   std::int64_t symbols = 65;
-  std::int64_t context = 64;  // most symbols that a prediction sees
+  std::int64_t context = 64;  // longest context of a prediction
   std::int64_t layers = 4;
   std::int64_t heads = 4;
   std::int64_t width = 128;  // a multiple of heads
   double dropout = 0;
 };
 
-// Numbers in a model of that shape: each block has 12·width² + 13·width of them.
+// Returns the number of parameters: each block has 12·width² + 13·width.
 std::int64_t parameter_count(const GptShape& shape);
 
-// A decoder after Radford and others (2019), with their names: pre-norm blocks of causal attention
-// and a GELU layer, learned positions, and one matrix that both reads symbols in and scores them at
-// the end.
+// A decoder after Radford et al. (2019), with their names: pre-norm blocks of causal attention and
+// a GELU layer, learned positions, and one matrix for both the symbol embedding and the output.
 class Gpt final : public Model {
  public:
   explicit Gpt(const GptShape& shape);
 
-  // From symbols int64 [samples, length <= context] to scores [samples, length, symbols]; scores at
-  // a place depend on no later symbol.
+  // From symbols int64 [samples, length <= context] to scores [samples, length, symbols]; a score
+  // depends on no later symbol.
   at::Tensor forward(const at::Tensor& symbols) override;
   const GptShape& shape() const { return shape_; }
 

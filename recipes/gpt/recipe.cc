@@ -34,7 +34,7 @@ class GptRecipe final : public Recipe {
         {"sample-length", "Characters to write at the end", &sampling_.length, 0, 1e6, false},
         {"temperature", "Of that text: below 1 the likelier, above 1 the rarer come oftener",
          &sampling_.temperature, 1e-3, 100, false},
-        {"top-k", "Of that text: only so many best characters may follow; 0: all", &sampling_.top_k,
+        {"top-k", "Generated text: draw from the N best characters only; 0: all", &sampling_.top_k,
          0, 1e6, false}};
   }
   Result<void> check_options() const override {
@@ -66,7 +66,7 @@ class GptRecipe final : public Recipe {
     return std::make_shared<Gpt>(shape);
   }
 
-  // What it writes after the first words of the text.
+  // Generates text after the first words of the dataset.
   Result<Finish> finish(Model& model, const data::Dataset& train,
                         std::uint64_t seed) const override {
     if (sampling_.length == 0) return Finish{};

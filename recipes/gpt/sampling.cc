@@ -10,7 +10,7 @@
 namespace tally::recipes {
 namespace {
 
-// The lowest score that is still among the top_k; all where there are no more.
+// Returns the lowest score among the top_k; all scores count if there are no more than that.
 float threshold(std::span<const float> scores, std::int64_t top_k) {
   const auto kept = static_cast<std::size_t>(top_k);
   if (top_k <= 0 || kept >= scores.size()) return *std::min_element(scores.begin(), scores.end());

@@ -9,19 +9,20 @@ namespace tally::recipes {
 class Gpt;
 
 struct SampleOptions {
-  std::int64_t length = 400;  // symbols to write
-  double temperature = 0.8;   // above 0; 1: as the model scores them, less: likelier ones oftener
-  std::int64_t top_k = 0;     // only that many best symbols may come; 0: all
+  std::int64_t length = 400;  // symbols to generate
+  double temperature =
+      0.8;                 // above 0; 1: the model's probabilities, less: likely symbols more often
+  std::int64_t top_k = 0;  // only the best symbols are drawn; 0: all
   std::uint64_t seed = 1;
 };
 
-// The symbol at which `uniform`, from [0, 1), lands among the probabilities softmax(scores /
-// temperature) of the top_k best ones. Symbols are gone through in their order. At least one score
+// Returns the symbol at which `uniform`, from [0, 1), falls in the cumulative probabilities
+// softmax(scores / temperature) of the top_k symbols, in the order of symbols. At least one score
 // is finite.
 std::size_t pick(std::span<const float> scores, const SampleOptions& options, double uniform);
 
-// Symbols that follow `prompt` (one at least), each drawn from what the model says of those before
-// it. The same seed gives the same symbols on the same machine.
+// Generates symbols after `prompt` (at least one), each drawn from the model's prediction. The same
+// seed gives the same symbols on the same machine.
 std::vector<std::int64_t> sample(Gpt& model, std::vector<std::int64_t> prompt,
                                  const SampleOptions& options);
 

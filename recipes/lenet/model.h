@@ -9,8 +9,8 @@ struct LeNetShape {
   std::int64_t classes = 10;
 };
 
-// LeNet-5 (LeCun, Bottou, Bengio, Haffner 1998) as it is built today: ReLU, maximum pooling, all
-// maps of the second convolution connected. 61,706 parameters for grey images and ten classes.
+// LeNet-5 (LeCun, Bottou, Bengio, Haffner 1998) in its present form: ReLU, max-pooling, all maps of
+// the second convolution connected. 61,706 parameters for grey images and ten classes.
 class LeNet final : public Model {
  public:
   explicit LeNet(const LeNetShape& shape);

@@ -3,13 +3,13 @@
 
 namespace tally::recipes {
 
-// y = weight·x + bias; one number per sample, or with `outputs` > 1 a score for each class.
+// y = weight·x + bias; one number per sample, or with `outputs` > 1 a score per class.
 class LinearModel final : public Model {
  public:
   explicit LinearModel(std::int64_t features, std::int64_t outputs = 1);
 
   at::Tensor forward(const at::Tensor& input) override;
-  // The weights of the first output and then its bias.
+  // Returns the weights of the first output and its bias.
   std::vector<double> weights() const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace tally::recipes {
 
-// A linear regression y = w·x + b + noise with everything drawn from `seed`. Sample i is the same
-// whoever makes it.
+// A linear regression y = w·x + b + noise, drawn from `seed`. Sample i is the same in every
+// process.
 struct LinearSpec {
   std::uint64_t samples = 10000;
   std::int64_t features = 8;
@@ -36,8 +36,8 @@ class LinearSamples final : public data::Dataset {
   std::vector<float> y_;
 };
 
-// The weights of least squared error over a dataset with float32 inputs and targets, and then the
-// intercept: the normal equations in double, solved by Cholesky's factorisation. kInvalid if the
+// Returns the weights of least squared error over a dataset with float32 inputs and targets, and
+// the intercept: the normal equations in double, solved by Cholesky factorisation. kInvalid if the
 // samples do not determine them.
 Result<std::vector<double>> least_squares(const data::Dataset& samples);
 

@@ -1,3 +1,5 @@
+#include "recipes/linear/model.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -5,15 +7,32 @@
 
 #include "data/open.h"
 #include "recipes/catalogue.h"
-#include "recipes/linear/model.h"
 #include "recipes/linear/problem.h"
 
 namespace tally::recipes {
+
+LinearModel::LinearModel(std::int64_t features, std::int64_t outputs)
+    : linear_(register_module("linear", torch::nn::Linear(features, outputs))) {
+  const torch::NoGradGuard no_gradients;
+  for (at::Tensor& parameter : parameters()) parameter.zero_();
+}
+
+at::Tensor LinearModel::forward(const at::Tensor& input) {
+  return linear_->forward(input.reshape({input.size(0), -1}));
+}
+
+std::vector<double> LinearModel::weights() const {
+  const at::Tensor row = linear_->weight.detach()[0].to(at::kCPU, at::kDouble).contiguous();
+  std::vector<double> result(row.data_ptr<double>(), row.data_ptr<double>() + row.numel());
+  result.push_back(linear_->bias.detach()[0].item<double>());
+  return result;
+}
+
 namespace {
 
-// Of a weight, from the closed form: what float32 sums over the samples leave.
+// Largest difference of a weight from the closed form, due to float32 sums.
 constexpr double kTolerance = 1e-5;
-// More weights than this are summed up, not listed.
+// Longer lists of weights are summarised.
 constexpr std::size_t kMostListed = 32;
 
 class Linear final : public Recipe {
@@ -23,7 +42,7 @@ class Linear final : public Recipe {
     return "linear regression on made data, compared with its closed form; or on a csv or libsvm "
            "file";
   }
-  // Full batches: whatever the number of workers, a step sees all samples.
+  // Full batches: a step sees all samples for any number of workers.
   Defaults defaults() const override {
     return {.data = "",
             .batch = 10000,

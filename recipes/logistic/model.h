@@ -9,8 +9,8 @@ struct LogisticShape {
   double l2 = 0;
 };
 
-// Logistic regression on samples of keys: a weight per key, `linear`, and `bias`. Both begin at
-// zero.
+// Logistic regression on samples of keys: a weight per key, `linear`, and `bias`. Both are
+// initially zero.
 class Logistic final : public Model {
  public:
   explicit Logistic(const LogisticShape& shape);

@@ -8,7 +8,7 @@
 
 namespace tally::recipes {
 
-// What one recipe on tables of categories differs in from another.
+// The differences between recipes on tables of categories.
 struct RecommenderKind {
   std::string name;
   std::string description;

@@ -5,7 +5,7 @@
 
 namespace tally::recipes {
 
-// What models of tables of categories are told: one table of weights, one of vectors, layers on the
+// Shape of models on tables of categories: one table of weights, one of vectors, layers on the
 // vectors.
 struct RecommenderShape {
   std::int64_t slots = 0;
@@ -17,17 +17,16 @@ struct RecommenderShape {
   double l2 = 0;  // of the rows of both tables
 };
 
-// The half that such models have in common: a vector per key, layers that see all vectors of a
-// sample, a bias. Its parts belong to the model, as `embedding`, `deep` and `bias`. Threads: those
-// of the model.
+// The common part of such models: a vector per key, layers on all vectors of a sample, a bias. Its
+// modules belong to the model, as `embedding`, `deep` and `bias`. Threads: those of the model.
 class Tower final {
  public:
-  // Vectors begin as normal values times `initial_scale`.
+  // Initial vectors are normal values times `initial_scale`.
   Tower(torch::nn::Module& model, const RecommenderShape& shape, double initial_scale);
 
-  // Of all slots, times their values: [samples, slots, dimension].
+  // Returns the vectors of all slots times their values: [samples, slots, dimension].
   at::Tensor vectors(const KeyedBatch& batch);
-  // Of the layers, for what vectors() gave: [samples].
+  // Returns the output of the layers for vectors(): [samples].
   at::Tensor deep(const at::Tensor& vectors) { return deep_->forward(vectors.flatten(1)); }
   const at::Tensor& bias() const { return bias_; }
 

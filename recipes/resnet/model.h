@@ -16,8 +16,8 @@ ResNetShape resnet18(std::int64_t channels, std::int64_t size, std::int64_t clas
 ResNetShape resnet50(std::int64_t channels, std::int64_t size, std::int64_t classes);
 
 // Residual network (He, Zhang, Ren, Sun 2015), stride in the 3x3 convolution of a bottleneck; names
-// as torchvision has them. The stem for small images is one 3x3 convolution, for larger ones 7x7
-// with stride 2 and pooling.
+// as in torchvision. The stem for small images is one 3x3 convolution, for larger ones 7x7 with
+// stride 2 and pooling.
 class ResNet final : public Model {
  public:
   explicit ResNet(const ResNetShape& shape);
@@ -28,7 +28,7 @@ class ResNet final : public Model {
   void initialise();
 
   const bool large_stem_;
-  std::int64_t planes_ = 64;  // channels so far, while it is built
+  std::int64_t planes_ = 64;  // current channels during construction
   torch::nn::Conv2d conv1_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr};
   std::array<torch::nn::Sequential, 4> layers_{nullptr, nullptr, nullptr, nullptr};

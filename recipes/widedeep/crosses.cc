@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// What is known to go together. A table has a cross if it has all of its fields.
+// Crosses of known tables. A table has a cross if it has all of its fields.
 std::vector<Names> known_crosses() {
   return {// Adult
           {"education", "occupation"},
@@ -40,7 +40,7 @@ std::vector<Cross> crosses_for(const std::vector<std::string>& fields) {
     }
     if (cross.size() == names.size()) crosses.push_back(std::move(cross));
   }
-  // MovieLens: which genres a user likes.
+  // MovieLens: the genres that a user likes.
   const auto user = std::find(fields.begin(), fields.end(), "user");
   const auto movie = std::find(fields.begin(), fields.end(), "movie");
   if (user == fields.end() || movie == fields.end()) return crosses;
@@ -58,7 +58,7 @@ at::Tensor crossed_keys(const at::Tensor& keys, const std::vector<Cross>& crosse
   for (std::int64_t sample = 0; sample < from.size(0); ++sample) {
     const std::int64_t* const row = from.data_ptr<std::int64_t>() + sample * from.size(1);
     for (std::size_t i = 0; i < crosses.size(); ++i) {
-      // Different crosses of the same keys are different.
+      // Crosses of the same keys have different keys.
       std::uint64_t key = i;
       bool whole = true;
       for (const std::int64_t slot : crosses[i]) {

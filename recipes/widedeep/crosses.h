@@ -7,14 +7,14 @@
 
 namespace tally::recipes {
 
-// Slots that are looked at together: one key for what all of them have.
+// Slots that are crossed: one key for their combination.
 using Cross = std::vector<std::int64_t>;
 
-// Those that the wide part remembers of a table with these fields; none of tables it does not know.
+// Returns the crosses of the wide part for a table with these fields; none for unknown tables.
 std::vector<Cross> crosses_for(const std::vector<std::string>& fields);
 
-// The key of each cross of each sample: int64 [samples, slots] to [samples, crosses]; -1 where a
-// slot is empty.
+// Returns the key of each cross of each sample: int64 [samples, slots] to [samples, crosses]; -1 if
+// a slot is empty.
 at::Tensor crossed_keys(const at::Tensor& keys, const std::vector<Cross>& crosses);
 
 }  // namespace tally::recipes

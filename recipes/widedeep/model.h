@@ -7,8 +7,8 @@
 
 namespace tally::recipes {
 
-// Wide & Deep (Cheng et al. 2016): `wide` has a weight per key and per crossed key; the rest is a
-// Tower's.
+// Wide & Deep (Cheng et al. 2016): `wide` has a weight per key and per crossed key; the rest is in
+// Tower.
 class WideDeep final : public Model {
  public:
   WideDeep(const RecommenderShape& shape, std::vector<Cross> crosses);

@@ -5,12 +5,35 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "recipes/word2vec/negative_sampler.h"
 #include "recipes/word2vec/vocabulary.h"
 
 namespace tally::word2vec {
 
-// One centre word: which of the chunk's inputs predict, and which of its outputs are predicted, the
+// Draws words with probabilities proportional to count^0.75, exact up to 2^-32, by the alias method
+// (Walker 1977; Vose 1991): one draw reads one entry. Threads: safe.
+class NegativeSampler final {
+ public:
+  // At least one count; none is 0.
+  explicit NegativeSampler(std::span<const std::uint64_t> counts);
+
+  WordId draw(Rng& rng) const {
+    const std::uint64_t random = rng.next();
+    const std::uint64_t place = ((random >> 32) * entries_.size()) >> 32;
+    const Entry& entry = entries_[place];
+    return static_cast<std::uint32_t>(random) < entry.threshold ? static_cast<WordId>(place)
+                                                                : entry.other;
+  }
+
+ private:
+  // The word of this number below the threshold, the other word above.
+  struct Entry {
+    std::uint32_t threshold = 0;
+    WordId other = 0;
+  };
+  std::vector<Entry> entries_;
+};
+
+// One centre word: the inputs of the chunk that predict, and the outputs that are predicted, the
 // right one first.
 struct Centre {
   std::uint32_t first_input = 0;
@@ -19,12 +42,12 @@ struct Centre {
   std::uint32_t output_count = 0;
 };
 
-// Some centre words that are trained together: what all of them need is known before the first is.
+// Centre words that are trained together, so that all rows they need are known beforehand.
 struct Chunk {
   std::vector<Centre> centres;
   std::vector<WordId> inputs;
   std::vector<WordId> outputs;
-  // Of the text, those that were left out by chance as well.
+  // Words of the text, including those that were randomly left out.
   std::uint64_t words = 0;
 
   void clear();
@@ -37,25 +60,25 @@ struct ChunkOptions {
 inline constexpr int kMaxWindow = 32;
 inline constexpr int kMaxNegatives = 63;
 
-// Most words of a sentence, of those that are not left out.
+// Longest sentence, in words that are kept.
 inline constexpr std::size_t kMaxSentence = 1000;
-// A chunk is full when it has so many centres; the sentence under way is finished.
+// A chunk is complete with this many centres; the current sentence is finished.
 inline constexpr std::size_t kChunkCentres = 1000;
 
-// Turns a range of a text into chunks, pass after pass, as word2vec does: a word stays with its
-// keep probability; of those that stay, each is a centre once, its neighbours being those up to
-// `window` - b words away in the same sentence, b from 0 to `window` - 1 by chance. All neighbours
-// of a centre share its negatives; a draw that is the centre itself is left out. Threads: one.
+// Turns a range of a text into chunks, pass after pass, as word2vec does: a word is kept with its
+// keep probability. Each kept word is a centre once; its neighbours are up to `window` - b words
+// away in the same sentence, with a random b from 0 to `window` - 1. All neighbours of a centre
+// share its negatives; a draw that is the centre itself is left out. Threads: one.
 class ChunkSource final {
  public:
-  // All of them stay the caller's. `text` as Vocabulary::encode() has it.
+  // The caller owns all arguments. `text` as returned by Vocabulary::encode().
   ChunkSource(std::span<const WordId> text, std::span<const double> keep,
               const NegativeSampler& negatives, const ChunkOptions& options, std::uint64_t seed);
 
-  // The next sentences; false, with nothing, at the end of a pass. The call after that begins
-  // another one.
+  // Returns the next sentences; false, with an empty chunk, at the end of a pass. The next call
+  // begins another pass.
   bool next(Chunk& chunk);
-  // Words of a whole pass.
+  // Returns the words of a whole pass.
   std::uint64_t words() const { return words_; }
 
  private:

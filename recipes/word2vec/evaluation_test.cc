@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> question_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
@@ -24,8 +24,8 @@ TEST(Analogies, AnAnswerIsTheNearestWordThatWasNotAsked) {
   // woman - man + king: the unit vectors give (1, 0, 0) + (0 - 0.894, 0.894, 0) = (0.106, 0.894,
   // 0): Queen.
   const auto questions = parse_analogies(
-      bytes_of(": family\nMAN woman king QUEEN\nman woman king near\nman woman king ghost\n"
-               ": gram1-x\nking queen man woman\n"),
+      question_bytes(": family\nMAN woman king QUEEN\nman woman king near\nman woman king ghost\n"
+                     ": gram1-x\nking queen man woman\n"),
       "q");
   ASSERT_TRUE(questions.has_value());
   const AnalogyResult result = answer_analogies(kPlane, *questions, 0);
@@ -62,9 +62,9 @@ TEST(Analogies, ManyQuestionsAndWordsAreAnsweredLikeFew) {
 }
 
 TEST(ParseAnalogies, RefusesLinesOfOtherLengths) {
-  EXPECT_EQ(parse_analogies(bytes_of("a b c d\r\n\n"), "q")->sections[0], "questions");
+  EXPECT_EQ(parse_analogies(question_bytes("a b c d\r\n\n"), "q")->sections[0], "questions");
   for (const char* text : {"a b c\n", "a b c d e\n", ": x\n:\n", ": two names\n"}) {
-    const auto refused = parse_analogies(bytes_of(text), "q");
+    const auto refused = parse_analogies(question_bytes(text), "q");
     ASSERT_FALSE(refused.has_value()) << text;
     EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
     EXPECT_THAT(refused.error().message, HasSubstr("q: line "));
@@ -89,7 +89,7 @@ TEST(RankCorrelation, IsThatOfHandComputedRanks) {
 
 TEST(Similarity, IsTheRankCorrelationOfCosines) {
   const auto pairs = parse_pairs(
-      bytes_of("# words\nking\tMan 9.5\nqueen far 0.5\nking near 7\nking ghost 3\n"), "p");
+      question_bytes("# words\nking\tMan 9.5\nqueen far 0.5\nking near 7\nking ghost 3\n"), "p");
   ASSERT_TRUE(pairs.has_value());
   // Cosines 0.894, 0 and 0.781.
   const SimilarityResult result = compare_similarities(kPlane, *pairs);
@@ -100,7 +100,7 @@ TEST(Similarity, IsTheRankCorrelationOfCosines) {
 
 TEST(ParsePairs, RefusesLinesWithoutANumber) {
   for (const char* text : {"a b\n", "a b c\n", "a b 1 2\n", "a b nan\n", "a b 1x\n"}) {
-    const auto refused = parse_pairs(bytes_of(text), "p");
+    const auto refused = parse_pairs(question_bytes(text), "p");
     ASSERT_FALSE(refused.has_value()) << text;
     EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
   }

@@ -11,7 +11,7 @@ namespace {
 
 #define TALLY_HOGWILD __attribute__((no_sanitize("thread")))
 
-// What is sent is weight * value.
+// Sends weight * value.
 TALLY_HOGWILD void take_part(std::span<const float> values, float weight,
                              std::vector<float>& before, std::vector<float>& sum) {
   before.resize(values.size());
@@ -30,8 +30,8 @@ TALLY_HOGWILD void add_difference(std::span<float> values, std::span<const float
 }
 
 HostAverage::HostAverage(Communicator& lane, HostTables& tables, const train::Tiers& tiers,
-                         const RoundCourse& course, std::uint64_t own_words)
-    : lane_(&lane), tables_(&tables), course_(course), own_words_(own_words) {
+                         const AveragingSchedule& schedule, std::uint64_t own_words)
+    : lane_(&lane), tables_(&tables), schedule_(schedule), own_words_(own_words) {
   const auto part = static_cast<std::size_t>(tiers.local);
   const auto parts = static_cast<std::size_t>(tiers.locals());
   first_row_ = tables.shape().rows * part / parts;
@@ -44,14 +44,14 @@ Result<HostAverage> HostAverage::make(Communicator& lane, HostTables& tables,
                                       std::uint64_t own_words) {
   auto longest = static_cast<std::int64_t>(own_words);
   TALLY_TRY(lane.allreduce(std::span<std::int64_t>(&longest, 1), ReduceOp::kMax));
-  return HostAverage(lane, tables, tiers, RoundCourse(rule, static_cast<std::uint64_t>(longest)),
-                     own_words);
+  return HostAverage(lane, tables, tiers,
+                     AveragingSchedule(rule, static_cast<std::uint64_t>(longest)), own_words);
 }
 
 Result<bool> HostAverage::advance(std::uint64_t done, bool wants_to_stop) {
-  while (!course_.is_over()) {
-    const double due = course_.next() * static_cast<double>(own_words_);
-    if (course_.next() < 1 ? static_cast<double>(done) < due : done < own_words_) return false;
+  while (!schedule_.is_over()) {
+    const double due = schedule_.next() * static_cast<double>(own_words_);
+    if (schedule_.next() < 1 ? static_cast<double>(done) < due : done < own_words_) return false;
     TALLY_TRY(const bool stops, hold_round(wants_to_stop));
     if (stops) return true;
   }
@@ -62,7 +62,7 @@ Result<bool> HostAverage::hold_round(bool wants_to_stop) {
   const TimePoint now = SteadyClock().now();
   const std::uint64_t words = tables_->progress().words;
   const auto own = static_cast<double>(words - words_before_);
-  // Words of the hosts, seconds, and how many want to stop.
+  // Words of the hosts, seconds, and the number of workers that want to stop.
   std::array<double, 3> facts = {own, std::chrono::duration<double>(now - last_round_).count(),
                                  wants_to_stop ? 1.0 : 0.0};
   TALLY_TRY(lane_->allreduce(std::span<double>(facts)));
@@ -75,7 +75,7 @@ Result<bool> HostAverage::hold_round(bool wants_to_stop) {
   words_before_ = words;
   last_round_ = now;
   ++rounds_;
-  course_.advance(facts[1] / lane_->size());
+  schedule_.advance(facts[1] / lane_->size());
   return facts[2] > 0;
 }
 

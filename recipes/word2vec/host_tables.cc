@@ -56,7 +56,7 @@ Result<std::unique_ptr<HostTables>> HostTables::make(Communicator& world, const 
   return tables;
 }
 
-// Others of the host may still use it.
+// Other workers of the host may still use the memory.
 HostTables::~HostTables() { own_.keep(); }
 
 void HostTables::initialise_part(int locals, std::uint64_t seed) {

@@ -10,10 +10,10 @@
 
 namespace tally::word2vec {
 
-// What one worker tells the others of its host about itself. Nobody else writes it.
+// Progress of one worker for the others of its host. Only this worker writes it.
 struct alignas(64) WorkerProgress {
-  std::atomic<std::uint64_t> words;  // of the text, all passes together
-  std::atomic<double> loss;          // the sum over `pairs` of those looked at
+  std::atomic<std::uint64_t> words;  // of all passes
+  std::atomic<double> loss;          // summed over `pairs`
   std::atomic<std::uint64_t> pairs;
 };
 
@@ -23,16 +23,16 @@ struct HostProgress {
   std::uint64_t pairs = 0;
 };
 
-// The one pair of tables of a host, in memory that all its workers have mapped, and how far each
-// worker is. All workers read and write the rows as they like: see kernel/skipgram/skipgram.h.
+// The pair of tables of a host, in memory that all its workers have mapped, and the progress of
+// each worker. All workers read and write the rows without locks: see kernel/skipgram/skipgram.h.
 class HostTables final : public Rows {
  public:
   struct Shape {
     std::size_t rows = 0;
     std::size_t dimension = 0;
   };
-  // Called by all ranks of the world. Inputs are uniform in +-0.5/dimension, by seed and number of
-  // the row alone; outputs are 0. kExhausted if there is not so much memory.
+  // Called by all ranks of the world. Inputs are uniform in +-0.5/dimension, by seed and row number
+  // alone; outputs are 0. kExhausted if there is too little memory.
   static Result<std::unique_ptr<HostTables>> make(Communicator& world, const train::Tiers& tiers,
                                                   const Shape& shape, std::uint64_t seed,
                                                   Deadline by);
@@ -45,7 +45,7 @@ class HostTables final : public Rows {
 
   const Shape& shape() const { return shape_; }
   std::size_t stride() const { return stride_; }
-  // All rows, inputs and then outputs.
+  // Returns all rows, inputs and then outputs.
   std::span<float> values() const { return values_; }
   std::span<const float> input(WordId id) const {
     return {values_.data() + id * stride_, shape_.dimension};
@@ -53,7 +53,7 @@ class HostTables final : public Rows {
 
   WorkerProgress& own_progress() const { return progress_[static_cast<std::size_t>(local_)]; }
   HostProgress progress() const;
-  // To be seen by all workers of the host.
+  // Visible to all workers of the host.
   void ask_to_stop() const;
   bool is_asked_to_stop() const;
 
@@ -64,13 +64,13 @@ class HostTables final : public Rows {
   const Shape shape_;
   const std::size_t stride_;
   const int local_;
-  SharedBuffer own_;  // of the host's first worker; the others' is empty
+  SharedBuffer own_;  // of the host's first worker; empty for the others
   std::span<float> values_;
   std::span<WorkerProgress> progress_;
   std::atomic<std::uint32_t>* stop_ = nullptr;
 };
 
-// The random numbers that input row `id` begins with.
+// Initialises input row `id` with random numbers.
 void initialise_row(std::span<float> row, WordId id, std::uint64_t seed);
 
 }  // namespace tally::word2vec

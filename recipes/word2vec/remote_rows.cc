@@ -15,14 +15,14 @@ constexpr std::size_t kAlignment = 64;
 RemoteRows::RemoteRows(RowService& service, std::size_t dimension)
     : service_(service), dimension_(dimension), stride_(kernel::skipgram_stride(dimension)) {}
 
-// The first aligned value; there is room for one alignment more than is used.
+// Returns the first aligned value; the vector has room for one alignment more.
 float* RemoteRows::aligned(std::vector<float>& values) const {
   const auto address = reinterpret_cast<std::uintptr_t>(values.data());
   return values.data() + (kAlignment - address % kAlignment) % kAlignment / sizeof(float);
 }
 
 Result<RowTables> RemoteRows::fetch(Chunk& chunk) {
-  // What was sent last is out of the way.
+  // Previous updates must have been sent.
   TALLY_TRY(service_.flush());
   TALLY_TRY(fetch(RowService::Table::kInputs, chunk.inputs, inputs_));
   TALLY_TRY(fetch(RowService::Table::kOutputs, chunk.outputs, outputs_));

@@ -8,35 +8,33 @@
 
 namespace tally::word2vec {
 
-// Rows that live somewhere else: two tables of rows of equal length, by the number of the word.
-// Threads: one.
+// Rows on other machines: two tables of rows of equal length, by word number. Threads: one.
 class RowService {
  public:
   enum class Table : std::uint8_t { kInputs, kOutputs };
   virtual ~RowService() = default;
 
-  // Rows as they are now, or were not long ago, behind each other. `keys` are different from each
-  // other.
+  // Returns current or recent rows, consecutively. `keys` are distinct.
   virtual Result<void> pull(Table table, std::span<const std::uint64_t> keys,
                             std::span<float> rows) = 0;
-  // Adds to rows. Both spans stay as they are until the next call of flush().
+  // Adds to rows. Both spans stay unchanged until the next flush().
   virtual Result<void> add(Table table, std::span<const std::uint64_t> keys,
                            std::span<const float> rows) = 0;
   // One more chunk is done. May wait for workers that are far behind.
   virtual Result<void> tick() = 0;
-  // Ends when all that was added so far is there.
+  // Returns when all additions so far have arrived.
   virtual Result<void> flush() = 0;
-  // This worker trains no more: nobody waits for it. Rows may still be pulled.
+  // This worker has finished training: others do not wait for it. Rows may still be pulled.
   virtual Result<void> finish() = 0;
 };
 
-// Trains on copies of the rows that a chunk needs, and sends what they grew by. Threads: one.
+// Trains on copies of the rows of a chunk, and sends their increments. Threads: one.
 class RemoteRows final : public Rows {
  public:
   // The service is not owned.
   RemoteRows(RowService& service, std::size_t dimension);
 
-  // Gives the words of the chunk the numbers of their copies.
+  // Replaces the words of the chunk by the numbers of their copies.
   Result<RowTables> fetch(Chunk& chunk) override;
   Result<void> commit() override;
 
@@ -44,8 +42,8 @@ class RemoteRows final : public Rows {
   // The copies of the rows of one table.
   struct Copies {
     std::vector<std::uint64_t> keys;
-    std::vector<float> before;  // as they came, packed
-    std::vector<float> growth;  // as they go, packed
+    std::vector<float> before;  // as received, packed
+    std::vector<float> growth;  // to be sent, packed
     std::vector<float> values;  // with the stride of the kernels
   };
   Result<void> fetch(RowService::Table table, std::vector<WordId>& words, Copies& copies);
@@ -56,7 +54,7 @@ class RemoteRows final : public Rows {
   const std::size_t dimension_;
   const std::size_t stride_;
   Copies inputs_, outputs_;
-  std::vector<WordId> places_;  // by word, one more than the number of its copy; 0: it has none
+  std::vector<WordId> places_;  // by word, the number of its copy plus one; 0: none
 };
 
 }  // namespace tally::word2vec

@@ -6,24 +6,23 @@
 
 namespace tally::word2vec {
 
-// The rows of all words, as far as a chunk names them: row number n of a table begins at n *
-// stride. Aligned to 64 bytes, padded with zeros (see kernel/skipgram/skipgram.h).
+// The rows that a chunk names: row n of a table begins at n * stride. Aligned to 64 bytes, padded
+// with zeros (see kernel/skipgram/skipgram.h).
 struct RowTables {
   float* inputs = nullptr;
   float* outputs = nullptr;
   std::size_t stride = 0;
 };
 
-// Where the rows live: in memory that all workers of a host share, or with parameter servers.
-// Threads: one.
+// Storage of the rows: memory that all workers of a host share, or parameter servers. Threads: one.
 class Rows {
  public:
   virtual ~Rows() = default;
 
-  // Makes the rows of a chunk ready to be read and written. May give the words of the chunk other
-  // numbers, which are then those of their rows. One chunk at a time.
+  // Makes the rows of a chunk ready for reading and writing. May replace the words of the chunk by
+  // row numbers. One chunk at a time.
   virtual Result<RowTables> fetch(Chunk& chunk) = 0;
-  // The rows that the last fetch() gave have been trained.
+  // The rows of the last fetch() have been trained.
   virtual Result<void> commit() = 0;
 };
 

@@ -9,9 +9,9 @@ namespace tally::word2vec {
 namespace {
 
 constexpr double kLeastShare = 1e-4;
-// One centre in so many has its loss computed.
+// The loss of one centre in this many is computed.
 constexpr std::size_t kLossEvery = 64;
-// Rows are asked for while this many centres before are trained.
+// Rows are prefetched this many centres ahead.
 constexpr std::size_t kAhead = 2;
 
 struct Pointers {
@@ -23,7 +23,7 @@ void prefetch_row(const float* row, std::size_t stride) {
   for (std::size_t i = 0; i < stride; i += 16) __builtin_prefetch(row + i, 1);
 }
 
-// All inputs but the last few were used by the centre before.
+// All inputs but the last few were used by the previous centre.
 void prefetch(const Chunk& chunk, const Centre& centre, const RowTables& rows) {
   const std::size_t last = centre.first_input + centre.input_count - 1;
   prefetch_row(rows.inputs + chunk.inputs[last] * rows.stride, rows.stride);

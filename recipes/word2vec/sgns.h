@@ -7,19 +7,19 @@
 
 namespace tally::word2vec {
 
-// The learning rate falls in a line from `rate` to a ten-thousandth of it while `done` of `total`
-// words are trained.
+// Returns the learning rate, which decreases linearly from `rate` to a ten-thousandth of it while
+// `done` of `total` words are trained.
 float rate_at(double rate, std::uint64_t done, std::uint64_t total);
 
 struct ChunkLoss {
   double sum = 0;
-  std::uint64_t pairs = 0;  // that were looked at: few of all
+  std::uint64_t pairs = 0;  // sampled pairs
 };
 
 // Trains chunks on rows. Threads: one.
 class Sgns final {
  public:
-  // One pass over the chunk's centres, in order.
+  // Trains the centres of the chunk in order.
   ChunkLoss train(const Chunk& chunk, const RowTables& rows, float rate);
 
  private:

@@ -15,7 +15,7 @@ bool is_letter(unsigned char byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte >= 0x80;
 }
 
-char lower(unsigned char byte) {
+char lower_letter(unsigned char byte) {
   return static_cast<char>(byte >= 'A' && byte <= 'Z' ? byte - 'A' + 'a' : byte);
 }
 
@@ -41,7 +41,7 @@ WordReader::Item WordReader::next() {
     for (; at_ < text_.size() && is_part(byte_at(text_, at_)); ++at_, ++length) {
       if (length >= kMaxWordBytes) continue;
       const unsigned char byte = byte_at(text_, at_);
-      buffer_[size_++] = words_ == Words::kLower ? lower(byte) : static_cast<char>(byte);
+      buffer_[size_++] = words_ == Words::kLower ? lower_letter(byte) : static_cast<char>(byte);
     }
     if (length <= kMaxWordBytes) return Item::kWord;
   }

@@ -7,26 +7,25 @@
 
 namespace tally::word2vec {
 
-// What a word is.
+// The definition of a word.
 enum class Words : std::uint8_t {
-  // Letters, lower-cased, with apostrophes inside; everything else separates. Bytes beyond ASCII
-  // are letters as they are.
+  // Letters in lower case, with apostrophes inside; everything else separates. Bytes beyond ASCII
+  // are letters.
   kLower,
-  // What stands between white space.
+  // Text between white space.
   kPlain,
 };
 
-// Longer ones are no words, and left out.
+// Longer words are left out.
 inline constexpr std::size_t kMaxWordBytes = 100;
 
-// Walks through a text word by word. The end of a line ends a sentence, and so does what next() is
-// asked after the last.
+// Reads a text word by word. The end of a line or of the text ends a sentence.
 class WordReader final {
  public:
   WordReader(std::span<const std::byte> text, Words words) : text_(text), words_(words) {}
 
   enum class Item : std::uint8_t { kWord, kLineEnd, kEnd };
-  // After kWord, word() has it until the next call.
+  // After kWord, word() returns the word until the next call.
   Item next();
   std::string_view word() const { return {buffer_, size_}; }
 
@@ -40,12 +39,13 @@ class WordReader final {
   std::size_t size_ = 0;
 };
 
-// Part `part` of `parts` of a text, about equally long; none begins or ends inside a word.
+// Returns part `part` of `parts` of a text, about equally long; no part begins or ends inside a
+// word.
 std::span<const std::byte> part_of(std::span<const std::byte> text, std::size_t part,
                                    std::size_t parts);
 
-// The words of a text with one space between them and a new line after every `words_per_line`,
-// which is positive: one form for programs that cut texts differently.
+// Returns the words of a text with one space between them and a newline after every
+// `words_per_line` words: one form for programs that split texts differently.
 std::string normalised(std::span<const std::byte> text, Words words, std::size_t words_per_line);
 
 }  // namespace tally::word2vec

@@ -12,7 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> text_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
@@ -27,31 +27,31 @@ std::vector<std::string> items_of(std::span<const std::byte> text, Words words) 
 }
 
 TEST(WordReader, LowersLettersAndKeepsApostrophesInside) {
-  EXPECT_THAT(items_of(bytes_of("It's 'Tis, dogs' -- 3 MEN.\nB\xC3\xA9lla"), Words::kLower),
+  EXPECT_THAT(items_of(text_bytes("It's 'Tis, dogs' -- 3 MEN.\nB\xC3\xA9lla"), Words::kLower),
               ElementsAre("it's", "tis", "dogs", "men", "|", "b\xC3\xA9lla"));
 }
 
 TEST(WordReader, TakesPlainWordsAsTheyAre) {
-  EXPECT_THAT(items_of(bytes_of(" It's,\t3\r\n\nx "), Words::kPlain),
+  EXPECT_THAT(items_of(text_bytes(" It's,\t3\r\n\nx "), Words::kPlain),
               ElementsAre("It's,", "3", "|", "|", "x"));
   EXPECT_TRUE(items_of({}, Words::kPlain).empty());
 }
 
 TEST(WordReader, LeavesOutWhatIsTooLongForAWord) {
   const std::string longest(kMaxWordBytes, 'x');
-  EXPECT_THAT(items_of(bytes_of(fmt::format("a {0} {0}x b", longest)), Words::kPlain),
+  EXPECT_THAT(items_of(text_bytes(fmt::format("a {0} {0}x b", longest)), Words::kPlain),
               ElementsAre("a", longest, "b"));
 }
 
 TEST(PartOf, PartsHaveAllWordsOnce) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += fmt::format("{}{}", i * i, i % 7 == 0 ? "\n" : " ");
-  const auto all = items_of(bytes_of(text), Words::kPlain);
+  const auto all = items_of(text_bytes(text), Words::kPlain);
   for (const std::size_t parts : {1, 2, 3, 7, 64, 5000}) {
     std::vector<std::string> together;
     std::size_t bytes = 0;
     for (std::size_t part = 0; part < parts; ++part) {
-      const auto piece = part_of(bytes_of(text), part, parts);
+      const auto piece = part_of(text_bytes(text), part, parts);
       bytes += piece.size();
       for (const std::string& item : items_of(piece, Words::kPlain)) together.push_back(item);
     }
@@ -61,9 +61,9 @@ TEST(PartOf, PartsHaveAllWordsOnce) {
 }
 
 TEST(Normalised, HasSoManyWordsALine) {
-  EXPECT_EQ(normalised(bytes_of("One, two\nthree. Four five"), Words::kLower, 2),
+  EXPECT_EQ(normalised(text_bytes("One, two\nthree. Four five"), Words::kLower, 2),
             "one two\nthree four\nfive\n");
-  EXPECT_EQ(normalised(bytes_of("  "), Words::kLower, 2), "");
+  EXPECT_EQ(normalised(text_bytes("  "), Words::kLower, 2), "");
 }
 
 }  // namespace

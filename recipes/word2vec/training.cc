@@ -12,7 +12,7 @@ namespace {
 constexpr Duration kConnectTime = std::chrono::minutes(2);
 constexpr Duration kShowEvery = std::chrono::milliseconds(500);
 
-// Every rank draws other numbers.
+// Every rank draws different numbers.
 std::uint64_t seed_of(std::uint64_t seed, Rank rank) {
   return Rng(seed + 0x9E3779B97F4A7C15ULL * static_cast<std::uint64_t>(rank + 1)).next();
 }
@@ -76,7 +76,7 @@ Result<TrainingResult> Training::run(const TrainingHooks& hooks) {
   TALLY_TRY(train_all(hooks));
 
   TrainingResult result;
-  // How many were interrupted, words.
+  // Number of interrupted workers, words.
   const bool early = done_ < source_.words() * settings_.epochs;
   std::array<std::int64_t, 2> facts = {early ? 1 : 0, static_cast<std::int64_t>(done_)};
   TALLY_TRY(job_.world().allreduce(std::span<std::int64_t>(facts)));
@@ -94,7 +94,7 @@ Result<void> Training::train_all(const TrainingHooks& hooks) {
     while (!stops && source_.next(chunk_)) {
       TALLY_TRY(stops, train_chunk(hooks));
     }
-  // Whoever has nothing to train takes part in the averages all the same.
+  // A worker without text takes part in the averages all the same.
   if (average_ && !stops) TALLY_TRY(average_->advance(done_, false));
   return service_ != nullptr ? service_->finish() : Result<void>();
 }
@@ -115,7 +115,7 @@ Result<void> Training::collect() {
   return {};
 }
 
-// True if the training is to end.
+// True if the training ends.
 Result<bool> Training::train_chunk(const TrainingHooks& hooks) {
   Rows& rows = service_ != nullptr ? static_cast<Rows&>(*remote_rows_) : *tables_;
   TALLY_TRY(const RowTables tables, rows.fetch(chunk_));

@@ -30,18 +30,19 @@ struct Settings {
   UpdateRule rule;
 };
 
-// How far a training is, as seen by one worker: of its host, with all hosts assumed to be as fast.
+// Progress of a training as seen by one worker: that of its host, with all hosts assumed to be
+// equally fast.
 struct Standing {
-  std::uint64_t words = 0;  // done
-  std::uint64_t total = 0;  // all passes and workers
-  double words_per_s = 0;   // since the standing before
-  double loss = 0;          // per pair of words and its negatives, since the standing before
+  std::uint64_t words = 0;  // completed
+  std::uint64_t total = 0;  // of all passes and workers
+  double words_per_s = 0;   // since the previous report
+  double loss = 0;          // per pair of words and its negatives, since the previous report
   double rate = 0;
   Duration elapsed{};
 };
 
 struct TrainingHooks {
-  // Whether somebody wants to stop. Asked often.
+  // Whether this worker should stop. Called often.
   std::function<bool()> interrupted = [] { return false; };
   // Called about twice a second.
   std::function<void(const Standing&)> show = [](const Standing&) {};
@@ -49,28 +50,28 @@ struct TrainingHooks {
 
 struct TrainingResult {
   std::uint64_t words = 0;   // trained by all workers
-  Duration elapsed{};        // from when all were ready to when all were done
-  double loss = 0;           // of the last tenth
+  Duration elapsed{};        // from the start of training on all workers to its end
+  double loss = 0;           // over the last tenth
   std::uint64_t rounds = 0;  // of averaging between hosts
   bool interrupted = false;
 };
 
-// One worker's training. Deterministic by seed with one worker; several share their rows without
-// locks. Threads: one.
+// The training of one worker. Deterministic by seed with one worker; several share their rows
+// without locks. Threads: one.
 class Training final {
  public:
-  // Called by all ranks, with the same vocabulary and settings. `text`, the worker's own part, the
-  // vocabulary and the service stay the caller's. kInvalid if the rule uses servers and there is no
-  // service.
+  // Called by all ranks, with the same vocabulary and settings. The caller owns `text`, the
+  // worker's own part, the vocabulary and the service. kInvalid if the rule uses servers and there
+  // is no service.
   static Result<std::unique_ptr<Training>> make(Job& job, const Vocabulary& vocabulary,
                                                 std::span<const WordId> text,
                                                 const Settings& settings,
                                                 RowService* service = nullptr);
 
-  // Called once, by all ranks. All workers have ended when it returns.
+  // Called once, by all ranks. All workers have finished when it returns.
   Result<TrainingResult> run(const TrainingHooks& hooks);
 
-  // After run(): brings the trained vectors here from where they live.
+  // After run(): copies the trained vectors to this rank.
   Result<void> collect();
   // After collect(); the same on all hosts.
   std::span<const float> vector(WordId word) const {
@@ -106,7 +107,7 @@ class Training final {
   TimePoint begin_{};
   TimePoint shown_{};
   HostProgress shown_progress_;
-  HostProgress late_progress_;  // when nine tenths were done
+  HostProgress late_progress_;  // after nine tenths
 };
 
 }  // namespace tally::word2vec

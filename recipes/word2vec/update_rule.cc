@@ -1,10 +1,14 @@
 #include "recipes/word2vec/update_rule.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "plan/plan.h"
 
 namespace tally::word2vec {
+
 namespace {
 
 constexpr std::string_view kOffered =
@@ -15,7 +19,7 @@ Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
-// Questions to which word2vec has one answer.
+// Settings of a plan that word2vec does not have.
 Result<void> check_fixed(const plan::Plan& plan) {
   const plan::Plan fixed;
   if (plan.codec == fixed.codec && plan.stale == fixed.stale && plan.split == fixed.split &&
@@ -31,7 +35,7 @@ Result<UpdateRule> parse_update_rule(std::string_view text) {
   plan::Plan plan{
       .update = plan::Update::kAverage,
       .average_every = std::chrono::duration_cast<std::chrono::milliseconds>(defaults.period)};
-  // Without another answer, servers are asked as each worker goes on.
+  // The default with servers is asp.
   const bool has_update = text.find("update=") != std::string_view::npos;
   if (!has_update && text.find("home=server") != std::string_view::npos)
     plan = {.home = plan::Home::kServer, .update = plan::Update::kAsp};
@@ -77,6 +81,43 @@ std::string to_string(const UpdateRule& rule) {
       return fmt::format("home=server update=ssp:{}", rule.bound);
   }
   return "";
+}
+
+namespace {
+
+// Words of a worker before the first round, which measures the time.
+constexpr double kFirstWords = 20000;
+// The distance between rounds changes by at most this factor, so that one odd measurement has
+// little effect.
+constexpr double kMostChange = 4;
+
+double share_of(double words, std::uint64_t longest) {
+  return words / static_cast<double>(std::max<std::uint64_t>(longest, 1));
+}
+
+}  // namespace
+
+AveragingSchedule::AveragingSchedule(const UpdateRule& rule, std::uint64_t longest) : rule_(rule) {
+  const bool local = rule.kind == UpdateRule::Kind::kLocal;
+  next_ = std::min(1.0, share_of(local ? static_cast<double>(rule.words) : kFirstWords, longest));
+}
+
+void AveragingSchedule::advance(double seconds) {
+  TALLY_CHECK(!is_over_);
+  if (next_ >= 1) {
+    is_over_ = true;
+    return;
+  }
+  const double last = next_ - before_;
+  double step = last;
+  if (rule_.kind == UpdateRule::Kind::kAverage) {
+    const double wanted = std::chrono::duration<double>(rule_.period).count();
+    const double change = seconds > 0 ? wanted / seconds : kMostChange;
+    step = last * std::clamp(change, 1 / kMostChange, kMostChange);
+  }
+  before_ = next_;
+  // Avoids a last round shortly after another one.
+  next_ = next_ + 1.5 * step >= 1 ? 1 : next_ + step;
 }
 
 }  // namespace tally::word2vec

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "recipes/word2vec/round_course.h"
-
 namespace tally::word2vec {
 namespace {
 
@@ -50,39 +48,40 @@ TEST(UpdateRule, OfOtherPlansIsRefusedWithWhatThereIs) {
   }
 }
 
-TEST(RoundCourse, HoldsRoundsAfterSoManyWordsAndAtTheEnd) {
-  RoundCourse course({.kind = Kind::kLocal, .words = 300}, 1000);
+TEST(AveragingSchedule, HoldsRoundsAfterSoManyWordsAndAtTheEnd) {
+  AveragingSchedule schedule({.kind = Kind::kLocal, .words = 300}, 1000);
   std::vector<double> rounds;
-  while (!course.is_over()) {
-    rounds.push_back(course.next());
-    course.advance(1);
+  while (!schedule.is_over()) {
+    rounds.push_back(schedule.next());
+    schedule.advance(1);
   }
   EXPECT_THAT(rounds, testing::Pointwise(testing::DoubleNear(1e-9), {0.3, 0.6, 1.0}));
 }
 
-TEST(RoundCourse, FindsTheDistanceThatTakesThePeriod) {
+TEST(AveragingSchedule, FindsTheDistanceThatTakesThePeriod) {
   // A worker that trains 1e6 words a second, and is to meet every half second.
-  RoundCourse course({.kind = Kind::kAverage, .period = std::chrono::milliseconds(500)}, 100000000);
+  AveragingSchedule schedule({.kind = Kind::kAverage, .period = std::chrono::milliseconds(500)},
+                             100000000);
   double before = 0, last = 0;
   int rounds = 0;
-  for (; !course.is_over(); ++rounds) {
-    last = course.next() - before;
-    before = course.next();
+  for (; !schedule.is_over(); ++rounds) {
+    last = schedule.next() - before;
+    before = schedule.next();
     if (rounds > 5 && before < 1) {
       EXPECT_NEAR(last * 100, 0.5, 1e-6);
     }
-    course.advance(last * 100);
+    schedule.advance(last * 100);
   }
   EXPECT_EQ(before, 1);
   EXPECT_NEAR(rounds, 200, 5);
 }
 
-TEST(RoundCourse, OfAShortTextIsOneRound) {
+TEST(AveragingSchedule, OfAShortTextIsOneRound) {
   for (const std::uint64_t words : {0, 1, 19999}) {
-    RoundCourse course({}, words);
-    EXPECT_EQ(course.next(), 1);
-    course.advance(0);
-    EXPECT_TRUE(course.is_over());
+    AveragingSchedule schedule({}, words);
+    EXPECT_EQ(schedule.next(), 1);
+    schedule.advance(0);
+    EXPECT_TRUE(schedule.is_over());
   }
 }
 

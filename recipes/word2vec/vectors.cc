@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "binary vectors are wr
 
 constexpr std::uint64_t kMaxDimension = 65536;
 
-// Reads a file of vectors from its beginning to its end.
+// Reads a file of vectors from beginning to end.
 class Parser {
  public:
   Parser(std::string_view text, const std::string& name) : text_(text), name_(name) {}
@@ -31,7 +31,7 @@ class Parser {
   Result<Vectors> parse() {
     TALLY_TRY(read_header());
     const bool text = first_line_is_text();
-    // A number takes two bytes at least, or four.
+    // A number takes at least two bytes as text and four in binary.
     const std::uint64_t least = vectors_.dimension * (text ? 2 : 4) + 1;
     if (count_ > (text_.size() - at_) / least)
       return wrong(fmt::format("{} words of {} numbers", count_, vectors_.dimension),
@@ -89,7 +89,7 @@ class Parser {
     return {};
   }
 
-  // Whether what follows the first word are numbers in letters, as many as there must be.
+  // Whether the first word is followed by the right number of decimal numbers.
   bool first_line_is_text() {
     const std::size_t begin = at_;
     bool text = read_word().has_value();

@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> vector_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
@@ -72,7 +72,7 @@ TEST_F(SavedVectors, CannotBeWrittenWhereNoFolderIs) {
 }
 
 TEST(ParseVectors, TakesSpacesAtTheEndsOfLines) {
-  const auto vectors = parse_vectors(bytes_of("2 2\n</s> 0.5 1 \nb -1e-3 2 \n"), "v");
+  const auto vectors = parse_vectors(vector_bytes("2 2\n</s> 0.5 1 \nb -1e-3 2 \n"), "v");
   ASSERT_TRUE(vectors.has_value()) << vectors.error().message;
   EXPECT_THAT(vectors->values, testing::ElementsAre(0.5F, 1, -1e-3F, 2));
 }
@@ -97,7 +97,7 @@ TEST(ParseVectors, RefusesWhatIsNoFileOfVectors) {
       {nan_bytes, "finite numbers"},
       {cut_bytes, "1 words of 2 numbers"}};
   for (const auto& [text, message] : cases) {
-    const auto refused = parse_vectors(bytes_of(text), "v");
+    const auto refused = parse_vectors(vector_bytes(text), "v");
     ASSERT_FALSE(refused.has_value()) << text;
     EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt) << text;
     EXPECT_THAT(refused.error().message, HasSubstr(message)) << text;

@@ -15,7 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> word_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
@@ -38,7 +38,7 @@ TEST(WordTable, FindsWhatWasAddedAndNothingElse) {
 }
 
 TEST(Vocabulary, CountsWordsTheMostFrequentFirst) {
-  const auto text = bytes_of("b a c b\nd b a d e");
+  const auto text = word_bytes("b a c b\nd b a d e");
   const auto all = Vocabulary::of_text(text, {.min_count = 1});
   ASSERT_TRUE(all.has_value());
   EXPECT_THAT(all->words(), ElementsAre("b", "a", "d", "c", "e"));
@@ -54,7 +54,7 @@ TEST(Vocabulary, CountsWordsTheMostFrequentFirst) {
 
 TEST(Vocabulary, OfNoWordsIsRefused) {
   for (const char* text : {"", "a b c", "1 2 3"}) {
-    const auto refused = Vocabulary::of_text(bytes_of(text), {.min_count = 2});
+    const auto refused = Vocabulary::of_text(word_bytes(text), {.min_count = 2});
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
   }

@@ -9,7 +9,6 @@
 #include "base/stack_capture.h"
 #include "collective/direct.h"
 #include "collective/handle.h"
-#include "collective/operation_queue.h"
 #include "collective/operations.h"
 #include "collective/request.h"
 #include "collective/shared_area.h"
@@ -41,6 +40,24 @@ const std::vector<Rank>& host_with(const Hosts& hosts, Rank rank) {
 }
 
 }  // namespace
+
+struct GroupCommunicator::Active final : OperationQueue::Operation {
+  Active(GroupCommunicator& owner, std::unique_ptr<Task> made, const RunningOperation& begun,
+         std::uint64_t recorded)
+      : communicator(owner), task(std::move(made)), running(begun), record(recorded) {}
+
+  Result<Progress> advance() override {
+    const auto progress = task->advance();
+    if (progress.has_value() && *progress == Progress::kMoved) running.stalled = false;
+    return progress;
+  }
+  void conclude(const Result<void>& outcome) override;
+
+  GroupCommunicator& communicator;
+  std::unique_ptr<Task> task;
+  RunningOperation running;
+  std::uint64_t record;
+};
 
 GroupCommunicator::GroupCommunicator(std::shared_ptr<Context> context, Options options)
     : context_(std::move(context)),
@@ -116,9 +133,9 @@ Result<void> GroupCommunicator::run_here(const Request& request) {
   TALLY_TRY(admit(request));
   TALLY_TRY(const Algorithm algorithm, choose(request, placement_));
   if (fits_slot(request, algorithm)) return run_by_slot(request, context_->clock->now());
-  TALLY_TRY(const auto active, prepare(request, deadline_of(request)));
+  TALLY_TRY(const auto active, make_active(request, deadline_of(request)));
   const Result<void> outcome = engine_->run(active->running);
-  conclude(*active, outcome);
+  active->conclude(outcome);
   return outcome;
 }
 
@@ -150,7 +167,7 @@ Result<void> GroupCommunicator::run_by_slot(const Request& request, TimePoint no
   return outcome;
 }
 
-Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::prepare(
+Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::make_active(
     const Request& request, Deadline by) {
   TALLY_TRY(admit(request));
   TALLY_TRY(const Algorithm algorithm, choose(request, placement_));
@@ -170,19 +187,48 @@ Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::prepare(
                            .sequence = sequence,
                            .signature = signature,
                            .point = is_point(request)};
-  auto active = std::unique_ptr<Active>(new Active{std::move(task), running, record});
+  auto active = std::make_unique<Active>(*this, std::move(task), running, record);
   MutexLock lock(context_->router->mutex);
   engine_->begin(active->running);
   return active;
 }
 
-void GroupCommunicator::conclude(Active& active, const Result<void>& outcome) {
-  if (!outcome.has_value()) active.task->cancel();
-  operations_.fetch_add(1, std::memory_order_relaxed);
-  recorder_.end(active.record, context_->clock->now(), outcome);
+void GroupCommunicator::Active::conclude(const Result<void>& outcome) {
+  GroupCommunicator& owner = communicator;
+  if (!outcome.has_value()) task->cancel();
+  owner.operations_.fetch_add(1, std::memory_order_relaxed);
+  owner.recorder_.end(record, owner.context_->clock->now(), outcome);
+  MutexLock lock(owner.context_->router->mutex);
+  if (!outcome.has_value()) owner.engine_->fail(outcome.error());
+  owner.engine_->finish(running);
+}
+
+Result<std::unique_ptr<OperationQueue::Operation>> GroupCommunicator::prepare(
+    const Request& request, Deadline by) {
+  TALLY_TRY(auto active, make_active(request, by));
+  return std::unique_ptr<OperationQueue::Operation>(std::move(active));
+}
+
+// Spins for a while, then sleeps in the router until a message, a new request or a reason to
+// diagnose.
+void GroupCommunicator::rest(OperationQueue& queue, const std::list<OperationQueue::Item>& running,
+                             int looks) {
+  if (looks < context_->spins) return;
+  const auto active = [](const OperationQueue::Item& item) -> Active& {
+    return static_cast<Active&>(*item.operation);
+  };
   MutexLock lock(context_->router->mutex);
-  if (!outcome.has_value()) engine_->fail(outcome.error());
-  engine_->finish(active.running);
+  Deadline by = Deadline::never();
+  for (const OperationQueue::Item& item : running) {
+    engine_->diagnose(active(item).running);
+    if (mailbox_->failed()) return;
+    by = earlier(by, engine_->next_look(active(item).running));
+  }
+  context_->router->wait(by, [&] {
+    return queue.has_new() || std::any_of(running.begin(), running.end(), [&](const auto& item) {
+             return active(item).task->ready();
+           });
+  });
 }
 
 Handle GroupCommunicator::start(const Request& request) {
@@ -192,7 +238,8 @@ Handle GroupCommunicator::start(const Request& request) {
     state->complete(run_here(request));
     return Handle(state);
   }
-  if (!queue_) queue_ = std::make_unique<OperationQueue>(*this);
+  if (!queue_)
+    queue_ = std::make_unique<OperationQueue>(static_cast<OperationQueue::Runner&>(*this));
   return queue_->push(request);
 }
 

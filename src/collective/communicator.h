@@ -11,16 +11,15 @@
 #include "collective/context.h"
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"
+#include "collective/operation_queue.h"
 #include "collective/progress_engine.h"
 #include "collective/shared_area.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
 
-class OperationQueue;
-
 // The Communicator over Tally's own transports.
-class GroupCommunicator final : public Communicator {
+class GroupCommunicator final : public Communicator, private OperationQueue::Runner {
  public:
   struct Options {
     std::string name = "world";
@@ -46,30 +45,23 @@ class GroupCommunicator final : public Communicator {
   Traffic traffic() const override;
   std::string recent_operations() const override;
 
-  // The functions below are for OperationQueue.
-
-  // An operation under way.
-  struct Active {
-    std::unique_ptr<Task> task;
-    RunningOperation running;
-    std::uint64_t record;
-  };
-  // Checks, numbers and records an operation, and makes its task.
-  Result<std::unique_ptr<Active>> prepare(const Request& request, Deadline by);
-  void conclude(Active& active, const Result<void>& outcome);
-  Deadline deadline_of(const Request& request) const;
-  // Wakes the thread that drives the transport.
-  void wake();
-  Context& context() { return *context_; }
-  ProgressEngine& engine() { return *engine_; }
-  Mailbox& mailbox() { return *mailbox_; }
-
  private:
+  // An operation in progress: its task, and how far the engine is with it.
+  struct Active;
+
   std::optional<Error> failure() const;
   Result<void> admit(const Request& request);
   bool fits_slot(const Request& request, Algorithm algorithm) const;
   Result<void> run_by_slot(const Request& request, TimePoint now);
   Result<void> run_here(const Request& request);
+  // Checks, numbers and records an operation and makes its task.
+  Result<std::unique_ptr<Active>> make_active(const Request& request, Deadline by);
+  Deadline deadline_of(const Request& request) const override;
+  Result<std::unique_ptr<OperationQueue::Operation>> prepare(const Request& request,
+                                                             Deadline by) override;
+  void rest(OperationQueue& queue, const std::list<OperationQueue::Item>& running,
+            int looks) override;
+  void wake() override;
   Result<std::byte*> share_area(const std::vector<Rank>& members, Rank rank, Deadline by);
   void release_old_areas();
 

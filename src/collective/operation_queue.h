@@ -1,52 +1,84 @@
 #pragma once
 #include <atomic>
-#include <deque>
 #include <list>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "base/mutex.h"
-#include "collective/communicator.h"
+#include "collective/task.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
 
-// Runs started operations on a thread of its own. Collectives run one after the other in the order
-// of issue; sends and receives run beside them.
+// Runs started operations in its own thread, for every kind of communicator. Collectives run one
+// after the other in the order of issue; sends and receives run beside them.
 class OperationQueue {
  public:
   static constexpr std::size_t kCapacity = 4096;
 
-  explicit OperationQueue(GroupCommunicator& communicator);
-  // Ends the thread; queued operations end with kClosed.
-  ~OperationQueue();
+  // An operation in progress.
+  class Operation {
+   public:
+    virtual ~Operation() = default;
+    // Does all that can be done without waiting for long. kComplete: this rank's part is done.
+    virtual Result<Progress> advance() = 0;
+    // Called once, at the end: after kComplete, an error of advance(), or kClosed.
+    virtual void conclude(const Result<void>& outcome) = 0;
+  };
 
-  Handle push(const Request& request);
-  // Nothing is queued or under way.
-  bool idle() const { return pending_.load(std::memory_order_acquire) == 0; }
-
- private:
+  // A request with copies of its counts, and its operation once that is in progress.
   struct Item {
     Request request;
-    std::vector<std::size_t> counts;  // storage of the request's spans
+    std::vector<std::size_t> counts;
     std::vector<std::size_t> receive_counts;
     Deadline by;
     std::shared_ptr<Handle::State> state;  // shared with the caller's Handles
-    std::unique_ptr<GroupCommunicator::Active> active;
+    std::unique_ptr<Operation> operation;
   };
 
+  // The communicator that the queue belongs to. prepare() and rest() are called by the queue's
+  // thread only.
+  class Runner {
+   public:
+    virtual ~Runner() = default;
+    virtual Deadline deadline_of(const Request& request) const = 0;
+    // Begins an operation. `request` stays until conclude().
+    virtual Result<std::unique_ptr<Operation>> prepare(const Request& request, Deadline by) = 0;
+    // Pauses after no operation of `running` moved, for the `looks`th time in a row, counted from
+    // 0. Returns early when an operation can move, after wake(), and when the queue has_new().
+    virtual void rest(OperationQueue& queue, const std::list<Item>& running, int looks) = 0;
+    // Ends a rest(). Any thread.
+    virtual void wake() {}
+  };
+
+  explicit OperationQueue(Runner& runner);
+  // Ends the thread. Operations that are queued or in progress end with kClosed; an advance() that
+  // waits is waited for.
+  ~OperationQueue();
+  OperationQueue(const OperationQueue&) = delete;
+  OperationQueue& operator=(const OperationQueue&) = delete;
+
+  Handle push(const Request& request);
+  // Nothing is queued or in progress.
+  bool idle() const { return pending_.load(std::memory_order_acquire) == 0; }
+
+  // For rest(): whether requests wait to be begun, and a wait for one.
+  bool has_new();
+  void wait_for_new(Duration at_most);
+
+ private:
   void work(const std::stop_token& stop);
-  // Moves the operations that may begin from the queue to `running`; waits if nothing is running.
-  void take_new(std::list<Item>& running, const std::stop_token& stop);
+  // Moves requests that may begin from the queue to `running`; waits for one if nothing runs.
+  // Returns whether there was one.
+  bool take_new(std::list<Item>& running, const std::stop_token& stop);
   bool advance(std::list<Item>& running);
-  void sleep(std::list<Item>& running);
   void finish(Item& item, const Result<void>& outcome);
 
-  GroupCommunicator& communicator_;
+  Runner& runner_;
   Mutex mutex_;
   ConditionVariable arrived_;
-  std::deque<Item> queue_ TALLY_GUARDED_BY(mutex_);
+  std::list<Item> queue_ TALLY_GUARDED_BY(mutex_);
   std::atomic<std::size_t> pending_{0};
   std::jthread thread_;
 };

@@ -21,39 +21,6 @@ Schedule allreduce_schedule(const Vector& vector, Rank rank, int ranks, Algorith
   }
 }
 
-Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm algorithm) {
-  const std::size_t element = size_of(request.type);
-  const Vector vector{.count = request.count, .element_bytes = element};
-  switch (request.operation) {
-    case Operation::kBarrier:
-      return dissemination_barrier(rank, ranks);
-    case Operation::kAllreduce:
-      return allreduce_schedule(vector, rank, ranks, algorithm);
-    case Operation::kReduceScatter:
-      return ring_reduce_scatter(parts_of(request, ranks), rank);
-    case Operation::kAllgather:
-      return ring_allgather(parts_of(request, ranks), rank);
-    case Operation::kBroadcast:
-      return tree_broadcast(vector, request.root, rank, ranks);
-    case Operation::kReduce:
-      return tree_reduce(vector, request.root, rank, ranks);
-    case Operation::kGather:
-      return linear_gather(parts_of(request, ranks), request.root, rank);
-    case Operation::kScatter:
-      return linear_scatter(parts_of(request, ranks), request.root, rank);
-    case Operation::kAllToAll:
-      return pairwise_all_to_all(parts_of(request, ranks),
-                                 request.receive_counts.empty()
-                                     ? parts_of(request, ranks)
-                                     : Parts::of(request.receive_counts, element),
-                                 rank);
-    case Operation::kSend:
-    case Operation::kReceive:
-      break;
-  }
-  TALLY_UNREACHABLE();
-}
-
 // The slices of parts, in elements.
 std::vector<Part> slices_of(const Parts& parts, std::size_t element_bytes) {
   std::vector<Part> slices;
@@ -92,6 +59,39 @@ bool combines(Operation operation) {
 }
 
 }  // namespace
+
+Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm algorithm) {
+  const std::size_t element = size_of(request.type);
+  const Vector vector{.count = request.count, .element_bytes = element};
+  switch (request.operation) {
+    case Operation::kBarrier:
+      return dissemination_barrier(rank, ranks);
+    case Operation::kAllreduce:
+      return allreduce_schedule(vector, rank, ranks, algorithm);
+    case Operation::kReduceScatter:
+      return ring_reduce_scatter(parts_of(request, ranks), rank);
+    case Operation::kAllgather:
+      return ring_allgather(parts_of(request, ranks), rank);
+    case Operation::kBroadcast:
+      return tree_broadcast(vector, request.root, rank, ranks);
+    case Operation::kReduce:
+      return tree_reduce(vector, request.root, rank, ranks);
+    case Operation::kGather:
+      return linear_gather(parts_of(request, ranks), request.root, rank);
+    case Operation::kScatter:
+      return linear_scatter(parts_of(request, ranks), request.root, rank);
+    case Operation::kAllToAll:
+      return pairwise_all_to_all(parts_of(request, ranks),
+                                 request.receive_counts.empty()
+                                     ? parts_of(request, ranks)
+                                     : Parts::of(request.receive_counts, element),
+                                 rank);
+    case Operation::kSend:
+    case Operation::kReceive:
+      break;
+  }
+  TALLY_UNREACHABLE();
+}
 
 DirectPlan direct_plan(const Request& request, Rank rank, int ranks) {
   DirectPlan plan{
@@ -145,7 +145,7 @@ Notice direct_notice(const SharedArea& area, const DirectPlan& plan, std::uint32
 
 std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algorithm algorithm,
                                 std::uint32_t sequence, const wire::Signature& signature) {
-  if (request.operation == Operation::kSend || request.operation == Operation::kReceive)
+  if (is_point(request))
     return std::make_unique<PointTask>(site.mailbox, request, signature, site.traffic);
   if (algorithm == Algorithm::kHierarchical) {
     return hierarchical_allreduce(site.area, site.mailbox, site.hosts, site.rank, request, sequence,

@@ -4,11 +4,16 @@
 #include "collective/direct.h"
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"
+#include "collective/schedule.h"
 #include "collective/shared_area.h"
 #include "collective/task.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
+
+// The messages of this rank in a collective by one of the message algorithms of choose(): ring,
+// halving-doubling, tree or pairwise.
+Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm algorithm);
 
 // The place where a task runs.
 struct Site {

@@ -1,11 +1,11 @@
 #pragma once
 #include <optional>
 
+#include "base/recorder.h"
 #include "collective/context.h"
 #include "collective/mailbox.h"
 #include "collective/shared_area.h"
 #include "collective/task.h"
-#include "base/recorder.h"
 
 namespace tally::collective {
 

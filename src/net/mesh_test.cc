@@ -168,7 +168,7 @@ TEST(Mesh, JobOfOneNeedsNobody) {
 
 TEST(Mesh, LowestMissingRankIsNamedAtTheDeadline) {
   MeshOf mesh(4);
-  const Deadline by = Deadline::after(milliseconds(200));
+  const Deadline by = Deadline::after(milliseconds(1000));
   auto zero = mesh.start(mesh.options(0), by);
   auto three = mesh.start(mesh.options(3), by);
   const auto at_zero = zero.get();
@@ -244,7 +244,7 @@ TEST(Mesh, GarbageOnTheListenerDisturbsNobody) {
   for (const bool tls : {false, true}) {
     MeshOf mesh(2);
     MeshOptions host = mesh.options(0);
-    host.greeting_limit = milliseconds(100);
+    host.greeting_limit = milliseconds(1000);
     MeshOptions caller = mesh.options(1);
     if (tls) host.secret = caller.secret = secret_of(1);
     auto zero = mesh.start(host);

@@ -1,4 +1,4 @@
-// A failure cannot be overlooked: a Result that nobody looks at does not compile.
+// A caller cannot overlook an error: code that drops a Result does not compile.
 // Error: ignoring return.*nodiscard
 #include "tally/error.h"
 

@@ -1,4 +1,4 @@
-// A program outside of the project: two ranks add, save a checkpoint and read it again.
+// A user's program outside of the project: two ranks add, save a checkpoint and read it again.
 //
 //   consumer FOLDER     says "sum 3, read 3 of step 7"
 //   consumer --join     joins the job that it was started in, by whatever engine, and says its size

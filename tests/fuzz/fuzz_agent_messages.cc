@@ -1,5 +1,5 @@
-// What launcher and agents tell each other: a message that decodes encodes to the same bytes again,
-// and a buffer gives the same messages however its bytes arrive.
+// Messages between launcher and agents: a message that decodes encodes to the same bytes again, and
+// a buffer gives the same messages for any split of its bytes.
 #include <algorithm>
 #include <span>
 

@@ -1,5 +1,5 @@
-// What lies on a disk may be anything: a header of safetensors and a manifest are refused or sound,
-// and what is sound is written as it was read.
+// Files may contain anything: a header of safetensors and a manifest are refused or valid, and a
+// valid one is written as it was read.
 #include <span>
 #include <string>
 
@@ -83,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_tiles(*entries, 24);
   }
   check_manifest(input);
-  // With the checksum that fits: otherwise hardly any input gets so far.
+  // With a correct checksum: otherwise hardly any input passes the first check.
   const std::uint32_t crc32c = tally::kernel::crc32c(std::as_bytes(std::span(input)));
   check_manifest(std::string(kFirstLine) + checksum_text(crc32c) + "\",\n" + std::string(input));
   return 0;

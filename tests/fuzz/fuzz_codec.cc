@@ -1,6 +1,6 @@
-// A gradient from a peer: the first byte chooses the codec, two the number of values, the rest is
-// what is decoded. With the first byte's highest bit the rest are values instead: their encoding
-// must come through, and then again with one byte changed, as the two say.
+// A gradient from a peer: the first byte chooses the codec, two bytes the number of values, and the
+// rest is decoded. With the highest bit of the first byte the rest are values instead: their
+// encoding is decoded, and once more with one byte changed.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < kHead) return 0;
   const Codec& codec = *all_codecs()[(data[0] & ~kValues) % all_codecs().size()];
   const std::size_t number = data[1] + 256U * data[2];
-  // Of their own, so that reading beyond them is seen.
+  // In separate memory, so that a sanitizer sees a read beyond its end.
   const std::vector<std::uint8_t> rest(data + kHead, data + size);
   if ((data[0] & kValues) != 0) {
     encode(codec, std::as_bytes(std::span(rest)), number);

@@ -1,5 +1,5 @@
-// Tables from strangers: rows are cut without reading beyond them; what is taken gives finite
-// numbers and labels that there are, what is refused names the file.
+// Untrusted tables: rows are split without a read beyond them; an accepted table has finite numbers
+// and known labels, and an error names the file.
 #include <cmath>
 #include <cstring>
 #include <span>

@@ -1,5 +1,5 @@
-// Coded bytes from a peer: the first byte chooses the coder, two the number of bytes that are in
-// them. What is taken is encoded again and comes back.
+// Coded bytes from a peer: the first byte chooses the coder, two bytes the decoded length. Accepted
+// input survives another round of encoding and decoding.
 #include <span>
 #include <vector>
 

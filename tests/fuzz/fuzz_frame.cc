@@ -1,5 +1,5 @@
-// Frame headers and greetings: what decodes must encode to the same bytes again; what is encoded
-// from arbitrary fields must decode to them or be refused for its lengths.
+// Frame headers and greetings: bytes that decode must encode to the same bytes again; an encoding
+// of arbitrary fields must decode to these or be refused for its lengths.
 #include <algorithm>
 #include <cstring>
 
@@ -31,7 +31,7 @@ void check_header(EncodedHeader bytes) {
     TALLY_CHECK(decoded->payload_bytes <= decoded->message_bytes - decoded->offset_bytes);
   };
   check(bytes);
-  // The same behind a good checksum, so that the checks after it are reached.
+  // The same with a correct checksum, so that the input reaches the later checks.
   store(bytes, 76, kernel::crc32c(std::span(bytes).first(76)));
   check(bytes);
 }

@@ -1,5 +1,5 @@
-// Files of the MNIST family from strangers: no header makes the reader look beyond the bytes there
-// are, and what is taken has as many pixels and labels as it says. Also as gzip.
+// Untrusted files of the MNIST family: no header makes the reader read beyond the file, and an
+// accepted file has as many pixels and labels as it says. Also as gzip.
 #include <span>
 
 #include "base/check.h"

@@ -1,6 +1,6 @@
-// What a peer may send: arbitrary bytes into a connection of a TcpTransport, in pieces whose
-// lengths the input decides. Whatever comes, only whole and verified frames in order are delivered,
-// the loss is told once, and nothing else happens.
+// Arbitrary bytes from a peer into a connection of a TcpTransport, in pieces whose lengths the
+// input decides. Only complete and verified frames in order are delivered, and a loss is reported
+// once.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class CheckingReceiver final : public Receiver {
   std::uint64_t delivered_ = 0;
 };
 
-// One call to progress() does a bounded amount; so many get through any input.
+// One call to progress() does a bounded amount of work; so many calls process any input.
 void settle(Transport& transport, Receiver& receiver) {
   for (int quiet = 0; quiet < 3; ++quiet) {
     if (transport.progress(receiver)) quiet = 0;

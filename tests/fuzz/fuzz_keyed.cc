@@ -1,5 +1,5 @@
-// Tables of keys from strangers: rows are whole, keys are keys or none, values are numbers; what is
-// refused names the file.
+// Untrusted tables of keys: rows are complete, keys are valid or missing, values are numbers; an
+// error names the file.
 #include <cmath>
 #include <span>
 #include <string_view>

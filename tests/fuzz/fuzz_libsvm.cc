@@ -1,4 +1,4 @@
-// Sparse rows from strangers: what is taken has rising indices below the number of features.
+// Untrusted sparse rows: accepted rows have rising indices below the number of features.
 #include <span>
 #include <string_view>
 

@@ -1,5 +1,5 @@
-// PNG images from strangers: the header's sizes are bounded before memory is taken, and a decoded
-// image has the size that its header says.
+// Untrusted PNG images: the header's sizes are bounded before memory is allocated, and a decoded
+// image has the size of its header.
 #include <span>
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-// The state of a round from another server: what is taken gives bytes that are taken again and give
-// the same ones.
+// The state of a round from another server: accepted state encodes to bytes that are accepted and
+// encode to the same bytes.
 #include <span>
 #include <vector>
 

@@ -1,7 +1,6 @@
-// What a neighbour may send over a link of the parameter servers: arbitrary bytes, in pieces whose
-// lengths the input decides, with shown memory that goes along with some of them. Whatever comes,
-// only whole and verified messages are delivered, with payloads inside of what they may name, and
-// nothing else happens.
+// Arbitrary bytes from a peer over a link of the parameter servers, in pieces whose lengths the
+// input decides, with shared memory attached to some of them. Only complete and verified messages
+// are delivered, with payloads inside the memory that they may name.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -41,7 +40,7 @@ class CheckingSink final : public LinkReceiver::Sink {
     TALLY_CHECK(!message.stays || message.payload.size() <= kShownBytes);
     if (!local_ && !message.payload.empty())
       TALLY_CHECK(kernel::crc32c(message.payload) == header.payload_checksum);
-    // Every byte that was named can be touched.
+    // Every byte of the payload can be read.
     for (const std::byte byte : message.payload) sum_ += std::to_integer<unsigned>(byte);
     for (std::byte& byte : message.reply) byte = std::byte{1};
     return (++delivered_ & 7U) != 0;

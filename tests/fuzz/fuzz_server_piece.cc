@@ -1,5 +1,5 @@
-// What servers send each other and find on disks: a piece of a part is refused or taken, and what
-// was taken is given out as it came.
+// Pieces of parts from other servers and from files: a piece is refused or accepted, and an
+// accepted piece is written as it was read.
 #include <memory>
 #include <span>
 

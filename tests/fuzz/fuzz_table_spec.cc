@@ -1,5 +1,5 @@
-// A worker's description of a table and a snapshot's list of files: refused, or sound and written
-// as they were read.
+// A worker's description of a table and a snapshot's list of files: they are refused, or valid and
+// written as they were read.
 #include <span>
 #include <string_view>
 
@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_files(input);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check_manifest(text);
-  // With the checksum that fits: otherwise hardly any input gets so far.
+  // With a correct checksum: otherwise hardly any input passes the first check.
   std::string whole = std::string(kTwoLines) + std::string(text);
   constexpr char kDigits[] = "0123456789abcdef";
   const std::uint32_t crc32c = tally::kernel::crc32c(input);

@@ -1,12 +1,12 @@
-// Word vectors and question files from strangers: what is taken has as many words and numbers as it
-// says, all finite.
+// Untrusted word vectors and question files: accepted files have as many words and numbers as they
+// say, all finite.
 #include <cmath>
 #include <span>
 #include <string_view>
 
 #include "base/check.h"
 #include "fuzz_entry.h"
-#include "recipes/word2vec/questions.h"
+#include "recipes/word2vec/evaluation.h"
 #include "recipes/word2vec/vectors.h"
 
 namespace {

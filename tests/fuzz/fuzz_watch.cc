@@ -1,5 +1,5 @@
-// What reaches a coordinator or comes from one: bytes are cut into messages without reading beyond
-// them, and a body that decodes encodes to the same bytes again.
+// Messages to and from a coordinator: bytes are split into messages without a read beyond them, and
+// a body that decodes encodes to the same bytes again.
 #include <span>
 
 #include "base/check.h"

@@ -12,7 +12,7 @@ namespace {
 
 using Input = std::vector<std::uint8_t>;
 
-// One of the things that happen to bytes on the way: altered, cut, repeated, replaced, extended.
+// One mutation of the input: bytes are altered, removed, repeated, replaced or appended.
 void mutate(Input& input, tally::Rng& rng) {
   const auto position = [&] { return rng.below(input.size()); };
   switch (input.empty() ? 4 : rng.below(6)) {

@@ -1,4 +1,4 @@
-// Ranks that call different things, and what a rank tells of itself when asked.
+// Ranks that call different operations, and the state that a rank prints on SIGQUIT.
 #include <csignal>
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ using Words = std::vector<std::string>;
 
 class Agreement : public testing::TestWithParam<std::string> {
  protected:
-  // Rank 1 calls something else: everybody is told what the two sides called.
+  // Rank 1 calls something else: all ranks learn what both sides called.
   static void expect_mismatch(const Words& most, const Words& odd, const std::string& most_called,
                               const std::string& odd_called) {
     Crew crew({.transport = GetParam()});
@@ -21,7 +21,7 @@ class Agreement : public testing::TestWithParam<std::string> {
       const auto outcome = outcome_of(crew[rank]);
       ASSERT_TRUE(outcome.has_value());
       EXPECT_EQ(outcome->code, "kMismatch") << outcome->message;
-      // Whoever found out names the other side, and a third rank hears the same.
+      // The rank that detects the mismatch names the other side; a third rank is told the same.
       EXPECT_NE(outcome->peer, rank) << outcome->message;
       EXPECT_NE(outcome->peer, kNoRank) << outcome->message;
       EXPECT_NE(outcome->message.find(most_called), std::string::npos) << outcome->message;
@@ -53,13 +53,13 @@ TEST_P(Agreement, DifferentLargeCountsAreAMismatchOnEveryRank) {
                   "called allreduce sum of 1000000 float32", "allreduce sum of 999999 float32");
 }
 
-TEST_P(Agreement, QuitSignalTellsWhoHasArrivedAndTheProcessGoesOn) {
+TEST_P(Agreement, QuitSignalPrintsWhichRanksHaveArrivedAndTheProcessGoesOn) {
   Crew crew({.transport = GetParam()});
   crew.start_all({"wait"});
   ASSERT_TRUE(crew.all_say("ready"));
-  // Over a network who has arrived is found out by asking, which takes a moment.
+  // Over a network the ranks ask each other who has arrived: the first answer may lack rank 1.
   bool told = false;
-  for (int tries = 0; tries < 20 && !told; ++tries) {
+  for (const std::int64_t end = now_ms() + kPatience.count(); !told && now_ms() < end;) {
     crew[0].signal(SIGQUIT);
     told = crew[0].complains("arrived: 0,1; not arrived: 2", milliseconds(500));
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What checkpoint_worker saves, so that a test knows every value: element i of tensor number t at
-// step s is s + t * 1000 + i % 1024 / 1024.
+// The values that checkpoint_worker saves: element i of tensor number t at step s is
+// s + t * 1000 + i % 1024 / 1024.
 #include <cstdint>
 #include <string>
 #include <vector>

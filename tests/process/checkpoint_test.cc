@@ -1,4 +1,4 @@
-// Checkpoints of real processes: killed at any moment, and read by somebody else's program.
+// Checkpoints of processes that are killed at any moment, and a reader in another language.
 #include <csignal>
 #include <filesystem>
 #include <thread>
@@ -28,8 +28,8 @@ std::unique_ptr<Child> start_worker(Rank rank, std::uint16_t port,
                                                  {"WORLD_SIZE", std::to_string(kRanks)},
                                                  {"MASTER_ADDR", "127.0.0.1"},
                                                  {"MASTER_PORT", std::to_string(port)},
-                                                 {"TALLY_TIMEOUT", "20"},
-                                                 {"TALLY_JOIN_TIMEOUT", "20"}}});
+                                                 {"TALLY_TIMEOUT", kNever},
+                                                 {"TALLY_JOIN_TIMEOUT", kNever}}});
 }
 
 std::vector<std::unique_ptr<Child>> start_workers(const std::vector<std::string>& words) {
@@ -39,7 +39,7 @@ std::vector<std::unique_ptr<Child>> start_workers(const std::vector<std::string>
   return workers;
 }
 
-// Whether the checkpoint has every value that the workers gave it.
+// Expects the checkpoint to contain every value that the workers saved.
 void expect_whole(const fs::path& path, std::uint64_t step, std::int64_t rows) {
   const auto reader = checkpoint::Reader::open(path);
   ASSERT_TRUE(reader.has_value()) << to_string(reader.error());
@@ -65,15 +65,15 @@ void expect_whole(const fs::path& path, std::uint64_t step, std::int64_t rows) {
   compare(values, 0);
 }
 
-// The last step that a worker has called whole.
+// The last step that a worker has reported as whole.
 std::uint64_t last_told(Child& worker) {
   worker.wait_status();
   const std::size_t at = worker.output().rfind("whole ");
   return at == std::string::npos ? 0 : std::stoull(worker.output().substr(at + 6));
 }
 
-// Kills one or both of two workers that do nothing but save, some moment after their first
-// checkpoint. The step that is newest then.
+// Kills two workers that only save, at a random moment after their first checkpoint. Returns the
+// step of the newest checkpoint.
 std::uint64_t kill_while_saving(const fs::path& folder, std::uint64_t first, std::int64_t rows,
                                 Rng& rng) {
   auto workers = start_workers({folder.string(), std::to_string(first),
@@ -82,7 +82,7 @@ std::uint64_t kill_while_saving(const fs::path& folder, std::uint64_t first, std
   std::this_thread::sleep_for(std::chrono::microseconds(rng.below(60'000)));
   const std::size_t victim = rng.below(kRanks);
   workers[victim]->signal(SIGKILL);
-  // Now and then the other one lives on for a while, and hears of it.
+  // In half of the runs the other worker lives on for a while and notices the loss.
   if (rng.below(2) == 0) std::this_thread::sleep_for(std::chrono::microseconds(rng.below(30'000)));
   workers[1 - victim]->signal(SIGKILL);
   const std::uint64_t told = std::max(last_told(*workers[0]), last_told(*workers[1]));
@@ -99,7 +99,7 @@ std::uint64_t kill_while_saving(const fs::path& folder, std::uint64_t first, std
   return steps.back();
 }
 
-TEST(Checkpoint, KilledAtAnyMomentAllThatHaveTheirNamesAreWhole) {
+TEST(Checkpoint, AllThatHaveTheirFinalNameAreWholeAfterAKillAtAnyMoment) {
   constexpr std::uint64_t kSeed = 20;
   constexpr int kRounds = 30;
   constexpr std::int64_t kRows = 3000;
@@ -116,11 +116,11 @@ TEST(Checkpoint, KilledAtAnyMomentAllThatHaveTheirNamesAreWhole) {
     for (const auto& entry : fs::directory_iterator(folder.path()))
       if (entry.path().extension() == ".part") ++with_leftovers;
   }
-  // Most kills hit a save under way: otherwise this test would show nothing.
+  // Enough kills interrupt a save.
   EXPECT_GE(with_leftovers, kRounds / 3);
 }
 
-// 20 lines of Python that know the format only from its description.
+// The reader knows the format only from its description.
 TEST(Checkpoint, PythonReadsTheModel) {
   constexpr std::int64_t kRows = 5;
   const Folder folder;

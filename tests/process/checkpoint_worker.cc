@@ -1,9 +1,8 @@
-// One rank that saves checkpoints, told by the environment which:
+// One rank that saves checkpoints; the environment says which one.
 //
 //   checkpoint_worker FOLDER FIRST_STEP LAST_STEP ROWS
 //
-// It says "whole STEP" when it knows the checkpoint of that step to be there, and "done" at the
-// end.
+// It prints "whole STEP" when the checkpoint of that step is complete, and "done" at the end.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -75,10 +74,10 @@ Result<void> work(const std::vector<std::string>& words) {
     content.model = model.pieces();
     content.optimizer = optimizer.pieces();
     TALLY_TRY(writer->save(content));
-    // It has waited for the previous one.
+    // save() has waited for the previous checkpoint.
     if (step > first) say(fmt::format("whole {}", step - 1));
   }
-  TALLY_TRY(writer->wait(Deadline::after(std::chrono::minutes(1))));
+  TALLY_TRY(writer->wait(Deadline::after(std::chrono::minutes(2))));
   say(fmt::format("whole {}", last));
   writer.reset();
   job->close();
@@ -89,7 +88,7 @@ Result<void> work(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace tally::process
 
-// Not one that sanitizers use.
+// Differs from the exit codes of sanitizers.
 constexpr int kErrorExitCode = 3;
 
 int main(int argc, char** argv) {

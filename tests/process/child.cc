@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <ctime>
 #include <thread>
 
 #include <fmt/format.h>
@@ -33,7 +35,8 @@ Pipe make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-bool speaks_of_a_job(const std::string& entry) {
+// Whether the variable is one by which launchers describe a job.
+bool describes_job(const std::string& entry) {
   for (const char* start : {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TALLY_", "TORCHELASTIC_",
                             "SLURM_", "OMPI_", "PMIX_", "PMI_", "JOB_COMPLETION_INDEX="})
     if (entry.rfind(start, 0) == 0) return true;
@@ -45,7 +48,7 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::string name = text.substr(0, text.find('='));
-    if (!speaks_of_a_job(text) && !variables.contains(name)) result.push_back(text);
+    if (!describes_job(text) && !variables.contains(name)) result.push_back(text);
   }
   for (const auto& [name, value] : variables) result.push_back(fmt::format("{}={}", name, value));
   return result;
@@ -58,7 +61,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return result;
 }
 
-// Takes what is there; closes the end when there will be no more.
+// Reads all bytes that have arrived; closes the pipe at its end.
 void drain(Descriptor& end, std::string& into) {
   std::array<char, 4096> bytes;
   for (;;) {
@@ -72,12 +75,49 @@ void drain(Descriptor& end, std::string& into) {
   }
 }
 
+void start_and_await(const char* program) {
+  std::string name = program;
+  const std::array<char*, 2> arguments{name.data(), nullptr};
+  pid_t pid = 0;
+  TALLY_CHECK(posix_spawn(&pid, program, nullptr, nullptr, arguments.data(), environ) == 0);
+  waitpid(pid, nullptr, 0);
+}
+
+void compute_for(std::clock_t processor_time) {
+  const std::clock_t end = std::clock() + processor_time;
+  while (std::clock() < end) asm volatile("" ::: "memory");
+}
+
 }  // namespace
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<milliseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+double slowness() {
+  constexpr int kStarts = 5;
+  // The following takes 15 to 25 ms on an idle machine; timeouts have room for some more.
+  constexpr double kUsualMilliseconds = 60;
+  constexpr double kSanitizerFactor = kSanitized ? 5 : 1;
+  const std::int64_t begin = now_ms();
+  for (int i = 0; i < kStarts; ++i) start_and_await("/bin/true");
+  compute_for(CLOCKS_PER_SEC / 100);
+  const auto took = static_cast<double>(now_ms() - begin);
+  return kSanitizerFactor * std::clamp(took / kUsualMilliseconds, 1.0, 30.0);
+}
+
+milliseconds scaled(milliseconds time) {
+  return milliseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * slowness()));
+}
+
+std::string scaled_seconds(milliseconds time) {
+  return fmt::format("{:.2f}", static_cast<double>(scaled(time).count()) / 1000);
+}
+
+std::string scaled_whole_seconds(milliseconds time) {
+  return std::to_string(std::chrono::ceil<seconds>(scaled(time)).count());
 }
 
 Child::Child(const Options& options) {
@@ -120,13 +160,20 @@ void Child::signal(int number) {
   if (!wait_status(milliseconds(0))) kill(pid_, number);
 }
 
+void Child::stop() {
+  signal(SIGSTOP);
+  int status = 0;
+  if (!status_) TALLY_CHECK(waitpid(pid_, &status, WUNTRACED) == pid_);
+  if (!status_ && !WIFSTOPPED(status)) status_ = status;
+}
+
 void Child::tell(const std::string& line) {
-  if (wait_status(milliseconds(0))) return;  // its end of the pipe is closed
+  if (wait_status(milliseconds(0))) return;  // the pipe has no reader
   const std::string text = line + "\n";
   [[maybe_unused]] const auto written = write(input_.descriptor(), text.data(), text.size());
 }
 
-// Waits for something to read; false if there will be nothing more.
+// Waits for output; false if both streams have ended.
 bool Child::pump(milliseconds wait) {
   std::array<pollfd, 2> ends{pollfd{output_end_.descriptor(), POLLIN, 0},
                              pollfd{errors_end_.descriptor(), POLLIN, 0}};

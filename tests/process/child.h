@@ -19,26 +19,36 @@ using std::chrono::seconds;
 // Milliseconds on the clock that all processes of this machine share.
 std::int64_t now_ms();
 
-// Sanitizers slow everything down, so what is claimed about time is claimed without them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
-inline constexpr milliseconds kLossTime = seconds(8);
-inline constexpr milliseconds kSlack = seconds(8);
 #else
 inline constexpr bool kSanitized = false;
-inline constexpr milliseconds kLossTime = seconds(1);
-inline constexpr milliseconds kSlack = seconds(2);
 #endif
-// For what must happen and may take its time.
-inline constexpr milliseconds kPatience = seconds(25);
 
-// A process started by a test, with pipes for what it reads and writes. It ends with its owner, and
-// with the test program. What a sanitizer says of it fails the test. Threads: one.
+// Times in tests. A test never claims that something happens within a time which a busy machine can
+// miss. It waits for an event for up to kPatience, and sets all timeouts that would cause the same
+// event to kNeverSeconds, so that the event can only have the cause which the test is about.
+inline constexpr milliseconds kPatience = std::chrono::minutes(2);
+inline constexpr int kNeverSeconds = 3600;
+inline const std::string kNever = std::to_string(kNeverSeconds);  // for options and variables
+
+// The factor by which this machine is slower at this moment than an idle one, 1 or more: measured
+// by starting processes and by computing.
+double slowness();
+// `time` multiplied by slowness(): for timeouts that must pass in a test, but not before the
+// processes of the test have done their part.
+milliseconds scaled(milliseconds time);
+// The same as a number of seconds, for options; rounded up, for variables that take whole seconds.
+std::string scaled_seconds(milliseconds time);
+std::string scaled_whole_seconds(milliseconds time);
+
+// A process started by a test, with pipes for its standard streams. It ends with its owner, and
+// with the test program. A sanitizer's report on its stderr fails the test. Threads: one.
 class Child final {
  public:
   struct Options {
     std::vector<std::string> command;
-    // In place of what our own environment says of a job.
+    // Added to the test's environment, from which the variables of a job are removed.
     std::map<std::string, std::string> variables;
   };
 
@@ -48,27 +58,29 @@ class Child final {
   Child& operator=(const Child&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Nothing once its end was seen: the number may be somebody else's by then.
+  // Does nothing once the process was seen to end: its pid may belong to another one by then.
   void signal(int number);
+  // Sends SIGSTOP and waits until all threads of the process have stopped.
+  void stop();
   // Writes a line to its stdin.
   void tell(const std::string& line);
 
-  // The next line of its stdout that starts with `start`; nothing if it ends or `wait` passes
-  // before.
+  // The next line of its stdout that starts with `start`; nothing if its stdout ends or `wait`
+  // passes before.
   std::optional<std::string> line(const std::string& start, milliseconds wait = kPatience);
-  // The next line of its stdout that has `part` in it.
+  // The next line of its stdout that contains `part`.
   std::optional<std::string> line_with(const std::string& part, milliseconds wait = kPatience);
-  // Whether its stderr has `text` by then.
+  // Whether its stderr contains `text` within `wait`.
   bool complains(const std::string& text, milliseconds wait = kPatience);
-  // As waitpid() gives it, once it has ended.
+  // The status that waitpid() returns; nothing if the process runs on after `wait`.
   std::optional<int> wait_status(milliseconds wait = kPatience);
-  // Whether it exits with `code` by then.
+  // Whether it exits with `code` within `wait`.
   bool exits(int code, milliseconds wait = kPatience);
 
   const std::string& errors() const { return errors_; }
   // All of its stdout so far.
   const std::string& output() const { return output_; }
-  // All that it wrote, for the message of a failed test.
+  // All of its output, for the message of a failed test.
   std::string transcript();
 
  private:

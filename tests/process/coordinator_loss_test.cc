@@ -1,6 +1,5 @@
 // Ranks that die, stop or leave while a coordinator watches.
 #include <csignal>
-#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -11,23 +10,26 @@ namespace {
 
 class WatchedLoss : public testing::TestWithParam<std::string> {};
 
-// With a deadline of half a minute nobody but the coordinator can tell so early.
-TEST_P(WatchedLoss, StoppedRankIsUnreachableThenLostLongBeforeTheDeadline) {
+// The operations have no deadline, so that only the coordinator can end them.
+TEST_P(WatchedLoss, StoppedRankIsUnreachableThenLost) {
   constexpr Rank kStopped = 1;
-  WatchedCrew crew({.crew = {.transport = GetParam(), .timeout_s = 60}, .lost_after_s = 1.2});
+  const milliseconds heartbeat = scaled(milliseconds(200));
+  const milliseconds lost_after = 6 * heartbeat;
+  WatchedCrew crew(
+      {.crew = {.transport = GetParam()}, .heartbeat = heartbeat, .lost_after = lost_after});
   ASSERT_TRUE(crew.start_all({"loop", "allreduce", "1000"}));
+  crew[kStopped].stop();
   const std::int64_t stopped_ms = now_ms();
-  crew[kStopped].signal(SIGSTOP);
   EXPECT_TRUE(crew.says("rank 1 on host"));
   EXPECT_TRUE(crew.says("; it is lost"));
   for (const Rank rank : {0, 2}) {
     const std::int64_t noticed_ms =
         expect_outcome(crew[rank], "kPeerLost", kStopped, "the coordinator says");
-    EXPECT_GE(noticed_ms - stopped_ms, 900) << "rank " << rank;
-    EXPECT_LE(noticed_ms - stopped_ms, 1200 + 2 * kSlack.count()) << "rank " << rank;
+    // Its last report may have come some time before the stop.
+    EXPECT_GE(noticed_ms - stopped_ms, lost_after.count() / 2) << "rank " << rank;
   }
   EXPECT_TRUE(crew.status_has(R"({"rank":1,"state":"lost")"));
-  // When it goes on it learns that it is not needed any more.
+  // When the rank goes on it learns that the job gave it up.
   crew[kStopped].signal(SIGCONT);
   const auto outcome = outcome_of(crew[kStopped]);
   ASSERT_TRUE(outcome.has_value());
@@ -35,9 +37,9 @@ TEST_P(WatchedLoss, StoppedRankIsUnreachableThenLostLongBeforeTheDeadline) {
 }
 
 TEST_P(WatchedLoss, ShortStopIsForgiven) {
-  WatchedCrew crew({.crew = {.transport = GetParam()}, .lost_after_s = 20});
+  WatchedCrew crew({.crew = {.transport = GetParam()}});
   ASSERT_TRUE(crew.start_all({"steps", "2"}));
-  crew[1].signal(SIGSTOP);
+  crew[1].stop();
   EXPECT_TRUE(crew.says("rank 1 on host"));
   EXPECT_TRUE(crew.status_has(R"({"rank":1,"state":"unreachable")"));
   crew[1].signal(SIGCONT);
@@ -47,16 +49,12 @@ TEST_P(WatchedLoss, ShortStopIsForgiven) {
   EXPECT_EQ(crew.coordinator().output().find("lost"), std::string::npos);
 }
 
-TEST_P(WatchedLoss, KilledRankIsLostAtOnce) {
-  WatchedCrew crew({.crew = {.transport = GetParam()}, .heartbeat_s = 5});
+TEST_P(WatchedLoss, KilledRankIsLostWithoutAMissedHeartbeat) {
+  WatchedCrew crew({.crew = {.transport = GetParam()}, .heartbeat = kPatience});
   ASSERT_TRUE(crew.start_all({"loop", "allreduce", "1000"}));
-  const std::int64_t killed_ms = now_ms();
   crew[2].signal(SIGKILL);
   EXPECT_TRUE(crew.says("is lost: its connection ended without a goodbye"));
-  for (const Rank rank : {0, 1}) {
-    const std::int64_t noticed_ms = expect_outcome(crew[rank], "kPeerLost", 2);
-    EXPECT_LE(noticed_ms - killed_ms, kLossTime.count()) << "rank " << rank;
-  }
+  for (const Rank rank : {0, 1}) expect_outcome(crew[rank], "kPeerLost", 2);
 }
 
 TEST_P(WatchedLoss, RankThatLeavesIsNotLost) {
@@ -65,16 +63,15 @@ TEST_P(WatchedLoss, RankThatLeavesIsNotLost) {
   crew[2].tell("leave");
   EXPECT_TRUE(crew.status_has(R"({"rank":2,"state":"left")"));
   EXPECT_TRUE(crew[2].exits(0));
-  std::this_thread::sleep_for(seconds(1));
   for (const Rank rank : {0, 1}) crew[rank].tell("work among yourselves");
   for (const Rank rank : {0, 1})
     EXPECT_EQ(crew[rank].line("sums"), "sums 100 right") << crew[rank].transcript();
   EXPECT_EQ(crew.coordinator().output().find("lost"), std::string::npos);
 }
 
-TEST_P(WatchedLoss, SurvivorsThatFormAnewAreWatchedAsTheNextGeneration) {
+TEST_P(WatchedLoss, SurvivorsInANewGroupAreWatchedAsTheNextGeneration) {
   WatchedCrew crew({.crew = {.transport = GetParam()}});
-  ASSERT_TRUE(crew.start_all({"reform", "50", "20"}));
+  ASSERT_TRUE(crew.start_all({"reform", "50", kNever}));
   crew[0].signal(SIGKILL);
   EXPECT_TRUE(crew.says("generation 2 begins, with 2 ranks"));
   for (const Rank rank : {1, 2})

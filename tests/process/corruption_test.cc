@@ -1,5 +1,5 @@
-// A real rank against one that lies: rank 0 joins and calls an all-reduce, and the test plays rank
-// 1 with a socket of its own. Lies never become part of a sum.
+// Rank 0 is real and calls an all-reduce; the test plays rank 1 over a socket and sends wrong
+// frames, which never become part of the sum.
 #include <array>
 #include <cstring>
 #include <functional>
@@ -15,7 +15,7 @@ namespace tally::process {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-// What rank 1 gives to the sum of two elements; each rank adds up one of them.
+// Rank 1's values of the two elements; each rank sums one element.
 constexpr float kFirst = 10;
 constexpr float kSecond = 20;
 
@@ -31,26 +31,26 @@ float float_of(const Bytes& bytes) {
   return value;
 }
 
-// What came of rank 0's sum.
+// The outcome of rank 0's sum.
 struct Sum {
   Result<void> outcome;
   std::array<float, 2> data;
 };
 
-// Rank 1's part of the sum: it answers each message of rank 0 with the one that is due, which has
-// the same place in the operation. The frame's number on the connection is the caller's affair.
+// Rank 1's part of the sum: it answers each message of rank 0 with the message of the same step of
+// the operation. The caller chooses the frame's number on the connection.
 class Partner {
  public:
   explicit Partner(Guest& guest) : guest_(guest) {}
 
-  // The message in which rank 1 gives what it has to rank 0's element.
+  // The header of the message with rank 1's value of rank 0's element.
   Result<wire::FrameHeader> first() {
     TALLY_TRY(Guest::Frame asked, guest_.receive());
     second_total_ = float_of(asked.payload) + kSecond;
     asked.header.number = 0;
     return asked.header;
   }
-  // The one in which it gives the sum of its own element.
+  // The message with the sum of rank 1's element.
   Result<Bytes> second(std::uint32_t number) {
     TALLY_TRY(Guest::Frame asked, guest_.receive());
     asked.header.number = number;
@@ -64,7 +64,7 @@ class Partner {
 
 class Corruption : public testing::Test {
  protected:
-  // `lie` plays rank 1 once both have joined; rank 0 adds {1, 2}.
+  // `lie` plays rank 1 after both have joined; rank 0 adds {1, 2}.
   Sum sum_with(const std::function<Result<void>(Guest&)>& lie) {
     const std::uint16_t port = unused_port();
     Sum sum{.outcome = Error{.message = "rank 0 did not join"}, .data = {1, 2}};
@@ -96,7 +96,7 @@ class Corruption : public testing::Test {
   }
 };
 
-// Without this the lies would prove nothing.
+// Shows that the errors below come from the wrong frames.
 TEST_F(Corruption, HonestGuestCompletesTheSum) {
   const Sum sum = sum_with([](Guest& guest) -> Result<void> {
     Partner partner(guest);

@@ -3,9 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -20,20 +21,29 @@ std::string made(const std::string& path) {
   return path;
 }
 
+// Lines of /proc/net/tcp begin "1: 0100007F:4E20 0100007F:D431 01", where 01 stands for an
+// established connection and ports are hexadecimal; one line for each side.
+int established_at(std::uint16_t port) {
+  std::ifstream table("/proc/net/tcp");
+  const std::string ending = fmt::format(":{:04X}", port);
+  int count = 0;
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string number;
+    std::string local;
+    std::string remote;
+    std::string state;
+    words >> number >> local >> remote >> state;
+    if (state == "01" && local.ends_with(ending)) ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
-Folder::Folder()
-    : path_(std::filesystem::temp_directory_path().string() + "/tally_process_XXXXXX") {
-  TALLY_CHECK(mkdtemp(path_.data()) != nullptr);
-}
-
-Folder::~Folder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 std::uint16_t unused_port() {
-  // Below the range of the system's own choices; test programs that run at once begin elsewhere.
+  // Below the range from which the system picks ports. Test programs that run at the same time
+  // begin at different ports.
   constexpr int kFirst = 20000;
   constexpr int kCount = 12000;
   static int next = getpid() * 101 % kCount;
@@ -44,12 +54,24 @@ std::uint16_t unused_port() {
   TALLY_UNREACHABLE();
 }
 
+testing::AssertionResult await_connections(std::uint16_t port, int count) {
+  const std::int64_t end = now_ms() + kPatience.count();
+  while (established_at(port) < count) {
+    if (now_ms() >= end)
+      return testing::AssertionFailure() << "fewer than " << count << " connections at " << port;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  // The listener reads the first message of each within this time.
+  std::this_thread::sleep_for(scaled(milliseconds(50)));
+  return testing::AssertionSuccess();
+}
+
 Crew::Crew(const CrewOptions& options)
     : options_(options), temp_folder_(made(folder_.path() + "/tmp")), port_(unused_port()) {}
 
 std::string Crew::secret_file(int seed) const {
   const std::string path = fmt::format("{}/secret{}", folder_.path(), seed);
-  // Workers that run may be reading it: it is written once.
+  // Written only once: workers that already run may be reading it.
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.open()) return path;
   const std::string bytes(32, static_cast<char>(seed));
@@ -63,8 +85,8 @@ Child& Crew::start(Rank rank, const std::vector<std::string>& words, const Varia
                       {"MASTER_ADDR", "127.0.0.1"},
                       {"MASTER_PORT", std::to_string(port_)},
                       {"TALLY_TRANSPORT", options_.transport},
-                      {"TALLY_TIMEOUT", std::to_string(options_.timeout_s)},
-                      {"TALLY_JOIN_TIMEOUT", std::to_string(options_.join_timeout_s)},
+                      {"TALLY_TIMEOUT", options_.timeout_s},
+                      {"TALLY_JOIN_TIMEOUT", options_.join_timeout_s},
                       {"TMPDIR", temp_folder_}};
   if (options_.transport == "tls") variables["TALLY_SECRET_FILE"] = secret_file(kSecretSeed);
   for (const auto& [name, value] : changes) variables[name] = value;
@@ -87,8 +109,8 @@ testing::AssertionResult Crew::all_say(const std::string& start) {
   return testing::AssertionSuccess();
 }
 
-std::optional<Outcome> outcome_of(Child& child, milliseconds wait) {
-  const auto line = child.line("outcome ", wait);
+std::optional<Outcome> outcome_of(Child& child) {
+  const auto line = child.line("outcome ");
   if (!line) {
     ADD_FAILURE() << "no outcome; " << child.transcript();
     return std::nullopt;

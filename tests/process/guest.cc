@@ -6,13 +6,11 @@
 
 #include "group/control.h"
 #include "kernel/crc32c/crc32c.h"
-#include "process/child.h"
+#include "process/crew.h"
 #include "wire/greeting.h"
 
 namespace tally::process {
 namespace {
-
-Deadline patience() { return Deadline::after(kPatience); }
 
 Error unexpected(const char* what) { return {.code = ErrorCode::kInvalid, .message = what}; }
 
@@ -24,14 +22,14 @@ Guest::Guest(std::uint16_t rendezvous_port, Rank rank, int size)
 Result<void> Guest::join() {
   TALLY_TRY(meet());
   TALLY_TRY(connect());
-  TALLY_TRY(group::send(*rendezvous_, {group::ControlKind::kReady, {}}, patience()));
-  TALLY_TRY(const group::ControlMessage go, group::receive(*rendezvous_, patience()));
+  TALLY_TRY(group::send(*rendezvous_, {group::ControlKind::kReady, {}}, soon()));
+  TALLY_TRY(const group::ControlMessage go, group::receive(*rendezvous_, soon()));
   if (go.kind != group::ControlKind::kGo) return unexpected("no go from the rendezvous");
   return {};
 }
 
 Result<void> Guest::meet() {
-  TALLY_TRY(net::Socket socket, net::connect_retrying({"127.0.0.1", port_}, patience()));
+  TALLY_TRY(net::Socket socket, net::connect_retrying({"127.0.0.1", port_}, soon()));
   rendezvous_ = std::make_unique<net::MessageConnection>(net::plain_stream(std::move(socket)),
                                                          net::MessageConnection::Options{});
   const auto greeting = wire::encode({.from = rank_, .generation = 1});
@@ -46,21 +44,21 @@ Result<void> Guest::meet() {
   hello.listens = {"127.0.0.1", 1};
   hello.local_socket = "none";
   TALLY_TRY(
-      group::send(*rendezvous_, group::message_of(group::ControlKind::kHello, hello), patience()));
-  TALLY_TRY(const group::ControlMessage welcome, group::receive(*rendezvous_, patience()));
+      group::send(*rendezvous_, group::message_of(group::ControlKind::kHello, hello), soon()));
+  TALLY_TRY(const group::ControlMessage welcome, group::receive(*rendezvous_, soon()));
   if (welcome.kind != group::ControlKind::kWelcome) return unexpected("not welcome");
   TALLY_TRY(welcome_, group::body_of(welcome, &group::read_welcome));
   return {};
 }
 
 Result<void> Guest::connect() {
-  TALLY_TRY(net::Socket socket, net::connect(welcome_.members[0].listens, patience()));
+  TALLY_TRY(net::Socket socket, net::connect(welcome_.members[0].listens, soon()));
   mesh_ = net::plain_stream(std::move(socket));
   const wire::Greeting greeting{
       .from = rank_, .to = 0, .generation = welcome_.generation, .token = welcome_.token};
-  TALLY_TRY(net::write_all(*mesh_, wire::encode(greeting), patience()));
+  TALLY_TRY(net::write_all(*mesh_, wire::encode(greeting), soon()));
   wire::EncodedAnswer encoded;
-  TALLY_TRY(net::read_all(*mesh_, encoded, patience()));
+  TALLY_TRY(net::read_all(*mesh_, encoded, soon()));
   TALLY_TRY(const wire::GreetingAnswer answer, wire::decode_answer(encoded));
   if (answer.status != wire::GreetingStatus::kAccepted)
     return unexpected("rank 0 does not want the connection");
@@ -68,16 +66,16 @@ Result<void> Guest::connect() {
 }
 
 Result<void> Guest::send(const std::vector<std::byte>& bytes) {
-  return net::write_all(*mesh_, bytes, patience());
+  return net::write_all(*mesh_, bytes, soon());
 }
 
 Result<Guest::Frame> Guest::receive() {
   for (;;) {
     wire::EncodedHeader encoded;
-    TALLY_TRY(net::read_all(*mesh_, encoded, patience()));
+    TALLY_TRY(net::read_all(*mesh_, encoded, soon()));
     TALLY_TRY(const wire::FrameHeader header, wire::decode(encoded));
     Frame frame{header, std::vector<std::byte>(header.payload_bytes)};
-    TALLY_TRY(net::read_all(*mesh_, frame.payload, patience()));
+    TALLY_TRY(net::read_all(*mesh_, frame.payload, soon()));
     if (header.kind == wire::FrameKind::kData) return frame;
   }
 }

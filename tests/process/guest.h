@@ -9,16 +9,16 @@
 
 namespace tally::process {
 
-// A rank played by the test over plain TCP, so that it can say what no rank of ours would.
+// A rank that the test plays over plain TCP, so that it can send what no real rank would.
 class Guest final {
  public:
   explicit Guest(std::uint16_t rendezvous_port, Rank rank = 1, int size = 2);
 
-  // Joins as an honest rank would; afterwards it is connected with rank 0.
+  // Joins as an honest rank would; after that it is connected with rank 0.
   Result<void> join();
 
   Result<void> send(const std::vector<std::byte>& bytes);
-  // The next frame with data; other kinds are passed over.
+  // The next frame with data; frames of other kinds are skipped.
   struct Frame {
     wire::FrameHeader header;
     std::vector<std::byte> payload;
@@ -39,7 +39,7 @@ class Guest final {
   group::Welcome welcome_;
 };
 
-// A frame as it crosses the wire, whole and with right checksums.
+// A whole frame with correct checksums, as it crosses the wire.
 std::vector<std::byte> frame_bytes(wire::FrameHeader header, const std::vector<std::byte>& payload);
 
 }  // namespace tally::process

@@ -1,6 +1,4 @@
-// Connections to the rendezvous that are no rank of this version of Tally.
-#include <thread>
-
+// Connections to the rendezvous from programs that are not ranks of this version of Tally.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,9 +11,9 @@
 namespace tally::process {
 namespace {
 
-// A connection to the rendezvous; `secret`: one that has proven to know the job's secret.
+// A connection to the rendezvous. With `secret` it has proven to know the job's secret.
 std::unique_ptr<net::Stream> visit(std::uint16_t port, bool secret = false) {
-  auto socket = net::connect_retrying({"127.0.0.1", port}, Deadline::after(kPatience));
+  auto socket = net::connect_retrying({"127.0.0.1", port}, soon());
   if (!socket.has_value()) {
     ADD_FAILURE() << to_string(socket.error());
     return nullptr;
@@ -24,7 +22,7 @@ std::unique_ptr<net::Stream> visit(std::uint16_t port, bool secret = false) {
   net::TlsOptions options{.identity = "tally rank 2"};
   options.secret.bytes.fill(std::byte{kSecretSeed});
   auto stream = (*net::TlsContext::make(options))->client(*std::move(socket));
-  const auto shaken = net::complete_handshake(**stream, Deadline::after(kPatience));
+  const auto shaken = net::complete_handshake(**stream, soon());
   EXPECT_TRUE(shaken.has_value()) << to_string(shaken.error());
   return *std::move(stream);
 }
@@ -32,21 +30,20 @@ std::unique_ptr<net::Stream> visit(std::uint16_t port, bool secret = false) {
 class Strangers : public testing::TestWithParam<std::string> {};
 
 TEST_P(Strangers, OtherProtocolVersionIsNamedToAll) {
-  Crew crew({.transport = GetParam(), .join_timeout_s = 5});
+  Crew crew({.transport = GetParam()});
   crew.start(0, {"sums", "1"});
   crew.start(1, {"sums", "1"});
-  std::this_thread::sleep_for(milliseconds(500));
+  ASSERT_TRUE(await_connections(crew.port(), 1));
   auto stream = visit(crew.port(), GetParam() == "tls");
   ASSERT_NE(stream, nullptr);
   const auto greeting = wire::encode(
       wire::Greeting{.version = wire::kProtocolVersion + 1, .from = 2, .generation = 1});
-  const Deadline by = Deadline::after(kPatience);
-  ASSERT_TRUE(net::write_all(*stream, greeting, by).has_value());
+  ASSERT_TRUE(net::write_all(*stream, greeting, soon()).has_value());
   const std::string because = fmt::format("rank 2 speaks protocol version {}, rank 0 speaks {}",
                                           wire::kProtocolVersion + 1, wire::kProtocolVersion);
   for (const int i : {0, 1}) expect_outcome(crew[i], "kRefused", 2, because);
   net::MessageConnection connection(std::move(stream), {});
-  const auto refusal = group::receive(connection, by);
+  const auto refusal = group::receive(connection, soon());
   ASSERT_TRUE(refusal.has_value()) << to_string(refusal.error());
   ASSERT_EQ(refusal->kind, group::ControlKind::kAbort);
   EXPECT_EQ(group::error_in(*refusal).message, because);
@@ -60,24 +57,22 @@ TEST_P(Strangers, GarbageDuringJoiningDisturbsNobody) {
     visitors.push_back(visit(crew.port()));
     ASSERT_NE(visitors.back(), nullptr);
     const std::vector<std::byte> garbage(100 + 1000 * i, std::byte{0xA5});
-    ASSERT_TRUE(net::write_all(*visitors.back(), garbage, Deadline::after(kPatience)).has_value());
+    ASSERT_TRUE(net::write_all(*visitors.back(), garbage, soon()).has_value());
   }
   crew.start(1, {"sums", "3"});
   crew.start(2, {"sums", "3"});
   EXPECT_TRUE(crew.all_say("sums 3 right"));
 }
 
-// They stay for as long as the job joins: longer than a rank that is let in.
+// More connections than the rendezvous could wait for one after the other within the test's time.
 TEST_P(Strangers, SilentConnectionsDuringJoiningDisturbNobody) {
   Crew crew({.transport = GetParam()});
   crew.start(0, {"sums", "3"});
   std::vector<std::unique_ptr<net::Stream>> visitors;
-  for (int i = 0; i < 5; ++i) visitors.push_back(visit(crew.port()));
-  const std::int64_t started_ms = now_ms();
+  for (int i = 0; i < 50; ++i) visitors.push_back(visit(crew.port()));
   crew.start(1, {"sums", "3"});
   crew.start(2, {"sums", "3"});
   EXPECT_TRUE(crew.all_say("sums 3 right"));
-  EXPECT_LE(now_ms() - started_ms, 1000 + kSlack.count());
 }
 
 TEST_P(Strangers, ConnectionThatEndsAtOnceDisturbsNobody) {

@@ -4,41 +4,46 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "process/processes.h"
+
 namespace tally::process {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr const char* kMark = "TALLY_TEST_MARK";
 
 std::string new_mark() {
   static int count = 0;
-  return fmt::format("TALLY_TEST_MARK={}.{}.{}", getpid(), now_ms(), ++count);
+  return fmt::format("{}.{}.{}", getpid(), now_ms(), ++count);
 }
 
 std::vector<std::string> run_command(const std::vector<std::string>& words) {
   std::vector<std::string> command{TALLY_PROGRAM, "run"};
+  if (std::find(words.begin(), words.end(), "--lost-after") == words.end())
+    command.insert(command.end(), {"--lost-after", kNever});
   command.insert(command.end(), words.begin(), words.end());
   return command;
 }
 
 Launched::Variables with_mark(Launched::Variables variables, const std::string& mark) {
-  const std::size_t equals = mark.find('=');
-  variables[mark.substr(0, equals)] = mark.substr(equals + 1);
+  variables[kMark] = mark;
   return variables;
 }
 
-}  // namespace
-
-std::string contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+// Whether `condition` holds within `wait`.
+template <typename Condition>
+bool holds_within(milliseconds wait, const Condition& condition) {
+  for (const std::int64_t end = now_ms() + wait.count(); !condition();) {
+    if (now_ms() >= end) return false;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  return true;
 }
+
+}  // namespace
 
 Launched::Launched(const std::vector<std::string>& words, const Variables& variables)
     : mark_(new_mark()),
@@ -52,51 +57,42 @@ Launched::~Launched() {
 
 std::vector<pid_t> Launched::started() const {
   std::vector<pid_t> found;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string environment = contents_of(entry.path() / "environ");
-    if (environment.find(mark_) == std::string::npos) continue;
-    if (const pid_t pid = std::stoi(name); pid != tally_.pid()) found.push_back(pid);
-  }
+  for (const pid_t pid : all_processes())
+    if (pid != tally_.pid() && variable_of(pid, kMark) == mark_) found.push_back(pid);
   return found;
 }
 
-bool Launched::await(const std::string& text, std::size_t count, milliseconds wait) const {
-  const std::int64_t end = now_ms() + wait.count();
-  for (;;) {
-    std::size_t seen = 0;
-    for (const pid_t pid : started()) {
-      std::string words = contents_of(fmt::format("/proc/{}/cmdline", pid));
-      std::replace(words.begin(), words.end(), '\0', ' ');
-      if (words.find(text) != std::string::npos) ++seen;
-    }
-    if (seen == count || now_ms() >= end) return seen == count;
-    std::this_thread::sleep_for(milliseconds(10));
-  }
+pid_t Launched::rank(Rank rank) const {
+  for (const pid_t pid : started())
+    if (variable_of(pid, "RANK") == std::to_string(rank)) return pid;
+  return 0;
+}
+
+bool Launched::await(const std::string& text, std::size_t count) const {
+  return holds_within(kPatience, [&] {
+    const std::vector<pid_t> all = started();
+    return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](pid_t pid) {
+             return words_of(pid).find(text) != std::string::npos;
+           })) == count;
+  });
+}
+
+bool Launched::await_stop() const {
+  return holds_within(kPatience, [&] {
+    const std::vector<pid_t> all = started();
+    return std::all_of(all.begin(), all.end(),
+                       [](pid_t pid) { return !variable_of(pid, "RANK") || state_of(pid) == 'T'; });
+  });
 }
 
 testing::AssertionResult Launched::nobody_left(milliseconds wait) const {
-  const std::int64_t end = now_ms() + wait.count();
-  std::vector<pid_t> left = started();
-  while (!left.empty() && now_ms() < end) {
-    std::this_thread::sleep_for(milliseconds(10));
-    left = started();
-  }
-  if (left.empty()) return testing::AssertionSuccess();
+  if (holds_within(wait, [&] { return started().empty(); })) return testing::AssertionSuccess();
   auto failure = testing::AssertionFailure() << "still there:";
-  for (const pid_t pid : left) {
-    failure << fmt::format(" {} {}", pid, contents_of(fmt::format("/proc/{}/cmdline", pid)));
+  for (const pid_t pid : started()) {
+    failure << fmt::format(" {} {}", pid, words_of(pid));
     kill(pid, SIGKILL);
   }
   return failure;
-}
-
-std::string script(const Folder& folder, const std::string& name, const std::string& text) {
-  const std::string path = folder.path() + "/" + name;
-  std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
-  fs::permissions(path, fs::perms::owner_all);
-  return path;
 }
 
 std::string pretending_shell(const Folder& folder) {

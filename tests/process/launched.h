@@ -9,17 +9,19 @@
 
 #include "process/child.h"
 #include "process/crew.h"
+#include "process/folder.h"
 
 namespace tally::process {
 
-// `tally run` with a mark in its environment, by which everything that it starts can be found.
+// `tally run` with a mark in its environment, by which the test finds all processes of the job. No
+// rank is lost because it is silent, unless the test gives --lost-after.
 class Launched final {
  public:
   using Variables = std::map<std::string, std::string>;
 
   // `words` follow "tally run".
   explicit Launched(const std::vector<std::string>& words, const Variables& variables = {});
-  // Whatever the test left running goes with the launcher; a test that leaves something fails.
+  // Kills the launcher. Fails the test if a process of the job survives it.
   ~Launched();
   Launched(const Launched&) = delete;
   Launched& operator=(const Launched&) = delete;
@@ -27,9 +29,13 @@ class Launched final {
   Child& tally() { return tally_; }
   // Processes with the mark, other than the launcher.
   std::vector<pid_t> started() const;
-  // Waits until the command lines of those contain `text` so often.
-  bool await(const std::string& text, std::size_t count, milliseconds wait = kPatience) const;
-  // Whether nobody is left by then.
+  // The first of them that has this rank; 0 if there is none.
+  pid_t rank(Rank rank) const;
+  // Waits until the command lines of `count` of them contain `text`.
+  bool await(const std::string& text, std::size_t count) const;
+  // Waits until all ranks are stopped.
+  bool await_stop() const;
+  // Whether all of them have ended within `wait`.
   testing::AssertionResult nobody_left(milliseconds wait = kPatience) const;
 
  private:
@@ -37,12 +43,7 @@ class Launched final {
   Child tally_;
 };
 
-// A shell script in `folder`, as a path.
-std::string script(const Folder& folder, const std::string& name, const std::string& text);
-
-// A remote shell whose hosts are all this machine: it runs what it is given, as another session.
+// A remote shell whose hosts are all this machine: it runs the command in another session.
 std::string pretending_shell(const Folder& folder);
-
-std::string contents_of(const std::string& path);
 
 }  // namespace tally::process

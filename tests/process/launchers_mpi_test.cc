@@ -1,7 +1,5 @@
 // The same program under the mpiruns of Open MPI and MPICH, and with a PMIx server alone.
-#include <filesystem>
-#include <fstream>
-
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "process/under_launcher.h"
@@ -24,16 +22,13 @@ std::vector<std::string> mpich(int size, const std::vector<std::string>& more = 
   return command;
 }
 
-// A remote shell that stays here: with it an mpirun believes that it uses several hosts. As with a
-// real one, variables go along only if they are named.
+// A remote shell that runs commands on this machine, so that mpirun starts daemons for several
+// hosts. Each host has its own folder for temporary files, because daemons that share one remove
+// each other's.
 std::string local_remote_shell(const Folder& folder) {
-  const std::string path = folder.path() + "/remote_shell";
-  // Each host has its own folder for temporary files: daemons that share one clear away each
-  // other's.
-  std::ofstream(path) << "#!/bin/sh\nexport TMPDIR=" << folder.path()
-                      << "/$1\nmkdir -p $TMPDIR\nshift\nexec sh -c \"$*\"\n";
-  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-  return path;
+  return script(folder, "remote_shell",
+                fmt::format("export TMPDIR={}/$1\nmkdir -p $TMPDIR\nshift\nexec sh -c \"$*\"",
+                            folder.path()));
 }
 
 class OpenMpi : public testing::Test {
@@ -106,14 +101,14 @@ TEST_F(Mpich, RanksOfSeveralHostsMeetThroughPmi) {
                   .adds_up(4, "Hydra"));
 }
 
-// MPICH does not bear the thread sanitizer in its process.
+// MPICH does not work with the thread sanitizer in its process.
 #if !defined(__SANITIZE_THREAD__)
 TEST_F(Mpich, MpiOfTheProgramCanBeginAfterAJobThatMetThroughPmi) {
   for (const char* way : {"pmi", "board"}) {
     HelloJob ranks(mpich(2), with_foreign_library({{"TALLY_MEET", way}}),
                    {TALLY_MPI_BESIDE, "libmpich.so.12"});
     EXPECT_TRUE(ranks.child().exits(0)) << ranks.child().transcript();
-    // Hydra may put the two words on one line.
+    // Hydra may print the two words on one line.
     const std::string said = ranks.child().transcript();
     EXPECT_NE(said.find("both"), said.rfind("both")) << said;
   }

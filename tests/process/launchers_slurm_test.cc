@@ -1,4 +1,4 @@
-// The same program under srun, with a Slurm that the test starts.
+// The same program under srun, with a Slurm cluster that the suite starts.
 #include <gtest/gtest.h>
 
 #include "process/slurm_cluster.h"
@@ -9,10 +9,12 @@ namespace {
 
 class Slurm : public testing::Test {
  protected:
+  static void SetUpTestSuite() {
+    if (SlurmCluster::missing_package().empty()) cluster_ = std::make_unique<SlurmCluster>();
+  }
+  static void TearDownTestSuite() { cluster_.reset(); }
   void SetUp() override {
-    const std::string missing = SlurmCluster::missing_package();
-    if (!missing.empty()) GTEST_SKIP() << "install " << missing;
-    cluster_ = std::make_unique<SlurmCluster>();
+    if (!cluster_) GTEST_SKIP() << "install " << SlurmCluster::missing_package();
     ASSERT_TRUE(cluster_->ready()) << cluster_->transcript();
   }
   void TearDown() override {
@@ -28,8 +30,10 @@ class Slurm : public testing::Test {
     return std::make_unique<HelloJob>(command, variables);
   }
 
-  std::unique_ptr<SlurmCluster> cluster_;
+  static std::unique_ptr<SlurmCluster> cluster_;
 };
+
+std::unique_ptr<SlurmCluster> Slurm::cluster_;
 
 TEST_F(Slurm, RanksOfOneNodeAddUpAndTwoStepsAtOnceDoNotMix) {
   const auto first = srun({"-N1", "-n4"});
@@ -38,7 +42,7 @@ TEST_F(Slurm, RanksOfOneNodeAddUpAndTwoStepsAtOnceDoNotMix) {
   EXPECT_TRUE(second->adds_up(3, "Slurm"));
 }
 
-// The nodes are no hosts that could be looked up, so the address is given.
+// The nodes have no names that resolve, so the test gives the address.
 TEST_F(Slurm, RanksOfTwoNodesMeetAtAPortOfTheStep) {
   EXPECT_TRUE(srun({"-N2", "-n4"}, {{"TALLY_MASTER_ADDR", "127.0.0.1"},
                                     {"TALLY_SECRET_FILE", cluster_->secret_file()}})
@@ -46,7 +50,8 @@ TEST_F(Slurm, RanksOfTwoNodesMeetAtAPortOfTheStep) {
 }
 
 TEST_F(Slurm, FirstHostThatCannotBeLookedUpIsNamed) {
-  const auto lost = srun({"-N2", "-n2"}, {{"TALLY_JOIN_TIMEOUT", "1"}});
+  const auto lost =
+      srun({"-N2", "-n2"}, {{"TALLY_JOIN_TIMEOUT", scaled_whole_seconds(seconds(1))}});
   EXPECT_TRUE(lost->child().complains("look up n1")) << lost->child().transcript();
   EXPECT_TRUE(lost->child().complains("TALLY_MASTER_ADDR")) << lost->child().transcript();
   EXPECT_TRUE(lost->child().exits(1)) << lost->child().transcript();

@@ -1,4 +1,4 @@
-// The same program under torchrun, with variables alone, and without any launcher.
+// The same program under torchrun, with variables only, and without any launcher.
 #include <gtest/gtest.h>
 
 #include "process/under_launcher.h"
@@ -6,8 +6,8 @@
 namespace tally::process {
 namespace {
 
-// The options about redirection make the torchrun of PyTorch 1.13 work with Python 3.11, where it
-// fails over its own default of them; for ranks below 9 they change nothing.
+// The torchrun of PyTorch 1.13 fails with Python 3.11 unless the options about redirection are
+// given; for ranks below 9 they change nothing.
 std::vector<std::string> torchrun(int port, const std::vector<std::string>& more) {
   std::vector<std::string> command{
       "/usr/bin/torchrun", "--no_python",       "--redirects", "9:1", "--tee", "9:1",
@@ -25,7 +25,7 @@ TEST_F(Torchrun, RanksOfOneHostAddUp) {
   EXPECT_TRUE(HelloJob(torchrun(unused_port(), {"--nproc_per_node", "4"})).adds_up(4, "torchrun"));
 }
 
-// Each agent tells its own ranks; only together they say all.
+// Each agent starts its own ranks and prints only their output.
 TEST_F(Torchrun, RanksOfTwoAgentsMeetBesideTheAgentsPort) {
   const int port = unused_port();
   const auto agent = [port](const char* node) {
@@ -43,7 +43,7 @@ TEST(NoLauncher, ProgramAloneIsAJobOfOne) {
   EXPECT_TRUE(HelloJob({TALLY_HELLO_PROGRAM}, {}, {}).adds_up(1, "none"));
 }
 
-// As the pods of deploy/kubernetes/job.yaml see it.
+// The environment of the pods of deploy/kubernetes/job.yaml.
 TEST(NoLauncher, PodsOfAnIndexedJobAddUp) {
   const std::string port = std::to_string(unused_port());
   const auto pod = [&port](int index) {

@@ -1,4 +1,4 @@
-// What a job leaves behind when all of its processes are killed at once: nothing.
+// A job whose processes are all killed at once leaves nothing behind.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a process holds that has a name outside of it.
+// Resources of a process that have a name outside of it.
 struct Holdings {
   std::set<std::string> files;    // under /dev/shm and its temporary folder, open or mapped
   std::set<std::string> sockets;  // in /proc/net/unix, "@tally-..."
@@ -101,19 +101,20 @@ TEST_P(Leftovers, NothingIsLeftOfAJobKilledAtWork) {
 TEST_P(Leftovers, NothingIsLeftOfAJobKilledWhileJoining) {
   crew_.start(0, {"sums", "1"});
   crew_.start(1, {"sums", "1"});
-  for (int tries = 0; tries < 100 && holdings_.sockets.size() < 2; ++tries) {
-    std::this_thread::sleep_for(milliseconds(50));
+  for (const std::int64_t end = now_ms() + kPatience.count();
+       holdings_.sockets.size() < 2 && now_ms() < end;) {
+    std::this_thread::sleep_for(milliseconds(20));
     for (int i = 0; i < crew_.count(); ++i) collect(crew_[i].pid(), crew_.temp_folder(), holdings_);
   }
-  // Without these the test would see nothing go.
+  // These must be gone at the end.
   ASSERT_EQ(holdings_.sockets.size(), 2U);
   for (const std::string& name : holdings_.sockets) EXPECT_EQ(name.rfind("@tally-", 0), 0U) << name;
   kill_all();
   expect_nothing_left();
 }
 
-// At the same port, at once, with nothing but the same commands.
-TEST_P(Leftovers, NextJobStartsWhereAKilledOneWas) {
+// The next job uses the same port immediately.
+TEST_P(Leftovers, NextJobStartsInPlaceOfAKilledOne) {
   crew_.start_all({"loop", "allreduce", "100000"});
   ASSERT_TRUE(crew_.all_say("ready"));
   kill_all();

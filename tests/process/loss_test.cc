@@ -1,6 +1,5 @@
-// Ranks that die, stop, or leave while others work with them.
+// Ranks that die, stop, or leave while other ranks work with them.
 #include <csignal>
-#include <thread>
 #include <tuple>
 
 #include <gtest/gtest.h>
@@ -20,22 +19,17 @@ void PrintTo(const Work& work, std::ostream* out) { *out << work.name; }
 
 using Place = std::tuple<std::string, Work>;
 
-// Whoever is killed, and whatever the others are doing with it.
+// Operations have no deadline in these tests, so that only the loss itself can end them.
 class Kill : public testing::TestWithParam<Place> {};
 
-TEST_P(Kill, EveryOtherRankNamesTheKilledOneInTime) {
+TEST_P(Kill, EveryOtherRankNamesTheKilledOne) {
   const auto& [transport, work] = GetParam();
   Crew crew({.transport = transport});
   crew.start_all({"loop", work.operation, work.count});
   ASSERT_TRUE(crew.all_say("ready"));
-  std::this_thread::sleep_for(milliseconds(100));
-  const std::int64_t killed_ms = now_ms();
   crew[work.victim].signal(SIGKILL);
-  for (Rank rank = 0; rank < crew.count(); ++rank) {
-    if (rank == work.victim) continue;
-    const std::int64_t noticed_ms = expect_outcome(crew[rank], "kPeerLost", work.victim);
-    EXPECT_LE(noticed_ms - killed_ms, kLossTime.count()) << "rank " << rank;
-  }
+  for (Rank rank = 0; rank < crew.count(); ++rank)
+    if (rank != work.victim) expect_outcome(crew[rank], "kPeerLost", work.victim);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -52,40 +46,41 @@ INSTANTIATE_TEST_SUITE_P(
       return std::get<0>(place.param) + "_" + std::get<1>(place.param).name;
     });
 
+// Long for an operation, short for a test that waits for it to pass.
+constexpr milliseconds kOperationTime = seconds(1);
+
 class Loss : public testing::TestWithParam<std::string> {};
 
 TEST_P(Loss, StoppedRankIsNamedAtTheDeadline) {
   constexpr Rank kStopped = 1;
-  Crew crew({.transport = GetParam(), .timeout_s = 2});
+  const std::string timeout_s = scaled_whole_seconds(kOperationTime);
+  Crew crew({.transport = GetParam(), .timeout_s = timeout_s});
   crew.start_all({"loop", "allreduce", "1000"});
   ASSERT_TRUE(crew.all_say("ready"));
-  std::this_thread::sleep_for(milliseconds(100));
+  crew[kStopped].stop();
   const std::int64_t stopped_ms = now_ms();
-  crew[kStopped].signal(SIGSTOP);
   for (const Rank rank : {0, 2}) {
     const std::int64_t noticed_ms =
         expect_outcome(crew[rank], "kTimeout", kStopped, "allreduce sum of 1000");
-    EXPECT_GE(noticed_ms - stopped_ms, 1800) << "rank " << rank;
-    EXPECT_LE(noticed_ms - stopped_ms, 2000 + kSlack.count()) << "rank " << rank;
+    // The operation may have begun before the stop.
+    EXPECT_GE(noticed_ms - stopped_ms, std::stoi(timeout_s) * 1000 / 2) << "rank " << rank;
   }
-  crew[kStopped].signal(SIGCONT);
-  crew[kStopped].signal(SIGKILL);
 }
 
-// One that was only slow finds out that the others gave up: it does not wait for ever.
+// A rank that was only slow learns that the others gave up: it does not wait for them.
 TEST_P(Loss, StoppedRankThatGoesOnFailsToo) {
-  Crew crew({.transport = GetParam(), .timeout_s = 2});
+  Crew crew({.transport = GetParam(), .timeout_s = scaled_whole_seconds(kOperationTime)});
   crew.start_all({"loop", "allreduce", "1000"});
   ASSERT_TRUE(crew.all_say("ready"));
-  crew[1].signal(SIGSTOP);
+  crew[1].stop();
   for (const Rank rank : {0, 2}) expect_outcome(crew[rank], "kTimeout", 1);
   crew[1].signal(SIGCONT);
-  const auto outcome = outcome_of(crew[1], seconds(5) + kSlack);
+  const auto outcome = outcome_of(crew[1]);
   ASSERT_TRUE(outcome.has_value());
   EXPECT_TRUE(outcome->code == "kTimeout" || outcome->code == "kPeerLost") << outcome->code;
 }
 
-TEST_P(Loss, RankThatLeavesDisturbsOnlyThoseWhoStillNeedIt) {
+TEST_P(Loss, RankThatLeavesDisturbsOnlyRanksThatStillNeedIt) {
   constexpr Rank kLeaves = 2;
   Crew crew({.transport = GetParam()});
   crew.start_all({"part"});
@@ -95,13 +90,8 @@ TEST_P(Loss, RankThatLeavesDisturbsOnlyThoseWhoStillNeedIt) {
   for (const Rank rank : {0, 1}) crew[rank].tell("work among yourselves");
   for (const Rank rank : {0, 1})
     EXPECT_EQ(crew[rank].line("sums"), "sums 100 right") << crew[rank].transcript();
-  const std::int64_t told_ms = now_ms();
   for (const Rank rank : {0, 1}) crew[rank].tell("call for everybody");
-  for (const Rank rank : {0, 1}) {
-    const std::int64_t noticed_ms =
-        expect_outcome(crew[rank], "kPeerLost", kLeaves, "left the job");
-    EXPECT_LE(noticed_ms - told_ms, kLossTime.count()) << "rank " << rank;
-  }
+  for (const Rank rank : {0, 1}) expect_outcome(crew[rank], "kPeerLost", kLeaves, "left the job");
 }
 
 INSTANTIATE_TEST_SUITE_P(Process, Loss, testing::Values("shm", "tcp", "tls"), name_of);

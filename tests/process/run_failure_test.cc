@@ -1,5 +1,5 @@
-// A rank of `tally run` fails, or the job takes too long: who is named, and what becomes of the
-// others.
+// A rank of `tally run` fails, or the job takes too long: the message names the rank, and the other
+// ranks end.
 #include <csignal>
 
 #include <fmt/format.h>
@@ -13,7 +13,23 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Rank 1 does `what`; the others would wait for long.
+const std::vector<std::string> kLoop{"--", TALLY_WORKER_PROGRAM, "loop", "allreduce", "1000"};
+
+std::vector<std::string> looping(std::vector<std::string> options) {
+  options.insert(options.end(), kLoop.begin(), kLoop.end());
+  return options;
+}
+
+// Waits until all ranks work with each other, and sends `number` to rank 2.
+void disturb_rank_2(Launched& job, int ranks, int number) {
+  for (int i = 0; i < ranks; ++i)
+    ASSERT_TRUE(job.tally().line_with("] ready")) << job.tally().transcript();
+  const pid_t pid = job.rank(2);
+  ASSERT_NE(pid, 0);
+  kill(pid, number);
+}
+
+// Rank 1 runs `what`; the others sleep.
 std::vector<std::string> when_rank_1(const std::string& what) {
   return {"-n", "3",  "--",
           "sh", "-c", "if [ $RANK = 1 ]; then echo last words; " + what + "; fi; exec sleep 100"};
@@ -46,24 +62,21 @@ TEST(RunFailure, ASignalIsNamedAndDecidesTheExitCode) {
   }
 }
 
-// The others notice the loss by themselves, within milliseconds, and exit with errors.
-TEST(RunFailure, AKilledRankIsTheCauseAndNotThoseWhoLostIt) {
+// The other ranks notice the loss by themselves and exit with errors.
+TEST(RunFailure, AKilledRankIsTheCauseAndNotTheRanksThatLostIt) {
   for (int round = 0; round < 3; ++round) {
-    Launched job(
-        {"-n", "4", "--", "sh", "-c",
-         fmt::format("[ $RANK = 2 ] && (sleep 0.3; kill -9 $$) & exec {} loop allreduce 1000",
-                     TALLY_WORKER_PROGRAM)});
+    Launched job(looping({"-n", "4"}));
+    disturb_rank_2(job, 4, SIGKILL);
     EXPECT_TRUE(job.tally().exits(137)) << job.tally().transcript();
     EXPECT_TRUE(job.tally().complains("tally run: rank 2 on ")) << job.tally().transcript();
     EXPECT_THAT(job.tally().transcript(), HasSubstr("kPeerLost 2"));
   }
 }
 
-TEST(RunFailure, AStoppedRankIsTheCauseAndNotThoseWhoGaveItUp) {
-  Launched job(
-      {"-n", "3", "--heartbeat", "0.2", "--grace", "1", "--", "sh", "-c",
-       fmt::format("[ $RANK = 2 ] && (sleep 1; kill -STOP $$) & exec {} loop allreduce 1000",
-                   TALLY_WORKER_PROGRAM)});
+TEST(RunFailure, AStoppedRankIsTheCauseAndNotTheRanksThatGaveItUp) {
+  Launched job(looping({"-n", "3", "--heartbeat", scaled_seconds(milliseconds(200)), "--lost-after",
+                        scaled_seconds(seconds(1)), "--grace", scaled_seconds(seconds(1))}));
+  disturb_rank_2(job, 3, SIGSTOP);
   EXPECT_TRUE(job.tally().wait_status()) << job.tally().transcript();
   const std::string text = job.tally().transcript();
   EXPECT_THAT(text,
@@ -72,26 +85,39 @@ TEST(RunFailure, AStoppedRankIsTheCauseAndNotThoseWhoGaveItUp) {
   EXPECT_THAT(text, testing::ContainsRegex("after that, rank [01] exited with code"));
 }
 
+// Rank 0 exits with 3 as soon as rank 1, which does `on_term` when it is asked to stop, runs.
+std::vector<std::string> when_rank_0_fails(const Folder& folder, const std::string& grace,
+                                           const std::string& on_term) {
+  return {"-n",
+          "2",
+          "--grace",
+          grace,
+          "--",
+          "sh",
+          "-c",
+          fmt::format("trap '{0}' TERM; if [ $RANK = 0 ]; then until [ -e {1} ]; do sleep 0.02; "
+                      "done; exit 3; fi; touch {1}; while :; do sleep 0.02; done",
+                      on_term, folder.file("rank_1_runs"))};
+}
+
 TEST(RunFailure, OthersAreAskedFirst) {
-  Launched job({"-n", "2", "--grace", "60", "--", "sh", "-c",
-                "trap 'echo asked; exit 0' TERM; echo ready; [ $RANK = 0 ] && exit 3; "
-                "while :; do sleep 0.02; done"});
+  const Folder folder;
+  Launched job(when_rank_0_fails(folder, kNever, "echo asked; exit 0"));
   EXPECT_TRUE(job.tally().exits(3)) << job.tally().transcript();
   EXPECT_THAT(job.tally().transcript(), HasSubstr("[1] asked\n"));
 }
 
 TEST(RunFailure, OthersThatDoNotStopAreKilledAfterTheGraceTime) {
   const std::int64_t start_ms = now_ms();
-  Launched job({"-n", "2", "--grace", "0.5", "--", "sh", "-c",
-                "trap 'echo asked' TERM; [ $RANK = 0 ] && exit 3; while :; do sleep 0.02; done"});
+  const Folder folder;
+  Launched job(when_rank_0_fails(folder, scaled_seconds(milliseconds(500)), "echo asked"));
   EXPECT_TRUE(job.tally().exits(3)) << job.tally().transcript();
   EXPECT_GE(now_ms() - start_ms, 500);
-  EXPECT_LE(now_ms() - start_ms, 700 + kSlack.count());
   EXPECT_THAT(job.tally().transcript(), HasSubstr("[1] asked\n"));
   EXPECT_TRUE(job.nobody_left(milliseconds(0)));
 }
 
-TEST(RunFailure, AProgramThatIsNotThereIsSaid) {
+TEST(RunFailure, AMissingProgramIsAnError) {
   for (const char* program : {"./not_there", "not_there_either"}) {
     Launched job({"-n", "2", "--max-restarts", "5", "--", program});
     EXPECT_TRUE(job.tally().exits(127)) << job.tally().transcript();
@@ -104,7 +130,7 @@ TEST(RunFailure, AProgramThatIsNotThereIsSaid) {
   EXPECT_THAT(job.tally().transcript(), HasSubstr("/etc/passwd: Permission denied"));
 }
 
-TEST(RunFailure, AFolderThatIsNotThereIsSaid) {
+TEST(RunFailure, AMissingFolderIsAnError) {
   Launched job({"-n", "2", "--workdir", "/nowhere", "--", "true"});
   EXPECT_TRUE(job.tally().exits(125)) << job.tally().transcript();
   EXPECT_THAT(job.tally().transcript(), HasSubstr("cannot work in /nowhere"));
@@ -134,12 +160,11 @@ TEST(RunFailure, AJobThatTakesTooLongIsEnded) {
   Launched job({"-n", "2", "--timeout", "0.5s", "--max-restarts", "9", "--", "sleep", "100"});
   EXPECT_TRUE(job.tally().exits(124)) << job.tally().transcript();
   EXPECT_GE(now_ms() - start_ms, 500);
-  EXPECT_LE(now_ms() - start_ms, 500 + kSlack.count());
   EXPECT_THAT(job.tally().transcript(), HasSubstr("did not end within 0.5 s"));
   EXPECT_TRUE(job.nobody_left(milliseconds(0)));
 }
 
-TEST(RunFailure, AHostThatCannotBeReachedIsNamedWithWhatTheShellSaid) {
+TEST(RunFailure, AHostThatCannotBeReachedIsNamedWithTheMessageOfTheShell) {
   const Folder folder;
   const std::string shell = script(
       folder, "shell", "[ $1 = b ] && { echo no route to b >&2; exit 255; }\nshift\nexec \"$@\"");
@@ -154,14 +179,14 @@ TEST(RunFailure, AHostThatNeverAnswersIsNamed) {
   const Folder folder;
   const std::string shell =
       script(folder, "shell", "[ $1 = b ] && exec sleep 100\nshift\nexec \"$@\"");
-  Launched job({"--hosts", "a,b", "--remote-shell", shell, "--start-timeout", "1", "--", "true"});
-  // The shell that hangs is not ours to reason with: it is killed in the end.
+  Launched job({"--hosts", "a,b", "--remote-shell", shell, "--start-timeout",
+                scaled_seconds(seconds(1)), "--", "true"});
   EXPECT_TRUE(job.tally().exits(125)) << job.tally().transcript();
   EXPECT_THAT(job.tally().transcript(), HasSubstr("no answer within the time to start from: b"));
   EXPECT_TRUE(job.nobody_left(milliseconds(0)));
 }
 
-TEST(RunFailure, ALoginShellThatTalksDisturbsNothing) {
+TEST(RunFailure, OutputOfALoginShellDisturbsNothing) {
   const Folder folder;
   const std::string shell =
       script(folder, "shell", "echo Welcome to $1; echo tally-agent\nshift\nexec \"$@\"");

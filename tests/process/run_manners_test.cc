@@ -1,8 +1,7 @@
-// What `tally run` owes to those who started it: their processes, their files and streams.
-#include <unistd.h>
-
+// `tally run` respects the processes, files and streams of the shell that starts it.
 #include <algorithm>
 #include <csignal>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -29,15 +28,15 @@ TEST(RunManners, ProcessesOfTheShellThatBecameTheLauncherAreLeftAlone) {
   }
 }
 
-TEST(RunManners, WhoReadsTheOutputGetsAllOfIt) {
+TEST(RunManners, ASlowReaderGetsTheWholeOutput) {
   const Folder folder;
   Child launcher =
       shell(fmt::format("exec {} run -n 1 -- seq 200000 > >(sleep 0.5; tail -1 > {}/last)",
                         TALLY_PROGRAM, folder.path()));
   EXPECT_TRUE(launcher.exits(0)) << launcher.transcript();
   const std::int64_t end = now_ms() + kPatience.count();
-  const std::string path = folder.path() + "/last";
-  while (contents_of(path).empty() && now_ms() < end) usleep(10000);
+  const std::string path = folder.file("last");
+  while (contents_of(path).empty() && now_ms() < end) std::this_thread::sleep_for(milliseconds(10));
   EXPECT_EQ(contents_of(path), "[0] 200000\n");
 }
 

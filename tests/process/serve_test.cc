@@ -1,4 +1,4 @@
-// `tally serve` and `tally status` in the hands of users: what is refused, and what is said then.
+// `tally serve` and `tally status` as users run them: refusals and their messages.
 #include <unistd.h>
 
 #include <fstream>
@@ -51,8 +51,8 @@ TEST(Serve, StateOfAnotherSizeIsRefused) {
       << child.transcript();
 }
 
-// Survivors that formed anew are fewer than the job began with.
-TEST(Serve, StateOfFewerRanksInALaterGenerationIsTaken) {
+// Survivors in a new group are fewer ranks than the job began with.
+TEST(Serve, StateOfFewerRanksInALaterGenerationIsAccepted) {
   const Folder folder;
   const std::string path = folder.path() + "/state";
   const std::string job = own_name("fewer");
@@ -62,7 +62,7 @@ TEST(Serve, StateOfFewerRanksInALaterGenerationIsTaken) {
   EXPECT_TRUE(child.line_with("watching job").has_value()) << child.transcript();
 }
 
-TEST(Serve, SecondJobOfANameIsToldItsOwn) {
+TEST(Serve, SecondJobOfTheSameNameGetsAnother) {
   const std::string job = own_name("same");
   Child first({serve(job, {"--size", "2"}), {}});
   ASSERT_TRUE(first.line_with("watching job").has_value()) << first.transcript();
@@ -71,13 +71,13 @@ TEST(Serve, SecondJobOfANameIsToldItsOwn) {
       second.line_with(fmt::format("another job here is called {0}: this one is {0}.2", job))
           .has_value())
       << second.transcript();
-  Launched third({"-n", "1", "--job", job, "--", "sleep", "1"});
+  Launched third({"-n", "1", "--job", job, "--", "true"});
   EXPECT_TRUE(third.tally().complains(fmt::format("this one is {}.3 for tally status", job)))
       << third.tally().transcript();
   EXPECT_TRUE(third.tally().exits(0));
 }
 
-// Without a descriptor to spare the sanitizers cannot look at memory, and take it for broken.
+// Sanitizers need free descriptors, of which this test leaves none.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 std::int64_t processor_ticks(pid_t pid) {
   std::istringstream words(contents_of(fmt::format("/proc/{}/stat", pid)));
@@ -89,7 +89,7 @@ std::int64_t processor_ticks(pid_t pid) {
   return user + system;
 }
 
-TEST(Serve, RestsWhenItCanTakeInNobody) {
+TEST(Serve, IsIdleWhileItCannotAcceptConnections) {
   const std::uint16_t port = unused_port();
   Child child({{"/bin/sh", "-c",
                 fmt::format("ulimit -n 24; exec {} serve --coordinator --job {} --size 2 --listen "
@@ -99,7 +99,7 @@ TEST(Serve, RestsWhenItCanTakeInNobody) {
   ASSERT_TRUE(child.line_with("watching job").has_value()) << child.transcript();
   std::vector<net::Socket> callers;
   for (int i = 0; i < 40; ++i) {
-    auto caller = net::connect({"127.0.0.1", port}, Deadline::after(kPatience));
+    auto caller = net::connect({"127.0.0.1", port}, soon());
     ASSERT_TRUE(caller.has_value());
     callers.push_back(*std::move(caller));
   }
@@ -115,7 +115,7 @@ TEST(Serve, RestsWhenItCanTakeInNobody) {
 }
 #endif
 
-TEST(Status, WithoutTheSecretSaysThatOneMayBeWanted) {
+TEST(Status, WithoutTheSecretSaysThatOneMayBeNeeded) {
   WatchedCrew crew({.crew = {.transport = "tls", .size = 2}});
   Child child(
       {{TALLY_PROGRAM, "status", "--coordinator", fmt::format("127.0.0.1:{}", crew.port())}, {}});
@@ -123,7 +123,7 @@ TEST(Status, WithoutTheSecretSaysThatOneMayBeWanted) {
   EXPECT_TRUE(child.complains("it may want --secret-file")) << child.transcript();
 }
 
-TEST(Output, ThatFindsNoPlaceIsAFailure) {
+TEST(Output, ThatCannotBeWrittenIsAFailure) {
   const std::string job = own_name("place");
   Child server({serve(job, {"--size", "2"}), {}});
   ASSERT_TRUE(server.line_with("watching job").has_value()) << server.transcript();

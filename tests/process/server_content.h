@@ -6,16 +6,16 @@
 
 #include "tally/server.h"
 
-// What the workers of the server tests push, known to worker and test: each worker adds 1 to
-// elements of its own in every part of a dense table and in every row of a sparse one, so that the
-// tables tell how often each part has had each worker's push.
+// The values that workers of the server tests push. Each worker adds 1 to its own elements in every
+// part of a dense table and in every row of a sparse one, so that the tables show how often each
+// part has received each worker's push.
 namespace tally::process {
 
 inline constexpr int kMostWorkers = 8;
 inline constexpr std::size_t kPartElements = (std::size_t{256} << 10) / sizeof(float);
 inline constexpr std::size_t kDenseElements = 3 * kPartElements + 1000;
 inline constexpr std::size_t kKeys = 200;
-// Pushes to a table that a worker has under way, at most.
+// The most pushes to a table that a worker has under way.
 inline constexpr int kWindow = 2;
 
 inline server::TableSpec dense_spec() {

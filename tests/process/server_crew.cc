@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <fstream>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,9 +13,7 @@
 namespace tally::process {
 namespace {
 
-constexpr std::uint8_t kSecretByte = 0x37;
-
-Deadline soon() { return Deadline::after(kPatience); }
+constexpr char kSecretByte = 0x37;
 
 // The number that follows `word`.
 int number_after(const std::string& text, const std::string& word) {
@@ -37,9 +34,24 @@ void note(ServerCrew::Seen& seen, float value, std::optional<float>& first) {
 
 }  // namespace
 
+std::string directory_address(Child& directory) {
+  const std::string before = "directory at ";
+  const auto line = directory.line_with(before);
+  EXPECT_TRUE(line.has_value()) << directory.transcript();
+  if (!line) return "";
+  const std::size_t at = line->find(before) + before.size();
+  return line->substr(at, line->find(',') - at);
+}
+
+std::string write_secret(const Folder& folder, const std::string& name, char byte) {
+  const std::string path = folder.file(name);
+  write_file(path, std::string(32, byte));
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+  return path;
+}
+
 ServerCrew::ServerCrew(const Options& options) : options_(options) {
-  std::ofstream(folder_.path() + "/secret") << std::string(32, static_cast<char>(kSecretByte));
-  ::chmod((folder_.path() + "/secret").c_str(), 0600);
+  write_secret(folder_, "secret", kSecretByte);
   std::vector<std::string> command = {TALLY_PROGRAM,
                                       "serve",
                                       "--directory",
@@ -52,24 +64,21 @@ ServerCrew::ServerCrew(const Options& options) : options_(options) {
   const auto words = secret_words();
   command.insert(command.end(), words.begin(), words.end());
   directory_ = std::make_unique<Child>(Child::Options{command, {}});
-  const auto line = directory_->line_with("directory at ");
-  EXPECT_TRUE(line.has_value()) << directory_->transcript();
-  if (!line) return;
-  const std::size_t at = line->find("directory at ") + 13;
-  address_ = line->substr(at, line->find(',') - at);
+  address_ = directory_address(*directory_);
+  if (address_.empty()) return;
   for (int i = 0; i < options.servers; ++i) add_server();
   for (int i = 0; i < options.workers; ++i) {
     std::vector<std::string> worker = {TALLY_SERVER_WORKER, std::to_string(i), "--directory",
                                        address_};
     if (!options.transport.empty()) worker.insert(worker.end(), {"--transport", options.transport});
-    if (!words.empty()) worker.insert(worker.end(), {"--secret", folder_.path() + "/secret"});
+    if (!words.empty()) worker.insert(worker.end(), {"--secret", folder_.file("secret")});
     workers_.push_back(std::make_unique<Child>(Child::Options{worker, {}}));
   }
 }
 
 std::vector<std::string> ServerCrew::secret_words() const {
   if (options_.transport != "tls") return {};
-  return {"--secret-file", folder_.path() + "/secret"};
+  return {"--secret-file", folder_.file("secret")};
 }
 
 void ServerCrew::add_server() {
@@ -106,10 +115,10 @@ std::optional<int> ServerCrew::stop(int rank) {
 }
 
 int ServerCrew::acknowledged_by_killed(int rank) {
-  // Reads on until it ends.
-  worker(rank).line("what no worker says");
+  // No line starts so: reads the output to its end.
+  worker(rank).line("no such line");
   const std::string& output = worker(rank).output();
-  // A line that was cut short does not count.
+  // An incomplete last line does not count.
   const std::size_t end = output.rfind('\n');
   const std::size_t at = end == std::string::npos ? end : output.rfind("acknowledged ", end);
   return at == std::string::npos ? 0 : number_after(output.substr(at), "acknowledged ");

@@ -10,20 +10,26 @@
 
 namespace tally::process {
 
-// A directory, servers and workers as processes, on loopback.
+// The address that a `tally serve --directory` prints; fails the test if it prints none.
+std::string directory_address(Child& directory);
+
+// A file with a secret of 32 such bytes, which only this user can read.
+std::string write_secret(const Folder& folder, const std::string& name, char byte);
+
+// A directory, servers and workers, each a process, on loopback.
 class ServerCrew final {
  public:
   struct Options {
     int servers = 1;
     int workers = 1;
     int replicas = 0;
-    std::string silence_limit = "5s";
+    std::string silence_limit = kNever + "s";
     std::vector<std::string> server_words;  // further arguments of each server
     std::string transport;                  // of the workers; "tls": with a secret
   };
   explicit ServerCrew(const Options& options);
 
-  // Whether all workers have begun; their tables are there then.
+  // Whether all workers have begun; then their tables exist.
   bool ready();
   void add_server();
   Child& directory() { return *directory_; }
@@ -33,19 +39,19 @@ class ServerCrew final {
   const std::string& address() const { return address_; }
   server::ClientOptions client_options(int rank) const;
 
-  // Stops a worker, which lives: how often its pushes were acknowledged.
+  // Ends a running worker; returns how many of its pushes were acknowledged.
   std::optional<int> stop(int rank);
-  // What a killed worker had said before.
+  // The same for a killed worker, by its output.
   int acknowledged_by_killed(int rank);
-  // The longest time from push to acknowledgement that stop() was told of.
+  // The longest time from a push to its acknowledgement that a worker reported to stop().
   double longest_ms() const { return longest_ms_; }
 
-  // How often the tables have each worker's push, everywhere: least and most over elements and rows
-  // of one part. Empty, with a failed expectation, where they cannot be read.
+  // How often the tables contain each worker's push: least and most over all elements and rows.
+  // Fails the test and returns nothing if the tables cannot be read.
   struct Seen {
     int least = 1 << 30;
     int most = 0;
-    bool whole = true;  // within every part all elements agree
+    bool whole = true;  // all elements of each part agree
   };
   std::vector<Seen> look();
 

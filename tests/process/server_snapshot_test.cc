@@ -1,4 +1,4 @@
-// Snapshots of servers that are processes, where one of them cannot write.
+// Snapshots of servers in several processes, of which one cannot write.
 #include <filesystem>
 #include <set>
 #include <string>
@@ -13,9 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Deadline soon() { return Deadline::after(kPatience); }
-
-// Names of the files that servers have written there.
+// Names of the files that servers have written into `folder`.
 std::set<std::string> files_in(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder))
@@ -35,7 +33,7 @@ TEST(ServerSnapshot, ThatOneServerCannotWriteLeavesNothingOfTheOthers) {
   ASSERT_TRUE(first.has_value()) << first.error().message;
   const std::set<std::string> files = files_in(*first);
   ASSERT_EQ(files.size(), 2U);
-  // One server finds its place taken by what it does not remove.
+  // A folder that the server does not remove is in the place of its file.
   const fs::path obstacle = snapshots / "s.part" / *files.begin();
   fs::create_directories(obstacle / "in-the-way");
   const auto failed = (*client)->snapshot("s", soon());

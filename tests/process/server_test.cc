@@ -1,4 +1,5 @@
-// Parameter servers as processes: what workers were told is in the tables is there, whoever dies.
+// Parameter servers as processes: the tables contain all acknowledged pushes, also after a process
+// died.
 #include <sys/wait.h>
 
 #include <chrono>
@@ -19,8 +20,6 @@ namespace tally::process {
 namespace {
 
 using namespace std::chrono_literals;
-
-Deadline soon() { return Deadline::after(kPatience); }
 
 void expect_exactly(const ServerCrew::Seen& seen, int count, const std::string& what) {
   EXPECT_TRUE(seen.whole) << what;
@@ -50,17 +49,13 @@ TEST_P(ServersOver, SumsAreExact) {
 INSTANTIATE_TEST_SUITE_P(Ways, ServersOver, testing::Values("shm", "tcp", "tls"),
                          [](const auto& way) { return std::string(way.param); });
 
-// One run of the chaos: three servers, two copies of each part; one server is killed, perhaps
-// another joins before, perhaps a worker is killed.
+// Three servers with two copies of each part. One server is killed; in some runs another server
+// joins before, or a worker is killed.
 void survive(std::uint64_t seed) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
   Rng rng(seed);
   const char* const ways[] = {"shm", "tcp", "tls"};
-  ServerCrew crew({.servers = 3,
-                   .workers = 2,
-                   .replicas = 2,
-                   .silence_limit = "20s",
-                   .transport = ways[rng.below(3)]});
+  ServerCrew crew({.servers = 3, .workers = 2, .replicas = 2, .transport = ways[rng.below(3)]});
   ASSERT_TRUE(crew.ready()) << crew.transcript();
   const auto some_time = [&rng] {
     std::this_thread::sleep_for(std::chrono::microseconds(rng.below(150000)));
@@ -72,7 +67,7 @@ void survive(std::uint64_t seed) {
   crew.server(static_cast<int>(rng.below(3))).signal(SIGKILL);
   some_time();
   if (loses_worker) crew.worker(1).signal(SIGKILL);
-  // On until everybody has had an answer since.
+  // A push after the kill is acknowledged.
   ASSERT_TRUE(crew.worker(0).line("acknowledged").has_value()) << crew.transcript();
   some_time();
   const auto first = crew.stop(0);
@@ -91,7 +86,7 @@ void survive(std::uint64_t seed) {
 }
 
 TEST(ServerChaos, AcknowledgedPushesSurviveAKilledServer) {
-  // A longer round for who has time: TALLY_SOAK_RUNS.
+  // TALLY_SOAK_RUNS sets another number of runs.
   const char* runs = std::getenv("TALLY_SOAK_RUNS");
   const int count = runs != nullptr ? std::atoi(runs) : 20;
   for (int seed = 1; seed <= count && !testing::Test::HasFatalFailure(); ++seed)
@@ -99,10 +94,11 @@ TEST(ServerChaos, AcknowledgedPushesSurviveAKilledServer) {
 }
 
 TEST(Servers, AStoppedServerIsGivenUp) {
-  ServerCrew crew({.servers = 2, .workers = 1, .silence_limit = "1500ms"});
+  ServerCrew crew(
+      {.servers = 2, .workers = 1, .silence_limit = scaled_seconds(milliseconds(1500)) + "s"});
   ASSERT_TRUE(crew.ready()) << crew.transcript();
   ASSERT_TRUE(crew.worker(0).line("acknowledged").has_value());
-  crew.server(0).signal(SIGSTOP);
+  crew.server(0).stop();
   ASSERT_TRUE(crew.directory().line_with("was silent for").has_value()) << crew.transcript();
   ASSERT_TRUE(crew.worker(0).line("acknowledged").has_value()) << crew.transcript();
   const auto count = crew.stop(0);
@@ -164,7 +160,7 @@ TEST(Servers, StrangersDisturbNobody) {
   }
   ASSERT_TRUE(crew.directory().line_with("was refused").has_value()) << crew.transcript();
   strangers.clear();
-  // A newcomer gets in all the same.
+  // A new client is accepted.
   const auto count = crew.stop(0);
   ASSERT_TRUE(count.has_value()) << crew.transcript();
   const auto seen = crew.look();
@@ -182,7 +178,6 @@ TEST(Servers, LossOfAllCopiesIsReported) {
   EXPECT_TRUE(crew.worker(0).complains("kPeerLost")) << crew.transcript();
 }
 
-// Ranks that `tally run` starts find its servers, and one of these may die.
 TEST(Servers, OfTallyRunServeItsRanks) {
   Child run({{TALLY_PROGRAM, "run", "-n", "2", "--servers", "2", "--", "/bin/sh", "-c",
               std::string("exec ") + TALLY_SERVER_WORKER + " $RANK --count 20"},
@@ -195,15 +190,15 @@ TEST(Servers, OfTallyRunServeItsRanks) {
   EXPECT_EQ(done, 2U) << run.transcript();
 }
 
-// A server whose directory is not there yet can be ended all the same.
-TEST(Servers, OneThatDoesNotGetInEndsWhenItIsTold) {
+// The server waits for an answer of its directory.
+TEST(Servers, OneThatIsJoiningEndsOnSigterm) {
   auto nobody = net::Listener::bind({"127.0.0.1", 0});
   ASSERT_TRUE(nobody.has_value());
   const std::string address = to_string(nobody->address());
   Child server(
       {{TALLY_PROGRAM, "serve", "--server", "--directory-at", address, "--join-timeout", "600s"},
        {}});
-  // It has called: it is joining.
+  // It has connected: it is joining.
   ASSERT_TRUE(nobody->accept(soon()).has_value()) << server.transcript();
   server.signal(SIGTERM);
   EXPECT_TRUE(server.exits(130)) << server.transcript();

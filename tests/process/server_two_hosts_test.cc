@@ -1,35 +1,25 @@
-// Parameter servers and workers on two hosts: network namespaces with a cable between them, and TLS
-// over it.
-#include <sys/stat.h>
-
-#include <fstream>
-
+// Parameter servers and workers on two hosts with a cable between them, and TLS over it.
 #include <gtest/gtest.h>
 
-#include "process/child.h"
+#include "process/server_crew.h"
 #include "process/two_hosts.h"
 
 namespace tally::process {
 namespace {
 
-class ServersOnTwoHosts : public testing::Test {
+class ServersOnTwoHosts : public OnTwoHosts {
  protected:
   void SetUp() override {
-    if (const std::string why = TwoHosts::missing(); !why.empty()) GTEST_SKIP() << why;
-    hosts_.emplace();
-    secret_ = folder_.path() + "/secret";
-    std::ofstream(secret_) << std::string(32, 's');
-    ::chmod(secret_.c_str(), 0600);
+    OnTwoHosts::SetUp();
+    if (IsSkipped()) return;
+    secret_ = write_secret(folder_, "secret", 's');
     directory_ = start(0, {TALLY_PROGRAM, "serve", "--directory", "--servers", "2", "--listen",
                            TwoHosts::address(0) + ":0", "--secret-file", secret_});
-    const auto line = directory_->line_with("directory at ");
-    ASSERT_TRUE(line.has_value()) << directory_->transcript();
-    const std::size_t at = line->find("directory at ") + 13;
-    address_ = line->substr(at, line->find(',') - at);
+    address_ = directory_address(*directory_);
   }
 
   std::unique_ptr<Child> start(int host, const std::vector<std::string>& command) const {
-    return std::make_unique<Child>(Child::Options{hosts_->on(host, command), {}});
+    return std::make_unique<Child>(Child::Options{hosts().on(host, command), {}});
   }
   std::unique_ptr<Child> server(int host) const {
     return start(host, {TALLY_PROGRAM, "serve", "--server", "--directory-at", address_, "--listen",
@@ -42,7 +32,6 @@ class ServersOnTwoHosts : public testing::Test {
     return start(host, command);
   }
 
-  std::optional<TwoHosts> hosts_;
   const Folder folder_;
   std::string secret_;
   std::string address_;
@@ -58,15 +47,14 @@ TEST_F(ServersOnTwoHosts, SumsAreExactOverTls) {
   EXPECT_TRUE(second->line("done 5").has_value()) << second->transcript() << far->transcript();
   const auto reader = worker(1, 7, {"--check", "5", "--workers", "2"});
   EXPECT_TRUE(reader->exits(0)) << reader->transcript();
-  // What was pushed has crossed the cable.
-  EXPECT_GT(hosts_->sent_bytes(1), std::uint64_t{1} << 20);
+  // The pushed values have crossed the cable.
+  EXPECT_GT(hosts().sent_bytes(1), std::uint64_t{1} << 20);
 }
 
 TEST_F(ServersOnTwoHosts, AWrongSecretIsRefused) {
   const auto near = server(0);
   const auto far = server(1);
-  const std::string other = folder_.path() + "/other";
-  std::ofstream(other) << std::string(32, 'x');
+  const std::string other = write_secret(folder_, "other", 'x');
   const auto stranger = start(
       1, {TALLY_SERVER_WORKER, "0", "--directory", address_, "--secret", other, "--join", "1"});
   EXPECT_TRUE(stranger->exits(1)) << stranger->transcript();

@@ -1,9 +1,11 @@
-// A worker of the parameter servers: pushes until it is told to stop, or --count times, and says
-// after each round what was acknowledged.
-//   server_worker RANK [--directory HOST:PORT] [--secret FILE] [--transport shm|tcp|tls] [--count
-//   N] [--join SECONDS] server_worker RANK ... --check N --workers K    looks whether K workers
-//   have pushed N times each
-// Without --directory it is what TALLY_DIRECTORY says, and the secret TALLY_SECRET_FILE.
+// A worker of the parameter servers. It pushes until it reads a line, or --count times, and prints
+// after each round how many pushes were acknowledged.
+//
+//   server_worker RANK [--directory HOST:PORT] [--secret FILE] [--transport shm|tcp|tls]
+//                      [--count N] [--join SECONDS]
+//   server_worker RANK ... --check N --workers K    checks that K workers have pushed N times each
+//
+// TALLY_DIRECTORY and TALLY_SECRET_FILE replace the first two options.
 #include <poll.h>
 #include <unistd.h>
 
@@ -28,7 +30,7 @@ namespace {
 using namespace std::chrono_literals;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-Deadline soon() { return Deadline::after(20s); }
+Deadline soon() { return Deadline::after(120s); }
 
 void say(const std::string& line) {
   fmt::print("{}\n", line);
@@ -90,7 +92,7 @@ class Pusher final {
                        std::chrono::steady_clock::now()});
   }
 
-  // The oldest round; nothing if none is under way.
+  // Waits for the oldest round; does nothing if none is under way.
   Result<void> finish() {
     if (rounds_.empty()) return {};
     const Round round = rounds_.front();
@@ -125,7 +127,7 @@ class Pusher final {
   Milliseconds longest_{0};
 };
 
-// Whether everything has each worker's push that often, and nothing else.
+// Checks that the tables contain each worker's push `times` times, and nothing else.
 Result<void> check(server::Client& client, int times, int workers) {
   TALLY_TRY(const server::TableId dense, client.define(dense_spec(), soon()));
   TALLY_TRY(const server::TableId sparse, client.define(sparse_spec(), soon()));

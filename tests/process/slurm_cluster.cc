@@ -23,9 +23,6 @@
 namespace tally::process {
 namespace {
 
-// How long a daemon may take to end in order.
-constexpr milliseconds kGrace = seconds(5);
-
 // Random bytes in a file that only this user can read.
 void write_random(const std::string& path, std::size_t bytes) {
   std::string content(bytes, '\0');
@@ -39,13 +36,13 @@ std::string user_name() {
   return entry == nullptr ? "root" : entry->pw_name;
 }
 
-// slurmd gives its slurmstepd away, so that they would be left to the system; the test adopts them
-// and sees them end.
+// The parent of slurmstepd is init, because slurmd leaves them. The test adopts them in order to
+// see that they end.
 void adopt_orphans(bool adopt) { prctl(PR_SET_CHILD_SUBREAPER, adopt ? 1 : 0); }
 
-// Waits for what was adopted; false if something does not end.
+// Waits for the adopted processes; false if one does not end.
 bool orphans_end() {
-  const std::int64_t end = now_ms() + kGrace.count();
+  const std::int64_t end = now_ms() + kPatience.count();
   while (now_ms() < end) {
     const pid_t ended = waitpid(-1, nullptr, WNOHANG);
     if (ended < 0) return true;
@@ -68,7 +65,7 @@ std::string SlurmCluster::missing_package() {
 
 SlurmCluster::SlurmCluster() {
   adopt_orphans(true);
-  // munged insists that others could reach its socket.
+  // munged requires that other users can reach its socket.
   TALLY_CHECK(chmod(folder_.path().c_str(), 0711) == 0);
   write_random(in_folder("munge.key"), 1024);
   write_random(in_folder("secret"), 32);
@@ -76,8 +73,9 @@ SlurmCluster::SlurmCluster() {
   start({"munged", "--foreground", "--force", "--socket=" + in_folder("munge.socket"),
          "--key-file=" + in_folder("munge.key"), "--pid-file=" + in_folder("munged.pid"),
          "--seed-file=" + in_folder("munge.seed"), "--log-file=" + in_folder("munged.log")});
-  for (int tries = 0; tries < 100 && !std::filesystem::exists(in_folder("munge.socket")); ++tries)
-    std::this_thread::sleep_for(milliseconds(50));
+  const std::int64_t end = now_ms() + kPatience.count();
+  while (!std::filesystem::exists(in_folder("munge.socket")) && now_ms() < end)
+    std::this_thread::sleep_for(milliseconds(20));
   const std::string configuration = in_folder("slurm.conf");
   start({"slurmctld", "-D", "-c", "-f", configuration});
   for (const char* node : {"n1", "n2"}) start({"slurmd", "-D", "-N", node, "-f", configuration});
@@ -86,7 +84,7 @@ SlurmCluster::SlurmCluster() {
 SlurmCluster::~SlurmCluster() {
   for (auto daemon = daemons_.rbegin(); daemon != daemons_.rend(); ++daemon) {
     (*daemon)->signal(SIGTERM);
-    (*daemon)->wait_status(kGrace);
+    (*daemon)->wait_status();
   }
   daemons_.clear();
   EXPECT_TRUE(orphans_end()) << "a process of Slurm is left";

@@ -9,27 +9,27 @@
 
 namespace tally::process {
 
-// A Slurm of the test's own on loopback: munged, slurmctld and two nodes (n1, n2) of four
-// processors each, with keys, state and ports of their own, in a folder of their own. All end with
-// it, which waits for every child of the test program: no other may live longer. Threads: one.
+// A Slurm cluster on loopback: munged, slurmctld and two nodes (n1, n2) of four processors each,
+// with their own keys, state and ports in a temporary folder. The destructor ends them and waits
+// for all children of the test program: no other child may live longer. Threads: one.
 class SlurmCluster final {
  public:
-  // Ready or not: ready() tells.
+  // Returns before the nodes can be used: see ready().
   SlurmCluster();
   ~SlurmCluster();
   SlurmCluster(const SlurmCluster&) = delete;
   SlurmCluster& operator=(const SlurmCluster&) = delete;
 
-  // The package that is missing for it; empty if none is.
+  // A package that is not installed but needed; empty if there is none.
   static std::string missing_package();
 
-  // Whether both nodes wait for work.
+  // Whether both nodes become idle.
   bool ready();
-  // What clients of this cluster need in their environment.
+  // Variables by which clients find this cluster.
   std::map<std::string, std::string> variables() const;
   // A file with a secret that only this user can read.
   std::string secret_file() const;
-  // All that its daemons said, for the message of a failed test.
+  // The output of its daemons, for the message of a failed test.
   std::string transcript();
 
  private:

@@ -1,9 +1,6 @@
 #include "process/two_hosts.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
-
-#include <fstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,11 +13,11 @@ namespace {
 
 constexpr const char* kIp = "/usr/sbin/ip";
 constexpr const char* kUnshare = "/usr/bin/unshare";
-// A host has a name of its own: $0.
+// Gives the host the name $0.
 constexpr const char* kAsHost = "hostname \"$0\" && exec \"$@\"";
 constexpr const char* kTc = "/usr/sbin/tc";
 constexpr const char* kCable = "cable";  // the interface's name on both hosts
-// Belongs to nobody: what is sent there is thrown away by the other side.
+// No interface has this address: the other side drops packets to it.
 constexpr const char* kNowhere = "02:00:00:00:00:01";
 
 bool runs(const std::vector<std::string>& command) {
@@ -38,9 +35,8 @@ std::string output_of(const std::vector<std::string>& command) {
   return child.line("").value_or("");
 }
 
-}  // namespace
-
-std::string TwoHosts::missing() {
+// The reason why there can be no hosts here; empty if there can be.
+std::string obstacle_to_hosts() {
   for (const char* const tool : {kIp, kTc})
     if (access(tool, X_OK) != 0) return fmt::format("{} is missing: package iproute2", tool);
   if (geteuid() != 0) return "network namespaces need root";
@@ -52,7 +48,9 @@ std::string TwoHosts::missing() {
   return shaped ? "" : "the kernel has no token bucket filter (sch_tbf)";
 }
 
-TwoHosts::TwoHosts(const Options& options)
+}  // namespace
+
+TwoHosts::TwoHosts()
     : names_{fmt::format("tally-a-{}", getpid()), fmt::format("tally-b-{}", getpid())} {
   for (const std::string& name : names_) must_run({kIp, "netns", "add", name});
   must_run({kIp, "link", "add", kCable, "netns", names_[0], "type", "veth", "peer", "name", kCable,
@@ -61,20 +59,18 @@ TwoHosts::TwoHosts(const Options& options)
     must_run({kIp, "-n", name(host), "addr", "add", address(host) + "/24", "dev", kCable});
     must_run({kIp, "-n", name(host), "link", "set", "lo", "up"});
     must_run({kIp, "-n", name(host), "link", "set", kCable, "up"});
-    // Segments of up to 64 KiB leave the stack as one: the bucket must hold some of them.
-    must_run(on(host, {kTc, "qdisc", "add", "dev", kCable, "root", "tbf", "rate", options.rate,
-                       "burst", "256kb", "latency", "50ms"}));
+    // The bucket must hold several segments of 64 KiB, which the stack sends as one packet.
+    must_run(on(host, {kTc, "qdisc", "add", "dev", kCable, "root", "tbf", "rate", "1gbit", "burst",
+                       "256kb", "latency", "50ms"}));
     hardware_addresses_[static_cast<std::size_t>(host)] =
         output_of(on(host, {"/usr/bin/cat", fmt::format("/sys/class/net/{}/address", kCable)}));
   }
   heal();
-  std::ofstream(remote_shell()) << "#!/bin/sh\ncase $1 in\n"
-                                << address(0) << ") host=" << names_[0] << ";;\n"
-                                << address(1) << ") host=" << names_[1] << ";;\n"
-                                << "*) echo \"no host $1\" >&2; exit 255;;\nesac\nshift\nexec "
-                                << kIp << " netns exec $host " << kUnshare << " --uts /bin/sh -c '"
-                                << kAsHost << "' $host \"$@\"\n";
-  chmod(remote_shell().c_str(), 0700);
+  script(folder_, "shell",
+         fmt::format("case $1 in\n{}) host={};;\n{}) host={};;\n"
+                     "*) echo \"no host $1\" >&2; exit 255;;\nesac\nshift\n"
+                     "exec {} netns exec $host {} --uts /bin/sh -c '{}' $host \"$@\"",
+                     address(0), names_[0], address(1), names_[1], kIp, kUnshare, kAsHost));
 }
 
 TwoHosts::~TwoHosts() {
@@ -106,5 +102,20 @@ void TwoHosts::direct_to(const std::array<std::string, 2>& hardware_addresses) c
 
 void TwoHosts::cut() { direct_to({kNowhere, kNowhere}); }
 void TwoHosts::heal() { direct_to(hardware_addresses_); }
+
+std::string OnTwoHosts::missing_;
+std::unique_ptr<TwoHosts> OnTwoHosts::hosts_;
+
+void OnTwoHosts::SetUpTestSuite() {
+  missing_ = obstacle_to_hosts();
+  if (missing_.empty()) hosts_ = std::make_unique<TwoHosts>();
+}
+
+void OnTwoHosts::TearDownTestSuite() { hosts_.reset(); }
+
+void OnTwoHosts::SetUp() {
+  if (!missing_.empty()) GTEST_SKIP() << missing_;
+  hosts_->heal();
+}
 
 }  // namespace tally::process

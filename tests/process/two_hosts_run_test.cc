@@ -1,8 +1,6 @@
-// `tally run` over two hosts with a cable between them: what it says and does when the cable is
-// cut, and when strangers come.
+// `tally run` over two hosts with a cable between them: the cable is cut, and strangers connect.
 #include <algorithm>
 #include <optional>
-#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,28 +13,23 @@ namespace {
 
 using testing::HasSubstr;
 
-class TwoHostsRun : public testing::Test {
+class TwoHostsRun : public OnTwoHosts {
  protected:
-  void SetUp() override {
-    if (const std::string reason = TwoHosts::missing(); !reason.empty()) GTEST_SKIP() << reason;
-    hosts_.emplace();
-  }
-
   // Ranks 0 and 1 on the first host, where the launcher is too, 2 and 3 on the second.
   Child& start(const std::vector<std::string>& options, const std::vector<std::string>& words) {
     std::vector<std::string> command = {
         TALLY_PROGRAM,    "run",
         "--hosts",        TwoHosts::address(0) + ":2," + TwoHosts::address(1) + ":2",
-        "--remote-shell", hosts_->remote_shell(),
-        "--grace",        "1"};
+        "--remote-shell", hosts().remote_shell(),
+        "--grace",        scaled_seconds(seconds(1))};
     command.insert(command.end(), options.begin(), options.end());
     command.insert(command.end(), {"--", TALLY_WORKER_PROGRAM});
     command.insert(command.end(), words.begin(), words.end());
-    job_.emplace(Child::Options{hosts_->on(0, command), {{"TALLY_TIMEOUT", "60"}}});
+    job_.emplace(Child::Options{hosts().on(0, command), {{"TALLY_TIMEOUT", kNever}}});
     return *job_;
   }
 
-  // Whether each of `ranks` says a line that starts so, in whatever order they do.
+  // Whether each of `ranks` prints a line that starts with `what`, in any order.
   bool say(std::vector<int> ranks, const std::string& what) {
     const auto said = [&](int rank) {
       return std::any_of(lines_.begin(), lines_.end(), [&](const std::string& line) {
@@ -56,7 +49,7 @@ class TwoHostsRun : public testing::Test {
     return fmt::format("[{} {}] ", rank, TwoHosts::address(rank / 2));
   }
 
-  // Where the coordinator listens, as --verbose tells it.
+  // The coordinator's port, which --verbose prints.
   std::string coordinator_port() {
     if (!job_->complains("the coordinator listens at ")) return "0";
     const std::string& said = job_->errors();
@@ -64,9 +57,8 @@ class TwoHostsRun : public testing::Test {
     return said.substr(start, said.find(';', start) - start);
   }
 
-  std::optional<TwoHosts> hosts_;
   std::optional<Child> job_;
-  std::vector<std::string> lines_;  // that it has said so far
+  std::vector<std::string> lines_;  // of its output so far
 };
 
 TEST_F(TwoHostsRun, RanksOfBothHostsGetTheRightSums) {
@@ -76,55 +68,56 @@ TEST_F(TwoHostsRun, RanksOfBothHostsGetTheRightSums) {
 }
 
 TEST_F(TwoHostsRun, ACutLinkIsReportedWithTheRanksBehindItAndEndsTheWait) {
-  Child& job = start({"--lease", "4"}, {"paced", "10000", "5"});
+  Child& job = start({"--lease", scaled_seconds(seconds(4)), "--lost-after",
+                      scaled_seconds(seconds(2)), "--heartbeat", scaled_seconds(milliseconds(500))},
+                     {"paced", "1000000", "5"});
   ASSERT_TRUE(all_say("ready")) << job.transcript();
-  const std::int64_t cut = now_ms();
-  hosts_->cut();
-  EXPECT_TRUE(job.complains("the link to host " + hosts_->name(1) + " may be cut"))
+  hosts().cut();
+  EXPECT_TRUE(job.complains("the link to host " + hosts().name(1) + " may be cut"))
       << job.transcript();
-  const std::int64_t reported = now_ms();
   EXPECT_THAT(job.errors(), HasSubstr("ranks 2, 3 on host"));
-  // Three heartbeats of a second.
-  EXPECT_LT(reported - cut, 3000 + kSlack.count());
-  RecordProperty("reported_ms", std::to_string(reported - cut));
   EXPECT_TRUE(say({0, 1}, "outcome kPeerLost")) << job.transcript();
-  EXPECT_LT(now_ms() - cut, 5000 + kSlack.count());
-  // The hosts cannot tell each other anything: each ends what it has.
-  const auto status = job.wait_status(seconds(25));
+  // The hosts cannot reach each other: each ends its own ranks.
+  const auto status = job.wait_status();
   ASSERT_TRUE(status.has_value()) << job.transcript();
   EXPECT_NE(*status, 0);
 }
 
 TEST_F(TwoHostsRun, ALinkThatHealsBeforeTheRanksAreLostLosesNothing) {
-  Child& job = start({"--lost-after", "20"}, {"paced", "100", "20"});
+  const Folder folder;
+  Child& job = start({"--lost-after", kNever, "--heartbeat", scaled_seconds(milliseconds(300))},
+                     {"sums-until", folder.file("end")});
   ASSERT_TRUE(all_say("ready")) << job.transcript();
-  hosts_->cut();
+  hosts().cut();
   EXPECT_TRUE(job.complains("ranks 2, 3 on host")) << job.transcript();
-  hosts_->heal();
-  EXPECT_TRUE(all_say("sums 100 right")) << job.transcript();
+  hosts().heal();
+  write_file(folder.file("end"), "");
+  EXPECT_TRUE(all_say("sums right")) << job.transcript();
   EXPECT_TRUE(job.exits(0)) << job.transcript();
 }
 
 TEST_F(TwoHostsRun, AnUninvitedHostIsRefusedAndLoggedAndScansDisturbNobody) {
-  Child& job = start({"--verbose"}, {"paced", "200", "20"});
+  const Folder folder;
+  Child& job = start({"--verbose", "--lost-after", kNever}, {"sums-until", folder.file("end")});
   ASSERT_TRUE(all_say("ready")) << job.transcript();
   const std::string port = coordinator_port();
   const Crew other({.transport = "tls"});
-  Child stranger({.command = hosts_->on(1, {TALLY_PROGRAM, "status", "--coordinator",
+  Child stranger({.command = hosts().on(1, {TALLY_PROGRAM, "status", "--coordinator",
                                             TwoHosts::address(0) + ":" + port, "--secret-file",
                                             other.secret_file(99)})});
   EXPECT_TRUE(stranger.exits(1)) << stranger.transcript();
   EXPECT_TRUE(job.complains("refused")) << job.transcript();
-  // Every port that anybody listens on, with nothing, with noise, and held open.
+  // All open ports get connections without data, with garbage, and without an end.
   const std::string scan =
-      "for port in $(ip netns exec " + hosts_->name(0) +
+      "for port in $(ip netns exec " + hosts().name(0) +
       " ss -Hltn | awk '{print $4}' | sed 's/.*://' | sort -u) " + port +
       "; do for text in '' 'GET / HTTP/1.0' '\\377\\377\\377\\377\\377\\377\\377\\377'; do "
       "exec 9<>/dev/tcp/" +
       TwoHosts::address(0) + "/$port && printf \"$text\" >&9; done; done; exit 0";
-  Child scanner({.command = hosts_->on(1, {"/bin/bash", "-c", scan})});
+  Child scanner({.command = hosts().on(1, {"/bin/bash", "-c", scan})});
   EXPECT_TRUE(scanner.exits(0)) << scanner.transcript();
-  EXPECT_TRUE(all_say("sums 200 right")) << job.transcript();
+  write_file(folder.file("end"), "");
+  EXPECT_TRUE(all_say("sums right")) << job.transcript();
   EXPECT_TRUE(job.exits(0)) << job.transcript();
 }
 

@@ -10,16 +10,10 @@
 #include <fmt/format.h>
 
 namespace tally::process {
-namespace {
-
-// How long a launcher may take to end its ranks.
-constexpr milliseconds kGrace = seconds(5);
-
-}  // namespace
 
 std::string program_path(const std::string& name) {
   const char* const path = std::getenv("PATH");
-  // Daemons are where users often do not look.
+  // Daemons are in folders that the PATH of users may lack.
   std::istringstream folders(std::string(path == nullptr ? "" : path) + ":/usr/bin:/usr/sbin");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string file = folder + "/" + name;
@@ -44,14 +38,14 @@ HelloJob::HelloJob(std::vector<std::string> command, std::map<std::string, std::
   if (command.front().find('/') == std::string::npos)
     command.front() = program_path(command.front());
   command.insert(command.end(), program.begin(), program.end());
-  variables.emplace("TALLY_JOIN_TIMEOUT", "20");
-  variables.emplace("TALLY_TIMEOUT", "20");
+  variables.emplace("TALLY_JOIN_TIMEOUT", kNever);
+  variables.emplace("TALLY_TIMEOUT", kNever);
   child_ = std::make_unique<Child>(Child::Options{command, variables});
 }
 
 HelloJob::~HelloJob() {
   child_->signal(SIGTERM);
-  child_->wait_status(kGrace);
+  child_->wait_status();
 }
 
 testing::AssertionResult HelloJob::adds_up(int size, const std::string& launcher) {

@@ -11,21 +11,21 @@
 
 namespace tally::process {
 
-// Where a program of this name is; empty if it is not installed.
+// The path of the program; empty if it is not installed.
 std::string program_path(const std::string& name);
 
-// Skips the test if `program` is missing; says which Debian package has it.
+// Skips the test if `program` is missing, and names the Debian package that has it.
 #define TALLY_NEED_PROGRAM(program, package) \
   if (tally::process::program_path(program).empty()) GTEST_SKIP() << "install " package
 
-// `variables`, and with them sanitizers that pass over what libpmix or an MPI inside the ranks do:
-// these lose a few bytes when they end, and their threads keep in step by means that a sanitizer
-// does not see.
+// Adds options of sanitizers to `variables`, so that these ignore libpmix or an MPI inside the
+// ranks: such libraries leak a few bytes at their end, and synchronise their threads by means that
+// a sanitizer does not see.
 std::map<std::string, std::string> with_foreign_library(
     std::map<std::string, std::string> variables = {});
 
-// examples/05_hello_job, started by a launcher. Its end is waited for, so that the launcher can end
-// its ranks.
+// examples/05_hello_job, started by a launcher. The destructor waits for the launcher, so that it
+// can end its ranks.
 class HelloJob final {
  public:
   // `command` begins with the name or path of the launcher and ends before the program.
@@ -38,8 +38,8 @@ class HelloJob final {
 
   Child& child() { return *child_; }
 
-  // Whether it exits with 0, every rank of `size` has said who it is and that `launcher` started
-  // it, and rank 0 has said the sum over all.
+  // Whether it exits with 0, each of `size` ranks has printed its rank and `launcher`, and rank 0
+  // has printed the sum over all ranks.
   testing::AssertionResult adds_up(int size, const std::string& launcher);
 
  private:

@@ -2,11 +2,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include <fmt/format.h>
 
 namespace tally::process {
+namespace {
+
+std::string seconds_of(milliseconds time) {
+  return fmt::format("{:.3f}", static_cast<double>(time.count()) / 1000);
+}
+
+}  // namespace
 
 WatchedCrew::WatchedCrew(const WatchOptions& options)
     : options_(options),
@@ -30,11 +38,11 @@ void WatchedCrew::start_coordinator() {
                                    "--state-file",
                                    state_file_,
                                    "--heartbeat",
-                                   fmt::format("{}", options_.heartbeat_s),
+                                   seconds_of(options_.heartbeat),
                                    "--lost-after",
-                                   fmt::format("{}", options_.lost_after_s),
+                                   seconds_of(options_.lost_after),
                                    "--stall-warning",
-                                   fmt::format("{}", options_.stall_warning_s)};
+                                   seconds_of(options_.stall_warning)};
   if (options_.crew.transport == "tls") {
     command.emplace_back("--secret-file");
     command.push_back(crew_.secret_file(kSecretSeed));
@@ -46,7 +54,7 @@ void WatchedCrew::start_coordinator() {
 std::map<std::string, std::string> WatchedCrew::variables() const {
   return {{"TALLY_COORDINATOR", fmt::format("127.0.0.1:{}", port_)},
           {"TALLY_JOB", job_},
-          {"TALLY_HEARTBEAT", fmt::format("{}", options_.heartbeat_s)}};
+          {"TALLY_HEARTBEAT", seconds_of(options_.heartbeat)}};
 }
 
 Child& WatchedCrew::start(Rank rank, const std::vector<std::string>& words) {
@@ -69,19 +77,27 @@ std::string WatchedCrew::tally(const std::vector<std::string>& words) {
   return child.output();
 }
 
-testing::AssertionResult WatchedCrew::status_has(const std::string& part, milliseconds wait) {
-  const std::int64_t end = now_ms() + wait.count();
-  std::string status;
-  do {
-    status = tally({"status", job_, "--json"});
-    if (status.find(part) != std::string::npos) return testing::AssertionSuccess();
-    std::this_thread::sleep_for(milliseconds(50));
-  } while (now_ms() < end);
+std::string WatchedCrew::tally_until(const std::vector<std::string>& words,
+                                     const std::vector<std::string>& parts) {
+  const std::int64_t end = now_ms() + kPatience.count();
+  for (;;) {
+    const std::string output = tally(words);
+    const bool complete = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+      return output.find(part) != std::string::npos;
+    });
+    if (complete || now_ms() >= end) return output;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+}
+
+testing::AssertionResult WatchedCrew::status_has(const std::string& part) {
+  const std::string status = tally_until({"status", job_, "--json"}, {part});
+  if (status.find(part) != std::string::npos) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "no " << part << " in " << status;
 }
 
-testing::AssertionResult WatchedCrew::says(const std::string& part, milliseconds wait) {
-  if (coordinator_->line_with(part, wait)) return testing::AssertionSuccess();
+testing::AssertionResult WatchedCrew::says(const std::string& part) {
+  if (coordinator_->line_with(part)) return testing::AssertionSuccess();
   return testing::AssertionFailure()
          << "no line with \"" << part << "\"; " << coordinator_->transcript();
 }

@@ -8,14 +8,16 @@
 
 namespace tally::process {
 
+// Times of the coordinator. By default only a connection that ends makes a rank lost, however busy
+// the machine is.
 struct WatchOptions {
   CrewOptions crew;
-  double heartbeat_s = 0.2;
-  double lost_after_s = 0;
-  double stall_warning_s = 60;
+  milliseconds heartbeat = scaled(milliseconds(200));
+  milliseconds lost_after = seconds(kNeverSeconds);
+  milliseconds stall_warning = seconds(kNeverSeconds);
 };
 
-// A crew and the coordinator that watches it: a `tally serve` of its own.
+// A crew and the coordinator that watches it, a `tally serve` that the test starts.
 class WatchedCrew final {
  public:
   explicit WatchedCrew(const WatchOptions& options);
@@ -27,20 +29,24 @@ class WatchedCrew final {
   const std::string& job() const { return job_; }
   const std::string& state_file() const { return state_file_; }
 
-  // Starts it, again if it was there before: same address, same state file.
+  // Starts the coordinator, or starts it again with the same address and state file.
   void start_coordinator();
-  // By which a rank finds the coordinator.
+  // Variables by which a rank finds the coordinator.
   std::map<std::string, std::string> variables() const;
   Child& start(Rank rank, const std::vector<std::string>& words);
-  // All of them, and all are known to the coordinator.
+  // Starts all ranks and waits until the coordinator knows them.
   testing::AssertionResult start_all(const std::vector<std::string>& words);
 
-  // What a `tally` with these arguments prints; a failed test if it does not end well.
+  // The output of `tally` with these arguments; fails the test if its exit code is not 0.
   std::string tally(const std::vector<std::string>& words);
-  // Whether `tally status --json` has `part` within a while.
-  testing::AssertionResult status_has(const std::string& part, milliseconds wait = kPatience);
-  // Whether the coordinator says a line with `part`.
-  testing::AssertionResult says(const std::string& part, milliseconds wait = kPatience);
+  // Whether the output of `tally status --json` comes to contain `part`.
+  testing::AssertionResult status_has(const std::string& part);
+  // The output of a `tally` with these arguments, once it contains all `parts`. Commands that wait
+  // for answers of ranks leave out a rank which answers late.
+  std::string tally_until(const std::vector<std::string>& words,
+                          const std::vector<std::string>& parts);
+  // Whether the coordinator prints a line that contains `part`.
+  testing::AssertionResult says(const std::string& part);
 
  private:
   const WatchOptions options_;

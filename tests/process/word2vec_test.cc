@@ -1,50 +1,36 @@
 // `tally train word2vec` and `tally eval` as users run them, on a text of two topics.
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
-#include "base/file.h"
 #include "base/rng.h"
 #include "process/child.h"
+#include "process/folder.h"
+#include "process/processes.h"
 
 namespace tally::process {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr milliseconds kTrainingTime = kSanitized ? seconds(100) : seconds(30);
-
-// What the workers of this launcher are told by TALLY_DIRECTORY; empty if there are none.
+// The directory of this launcher's workers, by TALLY_DIRECTORY; empty if there are no workers.
 std::string directory_of(pid_t launcher) {
-  const std::string job = fmt::format("TALLY_JOB=train-word2vec-{}", launcher);
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::istringstream variables(file_contents(entry.path().string() + "/environ").value_or(""));
-    bool is_worker = false;
-    std::string directory;
-    for (std::string variable; std::getline(variables, variable, '\0');) {
-      is_worker = is_worker || variable == job;
-      if (variable.starts_with("TALLY_DIRECTORY=")) directory = variable.substr(16);
-    }
-    if (is_worker && !directory.empty()) return directory;
-  }
+  const std::string job = fmt::format("train-word2vec-{}", launcher);
+  for (const pid_t pid : all_processes())
+    if (variable_of(pid, "TALLY_JOB") == job)
+      if (const auto directory = variable_of(pid, "TALLY_DIRECTORY")) return *directory;
   return "";
 }
 
-// A folder that goes with the test, and in it a text whose words are of one of two topics, sentence
-// by sentence.
+// A folder with a text whose sentences each have the words of one of two topics.
 class Word2vec : public testing::Test {
  protected:
   Word2vec() {
-    std::string pattern = testing::TempDir() + "tally_word2vec_XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
     Rng rng(5);
     std::ofstream text(file("text.txt"));
     for (int sentence = 0; sentence < 4000; ++sentence) {
@@ -54,12 +40,8 @@ class Word2vec : public testing::Test {
       text << "\n";
     }
   }
-  ~Word2vec() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
 
-  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  std::string file(const std::string& name) const { return folder_.file(name); }
 
   static Child tally(std::vector<std::string> words) {
     words.insert(words.begin(), TALLY_PROGRAM);
@@ -72,7 +54,7 @@ class Word2vec : public testing::Test {
   }
 
   void expect_topics_together(const std::string& vectors) const {
-    // Pairs of one topic are similar, those of both are not: then the ranks agree but for ties.
+    // Pairs of one topic are similar, pairs of two topics are not: the ranks agree except for ties.
     std::ofstream pairs(file("pairs.txt"));
     for (char a = 'a'; a < 'a' + 20; ++a)
       for (char b = 'a'; b < a; ++b)
@@ -84,21 +66,21 @@ class Word2vec : public testing::Test {
     EXPECT_THAT(similarity.output(), HasSubstr("570/570 pairs found"));
     double correlation = 0;
     ASSERT_EQ(std::sscanf(similarity.output().c_str(), "rank correlation %lf", &correlation), 1);
-    // Two thirds of one kind, all before the others, make sqrt(3 * 2/3 * 1/3) = 0.816; by chance it
-    // would be 0.
+    // If all pairs of one topic, two thirds, come before the others, the correlation is
+    // sqrt(3 * 2/3 * 1/3) = 0.816; random vectors have 0.
     EXPECT_GT(correlation, 0.6) << similarity.output();
   }
 
  private:
-  std::string folder_;
+  const Folder folder_;
 };
 
 TEST_F(Word2vec, TwoWorkersBringWordsOfATopicTogether) {
   Child training = train(
       {"--workers", "2", "--epochs", "6", "--output", file("v.bin"), "--json", file("out.jsonl")});
-  ASSERT_TRUE(training.exits(0, kTrainingTime)) << training.transcript();
+  ASSERT_TRUE(training.exits(0)) << training.transcript();
   EXPECT_THAT(training.output(), HasSubstr("40 different words, 48000 in the text"));
-  EXPECT_THAT(file_contents(file("out.jsonl")).value_or(""), HasSubstr("\"workers\":2"));
+  EXPECT_THAT(contents_of(file("out.jsonl")), HasSubstr("\"workers\":2"));
 
   expect_topics_together(file("v.bin"));
 
@@ -113,34 +95,33 @@ TEST_F(Word2vec, RowsMayLiveWithServers) {
   for (const std::string plan : {"home=server update=asp", "home=server update=ssp:2"}) {
     Child training = train({"--workers", "3", "--servers", "2", "--plan", plan, "--epochs", "6",
                             "--output", file("v.txt"), "--json", file("out.jsonl")});
-    ASSERT_TRUE(training.exits(0, kTrainingTime)) << training.transcript();
+    ASSERT_TRUE(training.exits(0)) << training.transcript();
     EXPECT_THAT(training.output(), HasSubstr(plan));
     EXPECT_EQ(training.errors(), "");
-    EXPECT_THAT(file_contents(file("v.txt")).value_or(""), testing::StartsWith("40 20\n"));
-    EXPECT_THAT(file_contents(file("out.jsonl")).value_or(""), HasSubstr("\"words\":288000"));
+    EXPECT_THAT(contents_of(file("v.txt")), testing::StartsWith("40 20\n"));
+    EXPECT_THAT(contents_of(file("out.jsonl")), HasSubstr("\"words\":288000"));
     expect_topics_together(file("v.txt"));
   }
 }
 
-// Whoever else finds the port of a training's directory is turned away, and the training goes on.
-TEST_F(Word2vec, ItsServersTakeInNobodyWithoutTheJobsSecret) {
+TEST_F(Word2vec, ItsServersRefuseClientsWithoutTheJobsSecret) {
   Child training = train({"--workers", "1", "--servers", "1", "--plan", "home=server update=asp",
                           "--epochs", "1000000"});
-  ASSERT_TRUE(training.line_with("1 workers", kTrainingTime).has_value()) << training.transcript();
+  ASSERT_TRUE(training.line_with("1 workers").has_value()) << training.transcript();
   const std::string directory = directory_of(training.pid());
   ASSERT_NE(directory, "");
   const std::vector<std::string> there = {
       "--workers", "1", "--plan", "home=server update=asp", "--directory", directory};
   Child stranger = train(there);
-  EXPECT_TRUE(training.complains("does not speak TLS", kTrainingTime)) << training.transcript();
+  EXPECT_TRUE(training.complains("does not speak TLS")) << training.transcript();
   EXPECT_EQ(stranger.output().find("1 workers"), std::string::npos) << stranger.transcript();
   training.signal(SIGINT);
-  EXPECT_TRUE(training.exits(130, kTrainingTime)) << training.transcript();
+  EXPECT_TRUE(training.exits(130)) << training.transcript();
 }
 
 TEST_F(Word2vec, FindsServersThatStandAloneByTheirSecret) {
-  std::ofstream(file("secret")) << std::string(32, 's');
-  ::chmod(file("secret").c_str(), 0600);
+  write_file(file("secret"), std::string(32, 's'));
+  std::filesystem::permissions(file("secret"), std::filesystem::perms::owner_read);
   Child directory =
       tally({"serve", "--directory", "--servers", "1", "--secret-file", file("secret")});
   const auto line = directory.line_with("directory at ");
@@ -152,28 +133,28 @@ TEST_F(Word2vec, FindsServersThatStandAloneByTheirSecret) {
   Child training =
       train({"--workers", "2", "--plan", "home=server update=asp", "--directory", address,
              "--server-secret", file("secret"), "--epochs", "1", "--output", file("v.txt")});
-  EXPECT_TRUE(training.exits(0, kTrainingTime)) << training.transcript();
-  EXPECT_THAT(file_contents(file("v.txt")).value_or(""), testing::StartsWith("40 20\n"));
+  EXPECT_TRUE(training.exits(0)) << training.transcript();
+  EXPECT_THAT(contents_of(file("v.txt")), testing::StartsWith("40 20\n"));
 }
 
 TEST_F(Word2vec, JoinsTheJobOfALauncher) {
   Child training = tally({"run", "-n", "3", "--", TALLY_PROGRAM, "train", "word2vec", "--data",
                           file("text.txt"), "--epochs", "1", "--output", file("v.txt")});
-  ASSERT_TRUE(training.exits(0, kTrainingTime)) << training.transcript();
+  ASSERT_TRUE(training.exits(0)) << training.transcript();
   EXPECT_THAT(training.output(), HasSubstr("3 workers, 1 epochs"));
-  EXPECT_THAT(file_contents(file("v.txt")).value_or(""), testing::StartsWith("40 100\n"));
+  EXPECT_THAT(contents_of(file("v.txt")), testing::StartsWith("40 100\n"));
 }
 
 TEST_F(Word2vec, AnInterruptWritesTheVectorsAsTheyAre) {
   Child training = train({"--workers", "2", "--epochs", "1000000", "--output", file("v.txt")});
-  ASSERT_TRUE(training.line_with("2 workers", kTrainingTime).has_value()) << training.transcript();
+  ASSERT_TRUE(training.line_with("2 workers").has_value()) << training.transcript();
   training.signal(SIGINT);
-  EXPECT_TRUE(training.exits(130, kTrainingTime)) << training.transcript();
+  EXPECT_TRUE(training.exits(130)) << training.transcript();
   EXPECT_THAT(training.output(), HasSubstr("interrupted after"));
-  EXPECT_THAT(file_contents(file("v.txt")).value_or(""), testing::StartsWith("40 20\n"));
+  EXPECT_THAT(contents_of(file("v.txt")), testing::StartsWith("40 20\n"));
 }
 
-TEST_F(Word2vec, RefusesBeforeAnythingIsStarted) {
+TEST_F(Word2vec, RefusesWrongOptionsBeforeItStartsAnything) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--plan", "update=bsp"}, "average:MS"},
       {{"--servers", "2"}, "home=server"},
@@ -184,7 +165,7 @@ TEST_F(Word2vec, RefusesBeforeAnythingIsStarted) {
       {{"--output", file("v.npy")}, ".bin (binary)"},
       {{"--output", file("none/v.bin")}, "there is no folder"},
       {{"--window", "0"}, "--window"},
-      {{"--rate", "-1"}, "must be above 0"}};
+      {{"--rate", "-1"}, "--rate -1: need more than 0"}};
   for (const auto& [words, message] : cases) {
     Child training = train(words);
     EXPECT_TRUE(training.exits(2)) << training.transcript();
@@ -197,7 +178,7 @@ TEST_F(Word2vec, RefusesBeforeAnythingIsStarted) {
 
 TEST_F(Word2vec, ATextWithoutFrequentWordsIsAnErrorOfOneLine) {
   Child training = train({"--workers", "1", "--min-count", "100000"});
-  EXPECT_TRUE(training.exits(1, kTrainingTime)) << training.transcript();
+  EXPECT_TRUE(training.exits(1)) << training.transcript();
   EXPECT_THAT(training.errors(), HasSubstr("no word is there 100000 times"));
 }
 
@@ -207,7 +188,7 @@ TEST_F(Word2vec, StandsInTheListOfRecipes) {
   EXPECT_THAT(list.output(), HasSubstr("tally train word2vec"));
 }
 
-TEST_F(Word2vec, EvalRefusesWhatIsNoFileOfVectors) {
+TEST_F(Word2vec, EvalRefusesAFileWithoutVectors) {
   Child eval =
       tally({"eval", "similarity", "--vectors", file("text.txt"), "--pairs", file("text.txt")});
   EXPECT_TRUE(eval.exits(1));

@@ -1,20 +1,24 @@
-// One rank of a test, told by the environment which. Its arguments say what to do:
+// One rank of a test; the environment says which one. The arguments are a command:
 //
 //   call OPERATION COUNT TYPE   one operation
 //   loop OPERATION COUNT        operations until one fails
-//   sums COUNT                  as many all-reduces, each result checked
-//   paced COUNT MILLISECONDS    the same with a pause before each
-//   reform COUNT SECONDS        all-reduces until a rank is lost; those left meet within that time
-//   for `sums` part                        told to, the last rank leaves; the others work on among
-//   themselves, then miss it time COUNT ROUNDS           the best time of an all-reduce of as many
-//   float32: "took MICROSECONDS" compute MILLISECONDS        the last rank computes for so long
-//   before an all-reduce that the others wait in steps MILLISECONDS          counted steps of so
-//   much computing and an all-reduce, until rank 0 is told to stop wait                        an
-//   all-reduce that the last rank comes to only when told
+//   sums COUNT                  COUNT all-reduces, with a check of each result
+//   sums-until FILE             the same until rank 0 sees that FILE exists
+//   paced COUNT MILLISECONDS    the same as sums, with a pause before each
+//   reform COUNT SECONDS        all-reduces until a rank is lost; the others form a new group
+//                               within SECONDS and do `sums COUNT`
+//   part                        on a line from stdin the last rank leaves; the others work on among
+//                               themselves, and then call an operation that needs all ranks
+//   time COUNT ROUNDS           times all-reduces of COUNT float32: "took MICROSECONDS" of the best
+//   compute                     the last rank computes until it reads a line, while the others wait
+//                               for it in an all-reduce
+//   compute-for MILLISECONDS    the same for a fixed time
+//   steps MILLISECONDS          counted steps of computing and an all-reduce, until rank 0 reads a
+//                               line
+//   wait                        an all-reduce that the last rank joins when it reads a line
 //
-// It says on stdout how far it is, one line each: joined, ready, sums, reformed, done; and, of an
-// error, "outcome CODE PEER MILLISECONDS MESSAGE", with the time on the clock that the machine's
-// processes share.
+// It prints its progress to stdout, a line each: started, joined, ready, sums, reformed, done. For
+// an error it prints "outcome CODE PEER MILLISECONDS MESSAGE", with the time of steady_clock.
 #include <poll.h>
 #include <unistd.h>
 
@@ -22,6 +26,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -58,7 +63,7 @@ Result<DataType> type_named(const std::string& name) {
   return Error{.code = ErrorCode::kInvalid, .message = "no type " + name};
 }
 
-// One operation, and memory that is large enough for any.
+// One operation, with memory that is large enough for any of them.
 class Call {
  public:
   Call(Communicator& group, Operation operation, std::size_t count, DataType type)
@@ -80,25 +85,47 @@ class Call {
   Request request_;
 };
 
-// All-reduces whose results only the right members of the group, each once, can give.
+// An all-reduce whose result shows that each member of the group took part exactly once.
+Result<void> checked_sum(Communicator& group, int round) {
+  std::vector<float> data(5000, static_cast<float>((group.rank() + 1) * (round + 1)));
+  float expected = 0;
+  for (Rank rank = 0; rank < group.size(); ++rank)
+    expected += static_cast<float>((rank + 1) * (round + 1));
+  TALLY_TRY(group.allreduce(std::span(data)));
+  for (const float value : data) {
+    if (value == expected) continue;
+    return Error{
+        .code = ErrorCode::kInvalid,
+        .message = fmt::format("sum {} in round {} where {} is right", value, round, expected)};
+  }
+  return {};
+}
+
 Result<void> checked_sums(Communicator& group, int count,
                           std::chrono::milliseconds pause = std::chrono::milliseconds(0)) {
-  std::vector<float> data(5000);
   for (int round = 0; round < count; ++round) {
     std::this_thread::sleep_for(pause);
-    float expected = 0;
-    for (Rank rank = 0; rank < group.size(); ++rank)
-      expected += static_cast<float>((rank + 1) * (round + 1));
-    for (float& value : data) value = static_cast<float>((group.rank() + 1) * (round + 1));
-    TALLY_TRY(group.allreduce(std::span(data)));
-    for (const float value : data) {
-      if (value == expected) continue;
-      return Error{
-          .code = ErrorCode::kInvalid,
-          .message = fmt::format("sum {} in round {} where {} is right", value, round, expected)};
-    }
+    TALLY_TRY(checked_sum(group, round));
   }
   say("sums {} right", count);
+  return {};
+}
+
+// All ranks end in the same round, because rank 0 tells them in an all-reduce.
+Result<bool> agreed(Communicator& group, bool wish_of_rank_0) {
+  std::vector<float> wish(1000, group.rank() == 0 && wish_of_rank_0 ? 1.0F : 0.0F);
+  TALLY_TRY(group.allreduce(std::span(wish)));
+  return wish.front() > 0;
+}
+
+Result<void> sums_until(Communicator& group, const std::string& file) {
+  say("ready");
+  for (int round = 0;; ++round) {
+    TALLY_TRY(checked_sum(group, round % 100));
+    TALLY_TRY(const bool ends, agreed(group, std::filesystem::exists(file)));
+    if (ends) break;
+  }
+  say("sums right");
   return {};
 }
 
@@ -119,8 +146,8 @@ Result<void> reform(Job& job, int count, int seconds) {
 
 Result<void> part(Job& job) {
   const bool leaves = job.rank() == job.size() - 1;
-  const Deadline by = Deadline::after(std::chrono::seconds(20));
-  TALLY_TRY(const auto rest, job.world().split(leaves ? -1 : 0, 0, by));
+  TALLY_TRY(const auto rest,
+            job.world().split(leaves ? -1 : 0, 0, Deadline::after(std::chrono::minutes(2))));
   say("ready");
   await_line();
   if (leaves) return {};
@@ -136,7 +163,7 @@ Result<void> wait_for_last(Job& job) {
   return checked_sums(job.world(), 1);
 }
 
-// One round more is for warming up.
+// The first round warms up and does not count.
 Result<void> time_allreduce(Communicator& group, std::size_t count, int rounds) {
   TALLY_TRY(const SharedBuffer memory, group.allocate(count * sizeof(float)));
   std::vector<double> took;
@@ -156,34 +183,36 @@ Result<void> time_allreduce(Communicator& group, std::size_t count, int rounds) 
   return {};
 }
 
-// The function whose name a stack must show.
-[[gnu::noinline]] void compute_for(std::chrono::milliseconds time) {
+void compute_for(std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) asm volatile("" ::: "memory");
 }
 
-Result<void> compute(Job& job, std::chrono::milliseconds time) {
-  TALLY_TRY(job.world().barrier());
-  say("ready");
-  if (job.rank() == job.size() - 1) compute_for(time);
-  return checked_sums(job.world(), 1);
-}
-
-bool told_something() {
+bool has_input() {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   return poll(&input, 1, 0) > 0;
 }
 
+// A stack that is captured during the computation must show this name.
+[[gnu::noinline]] void compute_until_told() {
+  while (!has_input()) compute_for(std::chrono::milliseconds(5));
+}
+
+template <typename Computation>
+Result<void> compute(Job& job, const Computation& computation) {
+  TALLY_TRY(job.world().barrier());
+  say("ready");
+  if (job.rank() == job.size() - 1) computation();
+  return checked_sums(job.world(), 1);
+}
+
 Result<void> steps(Job& job, std::chrono::milliseconds time) {
-  std::vector<float> wishes(1000);
   for (bool first = true;; first = false) {
     compute_for(time);
-    // All stop in the same step.
-    wishes.assign(wishes.size(), job.rank() == 0 && told_something() ? 1.0F : 0.0F);
-    TALLY_TRY(job.world().allreduce(std::span(wishes)));
+    TALLY_TRY(const bool ends, agreed(job.world(), job.rank() == 0 && has_input()));
     job.count_step(10);
     if (first) say("ready");
-    if (wishes.front() > 0) return {};
+    if (ends) return {};
   }
 }
 
@@ -199,6 +228,7 @@ Result<void> obey(Job& job, const std::vector<std::string>& words) {
     return loop(job.world(), operation, static_cast<std::size_t>(number(2)));
   }
   if (words[0] == "sums") return checked_sums(job.world(), number(1));
+  if (words[0] == "sums-until") return sums_until(job.world(), words.at(1));
   if (words[0] == "paced") {
     say("ready");
     return checked_sums(job.world(), number(1), std::chrono::milliseconds(number(2)));
@@ -207,13 +237,16 @@ Result<void> obey(Job& job, const std::vector<std::string>& words) {
     return time_allreduce(job.world(), static_cast<std::size_t>(number(1)), number(2));
   if (words[0] == "reform") return reform(job, number(1), number(2));
   if (words[0] == "part") return part(job);
-  if (words[0] == "compute") return compute(job, std::chrono::milliseconds(number(1)));
+  if (words[0] == "compute") return compute(job, compute_until_told);
+  if (words[0] == "compute-for")
+    return compute(job, [&] { compute_for(std::chrono::milliseconds(number(1))); });
   if (words[0] == "steps") return steps(job, std::chrono::milliseconds(number(1)));
   if (words[0] == "wait") return wait_for_last(job);
   return Error{.code = ErrorCode::kInvalid, .message = "no command " + words[0]};
 }
 
 Result<void> work(const std::vector<std::string>& words) {
+  say("started");
   TALLY_TRY(const std::unique_ptr<Job> job, Job::join());
   say("joined {} {} {}", job->rank(), job->size(), job->generation());
   const Result<void> outcome = obey(*job, words);
@@ -226,7 +259,7 @@ Result<void> work(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace tally::process
 
-// Not one that sanitizers use.
+// Differs from the exit codes of sanitizers.
 constexpr int kErrorExitCode = 3;
 
 int main(int argc, char** argv) {

@@ -5,8 +5,8 @@
 
 #include "sim/cluster.h"
 
-// Whole communicators over a simulated network: every collective gives what it should, whatever the
-// order in which frames and ranks come.
+// Communicators over a simulated network: the results of all collectives are correct for any order
+// in which frames and ranks arrive.
 
 namespace tally::sim {
 namespace {
@@ -95,7 +95,7 @@ TEST(SimCollectives, TheOthersGiveEachRankItsPart) {
   }));
 }
 
-// Nobody leaves the barrier before the last has come to it.
+// No rank leaves the barrier before the last rank has reached it.
 TEST(SimCollectives, BarrierWaitsForTheLast) {
   Cluster cluster(restless(4, 2));
   expect_all_well(cluster.run([](Member& me) -> Result<void> {
@@ -122,7 +122,7 @@ TEST(SimCollectives, RingCostsWhatItsFormulaSays) {
   }));
 }
 
-// Two halves of the ranks work at the same time on communicators of their own.
+// Each half of the ranks works on its own communicator at the same time.
 TEST(SimCollectives, SplitGroupsDoNotDisturbEachOther) {
   Cluster cluster(restless(6, 4));
   expect_all_well(cluster.run([](Member& me) -> Result<void> {

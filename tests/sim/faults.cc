@@ -4,8 +4,8 @@
 
 #include "sim/cluster.h"
 
-// Collectives while ranks die, stop and lose their links. What must always hold: every rank comes
-// to its end in time, nobody reports success with wrong numbers, and a failure names who caused it.
+// Collectives while ranks die, stop and lose their links. In all cases every rank ends in time, no
+// rank reports success with wrong numbers, and an error names the rank that caused it.
 
 namespace tally::sim {
 namespace {
@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 const Algorithm kAlgorithms[] = {Algorithm::kRing, Algorithm::kHalvingDoubling, Algorithm::kTree};
 
-// `rounds` all-reduces, each checked.
+// Runs `rounds` all-reduces and checks each result.
 Result<void> train(Member& me, Algorithm algorithm, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     std::vector<float> gradient(300, static_cast<float>(me.rank() + round));
@@ -103,7 +103,7 @@ struct Trial {
   Rank killed = kNoRank;
 };
 
-// Anything at all, from a seed.
+// A random script of faults, from a seed.
 Trial run_at_random(std::uint64_t seed) {
   Rng rng(seed);
   const int ranks = 2 + static_cast<int>(rng.below(6));
@@ -148,7 +148,7 @@ Trial run_at_random(std::uint64_t seed) {
   return trial;
 }
 
-// A thousand scripts; where the sanitizers make each slow, a tenth of them.
+// A thousand scripts; with sanitizers, which are slow, a tenth of them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSeedsPerShare = 25;
 #else
@@ -157,7 +157,8 @@ constexpr std::uint64_t kSeedsPerShare = 250;
 
 class SimFaultScripts : public testing::TestWithParam<std::uint64_t> {};
 
-// Whoever ends well has the right sums (train() looks); after a death nobody blames anybody else.
+// A rank that succeeds has the right sums, which train() checks; after a death all errors name the
+// dead rank.
 TEST_P(SimFaultScripts, EveryRankEndsInTimeWithTheRightSumOrTheRightName) {
   for (std::uint64_t i = 0; i < kSeedsPerShare; ++i) {
     const std::uint64_t seed = GetParam() * kSeedsPerShare + i;

@@ -9,16 +9,15 @@
 #include "sim/cluster.h"
 #include "wire/error_body.h"
 
-// The rendezvous' decisions in virtual time, while ranks die, come late or lose their link to the
-// host: either everybody who lives is welcome, or everybody hears the same verdict about the right
-// rank.
+// The rendezvous in virtual time, while ranks die, come late or lose their link to the host: either
+// all living ranks are accepted, or all receive the same error about the right rank.
 
 namespace tally::sim {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Whole messages by sender, and a way to send some.
+// Receives messages by sender, and sends messages.
 class Post final : public net::Receiver {
  public:
   explicit Post(Member& me) : me_(me) {}
@@ -31,7 +30,7 @@ class Post final : public net::Receiver {
     me_.transport().post(to, letter.outgoing);
   }
 
-  // The next message, or none by `by`.
+  // The next message; nothing if none arrives by `by`.
   std::optional<std::vector<std::byte>> next(Deadline by) {
     while (arrived_.empty() && !by.passed(me_.clock().now())) {
       if (!me_.transport().progress(*this)) me_.transport().wait(by);
@@ -88,7 +87,7 @@ Result<void> host(Member& me) {
     post.send(rank,
               verdict.has_value() ? std::vector<std::byte>{} : wire::encode_error(verdict.error()));
   }
-  post.next(me.clock().after(1s));  // until everything is out
+  post.next(me.clock().after(1s));  // until all messages are sent
   return verdict;
 }
 

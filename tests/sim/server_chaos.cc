@@ -11,8 +11,8 @@
 #include "sim/server_load.h"
 #include "sim/server_training.h"
 
-// Servers and workers are killed, stopped and cut off at random moments under load: what was
-// acknowledged is in the tables, once, and what was not is there wholly or not at all.
+// Servers and workers are killed, stopped and cut off at random moments under load: the tables
+// contain each acknowledged push once, and every other push completely or not at all.
 
 namespace tally::sim {
 namespace {
@@ -37,7 +37,7 @@ class Script {
     has_two_losses_ = servers_ > 2 && rng_.below(3) == 0;
     replicas_ = servers_ > 2 && rng_.below(3) == 0 ? 3 : 2;
     if (servers_ > replicas_ && rng_.below(2) == 0) spares_ = 1;
-    // So that the second loss falls into the load, too.
+    // The load lasts until after the second loss.
     if (has_two_losses_) load_.pause = 140ms;
     horizon_ = load_.pause * load_.pushes;
   }
@@ -200,7 +200,7 @@ class SimServerChaos : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(SimServerChaos, WhatWasAcknowledgedIsInTheTablesOnce) {
   const std::uint64_t end = asked_for("TALLY_SOAK_SEEDS", kSeeds);
-  // One seed alone, to look at.
+  // Runs a single seed, for debugging.
   const std::uint64_t only = asked_for("TALLY_CHAOS_SEED", end);
   for (std::uint64_t seed = GetParam(); seed < std::max(end, only + 1); seed += kShares) {
     if (only != end && seed != only) continue;
@@ -228,7 +228,7 @@ TEST(SimServerFailover, PushesAreAcknowledgedAgainWithinASecond) {
   }
 }
 
-// Rounds are not torn by the loss of a server: the weights are those of one worker alone.
+// The loss of a server does not tear rounds: the weights are equal to those of a single worker.
 TEST(SimServerFailover, BspGoesOnAsIfNothingHadHappened) {
   for (int moment = 0; moment < 16; ++moment) {
     SCOPED_TRACE(testing::Message() << "moment " << moment);
@@ -255,8 +255,8 @@ TEST(SimServerFailover, BspGoesOnAsIfNothingHadHappened) {
   }
 }
 
-// The server that gathers dies between any two of its messages: also when some have heard a sum and
-// others have not.
+// The gathering server dies between any two of its messages, also after some workers have received
+// a sum and others have not.
 TEST(SimServerFailover, EverybodyHearsTheSameSumsWhenTheServerThatGathersDies) {
   for (int frame = 5; frame < 45; ++frame) {
     for (int victim = 0; victim < 2; ++victim) {
@@ -270,7 +270,7 @@ TEST(SimServerFailover, EverybodyHearsTheSameSumsWhenTheServerThatGathersDies) {
           TALLY_TRY(const std::vector<double> sum, me.agree({&mine, 1}));
           EXPECT_EQ(sum.at(0), 111.0 * round) << "round " << round << ", frame " << frame;
         }
-        // Who has left offers nothing again.
+        // A worker that has left does not offer again.
         return me.sleep(50ms);
       });
       for (const auto& result : results)

@@ -70,7 +70,7 @@ void SimNodeTransport::send_from(server::NodeId to, const server::MessageHeader&
   me_.transport().post(rank, letter.outgoing);
 }
 
-// Nobody here shows memory to others.
+// No rank shares memory with others here.
 void SimNodeTransport::send_written(server::NodeId, const server::MessageHeader&, std::size_t) {
   TALLY_UNREACHABLE();
 }
@@ -85,7 +85,7 @@ net::Acceptance SimNodeTransport::deliver(Rank from, const wire::FrameHeader& he
   if (header.offset_bytes == 0) sender.arriving.clear();
   sender.arriving.insert(sender.arriving.end(), payload.begin(), payload.end());
   if (sender.arriving.size() < header.message_bytes) return net::Acceptance::kTaken;
-  // A message that was on its way when the link broke is gone.
+  // A message that was on its way when the link broke is lost.
   break_links();
   if (header.sequence == sender.breaks) take(from, std::exchange(sender.arriving, {}));
   return net::Acceptance::kTaken;

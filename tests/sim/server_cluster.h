@@ -25,7 +25,7 @@ struct Break {
   TimePoint at{};
 };
 
-// What all ranks of a run know of its links. One rank runs at a time, so nothing is locked.
+// The links of a run, shared by all ranks. One rank runs at a time, so nothing is locked.
 class Links {
  public:
   explicit Links(std::vector<Break> breaks) : breaks_(std::move(breaks)) {}
@@ -90,7 +90,7 @@ class SimNodeTransport final : public server::NodeTransport, private net::Receiv
   bool dead_ = false;
 };
 
-// What a worker's body is given: its node, and calls that wait.
+// The interface for a worker's body: its node, and calls that wait.
 class ServedWorker {
  public:
   ServedWorker(Member& me, const Links& links, int rank);
@@ -150,7 +150,7 @@ class ServedCluster {
   // ended.
   std::vector<Result<void>> run(const std::function<Result<void>(ServedWorker&)>& body);
 
-  // After run(): what the members said, with the moment and the rank.
+  // After run(): the messages of the members, with time and rank.
   const std::vector<std::string>& events() const { return events_; }
   TimePoint ended() const { return ended_; }
 

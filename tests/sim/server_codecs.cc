@@ -6,7 +6,7 @@
 #include "server/testing/test_follower.h"
 #include "sim/server_cluster.h"
 
-// Workers in step that are told averages, while servers and links are lost.
+// Synchronous workers that receive averages, while servers and links are lost.
 
 namespace tally::sim {
 namespace {
@@ -107,7 +107,7 @@ TEST(SimServerCodecs, WorkersInStepHaveTheBitsOfServersWhoeverIsLost) {
            cluster.run([&](ServedWorker& me) { return train(me, spec, told); }))
         EXPECT_TRUE(result.has_value()) << to_string(result.error());
     }
-    // Both ways are gone.
+    // Both directions are lost.
     EXPECT_GT(told.averages, 24 * 3);
     EXPECT_GT(told.values, 0);
   }

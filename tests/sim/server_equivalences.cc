@@ -7,7 +7,7 @@
 
 #include "sim/server_training.h"
 
-// Policies that must come to the same: on a small real problem, over simulated servers.
+// Policies that must give the same result, on a small problem over simulated servers.
 
 namespace tally::sim {
 namespace {
@@ -19,7 +19,7 @@ struct Place {
   int replicas = 1;
 };
 
-// The weights that each worker has at the end.
+// The final weights of each worker.
 std::vector<Weights> train(const TrainingOptions& options, const Place& place) {
   ServedCluster cluster({.servers = place.servers,
                          .workers = options.workers,

@@ -115,7 +115,7 @@ void Load::submit_encoded(ServedWorker& me, const server::Client::PartRange& ran
   if (!reads_back) open.answer.clear();
 }
 
-// Acknowledged: from now on it must be there.
+// An acknowledged push must be in the tables from now on.
 Result<void> Load::finish(ServedWorker& me, Open& open) {
   TALLY_TRY(const server::Completion completion, me.wait(open.ticket));
   if (completion.dropped != 0)
@@ -157,7 +157,7 @@ Result<void> Load::run(ServedWorker& me) {
   return read_all(me, tables);
 }
 
-// All who live have come to the same point.
+// All living workers have reached the same point.
 Result<void> Load::agree(ServedWorker& me, int point) const {
   const double mine[] = {1, static_cast<double>(point)};
   TALLY_TRY(const std::vector<double> sum, me.agree(mine));
@@ -168,7 +168,7 @@ Result<void> Load::agree(ServedWorker& me, int point) const {
   return {};
 }
 
-// Once or not at all, and whole; not at all only if nobody was told otherwise.
+// A push is in the tables once and completely, or not at all if it was not acknowledged.
 void Load::check_pair(const Name& name, float first, float second, double& present) const {
   const bool is_there = first == 1.0F && second == 3.0F;
   const bool is_not = first == 0.0F && second == 0.0F;

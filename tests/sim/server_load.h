@@ -7,7 +7,7 @@
 
 #include "sim/server_cluster.h"
 
-// Pushes of which each can be told from all others in the tables that they were added to.
+// Pushes that can be distinguished from each other in the tables.
 namespace tally::sim {
 
 struct LoadOptions {
@@ -32,7 +32,7 @@ class Load {
   // everything.
   Result<void> run(ServedWorker& me);
 
-  // Worker `index` was killed: what it had pushed may or may not be there.
+  // Worker `index` was killed: its pushes without acknowledgement may be in the tables or not.
   void killed(int index) { killed_.insert(index); }
   std::uint64_t acknowledged() const { return acknowledged_.size(); }
   // When pushes were first acknowledged after `moment`, by table, among those that were sent after

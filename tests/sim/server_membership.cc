@@ -5,7 +5,7 @@
 
 #include "sim/server_training.h"
 
-// Workers that die, and workers that come late, in every policy.
+// Workers that die and workers that join late, under every policy.
 
 namespace tally::sim {
 namespace {

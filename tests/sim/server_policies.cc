@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "sim/server_training.h"
 
-// What policies promise about time: who waits for whom, and for how long, in virtual time.
+// The times that policies guarantee, in virtual time: which worker waits for which, and how long.
 
 namespace tally::sim {
 namespace {
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
 
-// How far everybody was at every moment. One rank runs at a time.
+// The progress of all workers at every moment. One rank runs at a time.
 struct Progress {
   explicit Progress(int workers)
       : pushed(static_cast<std::size_t>(workers)), ended(static_cast<std::size_t>(workers)) {}
@@ -40,7 +40,7 @@ Progress train_with_sleeper(const std::string& plan, int steps) {
   options.on_push = [&](int rank, std::uint64_t clock) {
     progress.pushed[static_cast<std::size_t>(rank)] = clock;
   };
-  // Whoever begins its next step has finished `clock`, and has asked whether it may.
+  // A worker that begins its next step has finished `clock` and was allowed to go on.
   options.on_step = [&](int, std::uint64_t clock) {
     const std::uint64_t slowest = progress.slowest();
     if (clock > slowest) progress.widest_gap = std::max(progress.widest_gap, clock - slowest);
@@ -61,7 +61,7 @@ TEST(SimServerPolicies, NobodyIsMoreThanTheBoundAheadOfASleeper) {
   for (const std::uint64_t bound : {0U, 1U, 3U}) {
     const Progress progress = train_with_sleeper(fmt::format("update=ssp:{}", bound), 15);
     EXPECT_EQ(progress.widest_gap, bound);
-    // So the fast ones end as late as the slow one, but for the bound.
+    // The fast workers end when the slow one does, apart from the bound.
     const double steps_behind = 15.0 - static_cast<double>(bound);
     EXPECT_GT(seconds(progress.ended[0]), 0.1 * steps_behind);
   }

@@ -127,7 +127,7 @@ server::Ticket Training::push_pull(const Table& table, const server::PushOptions
                               bytes_of(values(table)));
 }
 
-// False if the gradient would come too late.
+// False if the gradient would arrive too late.
 Result<bool> Training::compute() {
   const auto too_late = [&] {
     for (const Table& table : tables_) {
@@ -159,7 +159,7 @@ Result<void> Training::reap() {
   return {};
 }
 
-// What a table's share of the step asks for. A push that is waited for is, before this returns.
+// The requests of one table in a step. Returns after the pushes that the step waits for.
 Result<Training::Asked> Training::ask(Table& table, const Weights& gradient, bool in_time,
                                       bool is_last) {
   Asked asked{.choice = policy::next_step(rules_, table.clock, is_last)};

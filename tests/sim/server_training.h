@@ -8,8 +8,7 @@
 #include "policy/worker_clock.h"
 #include "sim/server_cluster.h"
 
-// Least squares by gradient descent on parameter servers: small, and its data is the same
-// everywhere.
+// Least squares by gradient descent on parameter servers: small, with the same data on all ranks.
 namespace tally::sim {
 
 inline constexpr std::size_t kWeights = 16;
@@ -25,7 +24,7 @@ struct TrainingOptions {
   int steps = 10;
   std::uint64_t batch = 4;
   double rate = 0.05;
-  // Nobody pushes before all have read for the first time.
+  // No worker pushes before all workers have read the tables.
   bool begin_together = true;
   bool one_table = false;  // all weights in one dense table
   // How long a worker computes; none: no time at all.

@@ -1,13 +1,14 @@
 #include "apps/tally/doctor/findings.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "base/units.h"
 
 namespace tally::app::doctor {
+
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -15,7 +16,8 @@ constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kEnoughFiles = 4096;
 constexpr std::uint64_t kSmallShm = 256 * kMiB;
 constexpr std::uint64_t kSmallBuffer = 4 * kMiB;
-// Merged traces of several hosts are measured by heartbeats; logs of the hosts are not.
+// The coordinator corrects the clocks of merged traces by heartbeats; logs of hosts are not
+// corrected.
 constexpr double kClockSkewMs = 100;
 
 Finding cores(const MachineFacts& facts) {
@@ -70,7 +72,7 @@ Finding clock(const MachineFacts& facts) {
 
 Finding governor(const MachineFacts& facts) {
   Finding finding{.subject = "frequency",
-                  .what = facts.governor.empty() ? "not told" : facts.governor};
+                  .what = facts.governor.empty() ? "unknown" : facts.governor};
   if (facts.governor == "powersave") {
     finding.level = Level::kNote;
     finding.advice = "short operations suffer: cpupower frequency-set -g performance";
@@ -201,7 +203,7 @@ Finding gpu(const SoftwareFacts& facts) {
 Finding blas(const SoftwareFacts& facts) {
   if (facts.blas.empty()) return {.subject = "BLAS", .what = "none for the system"};
   Finding finding{.subject = "BLAS", .what = facts.blas};
-  // Debian's reference implementation lies in a folder named after itself.
+  // Debian's reference BLAS lies in the folder blas/.
   if (facts.blas.find("/blas/libblas.so") != std::string::npos) {
     finding.level = Level::kSlow;
     finding.advice =

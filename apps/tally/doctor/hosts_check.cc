@@ -1,20 +1,89 @@
 #include "apps/tally/doctor/hosts_check.h"
 
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
-#include "apps/tally/doctor/probe.h"
-#include "apps/tally/temp_dir.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "net/stream.h"
+#include "process/child_process.h"
+#include "process/temp_dir.h"
+#include "wire/bytes.h"
 
 namespace tally::app::doctor {
+
+namespace {
+
+constexpr auto kAnswerTime = std::chrono::seconds(2);
+constexpr std::size_t kAnswerBytes = 8;
+
+std::int64_t time_of_day_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// IPv4 if the host has it, else IPv6.
+Result<net::Listener> bind_everywhere() {
+  auto usual = net::Listener::bind({.host = "0.0.0.0", .port = 0});
+  return usual.has_value() ? std::move(usual) : net::Listener::bind({.host = "::", .port = 0});
+}
+
+}  // namespace
+
+Result<void> serve_probe(Deadline by) {
+  TALLY_TRY(net::Listener listener, bind_everywhere());
+  fmt::print("listening {}\n", listener.address().port);
+  std::fflush(stdout);
+  for (;;) {
+    auto socket = listener.accept(by);
+    if (!socket.has_value()) {
+      if (socket.error().code == ErrorCode::kTimeout) return {};
+      return socket.error();
+    }
+    const auto stream = net::plain_stream(*std::move(socket));
+    wire::Writer answer;
+    answer.u64(static_cast<std::uint64_t>(time_of_day_ns()));
+    // A caller that went away is ignored.
+    [[maybe_unused]] const auto told =
+        net::write_all(*stream, answer.view(), Deadline::after(kAnswerTime));
+  }
+}
+
+Result<ProbeAnswer> call_probe(const net::Address& address, Deadline by) {
+  const std::int64_t before = time_of_day_ns();
+  TALLY_TRY(net::Socket socket, net::connect(address, by));
+  const auto stream = net::plain_stream(std::move(socket));
+  std::array<std::byte, kAnswerBytes> bytes{};
+  TALLY_TRY(net::read_all(*stream, bytes, by));
+  const std::int64_t after = time_of_day_ns();
+  wire::Reader reader(bytes);
+  TALLY_TRY(const std::uint64_t theirs, reader.u64());
+  const std::int64_t ours = before + (after - before) / 2;
+  const auto ms = [](std::int64_t ns) { return static_cast<double>(ns) / 1e6; };
+  return ProbeAnswer{.round_trip_ms = ms(after - before),
+                     .clock_ahead_ms = ms(static_cast<std::int64_t>(theirs) - ours)};
+}
+
+std::string to_string(const ProbeAnswer& answer) {
+  return fmt::format("{:.3f} {:.3f}", answer.round_trip_ms, answer.clock_ahead_ms);
+}
+
+Result<ProbeAnswer> parse_probe_answer(const std::string& text) {
+  ProbeAnswer answer;
+  std::istringstream words(text);
+  if (words >> answer.round_trip_ms >> answer.clock_ahead_ms) return answer;
+  return Error{.code = ErrorCode::kCorrupt, .message = "no answer of a probe: " + text};
+}
+
 namespace {
 
 constexpr auto kStartTime = std::chrono::seconds(10);
@@ -49,13 +118,13 @@ class HostsCheck final {
     return command;
   }
 
-  // One listener at a time: it outlives all calls to it, and ends by itself should we be killed.
+  // One listener at a time. It outlives all calls and ends by itself if this process is killed.
   PeerFacts check(const std::string& host) {
     PeerFacts facts{.host = host};
     const auto callers = static_cast<int>(options_.hosts.size());
     const auto lifetime = kStartTime + callers * kCallTime;
     const std::string log_file = fmt::format("{}/listener", folder_);
-    auto listener = ChildProcess::start(
+    auto listener = process::ChildProcess::start(
         {.command = command_on(
              host, {"doctor-probe", "listen", std::to_string(lifetime / std::chrono::seconds(1))}),
          .log_file = log_file});
@@ -73,7 +142,8 @@ class HostsCheck final {
     return facts;
   }
 
-  static Result<std::uint16_t> port_of(ChildProcess& process, const std::string& log_file) {
+  static Result<std::uint16_t> port_of(process::ChildProcess& process,
+                                       const std::string& log_file) {
     const SteadyClock clock;
     const Deadline by = clock.after(kStartTime);
     for (;;) {
@@ -99,9 +169,9 @@ class HostsCheck final {
   }
 
   void call_from(const std::string& from, const net::Address& to, PeerFacts& facts) {
-    const auto output =
-        output_of(command_on(from, {"doctor-probe", "call", to.host, std::to_string(to.port)}),
-                  SteadyClock().after(kStartTime + kCallTime));
+    const auto output = process::output_of(
+        command_on(from, {"doctor-probe", "call", to.host, std::to_string(to.port)}),
+        SteadyClock().after(kStartTime + kCallTime));
     add_path(from, output.has_value() ? parse_probe_answer(*output) : output.error(), facts);
   }
 
@@ -119,7 +189,7 @@ class HostsCheck final {
 }  // namespace
 
 std::vector<PeerFacts> check_hosts(const HostsCheckOptions& options) {
-  const auto folder = TempDir::make();
+  const auto folder = process::TempDir::make();
   if (folder.has_value()) return HostsCheck(options, (*folder)->path()).run();
   std::vector<PeerFacts> none;
   for (const std::string& host : options.hosts)

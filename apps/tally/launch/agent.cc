@@ -1,4 +1,4 @@
-#include "apps/tally/launch/agent.h"
+#include "apps/tally/launch/launcher.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -25,16 +25,16 @@
 namespace tally::launch {
 namespace {
 
-// More is not taken from the ranks while so much waits for the launcher: their pipes fill, and they
-// wait.
+// While so many bytes wait for the launcher, no more output is read from the ranks: their pipes
+// fill, and they block.
 constexpr std::size_t kMaxWaitingBytes = std::size_t{256} << 10;
-// Until the launcher says another.
+// Lease until the launcher sends another one.
 constexpr auto kFirstLease = std::chrono::seconds(60);
-// After SIGTERM to us.
+// Grace time after SIGTERM to the agent.
 constexpr auto kGrace = std::chrono::seconds(5);
-// Between kills while something that was killed is not gone.
+// Time between repeated kills of processes that are still there.
 constexpr auto kKillAgain = std::chrono::milliseconds(20);
-// For what is killed to be gone.
+// Time for killed processes to disappear.
 constexpr auto kKillTime = std::chrono::seconds(10);
 
 class Agent {
@@ -69,7 +69,7 @@ class Agent {
     signals_ = Descriptor(::signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC));
   }
 
-  // Sleeps until something happens and deals with it; false when the launcher is gone.
+  // Waits for an event and handles it; false when the launcher is gone.
   bool step() {
     std::vector<pollfd> entries = {{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
                                    {.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
@@ -128,13 +128,13 @@ class Agent {
     if (signal.number == SIGKILL) return kill_all();
     paused_ = signal.number == SIGSTOP;
     ranks_.signal(signal.number);
-    // One that is stopped hears of it only when it goes on.
+    // A stopped rank receives the signal only after SIGCONT.
     if (!paused_) ranks_.signal(SIGCONT);
   }
 
   void obey(const Ping& ping) { send(ping); }
 
-  // What only an agent says.
+  // Messages that only an agent sends.
   template <typename Other>
   void obey(const Other& /*message*/) {}
 
@@ -147,7 +147,7 @@ class Agent {
     }
   }
 
-  // Again and again until nobody is left: whoever is killed may have had children.
+  // Kills repeatedly until no process is left: a killed process may have had children.
   void kill_all() {
     const bool some = signal_descendants() > 0;
     kill_at_ = some ? clock_.after(kKillAgain) : Deadline::never();

@@ -13,10 +13,10 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/launch/rank_process.h"
 #include "base/clock.h"
 #include "net/socket.h"
+#include "process/child_process.h"
 
 namespace tally::launch {
 namespace {
@@ -51,7 +51,7 @@ Result<std::unique_ptr<AgentLink>> AgentLink::start(const HostRanks& place,
   link->program_ = words.front();
   const auto path = command.empty()
                         ? std::optional<std::string>(own.empty() ? "/proc/self/exe" : own)
-                        : app::find_program(words.front());
+                        : process::find_program(words.front());
   if (!path)
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("no program {} to reach {} with", words[0], place.host)};
@@ -157,8 +157,8 @@ Error AgentLink::lost(const std::string& why) {
   close();
   std::string text = why;
   if (ended_by(deadline_after(now(), kEndTime))) {
-    const app::ExitStatus status{.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 0,
-                                 .signal = WIFSIGNALED(status_) ? WTERMSIG(status_) : 0};
+    const process::ExitStatus status{.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 0,
+                                     .signal = WIFSIGNALED(status_) ? WTERMSIG(status_) : 0};
     text = fmt::format("{}, {} {}", text, program_, to_string(status));
   }
   read_errors();

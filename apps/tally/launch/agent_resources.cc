@@ -23,7 +23,7 @@ Error system_error(const char* what) {
   return {.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, strerror(errno))};
 }
 
-// A socket bound to `port` of every address, or to any port if it is 0.
+// Binds a socket to `port` of every address, or to any port if it is 0.
 template <typename SocketAddress>
 Descriptor bound(int family, SocketAddress address) {
   Descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -67,7 +67,8 @@ Result<HeldPort> HeldPort::hold() {
     const auto port = port_of(v4);
     if (!port) return system_error("no free port");
     Descriptor v6 = bound_v6(*port);
-    // Somebody may have it for IPv6 only: then another one. Any other reason: there is no IPv6.
+    // EADDRINUSE: the port is taken for IPv6 only, so try another one. Other errors: the host has
+    // no IPv6.
     if (v6.open() || errno != EADDRINUSE) return HeldPort(std::move(v4), std::move(v6), *port);
   }
   return Error{.code = ErrorCode::kExhausted, .message = "no port is free for IPv4 and IPv6"};
@@ -81,14 +82,6 @@ Result<Descriptor> secret_in_memory(const Secret& secret) {
       ::write(memory.descriptor(), secret.bytes.data(), secret.bytes.size()) != size)
     return system_error("cannot keep the secret");
   return memory;
-}
-
-Result<Secret> new_secret() {
-  Secret secret;
-  const auto size = static_cast<ssize_t>(secret.bytes.size());
-  if (::getrandom(secret.bytes.data(), secret.bytes.size(), 0) != size)
-    return system_error("no random bytes for the secret");
-  return secret;
 }
 
 }  // namespace tally::launch

@@ -7,8 +7,8 @@
 
 namespace tally::launch {
 
-// A port that nobody else is given while this lives. Whoever also sets SO_REUSEADDR, as rank 0
-// does, can bind and listen on it, because nobody listens here.
+// Reserves a port. A process that sets SO_REUSEADDR, as rank 0 does, can bind and listen on it,
+// because this socket does not listen.
 class HeldPort final {
  public:
   static Result<HeldPort> hold();
@@ -22,12 +22,8 @@ class HeldPort final {
   std::uint16_t port_;
 };
 
-// A file in memory, without a name, that only this user can read: "/proc/PID/fd/N" leads there
-// while this process lives and holds the descriptor. Nothing is left of it afterwards, however we
-// die.
+// A file in memory without a name that only this user can read, as "/proc/PID/fd/N", while this
+// process holds the descriptor. Nothing is left of it when the process ends in any way.
 Result<Descriptor> secret_in_memory(const Secret& secret);
-
-// 32 random bytes.
-Result<Secret> new_secret();
 
 }  // namespace tally::launch

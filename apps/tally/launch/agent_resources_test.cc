@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "group/secret_text.h"
+
 #include "net/socket.h"
 
 namespace tally::launch {
@@ -45,9 +47,9 @@ TEST(HeldPort, NobodyElseIsGivenIt) {
 }
 
 TEST(Secrets, AreReadByTheirUserAloneWhileTheyAreHeld) {
-  const auto secret = new_secret();
+  const auto secret = group::fresh_secret();
   ASSERT_TRUE(secret.has_value());
-  EXPECT_NE(secret->bytes, new_secret()->bytes);
+  EXPECT_NE(secret->bytes, group::fresh_secret()->bytes);
   std::string path;
   {
     const auto memory = secret_in_memory(*secret);

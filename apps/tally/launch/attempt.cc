@@ -7,20 +7,20 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/child_process.h"
 #include "apps/tally/launch/rank_process.h"
 #include "apps/tally/launch/remote.h"
 #include "group/host.h"
 #include "net/socket.h"
+#include "process/child_process.h"
 
 namespace tally::launch {
 namespace {
 
 using Kind = AttemptEnd::Kind;
 
-// For killed ranks, and for agents, to be gone.
-constexpr auto kKillTime = std::chrono::seconds(15);
-// So many pings in one lease.
+// Time for killed ranks and agents to disappear.
+constexpr auto kGiveUpTime = std::chrono::seconds(15);
+// Pings sent during one lease.
 constexpr int kPingsPerLease = 6;
 
 }  // namespace
@@ -64,7 +64,7 @@ AttemptEnd Attempt::run() {
 Result<void> Attempt::start_agents() {
   TALLY_TRY(master_address_, master_address(options_, own_name_));
   for (const HostRanks& place : options_.places) {
-    const auto command = agent_command(options_, place.host, own_name_, app::own_program());
+    const auto command = agent_command(options_, place.host, own_name_, process::own_program());
     if (options_.verbose)
       with_.console.say(fmt::format(
           "host {}: ranks {} to {}, agent started {}", place.host, place.first,
@@ -104,7 +104,7 @@ void Attempt::launch_ranks() {
   for (const auto& [name, value] : common) set_variable(far, name, value);
   for (const auto& agent : agents_) {
     const auto lease = std::chrono::ceil<std::chrono::milliseconds>(options_.lease).count();
-    // On this machine the end of the launcher closes the agent's stdin, and silence means nothing.
+    // On this machine the end of the launcher closes the agent's stdin, so no lease is needed.
     agent->send(Launch{.command = options_.command,
                        .variables = agent->remote() ? far : common,
                        .folder = options_.folder,
@@ -129,8 +129,8 @@ Deadline Attempt::next_moment() const {
 }
 
 void Attempt::step() {
-  // While the job runs, a reader who waits makes the ranks wait. Once it ends they are listened to,
-  // but no longer shown to somebody who does not look.
+  // While the job runs, a console that is full blocks the ranks. While the job ends, their output
+  // is still read but no longer shown on a full console.
   const bool full = with_.console.full();
   const bool read = !full || verdict_;
   with_.output.hide(full);
@@ -154,7 +154,7 @@ void Attempt::keep_time() {
   if (ping_at_.passed(now)) {
     tell_all(Ping{});
     const Duration interval = options_.lease / kPingsPerLease;
-    // If it was us who slept, nobody else was silent.
+    // If the launcher itself was suspended, silence of the agents means nothing.
     const bool slept = now - ping_at_.when() > interval;
     ping_at_ = clock_.after(interval);
     for (std::size_t host = 0; host < agents_.size(); ++host) {
@@ -204,7 +204,7 @@ void Attempt::take_signals() {
   }
 }
 
-// Ctrl-Z: the ranks stop, on all hosts, before we do.
+// Ctrl-Z stops the ranks on all hosts before the launcher.
 void Attempt::pause() {
   tell_all(Signal{.number = SIGSTOP});
   ::raise(SIGSTOP);
@@ -216,7 +216,7 @@ void Attempt::tell_all(const Message& message) {
   for (const auto& agent : agents_) agent->send(message);
 }
 
-// From here on it is known how this ends; the ranks are asked to stop.
+// Records how the attempt ends and asks the ranks to stop.
 void Attempt::stop(Kind kind, int signal) {
   verdict_ = {.kind = kind};
   if (options_.hooks.stopping) options_.hooks.stopping();
@@ -227,19 +227,19 @@ void Attempt::stop(Kind kind, int signal) {
 
 void Attempt::stop_now() {
   kill_at_ = Deadline::never();
-  give_up_at_ = earlier(give_up_at_, clock_.after(kKillTime));
+  give_up_at_ = earlier(give_up_at_, clock_.after(kGiveUpTime));
   tell_all(Signal{.number = SIGKILL});
 }
 
-// Agents end when their stdin does, and leave nobody behind; whoever they could not end is looked
-// for once more here, where it is possible.
+// Agents end when their stdin does, and kill their descendants. Processes that they could not end
+// are searched once more on this host.
 void Attempt::end_agents() {
   for (const auto& agent : agents_) {
     agent->close();
-    // One that never answered has nothing to end.
+    // An agent that never answered has started nothing.
     if (!agent->introduced()) agent->kill();
   }
-  const Deadline by = clock_.after(kKillTime);
+  const Deadline by = clock_.after(kGiveUpTime);
   for (const auto& agent : agents_)
     if (!agent->ended_by(by))
       with_.console.say(fmt::format("the agent on {} does not end", agent->place().host));

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "apps/tally/launch/agent_link.h"
-#include "apps/tally/launch/console.h"
 #include "apps/tally/launch/descendants.h"
 #include "apps/tally/launch/failure_summary.h"
+#include "apps/tally/launch/job_console.h"
 #include "apps/tally/launch/launch_options.h"
 #include "apps/tally/launch/launch_signals.h"
 #include "apps/tally/launch/rank_output.h"
@@ -22,10 +22,10 @@ namespace tally::launch {
 // How one start of a job ended.
 struct AttemptEnd {
   enum class Kind {
-    kDone,         // every rank exited with 0, but for those that it may go on without: `failed`
-    kRankFailed,   // `failed` has the cause first
-    kHostLost,     // an agent is gone that had started its ranks; `reason`
-    kNotStarted,   // the ranks could not be started; `reason`
+    kDone,         // every rank exited with 0, except `failed` ranks that the job may go on without
+    kRankFailed,   // the cause is the first of `failed`
+    kHostLost,     // an agent that had started its ranks is gone; see `reason`
+    kNotStarted,   // the ranks could not be started; see `reason`
     kTimedOut,     // `by` passed
     kInterrupted,  // by `signal`
   };
@@ -35,15 +35,15 @@ struct AttemptEnd {
   int signal = 0;
 };
 
-// One start of a job: an agent on each host, the ranks that they start, until all have ended.
-// Nobody is left when run() returns. Threads: one.
+// One start of a job: an agent on each host and the ranks that the agents start, until all have
+// ended. No process is left when run() returns. Threads: one.
 class Attempt final {
  public:
   struct Surroundings {
-    Console& console;
+    JobConsole& console;
     LaunchSignals& signals;
     RankOutput& output;
-    const Bystanders& bystanders;  // whom nobody here may end
+    const Bystanders& bystanders;  // processes that must not be ended
   };
 
   Attempt(const LaunchOptions& options, const JobStart& start, const Surroundings& with,
@@ -72,7 +72,7 @@ class Attempt final {
   void pause();
   void end_agents();
 
-  // What an agent says.
+  // Messages of an agent.
   void take(std::size_t host, const Message& message);
   void on(std::size_t host, const Hello& hello);
   void on(std::size_t host, const Reserved& reserved);
@@ -102,20 +102,21 @@ class Attempt final {
   const std::string own_name_;
 
   std::vector<std::unique_ptr<AgentLink>> agents_;
-  std::vector<std::string> host_names_;  // for people
-  std::set<std::size_t> greeted_;        // hosts whose agents said hello
+  std::vector<std::string> host_names_;  // for messages
+  std::set<std::size_t> greeted_;        // hosts whose agents sent Hello
   std::string master_address_;
   std::uint16_t master_port_ = 0;
   Variables hook_variables_;
   bool launched_ = false;
   std::vector<RankState> ranks_;
   int ended_ = 0;      // ranks
-  int succeeded_ = 0;  // of these, with 0
+  int succeeded_ = 0;  // ranks that exited with 0
 
-  std::vector<RankEnd> failed_;  // by themselves, in the order of their news
+  std::vector<RankEnd> failed_;  // by themselves, in the order of the reports
   std::optional<AttemptEnd> verdict_;
   Deadline start_by_ = Deadline::never();
-  Deadline look_end_ = Deadline::never();  // after the first failure: who else failed in this look
+  Deadline look_end_ =
+      Deadline::never();  // until then, after the first failure, further failures are collected
   Deadline kill_at_ = Deadline::never();
   Deadline give_up_at_ = Deadline::never();
   Deadline ping_at_ = Deadline::never();

@@ -1,4 +1,4 @@
-// What the agents say to an Attempt.
+// The handlers of an Attempt for messages of agents.
 #include <chrono>
 #include <csignal>
 
@@ -11,8 +11,8 @@ namespace {
 
 using Kind = AttemptEnd::Kind;
 
-// Ranks that fail so soon after the first are looked at together: who lost a peer says so within
-// some 20 ms. They also have this time to say it before they are asked to stop.
+// Ranks that fail within this time after the first are examined together: a rank that lost a peer
+// reports it within about 20 ms. It also lets them report before they are asked to stop.
 constexpr auto kLook = std::chrono::milliseconds(200);
 
 }  // namespace
@@ -38,7 +38,7 @@ void Attempt::on(std::size_t host, const Hello& hello) {
 }
 
 void Attempt::on(std::size_t host, const Reserved& reserved) {
-  // Only the first was asked.
+  // Only the first host was asked.
   if (host != 0) return;
   master_port_ = reserved.port;
   launch_ranks();
@@ -75,7 +75,7 @@ void Attempt::note_end(RankEnd end) {
     return;
   }
   if (options_.hooks.rank_failed) options_.hooks.rank_failed(end.rank, describe(end));
-  // After the others were asked to stop, an end says nothing about the cause.
+  // After the ranks were asked to stop, the end of one says nothing about the cause.
   if (verdict_) return;
   if (options_.goes_on_without_failed) {
     const int left = static_cast<int>(ranks_.size()) - ended_;
@@ -89,8 +89,8 @@ void Attempt::note_end(RankEnd end) {
   failed_.push_back(std::move(end));
 }
 
-// Before they are asked to stop, which makes one that is stopped go on. Those who ended have told
-// more.
+// Called before the ranks are asked to stop, because that also continues stopped ranks. Ranks that
+// have ended have already been reported.
 void Attempt::note_silent_ranks() {
   if (!options_.hooks.silent_ranks) return;
   for (const SilentRank& silent : options_.hooks.silent_ranks()) {
@@ -112,7 +112,7 @@ void Attempt::on(std::size_t host, const Trouble& trouble) {
   const std::string reason = fmt::format("host {}: {}", host_names_[host], trouble.text);
   if (launched_) stop(Kind::kNotStarted, SIGTERM);
   verdict_ = {.kind = Kind::kNotStarted, .reason = reason};
-  // This one has no ranks that could end.
+  // The launcher's loop has no rank that could end.
   for (Rank rank = 0; rank < options_.size(); ++rank) {
     if (of(rank).host != host || of(rank).ended) continue;
     of(rank).ended = true;

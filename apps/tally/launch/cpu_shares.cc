@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kMaxCpus = 1 << 16;
 
-// What is given to a rank as a whole: a core with its hyperthreads, or one of those.
+// The smallest thing that is given to a rank: a core with its hyperthreads, or one hyperthread.
 struct Unit {
   int node = 0;
   std::vector<int> cpus;
@@ -39,7 +39,7 @@ std::vector<Unit> units_of(const std::vector<Cpu>& cpus, bool whole_cores) {
   return units;
 }
 
-// Units [first, first + count), which lie in one node.
+// Units [first, first + count) of one NUMA node.
 struct Node {
   std::size_t first = 0;
   std::size_t count = 0;
@@ -60,9 +60,10 @@ void give(const std::vector<Unit>& units, std::size_t first, std::size_t count,
     share.insert(share.end(), units[i].cpus.begin(), units[i].cpus.end());
 }
 
-// Rank r of n would have units [r*u/n, (r+1)*u/n). Where there are enough ranks, each goes to the
-// node that the middle of this lies in, and those of a node divide it. Where there are fewer ranks
-// than nodes, each node goes to the rank that its middle lies in.
+// Rank r of n would have units [r*u/n, (r+1)*u/n). With at least as many ranks as nodes, a rank
+// goes to the node that contains the middle of this interval, and the ranks of a node divide it.
+// With fewer ranks than nodes, a node goes to the rank whose interval contains the middle of the
+// node.
 std::vector<std::vector<int>> share_units(const std::vector<Unit>& units, std::size_t ranks) {
   std::vector<std::vector<int>> shares(ranks);
   const std::vector<Node> nodes = nodes_of(units);
@@ -83,7 +84,7 @@ std::vector<std::vector<int>> share_units(const std::vector<Unit>& units, std::s
   for (std::size_t at = 0; at < nodes.size(); ++at) {
     const std::size_t count = members[at].size();
     for (std::size_t i = 0; i < count; ++i) {
-      // More ranks than units here: some share one.
+      // With more ranks than units in the node, some ranks share a unit.
       const std::size_t first = i * nodes[at].count / count;
       const std::size_t end = std::max(first + 1, (i + 1) * nodes[at].count / count);
       give(units, nodes[at].first + first, end - first, shares[members[at][i]]);
@@ -102,8 +103,8 @@ std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int ranks) {
   std::vector<Unit> units = units_of(cpus, true);
   if (units.size() < static_cast<std::size_t>(ranks)) units = units_of(cpus, false);
   auto shares = share_units(units, static_cast<std::size_t>(ranks));
-  // A rank whose interval has no node's middle, where nodes differ much in size, is free to run
-  // anywhere.
+  // A rank whose interval contains the middle of no node, because nodes differ much in size, may
+  // run anywhere.
   for (auto& share : shares)
     if (share.empty()) give(units, 0, units.size(), share);
   return shares;
@@ -140,7 +141,7 @@ std::vector<Cpu> usable_cpus() {
   for (int node = 0;; ++node) {
     const std::string folder = fmt::format("/sys/devices/system/node/node{}", node);
     std::error_code gone;
-    // Numbers of nodes may have gaps, but not large ones.
+    // The numbers of nodes may have small gaps.
     if (!std::filesystem::exists(folder, gone)) {
       if (node > 64) break;
       continue;

@@ -24,8 +24,8 @@ namespace {
 
 constexpr int kPauseMilliseconds = 2;
 
-// From "PID (NAME) STATE PARENT GROUP SESSION ...", where the name may have anything in it. No
-// parent: gone.
+// Parses "PID (NAME) STATE PARENT GROUP SESSION ...", where the name may contain any character. No
+// parent: the process is gone.
 Kin kin_of(pid_t pid, char* state_letter = nullptr) {
   const std::string stat = file_contents(fmt::format("/proc/{}/stat", pid)).value_or("");
   const std::size_t name_end = stat.rfind(')');
@@ -94,7 +94,8 @@ bool kill_descendants(Deadline by, const Bystanders& spared) {
   for (;;) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
-    // What is killed may have had children that become ours only now: look until nobody is found.
+    // A killed process may have had children that are reparented only now: repeat until none is
+    // found.
     if (signal_descendants(spared) == 0) return true;
     if (by.passed(clock.now())) return false;
     ::poll(nullptr, 0, kPauseMilliseconds);

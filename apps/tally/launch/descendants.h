@@ -16,37 +16,38 @@ struct Kin {
 };
 using Processes = std::map<pid_t, Kin>;
 
-// Who is below this process without having been started by it: a shell may start processes and then
-// become this one. Nobody can move into a session that is older than itself, so whoever is in one
-// of theirs is theirs.
+// Processes below this one that it has not started: a shell may start processes and then exec this
+// program. A process cannot move into a session that is older than itself, so all processes in the
+// sessions of bystanders belong to bystanders.
 struct Bystanders {
   std::set<pid_t> processes;
   std::set<pid_t> sessions;
 };
 
-// Everybody who has `ancestor` above, other than bystanders and who is below them.
+// Returns the processes below `ancestor` without the bystanders and the processes below them.
 std::vector<pid_t> descendants_of(pid_t ancestor, const Processes& all,
                                   const Bystanders& spared = {});
 
-// All who are below `own` among `all`, with the sessions of them and of `own`.
+// Returns all processes below `own` among `all`, with their sessions and that of `own`.
 Bystanders bystanders_of(pid_t own, const Processes& all);
-// The same for this process and now. What it starts later is to be in sessions of its own.
+// The same for this process at this moment. Processes that it starts later must be in sessions of
+// their own.
 Bystanders bystanders();
 
-// Whether it waits for SIGCONT, or for a debugger.
+// Whether the process is stopped, by a signal or a debugger.
 bool is_stopped(pid_t pid);
 
-// Makes this process the parent of what its children leave behind when they end.
+// Makes this process the parent of orphans among its descendants.
 void adopt_orphans();
 
-// Sends SIGKILL to all processes below this one but those spared, once, and reaps none. How many
-// there are.
+// Sends SIGKILL once to all processes below this one except `spared`, and reaps none. Returns their
+// number.
 std::size_t signal_descendants(const Bystanders& spared = {});
 
-// Kills all processes below this one but those spared, whatever group or session they are in, and
-// reaps them; their children are found because they become ours, see adopt_orphans(). False if some
-// are left at `by` (one that sits in a system call of a dead disk cannot be killed). Threads: one,
-// and none that waits for children.
+// Kills and reaps all processes below this one except `spared`, in any group or session; their
+// children are found because they are reparented to this process, see adopt_orphans(). False if
+// some are left at `by`: a process in an uninterruptible system call cannot be killed. Threads:
+// one, and none that waits for children.
 bool kill_descendants(Deadline by, const Bystanders& spared = {});
 
 }  // namespace tally::launch

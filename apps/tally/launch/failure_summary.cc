@@ -11,10 +11,8 @@
 namespace tally::launch {
 namespace {
 
-// What a shell and we ourselves add to the number of a signal.
+// Added to the number of a signal in exit codes of shells and of the launcher.
 constexpr int kSignalCode = 128;
-constexpr int kNotRunnable = 126;
-constexpr int kNotFound = 127;
 constexpr std::size_t kMaxOthers = 8;
 
 std::string name_of_signal(int signal) {
@@ -22,7 +20,8 @@ std::string name_of_signal(int signal) {
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
-// The signal that killed the rank, or a command of the script that it is; 0 if none did.
+// Returns the signal that killed the rank, or a command of the script that the rank is; 0 if none
+// did.
 int fatal_signal(const RankEnd& end) {
   if (end.signal != 0) return end.signal;
   if (end.code <= kSignalCode) return 0;
@@ -35,7 +34,8 @@ int fatal_signal(const RankEnd& end) {
 std::string signal_hint(int signal) {
   switch (signal) {
     case SIGKILL:
-      return "if nobody killed it, memory ran out: look at `dmesg | grep -i 'killed process'` "
+      return "if it was not killed on purpose, memory ran out: see `dmesg | grep -i 'killed "
+             "process'` "
              "there";
     case SIGSEGV:
       return "it used memory that is not there; `ulimit -c unlimited` before the run keeps a core "
@@ -44,7 +44,7 @@ std::string signal_hint(int signal) {
       return "memory that it had mapped is gone: a full /dev/shm (`df -h /dev/shm`) or a shortened "
              "file";
     case SIGABRT:
-      return "it gave up: a failed check, or an exception that nobody caught";
+      return "it aborted: a failed check, or an uncaught exception";
     case SIGILL:
       return "an instruction that this processor does not have: built for another one?";
     default:

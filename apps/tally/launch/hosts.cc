@@ -15,7 +15,7 @@ Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
-// Without the spaces around it.
+// Removes the surrounding spaces.
 std::string_view trimmed(std::string_view text) {
   const std::size_t start = text.find_first_not_of(kSpace);
   if (start == std::string_view::npos) return {};
@@ -47,7 +47,7 @@ bool is_name(std::string_view name) {
   });
 }
 
-// "a", "a:2", "[::1]:2", and "::1": with several colons and no brackets it is an address alone.
+// Parses "a", "a:2", "[::1]:2", and "::1": several colons without brackets are an address alone.
 Result<Host> parse_host(std::string_view text) {
   std::string_view name = text;
   std::string_view digits;
@@ -86,7 +86,7 @@ Result<void> add(std::vector<Host>& hosts, Host host) {
   return {};
 }
 
-// The words after the host's name.
+// Parses the words after the host's name.
 Result<void> read_settings(std::string_view words, Host& host) {
   while (!words.empty()) {
     const std::string_view word = trimmed(cut(words, kSpace));

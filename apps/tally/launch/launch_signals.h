@@ -5,9 +5,9 @@
 
 namespace tally::launch {
 
-// While one lives, SIGINT, SIGTERM, SIGHUP and SIGTSTP are not delivered but wait at a descriptor,
-// and SIGPIPE is ignored. A signal that was ignored before (nohup) stays so. One at a time; made
-// before any thread.
+// While an object exists, SIGINT, SIGTERM, SIGHUP and SIGTSTP are queued at a descriptor instead of
+// being delivered, and SIGPIPE is ignored. A signal that was ignored before (nohup) stays ignored.
+// One object at a time, created before any thread.
 class LaunchSignals final {
  public:
   LaunchSignals();
@@ -15,7 +15,7 @@ class LaunchSignals final {
   LaunchSignals(const LaunchSignals&) = delete;
   LaunchSignals& operator=(const LaunchSignals&) = delete;
 
-  // Readable while a signal waits.
+  // Readable while a signal is queued.
   int descriptor() const { return waiting_.descriptor(); }
   std::optional<int> next();
 

@@ -7,32 +7,32 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/launch/agent_resources.h"
 #include "apps/tally/launch/attempt.h"
-#include "apps/tally/launch/console.h"
 #include "apps/tally/launch/descendants.h"
 #include "apps/tally/launch/failure_summary.h"
+#include "apps/tally/launch/job_console.h"
 #include "apps/tally/launch/launch_signals.h"
 #include "apps/tally/launch/rank_output.h"
+#include "group/secret_text.h"
 
 namespace tally::launch {
 namespace {
 
 using Kind = AttemptEnd::Kind;
 
-// Lines of a failed rank in the summary: few if they were shown before.
+// Lines of a failed rank in the summary: fewer if they have been shown before.
 constexpr std::size_t kLinesAgain = 10;
 constexpr std::size_t kLinesOfQuietRank = 50;
 
 class Launcher {
  public:
-  Launcher(const LaunchOptions& options, Console& console, LaunchSignals& signals,
+  Launcher(const LaunchOptions& options, JobConsole& console, LaunchSignals& signals,
            const Bystanders& bystanders)
       : options_(options), console_(console), signals_(signals), bystanders_(bystanders) {}
 
   int run() {
     auto output = RankOutput::open(options_, console_);
-    auto secret = new_secret();
+    auto secret = group::fresh_secret();
     if (!output || !secret) {
       console_.say((output ? secret.error() : output.error()).message);
       return kTroubleExitCode;
@@ -57,13 +57,13 @@ class Launcher {
   }
 
  private:
-  // What could not be started at all will not be the next time either.
+  // A job that could not be started will not start the next time either.
   static bool worth_another_try(const AttemptEnd& end) {
     if (end.kind == Kind::kHostLost) return true;
     return end.kind == Kind::kRankFailed && end.failed.front().note.empty();
   }
 
-  // Says what happened; returns the exit code for it.
+  // Reports how the attempt ended; returns the exit code.
   int report(const AttemptEnd& end) {
     switch (end.kind) {
       case Kind::kDone:
@@ -99,7 +99,7 @@ class Launcher {
   }
 
   const LaunchOptions& options_;
-  Console& console_;
+  JobConsole& console_;
   LaunchSignals& signals_;
   const Bystanders& bystanders_;
   std::unique_ptr<RankOutput> output_;
@@ -108,14 +108,15 @@ class Launcher {
 }  // namespace
 
 int run_job(const LaunchOptions& options) {
-  // Of a job that this launcher may be a part of; the others are replaced.
+  // Variable of a job that this launcher may be a part of; other variables are replaced.
   ::unsetenv("TALLY_COORDINATOR");
   const Bystanders others = bystanders();
   adopt_orphans();
   auto signals = std::make_unique<LaunchSignals>();
-  Console console(options.speaker);
+  JobConsole console(options.speaker);
   const int code = Launcher(options, console, *signals, others).run();
-  // Nothing runs any more: while the rest of the output waits for its reader, Ctrl-C ends us as
+  if (options.hooks.job_over) options.hooks.job_over();
+  // All processes have ended: while the rest of the output waits for its reader, Ctrl-C works as
   // usual.
   signals.reset();
   return code;

@@ -8,22 +8,22 @@
 
 namespace tally::launch {
 
-// Longest part of a line that is waited for before it is passed on. Each stream of each rank may
-// hold so much; what a line has taken is given back with its end.
+// Longest part of a line that is held back until the line ends. Each stream of each rank may hold
+// this much; the memory is released at the end of the line.
 inline constexpr std::size_t kMaxHeldBytes = std::size_t{2} << 20;
 
-// Cuts bytes as they come from one stream into lines. A line that grows beyond kMaxHeldBytes is
-// passed on in pieces; all pieces together are the bytes that came. Where lines are `live`, a
-// carriage return ends a piece, too.
+// Splits the bytes of one stream into lines. A line longer than kMaxHeldBytes is passed on in
+// pieces; all pieces together are the bytes of the stream. With `live`, a carriage return also ends
+// a piece.
 class LineSplitter final {
  public:
   explicit LineSplitter(bool live = false) : ends_(live ? "\n\r" : "\n") {}
 
-  // Gets each piece; the last of a line has its newline.
+  // Receives each piece; the last piece of a line ends with its newline.
   using Take = std::function<void(std::string_view piece)>;
 
   void add(std::string_view bytes, const Take& take);
-  // At the end of the stream: what is held, a line that nobody ended.
+  // At the end of the stream: passes on a last line without a newline.
   void finish(const Take& take);
 
  private:
@@ -31,18 +31,18 @@ class LineSplitter final {
   std::string held_;
 };
 
-// What several streams write, one after the other, on one screen or into one file: each line with
-// the prefix of its stream, and never two streams on one line. A piece that does not end its line
-// leaves it open: the same stream goes on there, while another first ends it.
+// Combines several streams for one screen or file: each line has the prefix of its stream, and two
+// streams never share a line. A piece without a newline leaves its line open: the same stream
+// continues it, while another stream first ends it.
 class Screen final {
  public:
-  // The bytes to write for a piece of stream `source` (any number that is not negative). An empty
-  // piece ends a line of this stream that is open.
+  // Returns the bytes to write for a piece of stream `source`, a number from 0. An empty piece ends
+  // an open line of this stream.
   std::string show(int source, std::string_view prefix, std::string_view piece);
 
  private:
   static constexpr int kNobody = -1;
-  int open_ = kNobody;  // whose line is open
+  int open_ = kNobody;  // the stream whose line is open
 };
 
 // The last lines of a stream, bounded in number and bytes, for a report of its end.
@@ -52,7 +52,7 @@ class Tail final {
 
   void add(std::string_view piece);
   void clear();
-  // Oldest first, without newlines; at most `count`. What cannot be shown is "?".
+  // Returns at most `count` lines, oldest first, without newlines. Unprintable characters are "?".
   std::vector<std::string> last(std::size_t count) const;
 
  private:

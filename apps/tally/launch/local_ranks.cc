@@ -18,7 +18,7 @@
 namespace tally::launch {
 namespace {
 
-// 1 MiB, the most that a pipe can be made to hold.
+// Reads of 64 KiB each: 1 MiB, the largest capacity of a pipe.
 constexpr int kMaxReadsAfterEnd = 16;
 
 constexpr const char* kThreads = "OMP_NUM_THREADS";
@@ -28,7 +28,7 @@ bool has(const Variables& variables, const std::string& name) {
                      [&name](const auto& variable) { return variable.first == name; });
 }
 
-// By local rank; empty: not bound.
+// Returns processors by local rank; empty: not bound.
 std::vector<std::vector<int>> shares_for(const Launch& launch) {
   const std::vector<Cpu> cpus = usable_cpus();
   const bool enough = usable_cores() >= launch.ranks;
@@ -90,7 +90,7 @@ void LocalRanks::add_to(std::vector<pollfd>& entries) const {
 void LocalRanks::reap() {
   int status = 0;
   for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-    // Others are orphans that their ranks left to us.
+    // Other pids are orphans that ranks have left to this process.
     for (Member& member : members_)
       if (member.pid == pid && !member.status) member.status = status;
   }
@@ -114,9 +114,9 @@ bool LocalRanks::pass_on(Member& member, Stream stream) {
   return false;
 }
 
-// One read of each pipe while the rank runs. Once it has ended all that it wrote comes before the
-// report of its end; somebody whom it left behind may write for ever, so not more than a pipe can
-// hold is waited for.
+// One read of each pipe while the rank runs. After its end all output is passed on before the
+// report of the end; a process that the rank left behind may write for ever, so at most the
+// capacity of a pipe is read.
 void LocalRanks::advance(Member& member) {
   bool quiet = false;
   do {
@@ -133,8 +133,9 @@ void LocalRanks::advance(Member& member) {
 }
 
 void LocalRanks::advance() {
-  // First who has ended, then the pipes: what an ended rank wrote is then all there. Each time
-  // another one begins, so that one who never stops writing leaves room for the others.
+  // Ranks are reaped before the pipes are read, so that all output of an ended rank is in its pipe.
+  // Each call begins with another rank, so that a rank that never stops writing does not starve the
+  // others.
   reap();
   for (std::size_t i = 0; i < members_.size(); ++i)
     advance(members_[(first_ + i) % members_.size()]);

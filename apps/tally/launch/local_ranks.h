@@ -17,18 +17,19 @@ class LocalRanks final {
  public:
   using Send = std::function<void(const Message&)>;
 
-  // `send` passes messages to the launcher. `has_room` says whether more output may be passed on.
+  // `send` passes messages to the launcher. `has_room` returns whether more output may be passed
+  // on.
   LocalRanks(Send send, std::function<bool()> has_room)
       : send_(std::move(send)), has_room_(std::move(has_room)) {}
 
-  // Starts all, and reports each as started or ended. kSystem if nothing was started.
+  // Starts all ranks and reports each as started or ended. kSystem if none was started.
   Result<void> start(const Launch& launch);
 
-  // Adds the pipes that have not ended, while there is room.
+  // Adds the open pipes while there is room.
   void add_to(std::vector<pollfd>& entries) const;
-  // Reads what is there, reaps who has ended, and reports both.
+  // Reads available output, reaps ended ranks, and reports both.
   void advance();
-  // To the process groups of those that run.
+  // Signals the process groups of the running ranks.
   void signal(int number);
   bool running() const;
 
@@ -46,13 +47,13 @@ class LocalRanks final {
   Variables variables_of(const Launch& launch, int local_rank) const;
   void reap();
   void advance(Member& member);
-  // Passes on one read of a pipe; true if there is nothing more for now.
+  // Passes on one read of a pipe; true if no more output is available now.
   bool pass_on(Member& member, Stream stream);
 
   Send send_;
   std::function<bool()> has_room_;
   std::vector<Member> members_;
-  std::size_t first_ = 0;  // whose turn it is to be first
+  std::size_t first_ = 0;  // the rank that is served first
   std::vector<char> buffer_ = std::vector<char>(kMaxOutputBytes);
   Descriptor secret_;
 };

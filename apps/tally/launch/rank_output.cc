@@ -12,7 +12,7 @@
 
 namespace tally::launch {
 
-RankOutput::RankOutput(const LaunchOptions& options, Console& console)
+RankOutput::RankOutput(const LaunchOptions& options, JobConsole& console)
     : console_(console),
       quiet_(options.quiet_ranks),
       ranks_(static_cast<std::size_t>(options.size())) {
@@ -27,7 +27,7 @@ RankOutput::RankOutput(const LaunchOptions& options, Console& console)
 }
 
 Result<std::unique_ptr<RankOutput>> RankOutput::open(const LaunchOptions& options,
-                                                     Console& console) {
+                                                     JobConsole& console) {
   std::unique_ptr<RankOutput> output(new RankOutput(options, console));
   if (options.log_folder.empty()) return output;
   std::error_code failed;
@@ -59,7 +59,7 @@ void RankOutput::add(const Output& output) {
     const ssize_t written = ::write(streams.log.descriptor(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      // A full disk is no reason to end a job; said once.
+      // A full disk does not end a job; it is reported once.
       if (!log_failed_)
         console_.say(fmt::format("cannot write the log of rank {}: {}; logs end here", output.rank,
                                  strerror(errno)));
@@ -74,7 +74,7 @@ void RankOutput::add(const Output& output) {
 }
 
 void RankOutput::take(Rank rank, Stream stream, std::string_view piece) {
-  // A line that the next one overwrites is nothing to remember.
+  // A line that the next line overwrites is not kept.
   if (piece.back() != '\r') of(rank).tail.add(piece);
   if (!shown(rank) || hidden_) return;
   console_.show(stream, rank, of(rank).prefixes[static_cast<std::size_t>(stream)], piece);

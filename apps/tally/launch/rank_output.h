@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/tally/launch/console.h"
+#include "apps/tally/launch/job_console.h"
 #include "apps/tally/launch/launch_options.h"
 #include "apps/tally/launch/lines.h"
 #include "base/descriptor.h"
@@ -13,14 +13,15 @@
 
 namespace tally::launch {
 
-// Where the output of all ranks goes: line by line to the console, byte by byte into a file each,
-// and the last lines into memory. Threads: one.
+// Sends the output of all ranks line by line to the console, byte by byte to a file each, and keeps
+// the last lines in memory. Threads: one.
 class RankOutput final {
  public:
-  // Makes the folder and the files. kSystem with the name of what could not be made.
-  static Result<std::unique_ptr<RankOutput>> open(const LaunchOptions& options, Console& console);
+  // Creates the folder and the files. kSystem with the name of the file that could not be created.
+  static Result<std::unique_ptr<RankOutput>> open(const LaunchOptions& options,
+                                                  JobConsole& console);
 
-  // A start of the job begins: the last lines of the one before are forgotten.
+  // Begins a start of the job: the last lines of the previous one are dropped.
   void begin();
   void add(const Output& output);
   // Completes the rank's last lines.
@@ -39,11 +40,11 @@ class RankOutput final {
     Descriptor log;
   };
 
-  RankOutput(const LaunchOptions& options, Console& console);
+  RankOutput(const LaunchOptions& options, JobConsole& console);
   void take(Rank rank, Stream stream, std::string_view piece);
   RankStreams& of(Rank rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
-  Console& console_;
+  JobConsole& console_;
   const bool quiet_;
   bool hidden_ = false;
   bool log_failed_ = false;

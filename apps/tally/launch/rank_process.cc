@@ -2,14 +2,11 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -19,10 +16,7 @@
 namespace tally::launch {
 namespace {
 
-constexpr int kNotRunnable = 126;
-constexpr int kNotFound = 127;
-
-// Where execve() shall look: `name` itself if it has a slash, else in each folder of PATH.
+// Returns the paths for execve(): `name` itself if it has a slash, else one in each folder of PATH.
 std::vector<std::string> candidates(const std::string& name,
                                     const std::vector<std::string>& environment) {
   if (name.find('/') != std::string::npos) return {name};
@@ -39,20 +33,18 @@ std::vector<std::string> candidates(const std::string& name,
   return found;
 }
 
-// Everything between fork() and exec: only calls that are safe there. Returns why it failed.
-int become(const std::vector<char*>& programs, char* const* arguments, char* const* environment,
-           const cpu_set_t* cpus, const std::array<int, 3>& streams, pid_t parent) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(kNotFound);  // the parent died before the line above
-  restore_signals();
+// Runs between fork() and exec, where only async-signal-safe calls are allowed. Returns the error
+// number.
+int exec_rank(const std::vector<char*>& programs, char* const* arguments, char* const* environment,
+              const cpu_set_t* cpus, const std::array<int, 3>& streams, pid_t parent) {
+  process::become_child_of(parent);
   for (int i = 0; i < 3; ++i) ::dup2(streams[static_cast<std::size_t>(i)], i);
   if (cpus != nullptr) ::sched_setaffinity(0, sizeof(*cpus), cpus);
   int reason = ENOENT;
   for (const char* const program : programs) {
     if (program == nullptr) break;
     ::execve(program, arguments, environment);
-    // As the shell does: a file that may not be executed is passed over, but told of.
+    // As a shell does: a file that may not be executed is skipped, but reported if none is found.
     if (errno != ENOENT && errno != ENOTDIR) reason = errno;
     if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) break;
   }
@@ -66,64 +58,13 @@ StartFailure failure(const std::string& what, int reason) {
 
 }  // namespace
 
-void restore_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGQUIT, SIGTSTP})
-    ::signal(signal, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
-Result<Pipe> make_pipe() {
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return Error{.code = ErrorCode::kExhausted,
-                 .message = fmt::format("cannot make a pipe: {}", strerror(errno))};
-  return Pipe{.read = Descriptor(ends[0]), .write = Descriptor(ends[1])};
-}
-
-void make_non_blocking(const Descriptor& descriptor) {
-  ::fcntl(descriptor.descriptor(), F_SETFL, O_NONBLOCK);
-}
-
-void set_variable(Variables& variables, const std::string& name, std::string value) {
-  for (auto& variable : variables) {
-    if (variable.first != name) continue;
-    variable.second = std::move(value);
-    return;
-  }
-  variables.emplace_back(name, std::move(value));
-}
-
-std::vector<std::string> environment_with(const Variables& variables) {
-  std::vector<std::string> result;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::string name = text.substr(0, text.find('='));
-    const bool replaced =
-        std::any_of(variables.begin(), variables.end(),
-                    [&name](const auto& variable) { return variable.first == name; });
-    if (!replaced) result.push_back(text);
-  }
-  for (const auto& [name, value] : variables) result.push_back(fmt::format("{}={}", name, value));
-  return result;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  result.reserve(texts.size() + 1);
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
 std::variant<RankProcess, StartFailure> start_rank(const RankOptions& options) {
   const std::string& name = options.command.front();
   auto output = make_pipe();
   auto errors = make_pipe();
-  auto verdict = make_pipe();
+  auto exec_failure = make_pipe();
   const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!output || !errors || !verdict || !nothing.open()) return failure(name, errno);
+  if (!output || !errors || !exec_failure || !nothing.open()) return failure(name, errno);
 
   std::vector<std::string> command = options.command;
   std::vector<std::string> environment = options.environment;
@@ -139,23 +80,22 @@ std::variant<RankProcess, StartFailure> start_rank(const RankOptions& options) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    const int reason = become(programs, arguments.data(), variables.data(),
-                              options.cpus.empty() ? nullptr : &cpus, streams, parent);
+    const int reason = exec_rank(programs, arguments.data(), variables.data(),
+                                 options.cpus.empty() ? nullptr : &cpus, streams, parent);
     [[maybe_unused]] const auto told =
-        ::write(verdict->write.descriptor(), &reason, sizeof(reason));
+        ::write(exec_failure->write.descriptor(), &reason, sizeof(reason));
     ::_exit(kNotFound);
   }
   if (pid < 0) return failure("fork", errno);
-  ::setpgid(pid, pid);  // in both processes: whoever comes second finds it done
-  verdict->write.reset();
+  process::make_group_leader(pid);
+  exec_failure->write.reset();
   int reason = 0;
   ssize_t told = -1;
   do {
-    told = ::read(verdict->read.descriptor(), &reason, sizeof(reason));
+    told = ::read(exec_failure->read.descriptor(), &reason, sizeof(reason));
   } while (told < 0 && errno == EINTR);
   if (told == sizeof(reason)) {
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    process::reap(pid);
     return failure(name, reason);
   }
   make_non_blocking(output->read);

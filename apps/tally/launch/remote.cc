@@ -13,8 +13,7 @@
 namespace tally::launch {
 namespace {
 
-// Never asks anything, for nobody could answer; gives up a connection that has been silent for 15
-// s.
+// Never prompts, because no user could answer; gives up a connection after 15 s of silence.
 const std::vector<std::string> kSsh = {"ssh",
                                        "-T",
                                        "-x",
@@ -27,7 +26,21 @@ const std::vector<std::string> kSsh = {"ssh",
                                        "-o",
                                        "ServerAliveCountMax=3"};
 
-// The address that packets to `host` leave from. Nothing is sent.
+bool starts_directly(const LaunchOptions& options, const std::string& host,
+                     const std::string& own_name) {
+  return options.remote_shell.empty() && means_this_machine(host, own_name);
+}
+
+// Returns the first host that is not started directly.
+std::optional<std::string> first_elsewhere(const LaunchOptions& options,
+                                           const std::string& own_name) {
+  for (const HostRanks& place : options.places)
+    if (!starts_directly(options, place.host, own_name)) return place.host;
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<std::string> own_address_towards(const std::string& host) {
   TALLY_TRY(const auto endpoints, net::resolve({.host = host, .port = 9}));
   for (const net::Endpoint& endpoint : endpoints) {
@@ -40,21 +53,6 @@ Result<std::string> own_address_towards(const std::string& host) {
   }
   return Error{.code = ErrorCode::kSystem, .message = fmt::format("no way to {}", host)};
 }
-
-bool starts_directly(const LaunchOptions& options, const std::string& host,
-                     const std::string& own_name) {
-  return options.remote_shell.empty() && means_this_machine(host, own_name);
-}
-
-// The first host that is not started directly.
-std::optional<std::string> first_elsewhere(const LaunchOptions& options,
-                                           const std::string& own_name) {
-  for (const HostRanks& place : options.places)
-    if (!starts_directly(options, place.host, own_name)) return place.host;
-  return std::nullopt;
-}
-
-}  // namespace
 
 bool means_this_machine(const std::string& host, const std::string& own_name) {
   return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == own_name;
@@ -79,7 +77,7 @@ std::vector<std::string> agent_command(const LaunchOptions& options, const std::
   const bool by_ssh = options.remote_shell.empty();
   std::vector<std::string> command = by_ssh ? kSsh : options.remote_shell;
   command.push_back(host);
-  // ssh hands all words to a shell over there; another program is called with the words themselves.
+  // ssh passes all words to a remote shell; other programs get the words themselves.
   command.push_back(by_ssh ? quoted(program) : program);
   command.emplace_back("host-agent");
   return command;
@@ -104,7 +102,8 @@ Result<std::string> master_address(const LaunchOptions& options, const std::stri
   const auto other = first_elsewhere(options, own_name);
   if (!other) return std::string("127.0.0.1");
   if (!starts_directly(options, first, own_name)) return address_of(first);
-  // Our own name may mean the loopback interface here, which the others cannot reach.
+  // The host name of this machine may resolve to the loopback interface, which other hosts cannot
+  // reach.
   return own_address_towards(address_of(*other));
 }
 
@@ -114,13 +113,14 @@ Result<std::string> own_address(const LaunchOptions& options, const std::string&
   for (const HostRanks& place : options.places) {
     if (starts_directly(options, place.host, own_name)) continue;
     const auto towards = own_address_towards(address_of(place.host));
-    // A name that only the remote shell understands.
+    // The name may be known to the remote shell only.
     if (!towards.has_value()) {
       TALLY_TRY(const auto addresses, group::interface_addresses());
       return group::choose_address(addresses, "");
     }
     found = *towards;
-    // A host that is this machine under another name says nothing about the others.
+    // A host that is this machine under another name has a loopback route, which other hosts cannot
+    // use.
     if (found.rfind("127.", 0) != 0 && found != "::1") return found;
   }
   return found;

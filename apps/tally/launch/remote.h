@@ -9,25 +9,28 @@
 
 namespace tally::launch {
 
-// Whether a name means the machine `own_name`, on which we are.
+// Whether a name means this machine, whose name is `own_name`.
 bool means_this_machine(const std::string& host, const std::string& own_name);
 
-// The command that starts the agent of a host; empty: directly, by running our own program.
+// Returns the command that starts the agent of a host; empty: run this program directly.
 std::vector<std::string> agent_command(const LaunchOptions& options, const std::string& host,
                                        const std::string& own_name, const std::string& own_program);
 
-// `word` so that a shell takes it for one.
+// Quotes `word` for a shell.
 std::string quoted(const std::string& word);
 
-// What ranks on other hosts get of our environment (entries "NAME=VALUE"): PATH, LD_LIBRARY_PATH
-// and what begins with TALLY_ or OMP_.
+// Returns the variables ("NAME=VALUE") that ranks on other hosts get: PATH, LD_LIBRARY_PATH, and
+// names that begin with TALLY_ or OMP_.
 Variables variables_to_pass_on(const std::vector<std::string>& environment);
 
-// Where the ranks meet: the first host as the others reach it. kSystem if that cannot be found out.
+// Returns the local address of packets to `host`, a name or an address. Sends nothing. kSystem if
+// there is no route.
+Result<std::string> own_address_towards(const std::string& host);
+
+// Returns the address of the first host for the others. kSystem if it cannot be determined.
 Result<std::string> master_address(const LaunchOptions& options, const std::string& own_name);
 
-// This machine as the other hosts of the job reach it, as far as can be told; 127.0.0.1 if there
-// are none.
+// Returns the address of this machine for the other hosts of the job; 127.0.0.1 if there are none.
 Result<std::string> own_address(const LaunchOptions& options, const std::string& own_name);
 
 }  // namespace tally::launch

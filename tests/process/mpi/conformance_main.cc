@@ -1,4 +1,4 @@
-// The conformance suite of communicators over engine=mpi: started by mpirun, each process is one
+// The conformance suite of communicators over engine=mpi. mpirun starts it; each process is one
 // rank and runs all tests, in step with the others.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,7 +18,8 @@
 namespace tally::collective {
 namespace {
 
-// What engine=mpi cannot do, and why. On one host the world is our own communicator, which can.
+// A test that engine=mpi cannot pass, and the reason. On one host the world is our own
+// communicator, which passes it.
 struct Exclusion {
   std::string test;
   std::string network;
@@ -43,8 +44,8 @@ std::vector<Exclusion> exclusions() {
     all.push_back({"DifferentOperationsAreAMismatch", network,
                    "MPI does not compare what ranks ask for: the outcome is undefined"});
     all.push_back({"ARankThatStaysAwayIsNamedAtTheDeadline", network,
-                   "MPI cannot tell who is missing, and what it gave up spoils the process: "
-                   "tests/process/mpi/failures_test.cc has what happens instead"});
+                   "MPI cannot tell which rank is missing, and a late collective ends all "
+                   "communicators: tests/process/mpi/failures_test.cc tests that"});
   }
   return all;
 }
@@ -62,7 +63,7 @@ std::set<std::string> registered_tests() {
   return names;
 }
 
-// Takes the excluded tests out of the filter, and says so. False if one of them does not exist.
+// Removes the excluded tests from the filter and prints them. False if one of them does not exist.
 bool exclude() {
   const std::set<std::string> names = registered_tests();
   std::string filter = testing::GTEST_FLAG(filter);
@@ -82,7 +83,7 @@ bool exclude() {
   return known;
 }
 
-// Memory that all ranks share: a file that has lost its name by the time the tests run.
+// Maps memory that all ranks share: a file that is unlinked before the tests run.
 Result<void> share_counters(Communicator& world) {
   constexpr std::size_t kCounters = 1024;
   constexpr std::size_t kBytes = kCounters * sizeof(std::atomic<int>);
@@ -107,7 +108,7 @@ Result<void> share_counters(Communicator& world) {
   return {};
 }
 
-// One rank tells how the tests go; the others only what failed.
+// Rank 0 prints the progress of the tests; the other ranks print failures only.
 class FailurePrinter final : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
@@ -118,7 +119,7 @@ class FailurePrinter final : public testing::EmptyTestEventListener {
 };
 
 int run_all(int argc, char** argv) {
-  // Kept until the end.
+  // This job keeps MPI in use until the end.
   auto anchor = Job::join(options_for(Network::kMpi, 0, 1, 0));
   if (!anchor.has_value()) {
     fmt::print(stderr, "{}\n", to_string(anchor.error()));

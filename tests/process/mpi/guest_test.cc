@@ -1,5 +1,5 @@
-// A program that uses MPI itself, linked with one MPI: it joins a job of engine=mpi, and MPI stays
-// its own. Started by mpirun with the thread level that it asks MPI for: guest THREAD-LEVEL.
+// A program that links with MPI and uses it itself joins a job of engine=mpi. mpirun starts it with
+// the thread level that it initialises MPI with: guest THREAD-LEVEL.
 #include <mpi.h>
 
 #include <array>
@@ -49,8 +49,8 @@ TEST(MpiGuest, JoinsBesideTheProgramsOwnUseOfMpi) {
   EXPECT_EQ(finalised, 0);
 }
 
-// The communicator of all ranks as the plugin makes it, but for calls of at most 7 elements: what
-// operations of more than INT_MAX elements do.
+// The communicator of all ranks with MPI calls of at most 7 elements, so that short operations are
+// cut like operations of more than INT_MAX elements.
 class Cut : public testing::Test {
  protected:
   void SetUp() override {
@@ -97,7 +97,7 @@ class Cut : public testing::Test {
   std::size_t n_ = 1;
   std::size_t me_ = 0;
   std::size_t total_ = 0;
-  std::size_t start_ = 0;  // of the own part
+  std::size_t start_ = 0;  // of this rank's part
 };
 
 TEST_F(Cut, ReductionsGiveTheSameSums) {
@@ -153,7 +153,7 @@ TEST_F(Cut, AllToAllAndMessagesArriveWhole) {
   const Rank left = static_cast<Rank>((me_ + n_ - 1) % n_);
   const std::vector<std::int32_t> sent = values(50);
   std::vector<std::int32_t> message(50);
-  // Without threads nothing runs beside the caller, so one rank begins.
+  // Without other threads a send may wait for its receive, so rank 0 sends first.
   if (me_ == 0) {
     ASSERT_TRUE(world_->send(std::span<const std::int32_t>(sent), right, 4).has_value());
   }

@@ -5,7 +5,7 @@
 
 namespace tally::process {
 
-// The MPIs that there are plugins for: "openmpi", "mpich".
+// The MPIs that plugins were built for: "openmpi", "mpich".
 inline std::vector<std::string> installed_mpis() {
   std::vector<std::string> names;
   std::string name;

@@ -1,5 +1,4 @@
-// `tally bench compress` as users run it, with models so small that the benchmark itself is what is
-// tested.
+// `tally bench compress` as users run it, with tiny models: a test of the benchmark itself.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,11 +20,10 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kIp = "/usr/sbin/ip";
-// Of seven starts of libtorch, on a machine that has much else to do.
-constexpr milliseconds kRunTime = seconds(250);
+// The time for several starts of libtorch.
+constexpr milliseconds kRunTime = 3 * kPatience;
 
-bool is_there(const std::string& name) { return std::filesystem::exists("/run/netns/" + name); }
+bool exists(const std::string& name) { return std::filesystem::exists("/run/netns/" + name); }
 
 // Names of network namespaces that this process has made.
 std::set<std::string> made_by(pid_t pid) {
@@ -39,8 +37,7 @@ std::set<std::string> made_by(pid_t pid) {
   return names;
 }
 
-// When this process began, in ticks since boot: the 22nd word of its line, and its own name has no
-// blank.
+// The time when this process began, in ticks since boot: the 22nd word of the line.
 std::uint64_t began_ticks() {
   std::ifstream file("/proc/self/stat");
   std::string word;
@@ -48,14 +45,16 @@ std::uint64_t began_ticks() {
   return std::stoull(word);
 }
 
-// Network namespaces with these names, as long as the object lives and nobody else removes them.
+// Makes network namespaces with these names, and removes them with the object.
 class Namespaces final {
  public:
   explicit Namespaces(std::vector<std::string> names) : names_(std::move(names)) {
-    for (const std::string& name : names_) Child({.command = {kIp, "netns", "add", name}}).exits(0);
+    for (const std::string& name : names_)
+      Child({.command = {"/usr/sbin/ip", "netns", "add", name}}).exits(0);
   }
   ~Namespaces() {
-    for (const std::string& name : names_) Child({.command = {kIp, "netns", "del", name}}).exits(0);
+    for (const std::string& name : names_)
+      Child({.command = {"/usr/sbin/ip", "netns", "del", name}}).exits(0);
   }
   Namespaces(const Namespaces&) = delete;
   Namespaces& operator=(const Namespaces&) = delete;
@@ -64,11 +63,11 @@ class Namespaces final {
   const std::vector<std::string> names_;
 };
 
-class BenchCompress : public testing::Test {
+class BenchCompress : public OnTwoHosts {
  protected:
   void SetUp() override {
-    if (const std::string reason = TwoHosts::missing(); !reason.empty()) GTEST_SKIP() << reason;
-    std::filesystem::create_directory(folder_.path() + "/tmp");
+    OnTwoHosts::SetUp();
+    std::filesystem::create_directory(folder_.file("tmp"));
   }
 
   Child start(const std::vector<std::string>& options) {
@@ -103,7 +102,7 @@ TEST_F(BenchCompress, PlansAreMeasuredOverTheLink) {
   }
   EXPECT_EQ(found, (std::set<std::string>{"50mbit codec=none", "50mbit codec=int8:all",
                                           "50mbit codec=auto"}));
-  // A model of 650 numbers: what is saved is less than what each message has besides.
+  // The model has 650 numbers: the headers of messages are larger than the savings.
   EXPECT_GT(sent["codec=none"], 650 * 4 / 2);
   EXPECT_LT(sent["codec=int8:all"], sent["codec=none"]);
   expect_nothing_left(bench);
@@ -118,9 +117,9 @@ TEST_F(BenchCompress, AnInterruptRemovesTheHosts) {
   expect_nothing_left(bench);
 }
 
-// Namespaces as another run has made them: by a process that has ended, by this one, and by nobody
-// that can be known.
-TEST_F(BenchCompress, AKilledRunAndThoseBeforeItLeaveNoHosts) {
+// Namespaces as other runs make them: by a process that has ended, by this one, and by an unknown
+// one.
+TEST_F(BenchCompress, AKilledRunAndEarlierRunsLeaveNoHosts) {
   struct stat own {};
   ASSERT_EQ(::stat("/proc/self/ns/pid", &own), 0);
   pid_t dead = 0;
@@ -135,21 +134,21 @@ TEST_F(BenchCompress, AKilledRunAndThoseBeforeItLeaveNoHosts) {
   const std::string elsewhere = fmt::format("tally-bench-{}-{}-1-a", own.st_ino + 1, dead);
   const std::string unknown = fmt::format("tally-bench-mine-{}", ::getpid());
   const Namespaces made({left, living, elsewhere, unknown});
-  for (const std::string& name : {left, living, elsewhere, unknown}) ASSERT_TRUE(is_there(name));
+  for (const std::string& name : {left, living, elsewhere, unknown}) ASSERT_TRUE(exists(name));
 
   Child bench = start({"--links", "50mbit", "--codecs", "none", "--rounds", "10000"});
   ASSERT_TRUE(bench.complains("round 1 of", kRunTime)) << bench.transcript();
-  EXPECT_FALSE(is_there(left));
+  EXPECT_FALSE(exists(left));
   EXPECT_EQ(made_by(bench.pid()).size(), 2U);
   bench.signal(SIGKILL);
   ASSERT_TRUE(bench.wait_status().has_value());
   const std::int64_t until = now_ms() + kPatience.count();
   while (!made_by(bench.pid()).empty() && now_ms() < until) std::this_thread::yield();
   EXPECT_EQ(made_by(bench.pid()), std::set<std::string>());
-  for (const std::string& name : {living, elsewhere, unknown}) EXPECT_TRUE(is_there(name)) << name;
+  for (const std::string& name : {living, elsewhere, unknown}) EXPECT_TRUE(exists(name)) << name;
 }
 
-TEST_F(BenchCompress, RefusesWhatItDoesNotKnow) {
+TEST_F(BenchCompress, RefusesUnknownValues) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--links", "fast"}, "'fast' is no speed"},
       {{"--codecs", "zip"}, "zip"},
@@ -164,7 +163,7 @@ TEST_F(BenchCompress, RefusesWhatItDoesNotKnow) {
   }
 }
 
-TEST_F(BenchCompress, OthersThanRootAreTold) {
+TEST_F(BenchCompress, UsersOtherThanRootAreRefused) {
   Child bench({.command = {"/usr/bin/setpriv", "--reuid", "65534", "--clear-groups", TALLY_PROGRAM,
                            "bench", "compress"}});
   EXPECT_TRUE(bench.exits(2)) << bench.transcript();

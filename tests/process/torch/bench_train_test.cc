@@ -1,5 +1,4 @@
-// `tally bench train` as users run it, with models so small that the benchmark itself is what is
-// tested.
+// `tally bench train` as users run it, with tiny models: a test of the benchmark itself.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,7 +13,7 @@
 namespace tally::process {
 namespace {
 
-constexpr milliseconds kRunTime = seconds(150);
+constexpr milliseconds kRunTime = 3 * kPatience;
 
 class BenchTrain : public testing::Test {
  protected:
@@ -33,7 +32,7 @@ class BenchTrain : public testing::Test {
 
   std::string json_file() const { return folder_.path() + "/train.jsonl"; }
 
-  // "MODEL CONTENDER" of all lines, each of which must be checked and complete.
+  // "MODEL CONTENDER" of all lines; expects each line to be checked and complete.
   std::set<std::string> checked_lines() const {
     std::set<std::string> found;
     std::ifstream file(json_file());
@@ -66,14 +65,13 @@ TEST_F(BenchTrain, AllModelsAgreeWithDdpAndAreTimed) {
   EXPECT_TRUE(nothing_left());
 }
 
-// Another momentum in the peer: the check sees it, and only who agrees is timed.
-TEST_F(BenchTrain, WhoTrainsOtherwiseIsNotTimed) {
-  const std::string python = folder_.path() + "/python";
-  std::ofstream(python) << "#!/bin/sh\n"
-                           "case \"$1\" in *.py) sed -i "
-                           "'s/momentum=facts.\"momentum\"./momentum=0.5/' \"$1\";; esac\n"
-                           "exec /usr/bin/python3 \"$@\"\n";
-  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+// The peer trains with another momentum: the check notices it, and only contenders that agree are
+// timed.
+TEST_F(BenchTrain, AContenderThatTrainsDifferentlyIsNotTimed) {
+  const std::string python = script(
+      folder_, "python",
+      "case \"$1\" in *.py) sed -i 's/momentum=facts.\"momentum\"./momentum=0.5/' \"$1\";; esac\n"
+      "exec /usr/bin/python3 \"$@\"");
   Child bench = start({"--model", "tiny-mlp", "--python", python});
   EXPECT_TRUE(bench.exits(1, kRunTime)) << bench.transcript();
   EXPECT_TRUE(bench.complains("failed: tiny-mlp, ddp: at step ")) << bench.transcript();
@@ -89,7 +87,7 @@ TEST_F(BenchTrain, WithoutPythonTheRestIsMeasured) {
   EXPECT_EQ(checked_lines(), (std::set<std::string>{"tiny-mlp tally", "tiny-mlp single"}));
 }
 
-TEST_F(BenchTrain, RefusesWhatItDoesNotKnow) {
+TEST_F(BenchTrain, RefusesUnknownValues) {
   const std::map<std::string, std::string> cases = {{"--model", "no model resnet"},
                                                     {"--bucket", "resnet"}};
   for (const auto& [option, complaint] : cases) {

@@ -1,5 +1,5 @@
-// `tally train lenet --plan "codec=..."` with every codec: it trains, and what was stopped goes on
-// to the same bits. Between them the codecs go through 1 to 4 workers on either home.
+// `tally train lenet --plan "codec=..."` with every codec: it trains, and a resumed training ends
+// with the same bits. The cases cover 1 to 4 workers on both homes.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -22,7 +22,7 @@ struct Case {
   std::string codec;
   int group_workers = 1;
   int server_workers = 1;
-  bool remembers = false;  // what was left out goes into checkpoints
+  bool remembers = false;  // checkpoints contain the codec's residuals
 
   friend void PrintTo(const Case& each, std::ostream* out) { *out << each.codec; }
 };
@@ -79,7 +79,7 @@ class TrainCodec : public testing::TestWithParam<Case> {
                                       folder_.file(saved),
                                       "--plan",
                                       "codec=" + GetParam().codec};
-    // Adam's share of 1-bit Adam is the optimizer's.
+    // 1-bit Adam needs the optimizer Adam.
     if (GetParam().codec.rfind("onebit-adam", 0) == 0)
       words.insert(words.end(), {"--optimizer", "adam", "--rate", "0.001"});
     words.insert(words.end(), more.begin(), more.end());
@@ -90,8 +90,8 @@ class TrainCodec : public testing::TestWithParam<Case> {
     return fmt::format("{}/step-{:010}", folder_.file(saved), number);
   }
 
-  // All that a checkpoint has, by name: values, the optimizer's and the codec's memory, and the
-  // random states of ranks.
+  // The content of a checkpoint by name: values, the state of optimizer and codec, and the random
+  // states of ranks.
   static std::map<std::string, std::string> content_of(const std::string& checkpoint) {
     std::map<std::string, std::string> content;
     const auto reader = checkpoint::Reader::open(checkpoint);
@@ -117,7 +117,7 @@ class TrainCodec : public testing::TestWithParam<Case> {
     return bytes;
   }
 
-  // Eight steps, and from the fourth on once more.
+  // Trains eight steps, and resumes from the fourth.
   void train_and_resume(int workers, const std::vector<std::string>& more) {
     Child whole = start("whole", workers, more);
     ASSERT_TRUE(whole.exits(0, kTrainingTime)) << whole.transcript();
@@ -131,8 +131,8 @@ class TrainCodec : public testing::TestWithParam<Case> {
     EXPECT_THAT(rest.output(), HasSubstr("resumed from step 4"));
     auto expected = content_of(step("whole", 8));
     auto found = content_of(step("half", 8));
-    // One worker writes for all with servers: the others' random numbers begin anew, and lenet
-    // takes none.
+    // With servers one worker writes the checkpoint, without the random states of the others, which
+    // lenet does not use.
     if (!more.empty() && workers > 1)
       for (auto* content : {&expected, &found}) content->erase("random 0");
     EXPECT_FALSE(content_of(step("whole", 4)) == expected);  // the last steps did something
@@ -150,11 +150,11 @@ class TrainCodec : public testing::TestWithParam<Case> {
   const std::string images_ = folder_.images(60);
 };
 
-TEST_P(TrainCodec, InTheGroupGoesOnWithTheSameBits) {
+TEST_P(TrainCodec, InTheGroupResumesWithTheSameBits) {
   train_and_resume(GetParam().group_workers, {});
 }
 
-TEST_P(TrainCodec, OnServersGoesOnWithTheSameBitsOrIsRefused) {
+TEST_P(TrainCodec, OnServersResumesWithTheSameBitsOrIsRefused) {
   if (GetParam().codec == "auto") {
     Child refused = start("whole", 2, {"--servers", "1,colocated"});
     EXPECT_FALSE(refused.exits(0, kTrainingTime));

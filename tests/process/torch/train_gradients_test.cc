@@ -1,4 +1,4 @@
-// `tally train --record-gradients`: what the file has is what moved the parameters.
+// `tally train --record-gradients`: the file has the gradients that moved the parameters.
 #include <cmath>
 #include <map>
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t kMaxBytes = 1 << 20;
 
 class TrainGradients : public testing::Test {
  protected:
-  // Plain descent at one rate, so that two checkpoints tell the gradient between them.
+  // Plain descent at a constant rate, so that the gradient follows from two checkpoints.
   Child start(const std::vector<std::string>& more) {
     std::vector<std::string> words = {"mlp",
                                       "--data",
@@ -77,8 +77,8 @@ class TrainGradients : public testing::Test {
     return found;
   }
 
-  // How far the recorded gradient of a step lies from what the update was made of, at most, and how
-  // large it is.
+  // The largest difference between the recorded gradient of a step and that of the update, and the
+  // size of the gradient.
   struct Distance {
     double apart = 0;
     double size = 0;
@@ -124,7 +124,7 @@ TEST_F(TrainGradients, OfOneWorkerAreWhatMovedItsParameters) {
   EXPECT_TRUE(folder_.left_nothing_behind());
 }
 
-// Before the exchange: rank 0 has seen half of the samples.
+// Gradients before the exchange: rank 0 has seen half of the samples.
 TEST_F(TrainGradients, OfTwoWorkersAreThoseOfTheFirst) {
   Child tally =
       start({"--workers", "2", "--record-gradients", folder_.file("gradients") + ",steps=1"});

@@ -1,10 +1,8 @@
-// Recipes on tables of keys as users run them, on small data whose result can be told beforehand.
+// Recipes on tables of keys as users run them, on small data with a known result.
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "process/torch/training.h"
 
@@ -13,29 +11,15 @@ namespace {
 
 using testing::HasSubstr;
 
-class TrainKeyed : public testing::Test {
+class TrainKeyed : public WithTrainings {
  protected:
-  nlohmann::json result_of(std::vector<std::string> words) {
-    words.insert(words.end(), {"--json", folder_.file("out.jsonl")});
-    Child tally = folder_.train(words);
-    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
-    EXPECT_TRUE(folder_.left_nothing_behind());
-    output_ = tally.output();
-    const auto result = nlohmann::json::parse(bytes_of(folder_.file("out.jsonl")), nullptr, false);
-    std::remove(folder_.file("out.jsonl").c_str());
-    return result;
-  }
-
   std::string write(const std::string& name, const std::string& text) const {
-    write_bytes(folder_.file(name), text);
+    write_file(folder_.file(name), text);
     return folder_.file(name);
   }
-
-  const TrainingFolder folder_;
-  std::string output_;
 };
 
-// Who likes what: users of one half like films of one half.
+// Ratings by users of two groups, each of which likes the films of one half.
 std::string ratings(int rows) {
   std::string text = "userId,movieId,rating,timestamp\n";
   for (int i = 0; i < rows; ++i) {
@@ -46,7 +30,7 @@ std::string ratings(int rows) {
   return text;
 }
 
-TEST_F(TrainKeyed, WhatCanBeToldApartIsToldApart) {
+TEST_F(TrainKeyed, SeparableRowsAreSeparated) {
   std::string rows;
   for (int i = 0; i < 200; ++i)
     rows += i % 2 == 0 ? fmt::format("+1 {}:1 500:0.5\n", 1 + i % 7)
@@ -61,8 +45,8 @@ TEST_F(TrainKeyed, WhatCanBeToldApartIsToldApart) {
   }
 }
 
-// A feature with which three of four are positive, and without which one of four is. The best loss
-// is the entropy of 1/4; of pairs, 3/4 * 3/4 are in order and 2 * 3/4 * 1/4 equal.
+// Three of four rows with the feature are positive, and one of four rows without it. The best loss
+// is the entropy of 1/4. Of all pairs, 3/4 * 3/4 are in order and 2 * 3/4 * 1/4 are equal.
 TEST_F(TrainKeyed, LogisticEndsAtTheMostLikelyWeights) {
   std::string rows;
   for (int i = 0; i < 400; ++i)
@@ -87,11 +71,11 @@ TEST_F(TrainKeyed, TablesAreLearnedByTheDeepModels) {
                                    "2048", "--report", folder_.file("report.html")});
     EXPECT_GE(result["auc"].get<double>(), 0.99) << output_;
     EXPECT_EQ(result["points"].back()["auc"], result["auc"]);
-    EXPECT_THAT(bytes_of(folder_.file("report.html")), HasSubstr("test AUC"));
+    EXPECT_THAT(contents_of(folder_.file("report.html")), HasSubstr("test AUC"));
   }
 }
 
-TEST_F(TrainKeyed, WhatDoesNotFitIsRefusedInOneLine) {
+TEST_F(TrainKeyed, DataThatDoNotFitAreRefusedInOneLine) {
   const std::string sparse = write("sparse", "+1 1:1\n-1 2:1\n");
   const struct {
     std::vector<std::string> words;

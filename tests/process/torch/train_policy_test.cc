@@ -1,57 +1,34 @@
-// `tally train` under every update policy, with servers as processes of their own and inside the
-// workers; and when servers or workers die.
+// `tally train` under every update policy, with servers in their own processes and inside the
+// workers, and with servers or workers that die.
 #include <csignal>
-#include <filesystem>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
+#include "process/processes.h"
 #include "process/torch/training.h"
 
 namespace tally::process {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// Of every line about steps. Which steps these are is open where workers do not wait for each
-// other.
+// Part of every line about steps. Where workers do not wait for each other the numbers of steps are
+// not known in advance.
 constexpr const char* kProgress = "samples/s";
 
-// The children of `tally` whose command line has this word.
+// The children of `tally` whose command line contains `word`.
 std::vector<pid_t> children_with(pid_t tally, const std::string& word) {
   std::vector<pid_t> found;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string stat = bytes_of("/proc/" + name + "/stat");
-    const std::size_t end = stat.rfind(')');
-    if (end == std::string::npos) continue;
-    std::istringstream words(stat.substr(end + 1));
-    std::string state;
-    pid_t parent = 0;
-    words >> state >> parent;
-    if (parent == tally && bytes_of("/proc/" + name + "/cmdline").find(word) != std::string::npos)
-      found.push_back(std::stoi(name));
-  }
+  for (const pid_t pid : all_processes())
+    if (parent_of(pid) == tally && words_of(pid).find(word) != std::string::npos)
+      found.push_back(pid);
   return found;
 }
 
-class TrainPolicy : public testing::Test {
+class TrainPolicy : public WithTrainings {
  protected:
-  nlohmann::json result_of(std::vector<std::string> words) {
-    const std::string json = folder_.file("out.jsonl");
-    std::remove(json.c_str());
-    words.insert(words.end(), {"--json", json});
-    Child tally = folder_.train(words);
-    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
-    EXPECT_TRUE(folder_.left_nothing_behind());
-    output_ = tally.transcript();
-    return nlohmann::json::parse(bytes_of(json), nullptr, false);
-  }
-
-  // Long enough to be disturbed; ends by itself.
+  // Long enough for a kill in the middle; ends by itself.
   std::vector<std::string> long_training(const std::string& plan) {
     return {"mlp",        "--workers",        "3",       "--servers", "2",
             "--data",     folder_.table(200), "--batch", "4",         "--steps",
@@ -59,9 +36,6 @@ class TrainPolicy : public testing::Test {
             "--schedule", "constant",         "--rate",  "0.05",      "--eval-every",
             "2000",       "--log-every",      "10",      "--plan",    plan};
   }
-
-  const TrainingFolder folder_;
-  std::string output_;
 };
 
 TEST_F(TrainPolicy, EveryPolicyTrainsOnServersAndInTheGroup) {
@@ -87,7 +61,7 @@ TEST_F(TrainPolicy, EveryPolicyTrainsOnServersAndInTheGroup) {
   train("update=subset:2", {});
 }
 
-TEST_F(TrainPolicy, ASlowWorkerIsSlowAndADelayIsTaken) {
+TEST_F(TrainPolicy, ASlowWorkerIsSlowAndADelayIsApplied) {
   const auto result = result_of({"mlp", "--workers", "2", "--data", folder_.table(100), "--batch",
                                  "10", "--steps", "5", "--eval-every", "never", "--straggle",
                                  "rank=1,factor=2", "--delay", "constant:20ms"});
@@ -96,7 +70,7 @@ TEST_F(TrainPolicy, ASlowWorkerIsSlowAndADelayIsTaken) {
   for (const auto& times : result["times"]) EXPECT_GE(times["compute_s"].get<double>(), 0.1);
 }
 
-TEST_F(TrainPolicy, AServerThatIsKilledEndsNothing) {
+TEST_F(TrainPolicy, AKilledServerEndsNothing) {
   for (const char* plan : {"update=bsp", "update=ssp:3"}) {
     Child tally = folder_.train(long_training(plan));
     ASSERT_TRUE(tally.line_with(kProgress, kTrainingTime)) << tally.transcript();
@@ -109,7 +83,7 @@ TEST_F(TrainPolicy, AServerThatIsKilledEndsNothing) {
   }
 }
 
-TEST_F(TrainPolicy, AWorkerThatIsKilledIsToldOfAndTheOthersGoOn) {
+TEST_F(TrainPolicy, AKilledWorkerIsReportedAndTheOthersGoOn) {
   for (const auto& [plan, victim] :
        {std::pair{"update=bsp", 1}, std::pair{"update=asp", 2}, std::pair{"update=ssp:2", 0}}) {
     Child tally = folder_.train(long_training(plan));
@@ -126,7 +100,7 @@ TEST_F(TrainPolicy, AWorkerThatIsKilledIsToldOfAndTheOthersGoOn) {
   }
 }
 
-TEST_F(TrainPolicy, WhatServersHaveIsSavedAndResumedInAnyHome) {
+TEST_F(TrainPolicy, TheStateOfServersIsSavedAndResumedInAnyHome) {
   const std::string table = folder_.table(200);
   const auto train = [&](const std::string& plan, int steps, bool resume) {
     std::vector<std::string> words = {"mlp",
@@ -164,7 +138,7 @@ TEST_F(TrainPolicy, WhatServersHaveIsSavedAndResumedInAnyHome) {
   EXPECT_THAT(output_, HasSubstr("resumed from step 20"));
 }
 
-TEST_F(TrainPolicy, WhatDoesNotGoTogetherIsRefusedBeforeAnythingStarts) {
+TEST_F(TrainPolicy, OptionsThatContradictEachOtherAreRefusedBeforeAnythingStarts) {
   const std::string table = folder_.table(50);
   struct Row {
     std::vector<std::string> words;

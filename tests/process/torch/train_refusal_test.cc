@@ -1,4 +1,4 @@
-// What cannot go well is refused in one line, before any worker is started.
+// Wrong options and data are refused in one line, before any worker is started.
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ class TrainRefusal : public testing::Test {
       Child tally = folder_.train(refusal.words);
       EXPECT_TRUE(tally.exits(2)) << tally.transcript();
       EXPECT_THAT(tally.errors(), HasSubstr(refusal.says));
-      // No worker has begun to talk.
+      // No worker has printed anything.
       EXPECT_THAT(tally.output(), Not(HasSubstr("workers x batch")));
       EXPECT_TRUE(folder_.left_nothing_behind());
     }
@@ -55,7 +55,7 @@ TEST_F(TrainRefusal, OptionsThatMakeNoSense) {
   });
 }
 
-TEST_F(TrainRefusal, AProgramWithoutItsOtherHalfSaysWhatToInstall) {
+TEST_F(TrainRefusal, AProgramWithoutTallyTrainNamesThePackageToInstall) {
   const std::string alone = folder_.file("tally");
   std::filesystem::copy_file(TALLY_PROGRAM, alone);
   for (const char* command : {"train", "bench"}) {
@@ -65,7 +65,7 @@ TEST_F(TrainRefusal, AProgramWithoutItsOtherHalfSaysWhatToInstall) {
   }
 }
 
-TEST_F(TrainRefusal, DataThatAreNotThereOrDoNotFit) {
+TEST_F(TrainRefusal, DataThatAreMissingOrDoNotFit) {
   const std::string images = folder_.images(20);
   const std::string text = folder_.text();
   expect({
@@ -76,12 +76,12 @@ TEST_F(TrainRefusal, DataThatAreNotThereOrDoNotFit) {
       {{"gpt", "--data", text, "--context", "100000"}, "--data: "},
   });
   const std::string labels = images + "/train-labels-idx1-ubyte";
-  const std::string whole = bytes_of(labels);
-  write_bytes(labels, whole.substr(0, whole.size() - 3));
+  const std::string whole = contents_of(labels);
+  write_file(labels, whole.substr(0, whole.size() - 3));
   expect({{{"lenet", "--data", images}, labels}});
   std::string wrong = whole;
   wrong[0] = 1;
-  write_bytes(labels, wrong);
+  write_file(labels, wrong);
   expect({{{"lenet", "--data", images}, labels}});
 }
 
@@ -117,9 +117,9 @@ TEST_F(TrainRefusal, CheckpointsThatDoNotFit) {
   });
   for (const auto& entry : std::filesystem::directory_iterator(saved)) {
     const std::string model = entry.path().string() + "/model.safetensors";
-    std::string bytes = bytes_of(model);
+    std::string bytes = contents_of(model);
     bytes.back() ^= 1;
-    write_bytes(model, bytes);
+    write_file(model, bytes);
   }
   expect({{with({"--resume=2", "--width", "8"}), "model.safetensors"},
           {with({"--resume", "--width", "8"}), "model.safetensors"}});

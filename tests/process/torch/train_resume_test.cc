@@ -1,4 +1,4 @@
-// A training that was stopped and goes on ends with the bits of one that was not.
+// A training that was stopped and resumed ends with the same bits as one that was not.
 #include <csignal>
 #include <filesystem>
 
@@ -15,8 +15,7 @@ using testing::HasSubstr;
 
 class TrainResume : public testing::Test {
  protected:
-  // Dropout, a schedule over the whole and an optimizer with state: all that a checkpoint must
-  // keep.
+  // Dropout, a schedule and an optimizer with state: all of them are part of a checkpoint.
   Child start(const std::string& saved, const std::vector<std::string>& more) {
     std::vector<std::string> words = {"gpt",
                                       "--data",
@@ -64,9 +63,9 @@ TEST_F(TrainResume, TenAndTenStepsAreTwenty) {
   EXPECT_THAT(rest.output(), HasSubstr("resumed from step 10, written by 2 workers"));
   for (const char* file : {"model.safetensors", "optimizer-00000-of-00002.safetensors",
                            "optimizer-00001-of-00002.safetensors", "state.json"}) {
-    const std::string expected = bytes_of(step("whole", 20) + "/" + file);
+    const std::string expected = contents_of(step("whole", 20) + "/" + file);
     EXPECT_FALSE(expected.empty()) << file;
-    EXPECT_TRUE(bytes_of(step("half", 20) + "/" + file) == expected) << file;
+    EXPECT_TRUE(contents_of(step("half", 20) + "/" + file) == expected) << file;
   }
 }
 
@@ -79,8 +78,8 @@ TEST_F(TrainResume, AnotherNumberOfWorkersGoesOn) {
   EXPECT_TRUE(fs::exists(step("saved", 20) + "/optimizer-00002-of-00003.safetensors"));
 }
 
-// Ctrl-C: the launcher gets SIGINT and passes it on.
-TEST_F(TrainResume, AnInterruptIsSavedAndLeavesInOrder) {
+// On Ctrl-C the launcher receives SIGINT and forwards it.
+TEST_F(TrainResume, AnInterruptSavesACheckpointAndEndsAllProcesses) {
   Child tally =
       start("saved", {"--workers", "2", "--checkpoint-every", "1000000", "--steps", "100000000",
                       "--schedule", "constant", "--log-every", "5", "--eval-every", "never"});
@@ -94,7 +93,7 @@ TEST_F(TrainResume, AnInterruptIsSavedAndLeavesInOrder) {
   EXPECT_EQ(saved, 1);
   EXPECT_EQ(worker_of(tally.pid(), 0), -1);
   EXPECT_TRUE(folder_.left_nothing_behind());
-  // And goes on from there.
+  // The training resumes from this checkpoint.
   Child rest = start("saved", {"--workers", "2", "--resume", "--steps", "100000000", "--schedule",
                                "constant", "--eval-every", "never", "--log-every", "1"});
   EXPECT_TRUE(rest.line_with("resumed from step", kTrainingTime)) << rest.transcript();

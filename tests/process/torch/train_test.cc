@@ -1,7 +1,6 @@
 // `tally train` as users run it, on data of a few samples.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "process/torch/training.h"
 
@@ -10,21 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class Train : public testing::Test {
- protected:
-  // The result of a training that goes well, as JSON has it.
-  nlohmann::json result_of(std::vector<std::string> words) {
-    words.insert(words.end(), {"--json", folder_.file("out.jsonl")});
-    Child tally = folder_.train(words);
-    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
-    EXPECT_TRUE(folder_.left_nothing_behind());
-    output_ = tally.output();
-    return nlohmann::json::parse(bytes_of(folder_.file("out.jsonl")), nullptr, false);
-  }
-
-  const TrainingFolder folder_;
-  std::string output_;
-};
+class Train : public WithTrainings {};
 
 TEST_F(Train, LinearEndsWithWeightsThatMatchTheClosedForm) {
   for (const int workers : {1, 3}) {
@@ -41,7 +26,6 @@ TEST_F(Train, ATableIsLearnedByAnyNumberOfWorkers) {
     const auto result =
         result_of({"mlp", "--workers", std::to_string(workers), "--data", table, "--batch", "10",
                    "--epochs", "6", "--width", "16", "--layers", "1", "--rate", "0.2"});
-    std::remove(folder_.file("out.jsonl").c_str());
     EXPECT_EQ(result["workers"], workers);
     EXPECT_EQ(result["times"].size(), static_cast<std::size_t>(workers));
     EXPECT_GE(result["accuracy"].get<double>(), 0.85) << output_;
@@ -57,10 +41,10 @@ TEST_F(Train, ImagesAreLearnedAndTheReportWritten) {
   EXPECT_EQ(result["steps"], 18);
   EXPECT_GE(result["accuracy"].get<double>(), 0.9) << output_;
   EXPECT_THAT(output_, HasSubstr("step 10 "));
-  EXPECT_THAT(bytes_of(folder_.file("report.html")), HasSubstr("lenet"));
+  EXPECT_THAT(contents_of(folder_.file("report.html")), HasSubstr("lenet"));
 }
 
-TEST_F(Train, TheTargetAccuracyEndsIt) {
+TEST_F(Train, TheTargetAccuracyEndsTheTraining) {
   const auto result =
       result_of({"mlp", "--workers", "2", "--data", folder_.table(300), "--batch", "10", "--epochs",
                  "500", "--eval-every", "20", "--width", "8", "--target-accuracy", "0.6"});
@@ -68,8 +52,8 @@ TEST_F(Train, TheTargetAccuracyEndsIt) {
   EXPECT_LT(result["epochs"].get<double>(), 500);
 }
 
-TEST_F(Train, EarlyStopEndsWhatDoesNotImprove) {
-  // So small a rate that nothing changes.
+TEST_F(Train, EarlyStopEndsATrainingThatDoesNotImprove) {
+  // The learning rate is so small that nothing changes.
   const auto result = result_of({"mlp", "--workers", "2", "--data", folder_.table(100), "--batch",
                                  "10", "--steps", "500", "--eval-every", "5", "--rate", "1e-30",
                                  "--schedule", "constant", "--early-stop", "2"});
@@ -86,8 +70,8 @@ TEST_F(Train, GptContinuesTheText) {
   EXPECT_EQ(result["final_text"].get<std::string>().size(), 60U);
 }
 
-TEST_F(Train, OptionsMayStandInAFileAndTheCommandLineGoesFirst) {
-  write_bytes(folder_.file("config"), "steps=7\nworkers=2\nwidth=8\nbatch=4\n");
+TEST_F(Train, OptionsInAFileAreOverriddenByTheCommandLine) {
+  write_file(folder_.file("config"), "steps=7\nworkers=2\nwidth=8\nbatch=4\n");
   const auto result = result_of(
       {"mlp", "--config", folder_.file("config"), "--steps", "5", "--data", folder_.table(50)});
   EXPECT_EQ(result["steps"], 5);

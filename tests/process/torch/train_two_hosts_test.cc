@@ -1,7 +1,5 @@
-// `tally train` on two hosts with a cable between them, its parameter servers on the launcher's and
-// inside the workers.
-#include <optional>
-
+// `tally train` on two hosts with a cable between them, with parameter servers on the launcher's
+// host and inside the workers.
 #include <gmock/gmock.h>
 
 #include "process/torch/training.h"
@@ -12,31 +10,25 @@ namespace {
 
 using testing::HasSubstr;
 
-class TrainTwoHosts : public testing::Test {
+class TrainTwoHosts : public OnTwoHosts {
  protected:
-  void SetUp() override {
-    if (const std::string reason = TwoHosts::missing(); !reason.empty()) GTEST_SKIP() << reason;
-    hosts_.emplace();
-  }
-
-  // What two workers on each host say who train an mlp under `plan`.
+  // The output of two workers on each host that train an mlp under `plan`.
   std::string train(const std::string& plan, const std::vector<std::string>& run_options) {
     std::vector<std::string> command = {
         TALLY_PROGRAM,    "run",
         "--hosts",        TwoHosts::address(0) + ":2," + TwoHosts::address(1) + ":2",
-        "--remote-shell", hosts_->remote_shell()};
+        "--remote-shell", hosts().remote_shell()};
     command.insert(command.end(), run_options.begin(), run_options.end());
     const std::vector<std::string> training = {
         "--",     TALLY_PROGRAM, "train",  "mlp",     "--data",     table_,     "--batch",
         "10",     "--epochs",    "8",      "--width", "16",         "--layers", "1",
         "--rate", "0.2",         "--plan", plan,      "--schedule", "constant"};
     command.insert(command.end(), training.begin(), training.end());
-    Child job(Child::Options{hosts_->on(0, command), {{"TALLY_TIMEOUT", "60"}}});
+    Child job(Child::Options{hosts().on(0, command), {{"TALLY_TIMEOUT", kNever}}});
     EXPECT_TRUE(job.exits(0, kTrainingTime)) << plan << "\n" << job.transcript();
     return job.transcript();
   }
 
-  std::optional<TwoHosts> hosts_;
   const TrainingFolder folder_;
   const std::string table_ = folder_.table(301);
 };

@@ -1,13 +1,11 @@
 #include "process/torch/training.h"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "process/processes.h"
 
 namespace tally::process {
 namespace {
@@ -20,28 +18,7 @@ std::string big_endian(std::uint32_t value) {
   return bytes;
 }
 
-// 0 if it is gone.
-pid_t parent_of(pid_t pid) {
-  const std::string stat = bytes_of("/proc/" + std::to_string(pid) + "/stat");
-  const std::size_t name_end = stat.rfind(')');  // "PID (NAME) STATE PARENT ..."
-  if (name_end == std::string::npos) return 0;
-  std::istringstream words(stat.substr(name_end + 1));
-  std::string state;
-  pid_t parent = 0;
-  words >> state >> parent;
-  return parent;
-}
-
 }  // namespace
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-void write_bytes(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 TrainingFolder::TrainingFolder() { fs::create_directory(file("tmp")); }
 
@@ -53,14 +30,14 @@ std::string TrainingFolder::table(int rows) const {
     const double y = rng.uniform() * 2 - 1;
     text += fmt::format("{:.4f},{:.4f},{}\n", x, y, x + 2 * y > 0.1 ? "over" : "under");
   }
-  write_bytes(file("table.csv"), text);
+  write_file(file("table.csv"), text);
   return file("table.csv");
 }
 
 std::string TrainingFolder::text() const {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "the quick brown fox jumps over the lazy dog. ";
-  write_bytes(file("text.txt"), text);
+  write_file(file("text.txt"), text);
   return file("text.txt");
 }
 
@@ -79,8 +56,8 @@ std::string TrainingFolder::images(int count) const {
         for (int column = 0; column < 28; ++column)
           pixels += static_cast<char>(rng.below(100) + ((row < 14) == (label == 1) ? 100 : 0));
     }
-    write_bytes(fmt::format("{}/{}-images-idx3-ubyte", folder, part), pixels);
-    write_bytes(fmt::format("{}/{}-labels-idx1-ubyte", folder, part), labels);
+    write_file(fmt::format("{}/{}-images-idx3-ubyte", folder, part), pixels);
+    write_file(fmt::format("{}/{}-labels-idx1-ubyte", folder, part), labels);
   }
   return folder;
 }
@@ -94,18 +71,22 @@ Child TrainingFolder::train(const std::vector<std::string>& words) const {
 
 bool TrainingFolder::left_nothing_behind() const { return fs::is_empty(file("tmp")); }
 
+nlohmann::json WithTrainings::result_of(std::vector<std::string> words) {
+  const std::string json = folder_.file("out.jsonl");
+  fs::remove(json);
+  words.insert(words.end(), {"--json", json});
+  Child tally = folder_.train(words);
+  EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+  EXPECT_TRUE(folder_.left_nothing_behind());
+  output_ = tally.transcript();
+  return nlohmann::json::parse(contents_of(json), nullptr, false);
+}
+
 pid_t worker_of(pid_t tally, Rank rank) {
-  const std::string wanted = "RANK=" + std::to_string(rank);
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const pid_t pid = std::stoi(name);
-    // Between them stands the agent.
-    if (parent_of(parent_of(pid)) != tally) continue;
-    std::istringstream environment(bytes_of("/proc/" + name + "/environ"));
-    for (std::string variable; std::getline(environment, variable, '\0');)
-      if (variable == wanted) return pid;
-  }
+  // The host agent is between the launcher and its workers.
+  for (const pid_t pid : all_processes())
+    if (parent_of(parent_of(pid)) == tally && variable_of(pid, "RANK") == std::to_string(rank))
+      return pid;
   return -1;
 }
 

@@ -2,32 +2,35 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
 #include "process/child.h"
 #include "process/crew.h"
 #include "tally/error.h"
 
 namespace tally::process {
 
-// For a training of a few steps on a machine that has much else to do.
-inline constexpr milliseconds kTrainingTime = seconds(90);
+// The time for a training of a few steps: workers load libtorch first.
+inline constexpr milliseconds kTrainingTime = 2 * kPatience;
 
-// A folder with small data of each kind, and the trainings that use it. Nothing but what is asked
-// for may stay in TMPDIR.
+// A folder with small data of each kind, and trainings that use it. Trainings leave no files in its
+// TMPDIR.
 class TrainingFolder {
  public:
   TrainingFolder();
 
   const std::string& path() const { return folder_.path(); }
-  std::string file(const std::string& name) const { return folder_.path() + "/" + name; }
+  std::string file(const std::string& name) const { return folder_.file(name); }
 
-  // Rows "x,y,side" whose label is which side of a line they lie on.
+  // Rows "x,y,side", where the label is the side of a line on which the point lies.
   std::string table(int rows) const;
   // A text with a pattern that a model of characters can learn.
   std::string text() const;
-  // Images of 28x28 pixels in the form of MNIST: bright above or below, by label.
+  // Images of 28x28 pixels in the form of MNIST: the label says which half is bright.
   std::string images(int count) const;
 
-  // `tally train ...`, with this folder's temp folder.
+  // Starts `tally train ...` with a TMPDIR in this folder.
   Child train(const std::vector<std::string>& words) const;
   bool left_nothing_behind() const;
 
@@ -35,10 +38,17 @@ class TrainingFolder {
   const Folder folder_;
 };
 
-std::string bytes_of(const std::string& path);
-void write_bytes(const std::string& path, const std::string& bytes);
+// Tests that look at the result of a training.
+class WithTrainings : public testing::Test {
+ protected:
+  // The JSON result of `tally train` with these arguments; expects it to succeed.
+  nlohmann::json result_of(std::vector<std::string> words);
 
-// The descendant of `tally` that has this rank; -1 if there is none.
+  const TrainingFolder folder_;
+  std::string output_;  // of the last training
+};
+
+// The worker of `tally` that has this rank; -1 if there is none.
 pid_t worker_of(pid_t tally, Rank rank);
 
 }  // namespace tally::process

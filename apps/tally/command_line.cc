@@ -1,0 +1,233 @@
+#include "apps/tally/command_line.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include "process/interrupt.h"
+
+namespace tally::app {
+namespace {
+
+constexpr std::size_t kHelpColumn = 42;
+// Larger limits only guard against nonsense; the help does not show them.
+constexpr double kMostShown = 1 << 16;
+
+// CLI11 puts the option's name before the message of a ValidationError; this one has it already.
+class UsageError final : public CLI::ParseError {
+ public:
+  explicit UsageError(const std::string& message)
+      : ParseError("UsageError", message, CLI::ExitCodes::ValidationError) {}
+};
+
+template <typename T>
+struct ElementOf {
+  using type = T;
+};
+template <typename T>
+struct ElementOf<std::optional<T>> {
+  using type = T;
+};
+template <typename T>
+struct ElementOf<std::vector<T>> {
+  using type = T;
+};
+template <typename T>
+using Element = typename ElementOf<T>::type;
+
+template <typename T>
+constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+
+std::string limits_text(const OptionRules& rules) {
+  const bool unlimited = !rules.most || *rules.most > kMostShown;
+  if (rules.least && !unlimited) return fmt::format("{} to {}", *rules.least, *rules.most);
+  if (rules.least)
+    return fmt::format("{} {}", rules.above_least ? "above" : "at least", *rules.least);
+  return unlimited ? "" : fmt::format("at most {}", *rules.most);
+}
+
+bool is_within(double value, const OptionRules& rules) {
+  if (rules.least && (rules.above_least ? value <= *rules.least : value < *rules.least))
+    return false;
+  return !rules.most || value <= *rules.most;
+}
+
+// Throws a UsageError if the text is not a valid value.
+template <typename T>
+void check_value(const std::string& name, const std::string& text, const OptionRules& rules) {
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError(fmt::format("{} {}: {}", name, text, why));
+  };
+  if constexpr (is_number<T>) {
+    const double least = rules.least.value_or(0);
+    if (std::is_unsigned_v<T> && text.starts_with('-'))
+      refuse(fmt::format("need at least {}", least));
+    T value{};
+    if (!CLI::detail::lexical_cast(text, value) || !std::isfinite(static_cast<double>(value)))
+      refuse(std::is_integral_v<T> ? "not a whole number" : "not a number");
+    const auto number = static_cast<double>(value);
+    if (!is_within(number, rules)) {
+      const bool small = rules.least && number <= least;
+      refuse(small ? fmt::format("need {} {}", rules.above_least ? "more than" : "at least", least)
+                   : fmt::format("need at most {}", *rules.most));
+    }
+  }
+  const bool unknown =
+      !rules.choices.empty() &&
+      std::find(rules.choices.begin(), rules.choices.end(), text) == rules.choices.end();
+  if (unknown) refuse(fmt::format("choose one of {}", fmt::join(rules.choices, ", ")));
+  std::error_code failed;
+  if (rules.folder && !std::filesystem::is_directory(text, failed)) refuse("no such folder");
+  if (!rules.check) return;
+  if (const std::string why = rules.check(text); !why.empty()) refuse(why);
+}
+
+// Returns the default for the help; empty: the help shows none.
+template <typename T>
+std::string default_text(const T& value, const OptionRules& rules) {
+  if constexpr (is_number<T>) {
+    return is_within(static_cast<double>(value), rules) ? fmt::format("{}", value) : "";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return value;
+  } else if constexpr (!std::is_same_v<T, Element<T>> && requires { value.begin(); }) {
+    return fmt::format("{}", fmt::join(value, ","));
+  } else {
+    return "";
+  }
+}
+
+template <typename T>
+std::string value_text(const T& value, const OptionRules& rules, bool positional) {
+  std::string text = rules.value;
+  if (text.empty() && !rules.choices.empty())
+    text = fmt::format("{}", fmt::join(rules.choices, "|"));
+  if (text.empty() && !positional) text = is_number<Element<T>> ? "N" : "TEXT";
+  std::string facts = is_number<Element<T>> ? limits_text(rules) : "";
+  if (const std::string usual = default_text(value, rules); !usual.empty())
+    facts += (facts.empty() ? "default " : ", default ") + usual;
+  if (!facts.empty()) text += fmt::format(" ({})", facts);
+  if (rules.required) text += " required";
+  return text;
+}
+
+template <typename T>
+void add_option(CLI::App& app, const std::string& names, T& value, const std::string& help,
+                const OptionRules& rules) {
+  CLI::Option* option = nullptr;
+  if constexpr (std::is_same_v<T, bool>) {
+    option = app.add_flag(names, value, help);
+  } else if (rules.implied.empty()) {
+    option = app.add_option(names, value, help);
+    option->option_text(value_text(value, rules, option->get_positional()));
+  } else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::string>) {
+    option = app.add_flag(fmt::format("{}{{{}}}", names, rules.implied), value, help);
+    option->option_text(fmt::format("[={}]", rules.value));
+  }
+  if constexpr (!std::is_same_v<T, bool>) {
+    const std::string name = option->get_name();
+    option->check(CLI::Validator(
+        [name, rules](std::string& text) {
+          check_value<Element<T>>(name, text, rules);
+          return std::string();
+        },
+        ""));
+  }
+  if (rules.commas) option->delimiter(',');
+  if (rules.repeated) option->take_all()->allow_extra_args(false);
+  if (rules.required) option->required();
+  if (!rules.section.empty()) option->group(rules.section);
+  if (rules.hidden) option->group("");
+  if (!rules.needs.empty()) option->needs(app.get_option(rules.needs));
+  for (const std::string& other : rules.excludes) option->excludes(app.get_option(other));
+}
+
+}  // namespace
+
+struct CommandLine::State {
+  CLI::App app;
+  int exit_code = 0;
+};
+
+Command Command::add_command(const std::string& name, const std::string& help) {
+  return {*app_->add_subcommand(name, help), *exit_code_};
+}
+
+Command Command::add_hidden_command(const std::string& name) {
+  CLI::App& app = *app_->add_subcommand(name);
+  app.group("");
+  return {app, *exit_code_};
+}
+
+void Command::add(const std::string& names, OptionValue value, const std::string& help,
+                  const OptionRules& rules) {
+  std::visit([&](auto* variable) { add_option(*app_, names, *variable, help, rules); }, value);
+}
+
+void Command::footer(const std::string& text) { app_->footer(text); }
+
+void Command::require_command() { app_->require_subcommand(1); }
+
+void Command::last_value_wins() { app_->option_defaults()->take_last(); }
+
+void Command::add_config_file(const std::string& name, const std::string& help) {
+  app_->set_config(name, "", help)->option_text("FILE");
+  app_->allow_config_extras(CLI::config_extras_mode::error);
+}
+
+void Command::action(std::function<int()> run) {
+  app_->callback([run = std::move(run), exit_code = exit_code_] { *exit_code = run(); });
+}
+
+bool Command::given(const std::string& option) const { return app_->count(option) > 0; }
+
+bool Command::has_command(const std::string& name) const {
+  const auto commands = app_->get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const CLI::App* command) { return command->get_name() == name; });
+}
+
+CommandLine::CommandLine(const std::string& description, const std::string& program)
+    : state_(new State{.app = CLI::App(description, program), .exit_code = 0}) {
+  state_->app.get_formatter()->column_width(kHelpColumn);
+}
+
+CommandLine::~CommandLine() = default;
+
+Command CommandLine::top() { return {state_->app, state_->exit_code}; }
+
+void CommandLine::version(const std::string& text) {
+  state_->app.set_version_flag("--version", text);
+}
+
+std::optional<int> CommandLine::run(const std::vector<std::string>& words) {
+  try {
+    // CLI11 takes the words from the end.
+    state_->app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::ParseError& error) {
+    return state_->app.exit(error) == 0 ? std::optional(0) : std::nullopt;
+  }
+  return state_->exit_code;
+}
+
+std::string plain_text(const Error& error) {
+  if (error.peer == kNoRank) return error.message;
+  return fmt::format("rank {}: {}", error.peer, error.message);
+}
+
+int exit_code_of(const Result<void>& outcome, std::string_view program) {
+  return outcome ? 0 : fail(program, outcome.error());
+}
+
+int fail(std::string_view program, const Error& error, int code) {
+  if (process::interrupted() != 0) return process::kInterruptedExitCode;
+  fmt::print(stderr, "{}{}{}\n", program, program.empty() ? "" : ": ", plain_text(error));
+  return code;
+}
+
+}  // namespace tally::app

@@ -1,0 +1,132 @@
+#include "apps/train/loop_control.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace tally::app {
+
+namespace {
+
+Error not_an_interval(std::string_view text) {
+  return Error{
+      .code = ErrorCode::kInvalid,
+      .message = fmt::format(
+          "'{}' is not a number of steps or epochs such as 500, \"2 epochs\" or never", text)};
+}
+
+}  // namespace
+
+Result<Interval> parse_interval(std::string_view text) {
+  if (text == "never") return Interval{};
+  std::uint64_t count = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (parsed.ec != std::errc() || count == 0) return not_an_interval(text);
+  std::string_view unit = text.substr(static_cast<std::size_t>(parsed.ptr - text.data()));
+  if (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  if (unit.empty() || unit == "step" || unit == "steps") return Interval{.steps = count};
+  if (unit == "epoch" || unit == "epochs") return Interval{.epochs = count};
+  return not_an_interval(text);
+}
+
+std::string to_string(const Interval& interval) {
+  const std::uint64_t count = interval.steps > 0 ? interval.steps : interval.epochs;
+  if (count == 0) return "never";
+  return fmt::format("{} {}{}", count, interval.steps > 0 ? "step" : "epoch",
+                     count == 1 ? "" : "s");
+}
+
+bool is_due(const Interval& interval, const Moment& before, const Moment& after) {
+  if (interval.steps > 0) return before.steps / interval.steps != after.steps / interval.steps;
+  if (interval.epochs > 0) return before.epochs / interval.epochs != after.epochs / interval.epochs;
+  return false;
+}
+
+namespace {
+
+constexpr double kAgreementSeconds = 0.2;
+constexpr double kMostSteps = 100;
+
+}  // namespace
+
+std::string_view to_string(StopReason reason) {
+  switch (reason) {
+    case StopReason::kCompleted:
+      return "completed";
+    case StopReason::kTargetReached:
+      return "target accuracy reached";
+    case StopReason::kNoImprovement:
+      return "stopped early: no lower test loss";
+    case StopReason::kInterrupted:
+      return "interrupted";
+  }
+  return "";
+}
+
+Due LoopControl::due(const Moment& before, const Moment& after, bool interrupted) const {
+  const bool last = after.steps >= options_.total_steps;
+  const auto happens = [&](const Interval& interval) {
+    return interval != Interval{} && (last || is_due(interval, before, after));
+  };
+  const bool saves = options_.save != Interval{};
+  if (interrupted) return {.evaluate = false, .save = saves};
+  return {.evaluate = happens(options_.evaluate), .save = happens(options_.save)};
+}
+
+std::uint64_t Pace::epochs_after(std::uint64_t steps) const {
+  return steps * accumulate / batches_per_epoch;
+}
+
+std::uint64_t Pace::steps_until(std::uint64_t epochs) const {
+  return (epochs * batches_per_epoch + accumulate - 1) / accumulate;
+}
+
+std::uint64_t LoopControl::next_due(const Moment& now, const Pace& pace) const {
+  std::uint64_t next = options_.total_steps;
+  for (const Interval& interval : {options_.evaluate, options_.save}) {
+    if (interval.steps > 0)
+      next = std::min(next, (now.steps / interval.steps + 1) * interval.steps);
+    if (interval.epochs > 0)
+      next = std::min(next, pace.steps_until((now.epochs / interval.epochs + 1) * interval.epochs));
+  }
+  return std::max(next, now.steps + 1);
+}
+
+void LoopControl::observe(const Score& score) {
+  // A loss that is not a number is no improvement.
+  const bool better =
+      std::isfinite(score.loss) &&
+      score.loss < state_.best_loss.value_or(std::numeric_limits<double>::infinity());
+  if (better) state_.best_loss = score.loss;
+  state_.without_improvement = better ? 0 : state_.without_improvement + 1;
+  if (score.accuracy)
+    state_.best_accuracy = std::max(state_.best_accuracy.value_or(0), *score.accuracy);
+}
+
+std::optional<StopReason> LoopControl::stop(std::uint64_t steps, bool interrupted) const {
+  if (options_.target_accuracy && state_.best_accuracy.value_or(-1) >= *options_.target_accuracy)
+    return StopReason::kTargetReached;
+  if (options_.patience > 0 && state_.without_improvement >= options_.patience)
+    return StopReason::kNoImprovement;
+  if (steps >= options_.total_steps) return StopReason::kCompleted;
+  if (interrupted) return StopReason::kInterrupted;
+  return std::nullopt;
+}
+
+std::uint64_t steps_to_next_agreement(double step_seconds) {
+  if (!(step_seconds > 0)) return 1;
+  return static_cast<std::uint64_t>(std::clamp(kAgreementSeconds / step_seconds, 1.0, kMostSteps));
+}
+
+std::uint64_t total_steps(std::uint64_t epochs, std::uint64_t batches_per_epoch,
+                          std::uint64_t accumulate, std::uint64_t limit) {
+  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  const bool overflows = batches_per_epoch > 0 && epochs > kMost / batches_per_epoch;
+  const std::uint64_t steps = (overflows ? kMost : epochs * batches_per_epoch) / accumulate;
+  return limit > 0 ? std::min(limit, steps) : steps;
+}
+
+}  // namespace tally::app

@@ -1,0 +1,108 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tally/error.h"
+
+namespace tally::app {
+
+// An interval of steps or epochs. One of them is not 0; both 0: never.
+struct Interval {
+  std::uint64_t steps = 0;
+  std::uint64_t epochs = 0;
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+// Parses "500", "500 steps", "2 epochs", "1epoch"; "never". kInvalid for any other text.
+Result<Interval> parse_interval(std::string_view text);
+std::string to_string(const Interval& interval);
+
+// Progress of a training: completed steps and epochs.
+struct Moment {
+  std::uint64_t steps = 0;
+  std::uint64_t epochs = 0;
+};
+
+// Whether an interval ends with the step from `before` to `after`.
+bool is_due(const Interval& interval, const Moment& before, const Moment& after);
+
+// Settings of the training loop. They are the same on all ranks, and so are the decisions.
+struct LoopControlOptions {
+  std::uint64_t total_steps = 0;
+  Interval evaluate{.epochs = 1};
+  Interval save;                          // never unless requested
+  std::optional<double> target_accuracy;  // 0 to 1
+  std::uint64_t patience = 0;             // evaluations without a lower test loss; 0: no early stop
+};
+
+enum class StopReason : std::uint8_t { kCompleted, kTargetReached, kNoImprovement, kInterrupted };
+// "completed", "target accuracy reached", ...
+std::string_view to_string(StopReason reason);
+
+// Summed over all ranks, so equal on all of them.
+struct Score {
+  double loss = 0;                 // mean over the test part
+  std::optional<double> accuracy;  // where defined
+  std::optional<double> auc;       // for binary classification, if the test part has both labels
+};
+
+// Results of evaluations so far; saved in checkpoints.
+struct LoopControlState {
+  std::optional<double> best_loss;
+  std::optional<double> best_accuracy;
+  std::uint64_t without_improvement = 0;  // evaluations
+};
+
+struct Due {
+  bool evaluate = false;
+  bool save = false;
+  friend bool operator==(const Due&, const Due&) = default;
+};
+
+// Relation of steps and epochs where workers are not synchronous: an epoch is a number of batches
+// of all workers.
+struct Pace {
+  std::uint64_t batches_per_epoch = 1;
+  std::uint64_t accumulate = 1;  // batches per step
+
+  std::uint64_t epochs_after(std::uint64_t steps) const;
+  // Returns the first step after which `epochs` are complete.
+  std::uint64_t steps_until(std::uint64_t epochs) const;
+};
+
+// Decides when to evaluate, save and stop. Pure: no clock.
+class LoopControl final {
+ public:
+  explicit LoopControl(const LoopControlOptions& options) : options_(options) {}
+
+  // What is due after the step from `before` to `after`. The last step is evaluated and saved if
+  // there are evaluations and checkpoints; an interruption is saved but not evaluated.
+  Due due(const Moment& before, const Moment& after, bool interrupted) const;
+  // Returns the next step at which something is due or the training ends, for workers that do not
+  // synchronise after every step.
+  std::uint64_t next_due(const Moment& now, const Pace& pace) const;
+  // Takes an evaluation into account.
+  void observe(const Score& score);
+  // Whether and why the training ends here; evaluations of this step must have been observed.
+  std::optional<StopReason> stop(std::uint64_t steps, bool interrupted) const;
+
+  const LoopControlState& state() const { return state_; }
+  void restore(const LoopControlState& state) { state_ = state; }
+
+ private:
+  const LoopControlOptions options_;
+  LoopControlState state_;
+};
+
+// Returns the steps until ranks exchange the next time whether one was interrupted: a fifth of a
+// second, 1 to 100 steps. `step_seconds` is a mean over all ranks.
+std::uint64_t steps_to_next_agreement(double step_seconds);
+
+// Returns the updates in `epochs` passes: micro-batches of all passes, `accumulate` per update; a
+// remainder is not trained on. `limit` is the maximum, 0: none.
+std::uint64_t total_steps(std::uint64_t epochs, std::uint64_t batches_per_epoch,
+                          std::uint64_t accumulate, std::uint64_t limit);
+
+}  // namespace tally::app

@@ -1,0 +1,129 @@
+#include "apps/train/loop_control.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace tally::app {
+namespace {
+
+TEST(LoopControl, EvaluatesAndSavesWhenDueAndAtTheEnd) {
+  struct Row {
+    LoopControlOptions options;
+    Moment before;
+    Moment after;
+    bool interrupted;
+    Due expected;
+  };
+  const LoopControlOptions both{
+      .total_steps = 100, .evaluate = {.epochs = 1}, .save = {.steps = 30}};
+  const LoopControlOptions no_saving{.total_steps = 100, .evaluate = {.steps = 10}};
+  const LoopControlOptions neither{.total_steps = 100, .evaluate = {}};
+  const std::vector<Row> table = {
+      {both, {28, 2}, {29, 2}, false, {false, false}},
+      {both, {29, 2}, {30, 2}, false, {false, true}},
+      {both, {39, 3}, {40, 4}, false, {true, false}},
+      {both, {99, 9}, {100, 9}, false, {true, true}},  // the last, whatever it is
+      {both, {28, 2}, {29, 2}, true, {false, true}},   // save and go
+      {no_saving, {28, 2}, {29, 2}, true, {false, false}},
+      {no_saving, {29, 2}, {30, 2}, false, {true, false}},
+      {no_saving, {99, 9}, {100, 9}, false, {true, false}},
+      {neither, {99, 9}, {100, 10}, false, {false, false}},
+  };
+  for (const Row& row : table)
+    EXPECT_EQ(LoopControl(row.options).due(row.before, row.after, row.interrupted), row.expected)
+        << "after step " << row.after.steps;
+}
+
+TEST(LoopControl, StopsAtTheTargetAccuracyOnceItWasReached) {
+  LoopControl course({.total_steps = 100, .target_accuracy = 0.9});
+  course.observe({.loss = 1, .accuracy = 0.89});
+  EXPECT_EQ(course.stop(10, false), std::nullopt);
+  course.observe({.loss = 0.9, .accuracy = 0.9});
+  EXPECT_EQ(course.stop(20, false), StopReason::kTargetReached);
+  EXPECT_EQ(course.state().best_accuracy, 0.9);
+}
+
+TEST(LoopControl, StopsEarlyAfterSoManyEvaluationsWithoutALowerLoss) {
+  LoopControl course({.total_steps = 100, .patience = 2});
+  const std::vector<std::pair<double, bool>> losses = {
+      {1.0, false}, {0.8, false},          {0.8, false},  // the same is not lower
+      {0.7, false}, {std::nan(""), false}, {0.9, true}};
+  for (const auto& [loss, stops] : losses) {
+    course.observe({.loss = loss});
+    EXPECT_EQ(course.stop(10, false).has_value(), stops) << loss;
+  }
+  EXPECT_EQ(course.stop(10, false), StopReason::kNoImprovement);
+  EXPECT_EQ(course.state().best_loss, 0.7);
+}
+
+TEST(LoopControl, GoesOnAfterARestoreAsIfItHadNotStopped) {
+  LoopControl first({.total_steps = 100, .patience = 2});
+  first.observe({.loss = 1});
+  first.observe({.loss = 2});
+  LoopControl second({.total_steps = 100, .patience = 2});
+  second.restore(first.state());
+  EXPECT_EQ(second.stop(10, false), std::nullopt);
+  second.observe({.loss = 1});
+  EXPECT_EQ(second.stop(10, false), StopReason::kNoImprovement);
+}
+
+TEST(LoopControl, EndsWithItsStepsOrAnInterrupt) {
+  const LoopControl course({.total_steps = 100});
+  EXPECT_EQ(course.stop(99, false), std::nullopt);
+  EXPECT_EQ(course.stop(99, true), StopReason::kInterrupted);
+  EXPECT_EQ(course.stop(100, false), StopReason::kCompleted);
+  EXPECT_EQ(course.stop(100, true), StopReason::kCompleted);
+}
+
+TEST(StepsToNextAgreement, AreAFifthOfASecondsWorth) {
+  const std::vector<std::pair<double, std::uint64_t>> table = {
+      {0.0, 1}, {-1.0, 1}, {std::nan(""), 1}, {10.0, 1}, {0.2, 1}, {0.02, 10}, {1e-6, 100}};
+  for (const auto& [seconds, steps] : table)
+    EXPECT_EQ(steps_to_next_agreement(seconds), steps) << seconds;
+}
+
+TEST(TotalSteps, AreWholeUpdates) {
+  EXPECT_EQ(total_steps(3, 10, 1, 0), 30U);
+  EXPECT_EQ(total_steps(3, 10, 4, 0), 7U);
+  EXPECT_EQ(total_steps(3, 10, 1, 12), 12U);
+  EXPECT_EQ(total_steps(3, 10, 1, 50), 30U);
+  EXPECT_EQ(total_steps(std::numeric_limits<std::uint64_t>::max(), 10, 1, 7), 7U);
+}
+
+TEST(Pace, StepsAndEpochsGoTogether) {
+  const Pace plain{.batches_per_epoch = 10};
+  EXPECT_EQ(plain.epochs_after(9), 0U);
+  EXPECT_EQ(plain.epochs_after(10), 1U);
+  EXPECT_EQ(plain.steps_until(3), 30U);
+  // Four batches to a step: the first epoch of ten is over in the third step.
+  const Pace gathered{.batches_per_epoch = 10, .accumulate = 4};
+  EXPECT_EQ(gathered.steps_until(1), 3U);
+  EXPECT_EQ(gathered.epochs_after(2), 0U);
+  EXPECT_EQ(gathered.epochs_after(3), 1U);
+  EXPECT_EQ(gathered.epochs_after(5), 2U);
+}
+
+TEST(LoopControl, NextMeetingIsWhereSomethingIsDue) {
+  const Pace pace{.batches_per_epoch = 10};
+  struct Row {
+    LoopControlOptions options;
+    Moment now;
+    std::uint64_t expected;
+  };
+  const std::vector<Row> table = {
+      {{.total_steps = 100, .evaluate = {.epochs = 1}}, {0, 0}, 10},
+      {{.total_steps = 100, .evaluate = {.epochs = 2}}, {20, 2}, 40},
+      {{.total_steps = 100, .evaluate = {.epochs = 2}, .save = {.steps = 7}}, {20, 2}, 21},
+      {{.total_steps = 100, .evaluate = {.steps = 30}}, {31, 3}, 60},
+      {{.total_steps = 100, .evaluate = {.steps = 30}}, {95, 9}, 100},
+      {{.total_steps = 100, .evaluate = {}}, {5, 0}, 100},
+      {{.total_steps = 100, .evaluate = {}}, {103, 10}, 104}};  // it ran over: at once
+  for (const Row& row : table)
+    EXPECT_EQ(LoopControl(row.options).next_due(row.now, pace), row.expected) << row.now.steps;
+}
+
+}  // namespace
+}  // namespace tally::app

@@ -1,0 +1,82 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tally/deadline.h"
+
+namespace tally::app {
+
+// Shares of a worker's time, 0 to 1.
+struct TimeShares {
+  double compute = 0;
+  double communicate = 0;
+  double wait = 0;
+  double data = 0;
+};
+// Returns the shares of these times; all 0 if there are none.
+TimeShares shares_of(Duration compute, Duration communicate, Duration wait, Duration data);
+
+// Facts for a line of progress.
+struct ProgressFacts {
+  double epochs = 0;              // completed
+  std::uint64_t epoch_count = 0;  // in total; 0: unknown
+  std::uint64_t step = 0;
+  std::uint64_t step_count = 0;
+  double loss = 0;                 // mean of the last steps
+  std::optional<double> accuracy;  // of the last evaluation
+  double units_per_s = 0;
+  std::string unit = "samples";
+  TimeShares shares;
+  Duration left{};
+};
+
+// Returns "epoch 3/8  step 1100/3752  loss 0.4123  accuracy 86.10 %  12.3k samples/s  compute 80 %,
+// ... left 0:42". If that does not fit into `columns` (0: unlimited), the short form "epoch 3/8
+// step 1100/3752 loss 0.4123 acc 86.1% 12.3k/s 80/12/5/3% left 0:42", cut to the columns.
+std::string progress_line(const ProgressFacts& facts, int columns);
+
+struct EvaluationFacts {
+  double epochs = 0;
+  std::uint64_t step = 0;
+  std::optional<double> train_loss;
+  double test_loss = 0;
+  std::optional<double> accuracy;
+  std::optional<double> auc;
+  Duration elapsed{};
+};
+std::string evaluation_line(const EvaluationFacts& facts);
+
+// "0:42", "12:05", "3:00:09".
+std::string clock_text(Duration duration);
+// "950", "12.3k", "4.56M".
+std::string short_count(double count);
+
+// Output of rank 0 on stdout: a changing line on a terminal, plain lines elsewhere; other ranks
+// have a silent console. A changing line ends with a carriage return and no newline, which the
+// launcher passes on.
+class TrainConsole final {
+ public:
+  struct Options {
+    bool silent = false;
+    bool progress = true;
+    int columns = 0;  // of the terminal; 0: no terminal
+  };
+  explicit TrainConsole(const Options& options) : options_(options) {}
+  ~TrainConsole() { erase(); }
+  TrainConsole(const TrainConsole&) = delete;
+  TrainConsole& operator=(const TrainConsole&) = delete;
+
+  bool live() const { return options_.columns > 0 && !options_.silent && options_.progress; }
+  void progress(const ProgressFacts& facts);
+  // Prints lines that stay.
+  void say(const std::string& text);
+
+ private:
+  void erase();
+
+  const Options options_;
+  bool shown_ = false;  // a changing line is shown
+};
+
+}  // namespace tally::app

@@ -1,0 +1,145 @@
+#include "apps/train/training_log.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "apps/tally/build_info.h"
+#include "apps/train/train_console.h"
+
+namespace tally::app {
+namespace {
+
+double recorded_seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+std::string value_text(const recipes::RecipeOption& option) {
+  return std::visit([](const auto* value) { return fmt::format("{}", *value); }, option.value);
+}
+
+}  // namespace
+
+void RunningMean::add(double mean, std::uint64_t samples) {
+  sum_ += mean * static_cast<double>(samples);
+  samples_ += samples;
+}
+
+std::optional<double> RunningMean::mean() const {
+  if (samples_ == 0) return std::nullopt;
+  return sum_ / static_cast<double>(samples_);
+}
+
+void RunningMean::clear() {
+  sum_ = 0;
+  samples_ = 0;
+}
+
+std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Recipe& recipe,
+                                        const Preparation& prepared, const SetupFacts& facts) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  std::vector<RecordRow> rows = {{"recipe", recipe.name()},
+                                 {"data", options.data.empty() ? "made data" : options.data},
+                                 {"training samples", text(prepared.train->size())},
+                                 {"test samples", text(prepared.test->size())},
+                                 {"workers", text(facts.workers)},
+                                 {"batch per worker", text(options.batch)},
+                                 {"accumulated batches", text(options.accumulate)},
+                                 {"steps", text(prepared.control.total_steps)},
+                                 {"optimizer", to_string(prepared.optimizer)},
+                                 {"rate", text(options.rate)},
+                                 {"schedule", prepared.schedule.text()},
+                                 {"plan", plan::to_string(prepared.plan)},
+                                 {"seed", text(options.seed)},
+                                 {"precision", options.precision},
+                                 {"device", facts.device},
+                                 {"threads per worker", text(facts.threads)}};
+  if (options.clip_norm > 0) rows.push_back({"clip norm", text(options.clip_norm)});
+  if (options.clip_value > 0) rows.push_back({"clip value", text(options.clip_value)});
+  for (const recipes::RecipeOption& option : recipe.options())
+    rows.push_back({option.name, value_text(option)});
+  rows.push_back({"libtorch", facts.torch});
+  rows.push_back({"tally", fmt::format("{} ({})", kVersion, kCommit)});
+  return rows;
+}
+
+void TrainingLog::step(double loss, std::uint64_t samples, std::uint64_t units) {
+  since_point_.add(loss, samples);
+  since_evaluation_.add(loss, samples);
+  record_.samples += samples;
+  units_ += units;
+}
+
+void TrainingLog::point(const Moment& moment, double epochs, Duration at,
+                        const std::optional<Score>& score) {
+  RecordPoint point{.step = moment.steps, .epoch = epochs, .train_loss = since_point_.mean()};
+  point.at_s = recorded_seconds(at);
+  const double elapsed = recorded_seconds(at - point_at_);
+  if (elapsed > 0 && units_ > units_at_point_)
+    point.samples_per_s = static_cast<double>(units_ - units_at_point_) / elapsed;
+  if (const auto loss = since_evaluation_.mean()) record_.train_loss = loss;
+  if (score) {
+    since_evaluation_.clear();
+    point.test_loss = score->loss;
+    point.accuracy = score->accuracy;
+    record_.test_loss = score->loss;
+    record_.accuracy = score->accuracy;
+    point.auc = score->auc;
+    record_.auc = score->auc;
+    if (score->accuracy)
+      record_.best_accuracy = std::max(record_.best_accuracy.value_or(0), *score->accuracy);
+  }
+  record_.points.push_back(point);
+  since_point_.clear();
+  units_at_point_ = units_;
+  point_at_ = at;
+}
+
+void TrainingLog::event(std::uint64_t step, std::string text) {
+  record_.events.push_back({.step = step, .text = std::move(text)});
+}
+
+TrainingRecord& TrainingLog::finish(const Moment& moment, double epochs, Duration elapsed,
+                                    StopReason reason) {
+  record_.steps = moment.steps;
+  record_.epochs = epochs;
+  record_.elapsed = elapsed;
+  record_.outcome = to_string(reason);
+  if (elapsed > Duration::zero() && units_ > 0)
+    record_.samples_per_s = static_cast<double>(units_) / recorded_seconds(elapsed);
+  return record_;
+}
+
+// Empty if all gradients were applied and none was stale.
+std::string staleness_text(const TrainingRecord& record) {
+  if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
+  double applied = 0;
+  double late = 0;
+  for (std::size_t bin = 0; bin < record.staleness.size(); ++bin) {
+    applied += static_cast<double>(record.staleness[bin]);
+    late += static_cast<double>(bin * record.staleness[bin]);
+  }
+  return fmt::format("\n  gradients: {} applied, on average {:.2f} updates late; {} too late",
+                     applied, applied > 0 ? late / applied : 0.0, record.dropped_gradients);
+}
+
+std::string summary_of(const TrainingRecord& record) {
+  std::string text = fmt::format("{} after {} steps, {:.4g} epochs, {}: ", record.outcome,
+                                 record.steps, record.epochs, clock_text(record.elapsed));
+  if (record.train_loss) text += fmt::format("train loss {:.4f}, ", *record.train_loss);
+  if (record.test_loss) text += fmt::format("test loss {:.4f}, ", *record.test_loss);
+  if (record.accuracy) text += fmt::format("accuracy {:.2f} %, ", *record.accuracy * 100);
+  if (record.auc) text += fmt::format("AUC {:.4f}, ", *record.auc);
+  text += fmt::format("{} {}/s", short_count(record.samples_per_s.value_or(0)), record.unit);
+  text += staleness_text(record);
+  for (const WorkerTimes& times : record.times) {
+    const TimeShares shares = shares_of(times.compute, times.communicate, times.wait, times.data);
+    text += fmt::format(
+        "\n  worker {}: compute {:.1f} %, communicate {:.1f} %, wait {:.1f} %, data {:.1f} %",
+        times.rank, shares.compute * 100, shares.communicate * 100, shares.wait * 100,
+        shares.data * 100);
+  }
+  return text;
+}
+
+}  // namespace tally::app

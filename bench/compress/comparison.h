@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/compress/hosts.h"
+#include "bench/train/launches.h"
+#include "bench/train/model_facts.h"
+#include "process/progress.h"
+#include "tally/deadline.h"
+#include "tally/error.h"
+
+namespace tally::bench::compress {
+
+// Parses "codec=none schedule=priority;codec=int8". kInvalid names the part that is no plan.
+Result<std::vector<std::string>> parse_plans(const std::string& text);
+// Returns the name of a plan in tables: "codec=int8" is "int8", plans with more words stay as they
+// are.
+std::string short_name(const std::string& plan);
+
+struct PlanComparisonOptions {
+  std::vector<train::ModelFacts> models;
+  std::vector<std::string> links;  // as check_link() takes them
+  std::vector<std::string> plans;  // the first is the baseline
+  int threads = 1;                 // of each of the two workers
+  train::TimingOptions timing = {};
+};
+
+// One plan with one model over one link.
+struct Measurement {
+  std::string model;
+  std::string link;
+  std::string plan;
+  std::vector<double> samples_ms;  // timed steps
+  std::vector<double> sent_bytes;  // by each host per step; one sample per round
+  double loss_ratio = 0;           // after 20 steps over that of the first plan
+  std::string said;                // log line about its choices
+};
+
+struct PlanComparison {
+  std::vector<Measurement> measurements;
+  std::vector<std::string> failures;  // one text each
+};
+
+// For each model and link: starts two workers for each plan, one on each host, checks the losses of
+// their first steps, and times them in rounds in which each plan has a turn. Without a codec, the
+// first plan's losses must equal those of one process that sees all samples; other losses must be
+// finite and not grow. A plan that fails is ended and reported, the rest go on. Stops early when
+// the process is interrupted.
+PlanComparison compare_plans(const PlanComparisonOptions& options, Hosts& hosts,
+                             process::Progress& progress);
+
+}  // namespace tally::bench::compress

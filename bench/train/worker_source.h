@@ -1,8 +1,0 @@
-#pragma once
-
-namespace tally::bench::train {
-
-// The text of ddp_worker.py, so that the command needs no files beside it.
-extern const char* const kDdpWorkerSource;
-
-}  // namespace tally::bench::train

@@ -1,0 +1,206 @@
+#include "process/server_processes.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "net/segment_share.h"
+#include "net/socket.h"
+#include "process/child_process.h"
+#include "process/exec.h"
+
+namespace tally::process {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kGrace = 2s;
+constexpr int kLookMilliseconds = 100;
+
+std::string tally_program() {
+  const std::filesystem::path own = process::own_program();
+  return (own.parent_path() / "tally").string();
+}
+
+std::vector<std::string> command_of(const ServerProcessesOptions& options,
+                                    const std::string& directory) {
+  const net::Address any{.host = options.host, .port = 0};
+  std::vector<std::string> command = {
+      options.program.empty() ? tally_program() : options.program,
+      "serve",
+      "--server",
+      "--directory-at",
+      directory,
+      "--listen",
+      to_string(any),
+      "--until-stdin-ends",
+      options.secret ? "secret" : "plain",
+  };
+  const auto add = [&command](const char* name, std::string value) {
+    command.emplace_back(name);
+    command.push_back(std::move(value));
+  };
+  if (options.threads > 0) add("--threads", std::to_string(options.threads));
+  if (options.memory_limit_bytes > 0)
+    add("--memory-limit", fmt::format("{}B", options.memory_limit_bytes));
+  if (!options.snapshots.empty()) add("--snapshots", options.snapshots.string());
+  return command;
+}
+
+// Runs between fork() and exec, where only async-signal-safe calls are allowed.
+[[noreturn]] void exec_server(const char* program, char* const* arguments, int input, int output,
+                              pid_t parent) {
+  // In a group of its own the server does not receive Ctrl-C: its parent ends it.
+  become_child_of(parent);
+  ::dup2(input, STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  ::execv(program, arguments);
+  ::_exit(127);
+}
+
+std::string how_it_ended(int status) {
+  return to_string(ExitStatus{.code = WIFSIGNALED(status) ? 0 : WEXITSTATUS(status),
+                              .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServerProcesses>> ServerProcesses::start(
+    const ServerProcessesOptions& options, server::EventSink on_event) {
+  const net::Address any{.host = options.host, .port = 0};
+  std::unique_ptr<ServerProcesses> started(new ServerProcesses(std::move(on_event)));
+  TALLY_TRY(started->directory_,
+            server::Directory::start(
+                {.listen = to_string(any),
+                 .secret = options.secret,
+                 .servers = options.servers,
+                 .replicas = options.replicas,
+                 .silence_limit = options.silence_limit},
+                [self = started.get()](const std::string& sentence) { self->tell(sentence); }));
+  for (int i = 0; i < options.servers; ++i) TALLY_TRY(started->start_server(options, i));
+  ServerProcesses& self = *started;
+  self.watcher_ = std::jthread([&self](const std::stop_token& stop) { self.watch(stop); });
+  return started;
+}
+
+Result<void> ServerProcesses::start_server(const ServerProcessesOptions& options, int number) {
+  TALLY_TRY(Pipe life, make_pipe());
+  const Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  std::vector<std::string> command = command_of(options, directory());
+  const std::vector<char*> arguments = pointers_to(command);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0)
+    exec_server(command.front().c_str(), arguments.data(), life.read.descriptor(),
+                nowhere.descriptor(), parent);
+  if (pid < 0)
+    return Error{.code = ErrorCode::kSystem,
+                 .message = fmt::format("cannot start a server process: {}", strerror(errno))};
+  make_group_leader(pid);
+  {
+    const MutexLock lock(mutex_);
+    processes_.push_back({.pid = pid, .life = std::move(life.write), .watch = {}, .ended = false});
+    auto watch = net::watch_process({.rank = number, .pid = pid});
+    if (watch.has_value()) processes_.back().watch = *std::move(watch);
+    if (options.secret) {
+      // A pipe has room for the secret.
+      const auto& bytes = options.secret->bytes;
+      const ssize_t written =
+          ::write(processes_.back().life.descriptor(), bytes.data(), bytes.size());
+      if (written != static_cast<ssize_t>(bytes.size()))
+        return Error{.code = ErrorCode::kSystem, .message = "a server process ended at once"};
+    }
+  }
+  return {};
+}
+
+std::vector<pid_t> ServerProcesses::processes() const {
+  const MutexLock lock(mutex_);
+  std::vector<pid_t> living;
+  for (const Process& process : processes_)
+    if (!process.ended) living.push_back(process.pid);
+  return living;
+}
+
+void ServerProcesses::watch(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    std::vector<pollfd> watched;
+    {
+      const MutexLock lock(mutex_);
+      for (const Process& process : processes_)
+        if (!process.ended && process.watch.open())
+          watched.push_back({.fd = process.watch.descriptor(), .events = POLLIN, .revents = 0});
+    }
+    ::poll(watched.data(), watched.size(), kLookMilliseconds);
+    look();
+  }
+}
+
+// Reaps processes that have ended and reports them.
+void ServerProcesses::look() {
+  std::vector<std::string> sentences;
+  {
+    const MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < processes_.size(); ++i) {
+      Process& process = processes_[i];
+      if (process.ended) continue;
+      int status = 0;
+      const pid_t found = ::waitpid(process.pid, &status, WNOHANG);
+      // If SIGCHLD is ignored, as the parent of this process may have set it, the exit status is
+      // unknown.
+      const bool untold = found < 0 && errno == ECHILD;
+      if (found != process.pid && !untold) continue;
+      process.ended = true;
+      process.life.reset();
+      sentences.push_back(fmt::format("server process {} (pid {}) {}", i + 1, process.pid,
+                                      untold ? "ended" : how_it_ended(status)));
+    }
+  }
+  for (const std::string& sentence : sentences) tell(sentence);
+}
+
+void ServerProcesses::tell(const std::string& sentence) const {
+  if (on_event_ && !ending_) on_event_(sentence);
+}
+
+bool ServerProcesses::all_ended() const {
+  const MutexLock lock(mutex_);
+  return std::all_of(processes_.begin(), processes_.end(),
+                     [](const Process& process) { return process.ended; });
+}
+
+void ServerProcesses::signal_all(int number) {
+  const MutexLock lock(mutex_);
+  for (const Process& process : processes_)
+    if (!process.ended) ::kill(process.pid, number);
+}
+
+ServerProcesses::~ServerProcesses() {
+  ending_ = true;
+  watcher_ = {};
+  signal_all(SIGTERM);
+  signal_all(SIGCONT);
+  const SteadyClock clock;
+  const Deadline by = clock.after(kGrace);
+  while (!all_ended() && !by.passed(clock.now())) {
+    look();
+    ::poll(nullptr, 0, 5);
+  }
+  signal_all(SIGKILL);
+  while (!all_ended()) {
+    look();
+    ::poll(nullptr, 0, 1);
+  }
+}
+
+}  // namespace tally::process
