@@ -12,7 +12,7 @@ option(TALLY_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 # Sixteen files of a target are compiled as one, in a quarter of the processor time. Names in the
 # anonymous namespaces of a target must therefore differ. OFF compiles each file alone: `make
 # standalone` does so to find missing includes.
-set(CMAKE_UNITY_BUILD OFF CACHE BOOL "Compile the files of a target in batches")
+set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile the files of a target in batches")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16 CACHE STRING "Files in a batch")
 
 # Paths are hashed relative to the checkout, so that another clone finds what this one compiled.

@@ -8,11 +8,11 @@
 namespace tally::adapter {
 namespace {
 
-constexpr auto kSetupTimeout = std::chrono::minutes(5);
+constexpr auto kGroupExchangeSetupTimeout = std::chrono::minutes(5);
 // For so many others to offer a gradient.
 constexpr auto kOfferTimeout = std::chrono::minutes(5);
 
-Deadline setup_deadline() { return Deadline::after(kSetupTimeout); }
+Deadline group_deadline() { return Deadline::after(kGroupExchangeSetupTimeout); }
 
 // A thread takes part in updates with backups, and this one reads values whenever it is told of a
 // new version.
@@ -31,14 +31,14 @@ GroupExchange::GroupExchange(Job& job, std::vector<NamedTensor> parameters,
     : job_(job), rules_(rules), optimizers_(options.optimizers), codec_(options.codec) {
   // Without backups all are waited for: that is bsp.
   const bool has_backups = rules.update == plan::Update::kBackup && rules.needed < rules.workers;
-  if (has_backups) own_world_ = or_throw(job.world().split(0, job.rank(), setup_deadline()));
+  if (has_backups) own_world_ = or_throw(job.world().split(0, job.rank(), group_deadline()));
   Communicator& world = own_world_ ? *own_world_ : job.world();
   model_ = std::make_unique<BucketedModule>(world, std::move(parameters),
                                             has_backups ? in_order(options) : options);
   model_->spread_values();
   if (has_backups)
     backup_ = or_throw(
-        train::BackupExchange::make(world, model_->update(), rules.needed, setup_deadline()));
+        train::BackupExchange::make(world, model_->update(), rules.needed, group_deadline()));
 }
 
 GroupExchange::~GroupExchange() { backup_.reset(); }
@@ -127,7 +127,7 @@ std::vector<double> GroupExchange::meet(std::vector<double> values) {
   if (!backup_) return sum(std::move(values));
   auto farthest = static_cast<std::int64_t>(backup_->version());
   or_throw(job_.world().allreduce(std::span(&farthest, 1), ReduceOp::kMax));
-  or_throw(backup_->catch_up(static_cast<std::uint64_t>(farthest), setup_deadline()));
+  or_throw(backup_->catch_up(static_cast<std::uint64_t>(farthest), group_deadline()));
   follow(static_cast<std::uint64_t>(farthest));
   return sum(std::move(values));
 }

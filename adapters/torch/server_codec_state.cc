@@ -10,9 +10,9 @@
 namespace tally::adapter {
 namespace {
 
-constexpr auto kStateTimeout = std::chrono::minutes(5);
+constexpr auto kCodecStateTimeout = std::chrono::minutes(5);
 
-Deadline state_deadline() { return Deadline::after(kStateTimeout); }
+Deadline state_deadline() { return Deadline::after(kCodecStateTimeout); }
 
 }  // namespace
 

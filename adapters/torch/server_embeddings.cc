@@ -5,9 +5,9 @@
 namespace tally::adapter {
 namespace {
 
-constexpr auto kSetupTimeout = std::chrono::minutes(5);
+constexpr auto kServerEmbeddingsSetupTimeout = std::chrono::minutes(5);
 
-std::span<const float> floats_of(const at::Tensor& tensor) {
+std::span<const float> embedding_floats(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
@@ -40,7 +40,7 @@ void ServerEmbeddings::connect(server::Client& client, const server::TableSpec& 
     spec.seed = options.seed;
     spec.initial_scale = options.initial_scale;
     rows_[i]->client = &client;
-    rows_[i]->table = or_throw(client.define(spec, Deadline::after(kSetupTimeout)));
+    rows_[i]->table = or_throw(client.define(spec, Deadline::after(kServerEmbeddingsSetupTimeout)));
   }
 }
 
@@ -76,8 +76,8 @@ std::vector<server::Ticket> ServerEmbeddings::push(const Used& used,
                                                    const server::PushOptions& facts) {
   std::vector<server::Ticket> tickets;
   for (std::size_t i = 0; i < rows_.size(); ++i)
-    tickets.push_back(
-        rows_[i]->client->push(rows_[i]->table, facts, used[i].keys, floats_of(used[i].gradient)));
+    tickets.push_back(rows_[i]->client->push(rows_[i]->table, facts, used[i].keys,
+                                             embedding_floats(used[i].gradient)));
   return tickets;
 }
 

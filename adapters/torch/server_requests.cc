@@ -9,7 +9,7 @@ namespace tally::adapter {
 namespace {
 
 // Parts that are sent together while backward runs: a mebibyte.
-constexpr std::uint32_t kRun = 4;
+constexpr std::uint32_t kServerRequestsRun = 4;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void ServerExchange::push_ready(std::size_t t) {
   const Table& table = tables_.tables()[t];
   std::uint32_t end = next_[t];
   while (end < table.parts && pending_[t][end] == 0) ++end;
-  if (end - next_[t] >= kRun || (end == table.parts && end > next_[t]))
+  if (end - next_[t] >= kServerRequestsRun || (end == table.parts && end > next_[t]))
     push(t, next_[t], end - next_[t]);
 }
 

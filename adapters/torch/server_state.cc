@@ -13,12 +13,12 @@ namespace {
 
 // What workers may take to come to a meeting: the slowest may have a long step.
 constexpr auto kMeetingTimeout = std::chrono::minutes(10);
-constexpr auto kStateTimeout = std::chrono::minutes(5);
+constexpr auto kServerStateTimeout = std::chrono::minutes(5);
 constexpr auto kSnapshotTimeout = std::chrono::minutes(30);
 // Of Client::agree().
 constexpr std::size_t kMostValues = 65536;
 
-Deadline state_deadline() { return Deadline::after(kStateTimeout); }
+Deadline server_state_deadline() { return Deadline::after(kServerStateTimeout); }
 
 }  // namespace
 
@@ -34,10 +34,10 @@ void ServerExchange::place_views() {
 // What served a training before begins anew: rounds, warm-ups and draws go by the version.
 void ServerExchange::assign_values() {
   for (const Table& table : tables_.tables())
-    or_throw(client().set_version(table.id, 0, state_deadline()));
+    or_throw(client().set_version(table.id, 0, server_state_deadline()));
   if (has_embeddings())
     for (const server::TableId table : options_.embeddings->tables())
-      or_throw(client().set_version(table, 0, state_deadline()));
+      or_throw(client().set_version(table, 0, server_state_deadline()));
   for (std::size_t i = 0; i < options_.parameters.size(); ++i)
     copy_into(tables_.value(i), options_.parameters[i].tensor.detach());
   for (const Table& table : tables_.tables())
@@ -140,7 +140,7 @@ std::vector<train::SliceState> ServerExchange::states() {
       for (int array = 0; array < count; ++array) {
         const at::Tensor flat = at::empty_like(tables[t].values);
         or_throw(client().read_state({.table = tables[t].id, .first = 0, .count = tables[t].parts},
-                                     array, adapter::bytes_of(flat), state_deadline()));
+                                     array, adapter::bytes_of(flat), server_state_deadline()));
         arrays[t].push_back(flat);
       }
     }
@@ -231,8 +231,8 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
                         ServerTables::bytes_of(table, table.values, 0, table.parts))));
       for (std::size_t k = 0; k < arrays.size(); ++k)
         or_throw(client().write_state(range, static_cast<int>(k), adapter::bytes_of(arrays[k]),
-                                      state_deadline()));
-      or_throw(client().set_version(table.id, updates_of(course), state_deadline()));
+                                      server_state_deadline()));
+      or_throw(client().set_version(table.id, updates_of(course), server_state_deadline()));
     }
     restore_backs(reader);
   }

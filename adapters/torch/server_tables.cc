@@ -16,7 +16,7 @@ namespace {
 
 // Parameters begin at cache lines of float32.
 constexpr std::size_t kAlignment = 16;
-constexpr auto kSetupTimeout = std::chrono::minutes(5);
+constexpr auto kServerTablesSetupTimeout = std::chrono::minutes(5);
 
 DataType table_type(DataType type) {
   return type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
@@ -39,8 +39,8 @@ ServerTables::ServerTables(server::Client& client, const Options& options)
   std::vector<at::Tensor> flat;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     Table& table = tables_[t];
-    table.id =
-        or_throw(client.define(spec_of(table, table_names[t]), Deadline::after(kSetupTimeout)));
+    table.id = or_throw(
+        client.define(spec_of(table, table_names[t]), Deadline::after(kServerTablesSetupTimeout)));
     table.parts = client.parts(table.id);
     table.part_elements = client.part_elements(table.id);
     table.part_owners.assign(table.parts, 0);

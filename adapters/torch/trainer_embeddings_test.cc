@@ -43,7 +43,7 @@ at::Tensor all_outputs(KeyedNet& net) {
   return net->forward(at::arange(kKeys, at::kLong).reshape({-1, 2}));
 }
 
-at::Tensor train(const std::string& plan, const OptimizerSpec& optimizer, int steps) {
+at::Tensor train_embeddings(const std::string& plan, const OptimizerSpec& optimizer, int steps) {
   at::Tensor result;
   run_threads(2, [&](Job& job) {
     KeyedNet net = keyed_net();
@@ -61,8 +61,8 @@ at::Tensor train(const std::string& plan, const OptimizerSpec& optimizer, int st
 
 TEST(TrainerEmbeddings, RowsOnServersAreTrainedAsParametersAre) {
   for (const OptimizerSpec& optimizer : {sgd({.rate = 0.5}), adagrad({.rate = 0.1})}) {
-    const at::Tensor group = train("", optimizer, 10);
-    const at::Tensor server = train("home=server", optimizer, 10);
+    const at::Tensor group = train_embeddings("", optimizer, 10);
+    const at::Tensor server = train_embeddings("home=server", optimizer, 10);
     EXPECT_GT(group.abs().max().item<double>(), 0.1);
     EXPECT_LE((group - server).abs().max().item<double>(), 1e-6) << to_string(optimizer);
   }
@@ -72,7 +72,7 @@ TEST(TrainerEmbeddings, OtherPoliciesTrainRowsToo) {
   for (const char* plan : {"home=server update=asp", "home=server update=ssp:2",
                            "home=server update=asp:push=2,fetch=2", "home=server update=backup:1",
                            "home=server update=kbatch:2"}) {
-    const at::Tensor outputs = train(plan, adagrad({.rate = 0.1}), 20);
+    const at::Tensor outputs = train_embeddings(plan, adagrad({.rate = 0.1}), 20);
     EXPECT_GT(outputs.abs().max().item<double>(), 0.3) << plan;
     EXPECT_TRUE(outputs.isfinite().all().item<bool>()) << plan;
   }

@@ -13,14 +13,14 @@ using collective::Network;
 
 constexpr int kRanks = 3;
 
-struct Run {
+struct TrainerPolicyRun {
   std::string plan;
   OptimizerSpec optimizer = sgd({.rate = 0.1, .momentum = 0.9});
   int ranks = kRanks;
   int steps = 12;
 };
 
-std::vector<at::Tensor> train(const Run& run) {
+std::vector<at::Tensor> train_with_policy(const TrainerPolicyRun& run) {
   std::vector<at::Tensor> result;
   run_threads(run.ranks, [&](Job& job) {
     SmallNet net = own_net(1);
@@ -36,9 +36,9 @@ std::vector<at::Tensor> train(const Run& run) {
 }
 
 TEST(TrainerPolicy, BackupOfNobodyAndTheWholeSubsetHaveTheBitsOfBsp) {
-  const auto bsp = train({});
-  expect_same_bits(bsp, train({.plan = "update=backup:0"}), "backup:0");
-  expect_same_bits(bsp, train({.plan = "update=subset:3"}), "subset:3");
+  const auto bsp = train_with_policy({});
+  expect_same_bits(bsp, train_with_policy({.plan = "update=backup:0"}), "backup:0");
+  expect_same_bits(bsp, train_with_policy({.plan = "update=subset:3"}), "subset:3");
 }
 
 // Each step is that of the drawn ranks alone; the others do not even compute.

@@ -77,7 +77,7 @@ TEST(FirstUse, EndsWithItsLife) {
   EXPECT_EQ(calls, 0);
 }
 
-struct Run {
+struct TrainerScheduleRun {
   std::string plan;
   int accumulate = 1;
   bool by_hand = false;  // backward() and apply()
@@ -88,7 +88,7 @@ struct Run {
 };
 
 // What rank 1 of two hosts ends with.
-std::vector<at::Tensor> train(const Run& run) {
+std::vector<at::Tensor> train_scheduled(const TrainerScheduleRun& run) {
   std::vector<at::Tensor> parameters;
   run_threads(
       2,
@@ -131,17 +131,17 @@ TEST(TrainerSchedule, ByPriorityHasTheBitsOfFifo) {
   for (const std::string codec : {"none", "int8:all"}) {
     const std::string plan = "codec=" + codec;
     const std::string priority = plan + " schedule=priority:8KiB";
-    expect_same_bits(train({.plan = plan}), train({.plan = priority}), codec);
-    expect_same_bits(train({.plan = plan, .accumulate = 2}),
-                     train({.plan = priority, .accumulate = 2}), codec + ", accumulated");
-    expect_same_bits(train({.plan = plan, .by_hand = true}),
-                     train({.plan = priority, .by_hand = true}), codec + ", by hand");
+    expect_same_bits(train_scheduled({.plan = plan}), train_scheduled({.plan = priority}), codec);
+    expect_same_bits(train_scheduled({.plan = plan, .accumulate = 2}),
+                     train_scheduled({.plan = priority, .accumulate = 2}), codec + ", accumulated");
+    expect_same_bits(train_scheduled({.plan = plan, .by_hand = true}),
+                     train_scheduled({.plan = priority, .by_hand = true}), codec + ", by hand");
   }
 }
 
 // A trainer that goes has given its module the newest parameters.
 TEST(TrainerSchedule, ByPriorityLeavesNothingBehind) {
-  const std::vector<at::Tensor> expected = train({.plan = "", .to = 3});
+  const std::vector<at::Tensor> expected = train_scheduled({.plan = "", .to = 3});
   run_threads(
       2,
       [&](Job& job) {
@@ -165,9 +165,10 @@ TEST(TrainerSchedule, WithAutoGoesOnFromACheckpoint) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("tally_trainer_auto_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
-  train({.plan = "codec=auto", .folder = folder, .save = true});
+  train_scheduled({.plan = "codec=auto", .folder = folder, .save = true});
   for (const std::string plan : {"codec=auto", "codec=auto schedule=priority", "codec=int8"})
-    for (const at::Tensor& parameter : train({.plan = plan, .from = 8, .to = 14, .folder = folder}))
+    for (const at::Tensor& parameter :
+         train_scheduled({.plan = plan, .from = 8, .to = 14, .folder = folder}))
       EXPECT_TRUE(parameter.isfinite().all().item<bool>()) << plan;
   std::filesystem::remove_all(folder);
 }

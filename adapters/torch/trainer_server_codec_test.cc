@@ -51,7 +51,7 @@ at::Tensor loss_at(int step, SmallNet& net, const TestBatch& batch, const Course
   return torch::cross_entropy_loss(net->last(hidden), batch.y);
 }
 
-std::vector<at::Tensor> train(const Course& run) {
+std::vector<at::Tensor> train_encoded(const Course& run) {
   std::vector<at::Tensor> result;
   const bool has_servers = run.plan.find("home=server") != std::string::npos;
   run_threads(run.ranks, [&](Job& job) {
@@ -116,7 +116,8 @@ TEST(TrainerServerCodec, BspOnServersIsBspInTheGroup) {
       Course on_servers = run;
       on_servers.plan += " home=server";
       on_servers.checks_copies = true;
-      expect_near(train(run), train(on_servers), 1e-6, fmt::format("{} of {}", each.codec, ranks));
+      expect_near(train_encoded(run), train_encoded(on_servers), 1e-6,
+                  fmt::format("{} of {}", each.codec, ranks));
     }
   }
 }
@@ -128,7 +129,7 @@ TEST(TrainerServerCodec, AParameterOfSeveralPartsIsAsInTheGroup) {
     Course on_servers = run;
     on_servers.plan += " home=server";
     on_servers.checks_copies = true;
-    expect_near(train(run), train(on_servers), 1e-5, codec);
+    expect_near(train_encoded(run), train_encoded(on_servers), 1e-5, codec);
   }
 }
 
@@ -138,13 +139,13 @@ TEST(TrainerServerCodec, PowersgdOnServersIsThatInTheGroup) {
   Course on_servers = run;
   on_servers.plan += " home=server";
   on_servers.checks_copies = true;
-  expect_near(train(run), train(on_servers), 1e-5, "powersgd");
+  expect_near(train_encoded(run), train_encoded(on_servers), 1e-5, "powersgd");
 }
 
 TEST(TrainerServerCodec, EveryPolicyTrainsWithEncodedGradients) {
   const double before = loss_after(copies_of(*own_net(1)));
-  const double bsp =
-      loss_after(train({.plan = "", .optimizer = sgd({.rate = 0.1}), .ranks = 3, .to = 40}));
+  const double bsp = loss_after(
+      train_encoded({.plan = "", .optimizer = sgd({.rate = 0.1}), .ranks = 3, .to = 40}));
   ASSERT_LT(bsp, 0.9 * before);
   for (const char* const plan :
        {"update=bsp", "update=asp", "update=asp:push=2,fetch=3", "update=ssp:2", "update=backup:1",
@@ -152,10 +153,10 @@ TEST(TrainerServerCodec, EveryPolicyTrainsWithEncodedGradients) {
         "update=asp stale=compensate:0.04"}) {
     for (const char* const codec : {"int8", "topk:0.25"}) {
       const double loss =
-          loss_after(train({.plan = fmt::format("home=server codec={} {}", codec, plan),
-                            .optimizer = sgd({.rate = 0.1}),
-                            .ranks = 3,
-                            .to = 40}));
+          loss_after(train_encoded({.plan = fmt::format("home=server codec={} {}", codec, plan),
+                                    .optimizer = sgd({.rate = 0.1}),
+                                    .ranks = 3,
+                                    .to = 40}));
       EXPECT_LT(loss, before - 0.4 * (before - bsp)) << codec << " " << plan;
     }
   }
@@ -186,8 +187,8 @@ TEST(TrainerServerCodec, AResumedTrainingHasTheBitsOfOneThatWasNot) {
     Course first = through, second = through;
     first.to = second.from = 6;
     first.save = second.load = own;
-    train(first);
-    expect_same_bits(train(through), train(second), each.codec);
+    train_encoded(first);
+    expect_same_bits(train_encoded(through), train_encoded(second), each.codec);
   }
 }
 
@@ -195,7 +196,7 @@ TEST(TrainerServerCodec, WhatOneHomeSavedTheOtherResumes) {
   const TemporaryFolder folder;
   const std::string codec = "codec=sign:64,min=100";
   const Course through{.plan = codec, .optimizer = adam({.rate = 0.01})};
-  const auto expected = train(through);
+  const auto expected = train_encoded(through);
   for (const auto& [before, after] :
        {std::pair{codec, codec + " home=server"}, std::pair{codec + " home=server", codec}}) {
     Course first = through, second = through;
@@ -203,8 +204,8 @@ TEST(TrainerServerCodec, WhatOneHomeSavedTheOtherResumes) {
     second.plan = after;
     first.to = second.from = 6;
     first.save = second.load = folder.path() / before;
-    train(first);
-    expect_near(expected, train(second), 1e-6, before + " then " + after);
+    train_encoded(first);
+    expect_near(expected, train_encoded(second), 1e-6, before + " then " + after);
   }
 }
 
@@ -220,8 +221,8 @@ TEST(TrainerServerCodec, WhatServersSavedIsKeptWhateverTheOrderOfGradients) {
     first.plan += " home=server";
     first.to = second.from = 6;
     first.save = second.load = folder.path() / each.codec;
-    train(first);
-    expect_near(train(through), train(second), 1e-6, codec);
+    train_encoded(first);
+    expect_near(train_encoded(through), train_encoded(second), 1e-6, codec);
   }
 }
 
@@ -234,9 +235,9 @@ TEST(TrainerServerCodec, ParametersThatHadFewerUpdatesInTheGroupGoOnWithTheOther
     Course first = through, second = through;
     first.to = second.from = 6;
     first.save = second.load = folder.path() / codec;
-    train(first);
+    train_encoded(first);
     second.plan += " home=server";
-    expect_near(train(through), train(second), 1e-6, codec);
+    expect_near(train_encoded(through), train_encoded(second), 1e-6, codec);
   }
 }
 
@@ -251,8 +252,8 @@ TEST(TrainerServerCodec, ServersThatHaveServedATrainingBeginTheNextAnew) {
                      .optimizer = each.optimizer,
                      .checks_copies = true,
                      .servers = directory->address()};
-    const auto once = train(run);
-    expect_same_bits(once, train(run), each.codec);
+    const auto once = train_encoded(run);
+    expect_same_bits(once, train_encoded(run), each.codec);
   }
 }
 
@@ -263,7 +264,7 @@ TEST(TrainerServerCodec, AWarmUpIsCountedByUpdatesNotBySteps) {
                      .optimizer = adam({.rate = 0.01}),
                      .to = 6,
                      .save = folder.path()};
-  train(first);
+  train_encoded(first);
   run_threads(2, [&](Job& job) {
     SmallNet net = net_of(1, first);
     Trainer trainer(job, *net, first.optimizer,
@@ -299,7 +300,7 @@ TEST(TrainerServerCodec, AStepThatBrokeIsForgottenByARestore) {
     Course first = through;
     first.to = 5;
     first.save = folder.path() / codec;
-    train(first);
+    train_encoded(first);
     std::vector<at::Tensor> result;
     run_threads(2, [&](Job& job) {
       SmallNet net = net_of(77, through);
@@ -321,7 +322,7 @@ TEST(TrainerServerCodec, AStepThatBrokeIsForgottenByARestore) {
       if (job.rank() == 0) result = copies_of(*net);
       trainer.meet();
     });
-    expect_same_bits(train(through), result, codec);
+    expect_same_bits(train_encoded(through), result, codec);
   }
 }
 

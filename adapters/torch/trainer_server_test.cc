@@ -17,12 +17,12 @@
 namespace tally::adapter {
 namespace {
 
-struct Case {
+struct TrainerServerCase {
   std::string name;
   OptimizerSpec spec;
 };
 
-std::vector<Case> cases() {
+std::vector<TrainerServerCase> server_cases() {
   return {{"sgd", sgd({.rate = 0.1, .weight_decay = 0.01})},
           {"momentum", sgd({.rate = 0.1, .momentum = 0.9})},
           {"adagrad", adagrad({.rate = 0.01})},
@@ -30,7 +30,7 @@ std::vector<Case> cases() {
           {"adamw", adamw({.rate = 0.001})}};
 }
 
-struct Run {
+struct TrainerServerRun {
   std::string plan;
   OptimizerSpec optimizer = sgd({.rate = 0.1});
   int ranks = 2;
@@ -38,7 +38,7 @@ struct Run {
   TrainerOptions options = {};
 };
 
-std::vector<at::Tensor> train(const Run& run) {
+std::vector<at::Tensor> train_on_servers(const TrainerServerRun& run) {
   std::vector<at::Tensor> result;
   run_threads(run.ranks, [&](Job& job) {
     SmallNet net = own_net(static_cast<std::uint64_t>(1 + job.rank()));
@@ -59,7 +59,7 @@ std::vector<at::Tensor> train(const Run& run) {
   return result;
 }
 
-double loss_after(const std::vector<at::Tensor>& parameters) {
+double server_loss_after(const std::vector<at::Tensor>& parameters) {
   SmallNet net = own_net(1);
   const at::NoGradGuard no_grad;
   const auto into = net->parameters();
@@ -69,33 +69,36 @@ double loss_after(const std::vector<at::Tensor>& parameters) {
   return sum / 10;
 }
 
-class TrainerServerWith : public testing::TestWithParam<Case> {};
+class TrainerServerWith : public testing::TestWithParam<TrainerServerCase> {};
 
 TEST_P(TrainerServerWith, BspOnServersIsBspInTheGroup) {
   for (const int ranks : {1, 3}) {
-    const auto group = train({.plan = "", .optimizer = GetParam().spec, .ranks = ranks});
+    const auto group = train_on_servers({.plan = "", .optimizer = GetParam().spec, .ranks = ranks});
     const auto server =
-        train({.plan = "home=server", .optimizer = GetParam().spec, .ranks = ranks});
+        train_on_servers({.plan = "home=server", .optimizer = GetParam().spec, .ranks = ranks});
     expect_near(group, server, 1e-6, GetParam().name + " of " + std::to_string(ranks));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TrainerServerWith, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(All, TrainerServerWith, testing::ValuesIn(server_cases()),
                          [](const auto& each) { return each.param.name; });
 
 // Where the order of additions is fixed the bits are the same.
 TEST(TrainerServer, WithOneWorkerAspHasTheBitsOfBsp) {
-  for (const Case& each : cases()) {
-    const auto bsp = train({.plan = "home=server", .optimizer = each.spec, .ranks = 1});
-    const auto asp = train({.plan = "home=server update=asp", .optimizer = each.spec, .ranks = 1});
+  for (const TrainerServerCase& each : server_cases()) {
+    const auto bsp = train_on_servers({.plan = "home=server", .optimizer = each.spec, .ranks = 1});
+    const auto asp =
+        train_on_servers({.plan = "home=server update=asp", .optimizer = each.spec, .ranks = 1});
     expect_same_bits(bsp, asp, each.name);
   }
 }
 
 TEST(TrainerServer, BackupOfNobodyAndTheWholeSubsetHaveTheBitsOfBsp) {
-  const auto bsp = train({.plan = "home=server", .ranks = 3});
-  expect_same_bits(bsp, train({.plan = "home=server update=backup:0", .ranks = 3}), "backup:0");
-  expect_same_bits(bsp, train({.plan = "home=server update=subset:3", .ranks = 3}), "subset:3");
+  const auto bsp = train_on_servers({.plan = "home=server", .ranks = 3});
+  expect_same_bits(bsp, train_on_servers({.plan = "home=server update=backup:0", .ranks = 3}),
+                   "backup:0");
+  expect_same_bits(bsp, train_on_servers({.plan = "home=server update=subset:3", .ranks = 3}),
+                   "subset:3");
 }
 
 // Plain SGD adds: the gradients of a clock, each with 1/N of the rate, are their mean.
@@ -121,24 +124,25 @@ TEST(TrainerServer, SspOfNothingIsBsp) {
 }
 
 TEST(TrainerServer, EveryPolicyTrains) {
-  const double before = loss_after(copies_of(*own_net(1)));
-  const double bsp = loss_after(train({.plan = "", .ranks = 3, .steps = 40}));
+  const double before = server_loss_after(copies_of(*own_net(1)));
+  const double bsp = server_loss_after(train_on_servers({.plan = "", .ranks = 3, .steps = 40}));
   ASSERT_LT(bsp, 0.9 * before);
   for (const char* plan :
        {"update=asp", "update=asp:push=2,fetch=3", "update=ssp:2", "update=ssp:2 stale=scale",
         "update=asp stale=compensate:0.04", "update=asp stale=drop:20", "update=backup:1",
         "update=subset:2", "update=kbatch:2", "update=kbatch:5",
         "update=asp conflict=accumulate"}) {
-    const double loss =
-        loss_after(train({.plan = std::string("home=server ") + plan, .ranks = 3, .steps = 40}));
+    const double loss = server_loss_after(
+        train_on_servers({.plan = std::string("home=server ") + plan, .ranks = 3, .steps = 40}));
     EXPECT_LT(loss, before - 0.5 * (before - bsp))
         << plan << ": from " << before << ", bsp " << bsp;
   }
   for (const char* plan : {"update=asp", "update=ssp:2"}) {
-    const double loss = loss_after(train({.plan = std::string("home=server ") + plan,
-                                          .optimizer = adam({.rate = 0.01}),
-                                          .ranks = 3,
-                                          .steps = 40}));
+    const double loss =
+        server_loss_after(train_on_servers({.plan = std::string("home=server ") + plan,
+                                            .optimizer = adam({.rate = 0.01}),
+                                            .ranks = 3,
+                                            .steps = 40}));
     EXPECT_LT(loss, before - 0.5 * (before - bsp)) << plan << " with adam";
   }
 }
@@ -210,7 +214,7 @@ TEST(TrainerServer, WhatServersCannotDoIsRefusedWithTheReason) {
 }
 
 TEST(TrainerServer, GradientsOfMicroBatchesAddUpAndAreClipped) {
-  const auto whole = train({.plan = "home=server", .ranks = 1, .steps = 6});
+  const auto whole = train_on_servers({.plan = "home=server", .ranks = 1, .steps = 6});
   std::vector<at::Tensor> parts;
   run_threads(1, [&](Job& job) {
     SmallNet net = own_net(1);
@@ -226,7 +230,7 @@ TEST(TrainerServer, GradientsOfMicroBatchesAddUpAndAreClipped) {
   });
   expect_near(whole, parts, 1e-6, "micro batches");
   const auto clipped = [](const char* plan) {
-    return train(
+    return train_on_servers(
         {.plan = plan, .ranks = 1, .steps = 6, .options = {.clip_value = 0.01, .clip_norm = 0.05}});
   };
   expect_near(clipped(""), clipped("home=server"), 1e-6, "clipped");
@@ -244,9 +248,9 @@ TEST(TrainerServer, TwoServersOutsideTheWorkersServeAsWell) {
       servers.push_back(std::move(server));
     });
   for (std::thread& start : starts) start.join();
-  const auto group = train({.plan = ""});
-  const auto outside =
-      train({.plan = "home=server", .options = {.servers = {.directory = directory->address()}}});
+  const auto group = train_on_servers({.plan = ""});
+  const auto outside = train_on_servers(
+      {.plan = "home=server", .options = {.servers = {.directory = directory->address()}}});
   expect_near(group, outside, 1e-6, "two servers");
 }
 

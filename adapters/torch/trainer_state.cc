@@ -20,7 +20,7 @@ using nlohmann::json;
 
 namespace {
 
-TensorInfo info_of(const NamedTensor& named) {
+TensorInfo checkpoint_info(const NamedTensor& named) {
   return {.name = named.name,
           .type = adapter::data_type_of(named.tensor, named.name),
           .shape = adapter::shape_of(named.tensor)};
@@ -49,7 +49,7 @@ void compare(const std::vector<TensorInfo>& expected, const std::vector<TensorIn
 std::vector<TensorInfo> Trainer::Impl::model_infos() const {
   std::vector<TensorInfo> infos;
   for (const auto* list : {&tensors_.trained, &tensors_.frozen, &tensors_.buffers})
-    for (const NamedTensor& named : *list) infos.push_back(info_of(named));
+    for (const NamedTensor& named : *list) infos.push_back(checkpoint_info(named));
   return infos;
 }
 

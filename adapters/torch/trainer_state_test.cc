@@ -6,28 +6,27 @@
 
 #include "adapters/torch/tensors.h"
 #include "adapters/torch/test_nets.h"
+#include "soon.h"
 
 namespace tally::adapter {
 namespace {
 
 // A folder of the test's own, removed with the object.
-class TestFolder {
+class TrainerStateTestFolder {
  public:
-  TestFolder()
+  TrainerStateTestFolder()
       : path_(std::filesystem::temp_directory_path() /
               ("tally_trainer_state_" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(path_);
   }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
+  ~TrainerStateTestFolder() { std::filesystem::remove_all(path_); }
   const std::filesystem::path& path() const { return path_; }
 
  private:
   const std::filesystem::path path_;
 };
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
-
-struct Run {
+struct TrainerStateRun {
   OptimizerSpec optimizer;
   int ranks = 2;
   int from = 0;
@@ -38,7 +37,7 @@ struct Run {
 };
 
 // Trains from step `from` to step `to`, the first half of it if saved at the end.
-std::vector<at::Tensor> train(const Run& run) {
+std::vector<at::Tensor> train_and_save(const TrainerStateRun& run) {
   std::vector<at::Tensor> result;
   run_threads(run.ranks, [&](Job& job) {
     SmallNet net = own_net(run.resume ? 77 : 1);
@@ -70,25 +69,26 @@ class TrainerState : public testing::TestWithParam<const char*> {};
 
 TEST_P(TrainerState, TenAndTenStepsHaveTheBitsOfTwenty) {
   const OptimizerSpec optimizer = or_throw(parse_optimizer(GetParam()));
-  const TestFolder folder;
-  const auto through = train({.optimizer = optimizer});
-  train({.optimizer = optimizer, .to = 10, .folder = folder.path(), .save = true});
+  const TrainerStateTestFolder folder;
+  const auto through = train_and_save({.optimizer = optimizer});
+  train_and_save({.optimizer = optimizer, .to = 10, .folder = folder.path(), .save = true});
   const auto resumed =
-      train({.optimizer = optimizer, .from = 10, .folder = folder.path(), .resume = true});
+      train_and_save({.optimizer = optimizer, .from = 10, .folder = folder.path(), .resume = true});
   expect_same_bits(through, resumed, GetParam());
 }
 
 TEST_P(TrainerState, GoesOnWithAnotherNumberOfRanks) {
   const OptimizerSpec optimizer = or_throw(parse_optimizer(GetParam()));
-  const TestFolder folder;
-  const auto through = train({.optimizer = optimizer, .ranks = 3});
-  train({.optimizer = optimizer, .ranks = 3, .to = 10, .folder = folder.path(), .save = true});
+  const TrainerStateTestFolder folder;
+  const auto through = train_and_save({.optimizer = optimizer, .ranks = 3});
+  train_and_save(
+      {.optimizer = optimizer, .ranks = 3, .to = 10, .folder = folder.path(), .save = true});
   for (const int ranks : {1, 2, 4}) {
-    const auto resumed = train({.optimizer = optimizer,
-                                .ranks = ranks,
-                                .from = 10,
-                                .folder = folder.path(),
-                                .resume = true});
+    const auto resumed = train_and_save({.optimizer = optimizer,
+                                         .ranks = ranks,
+                                         .from = 10,
+                                         .folder = folder.path(),
+                                         .resume = true});
     expect_near(through, resumed, 2e-6, std::to_string(ranks) + " ranks");
   }
 }
@@ -101,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(All, TrainerState,
                          });
 
 TEST(TrainerStateOf, AnotherModelOrOptimizerIsRefusedWithTheFirstDifference) {
-  const TestFolder folder;
-  train({.optimizer = adam(), .to = 2, .folder = folder.path(), .save = true});
+  const TrainerStateTestFolder folder;
+  train_and_save({.optimizer = adam(), .to = 2, .folder = folder.path(), .save = true});
   run_threads(1, [&](Job& job) {
     const auto reader =
         or_throw(checkpoint::Reader::open(or_throw(checkpoint::find_latest(folder.path()))));

@@ -5,12 +5,12 @@
 namespace tally::adapter {
 namespace {
 
-struct Case {
+struct TrainerCase {
   std::string name;
   OptimizerSpec spec;
 };
 
-std::vector<Case> cases() {
+std::vector<TrainerCase> trainer_cases() {
   return {{"sgd", sgd({.rate = 0.1})},
           {"momentum", sgd({.rate = 0.1, .momentum = 0.9, .weight_decay = 0.01})},
           {"dampening", sgd({.rate = 0.1, .momentum = 0.9, .dampening = 0.3})},
@@ -50,7 +50,7 @@ std::unique_ptr<torch::optim::Optimizer> libtorch_twin(const OptimizerSpec& spec
   }
 }
 
-class TrainerWith : public testing::TestWithParam<Case> {};
+class TrainerWith : public testing::TestWithParam<TrainerCase> {};
 
 TEST_P(TrainerWith, EqualsLibtorchsOptimizerOver50Steps) {
   run_threads(1, [](Job& job) {
@@ -100,7 +100,7 @@ TEST_P(TrainerWith, NWorkersEqualOneWorkerWithTheWholeBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TrainerWith, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(All, TrainerWith, testing::ValuesIn(trainer_cases()),
                          [](const auto& each) { return each.param.name; });
 
 TEST(Trainer, ARankThatThrowsAwayItsSeedStillGetsRankZerosParameters) {

@@ -17,6 +17,7 @@
 
 #include "apps/tally/command_line.h"
 #include "apps/tally/watch_target.h"
+#include "base/errors.h"
 #include "base/units.h"
 #include "process/interrupt.h"
 
@@ -26,10 +27,6 @@ namespace {
 constexpr int kGaveUp = 3;
 // A server that is not admitted checks at this interval whether it should end.
 constexpr std::chrono::milliseconds kTurn = std::chrono::seconds(2);
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 Result<std::chrono::milliseconds> time_in(const char* option, const std::string& text) {
   const auto time = parse_duration(text);

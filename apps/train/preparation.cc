@@ -8,16 +8,13 @@
 
 #include "apps/tally/outputs.h"
 #include "apps/tally/watch_target.h"
+#include "base/errors.h"
 #include "optimizer/update_rule.h"
 #include "policy/rules.h"
 #include "train/disturbance.h"
 
 namespace tally::app {
 namespace {
-
-Error invalid(std::string message) {
-  return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 // Adds the name of the option to an error.
 template <typename T>

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "process/child_process.h"
 
 namespace tally::bench::compress {
@@ -21,10 +22,6 @@ constexpr const char* kCable = "cable";  // name of the interface on both hosts
 // Each host has its own host name: $0.
 constexpr const char* kAsHost = "hostname \"$0\" && exec \"$@\"";
 constexpr auto kToolTimeout = std::chrono::seconds(20);
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 Result<std::string> tool(const std::vector<std::string>& command) {
   return process::output_of(command, SteadyClock().after(kToolTimeout));

@@ -30,7 +30,6 @@ constexpr std::size_t kWindow = 2;
 constexpr int kSets = 8;  // sets of keys, drawn beforehand
 constexpr int kLatencies = 2000;
 
-TimePoint now() { return SteadyClock().now(); }
 Deadline soon() { return Deadline::after(60s); }
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -75,9 +74,9 @@ class Worker final {
     for (int i = 0; i < 2; ++i) TALLY_TRY(client_.wait(begin(i), soon()));
     TALLY_TRY(client_.barrier(soon()));
     std::deque<Ticket> under_way;
-    const TimePoint start = now();
+    const TimePoint start = steady_now();
     int rounds = 0;
-    while (now() - start < options_.slice) {
+    while (steady_now() - start < options_.slice) {
       under_way.push_back(begin(rounds));
       if (under_way.size() < kWindow) continue;
       TALLY_TRY(client_.wait(under_way.front(), soon()));
@@ -86,7 +85,7 @@ class Worker final {
     }
     for (; !under_way.empty(); under_way.pop_front(), ++rounds)
       TALLY_TRY(client_.wait(under_way.front(), soon()));
-    const double figure = rounds / seconds(now() - start);
+    const double figure = rounds / seconds(steady_now() - start);
     TALLY_TRY(client_.barrier(soon()));
     return figure;
   }
@@ -192,10 +191,10 @@ class Worker final {
     TALLY_TRY(client_.barrier(soon()));
     std::vector<double> times;
     for (int i = 0; i < kLatencies; ++i) {
-      const TimePoint start = now();
+      const TimePoint start = steady_now();
       TALLY_TRY(
           client_.wait(client_.pull({table, 0, 1}, {}, std::as_writable_bytes(values)), soon()));
-      times.push_back(seconds(now() - start) * 1e6);
+      times.push_back(seconds(steady_now() - start) * 1e6);
     }
     TALLY_TRY(client_.barrier(soon()));
     tell_({"latency", quantile(times, 0.5)});
@@ -214,7 +213,7 @@ Result<void> run_worker(const WorkerOptions& options, const std::function<void(F
   TALLY_TRY(const auto client, Client::connect(options.client));
   // Not by barriers: a worker that joins later would not know of earlier ones.
   const Deadline by = soon();
-  while (client->membership().workers < options.workers && !by.passed(now()))
+  while (client->membership().workers < options.workers && !by.passed(steady_now()))
     std::this_thread::sleep_for(5ms);
   return Worker(*client, options, tell).run();
 }

@@ -18,7 +18,7 @@
 namespace tally::bench::train {
 namespace {
 
-Error corrupt(const std::filesystem::path& file, const std::string& what) {
+Error corrupt_file(const std::filesystem::path& file, const std::string& what) {
   return {.code = ErrorCode::kCorrupt, .message = fmt::format("{}: {}", file.string(), what)};
 }
 
@@ -43,7 +43,7 @@ Result<torch::Tensor> read_tensor(const std::filesystem::path& path,
   if (!bytes) return Error{.code = ErrorCode::kSystem, .message = "cannot read " + path.string()};
   torch::Tensor tensor = torch::empty(shape, type);
   if (bytes->size() != tensor.nbytes())
-    return corrupt(path, fmt::format("{} bytes, expected {}", bytes->size(), tensor.nbytes()));
+    return corrupt_file(path, fmt::format("{} bytes, expected {}", bytes->size(), tensor.nbytes()));
   std::memcpy(tensor.data_ptr(), bytes->data(), bytes->size());
   return tensor;
 }
@@ -100,7 +100,7 @@ Result<Problem> Problem::open(const std::filesystem::path& folder) {
   if (!text) return Error{.code = ErrorCode::kSystem, .message = "cannot read " + file.string()};
   const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object() || !json["model"].is_string() || !json["ranks"].is_number_integer())
-    return corrupt(file, "model and ranks expected");
+    return corrupt_file(file, "model and ranks expected");
   Problem problem;
   TALLY_TRY(problem.facts, find_model(json["model"].get<std::string>()));
   problem.ranks = json["ranks"].get<int>();

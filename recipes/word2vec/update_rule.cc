@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "plan/plan.h"
 
 namespace tally::word2vec {
@@ -14,10 +15,6 @@ namespace {
 constexpr std::string_view kOffered =
     "there are update=average:MS and update=local:WORDS, and with home=server update=asp and "
     "update=ssp:S";
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 // Settings of a plan that word2vec does not have.
 Result<void> check_fixed(const plan::Plan& plan) {

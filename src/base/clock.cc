@@ -2,7 +2,9 @@
 
 namespace tally {
 
-TimePoint SteadyClock::now() const { return std::chrono::steady_clock::now().time_since_epoch(); }
+TimePoint steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+TimePoint SteadyClock::now() const { return steady_now(); }
 
 Deadline deadline_after(TimePoint now, Duration timeout) {
   if (timeout >= TimePoint::max() - now) return Deadline::never();

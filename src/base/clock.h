@@ -16,6 +16,9 @@ class SteadyClock final : public Clock {
   TimePoint now() const override;
 };
 
+// The steady clock's time.
+TimePoint steady_now();
+
 // `timeout` after `now`, without overflow.
 Deadline deadline_after(TimePoint now, Duration timeout);
 

@@ -35,7 +35,7 @@ struct Quantity {
   std::string_view unit;
 };
 
-Error invalid(std::string_view text, std::string_view what) {
+Error not_a_quantity(std::string_view text, std::string_view what) {
   return {.code = ErrorCode::kInvalid, .message = fmt::format("'{}' is not {}", text, what)};
 }
 
@@ -44,9 +44,9 @@ Result<Quantity> split(std::string_view text, std::string_view what) {
   Quantity quantity;
   const char* end = text.data() + text.size();
   // from_chars() would also take a sign, "inf" and "nan".
-  if (text.empty() || text.front() < '0' || text.front() > '9') return invalid(text, what);
+  if (text.empty() || text.front() < '0' || text.front() > '9') return not_a_quantity(text, what);
   const auto [rest, status] = std::from_chars(text.data(), end, quantity.number);
-  if (status != std::errc() || !std::isfinite(quantity.number)) return invalid(text, what);
+  if (status != std::errc() || !std::isfinite(quantity.number)) return not_a_quantity(text, what);
   quantity.unit = std::string_view(rest, static_cast<std::size_t>(end - rest));
   while (!quantity.unit.empty() && quantity.unit.front() == ' ') quantity.unit.remove_prefix(1);
   return quantity;
@@ -80,7 +80,7 @@ Result<std::size_t> parse_bytes(std::string_view text) {
   TALLY_TRY(const Quantity quantity, split(text, kWhat));
   const double factor = quantity.unit.empty() ? 1 : factor_of_size(quantity.unit);
   const double bytes = std::round(quantity.number * factor);
-  if (factor == 0 || bytes >= std::ldexp(1.0, 63)) return invalid(text, kWhat);
+  if (factor == 0 || bytes >= std::ldexp(1.0, 63)) return not_a_quantity(text, kWhat);
   return static_cast<std::size_t>(bytes);
 }
 
@@ -88,11 +88,11 @@ Result<double> parse_bytes_per_second(std::string_view text) {
   constexpr std::string_view kWhat = "a bandwidth such as 12.5GB/s";
   TALLY_TRY(const Quantity quantity, split(text, kWhat));
   std::string_view unit = quantity.unit;
-  if (!unit.ends_with("/s")) return invalid(text, kWhat);
+  if (!unit.ends_with("/s")) return not_a_quantity(text, kWhat);
   unit.remove_suffix(2);
   const double bits = factor_of(unit, kBitUnits);
   const double rate = quantity.number * (bits > 0 ? bits : factor_of_size(unit));
-  if (!(rate > 0) || !std::isfinite(rate)) return invalid(text, kWhat);
+  if (!(rate > 0) || !std::isfinite(rate)) return not_a_quantity(text, kWhat);
   return rate;
 }
 
@@ -102,7 +102,7 @@ Result<Duration> parse_duration(std::string_view text) {
   if (quantity.number == 0 && quantity.unit.empty()) return Duration::zero();
   const double factor = factor_of(quantity.unit, kTimeUnits);
   const double nanoseconds = std::round(quantity.number * factor);
-  if (factor == 0 || nanoseconds >= std::ldexp(1.0, 63)) return invalid(text, kWhat);
+  if (factor == 0 || nanoseconds >= std::ldexp(1.0, 63)) return not_a_quantity(text, kWhat);
   return Duration(static_cast<Duration::rep>(nanoseconds));
 }
 

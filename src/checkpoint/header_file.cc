@@ -9,7 +9,7 @@
 namespace tally::checkpoint {
 namespace {
 
-Error corrupt(const std::filesystem::path& path, const Error& error) {
+Error corrupt_header(const std::filesystem::path& path, const Error& error) {
   return {.code = ErrorCode::kCorrupt,
           .message = fmt::format("{}: {}", path.string(), error.message)};
 }
@@ -21,12 +21,12 @@ Result<OpenedHeader> read_header(const File& file, const std::filesystem::path& 
   std::string first(std::min(bytes, kHeaderLengthBytes), '\0');
   TALLY_TRY(file.read_at(0, std::as_writable_bytes(std::span(first))));
   const auto length = header_length(first, bytes);
-  if (!length.has_value()) return corrupt(path, length.error());
+  if (!length.has_value()) return corrupt_header(path, length.error());
   std::string text(*length, '\0');
   TALLY_TRY(file.read_at(kHeaderLengthBytes, std::as_writable_bytes(std::span(text))));
   OpenedHeader header{.data_offset = kHeaderLengthBytes + *length};
   auto entries = parse_header(text, bytes - header.data_offset);
-  if (!entries.has_value()) return corrupt(path, entries.error());
+  if (!entries.has_value()) return corrupt_header(path, entries.error());
   header.entries = *std::move(entries);
   return header;
 }

@@ -1,4 +1,5 @@
 #include "checkpoint/json.h"
+#include "base/errors.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,10 +31,6 @@ constexpr std::array<TypeName, kDataTypeCount> kTypeNames = {{
 constexpr std::size_t kMaxDimensions = 64;
 // An object of ours is at most this deep inside others.
 constexpr int kMaxDepth = 64;
-
-Error corrupt(std::string message) {
-  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 }  // namespace
 

@@ -5,14 +5,11 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/errors.h"
 #include "checkpoint/json.h"
 
 namespace tally::checkpoint {
 namespace {
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 bool is_utf8(const std::string& text) {
   const auto value = parse_json(json_quoted(text));

@@ -4,6 +4,7 @@
 
 #include <charconv>
 
+#include "base/errors.h"
 #include "checkpoint/json.h"
 #include "checkpoint/layout.h"
 #include "kernel/crc32c/crc32c.h"
@@ -14,10 +15,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kFormat = "tally checkpoint 1";
-
-Error corrupt(std::string message) {
-  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 std::uint32_t checksum_of(std::string_view text) {
   return kernel::crc32c(std::as_bytes(std::span(text)));

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error corrupt(const fs::path& path, std::string_view message) {
+Error corrupt_checkpoint(const fs::path& path, std::string_view message) {
   return {.code = ErrorCode::kCorrupt, .message = fmt::format("{}: {}", path.string(), message)};
 }
 
@@ -26,7 +26,7 @@ Error corrupt(const fs::path& path, std::string_view message) {
 Error damage(const fs::path& path, const Error& error) {
   std::error_code ignored;
   if (error.code == ErrorCode::kSystem && !fs::exists(path, ignored))
-    return corrupt(path, "is missing");
+    return corrupt_checkpoint(path, "is missing");
   return error;
 }
 
@@ -94,9 +94,10 @@ class FolderReader final : public Reader {
       TALLY_TRY(file.read_through(
           [&found](std::span<const std::byte> bytes) { found = kernel::crc32c(bytes, found); }));
       if (found != manifest_.files[i].crc32c)
-        return corrupt(path_of_file(i),
-                       fmt::format("checksum (CRC32C) expected {}, found {}",
-                                   checksum_text(manifest_.files[i].crc32c), checksum_text(found)));
+        return corrupt_checkpoint(
+            path_of_file(i),
+            fmt::format("checksum (CRC32C) expected {}, found {}",
+                        checksum_text(manifest_.files[i].crc32c), checksum_text(found)));
     }
     return {};
   }
@@ -113,10 +114,10 @@ class FolderReader final : public Reader {
     auto text = read_text(path, kMaxManifestBytes);
     if (!text.has_value()) return damage(path, text.error());
     auto manifest = manifest_from_text(*text);
-    if (!manifest.has_value()) return corrupt(path, manifest.error().message);
+    if (!manifest.has_value()) return corrupt_checkpoint(path, manifest.error().message);
     manifest_ = *std::move(manifest);
     if (const auto step = step_of_name(folder_.filename().string()); step && *step != step_in())
-      return corrupt(path, fmt::format("is of step {}", step_in()));
+      return corrupt_checkpoint(path, fmt::format("is of step {}", step_in()));
     return {};
   }
   std::uint64_t step_in() const { return manifest_.step; }
@@ -127,7 +128,7 @@ class FolderReader final : public Reader {
     if (!file.has_value()) return damage(path, file.error());
     TALLY_TRY(const std::uint64_t bytes, file->size());
     if (bytes != manifest_.files[index].bytes)
-      return corrupt(
+      return corrupt_checkpoint(
           path, fmt::format("expected {} bytes, found {}", manifest_.files[index].bytes, bytes));
     return {};
   }
@@ -148,14 +149,15 @@ class FolderReader final : public Reader {
     TALLY_TRY(const File file, File::open_to_read(path));
     TALLY_TRY(const OpenedHeader header, read_header(file, path));
     if (header.entries.size() != manifest_.tensors.size())
-      return corrupt(path, fmt::format("{} tensors, the manifest has {}", header.entries.size(),
-                                       manifest_.tensors.size()));
+      return corrupt_checkpoint(path, fmt::format("{} tensors, the manifest has {}",
+                                                  header.entries.size(), manifest_.tensors.size()));
     std::map<std::string_view, const TensorInfo*> expected;
     for (const TensorInfo& tensor : manifest_.tensors) expected[tensor.name] = &tensor;
     for (const Entry& entry : header.entries) {
       const auto known = expected.find(entry.tensor.name);
       if (known == expected.end() || *known->second != entry.tensor)
-        return corrupt(path, fmt::format("tensor {} is not as in the manifest", entry.tensor.name));
+        return corrupt_checkpoint(
+            path, fmt::format("tensor {} is not as in the manifest", entry.tensor.name));
       StoredTensor& stored = model_.find(entry.tensor.name)->second;
       stored.extents = {
           {.count = stored.count, .file = kModelIndex, .offset = header.data_offset + entry.begin}};
@@ -176,7 +178,7 @@ class FolderReader final : public Reader {
     }
     if (const auto covered = check_cover(manifest_.state_tensors, std::move(ranges));
         !covered.has_value())
-      return corrupt(folder_, covered.error().message);
+      return corrupt_checkpoint(folder_, covered.error().message);
     for (auto& [name, stored] : optimizer_)
       std::sort(stored.extents.begin(), stored.extents.end(),
                 [](const Extent& a, const Extent& b) { return a.first < b.first; });
@@ -195,23 +197,25 @@ class FolderReader final : public Reader {
       Extent extent{.file = index, .offset = header.data_offset + entry.begin};
       extent.count = (entry.end - entry.begin) / size_of(entry.tensor.type);
       if (entry.tensor.name == kRankState) {
-        if (entry.tensor.type != DataType::kUInt8) return corrupt(path, "a rank state of no bytes");
+        if (entry.tensor.type != DataType::kUInt8)
+          return corrupt_checkpoint(path, "a rank state of no bytes");
         rank_states_[static_cast<std::size_t>(rank)] = extent;
         has_rank_state = true;
         continue;
       }
       const auto piece = parse_piece_name(entry.tensor.name);
-      if (!piece.has_value()) return corrupt(path, piece.error().message);
+      if (!piece.has_value()) return corrupt_checkpoint(path, piece.error().message);
       const auto number = numbers.find(piece->tensor);
       if (number == numbers.end() ||
           manifest_.state_tensors[number->second].type != entry.tensor.type)
-        return corrupt(path, fmt::format("{} is not as in the manifest", entry.tensor.name));
+        return corrupt_checkpoint(path,
+                                  fmt::format("{} is not as in the manifest", entry.tensor.name));
       extent.first = piece->first;
       optimizer_.find(piece->tensor)->second.extents.push_back(extent);
       ranges.push_back(
           {.tensor = number->second, .first = extent.first, .count = extent.count, .rank = rank});
     }
-    if (!has_rank_state) return corrupt(path, fmt::format("no {}", kRankState));
+    if (!has_rank_state) return corrupt_checkpoint(path, fmt::format("no {}", kRankState));
     return ranges;
   }
 

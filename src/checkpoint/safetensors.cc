@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "checkpoint/json.h"
 #include "checkpoint/layout.h"
 
@@ -16,10 +17,6 @@ using nlohmann::json;
 
 constexpr const char* kMetadata = "__metadata__";
 constexpr std::size_t kHeaderAlignment = 8;
-
-Error corrupt(std::string message) {
-  return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 Result<Entry> entry_from(const std::string& name, const json& object) {
   TALLY_TRY(TensorInfo tensor, tensor_from(name, object));

@@ -4,15 +4,12 @@
 
 #include <cstring>
 
+#include "base/errors.h"
 #include "checkpoint/json.h"
 #include "checkpoint/manifest.h"
 
 namespace tally::checkpoint {
 namespace {
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 std::size_t total_bytes(const std::vector<Piece>& pieces) {
   std::size_t bytes = 0;

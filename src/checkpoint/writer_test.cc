@@ -11,6 +11,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/test_content.h"
 #include "collective/test_jobs.h"
+#include "soon.h"
 
 namespace tally::checkpoint {
 namespace {
@@ -18,9 +19,7 @@ namespace {
 using collective::Network;
 using collective::run_ranks;
 using testing::HasSubstr;
-using Steps = std::vector<std::uint64_t>;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(50)); }
+using WriterSteps = std::vector<std::uint64_t>;
 
 // What each rank says of its save, by rank.
 class Outcomes {
@@ -66,7 +65,7 @@ TEST_P(Saving, GivesBackEveryByteAndKeepsTheNewest) {
     EXPECT_TRUE(outcome.has_value()) << to_string(outcome.error());
   });
   const auto folder = folder_.path() / "deep" / "er";
-  EXPECT_EQ(list_steps(folder), (Steps{20, 30}));
+  EXPECT_EQ(list_steps(folder), (WriterSteps{20, 30}));
   expect_content(path_of(folder, 20), 20, ranks);
   expect_content(path_of(folder, 30), 30, ranks);
   EXPECT_EQ(*find_latest(folder), path_of(folder, 30));
@@ -132,7 +131,7 @@ class TwoRanks : public testing::Test {
       const auto second = (*writer)->wait(soon());
       EXPECT_TRUE(second.has_value()) << to_string(second.error());
     });
-    EXPECT_EQ(list_steps(folder_.path()), (Steps{2}));
+    EXPECT_EQ(list_steps(folder_.path()), (WriterSteps{2}));
     EXPECT_FALSE(std::filesystem::exists(part_of(folder_.path(), 1)));
     return outcomes.common();
   }
@@ -239,7 +238,7 @@ TEST_F(TwoRanks, DiskThatFillsUpLeavesThePreviousCheckpointAndTheNextIsWritten) 
     outcomes.add(job.rank(), save(2, 40'000));
     if (job.rank() == 0) limit.reset();
     EXPECT_TRUE(job.world().barrier().has_value());
-    EXPECT_EQ(list_steps(folder_.path()), (Steps{1}));
+    EXPECT_EQ(list_steps(folder_.path()), (WriterSteps{1}));
     EXPECT_TRUE(job.world().barrier().has_value());
     EXPECT_TRUE(save(3, 0).has_value());
   });

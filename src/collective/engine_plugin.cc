@@ -10,14 +10,11 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/errors.h"
 #include "collective/engine_abi.h"
 
 namespace tally::collective {
 namespace {
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 const char* name_of(MpiKind kind) { return kind == MpiKind::kOpenMpi ? "openmpi" : "mpich"; }
 

@@ -14,7 +14,6 @@
 namespace tally {
 namespace {
 
-using collective::invalid;
 using collective::number;
 using collective::Variables;
 

@@ -8,19 +8,20 @@
 namespace tally::collective {
 namespace {
 
-using Environment = std::map<std::string, std::string>;
+using LaunchFactsEnvironment = std::map<std::string, std::string>;
 
-Environment operator+(Environment first, const Environment& second) {
+LaunchFactsEnvironment operator+(LaunchFactsEnvironment first,
+                                 const LaunchFactsEnvironment& second) {
   for (const auto& [name, value] : second) first[name] = value;
   return first;
 }
 
-Environment without(Environment environment, const std::string& name) {
+LaunchFactsEnvironment without(LaunchFactsEnvironment environment, const std::string& name) {
   environment.erase(name);
   return environment;
 }
 
-Result<LaunchFacts> facts_in(const Environment& environment) {
+Result<LaunchFacts> facts_in(const LaunchFactsEnvironment& environment) {
   return launch_facts([&environment](const char* name) -> const char* {
     const auto found = environment.find(name);
     return found == environment.end() ? nullptr : found->second.c_str();
@@ -28,52 +29,55 @@ Result<LaunchFacts> facts_in(const Environment& environment) {
 }
 
 // As the launchers themselves set them, on the third of four ranks.
-const Environment kTorch = {{"RANK", "2"}, {"WORLD_SIZE", "4"}};
-const Environment kTorchrun = kTorch + Environment{{"LOCAL_RANK", "0"},
-                                                   {"LOCAL_WORLD_SIZE", "2"},
-                                                   {"TORCHELASTIC_RUN_ID", "none"},
-                                                   {"TORCHELASTIC_RESTART_COUNT", "0"},
-                                                   {"MASTER_ADDR", "127.0.0.1"},
-                                                   {"MASTER_PORT", "29500"}};
-const Environment kSlurm = {{"SLURM_JOB_ID", "4"},
-                            {"SLURM_STEP_ID", "1"},
-                            {"SLURM_PROCID", "2"},
-                            {"SLURM_NTASKS", "4"},
-                            {"SLURM_STEP_NUM_TASKS", "4"},
-                            {"SLURM_LOCALID", "2"},
-                            {"SLURM_NODEID", "0"},
-                            {"SLURM_STEP_TASKS_PER_NODE", "3,1"},
-                            {"SLURM_STEP_NODELIST", "n[1-2]"}};
-const Environment kPmix = {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "2136670209"}};
-const Environment kOpenMpi = kPmix + Environment{{"OMPI_COMM_WORLD_RANK", "2"},
-                                                 {"OMPI_COMM_WORLD_SIZE", "4"},
-                                                 {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
-                                                 {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
-                                                 {"OMPI_MCA_ess_base_jobid", "2136670209"}};
-const Environment kHydra = {{"PMI_RANK", "2"},
-                            {"PMI_SIZE", "4"},
-                            {"PMI_FD", "8"},
-                            {"MPI_LOCALRANKID", "2"},
-                            {"MPI_LOCALNRANKS", "4"}};
-const Environment kKubernetes = {{"JOB_COMPLETION_INDEX", "2"}, {"WORLD_SIZE", "4"}};
+const LaunchFactsEnvironment kTorch = {{"RANK", "2"}, {"WORLD_SIZE", "4"}};
+const LaunchFactsEnvironment kTorchrun =
+    kTorch + LaunchFactsEnvironment{{"LOCAL_RANK", "0"},
+                                    {"LOCAL_WORLD_SIZE", "2"},
+                                    {"TORCHELASTIC_RUN_ID", "none"},
+                                    {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                    {"MASTER_ADDR", "127.0.0.1"},
+                                    {"MASTER_PORT", "29500"}};
+const LaunchFactsEnvironment kSlurm = {{"SLURM_JOB_ID", "4"},
+                                       {"SLURM_STEP_ID", "1"},
+                                       {"SLURM_PROCID", "2"},
+                                       {"SLURM_NTASKS", "4"},
+                                       {"SLURM_STEP_NUM_TASKS", "4"},
+                                       {"SLURM_LOCALID", "2"},
+                                       {"SLURM_NODEID", "0"},
+                                       {"SLURM_STEP_TASKS_PER_NODE", "3,1"},
+                                       {"SLURM_STEP_NODELIST", "n[1-2]"}};
+const LaunchFactsEnvironment kPmix = {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "2136670209"}};
+const LaunchFactsEnvironment kOpenMpi =
+    kPmix + LaunchFactsEnvironment{{"OMPI_COMM_WORLD_RANK", "2"},
+                                   {"OMPI_COMM_WORLD_SIZE", "4"},
+                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                                   {"OMPI_MCA_ess_base_jobid", "2136670209"}};
+const LaunchFactsEnvironment kHydra = {{"PMI_RANK", "2"},
+                                       {"PMI_SIZE", "4"},
+                                       {"PMI_FD", "8"},
+                                       {"MPI_LOCALRANKID", "2"},
+                                       {"MPI_LOCALNRANKS", "4"}};
+const LaunchFactsEnvironment kKubernetes = {{"JOB_COMPLETION_INDEX", "2"}, {"WORLD_SIZE", "4"}};
 // An mpirun inside a Slurm step of one process for each of two hosts.
-const Environment kSlurmOfDaemons = {{"SLURM_JOB_ID", "4"},         {"SLURM_STEP_ID", "0"},
-                                     {"SLURM_PROCID", "1"},         {"SLURM_NTASKS", "2"},
-                                     {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_LOCALID", "0"}};
-const Environment kSlurmPmi2 =
-    kSlurm + Environment{{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"PMI_FD", "13"}};
-const Environment kSlurmPmix =
-    kSlurm + Environment{{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.4.1"}};
+const LaunchFactsEnvironment kSlurmOfDaemons = {
+    {"SLURM_JOB_ID", "4"}, {"SLURM_STEP_ID", "0"},        {"SLURM_PROCID", "1"},
+    {"SLURM_NTASKS", "2"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_LOCALID", "0"}};
+const LaunchFactsEnvironment kSlurmPmi2 =
+    kSlurm + LaunchFactsEnvironment{{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"PMI_FD", "13"}};
+const LaunchFactsEnvironment kSlurmPmix =
+    kSlurm + LaunchFactsEnvironment{{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.4.1"}};
 // The shell of an allocation for four.
-const Environment kSlurmShell = kSlurm + Environment{{"SLURM_STEP_NUM_TASKS", "1"},
-                                                     {"SLURM_STEP_ID", "4294967290"},
-                                                     {"SLURM_PROCID", "0"}};
-const Environment kSlurmBatch =
+const LaunchFactsEnvironment kSlurmShell =
+    kSlurm + LaunchFactsEnvironment{{"SLURM_STEP_NUM_TASKS", "1"},
+                                    {"SLURM_STEP_ID", "4294967290"},
+                                    {"SLURM_PROCID", "0"}};
+const LaunchFactsEnvironment kSlurmBatch =
     without(without(kSlurmShell, "SLURM_STEP_ID"), "SLURM_STEP_NUM_TASKS");
 
 struct Case {
   const char* what;
-  Environment environment;
+  LaunchFactsEnvironment environment;
   LaunchFacts expected;  // but for job_id
 };
 
@@ -102,7 +106,7 @@ TEST(LaunchFacts, EveryLauncherIsFoundAndInOrder) {
       {"nothing", {}, alone},
       {"an indexed Job of its own", {{"JOB_COMPLETION_INDEX", "3"}}, alone},
       {"variables", kTorch, torch},
-      {"tally run", kTorch + Environment{{"TALLY_JOB", "x"}}, tally},
+      {"tally run", kTorch + LaunchFactsEnvironment{{"TALLY_JOB", "x"}}, tally},
       {"torchrun", kTorchrun, torchrun},
       {"Kubernetes", kKubernetes, kubernetes},
       {"RANK before the index", kKubernetes + kTorch, torch},
@@ -148,8 +152,8 @@ TEST(LaunchFacts, OneHostIsWhereAllRanksAreLocal) {
 
 TEST(LaunchFacts, JobsAreToldApart) {
   EXPECT_EQ(facts_in(kSlurm)->job_id,
-            facts_in(kSlurm + Environment{{"SLURM_PROCID", "0"}})->job_id);
-  const std::vector<std::pair<Environment, Environment>> others = {
+            facts_in(kSlurm + LaunchFactsEnvironment{{"SLURM_PROCID", "0"}})->job_id);
+  const std::vector<std::pair<LaunchFactsEnvironment, LaunchFactsEnvironment>> others = {
       {kSlurm, {{"SLURM_STEP_ID", "2"}}},
       {kSlurm, {{"SLURM_JOB_ID", "5"}}},
       {kOpenMpi, {{"PMIX_NAMESPACE", "1"}}},
@@ -163,7 +167,7 @@ TEST(LaunchFacts, JobsAreToldApart) {
 }
 
 TEST(LaunchFacts, HalfASetNamesWhatIsMissing) {
-  const std::vector<std::pair<Environment, std::string>> cases = {
+  const std::vector<std::pair<LaunchFactsEnvironment, std::string>> cases = {
       {{{"RANK", "0"}}, "WORLD_SIZE is not set"},
       {{{"WORLD_SIZE", "2"}}, "RANK is not set"},
       {without(kSlurm, "SLURM_PROCID"), "SLURM_PROCID is not set"},
@@ -184,7 +188,7 @@ TEST(LaunchFacts, HalfASetNamesWhatIsMissing) {
 }
 
 TEST(LaunchFacts, BadNumbersNameTheirVariable) {
-  const std::vector<std::pair<Environment, Environment>> cases = {
+  const std::vector<std::pair<LaunchFactsEnvironment, LaunchFactsEnvironment>> cases = {
       {kTorch, {{"RANK", "4"}}},
       {kTorch, {{"RANK", "-1"}}},
       {kTorch, {{"RANK", ""}}},

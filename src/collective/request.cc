@@ -7,7 +7,7 @@
 namespace tally::collective {
 namespace {
 
-Error invalid(const Request& request, std::string_view what) {
+Error invalid_request(const Request& request, std::string_view what) {
   return {.code = ErrorCode::kInvalid,
           .message = fmt::format("{}: {}", to_string(request.operation), what)};
 }
@@ -84,15 +84,16 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
 Result<void> check_memory(const Request& request, Rank rank, int ranks) {
   const Sizes sizes = sizes_of(request, rank, ranks);
   const std::size_t element = size_of(request.type);
-  if (sizes.input > 0 && request.input == nullptr) return invalid(request, "input is null");
-  if (sizes.output > 0 && request.output == nullptr) return invalid(request, "output is null");
+  if (sizes.input > 0 && request.input == nullptr) return invalid_request(request, "input is null");
+  if (sizes.output > 0 && request.output == nullptr)
+    return invalid_request(request, "output is null");
   if (sizes.input == 0 || sizes.output == 0) return {};
   const bool may_be_same = request.operation == Operation::kAllreduce ||
                            request.operation == Operation::kReduce ||
                            request.operation == Operation::kBroadcast;
   if (may_be_same && request.input == request.output) return {};
   if (overlap(request.input, sizes.input * element, request.output, sizes.output * element))
-    return invalid(request, "input and output overlap");
+    return invalid_request(request, "input and output overlap");
   return {};
 }
 
@@ -100,25 +101,27 @@ Result<void> check_memory(const Request& request, Rank rank, int ranks) {
 
 Result<void> check(const Request& request, Rank rank, int ranks) {
   if (static_cast<int>(request.type) >= kDataTypeCount)
-    return invalid(request, "unknown data type");
+    return invalid_request(request, "unknown data type");
   if (static_cast<int>(request.reduce_op) >= kReduceOpCount)
-    return invalid(request, "unknown reduce operation");
+    return invalid_request(request, "unknown reduce operation");
   const auto n = static_cast<std::size_t>(ranks);
   if (request.count > std::numeric_limits<std::size_t>::max() / 16 / n)
-    return invalid(request, "count is too large");
+    return invalid_request(request, "count is too large");
   if (has_root(request.operation) && (request.root < 0 || request.root >= ranks))
-    return invalid(request, fmt::format("rank {} of {} does not exist", request.root, ranks));
+    return invalid_request(request,
+                           fmt::format("rank {} of {} does not exist", request.root, ranks));
   if ((request.operation == Operation::kSend || request.operation == Operation::kReceive) &&
       request.root == rank)
-    return invalid(request, "a rank cannot send to itself");
+    return invalid_request(request, "a rank cannot send to itself");
   if (!request.counts.empty()) {
-    if (!takes_counts(request.operation)) return invalid(request, "takes no counts");
+    if (!takes_counts(request.operation)) return invalid_request(request, "takes no counts");
     if (request.counts.size() != n)
-      return invalid(request, fmt::format("{} counts for {} ranks", request.counts.size(), ranks));
+      return invalid_request(request,
+                             fmt::format("{} counts for {} ranks", request.counts.size(), ranks));
   }
   const bool all_to_all = request.operation == Operation::kAllToAll;
   if (all_to_all && request.counts.size() != request.receive_counts.size())
-    return invalid(request, "needs both counts and receive_counts, or neither");
+    return invalid_request(request, "needs both counts and receive_counts, or neither");
   return check_memory(request, rank, ranks);
 }
 

@@ -8,7 +8,7 @@ namespace tally::collective {
 namespace {
 
 // Unequal parts, some empty, that add up to `count`.
-std::vector<std::size_t> unequal_counts(int ranks, std::size_t count) {
+std::vector<std::size_t> ring_counts(int ranks, std::size_t count) {
   std::vector<std::size_t> counts(static_cast<std::size_t>(ranks), 0);
   Rng rng(count * 31 + static_cast<std::size_t>(ranks));
   for (std::size_t i = 0; i < counts.size() && count > 0; ++i) {
@@ -21,7 +21,7 @@ std::vector<std::size_t> unequal_counts(int ranks, std::size_t count) {
 std::vector<std::vector<std::size_t>> part_cases(int ranks, std::size_t count) {
   std::vector<std::size_t> even;
   for (int i = 0; i < ranks; ++i) even.push_back(part_of(count, ranks, i).size());
-  return {even, unequal_counts(ranks, count)};
+  return {even, ring_counts(ranks, count)};
 }
 
 TEST(RingAllreduce, Sums) { expect_allreduce_sums(ring_allreduce); }

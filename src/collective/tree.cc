@@ -10,7 +10,7 @@ namespace {
 // Numbers are ranks counted from the root, modulo N. A number's parent is it without its lowest set
 // bit; its children are it with one lower bit set. The rounds of a reduction go from bit 0 upwards,
 // those of a broadcast downwards. A message is named after its round.
-struct Place {
+struct TreePlace {
   int number = 0;
   int ranks = 1;
   Rank root = 0;
@@ -28,7 +28,7 @@ struct Place {
   Rank child(int round) const { return rank_of(number + (1 << round)); }
 };
 
-Place place_of(Rank rank, int ranks, Rank root) {
+TreePlace place_of(Rank rank, int ranks, Rank root) {
   TALLY_CHECK(0 <= rank && rank < ranks);
   TALLY_CHECK(0 <= root && root < ranks);
   return {.number = wrap(rank - root, ranks), .ranks = ranks, .root = root};
@@ -36,7 +36,7 @@ Place place_of(Rank rank, int ranks, Rank root) {
 
 // Adds all children to `sum`, one to a step so that the order is fixed. Begins in the current step,
 // which has prepared `sum`, and leaves in a step that may use it.
-void add_children(Schedule& schedule, const Place& place, Block sum) {
+void add_children(Schedule& schedule, const TreePlace& place, Block sum) {
   for (int round = 0; place.has_child(round); ++round) {
     schedule.combine(place.child(round), static_cast<std::uint32_t>(round), sum);
     schedule.begin_step();
@@ -44,7 +44,7 @@ void add_children(Schedule& schedule, const Place& place, Block sum) {
 }
 
 // The farthest child first: it has the most to pass on.
-void send_to_children(Schedule& schedule, const Place& place, std::uint32_t first_message,
+void send_to_children(Schedule& schedule, const TreePlace& place, std::uint32_t first_message,
                       Block data) {
   for (int round = place.parent_round() - 1; round >= 0; --round) {
     if (!place.has_child(round)) continue;
@@ -56,7 +56,7 @@ void send_to_children(Schedule& schedule, const Place& place, std::uint32_t firs
 }  // namespace
 
 Schedule tree_allreduce(const Vector& vector, Rank rank, int ranks) {
-  const Place place = place_of(rank, ranks, 0);
+  const TreePlace place = place_of(rank, ranks, 0);
   const Block output = whole(Buffer::kOutput, vector);
   const auto up = static_cast<std::uint32_t>(place.parent_round());
   const auto rounds = static_cast<std::uint32_t>(place.rounds());
@@ -77,7 +77,7 @@ Schedule tree_allreduce(const Vector& vector, Rank rank, int ranks) {
 }
 
 Schedule tree_broadcast(const Vector& vector, Rank root, Rank rank, int ranks) {
-  const Place place = place_of(rank, ranks, root);
+  const TreePlace place = place_of(rank, ranks, root);
   const Block output = whole(Buffer::kOutput, vector);
 
   Schedule schedule;
@@ -92,7 +92,7 @@ Schedule tree_broadcast(const Vector& vector, Rank root, Rank rank, int ranks) {
 }
 
 Schedule tree_reduce(const Vector& vector, Rank root, Rank rank, int ranks) {
-  const Place place = place_of(rank, ranks, root);
+  const TreePlace place = place_of(rank, ranks, root);
   const Block input = whole(Buffer::kInput, vector);
   const bool is_root = place.number == 0;
   const Block sum = is_root              ? whole(Buffer::kOutput, vector)

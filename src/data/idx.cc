@@ -11,13 +11,6 @@ constexpr std::uint32_t kImagesMagic = 0x00000803;  // bytes, three dimensions
 constexpr std::uint32_t kLabelsMagic = 0x00000801;  // bytes, one
 constexpr int kMaxSide = 4096;
 
-std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i)
-    value = value << 8 | std::to_integer<std::uint32_t>(bytes[offset + i]);
-  return value;
-}
-
 // Checks the first number and that all numbers of the header are there.
 Result<void> check_header(const IdxFile& file, std::uint32_t magic, const char* what) {
   const std::size_t header_bytes = 4 + 4 * std::size_t{magic & 0xFF};

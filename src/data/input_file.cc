@@ -78,6 +78,13 @@ class Inflater final {
 
 }  // namespace
 
+std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < 4; ++i)
+    value = value << 8 | std::to_integer<std::uint32_t>(bytes[offset + i]);
+  return value;
+}
+
 Error corrupt(const std::string& file, std::uint64_t offset, std::string_view expected,
               std::string_view found) {
   return {.code = ErrorCode::kCorrupt,

@@ -29,6 +29,9 @@ Result<Bytes> unpack_gzip(std::span<const std::byte> packed, const std::string& 
 
 bool is_gzip(std::span<const std::byte> bytes);
 
+// The 32 bits at `offset`, highest byte first.
+std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset);
+
 // kCorrupt: "FILE: offset N: expected ..., found ...". Of a packed file, the offset in what it
 // unpacks to.
 Error corrupt(const std::string& file, std::uint64_t offset, std::string_view expected,

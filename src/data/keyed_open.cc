@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "data/input_file.h"
 #include "data/keyed_tables.h"
 #include "data/libsvm.h"
@@ -16,10 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBeginningBytes = 65536;
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 Result<TableFormat> format_of(const fs::path& file) {
   TALLY_TRY(const std::string beginning, first_bytes(file, kBeginningBytes));

@@ -16,7 +16,7 @@ using Keys = std::vector<std::int64_t>;
 constexpr std::size_t kCriteoSlots = 39;
 constexpr std::size_t kAdultSlots = 19;
 
-const std::string kAdultRow =
+const std::string kKeyedTablesAdultRow =
     "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "
     "2174, 0, 40, United-States, <=50K\n";
 
@@ -66,8 +66,9 @@ TEST(Criteo, CsvHasItsColumnsByName) {
 }
 
 TEST(Adult, RowsHaveCategoriesAndValues) {
-  const std::string test = with(with(kAdultRow, "<=50K", ">50K."), "State-gov", "?");
-  const auto rows = parse_adult(bytes_of("|1x3 Cross validator\n" + kAdultRow + test), "f");
+  const std::string test = with(with(kKeyedTablesAdultRow, "<=50K", ">50K."), "State-gov", "?");
+  const auto rows =
+      parse_adult(bytes_of("|1x3 Cross validator\n" + kKeyedTablesAdultRow + test), "f");
   ASSERT_TRUE(rows.has_value()) << rows.error().message;
   EXPECT_EQ(rows->labels, (std::vector<std::uint8_t>{0, 1}));
   EXPECT_EQ(rows->fields.size(), kAdultSlots);
@@ -131,10 +132,10 @@ TEST(KeyedTables, EveryFaultIsNamedWithItsLine) {
       {parse_criteo, fmt::format("0{}a\n", std::string(40, '\t')),
        "f: line 1: expected up to 40 fields, found 41"},
       {parse_adult, "", "f: line 1: expected a row, found the end of the file"},
-      {parse_adult, kAdultRow + "39, x\n", "f: line 2: expected 15 fields, found 2"},
-      {parse_adult, with(kAdultRow, "39", "x"),
+      {parse_adult, kKeyedTablesAdultRow + "39, x\n", "f: line 2: expected 15 fields, found 2"},
+      {parse_adult, with(kKeyedTablesAdultRow, "39", "x"),
        "f: line 1: expected a number from 0 as age, found 'x'"},
-      {parse_adult, with(kAdultRow, "<=50K", "50K"),
+      {parse_adult, with(kKeyedTablesAdultRow, "<=50K", "50K"),
        "f: line 1: expected a label <=50K or >50K, found '50K'"},
       {ratings, "", "f: line 1: expected a column userId, found 0 columns without it"},
       {ratings, "userId,rating\n",
@@ -172,7 +173,7 @@ TEST(MovieLens, TooManyGenresAreRefused) {
 TEST(KeyedTables, AreKnownByHowTheyBegin) {
   const std::pair<std::string, std::optional<TableFormat>> cases[] = {
       {"+1 3:1 7:1\n", TableFormat::kLibsvm},
-      {kAdultRow, TableFormat::kAdult},
+      {kKeyedTablesAdultRow, TableFormat::kAdult},
       {"|1x3 Cross validator\n", TableFormat::kAdult},
       {"userId,movieId,rating,timestamp\r\n", TableFormat::kMovieLens},
       {criteo_header(), TableFormat::kCriteo},

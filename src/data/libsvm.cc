@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxClasses = 1000;
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 // The words of a line, one after the other.
 class Words final {
@@ -24,9 +24,9 @@ class Words final {
   // Empty at the end.
   std::string_view next() {
     std::size_t begin = 0;
-    while (begin < rest_.size() && is_space(rest_[begin])) ++begin;
+    while (begin < rest_.size() && is_blank(rest_[begin])) ++begin;
     std::size_t end = begin;
-    while (end < rest_.size() && !is_space(rest_[end])) ++end;
+    while (end < rest_.size() && !is_blank(rest_[end])) ++end;
     const std::string_view word = rest_.substr(begin, end - begin);
     rest_.remove_prefix(end);
     return word;

@@ -7,7 +7,7 @@
 namespace tally::data {
 namespace {
 
-using Values = std::vector<float>;
+using LibsvmValues = std::vector<float>;
 
 TEST(Libsvm, RowsAreGivenOutDense) {
   const TestFolder folder;
@@ -16,11 +16,11 @@ TEST(Libsvm, RowsAreGivenOutDense) {
   ASSERT_TRUE(dataset.has_value()) << dataset.error().message;
   EXPECT_EQ((*dataset)->size(), 3U);
   EXPECT_EQ((*dataset)->classes(), (std::vector<std::string>{"-1", "1"}));
-  EXPECT_EQ(sample_of(**dataset, 0).input, (Values{0, 0.5, 0, -1}));
-  EXPECT_EQ(sample_of(**dataset, 0).target, Values{1});
-  EXPECT_EQ(sample_of(**dataset, 1).input, (Values{3, 0, 0, 0}));
-  EXPECT_EQ(sample_of(**dataset, 1).target, Values{0});
-  EXPECT_EQ(sample_of(**dataset, 2).input, (Values{0, 0, 0, 0}));
+  EXPECT_EQ(sample_of(**dataset, 0).input, (LibsvmValues{0, 0.5, 0, -1}));
+  EXPECT_EQ(sample_of(**dataset, 0).target, LibsvmValues{1});
+  EXPECT_EQ(sample_of(**dataset, 1).input, (LibsvmValues{3, 0, 0, 0}));
+  EXPECT_EQ(sample_of(**dataset, 1).target, LibsvmValues{0});
+  EXPECT_EQ(sample_of(**dataset, 2).input, (LibsvmValues{0, 0, 0, 0}));
 }
 
 TEST(Libsvm, LabelsThatAreNotWholeAreValues) {
@@ -30,7 +30,7 @@ TEST(Libsvm, LabelsThatAreNotWholeAreValues) {
   ASSERT_TRUE(dataset.has_value());
   EXPECT_TRUE((*dataset)->classes().empty());
   EXPECT_EQ((*dataset)->shape().target_type, DataType::kFloat32);
-  EXPECT_EQ(sample_of(**dataset, 0).target, Values{1.5});
+  EXPECT_EQ(sample_of(**dataset, 0).target, LibsvmValues{1.5});
 }
 
 TEST(Libsvm, BothPartsHaveTheFeaturesOfBoth) {

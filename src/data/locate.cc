@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "data/image_folder.h"
 #include "data/input_file.h"
 #include "data/libsvm.h"
@@ -14,10 +15,6 @@ namespace tally::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 std::string plain_name(const fs::path& path) {
   return path.extension() == ".gz" ? path.stem().string() : path.filename().string();

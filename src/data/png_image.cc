@@ -21,13 +21,6 @@ constexpr std::size_t kHeaderBytes =
     33;  // signature, and the chunk IHDR of 13 bytes with its 12 around them
 constexpr std::uint32_t kMaxChunkBytes = 0x7FFFFFFF;
 
-std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i)
-    value = value << 8 | std::to_integer<std::uint32_t>(bytes[offset + i]);
-  return value;
-}
-
 // The first chunk that is not whole, up to the last one, IEND; the library only says that there is
 // one, and reads no further than it must. Checksums are the slow part.
 std::optional<Error> damage_in(std::span<const std::byte> bytes, const std::string& name,
@@ -64,14 +57,14 @@ Error not_decoded(std::span<const std::byte> bytes, const std::string& name, con
 }
 
 // The library's state, freed whatever happens.
-struct Decoder {
-  Decoder() {
+struct PngImageDecoder {
+  PngImageDecoder() {
     std::memset(&image, 0, sizeof image);
     image.version = PNG_IMAGE_VERSION;
   }
-  ~Decoder() { png_image_free(&image); }
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
+  ~PngImageDecoder() { png_image_free(&image); }
+  PngImageDecoder(const PngImageDecoder&) = delete;
+  PngImageDecoder& operator=(const PngImageDecoder&) = delete;
   png_image image;
 };
 
@@ -104,7 +97,7 @@ Result<ImageSize> png_size(std::span<const std::byte> bytes, const std::string& 
 
 Result<Image> decode_png(std::span<const std::byte> bytes, const std::string& name) {
   TALLY_TRY(const ImageSize size, png_size(bytes, name));
-  Decoder decoder;
+  PngImageDecoder decoder;
   if (png_image_begin_read_from_memory(&decoder.image, bytes.data(), bytes.size()) == 0)
     return not_decoded(bytes, name, decoder.image.message);
   decoder.image.format = size.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "data/utf8.h"
 
 namespace tally::data {
@@ -101,10 +102,6 @@ class TextDataset final : public Dataset {
   bool augment_;
   SampleShape shape_;
 };
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 namespace tally::data {
 namespace {
 
-using Values = std::vector<float>;
+using TextValues = std::vector<float>;
 
 Result<std::unique_ptr<Dataset>> make(const std::string& text, const TextOptions& options) {
   return make_text(bytes_of(text), "t", options);
@@ -23,8 +23,8 @@ TEST(Text, WindowsFollowEachOtherAndTargetsAreOneFurther) {
   EXPECT_EQ(dataset.shape().target_type, DataType::kInt64);
   EXPECT_EQ(dataset.classes(), (std::vector<std::string>{"a", "b", "c"}));
   for (std::uint64_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(sample_of(dataset, i).input, (Values{0, 1, 2}));
-    EXPECT_EQ(sample_of(dataset, i).target, (Values{1, 2, 0}));
+    EXPECT_EQ(sample_of(dataset, i).input, (TextValues{0, 1, 2}));
+    EXPECT_EQ(sample_of(dataset, i).target, (TextValues{1, 2, 0}));
   }
 }
 
@@ -33,16 +33,16 @@ TEST(Text, CharactersAreThoseOfUtf8InTheOrderOfTheirCodes) {
   ASSERT_TRUE(text.has_value()) << text.error().message;
   EXPECT_EQ((*text)->classes(),
             (std::vector<std::string>{"z", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x99\x82"}));
-  EXPECT_EQ(sample_of(**text, 1).input, (Values{2, 3}));
-  EXPECT_EQ(sample_of(**text, 1).target, (Values{3, 0}));
+  EXPECT_EQ(sample_of(**text, 1).input, (TextValues{2, 3}));
+  EXPECT_EQ(sample_of(**text, 1).target, (TextValues{3, 0}));
 }
 
 TEST(Text, BytesAreTheirOwnNumbers) {
   const auto text = make("\xFF\x01g", {.level = TextLevel::kByte, .context = 2, .validation = 0});
   ASSERT_TRUE(text.has_value());
   EXPECT_EQ((*text)->classes().size(), 256U);
-  EXPECT_EQ(sample_of(**text, 0).input, (Values{255, 1}));
-  EXPECT_EQ(sample_of(**text, 0).target, (Values{1, 103}));
+  EXPECT_EQ(sample_of(**text, 0).input, (TextValues{255, 1}));
+  EXPECT_EQ(sample_of(**text, 0).target, (TextValues{1, 103}));
 }
 
 TEST(Text, EndIsHeldOutAndTheAlphabetIsOfAll) {
@@ -54,7 +54,7 @@ TEST(Text, EndIsHeldOutAndTheAlphabetIsOfAll) {
   EXPECT_EQ((*train)->size(), 22U);    // (90 - 1) / 4
   EXPECT_EQ((*held_out)->size(), 2U);  // (10 - 1) / 4
   EXPECT_EQ((*train)->classes(), (*held_out)->classes());
-  EXPECT_EQ(sample_of(**held_out, 0).input, (Values{1, 2, 3, 4}));
+  EXPECT_EQ(sample_of(**held_out, 0).input, (TextValues{1, 2, 3, 4}));
 }
 
 TEST(Text, AugmentedWindowsBeginLaterAndStayInside) {
@@ -106,7 +106,7 @@ TEST(Text, SeveralFilesAreOneAndTheBadOneIsNamed) {
   const auto bad = folder.write("bad.txt", "x\xFF");
   const auto text = open_text({a, b}, {.context = 4, .validation = 0});
   ASSERT_TRUE(text.has_value());
-  EXPECT_EQ(sample_of(**text, 0).target, (Values{1, 2, 3, 4}));
+  EXPECT_EQ(sample_of(**text, 0).target, (TextValues{1, 2, 3, 4}));
   const auto broken = open_text({a, bad}, {.context = 4, .validation = 0});
   ASSERT_FALSE(broken.has_value());
   EXPECT_EQ(broken.error().message.rfind(bad.string() + ": offset 1: ", 0), 0U)

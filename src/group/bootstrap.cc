@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "group/host.h"
 #include "group/pmi_client.h"
 #include "group/pmix_client.h"
@@ -10,10 +11,6 @@
 
 namespace tally::group {
 namespace {
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 bool on_one_host(const JobOptions& options) { return options.local_size == options.size; }
 

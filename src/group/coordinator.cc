@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "group/bodies.h"
@@ -33,10 +34,6 @@ struct EndedProcess {
   std::string how;
 };
 using Command = std::variant<NewGeneration, EndedProcess>;
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 Result<void> check(const CoordinatorOptions& options) {
   if (!is_job_name(options.job))

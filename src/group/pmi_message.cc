@@ -7,7 +7,7 @@
 namespace tally::group {
 namespace {
 
-Error corrupt(std::string_view what) {
+Error corrupt_pmi(std::string_view what) {
   return {.code = ErrorCode::kCorrupt, .message = fmt::format("PMI server: {}", what)};
 }
 
@@ -23,7 +23,7 @@ Result<void> take(std::string_view name, std::string_view value, PmiAnswer& answ
   } else if (name == "rc") {
     const char* const end = value.data() + value.size();
     const auto [stop, problem] = std::from_chars(value.data(), end, answer.code);
-    if (problem != std::errc() || stop != end) return corrupt("a result that is no number");
+    if (problem != std::errc() || stop != end) return corrupt_pmi("a result that is no number");
   }
   // Other words are ignored.
   return {};
@@ -32,7 +32,7 @@ Result<void> take(std::string_view name, std::string_view value, PmiAnswer& answ
 }  // namespace
 
 Result<PmiAnswer> parse_pmi(std::string_view line) {
-  if (line.size() > kMaxPmiBytes) return corrupt("too long a line");
+  if (line.size() > kMaxPmiBytes) return corrupt_pmi("too long a line");
   PmiAnswer answer;
   while (!line.empty()) {
     const std::size_t space = line.find(' ');
@@ -40,10 +40,10 @@ Result<PmiAnswer> parse_pmi(std::string_view line) {
     line.remove_prefix(space == std::string_view::npos ? line.size() : space + 1);
     if (word.empty()) continue;
     const std::size_t sign = word.find('=');
-    if (sign == std::string_view::npos || sign == 0) return corrupt("a word without a name");
+    if (sign == std::string_view::npos || sign == 0) return corrupt_pmi("a word without a name");
     TALLY_TRY(take(word.substr(0, sign), word.substr(sign + 1), answer));
   }
-  if (answer.command.empty()) return corrupt("no command in its line");
+  if (answer.command.empty()) return corrupt_pmi("no command in its line");
   return answer;
 }
 

@@ -76,23 +76,23 @@ Result<Functions> load() {
 }
 
 // This process's registration with its PMIx server.
-class Registration {
+class PmixRegistration {
  public:
-  static Result<std::unique_ptr<Registration>> make() {
+  static Result<std::unique_ptr<PmixRegistration>> make() {
     TALLY_TRY(const Functions functions, load());
     pmix_proc_t self{};
     const pmix_status_t status = functions.init(&self, nullptr, 0);
     if (status != PMIX_SUCCESS)
       return Error{.code = ErrorCode::kSystem,
                    .message = fmt::format("no PMIx server: {}", functions.error_string(status))};
-    return std::unique_ptr<Registration>(new Registration(functions, self));
+    return std::unique_ptr<PmixRegistration>(new PmixRegistration(functions, self));
   }
-  ~Registration() {
+  ~PmixRegistration() {
     // A fork of the process must not end the registration.
     if (getpid() == owner_) functions_.finalize(nullptr, 0);
   }
-  Registration(const Registration&) = delete;
-  Registration& operator=(const Registration&) = delete;
+  PmixRegistration(const PmixRegistration&) = delete;
+  PmixRegistration& operator=(const PmixRegistration&) = delete;
 
   Result<PmixFacts> facts() const {
     PmixFacts facts{.rank = static_cast<Rank>(self_.rank)};
@@ -125,7 +125,7 @@ class Registration {
   }
 
  private:
-  Registration(const Functions& functions, const pmix_proc_t& self)
+  PmixRegistration(const Functions& functions, const pmix_proc_t& self)
       : functions_(functions), self_(self) {}
 
   pmix_proc_t everybody() const {
@@ -201,10 +201,10 @@ class Registration {
 };
 
 // The registration of this process, ended when it exits.
-Result<Registration*> registration() {
-  static std::unique_ptr<Registration> ours;
+Result<PmixRegistration*> registration() {
+  static std::unique_ptr<PmixRegistration> ours;
   if (!ours) {
-    TALLY_TRY(ours, Registration::make());
+    TALLY_TRY(ours, PmixRegistration::make());
   }
   return ours.get();
 }
@@ -212,12 +212,12 @@ Result<Registration*> registration() {
 }  // namespace
 
 Result<PmixFacts> ask_pmix() {
-  TALLY_TRY(const Registration* const ours, registration());
+  TALLY_TRY(const PmixRegistration* const ours, registration());
   return ours->facts();
 }
 
 Result<std::string> pass_note_by_pmix(const std::string& note, Deadline by) {
-  TALLY_TRY(Registration* const ours, registration());
+  TALLY_TRY(PmixRegistration* const ours, registration());
   return ours->pass(note, by);
 }
 

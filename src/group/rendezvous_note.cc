@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kFormat = "tally1";
 
-Error corrupt(const char* what) {
+Error corrupt_note(const char* what) {
   return {.code = ErrorCode::kCorrupt,
           .message = fmt::format("the note on where to meet: {}", what)};
 }
@@ -39,18 +39,19 @@ std::string to_note(const RendezvousPoint& place) {
 }
 
 Result<RendezvousPoint> read_note(std::string_view note) {
-  if (note.size() > kMaxNoteBytes) return corrupt("too long");
+  if (note.size() > kMaxNoteBytes) return corrupt_note("too long");
   const std::vector<std::string_view> fields = fields_of(note);
-  if (fields.size() != 4 || fields[0] != kFormat) return corrupt("not of this version");
+  if (fields.size() != 4 || fields[0] != kFormat) return corrupt_note("not of this version");
   RendezvousPoint place;
   place.address.host = fields[1];
-  if (place.address.host.empty()) return corrupt("no host");
+  if (place.address.host.empty()) return corrupt_note("no host");
   const char* const end = fields[2].data() + fields[2].size();
   const auto [stop, problem] = std::from_chars(fields[2].data(), end, place.address.port);
-  if (problem != std::errc() || stop != end || place.address.port == 0) return corrupt("no port");
+  if (problem != std::errc() || stop != end || place.address.port == 0)
+    return corrupt_note("no port");
   if (fields[3] == "-") return place;
   auto secret = secret_from_hex(fields[3]);
-  if (!secret.has_value()) return corrupt("no secret");
+  if (!secret.has_value()) return corrupt_note("no secret");
   place.secret = *secret;
   return place;
 }

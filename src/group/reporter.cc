@@ -18,7 +18,7 @@ namespace tally::group {
 namespace {
 
 // Time for the coordinator to receive the goodbye.
-constexpr Duration kGoodbyeTime = std::chrono::milliseconds(500);
+constexpr Duration kReporterGoodbyeTime = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -135,7 +135,7 @@ class Reporter::Impl final {
   void say_goodbye() {
     const Self me = self();
     if (me.moved) connection_.register_again(me.identity);
-    const TimePoint end = SteadyClock().now() + kGoodbyeTime;
+    const TimePoint end = SteadyClock().now() + kReporterGoodbyeTime;
     bool said = false;
     while (connection_.alive() && SteadyClock().now() < end) {
       if (connection_.open() && !said) {

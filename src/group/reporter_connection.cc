@@ -10,8 +10,8 @@
 namespace tally::group {
 namespace {
 
-constexpr Duration kFirstPause = std::chrono::milliseconds(100);
-constexpr Duration kLongestPause = std::chrono::seconds(2);
+constexpr Duration kReporterConnectionFirstPause = std::chrono::milliseconds(100);
+constexpr Duration kReporterConnectionLongestPause = std::chrono::seconds(2);
 // Time limit of connecting with the handshake.
 constexpr Duration kPatience = std::chrono::seconds(5);
 // A coordinator that leaves this many reports unanswered counts as lost.
@@ -61,7 +61,7 @@ void ReporterConnection::listen(TimePoint now, std::vector<ControlMessage>& into
     } else if (message.kind == ControlKind::kRefusal) {
       complain(fmt::format("the coordinator at {} does not watch this rank: {}",
                            to_string(options_.coordinator), error_in(message).message));
-      pause_ = kLongestPause;
+      pause_ = kReporterConnectionLongestPause;
     } else {
       into.push_back(std::move(message));
     }
@@ -95,14 +95,15 @@ void ReporterConnection::complain(const std::string& what) {
 }
 
 void ReporterConnection::gone(TimePoint now) {
-  next_try_ = now + kFirstPause;
+  next_try_ = now + kReporterConnectionFirstPause;
   complain(fmt::format("the coordinator at {} is gone: running operations go on",
                        to_string(options_.coordinator)));
 }
 
 void ReporterConnection::attempt_failed(const std::string& why, TimePoint now) {
   connecting_.reset();
-  pause_ = std::clamp<Duration>(2 * pause_, kFirstPause, kLongestPause);
+  pause_ = std::clamp<Duration>(2 * pause_, kReporterConnectionFirstPause,
+                                kReporterConnectionLongestPause);
   next_try_ = now + pause_;
   complain(fmt::format("no coordinator at {}, going on without: {}",
                        to_string(options_.coordinator), why));
@@ -169,7 +170,7 @@ void ReporterConnection::add_to(std::vector<pollfd>& entries) const {
 
 TimePoint ReporterConnection::next_look(TimePoint now) const {
   if (connecting_) return now + kPatience;
-  return hopeless_ ? now + kLongestPause : std::max(next_try_, now);
+  return hopeless_ ? now + kReporterConnectionLongestPause : std::max(next_try_, now);
 }
 
 }  // namespace tally::group

@@ -18,10 +18,10 @@
 namespace tally::group {
 namespace {
 
-constexpr const char* kFormat = "tally coordinator state 1";
+constexpr const char* kStateFileFormat = "tally coordinator state 1";
 constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
 
-Error corrupt(std::size_t line, std::string_view what) {
+Error corrupt_line(std::size_t line, std::string_view what) {
   return {.code = ErrorCode::kCorrupt,
           .message = fmt::format("line {} of the state file: {}", line, what)};
 }
@@ -43,9 +43,10 @@ Result<Member> member_from(std::istringstream& words, std::size_t line) {
   Member member;
   std::string presence;
   if (!(words >> member.rank >> member.pid >> presence >> member.host))
-    return corrupt(line, "not a member");
+    return corrupt_line(line, "not a member");
   const auto named = presence_named(presence);
-  if (!named || member.rank < 0 || member.rank >= kMaxRanks) return corrupt(line, "not a member");
+  if (!named || member.rank < 0 || member.rank >= kMaxRanks)
+    return corrupt_line(line, "not a member");
   member.presence = *named;
   std::getline(words >> std::ws, member.fate);
   return member;
@@ -65,7 +66,7 @@ bool SavedState::over() const {
 }
 
 std::string to_text(const SavedState& state) {
-  std::string text = fmt::format("{}\njob {}\ngeneration {}\nsize {}\n", kFormat,
+  std::string text = fmt::format("{}\njob {}\ngeneration {}\nsize {}\n", kStateFileFormat,
                                  on_one_line(state.job), state.generation, state.size);
   for (const Member& member : state.members) {
     std::string host = on_one_line(member.host);
@@ -80,7 +81,8 @@ Result<SavedState> state_from_text(const std::string& text) {
   std::istringstream lines(text);
   std::string line;
   std::size_t number = 1;
-  if (!std::getline(lines, line) || line != kFormat) return corrupt(1, "not a state of ours");
+  if (!std::getline(lines, line) || line != kStateFileFormat)
+    return corrupt_line(1, "not a state of ours");
   SavedState state;
   while (std::getline(lines, line)) {
     ++number;
@@ -91,19 +93,19 @@ Result<SavedState> state_from_text(const std::string& text) {
     if (kind == "job") {
       std::getline(words >> std::ws, state.job);
     } else if (kind == "generation") {
-      if (!(words >> state.generation)) return corrupt(number, "no generation");
+      if (!(words >> state.generation)) return corrupt_line(number, "no generation");
     } else if (kind == "size") {
       if (!(words >> state.size) || state.size < 1 || state.size > kMaxRanks)
-        return corrupt(number, "no size");
+        return corrupt_line(number, "no size");
     } else if (kind == "member") {
       TALLY_TRY(Member member, member_from(words, number));
-      if (member.rank >= state.size) return corrupt(number, "a rank beyond the size");
+      if (member.rank >= state.size) return corrupt_line(number, "a rank beyond the size");
       state.members.push_back(std::move(member));
     } else {
-      return corrupt(number, "neither job, generation, size, member nor end");
+      return corrupt_line(number, "neither job, generation, size, member nor end");
     }
   }
-  return corrupt(number, "the end is missing");
+  return corrupt_line(number, "the end is missing");
 }
 
 Result<void> save_state(const std::string& path, const SavedState& state) {

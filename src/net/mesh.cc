@@ -23,8 +23,6 @@ constexpr Duration kLongestPause = std::chrono::milliseconds(250);
 // first.
 constexpr std::size_t kMaxUnknown = 64;
 
-TimePoint now() { return SteadyClock().now(); }
-
 // This rank's attempts to connect to a lower one.
 struct OutgoingCall {
   Rank peer = 0;
@@ -56,7 +54,7 @@ class Mesh final {
   Result<std::vector<std::unique_ptr<Stream>>> run() {
     TALLY_TRY(prepare());
     while (missing() != kNoRank) {
-      if (by_.passed(now())) return timed_out();
+      if (by_.passed(steady_now())) return timed_out();
       TALLY_TRY(start_calls());
       const std::vector<pollfd> polled = poll_all();
       TALLY_TRY(serve_calls(polled));
@@ -119,7 +117,7 @@ class Mesh final {
 
   Result<void> start_calls() {
     for (OutgoingCall& call : calls_) {
-      if (call.exchange != nullptr || done(call) || now() < call.next_try) continue;
+      if (call.exchange != nullptr || done(call) || steady_now() < call.next_try) continue;
       if (const auto started = start(call); !started) TALLY_TRY(retry(call, started.error()));
     }
     return {};
@@ -219,13 +217,13 @@ class Mesh final {
     call.last_problem = problem.message;
     ++call.attempt;
     if (call.attempt % call.endpoints.size() != 0) return {};
-    call.next_try = now() + call.pause;
+    call.next_try = steady_now() + call.pause;
     call.pause = std::min(2 * call.pause, kLongestPause);
     return {};
   }
 
   void serve_incoming(const std::vector<pollfd>& polled) {
-    const TimePoint time = now();
+    const TimePoint time = steady_now();
     std::deque<std::unique_ptr<IncomingCall>> open;
     for (std::size_t i = 0; i < incoming_.size(); ++i) {
       IncomingCall& call = *incoming_[i];

@@ -14,16 +14,15 @@
 
 #include "base/mutex.h"
 #include "net/greeting_exchange.h"
+#include "soon.h"
 
 namespace tally::net {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::uint32_t kGeneration = 4;
+constexpr std::uint32_t kMeshGeneration = 4;
 using Streams = std::vector<std::unique_ptr<Stream>>;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
 
 wire::JobToken token_of(std::uint8_t value) {
   wire::JobToken token;
@@ -31,7 +30,7 @@ wire::JobToken token_of(std::uint8_t value) {
   return token;
 }
 
-Secret secret_of(std::uint8_t value) {
+Secret mesh_secret(std::uint8_t value) {
   Secret secret;
   secret.bytes.fill(std::byte{value});
   return secret;
@@ -51,7 +50,7 @@ class MeshOf {
 
   MeshOptions options(Rank rank) {
     return {.rank = rank,
-            .generation = kGeneration,
+            .generation = kMeshGeneration,
             .token = token_of(1),
             .addresses = addresses_,
             .refused = [this](const Error& why) {
@@ -100,7 +99,7 @@ void expect_streams(const Result<Streams>& streams, const std::vector<bool>& the
 
 // What rank `from` would say to rank 0.
 wire::Greeting greeting_from(Rank from) {
-  return {.from = from, .to = 0, .generation = kGeneration, .token = token_of(1)};
+  return {.from = from, .to = 0, .generation = kMeshGeneration, .token = token_of(1)};
 }
 
 // Says `greeting` to `to` and returns the status that comes back.
@@ -125,7 +124,7 @@ TEST(Mesh, EveryPairIsConnected) {
     std::vector<std::future<Result<Streams>>> ranks;
     for (Rank rank = 0; rank < 4; ++rank) {
       MeshOptions options = mesh.options(rank);
-      if (tls) options.secret = secret_of(1);
+      if (tls) options.secret = mesh_secret(1);
       ranks.push_back(mesh.start(options));
     }
     std::vector<Result<Streams>> all;
@@ -229,7 +228,7 @@ TEST(Mesh, RefusedRankFailsAtOnce) {
   MeshOf mesh(2);
   auto zero = mesh.start(mesh.options(0));
   MeshOptions stale = mesh.options(1);
-  stale.generation = kGeneration - 1;
+  stale.generation = kMeshGeneration - 1;
   const auto refused = mesh.start(stale).get();
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kRefused);
@@ -246,7 +245,7 @@ TEST(Mesh, GarbageOnTheListenerDisturbsNobody) {
     MeshOptions host = mesh.options(0);
     host.greeting_limit = milliseconds(1000);
     MeshOptions caller = mesh.options(1);
-    if (tls) host.secret = caller.secret = secret_of(1);
+    if (tls) host.secret = caller.secret = mesh_secret(1);
     auto zero = mesh.start(host);
 
     std::vector<Socket> strangers;
@@ -286,9 +285,9 @@ TEST(Mesh, FloodOfSilentConnectionsDisturbsNobody) {
 TEST(Mesh, WrongSecretIsRefusedAndNamed) {
   MeshOf mesh(2);
   MeshOptions host = mesh.options(0);
-  host.secret = secret_of(1);
+  host.secret = mesh_secret(1);
   MeshOptions stranger = mesh.options(1);
-  stranger.secret = secret_of(2);
+  stranger.secret = mesh_secret(2);
   auto zero = mesh.start(host);
   const auto refused = mesh.start(stranger).get();
   ASSERT_FALSE(refused.has_value());
@@ -298,7 +297,7 @@ TEST(Mesh, WrongSecretIsRefusedAndNamed) {
   EXPECT_TRUE(mesh.refused("'tally rank 1' has another secret"));
 
   MeshOptions member = mesh.options(1);
-  member.secret = secret_of(1);
+  member.secret = mesh_secret(1);
   expect_streams(mesh.start(member).get(), {true, false});
   expect_streams(zero.get(), {false, true});
 }

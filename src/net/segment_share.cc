@@ -14,7 +14,7 @@
 namespace tally::net {
 namespace {
 
-Error system_error(const char* what) {
+Error share_error(const char* what) {
   return {.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, std::strerror(errno))};
 }
 
@@ -41,7 +41,7 @@ Result<void> give_segment(const Descriptor& listener, int memory, std::uint64_t 
     iovec part{&note, sizeof(note)};
     const auto stream = local_stream(std::move(caller));
     if (stream->write_with({&part, 1}, memory).bytes != sizeof(note))
-      return system_error("passing the shared segment");
+      return share_error("passing the shared segment");
     waiting.erase(who);
   }
   return {};
@@ -87,7 +87,7 @@ Result<Descriptor> watch_process(const LocalPeer& peer) {
                  .peer = peer.rank,
                  .message = fmt::format("the process of rank {} has ended", peer.rank)};
   }
-  return system_error("watching a peer's process (pidfd_open)");
+  return share_error("watching a peer's process (pidfd_open)");
 }
 
 }  // namespace tally::net

@@ -26,10 +26,8 @@ namespace {
 
 // Enough for every rank of a large job to arrive at once; the kernel caps it at somaxconn.
 constexpr int kBacklog = 4096;
-constexpr Duration kFirstPause = std::chrono::milliseconds(5);
-constexpr Duration kLongestPause = std::chrono::milliseconds(250);
-
-TimePoint now() { return SteadyClock().now(); }
+constexpr Duration kSocketFirstPause = std::chrono::milliseconds(5);
+constexpr Duration kSocketLongestPause = std::chrono::milliseconds(250);
 
 const sockaddr* as_sockaddr(const Endpoint& endpoint) {
   return static_cast<const sockaddr*>(endpoint.data());
@@ -226,16 +224,16 @@ Result<Socket> connect(const Address& to, Deadline by) {
 }
 
 Result<Socket> connect_retrying(const Address& to, Deadline by) {
-  Duration pause = kFirstPause;
+  Duration pause = kSocketFirstPause;
   while (true) {
     auto socket = connect(to, by);
     if (socket || socket.error().code != ErrorCode::kSystem) return socket;
-    if (by.passed(now())) {
+    if (by.passed(steady_now())) {
       return Error{.code = ErrorCode::kTimeout, .message = std::move(socket).error().message};
     }
-    const Deadline next = earlier(by, deadline_after(now(), pause));
+    const Deadline next = earlier(by, deadline_after(steady_now(), pause));
     ::poll(nullptr, 0, poll_timeout(next));
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, kSocketLongestPause);
   }
 }
 
@@ -280,7 +278,7 @@ bool means_lost(int error_number) {
 }
 
 int poll_timeout(Deadline by) {
-  const Duration left = by.remaining(now());
+  const Duration left = by.remaining(steady_now());
   if (left == Duration::max()) return -1;
   const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(left).count();
   return static_cast<int>(std::min<decltype(rounded)>(rounded, std::numeric_limits<int>::max()));
@@ -294,7 +292,7 @@ bool wait_ready(int descriptor, Readiness readiness, Deadline by) {
     const int ready = ::poll(&entry, 1, poll_timeout(by));
     if (ready > 0) return true;
     if (ready < 0) TALLY_CHECK(errno == EINTR || errno == ENOMEM);
-    if (by.passed(now())) return false;
+    if (by.passed(steady_now())) return false;
   }
 }
 

@@ -6,14 +6,13 @@
 #include <chrono>
 
 #include <gtest/gtest.h>
+#include "soon.h"
 
 namespace tally::net {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-Deadline soon() { return Deadline::after(seconds(20)); }
 
 class SocketOn : public testing::TestWithParam<const char*> {};
 

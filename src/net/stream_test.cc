@@ -13,11 +13,10 @@
 
 #include "base/rng.h"
 #include "net/tls_stream.h"
+#include "soon.h"
 
 namespace tally::net {
 namespace {
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
 
 struct Sockets {
   Socket caller;
@@ -39,17 +38,17 @@ Secret secret_of(std::uint8_t seed) {
   return secret;
 }
 
-struct Streams {
+struct StreamPair {
   std::unique_ptr<Stream> caller;
   std::unique_ptr<Stream> host;
 };
 
-Streams plain_pair() {
+StreamPair plain_pair() {
   Sockets sockets = connected_sockets();
   return {plain_stream(std::move(sockets.caller)), plain_stream(std::move(sockets.host))};
 }
 
-Streams tls_pair(const TlsOptions& calling, const TlsOptions& hosting) {
+StreamPair tls_pair(const TlsOptions& calling, const TlsOptions& hosting) {
   Sockets sockets = connected_sockets();
   auto client = TlsContext::make(calling);
   auto server = TlsContext::make(hosting);
@@ -61,7 +60,7 @@ Streams tls_pair(const TlsOptions& calling, const TlsOptions& hosting) {
 }
 
 // Both handshakes at once: the outcome of the caller and of the host.
-std::pair<Result<void>, Result<void>> shake_hands(Streams& streams) {
+std::pair<Result<void>, Result<void>> shake_hands(StreamPair& streams) {
   auto host =
       std::async(std::launch::async, [&] { return complete_handshake(*streams.host, soon()); });
   auto caller = complete_handshake(*streams.caller, soon());
@@ -70,14 +69,14 @@ std::pair<Result<void>, Result<void>> shake_hands(Streams& streams) {
 
 struct StreamKind {
   std::string name;
-  std::function<Streams()> make;
+  std::function<StreamPair()> make;
 };
 
 class StreamOf : public testing::TestWithParam<StreamKind> {};
 
 // More than any buffer holds, in parts of uneven sizes, and in both directions at once.
 TEST_P(StreamOf, BytesArriveInOrderAndWhole) {
-  Streams streams = GetParam().make();
+  StreamPair streams = GetParam().make();
   const auto [caller, host] = shake_hands(streams);
   ASSERT_TRUE(caller.has_value()) << caller.error().message;
   ASSERT_TRUE(host.has_value()) << host.error().message;
@@ -99,7 +98,7 @@ TEST_P(StreamOf, BytesArriveInOrderAndWhole) {
 }
 
 TEST_P(StreamOf, SeveralPartsAreOneSequence) {
-  Streams streams = GetParam().make();
+  StreamPair streams = GetParam().make();
   shake_hands(streams);
   std::string a = "head", b, c = std::string(20000, 'x');
   const iovec parts[] = {{a.data(), a.size()}, {b.data(), 0}, {c.data(), c.size()}};
@@ -117,7 +116,7 @@ TEST_P(StreamOf, SeveralPartsAreOneSequence) {
 // The end is read after the last byte; writing to somebody who has gone is an outcome, not a
 // signal.
 TEST_P(StreamOf, EndIsSeenAfterTheLastByte) {
-  Streams streams = GetParam().make();
+  StreamPair streams = GetParam().make();
   shake_hands(streams);
   const std::string last = "last";
   ASSERT_TRUE(write_all(*streams.caller, std::as_bytes(std::span(last)), soon()).has_value());
@@ -135,7 +134,7 @@ TEST_P(StreamOf, EndIsSeenAfterTheLastByte) {
   EXPECT_EQ(outcome.error().code, ErrorCode::kPeerLost);
 }
 
-INSTANTIATE_TEST_SUITE_P(Streams, StreamOf,
+INSTANTIATE_TEST_SUITE_P(StreamPair, StreamOf,
                          testing::Values(StreamKind{"plain", plain_pair},
                                          StreamKind{"tls",
                                                     [] {
@@ -156,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Streams, StreamOf,
 
 TEST(TlsStream, SameSecretAuthenticatesBothSides) {
   const TlsOptions same{.secret = secret_of(1), .identity = "tally rank 0"};
-  Streams streams = tls_pair(same, same);
+  StreamPair streams = tls_pair(same, same);
   EXPECT_FALSE(streams.caller->authenticated());
   shake_hands(streams);
   for (const Stream* stream : {streams.caller.get(), streams.host.get()}) {
@@ -167,8 +166,8 @@ TEST(TlsStream, SameSecretAuthenticatesBothSides) {
 
 // Both sides learn that it is the secret, and the host who it was that came with another.
 TEST(TlsStream, WrongSecretIsRefusedOnBothSides) {
-  Streams streams = tls_pair({.secret = secret_of(1), .identity = "tally rank 3"},
-                             {.secret = secret_of(2), .identity = "tally rank 0"});
+  StreamPair streams = tls_pair({.secret = secret_of(1), .identity = "tally rank 3"},
+                                {.secret = secret_of(2), .identity = "tally rank 0"});
   const auto [caller, host] = shake_hands(streams);
   ASSERT_FALSE(caller.has_value());
   EXPECT_EQ(caller.error().code, ErrorCode::kRefused);
@@ -181,8 +180,8 @@ TEST(TlsStream, WrongSecretIsRefusedOnBothSides) {
 }
 
 TEST(TlsStream, IdentityOfAStrangerIsPrintable) {
-  Streams streams = tls_pair({.secret = secret_of(1), .identity = "a\x1b[2Jb"},
-                             {.secret = secret_of(2), .identity = "tally rank 0"});
+  StreamPair streams = tls_pair({.secret = secret_of(1), .identity = "a\x1b[2Jb"},
+                                {.secret = secret_of(2), .identity = "tally rank 0"});
   const auto [caller, host] = shake_hands(streams);
   ASSERT_FALSE(host.has_value());
   EXPECT_NE(host.error().message.find("a?[2Jb"), std::string::npos) << host.error().message;

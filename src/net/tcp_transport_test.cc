@@ -9,11 +9,10 @@
 
 #include "net/mesh.h"
 #include "net/transport_conformance.h"
+#include "soon.h"
 
 namespace tally::net {
 namespace {
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
 
 // Ranks on `host`, connected as a job connects them, one thread each.
 std::vector<std::unique_ptr<Transport>> make_over(const std::string& host,

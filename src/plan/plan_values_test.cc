@@ -11,12 +11,12 @@
 namespace tally::plan {
 namespace {
 
-struct Case {
+struct PlanValuesCase {
   std::string_view text;  // of update= or stale=, as to_string() prints it
   Plan plan;
 };
 
-const Case kCases[] = {
+const PlanValuesCase kPlanValuesCases[] = {
     {"home=server update=asp", {.update = Update::kAsp}},
     {"home=server update=asp:push=4", {.update = Update::kAsp, .push_every = 4}},
     {"home=server update=asp:push=4,fetch=2,rate=full,momentum=kept",
@@ -50,7 +50,7 @@ const Case kCases[] = {
 };
 
 TEST(PlanValues, BecomeFieldsAndAreReadAgain) {
-  for (const Case& c : kCases) {
+  for (const PlanValuesCase& c : kPlanValuesCases) {
     Plan expected = c.plan;
     expected.home = Home::kServer;
     const auto plan = parse_plan(c.text);

@@ -6,6 +6,7 @@
 #include <latch>
 
 #include "collective/test_jobs.h"
+#include "soon.h"
 
 namespace tally::train {
 namespace {
@@ -14,8 +15,6 @@ using collective::Network;
 using collective::run_ranks;
 
 constexpr std::size_t kCount = 20000;  // several blocks, so that every rank has a slice
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
 
 ShardedUpdate::Options model() {
   ShardedUpdate::Options options{.optimizers = {sgd({.rate = 1})}};

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "base/rng.h"
 #include "base/units.h"
 
@@ -14,10 +15,6 @@ namespace {
 
 constexpr double kMostFactor = 1000;
 constexpr auto kMostDelay = std::chrono::hours(1);
-
-Error invalid(std::string message) {
-  return Error{.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 template <typename T>
 std::optional<T> number_of(std::string_view text) {

@@ -20,13 +20,12 @@
 #include "collective/test_jobs.h"
 #include "kernel/array/weighted_sum.h"
 #include "optimizer/update_rule.h"
+#include "soon.h"
 #include "train/codec_groups.h"
 #include "train/codec_state.h"
 #include "train/sharded_update.h"
 
 namespace tally::train {
-
-inline Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
 
 using Values = std::vector<std::vector<float>>;  // by parameter
 

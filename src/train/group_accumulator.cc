@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/mutex.h"
 #include "kernel/reduce/reduce.h"
 #include "tally/accumulator.h"
@@ -73,10 +74,6 @@ class GroupAccumulator final : public Accumulator {
     std::vector<float> sum;  // of gradient times samples; guarded by mutex while adding
     std::uint64_t samples = 0;
   };
-
-  static Error invalid(std::string message) {
-    return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-  }
 
   // Leaves the hands as they are, so that a failed completion can be repeated.
   std::int64_t sum_hands() {

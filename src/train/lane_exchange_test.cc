@@ -103,9 +103,9 @@ class ScriptedPeer final : public Communicator {
 };
 
 // One of two members that have a matrix of two runs, one each, and a vector.
-class Member {
+class LaneExchangeMember {
  public:
-  Member(const std::string& codec, int number)
+  LaneExchangeMember(const std::string& codec, int number)
       : spec_(spec_of(codec)),
         peer(number),
         lane_(&peer, {10, 11}),
@@ -152,8 +152,8 @@ struct Messages {
   std::vector<std::byte> back;
 };
 Messages good_messages(const std::string& codec) {
-  Member other(codec, 1);
-  Member first(codec, 0);
+  LaneExchangeMember other(codec, 1);
+  LaneExchangeMember first(codec, 0);
   first.peer.there = std::vector<std::byte>(8);
   EXPECT_TRUE(first.first().has_value());
   other.peer.there = first.peer.sent_there;
@@ -168,7 +168,7 @@ class CorruptLaneOf : public testing::TestWithParam<std::string> {};
 
 TEST_P(CorruptLaneOf, TakesWhatAHealthyPeerSends) {
   const Messages good = good_messages(GetParam());
-  Member member(GetParam(), 0);
+  LaneExchangeMember member(GetParam(), 0);
   member.peer.there = good.there;
   member.peer.back = good.back;
   ASSERT_TRUE(member.first().has_value());
@@ -182,7 +182,7 @@ TEST_P(CorruptLaneOf, TakesWhatAHealthyPeerSends) {
 TEST_P(CorruptLaneOf, RefusesWeightsThatAreNone) {
   const Messages good = good_messages(GetParam());
   for (const double weight : {-1.0, std::nan(""), HUGE_VAL}) {
-    Member member(GetParam(), 0);
+    LaneExchangeMember member(GetParam(), 0);
     member.peer.there = good.there;
     member.peer.back = good.back;
     std::memcpy(member.peer.there.data(), &weight, sizeof(weight));
@@ -200,7 +200,7 @@ TEST_P(CorruptLaneOf, SurvivesAnyBytes) {
   Rng rng(5);
   int refused = 0;
   for (int round = 0; round < 60; ++round) {
-    Member member(GetParam(), 0);
+    LaneExchangeMember member(GetParam(), 0);
     member.peer.there = good.there;
     member.peer.back = good.back;
     std::vector<std::byte>& bytes = round % 2 == 0 ? member.peer.there : member.peer.back;
@@ -226,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(All, CorruptLaneOf,
 
 TEST(Lane, RefusesSizesThatCannotBe) {
   for (const std::int64_t told : {std::int64_t{-1}, std::int64_t{1} << 60}) {
-    Member member("topk:0.01", 0);
+    LaneExchangeMember member("topk:0.01", 0);
     member.peer.told = told;
     const auto first = member.first();
     ASSERT_FALSE(first.has_value());

@@ -47,17 +47,17 @@ class Numbers final : public data::Dataset {
   mutable std::atomic<std::uint64_t> reads_{0};
 };
 
-using Values = std::vector<std::uint64_t>;
+using LoadedValues = std::vector<std::uint64_t>;
 
-Values values_of(std::span<const std::byte> bytes) {
-  Values values(bytes.size() / 8);
+LoadedValues values_of(std::span<const std::byte> bytes) {
+  LoadedValues values(bytes.size() / 8);
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
 // All that a loader gives in so many steps, with what it says of each.
-std::vector<std::pair<Values, Position>> taken(Loader& loader, int steps) {
-  std::vector<std::pair<Values, Position>> result;
+std::vector<std::pair<LoadedValues, Position>> taken(Loader& loader, int steps) {
+  std::vector<std::pair<LoadedValues, Position>> result;
   for (int step = 0; step < steps; ++step) {
     const auto batch = loader.next();
     EXPECT_TRUE(batch.has_value());
@@ -98,7 +98,7 @@ TEST(Loader, AugmentationIsBySampleAndEpochNotByWorker) {
       Position before;
       while (before.epoch < 2) {
         const auto batch = loader.next();
-        const Values values = values_of(batch->input);
+        const LoadedValues values = values_of(batch->input);
         for (std::size_t i = 0; i < values.size(); i += 2)
           seen[{before.epoch, values[i]}] = values[i + 1];
         before = batch->after;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/errors.h"
 #include "base/nearest_word.h"
 #include "base/option_text.h"
 
@@ -52,10 +53,6 @@ bool has(const RateRule& rule, const Setting& setting) {
 
 std::string_view name_of(const RateRule& rule) {
   return rule.kind == Kind::kCustom ? "custom" : kNames[static_cast<std::size_t>(rule.kind)];
-}
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
 
 Result<void> set_steps(RateRule& rule, std::string_view text) {

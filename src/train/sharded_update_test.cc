@@ -14,6 +14,7 @@
 #include "kernel/array/norm.h"
 #include "kernel/array/weighted_sum.h"
 #include "optimizer/update_rule.h"
+#include "soon.h"
 
 namespace tally::train {
 namespace {
@@ -22,8 +23,6 @@ using collective::Network;
 using collective::run_ranks;
 
 constexpr int kSteps = 6;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
 
 // Parameters that are tiny, cross blocks and fill buckets.
 ShardedUpdate::Options model(const OptimizerSpec& spec) {
@@ -50,10 +49,10 @@ std::uint64_t samples_of(Rank rank, int step) {
   return static_cast<std::uint64_t>(8 + 3 * rank + step % 2);
 }
 
-using Values = std::vector<std::vector<float>>;
+using ShardedUpdateValues = std::vector<std::vector<float>>;
 
-Values initial_values(const ShardedUpdate::Options& options) {
-  Values values;
+ShardedUpdateValues initial_values(const ShardedUpdate::Options& options) {
+  ShardedUpdateValues values;
   for (std::size_t p = 0; p < options.parameters.size(); ++p) {
     values.emplace_back(options.parameters[p].count());
     for (std::size_t i = 0; i < values[p].size(); ++i) values[p][i] = gradient_value(p, i, -1, 99);
@@ -77,7 +76,7 @@ class Unsharded {
   void step(int step, int ranks) {
     double total = 0;
     for (Rank rank = 0; rank < ranks; ++rank) total += static_cast<double>(samples_of(rank, step));
-    Values gradients = values_;
+    ShardedUpdateValues gradients = values_;
     for (std::size_t p = 0; p < values_.size(); ++p) sum(p, step, ranks, total, gradients[p]);
     if (options_.clip_value)
       for (auto& gradient : gradients)
@@ -87,14 +86,14 @@ class Unsharded {
     for (std::size_t p = 0; p < values_.size(); ++p) update(p, gradients[p]);
   }
 
-  const Values& values() const { return values_; }
+  const ShardedUpdateValues& values() const { return values_; }
 
  private:
   const OptimizerSpec& spec(std::size_t p) const {
     return options_.optimizers[options_.parameters[p].group];
   }
   void sum(std::size_t p, int step, int ranks, double total, std::vector<float>& out) const {
-    Values all;
+    ShardedUpdateValues all;
     std::vector<const void*> inputs;
     std::vector<float> weights;
     for (Rank rank = 0; rank < ranks; ++rank) {
@@ -106,7 +105,7 @@ class Unsharded {
     }
     kernel::weighted_sum_reference(DataType::kFloat32, inputs, weights, out.data(), out.size());
   }
-  void clip(Values& gradients) const {
+  void clip(ShardedUpdateValues& gradients) const {
     double squares = 0;
     for (const auto& gradient : gradients)
       for (const float value : gradient) squares += static_cast<double>(value) * value;
@@ -129,8 +128,8 @@ class Unsharded {
   }
 
   const ShardedUpdate::Options options_;
-  Values values_;
-  std::vector<Values> state_;
+  ShardedUpdateValues values_;
+  std::vector<ShardedUpdateValues> state_;
   std::uint64_t steps_ = 0;
 };
 
@@ -140,11 +139,12 @@ void copy_in(const ShardedUpdate& update, std::size_t p, const std::vector<float
 
 // A rank's part in `kSteps` steps; with `overlap` parameters become ready one by one, last to
 // first.
-void train_rank(Job& job, const ShardedUpdate::Options& options, bool overlap, Values& result) {
+void train_rank(Job& job, const ShardedUpdate::Options& options, bool overlap,
+                ShardedUpdateValues& result) {
   auto made = ShardedUpdate::make(job.world(), options, soon());
   ASSERT_TRUE(made.has_value()) << to_string(made.error());
   ShardedUpdate& update = **made;
-  const Values initial = initial_values(options);
+  const ShardedUpdateValues initial = initial_values(options);
   if (update.writes_values() && job.rank() == 0)
     for (std::size_t p = 0; p < initial.size(); ++p) copy_in(update, p, initial[p]);
   ASSERT_TRUE(update.spread_values(soon()).has_value());
@@ -163,18 +163,18 @@ void train_rank(Job& job, const ShardedUpdate::Options& options, bool overlap, V
     ASSERT_TRUE(totals.has_value()) << to_string(totals.error());
     EXPECT_EQ(totals->sums[0], job.size() * (job.size() + 1) / 2);
   }
-  Values values = initial;
+  ShardedUpdateValues values = initial;
   for (std::size_t p = 0; p < values.size(); ++p)
     std::memcpy(values[p].data(), update.values(p).data(), update.values(p).size());
   if (job.rank() == job.size() - 1) result = values;
 }
 
-struct Case {
+struct ShardedUpdateCase {
   std::string name;
   OptimizerSpec spec;
 };
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<ShardedUpdateCase>& update_cases() {
+  static const std::vector<ShardedUpdateCase> all = {
       {"sgd", sgd({.rate = 0.1})},
       {"momentum", sgd({.rate = 0.1, .momentum = 0.9, .weight_decay = 0.01})},
       {"nesterov", sgd({.rate = 0.1, .momentum = 0.9, .nesterov = true})},
@@ -187,7 +187,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-class ShardedUpdateOf : public testing::TestWithParam<Case> {};
+class ShardedUpdateOf : public testing::TestWithParam<ShardedUpdateCase> {};
 
 TEST_P(ShardedUpdateOf, OnOneHostHasTheBitsOfTheUnshardedUpdate) {
   for (const int ranks : {1, 2, 3, 4}) {
@@ -195,7 +195,7 @@ TEST_P(ShardedUpdateOf, OnOneHostHasTheBitsOfTheUnshardedUpdate) {
       const auto options = model(GetParam().spec);
       Unsharded expected(options);
       for (int step = 0; step < kSteps; ++step) expected.step(step, ranks);
-      Values values;
+      ShardedUpdateValues values;
       run_ranks(Network::kInProcess, ranks,
                 [&](Job& job) { train_rank(job, options, overlap, values); });
       const bool exact = !optimizer::is_layerwise(GetParam().spec);
@@ -216,12 +216,12 @@ TEST_P(ShardedUpdateOf, OnOneHostHasTheBitsOfTheUnshardedUpdate) {
 TEST_P(ShardedUpdateOf, HasTheSameBitsForEveryNumberOfEqualRanks) {
   auto options = model(GetParam().spec);
   options.clip_norm = 10;
-  Values first;
+  ShardedUpdateValues first;
   for (const int ranks : {1, 2, 4}) {
-    Values values;
+    ShardedUpdateValues values;
     run_ranks(Network::kInProcess, ranks, [&](Job& job) {
       auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
-      const Values initial = initial_values(options);
+      const ShardedUpdateValues initial = initial_values(options);
       if (update->writes_values())
         for (std::size_t p = 0; p < initial.size(); ++p) copy_in(*update, p, initial[p]);
       ASSERT_TRUE(update->spread_values(soon()).has_value());
@@ -253,7 +253,7 @@ TEST_P(ShardedUpdateOf, AcrossHostsAndProcessesAgreesWithTheUnshardedUpdate) {
     options.clip_value = 0.3;
     Unsharded expected(options);
     for (int step = 0; step < kSteps; ++step) expected.step(step, ranks);
-    Values values;
+    ShardedUpdateValues values;
     run_ranks(network, ranks, [&](Job& job) { train_rank(job, options, true, values); });
     ASSERT_EQ(values.size(), expected.values().size());
     for (std::size_t p = 0; p < values.size(); ++p)
@@ -263,7 +263,7 @@ TEST_P(ShardedUpdateOf, AcrossHostsAndProcessesAgreesWithTheUnshardedUpdate) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ShardedUpdateOf, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(All, ShardedUpdateOf, testing::ValuesIn(update_cases()),
                          [](const auto& each) { return each.param.name; });
 
 // Two ranks, one parameter each used by one, by none, and by both.
@@ -363,7 +363,7 @@ TEST(ShardedUpdate, ReorderingMovesValuesAndGradientsAlong) {
   run_ranks(Network::kInProcess, 3, [](Job& job) {
     const auto options = model(sgd({.rate = 1}));
     auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
-    const Values initial = initial_values(options);
+    const ShardedUpdateValues initial = initial_values(options);
     if (update->writes_values())
       for (std::size_t p = 0; p < initial.size(); ++p) copy_in(*update, p, initial[p]);
     ASSERT_TRUE(update->spread_values(soon()).has_value());

@@ -25,8 +25,6 @@ namespace {
 constexpr auto kEndTime = std::chrono::milliseconds(500);
 constexpr int kLookMilliseconds = 2;
 
-TimePoint now() { return SteadyClock().now(); }
-
 // Everything between fork() and exec. In a session of its own: Ctrl-C is for the launcher alone.
 [[noreturn]] void become(const char* program, char* const* arguments,
                          const std::array<int, 3>& streams, pid_t parent) {
@@ -78,7 +76,7 @@ Result<std::unique_ptr<AgentLink>> AgentLink::start(const HostRanks& place,
                                       .max_unsent_bytes = 2 * wire::kMaxPrefixedBytes,
                                       .max_reads = 4,
                                       .preamble = kPreamble});
-  link->heard_ = now();
+  link->heard_ = steady_now();
   return link;
 }
 
@@ -87,7 +85,7 @@ AgentLink::~AgentLink() {
   kill();
 }
 
-void AgentLink::forgive_silence() { heard_ = now(); }
+void AgentLink::forgive_silence() { heard_ = steady_now(); }
 
 void AgentLink::kill() {
   if (reap()) return;
@@ -103,7 +101,7 @@ bool AgentLink::reap() {
 }
 
 bool AgentLink::ended_by(Deadline by) {
-  while (!reap() && !by.passed(now())) ::poll(nullptr, 0, kLookMilliseconds);
+  while (!reap() && !by.passed(steady_now())) ::poll(nullptr, 0, kLookMilliseconds);
   return reaped_;
 }
 
@@ -138,7 +136,7 @@ Result<void> AgentLink::exchange(bool read, const std::function<void(const Messa
   if (!read || !open_) return {};
   const std::uint64_t before = connection_->received_bytes();
   const auto payloads = connection_->advance();
-  if (connection_->received_bytes() != before) heard_ = now();
+  if (connection_->received_bytes() != before) heard_ = steady_now();
   if (!payloads.has_value()) {
     const bool ended = payloads.error().code == ErrorCode::kPeerLost;
     return lost(ended ? "its connection ended" : payloads.error().message);
@@ -156,7 +154,7 @@ Error AgentLink::lost(const std::string& why) {
   open_ = false;
   close();
   std::string text = why;
-  if (ended_by(deadline_after(now(), kEndTime))) {
+  if (ended_by(deadline_after(steady_now(), kEndTime))) {
     const process::ExitStatus status{.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 0,
                                      .signal = WIFSIGNALED(status_) ? WTERMSIG(status_) : 0};
     text = fmt::format("{}, {} {}", text, program_, to_string(status));

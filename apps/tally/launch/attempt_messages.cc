@@ -9,7 +9,7 @@
 namespace tally::launch {
 namespace {
 
-using Kind = AttemptEnd::Kind;
+using AttemptMessagesKind = AttemptEnd::Kind;
 
 // Ranks that fail within this time after the first are examined together: a rank that lost a peer
 // reports it within about 20 ms. It also lets them report before they are asked to stop.
@@ -28,7 +28,7 @@ bool Attempt::belongs(Rank rank, std::size_t host) const {
 void Attempt::on(std::size_t host, const Hello& hello) {
   if (hello.version != kVersion) {
     verdict_ = {
-        .kind = Kind::kNotStarted,
+        .kind = AttemptMessagesKind::kNotStarted,
         .reason = fmt::format("tally on {} speaks version {} and this one {}: install the same",
                               host_names_[host], hello.version, kVersion)};
     return;
@@ -110,8 +110,8 @@ void Attempt::note_silent_ranks() {
 void Attempt::on(std::size_t host, const Trouble& trouble) {
   if (verdict_) return;
   const std::string reason = fmt::format("host {}: {}", host_names_[host], trouble.text);
-  if (launched_) stop(Kind::kNotStarted, SIGTERM);
-  verdict_ = {.kind = Kind::kNotStarted, .reason = reason};
+  if (launched_) stop(AttemptMessagesKind::kNotStarted, SIGTERM);
+  verdict_ = {.kind = AttemptMessagesKind::kNotStarted, .reason = reason};
   // The launcher's loop has no rank that could end.
   for (Rank rank = 0; rank < options_.size(); ++rank) {
     if (of(rank).host != host || of(rank).ended) continue;
@@ -132,8 +132,9 @@ void Attempt::lose(std::size_t host, const std::string& why) {
     if (options_.hooks.rank_failed) options_.hooks.rank_failed(rank, "is on a host that was lost");
   }
   if (verdict_) return;
-  if (launched_) stop(Kind::kHostLost, SIGTERM);
-  verdict_ = {.kind = launched_ ? Kind::kHostLost : Kind::kNotStarted, .reason = reason};
+  if (launched_) stop(AttemptMessagesKind::kHostLost, SIGTERM);
+  verdict_ = {.kind = launched_ ? AttemptMessagesKind::kHostLost : AttemptMessagesKind::kNotStarted,
+              .reason = reason};
 }
 
 }  // namespace tally::launch

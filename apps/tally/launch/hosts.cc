@@ -1,4 +1,5 @@
 #include "apps/tally/launch/hosts.h"
+#include "base/errors.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,10 +11,6 @@ namespace tally::launch {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r";
-
-Error invalid(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
 
 // Removes the surrounding spaces.
 std::string_view trimmed(std::string_view text) {

@@ -18,7 +18,7 @@
 namespace tally::launch {
 namespace {
 
-using Kind = AttemptEnd::Kind;
+using LauncherKind = AttemptEnd::Kind;
 
 // Lines of a failed rank in the summary: fewer if they have been shown before.
 constexpr std::size_t kLinesAgain = 10;
@@ -59,28 +59,28 @@ class Launcher {
  private:
   // A job that could not be started will not start the next time either.
   static bool worth_another_try(const AttemptEnd& end) {
-    if (end.kind == Kind::kHostLost) return true;
-    return end.kind == Kind::kRankFailed && end.failed.front().note.empty();
+    if (end.kind == LauncherKind::kHostLost) return true;
+    return end.kind == LauncherKind::kRankFailed && end.failed.front().note.empty();
   }
 
   // Reports how the attempt ended; returns the exit code.
   int report(const AttemptEnd& end) {
     switch (end.kind) {
-      case Kind::kDone:
+      case LauncherKind::kDone:
         if (!end.failed.empty())
           console_.say(fmt::format("warning: {} of {} ranks failed, and the others went on without",
                                    end.failed.size(), options_.size()));
         return 0;
-      case Kind::kRankFailed:
+      case LauncherKind::kRankFailed:
         return report_rank(end);
-      case Kind::kTimedOut:
+      case LauncherKind::kTimedOut:
         console_.say(fmt::format("the job did not end within {:.6g} s and was ended",
                                  std::chrono::duration<double>(options_.timeout).count()));
         return kTimeoutExitCode;
-      case Kind::kInterrupted:
+      case LauncherKind::kInterrupted:
         return kSignalExitBase + end.signal;
-      case Kind::kHostLost:
-      case Kind::kNotStarted:
+      case LauncherKind::kHostLost:
+      case LauncherKind::kNotStarted:
         break;
     }
     console_.say(end.reason);

@@ -5,7 +5,8 @@
 namespace tally::codec {
 namespace {
 
-Floats sent_by(Encoder& encoder, const Codec& codec, const Floats& gradient, std::uint64_t step) {
+Floats sent_with_feedback(Encoder& encoder, const Codec& codec, const Floats& gradient,
+                          std::uint64_t step) {
   Bytes bytes(encoder.max_bytes());
   const std::size_t size = encoder.encode(gradient, {.step = step}, bytes);
   return decoded(codec, std::span(bytes).first(size), gradient.size());
@@ -35,7 +36,7 @@ TEST(FeedbackEncoder, WhatIsSentAndWhatIsLeftAreTheGradients) {
     for (std::uint64_t step = 0; step < 50; ++step) {
       const Floats gradient = normal_values(kCount, rng);
       const Floats before(residual.begin(), residual.end());
-      const Floats sent = sent_by(*encoder, *codec, gradient, step);
+      const Floats sent = sent_with_feedback(*encoder, *codec, gradient, step);
       for (std::size_t i = 0; i < kCount; ++i) {
         // Bit for bit: either all of it went, or nothing.
         const float whole = before[i] + gradient[i];
@@ -56,9 +57,9 @@ TEST(FeedbackEncoder, ZeroGradientsSendWhatIsLeftUntilNothingIs) {
   const auto codec = make_topk(0.1, /*exact=*/true);
   const auto encoder = Encoder::make(kFeedback, *codec, 1000);
   const Floats gradient = normal_values(1000, rng);
-  Floats arrived = sent_by(*encoder, *codec, gradient, 0);
+  Floats arrived = sent_with_feedback(*encoder, *codec, gradient, 0);
   for (std::uint64_t step = 1; step < 10; ++step) {
-    const Floats more = sent_by(*encoder, *codec, Floats(1000), step);
+    const Floats more = sent_with_feedback(*encoder, *codec, Floats(1000), step);
     for (std::size_t i = 0; i < 1000; ++i) arrived[i] += more[i];
   }
   EXPECT_EQ(arrived, gradient);
@@ -70,19 +71,19 @@ TEST(FeedbackEncoder, NonFiniteGradientsArriveOnceAndLeaveNothing) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const auto& codec : some_codecs()) {
     const auto encoder = Encoder::make(kFeedback, *codec, 100);
-    sent_by(*encoder, *codec, Floats(100, 0.25F), 0);
+    sent_with_feedback(*encoder, *codec, Floats(100, 0.25F), 0);
     Floats gradient(100, 0.25F);
     gradient[3] = std::nanf("");
     gradient[40] = kInfinity;
     gradient[99] = -kInfinity;
-    const Floats sent = sent_by(*encoder, *codec, gradient, 1);
+    const Floats sent = sent_with_feedback(*encoder, *codec, gradient, 1);
     EXPECT_TRUE(std::isnan(sent[3]));
     EXPECT_EQ(sent[40], kInfinity);
     EXPECT_EQ(sent[99], -kInfinity);
     const std::span<const float> residual = encoder->states()[0].values;
     for (const std::size_t i : {3U, 40U, 99U}) EXPECT_EQ(residual[i], 0.0F);
     for (const float left : residual) EXPECT_TRUE(std::isfinite(left));
-    for (const float value : sent_by(*encoder, *codec, Floats(100, 0.25F), 2))
+    for (const float value : sent_with_feedback(*encoder, *codec, Floats(100, 0.25F), 2))
       EXPECT_TRUE(std::isfinite(value));
   }
 }
@@ -97,7 +98,7 @@ TEST(FeedbackEncoder, WithoutFeedbackNothingIsKept) {
   EXPECT_EQ(encoder->max_bytes(), codec->max_bytes(500));
   for (std::uint64_t step = 0; step < 3; ++step) {
     const Floats gradient = normal_values(500, rng);
-    EXPECT_EQ(sent_by(*encoder, *codec, gradient, step), there_and_back(*codec, gradient));
+    EXPECT_EQ(sent_with_feedback(*encoder, *codec, gradient, step), round_trip(*codec, gradient));
   }
 }
 

@@ -9,8 +9,8 @@ plan::CodecSpec onebit_adam(std::uint64_t warmup) {
   return {.kind = plan::Codec::kOnebitAdam, .block = 64, .warmup = warmup, .feedback = true};
 }
 
-Floats sent_by(Encoder& encoder, const plan::CodecSpec& spec, const Codec& codec,
-               const Floats& gradient, std::uint64_t step) {
+Floats sent_with_momentum(Encoder& encoder, const plan::CodecSpec& spec, const Codec& codec,
+                          const Floats& gradient, std::uint64_t step) {
   Bytes bytes(encoder.max_bytes());
   const std::size_t size = encoder.encode(gradient, {.step = step}, bytes);
   return decoded(codec_at(spec, codec, step), std::span(bytes).first(size), gradient.size());
@@ -24,12 +24,12 @@ TEST(OnebitAdamEncoder, SendsRawGradientsBeforeTheFreeze) {
   Rng rng(1);
   for (std::uint64_t step = 0; step < 5; ++step) {
     const Floats gradient = awkward_values(300, rng, /*odd_ones=*/true);
-    EXPECT_TRUE(same_bits(sent_by(*encoder, spec, *codec, gradient, step), gradient));
+    EXPECT_TRUE(same_bits(sent_with_momentum(*encoder, spec, *codec, gradient, step), gradient));
     const std::span<const float> residual = encoder->states()[1].values;
     for (const float left : residual) EXPECT_EQ(left, 0.0F);
   }
   const Floats gradient = normal_values(300, rng);
-  EXPECT_NE(sent_by(*encoder, spec, *codec, gradient, 5), gradient);
+  EXPECT_NE(sent_with_momentum(*encoder, spec, *codec, gradient, 5), gradient);
 }
 
 TEST(OnebitAdamEncoder, TheCodecChangesOnlyForOnebitAdamAndOnlyOnce) {
@@ -56,7 +56,7 @@ TEST(OnebitAdamEncoder, MemoryFollowsTheRule) {
   std::vector<double> m(kCount), e(kCount);
   for (std::uint64_t step = 0; step < 20; ++step) {
     const Floats gradient = normal_values(kCount, rng);
-    const Floats sent = sent_by(*encoder, spec, *codec, gradient, step);
+    const Floats sent = sent_with_momentum(*encoder, spec, *codec, gradient, step);
     // What the other ranks add to it.
     Floats back = normal_values(kCount, rng);
     for (std::size_t i = 0; i < kCount; ++i) {
@@ -77,7 +77,7 @@ TEST(OnebitAdamEncoder, WithoutWarmupNothingIsRaw) {
   const auto codec = make_sign(64);
   const auto encoder = Encoder::make(spec, *codec, 100);
   EXPECT_EQ(encoder->max_bytes(), codec->max_bytes(100));
-  const Floats sent = sent_by(*encoder, spec, *codec, Floats(100, 1.0F), 0);
+  const Floats sent = sent_with_momentum(*encoder, spec, *codec, Floats(100, 1.0F), 0);
   for (const float value : sent) EXPECT_NEAR(value, 0.1F, 1e-6);
 }
 
@@ -90,7 +90,7 @@ TEST(OnebitAdamEncoder, ElementsWithoutGradientAreTakenBackByFeedback) {
   for (std::size_t i = 32; i < 64; ++i) gradient[i] = 1;
   Floats sum(64);
   for (std::uint64_t step = 0; step < 200; ++step) {
-    const Floats sent = sent_by(*encoder, spec, *codec, gradient, step);
+    const Floats sent = sent_with_momentum(*encoder, spec, *codec, gradient, step);
     for (std::size_t i = 0; i < 64; ++i) sum[i] += sent[i];
     encoder->observe_mean(sent, {.step = step});
     for (std::size_t i = 0; i < 32; ++i) ASSERT_LE(std::fabs(sum[i]), 2.0F) << step;
@@ -105,13 +105,13 @@ TEST(OnebitAdamEncoder, NonFiniteGradientsLeaveNothing) {
   Floats bad(200, 0.5F);
   bad[70] = std::nanf("");
   for (std::uint64_t step = 0; step < 2; ++step) {
-    const Floats sent = sent_by(*encoder, spec, *codec, bad, step);
+    const Floats sent = sent_with_momentum(*encoder, spec, *codec, bad, step);
     EXPECT_FALSE(std::isfinite(sent[70]));
     encoder->observe_mean(sent, {.step = step});
     for (const Encoder::State& state : encoder->states())
       for (const float value : state.values) EXPECT_TRUE(std::isfinite(value));
   }
-  for (const float value : sent_by(*encoder, spec, *codec, Floats(200, 0.5F), 2))
+  for (const float value : sent_with_momentum(*encoder, spec, *codec, Floats(200, 0.5F), 2))
     EXPECT_TRUE(std::isfinite(value));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-std::vector<float> random_values(std::size_t count, std::uint64_t seed) {
+std::vector<float> random_factors(std::size_t count, std::uint64_t seed) {
   std::vector<float> values(count);
   Rng random(seed);
   for (float& value : values) value = static_cast<float>(random.uniform() * 2 - 1);
@@ -21,8 +21,8 @@ std::vector<float> random_values(std::size_t count, std::uint64_t seed) {
 
 struct Matrix {
   std::size_t rows, columns, rank;
-  std::vector<float> left = random_values(rows * rank, 1);
-  std::vector<float> right = random_values(columns * rank, 2);
+  std::vector<float> left = random_factors(rows * rank, 1);
+  std::vector<float> right = random_factors(columns * rank, 2);
 
   Bytes encode(const FactorRun& place) const {
     Bytes bytes(factor_bytes(place, rank));

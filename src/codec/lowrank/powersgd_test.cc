@@ -15,7 +15,7 @@ namespace {
 
 using Values = std::vector<float>;
 
-Values random_values(std::size_t count, std::uint64_t seed, double scale = 1) {
+Values random_matrix(std::size_t count, std::uint64_t seed, double scale = 1) {
   Values values(count);
   Rng random(seed);
   for (float& value : values) value = static_cast<float>((random.uniform() * 2 - 1) * scale);
@@ -142,8 +142,8 @@ Values decaying_matrix(std::size_t rows, std::size_t columns, std::uint64_t seed
   Values matrix(rows * columns);
   float size = 1;
   for (std::size_t k = 0; k < std::min(rows, columns); ++k, size /= 2) {
-    const Values left = random_values(rows, seed + 2 * k),
-                 right = random_values(columns, seed + 2 * k + 1);
+    const Values left = random_matrix(rows, seed + 2 * k),
+                 right = random_matrix(columns, seed + 2 * k + 1);
     for (std::size_t i = 0; i < matrix.size(); ++i)
       matrix[i] += size * left[i / columns] * right[i % columns];
   }
@@ -159,7 +159,7 @@ TEST(PowerSgd, FullRankIsThePlainMean) {
     for (std::uint64_t step = 0; step < 3; ++step) {
       std::vector<Values> gradients;
       for (std::uint64_t i = 0; i < 3; ++i)
-        gradients.push_back(random_values(rows * columns, 10 * step + i));
+        gradients.push_back(random_matrix(rows * columns, 10 * step + i));
       // Of a single rank nothing is left over; of several what their gradients differ by, which is
       // not in the mean.
       const std::vector<double> expected = widened(ranks.mean_of(gradients));
@@ -199,7 +199,7 @@ TEST(PowerSgd, WhatWasSentAndWhatIsLeftOverIsAllOfTheGradients) {
   for (std::uint64_t step = 0; step < 50; ++step) {
     std::vector<Values> gradients;
     for (std::uint64_t i = 0; i < 3; ++i)
-      gradients.push_back(random_values(kRows * kColumns, 100 * step + i));
+      gradients.push_back(random_matrix(kRows * kColumns, 100 * step + i));
     add(ranks.mean_of(gradients), given);
     add(ranks.step(gradients), sent);
   }
@@ -217,7 +217,7 @@ TEST(PowerSgd, ARankWithoutAGradientHasTheSameMeanAndKeepsWhatIsLeftOver) {
   const auto left_over = all[1].residual();
   std::fill(left_over.begin(), left_over.end(), 7.0F);
   for (std::uint64_t step = 0; step < 3; ++step) {
-    const Values gradient = random_values(72, step);
+    const Values gradient = random_matrix(72, step);
     EXPECT_EQ(all.step({gradient, gradient}), alone.step({gradient}));
   }
   for (const float value : all[1].residual()) EXPECT_EQ(value, 7.0F);
@@ -253,7 +253,7 @@ TEST(PowerSgd, SmallAndLargeGradientsDoNotVanishOrOverflow) {
   for (const double scale : {1e-30, 1e30}) {
     Ranks ranks({.rows = 10, .columns = 10, .rank = 10}, {1});
     for (std::uint64_t step = 0; step < 4; ++step) {
-      const Values gradient = random_values(100, step, scale);
+      const Values gradient = random_matrix(100, step, scale);
       const std::vector<double> found = widened(ranks.step({gradient}));
       EXPECT_LE(distance(found, widened(gradient)), 1e-4 * norm(widened(gradient)));
     }
@@ -264,7 +264,7 @@ TEST(PowerSgd, AGradientThatIsNotFiniteIsSeenInTheMeanAndForgotten) {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     Ranks ranks({.rows = 6, .columns = 5, .rank = 2}, {1, 1});
-    const Values good = random_values(30, 3);
+    const Values good = random_matrix(30, 3);
     Values broken = good;
     broken[17] = bad;
     ranks.step({good, good});
@@ -291,7 +291,7 @@ TEST(PowerSgd, TheFirstQIsNormalAndHangsOnTheSeedAlone) {
 
 TEST(Orthonormalise, MakesColumnsOrthonormalAndKeepsWhatTheySpan) {
   constexpr std::size_t kRows = 50, kColumns = 4;
-  Values columns = random_values(kRows * kColumns, 2);
+  Values columns = random_matrix(kRows * kColumns, 2);
   const Values before = columns;
   orthonormalise(columns, kRows);
   const auto product = [&](const Values& a, std::size_t i, std::size_t j) {

@@ -23,7 +23,7 @@ std::vector<float> random_gradient(std::size_t count) {
 }
 
 template <typename Do>
-void for_runs(std::vector<float>& values, Do&& act) {
+void for_runs_lowbit(std::vector<float>& values, Do&& act) {
   for (std::size_t at = 0; at < values.size(); at += kRunElements)
     act(at / kRunElements,
         std::span(values).subspan(at, std::min(kRunElements, values.size() - at)));
@@ -34,11 +34,11 @@ void count_bytes(benchmark::State& state) {
                           static_cast<std::int64_t>(sizeof(float)));
 }
 
-void copy(benchmark::State& state) {
+void copy_lowbit(benchmark::State& state) {
   auto values = random_gradient(static_cast<std::size_t>(state.range(0)));
   std::vector<float> out(values.size());
   for (auto _ : state) {
-    for_runs(values, [&](std::size_t run, std::span<float> some) {
+    for_runs_lowbit(values, [&](std::size_t run, std::span<float> some) {
       std::memcpy(&out[run * kRunElements], some.data(), some.size_bytes());
     });
     benchmark::ClobberMemory();
@@ -50,7 +50,7 @@ using Runs = std::vector<std::vector<std::byte>>;
 
 Runs encode_runs(const Codec& codec, std::vector<float>& values) {
   Runs runs;
-  for_runs(values, [&](std::size_t, std::span<float> some) {
+  for_runs_lowbit(values, [&](std::size_t, std::span<float> some) {
     runs.emplace_back(codec.max_bytes(some.size()));
     runs.back().resize(codec.encode(some, {}, runs.back()));
   });
@@ -59,13 +59,13 @@ Runs encode_runs(const Codec& codec, std::vector<float>& values) {
 
 using Make = std::function<std::unique_ptr<Codec>()>;
 
-void encode(benchmark::State& state, const Make& make) {
+void encode_lowbit(benchmark::State& state, const Make& make) {
   const auto codec = make();
   auto values = random_gradient(static_cast<std::size_t>(state.range(0)));
   Runs runs = encode_runs(*codec, values);
   for (auto& run : runs) run.resize(codec->max_bytes(kRunElements));
   for (auto _ : state) {
-    for_runs(values, [&](std::size_t run, std::span<float> some) {
+    for_runs_lowbit(values, [&](std::size_t run, std::span<float> some) {
       benchmark::DoNotOptimize(codec->encode(some, {}, runs[run]));
     });
     benchmark::ClobberMemory();
@@ -74,12 +74,12 @@ void encode(benchmark::State& state, const Make& make) {
 }
 
 template <bool kAdd>
-void decode(benchmark::State& state, const Make& make) {
+void decode_lowbit(benchmark::State& state, const Make& make) {
   const auto codec = make();
   auto values = random_gradient(static_cast<std::size_t>(state.range(0)));
   const Runs runs = encode_runs(*codec, values);
   for (auto _ : state) {
-    for_runs(values, [&](std::size_t run, std::span<float> some) {
+    for_runs_lowbit(values, [&](std::size_t run, std::span<float> some) {
       const auto done =
           kAdd ? codec->decode_add(runs[run], 0.125F, some) : codec->decode(runs[run], some);
       if (!done) state.SkipWithError("corrupt");
@@ -96,7 +96,7 @@ void vote(benchmark::State& state) {
   const Runs runs = encode_runs(*codec, values);
   const plan::CodecSpec spec = {.kind = plan::Codec::kSign, .block = 512, .vote = true};
   for (auto _ : state) {
-    for_runs(values, [&](std::size_t run, std::span<float> mean) {
+    for_runs_lowbit(values, [&](std::size_t run, std::span<float> mean) {
       std::vector<Encoded> senders;
       for (std::size_t v = 0; v < kVoters; ++v)
         senders.push_back({.bytes = runs[(run + v) % runs.size()]});
@@ -115,11 +115,13 @@ const bool kRegistered = [] {
       {"qsgd:4", [] { return make_qsgd(4, 512); }},  {"qsgd:8", [] { return make_qsgd(8, 512); }},
       {"ternary", [] { return make_ternary(2.5); }},
   };
-  benchmark::RegisterBenchmark("memcpy", copy)->Arg(kCount);
+  benchmark::RegisterBenchmark("memcpy", copy_lowbit)->Arg(kCount);
   for (const auto& [name, make] : codecs) {
-    benchmark::RegisterBenchmark((name + "/encode").c_str(), encode, make)->Arg(kCount);
-    benchmark::RegisterBenchmark((name + "/decode").c_str(), decode<false>, make)->Arg(kCount);
-    benchmark::RegisterBenchmark((name + "/decode_add").c_str(), decode<true>, make)->Arg(kCount);
+    benchmark::RegisterBenchmark((name + "/encode").c_str(), encode_lowbit, make)->Arg(kCount);
+    benchmark::RegisterBenchmark((name + "/decode").c_str(), decode_lowbit<false>, make)
+        ->Arg(kCount);
+    benchmark::RegisterBenchmark((name + "/decode_add").c_str(), decode_lowbit<true>, make)
+        ->Arg(kCount);
   }
   benchmark::RegisterBenchmark("vote of 16", vote)->Arg(kCount);
   return true;

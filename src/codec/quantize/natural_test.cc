@@ -8,7 +8,7 @@
 namespace tally::codec {
 namespace {
 
-using Limits = std::numeric_limits<float>;
+using NaturalLimits = std::numeric_limits<float>;
 
 TEST(Natural, PowersOfTwoAreKept) {
   std::vector<float> values = {0};
@@ -22,13 +22,13 @@ TEST(Natural, PowersOfTwoAreKept) {
 TEST(Natural, IsUnbiasedAndItsVarianceIsBounded) {
   constexpr int kDraws = 100000;
   const auto codec = make_natural();
-  for (const float value : {1.5F, -1.25F, 3.9F, 1e-20F, -7e30F, 1.0000001F, Limits::min() * 0.3F,
-                            -Limits::denorm_min() * 4000000}) {
+  for (const float value : {1.5F, -1.25F, 3.9F, 1e-20F, -7e30F, 1.0000001F,
+                            NaturalLimits::min() * 0.3F, -NaturalLimits::denorm_min() * 4000000}) {
     const double x = value;
     // The two powers around it, and how often the upper one is due.
-    const bool subnormal = std::fabs(value) < Limits::min();
+    const bool subnormal = std::fabs(value) < NaturalLimits::min();
     const double low = subnormal ? 0 : std::ldexp(1.0, std::ilogb(value));
-    const double high = subnormal ? Limits::min() : 2 * low;
+    const double high = subnormal ? NaturalLimits::min() : 2 * low;
     const double share = (std::fabs(x) - low) / (high - low);
     double sum = 0;
     double squares = 0;
@@ -56,17 +56,18 @@ TEST(Natural, WhatIsNotFiniteStaysAndNothingElseBecomesSo) {
   for (std::uint64_t step = 0; step < 200; ++step) {
     const auto out = round_trip(
         *make_natural(),
-        {Limits::quiet_NaN(), -Limits::quiet_NaN(), Limits::signaling_NaN(), Limits::infinity(),
-         -Limits::infinity(), Limits::max(), Limits::lowest(), 0.0F, -0.0F, -Limits::denorm_min()},
+        {NaturalLimits::quiet_NaN(), -NaturalLimits::quiet_NaN(), NaturalLimits::signaling_NaN(),
+         NaturalLimits::infinity(), -NaturalLimits::infinity(), NaturalLimits::max(),
+         NaturalLimits::lowest(), 0.0F, -0.0F, -NaturalLimits::denorm_min()},
         {.step = step});
     for (const std::size_t i : {0, 1, 2}) EXPECT_TRUE(std::isnan(out[i]));
-    EXPECT_EQ(out[3], Limits::infinity());
-    EXPECT_EQ(out[4], -Limits::infinity());
+    EXPECT_EQ(out[3], NaturalLimits::infinity());
+    EXPECT_EQ(out[4], -NaturalLimits::infinity());
     EXPECT_EQ(out[5], 0x1p127F);
     EXPECT_EQ(out[6], -0x1p127F);
     EXPECT_EQ(out[7], 0);
     EXPECT_EQ(out[8], 0);
-    EXPECT_TRUE(out[9] == 0 || out[9] == -Limits::min());
+    EXPECT_TRUE(out[9] == 0 || out[9] == -NaturalLimits::min());
   }
 }
 

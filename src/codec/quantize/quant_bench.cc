@@ -29,7 +29,7 @@ void report(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
 }
 
-void copy(benchmark::State& state) {
+void copy_quant(benchmark::State& state) {
   Buffers buffers(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) {
     std::memcpy(buffers.sum.data(), buffers.values.data(), buffers.values.size() * 4);
@@ -40,7 +40,7 @@ void copy(benchmark::State& state) {
 
 // on_run(values, sum, bytes) for each run, whose encodings lie one behind the other.
 template <typename OnRun>
-void for_runs(Buffers& buffers, const Codec& codec, OnRun on_run) {
+void for_runs_quant(Buffers& buffers, const Codec& codec, OnRun on_run) {
   const std::size_t count = buffers.values.size();
   std::byte* bytes = buffers.bytes.data();
   for (std::size_t first = 0; first < count; first += kRunElements) {
@@ -52,13 +52,13 @@ void for_runs(Buffers& buffers, const Codec& codec, OnRun on_run) {
   }
 }
 
-using Make = std::unique_ptr<Codec> (*)();
+using QuantMake = std::unique_ptr<Codec> (*)();
 
-void encode(benchmark::State& state, Make make) {
+void encode_quant(benchmark::State& state, QuantMake make) {
   Buffers buffers(static_cast<std::size_t>(state.range(0)));
   const auto codec = make();
   for (auto _ : state) {
-    for_runs(buffers, *codec, [&](auto values, auto, auto bytes) {
+    for_runs_quant(buffers, *codec, [&](auto values, auto, auto bytes) {
       benchmark::DoNotOptimize(codec->encode(values, {}, bytes));
     });
     benchmark::ClobberMemory();
@@ -67,13 +67,13 @@ void encode(benchmark::State& state, Make make) {
 }
 
 template <bool kAdd>
-void decode(benchmark::State& state, Make make) {
+void decode_quant(benchmark::State& state, QuantMake make) {
   Buffers buffers(static_cast<std::size_t>(state.range(0)));
   const auto codec = make();
-  for_runs(buffers, *codec,
-           [&](auto values, auto, auto bytes) { codec->encode(values, {}, bytes); });
+  for_runs_quant(buffers, *codec,
+                 [&](auto values, auto, auto bytes) { codec->encode(values, {}, bytes); });
   for (auto _ : state) {
-    for_runs(buffers, *codec, [&](auto, auto sum, auto bytes) {
+    for_runs_quant(buffers, *codec, [&](auto, auto sum, auto bytes) {
       const Result<void> done =
           kAdd ? codec->decode_add(bytes, 0.25F, sum) : codec->decode(bytes, sum);
       TALLY_CHECK(done.has_value());
@@ -83,10 +83,10 @@ void decode(benchmark::State& state, Make make) {
   report(state);
 }
 
-const bool kRegistered = [] {
+const bool kQuantRegistered = [] {
   struct Contender {
     const char* name;
-    Make make;
+    QuantMake make;
   };
   constexpr Contender kContenders[] = {
       {"plain", [] { return make_plain(); }},
@@ -99,12 +99,13 @@ const bool kRegistered = [] {
   };
   for (const std::int64_t count :
        {std::int64_t{1} << 16, std::int64_t{1} << 20, std::int64_t{1} << 24}) {
-    benchmark::RegisterBenchmark("copy", copy)->Arg(count);
+    benchmark::RegisterBenchmark("copy", copy_quant)->Arg(count);
     for (const Contender& c : kContenders) {
       const std::string name = c.name;
-      benchmark::RegisterBenchmark((name + "/encode").c_str(), encode, c.make)->Arg(count);
-      benchmark::RegisterBenchmark((name + "/decode").c_str(), decode<false>, c.make)->Arg(count);
-      benchmark::RegisterBenchmark((name + "/add").c_str(), decode<true>, c.make)->Arg(count);
+      benchmark::RegisterBenchmark((name + "/encode").c_str(), encode_quant, c.make)->Arg(count);
+      benchmark::RegisterBenchmark((name + "/decode").c_str(), decode_quant<false>, c.make)
+          ->Arg(count);
+      benchmark::RegisterBenchmark((name + "/add").c_str(), decode_quant<true>, c.make)->Arg(count);
     }
   }
   return true;

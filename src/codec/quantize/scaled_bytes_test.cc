@@ -9,7 +9,7 @@
 namespace tally::codec {
 namespace {
 
-using Limits = std::numeric_limits<float>;
+using ScaledBytesLimits = std::numeric_limits<float>;
 
 struct Format {
   const char* name;
@@ -29,7 +29,7 @@ const Format kFormats[] = {
 double scale_of(const std::vector<float>& values, double top) {
   double largest = 0;
   for (const float value : values) largest = std::max(largest, std::fabs(double{value}));
-  return largest == 0 ? 0 : std::max(largest / top, double{Limits::min()});
+  return largest == 0 ? 0 : std::max(largest / top, double{ScaledBytesLimits::min()});
 }
 
 TEST(ScaledBytes, ErrorIsHalfAStepAtAnySize) {
@@ -74,7 +74,8 @@ TEST(ScaledBytes, ZerosAreZerosAndTheLargestIsKept) {
 TEST(ScaledBytes, WhatIsNotFiniteIsSeen) {
   for (const Format& format : kFormats) {
     const auto codec = format.make(32);
-    for (const float odd : {Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()}) {
+    for (const float odd : {ScaledBytesLimits::quiet_NaN(), ScaledBytesLimits::infinity(),
+                            -ScaledBytesLimits::infinity()}) {
       for (std::size_t at = 0; at < 100; ++at) {
         std::vector<float> values(100, 1.0F);
         values[at] = odd;

@@ -12,7 +12,7 @@ float largest(const Values& values) {
 }
 
 // The scale by the formula, in double.
-double scale_of(const Values& values, double clip) {
+double ternary_scale(const Values& values, double clip) {
   double squares = 0;
   for (const float value : values)
     squares += static_cast<double>(value) * static_cast<double>(value);
@@ -73,7 +73,7 @@ TEST(Ternary, FiveValuesTakeAByte) {
 
 void expect_unbiased(double clip, const Values& values) {
   constexpr std::uint64_t kDraws = 100000;
-  const double scale = scale_of(values, clip);
+  const double scale = ternary_scale(values, clip);
   const Moments moments = moments_of(*make_ternary(clip), values, kDraws);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double clipped = std::clamp(static_cast<double>(values[i]), -scale, scale);
@@ -88,7 +88,7 @@ TEST(Ternary, IsUnbiased) { expect_unbiased(0, {1.0F, -1.5F, 0.01F, -0.3F, 0.75F
 
 TEST(Ternary, IsUnbiasedOfWhatIsClipped) {
   const Values values = {1.0F, -1.5F, 0.01F, -0.3F, 0.75F, 0.0F, -1e-3F};
-  ASSERT_LT(scale_of(values, 1), 1.0);
+  ASSERT_LT(ternary_scale(values, 1), 1.0);
   expect_unbiased(1, values);
 }
 
@@ -96,7 +96,7 @@ TEST(Ternary, MagnitudesAreCutAtSoManyDeviations) {
   Values values(1000, 0.1F);
   values[500] = 100;
   const Values out = through(*make_ternary(2.5), values);
-  EXPECT_NEAR(out[500], scale_of(values, 2.5), 1e-5);
+  EXPECT_NEAR(out[500], ternary_scale(values, 2.5), 1e-5);
   EXPECT_LT(out[500], 10.0F);
 }
 

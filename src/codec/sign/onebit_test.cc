@@ -5,7 +5,7 @@ namespace tally::codec {
 namespace {
 
 // What onebit:B stands for, in double.
-Values expected(const Values& values, std::size_t block) {
+Values expected_bits(const Values& values, std::size_t block) {
   Values out(values.size());
   for (std::size_t first = 0; first < values.size(); first += block) {
     const std::size_t end = std::min(values.size(), first + block);
@@ -30,7 +30,7 @@ TEST(Onebit, DecodesTheMeanOfEachSide) {
       const Values values = odd_values(count, rng);
       const ByteVector bytes = encode_at(*codec, values, count % 64);
       const Values got = decode_at(*codec, bytes, count, (count + 17) % 64);
-      const Values wanted = expected(values, block);
+      const Values wanted = expected_bits(values, block);
       for (std::size_t i = 0; i < count; ++i)
         ASSERT_NEAR(got[i], wanted[i], 4e-6F * std::fabs(wanted[i]) + kTiny) << block << " " << i;
     }

@@ -5,7 +5,7 @@ namespace tally::codec {
 namespace {
 
 // What sign:B stands for, in double.
-Values expected(const Values& values, std::size_t block) {
+Values expected_signs(const Values& values, std::size_t block) {
   Values out(values.size());
   for (std::size_t first = 0; first < values.size(); first += block) {
     const std::size_t end = std::min(values.size(), first + block);
@@ -17,7 +17,7 @@ Values expected(const Values& values, std::size_t block) {
   return out;
 }
 
-void expect_near(const Values& got, const Values& wanted) {
+void expect_sign_near(const Values& got, const Values& wanted) {
   ASSERT_EQ(got.size(), wanted.size());
   for (std::size_t i = 0; i < got.size(); ++i)
     ASSERT_NEAR(got[i], wanted[i], 4e-6F * std::fabs(wanted[i]) + kTiny) << i;
@@ -30,7 +30,8 @@ TEST(Sign, DecodesSignsTimesTheMeanMagnitudeOfTheBlock) {
     for (std::size_t count = 0; count <= 1000; count += block == 512 ? 1 : 37) {
       const Values values = odd_values(count, rng);
       const ByteVector bytes = encode_at(*codec, values, count % 64);
-      expect_near(decode_at(*codec, bytes, count, (count + 17) % 64), expected(values, block));
+      expect_sign_near(decode_at(*codec, bytes, count, (count + 17) % 64),
+                       expected_signs(values, block));
     }
   }
 }

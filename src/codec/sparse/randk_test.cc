@@ -52,7 +52,7 @@ TEST(Randk, AllRanksOfAStepSendTheSameIndicesAndStepsOtherOnes) {
       for (const std::uint32_t rank : {0U, 1U, 7U, 0xFFFFFFFFU}) {
         const Floats values = normal_values(3000, rng);
         const Draw draw{.seed = 3, .step = step, .rank = rank, .first = first};
-        of_ranks.insert(sent_places(values, there_and_back(*codec, values, draw)));
+        of_ranks.insert(sent_places(values, round_trip(*codec, values, draw)));
       }
       EXPECT_EQ(of_ranks.size(), 1U);
       choices.insert(*of_ranks.begin());
@@ -71,7 +71,7 @@ TEST(Randk, SendsTheDensityWithoutIndices) {
     EXPECT_EQ(bytes.size(), kDrawnHeader + 4 * entries);
     EXPECT_EQ(codec->expected_bytes(values.size()), bytes.size());
   }
-  EXPECT_TRUE(same_bits(there_and_back(*make_randk(1), values), values));
+  EXPECT_TRUE(same_bits(round_trip(*make_randk(1), values), values));
 }
 
 // All senders have drawn the same indices, so the mean is broadcast without them by any rank.
@@ -90,11 +90,11 @@ TEST(Randk, TheMeanGoesBackWithoutIndicesAndExactly) {
   Draw of_mean = draw;
   of_mean.rank = 0xFFFFFFFFU;
   EXPECT_EQ(encoded(*back, mean, of_mean).size(), kDrawnHeader + 4 * 60);
-  EXPECT_TRUE(same_bits(there_and_back(*back, mean, of_mean), mean));
+  EXPECT_TRUE(same_bits(round_trip(*back, mean, of_mean), mean));
   // A value that is not finite is sent although no sender drew its index.
   for (std::size_t i = 0; i < 10; ++i) {
     mean[i] = std::numeric_limits<float>::infinity();
-    EXPECT_TRUE(same_bits(there_and_back(*back, mean, of_mean), mean));
+    EXPECT_TRUE(same_bits(round_trip(*back, mean, of_mean), mean));
   }
 }
 

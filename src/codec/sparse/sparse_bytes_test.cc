@@ -48,7 +48,7 @@ TEST(SparseBytes, NonFiniteValuesArriveAsThemselves) {
   for (const auto& codec : all_sparse()) {
     for (const std::size_t count : {1U, 100U, 5000U}) {
       const Floats values = awkward_values(count, rng, /*odd_ones=*/true);
-      const std::vector<bool> sent = sent_places(values, there_and_back(*codec, values));
+      const std::vector<bool> sent = sent_places(values, round_trip(*codec, values));
       for (std::size_t i = 0; i < count; ++i)
         EXPECT_TRUE(sent[i] || std::isfinite(values[i])) << "value " << i;
     }
@@ -84,7 +84,7 @@ TEST(SparseBytes, ThresholdSendsWhatIsNotBelow) {
   const double nearest = 0.001F;
   const float least = nearest >= 0.001 ? 0.001F : std::nextafter(0.001F, 1.0F);
   const Floats values = {below, above, -least, std::nextafter(least, 0.0F), 1, -2, 0};
-  const Floats arrived = there_and_back(*make_threshold(0.001), values);
+  const Floats arrived = round_trip(*make_threshold(0.001), values);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const bool is_sent = std::fabs(static_cast<double>(values[i])) >= 0.001;
     EXPECT_EQ(arrived[i], is_sent ? values[i] : 0.0F) << i;

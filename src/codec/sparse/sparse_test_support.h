@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "codec/codec.h"
+#include "codec/conformance_test_support.h"
 
 namespace tally::codec {
 
@@ -35,14 +36,8 @@ inline Floats decoded(const Codec& codec, std::span<const std::byte> bytes, std:
   return values;
 }
 
-inline Floats there_and_back(const Codec& codec, std::span<const float> values,
-                             const Draw& draw = {}) {
+inline Floats round_trip(const Codec& codec, std::span<const float> values, const Draw& draw = {}) {
   return decoded(codec, encoded(codec, values, draw), values.size());
-}
-
-inline bool same_bits(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size()) return false;
-  return a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
 // By Box and Muller.

@@ -11,7 +11,7 @@
 namespace tally::codec {
 namespace {
 
-using Indices = std::vector<std::uint32_t>;
+using TopSelectionIndices = std::vector<std::uint32_t>;
 
 std::uint32_t magnitude(float value) {
   return std::bit_cast<std::uint32_t>(value) & kernel::kMagnitudeBits;
@@ -36,7 +36,8 @@ std::uint32_t rank_th_largest(std::vector<std::uint32_t>& magnitudes, std::size_
 }
 
 // Selects the `wanted` largest of `candidates`, or all non-finite ones if these are more.
-Indices trimmed(std::span<const float> values, const Indices& candidates, std::size_t wanted) {
+TopSelectionIndices trimmed(std::span<const float> values, const TopSelectionIndices& candidates,
+                            std::size_t wanted) {
   std::vector<std::uint32_t> magnitudes(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i)
     magnitudes[i] = magnitude(values[candidates[i]]);
@@ -47,7 +48,7 @@ Indices trimmed(std::span<const float> values, const Indices& candidates, std::s
   const auto is_sure = [sure](std::uint32_t bits) { return bits >= sure; };
   const auto sure_count = std::count_if(magnitudes.begin(), magnitudes.end(), is_sure);
   std::size_t equal_ones = keeps_all ? 0 : wanted - static_cast<std::size_t>(sure_count);
-  Indices kept;
+  TopSelectionIndices kept;
   kept.reserve(static_cast<std::size_t>(sure_count) + equal_ones);
   for (const std::uint32_t index : candidates) {
     const std::uint32_t bits = magnitude(values[index]);
@@ -71,7 +72,7 @@ std::size_t entries_of(double density, std::size_t count) {
 // too few are, a lower threshold is tried; after at most log2(sample) tries it is the smallest
 // nonzero value. The values above a threshold contain all the largest ones, if they are enough, so
 // the sample decides only how many there are to trim.
-Indices select_top(std::span<const float> values, std::size_t wanted, Top top) {
+TopSelectionIndices select_top(std::span<const float> values, std::size_t wanted, Top top) {
   if (values.empty() || wanted == 0) return {};
   const std::size_t least = top == Top::kExact ? wanted : wanted - wanted / 5;
   const std::size_t most = top == Top::kExact ? wanted : wanted + wanted * 3 / 10;
@@ -88,7 +89,7 @@ Indices select_top(std::span<const float> values, std::size_t wanted, Top top) {
     marks = mark_above(values, threshold);
     rank *= 2;
   } while (marks.count < least && threshold > 1);
-  Indices candidates = marked_indices(marks);
+  TopSelectionIndices candidates = marked_indices(marks);
   return marks.count <= most ? candidates : trimmed(values, candidates, wanted);
 }
 
@@ -101,8 +102,8 @@ Marks mark_above(std::span<const float> values, std::uint32_t least) {
   return marks;
 }
 
-Indices marked_indices(const Marks& marks) {
-  Indices indices(marks.count);
+TopSelectionIndices marked_indices(const Marks& marks) {
+  TopSelectionIndices indices(marks.count);
   std::uint32_t* next = indices.data();
   for (std::size_t w = 0; w < marks.words.size(); ++w) {
     for (std::uint64_t word = marks.words[w]; word != 0; word &= word - 1)

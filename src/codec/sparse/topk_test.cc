@@ -55,7 +55,7 @@ TEST(Topk, ExactSendsWhatSortingFindsAtEveryLength) {
     const auto codec = make_topk(density, /*exact=*/true);
     const Floats values =
         count % 2 == 0 ? normal_values(count, rng) : awkward_values(count, rng, count % 4 == 1);
-    const Floats arrived = there_and_back(*codec, values);
+    const Floats arrived = round_trip(*codec, values);
     ASSERT_EQ(sent_places(values, arrived), sorted_selection(values, entries_of(density, count)));
   }
 }
@@ -77,7 +77,7 @@ TEST(Topk, SampledSendsTheLargestAndAboutAsManyAsWanted) {
     for (const std::size_t count : {1U, 255U, 257U, 1000U, 5000U, 65535U, 65536U}) {
       SCOPED_TRACE(testing::Message() << density << " of " << count);
       const Floats values = normal_values(count, rng);
-      const std::vector<bool> sent = sent_places(values, there_and_back(*codec, values));
+      const std::vector<bool> sent = sent_places(values, round_trip(*codec, values));
       const std::size_t wanted = entries_of(density, count);
       EXPECT_GE(count_of(sent), wanted - wanted / 5);
       EXPECT_LE(count_of(sent), wanted + wanted * 3 / 10);
@@ -95,7 +95,7 @@ TEST(Topk, SampledIsNotMisledByWhatItDoesNotSee) {
     Floats values(count);
     for (std::size_t i = 0; i < count; ++i)
       values[i] = ((i % 100 == 0) == seen ? 1.0F : 1e-3F) + 1e-7F * static_cast<float>(i % 1000);
-    const std::vector<bool> sent = sent_places(values, there_and_back(*codec, values));
+    const std::vector<bool> sent = sent_places(values, round_trip(*codec, values));
     EXPECT_GE(count_of(sent), 524U);
     EXPECT_LE(count_of(sent), 851U);
     expect_sends_the_largest(values, sent);
@@ -105,7 +105,7 @@ TEST(Topk, SampledIsNotMisledByWhatItDoesNotSee) {
 TEST(Topk, SampledTakesTheFirstOfManyEqualValues) {
   const auto codec = make_topk(0.01, /*exact=*/false);
   const Floats values(65536, -0.5F);
-  const std::vector<bool> sent = sent_places(values, there_and_back(*codec, values));
+  const std::vector<bool> sent = sent_places(values, round_trip(*codec, values));
   EXPECT_EQ(count_of(sent), 655U);
   EXPECT_TRUE(std::all_of(sent.begin(), sent.begin() + 655, [](bool is) { return is; }));
 }
@@ -116,10 +116,10 @@ TEST(Topk, ZerosAreNeverSentAndNonFiniteValuesAlways) {
     const auto codec = make_topk(0.01, exact);
     Floats values(10000);
     values[77] = 1e-40F;
-    EXPECT_EQ(count_of(sent_places(values, there_and_back(*codec, values))), 1U);
+    EXPECT_EQ(count_of(sent_places(values, round_trip(*codec, values))), 1U);
     for (std::size_t i = 0; i < 300; ++i)
       values[i * 33] = i % 3 == 0 ? kInfinity : i % 3 == 1 ? -kInfinity : std::nanf("7");
-    const std::vector<bool> sent = sent_places(values, there_and_back(*codec, values));
+    const std::vector<bool> sent = sent_places(values, round_trip(*codec, values));
     EXPECT_EQ(count_of(sent), 300U);
     for (std::size_t i = 0; i < 300; ++i) EXPECT_TRUE(sent[i * 33]);
     EXPECT_EQ(encoded(*codec, Floats(10000)).size(), kGapsHeader);
@@ -133,7 +133,7 @@ TEST(Topk, DensityOneIsExact) {
     EXPECT_TRUE(codec->traits().exact);
     for (const std::size_t count : {0U, 1U, 64U, 1000U, 65536U}) {
       Floats values = awkward_values(count, rng, /*odd_ones=*/true);
-      const Floats arrived = there_and_back(*codec, values);
+      const Floats arrived = round_trip(*codec, values);
       // A negative zero is a zero.
       for (float& value : values)
         if (value == 0) value = 0;
@@ -163,11 +163,11 @@ TEST(Topk, SmallestEncodingIsNeverAboveTheBound) {
     for (std::size_t i = 0; i < count; ++i) values[i] = (i / cluster) % share == 0 ? 1.0F : 0.0F;
     const auto codec = make_topk(1, /*exact=*/true);
     EXPECT_EQ(codec->max_bytes(count), 1 + 4 * count);
-    EXPECT_TRUE(same_bits(there_and_back(*codec, values), values));
+    EXPECT_TRUE(same_bits(round_trip(*codec, values), values));
     // Only the last value, so that its gap is as long as can be.
     std::fill(values.begin(), values.end(), 0.0F);
     if (count > 0) values.back() = -3;
-    EXPECT_TRUE(same_bits(there_and_back(*codec, values), values));
+    EXPECT_TRUE(same_bits(round_trip(*codec, values), values));
   }
 }
 

@@ -37,8 +37,8 @@ Inputs<T> random_inputs(std::size_t inputs, std::size_t count, std::size_t shift
 
 template <typename T>
 class WeightedSum : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(WeightedSum, Types);
+using WeightedSumTypes = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(WeightedSum, WeightedSumTypes);
 
 TYPED_TEST(WeightedSum, EveryLevelAndNumberOfInputsGivesTheReferencesBits) {
   using T = TypeParam;

@@ -14,7 +14,7 @@
 namespace tally::kernel {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using QuantizeBytes = std::vector<std::byte>;
 
 struct Format {
   const char* name;
@@ -35,7 +35,7 @@ class Area {
     end_ = first_ + count;
   }
   std::byte* data() { return bytes_.data() + first_; }
-  Bytes content() const {
+  QuantizeBytes content() const {
     return {bytes_.begin() + static_cast<long>(first_), bytes_.begin() + static_cast<long>(end_)};
   }
   bool untouched_around() const {
@@ -45,7 +45,7 @@ class Area {
   }
 
  private:
-  Bytes bytes_;
+  QuantizeBytes bytes_;
   std::size_t first_ = 0;
   std::size_t end_ = 0;
 };
@@ -71,11 +71,11 @@ std::vector<float> mixed_values(std::size_t count, std::size_t block, Rng& rng) 
 }
 
 struct Encoded {
-  Bytes scales;
-  Bytes codes;
+  QuantizeBytes scales;
+  QuantizeBytes codes;
 };
 Encoded encoded(const ScaledBytes& loops, const std::vector<float>& values, std::size_t block) {
-  Encoded result{Bytes(4 * blocks_of(values.size(), block)), Bytes(values.size())};
+  Encoded result{QuantizeBytes(4 * blocks_of(values.size(), block)), QuantizeBytes(values.size())};
   loops.encode(values.data(), values.size(), block, result.scales.data(), result.codes.data());
   return result;
 }
@@ -160,9 +160,9 @@ TEST(Quantize, EveryCodeComesBack) {
     for (const Level level : available_levels()) {
       const ScaledBytes& loops = quantize_kernels(level).*format.loops;
       const float one = 1;
-      Bytes scale(4);
+      QuantizeBytes scale(4);
       std::memcpy(scale.data(), &one, 4);
-      Bytes codes;
+      QuantizeBytes codes;
       for (int code = 0; code < 256; ++code) {
         const auto byte = static_cast<std::byte>(code);
         if (loops.valid(scale.data(), &byte, 1, 1)) codes.push_back(byte);
@@ -183,7 +183,7 @@ TEST(Quantize, RoundingTurnsInTheMiddle) {
   for (const Format& format : kFormats) {
     const ScaledBytes& reference = quantize_reference().*format.loops;
     std::vector<float> values = {format.top};
-    Bytes scale(4);
+    QuantizeBytes scale(4);
     const float one = 1;
     std::memcpy(scale.data(), &one, 4);
     std::vector<float> numbers;

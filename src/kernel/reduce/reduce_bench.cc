@@ -9,11 +9,11 @@
 namespace tally::kernel {
 namespace {
 
-// Buffers of `bytes` each, all written once, so that the pages exist. Zeros are valid in every
+// ReduceBuffers of `bytes` each, all written once, so that the pages exist. Zeros are valid in every
 // type. They begin `shift` bytes past a cache line.
-class Buffers {
+class ReduceBuffers {
  public:
-  Buffers(std::size_t count, std::size_t bytes, std::size_t shift) {
+  ReduceBuffers(std::size_t count, std::size_t bytes, std::size_t shift) {
     for (std::size_t b = 0; b < count; ++b) {
       storage_.emplace_back(bytes + 128);
       const auto address = reinterpret_cast<std::uintptr_t>(storage_.back().data());
@@ -39,7 +39,7 @@ struct Case {
 // and each that is written.
 void all_reduce(benchmark::State& state, const Kernels& kernels, Case c) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  const Buffers buffers(c.sources, bytes, c.shift);
+  const ReduceBuffers buffers(c.sources, bytes, c.shift);
   const auto sources = buffers.readable();
   const std::size_t count = bytes / size_of(c.type);
   for (auto _ : state) {
@@ -52,7 +52,7 @@ void all_reduce(benchmark::State& state, const Kernels& kernels, Case c) {
 
 void combine(benchmark::State& state, const Kernels& kernels) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  const Buffers buffers(2, bytes, 0);
+  const ReduceBuffers buffers(2, bytes, 0);
   for (auto _ : state) {
     kernels.combine(DataType::kFloat32, ReduceOp::kSum, buffers.writable()[0],
                     buffers.writable()[1], bytes / 4);
@@ -81,7 +81,7 @@ void add_level(const std::string& name, const Kernels& kernels) {
   }
 }
 
-const bool kRegistered = [] {
+const bool kReduceRegistered = [] {
   for (const Level level : available_levels()) {
     add_level(std::string(to_string(level)), kernels(level));
   }

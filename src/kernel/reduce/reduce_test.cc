@@ -14,7 +14,7 @@
 namespace tally::kernel {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using ReduceBytes = std::vector<std::byte>;
 
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax,
                              ReduceOp::kProduct};
@@ -46,7 +46,7 @@ bool is_nan(DataType type, std::uint64_t bits) {
 // A value of `type`: half of them ordinary, the others any bits or one of the odd numbers: zeros,
 // subnormals, the largest, infinities, quiet and signalling NaN; for integers the ends of the
 // range.
-std::uint64_t random_value(DataType type, Rng& rng) {
+std::uint64_t random_bits(DataType type, Rng& rng) {
   const bool negative = rng.below(2) == 1;
   const double ordinary = (negative ? -4.0 : 4.0) * rng.uniform();
   const std::uint64_t kind = rng.below(8);
@@ -92,14 +92,14 @@ struct Buffer {
       : bytes(count * size_of(type) + 64), shift(bytes_past) {
     Rng rng(seed);
     for (std::size_t i = 0; i < count; ++i) {
-      const std::uint64_t value = random_value(type, rng);
+      const std::uint64_t value = random_bits(type, rng);
       std::memcpy(data() + i * size_of(type), &value, size_of(type));
     }
   }
   std::byte* data() { return bytes.data() + shift; }
   const std::byte* data() const { return bytes.data() + shift; }
 
-  Bytes bytes;  // what lies around the values is compared too
+  ReduceBytes bytes;  // what lies around the values is compared too
   std::size_t shift;
 };
 

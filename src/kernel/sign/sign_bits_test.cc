@@ -10,23 +10,23 @@
 namespace tally::kernel {
 namespace {
 
-// Bytes that begin `shift` bytes past an aligned address, with some around them that nobody may
+// SignBitsBytes that begin `shift` bytes past an aligned address, with some around them that nobody may
 // touch.
-class Bytes {
+class SignBitsBytes {
  public:
-  Bytes(std::size_t count, std::size_t shift)
+  SignBitsBytes(std::size_t count, std::size_t shift)
       : bytes_(count + shift + 64, std::byte{0x5A}), shift_(shift) {}
   std::byte* data() { return bytes_.data() + shift_; }
   const std::byte* data() const { return bytes_.data() + shift_; }
-  friend bool operator==(const Bytes&, const Bytes&) = default;
+  friend bool operator==(const SignBitsBytes&, const SignBitsBytes&) = default;
 
  private:
   std::vector<std::byte> bytes_;
   std::size_t shift_;
 };
 
-Bytes random_bytes(std::size_t count, std::size_t shift, Rng& rng) {
-  Bytes bytes(count, shift);
+SignBitsBytes random_bytes(std::size_t count, std::size_t shift, Rng& rng) {
+  SignBitsBytes bytes(count, shift);
   for (std::size_t i = 0; i < count; ++i) bytes.data()[i] = static_cast<std::byte>(rng.next());
   return bytes;
 }
@@ -42,7 +42,7 @@ void expect_same_bits(Level level, std::size_t count, std::size_t shift, Rng& rn
   const auto values = random_array<float>(count, shift % 16, rng, rng.below(2) == 0);
   const SignKernels fast = sign_kernels(level);
   const SignKernels slow = sign_reference();
-  Bytes wanted((count + 7) / 8, shift), got = wanted;
+  SignBitsBytes wanted((count + 7) / 8, shift), got = wanted;
   const SideSums expected = slow.sign_bits(values.data(), count, wanted.data());
   const SideSums sums = fast.sign_bits(values.data(), count, got.data());
   EXPECT_TRUE(same(sums.negative, expected.negative)) << at(level, count, shift);
@@ -80,11 +80,11 @@ TEST(SignBits, SumsOfWholeNumbersAreExact) {
   }
 }
 
-void expect_same_values(Level level, std::size_t count, std::size_t shift, Rng& rng) {
+void expect_same_signs(Level level, std::size_t count, std::size_t shift, Rng& rng) {
   const SignKernels fast = sign_kernels(level);
   const SignKernels slow = sign_reference();
-  const Bytes signs = random_bytes((count + 7) / 8, shift, rng);
-  const Bytes zeros = random_bytes((count + 7) / 8, 63 - shift, rng);
+  const SignBitsBytes signs = random_bytes((count + 7) / 8, shift, rng);
+  const SignBitsBytes zeros = random_bytes((count + 7) / 8, 63 - shift, rng);
   const BitValues values = {random_value<float>(rng, true), random_value<float>(rng, true),
                             random_value<float>(rng, true)};
   for (const std::byte* const none_or_zeros :
@@ -104,17 +104,17 @@ TEST(SignBits, AllLevelsSpreadBitsAsTheReference) {
   Rng rng(5);
   for (const Level level : available_levels()) {
     for (std::size_t count = 0; count <= 1000; ++count)
-      expect_same_values(level, count, count % 64, rng);
-    for (std::size_t shift = 0; shift < 64; ++shift) expect_same_values(level, 333, shift, rng);
+      expect_same_signs(level, count, count % 64, rng);
+    for (std::size_t shift = 0; shift < 64; ++shift) expect_same_signs(level, 333, shift, rng);
   }
 }
 
 void expect_same_majority(Level level, std::size_t voters, std::size_t bytes, Rng& rng) {
-  std::vector<Bytes> bitmaps;
+  std::vector<SignBitsBytes> bitmaps;
   std::vector<const std::byte*> pointers;
   for (std::size_t v = 0; v < voters; ++v) bitmaps.push_back(random_bytes(bytes, v % 64, rng));
-  for (const Bytes& bitmap : bitmaps) pointers.push_back(bitmap.data());
-  Bytes more(bytes, voters % 64), half = more, wanted_more = more, wanted_half = more;
+  for (const SignBitsBytes& bitmap : bitmaps) pointers.push_back(bitmap.data());
+  SignBitsBytes more(bytes, voters % 64), half = more, wanted_more = more, wanted_half = more;
   sign_kernels(level).majority(pointers.data(), voters, bytes, more.data(), half.data());
   sign_reference().majority(pointers.data(), voters, bytes, wanted_more.data(), wanted_half.data());
   EXPECT_EQ(more, wanted_more) << at(level, bytes, voters);

@@ -14,7 +14,7 @@ namespace tally::kernel {
 namespace {
 
 // Two tables of random rows, and some of them picked.
-struct Case {
+struct SkipgramCase {
   std::size_t stride = 0;
   std::vector<float> inputs, outputs;
   std::vector<std::size_t> input_rows, output_rows;
@@ -22,9 +22,9 @@ struct Case {
 
 constexpr std::size_t kTableRows = 70;
 
-Case random_case(std::size_t dimension, std::size_t input_count, std::size_t output_count, Rng& rng,
-                 double scale = 1) {
-  Case c{.stride = skipgram_stride(dimension)};
+SkipgramCase random_case(std::size_t dimension, std::size_t input_count, std::size_t output_count,
+                         Rng& rng, double scale = 1) {
+  SkipgramCase c{.stride = skipgram_stride(dimension)};
   for (auto* const table : {&c.inputs, &c.outputs}) {
     table->resize(kTableRows * c.stride);
     for (std::size_t i = 0; i < table->size(); ++i)
@@ -41,7 +41,7 @@ struct Step {
   std::vector<float*> inputs, outputs;
   SkipgramBatch batch;
 };
-Step step_of(Case& c, float rate) {
+Step step_of(SkipgramCase& c, float rate) {
   Step step;
   for (const std::size_t row : c.input_rows) step.inputs.push_back(&c.inputs[row * c.stride]);
   for (const std::size_t row : c.output_rows) step.outputs.push_back(&c.outputs[row * c.stride]);
@@ -63,12 +63,12 @@ TEST(Skipgram, AllLevelsGiveTheBitsOfTheReference) {
   for (const std::size_t dimension : {1, 15, 16, 17, 48, 64, 100, 112, 160, 300}) {
     for (const std::size_t inputs : {0, 1, 2, 3, 5, 6, 10, 64}) {
       for (const std::size_t outputs : {1, 2, 3, 4, 5, 6, 7, 64}) {
-        Case expected = random_case(dimension, inputs, outputs, rng);
-        const Case begin = expected;
+        SkipgramCase expected = random_case(dimension, inputs, outputs, rng);
+        const SkipgramCase begin = expected;
         SkipgramGradients wanted{};
         skipgram_reference().step(step_of(expected, 0.05F).batch, wanted);
         for (const Level level : available_levels()) {
-          Case actual = begin;
+          SkipgramCase actual = begin;
           SkipgramGradients got{};
           skipgram_kernels(level).step(step_of(actual, 0.05F).batch, got);
           const std::string where = std::string(to_string(level)) + " " +
@@ -92,10 +92,10 @@ TEST(Skipgram, AllLevelsGiveTheBitsOfTheReference) {
 TEST(Skipgram, AStepIsTheGradientOfTheLoss) {
   Rng rng(9);
   const std::size_t dimension = 7;
-  Case c = random_case(dimension, 4, 6, rng);
+  SkipgramCase c = random_case(dimension, 4, 6, rng);
   c.input_rows = {3, 8, 20, 21};
   c.output_rows = {5, 6, 7, 9, 30, 31};
-  const Case before = c;
+  const SkipgramCase before = c;
   const auto loss = [&](const std::vector<double>& inputs, const std::vector<double>& outputs) {
     double sum = 0;
     for (const std::size_t i : c.input_rows) {
@@ -136,8 +136,8 @@ TEST(Skipgram, AStepIsTheGradientOfTheLoss) {
 
 TEST(Skipgram, RowsThatAreNotInABatchStayAsTheyAre) {
   Rng rng(11);
-  Case c = random_case(100, 6, 6, rng);
-  const Case before = c;
+  SkipgramCase c = random_case(100, 6, 6, rng);
+  const SkipgramCase before = c;
   SkipgramGradients gradients{};
   skipgram_kernels().step(step_of(c, 0.05F).batch, gradients);
   for (std::size_t row = 0; row < kTableRows; ++row) {

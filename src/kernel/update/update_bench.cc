@@ -76,7 +76,7 @@ void norm(benchmark::State& state, Level level) {
   count_bytes(state, 1);
 }
 
-const bool kRegistered = [] {
+const bool kUpdateRegistered = [] {
   constexpr std::int64_t kSizes[] = {64 << 10, 32 << 20};
   for (const std::int64_t size : kSizes) {
     benchmark::RegisterBenchmark("step/memcpy", copy)->Arg(size);

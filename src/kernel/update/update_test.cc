@@ -11,14 +11,14 @@ namespace {
 
 // What all kernels work on.
 template <typename T>
-struct Arrays {
+struct UpdateArrays {
   Array<T> parameters, gradient, first, second;
 };
 
 template <typename T>
-Arrays<T> random_arrays(std::size_t count, std::size_t shift, Rng& rng) {
-  Arrays<T> arrays{random_array<T>(count, shift, rng), random_array<T>(count, shift, rng),
-                   random_array<T>(count, shift, rng), random_array<T>(count, shift, rng)};
+UpdateArrays<T> random_arrays(std::size_t count, std::size_t shift, Rng& rng) {
+  UpdateArrays<T> arrays{random_array<T>(count, shift, rng), random_array<T>(count, shift, rng),
+                         random_array<T>(count, shift, rng), random_array<T>(count, shift, rng)};
   // A sum of squares is never negative.
   for (std::size_t i = 0; i < count; ++i) {
     arrays.second.data()[i] = std::abs(arrays.second.data()[i]);
@@ -36,7 +36,7 @@ std::vector<T> each_own(std::size_t begin, std::size_t end, T first) {
 
 // All kernels one after the other on elements [begin, end).
 template <typename T>
-void run_all(const UpdateKernels<T>& kernels, T decay, Arrays<T>& arrays, std::size_t begin,
+void run_all(const UpdateKernels<T>& kernels, T decay, UpdateArrays<T>& arrays, std::size_t begin,
              std::size_t end) {
   T* const p = arrays.parameters.data() + begin;
   T* const g = arrays.gradient.data() + begin;
@@ -71,7 +71,8 @@ void run_all(const UpdateKernels<T>& kernels, T decay, Arrays<T>& arrays, std::s
 }
 
 template <typename T>
-void expect_same(const Arrays<T>& actual, const Arrays<T>& expected, const std::string& where) {
+void expect_same(const UpdateArrays<T>& actual, const UpdateArrays<T>& expected,
+                 const std::string& where) {
   EXPECT_TRUE(actual.parameters.same_as(expected.parameters)) << where;
   EXPECT_TRUE(actual.gradient.same_as(expected.gradient)) << where;
   EXPECT_TRUE(actual.first.same_as(expected.first)) << where;
@@ -80,8 +81,8 @@ void expect_same(const Arrays<T>& actual, const Arrays<T>& expected, const std::
 
 template <typename T>
 class Update : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(Update, Types);
+using UpdateTypes = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(Update, UpdateTypes);
 
 TYPED_TEST(Update, EveryLevelCountAndAlignmentGivesTheReferencesBits) {
   Rng rng(5);
