@@ -21,7 +21,7 @@ Schedule ring_allreduce(const Vector& vector, Rank rank, int ranks);
 // How chunks are cut, and how many segments of each go round at a time.
 struct RingSegments {
   std::size_t bytes = std::size_t{256} << 10;
-  int at_once = 2;
+  int at_once = 1;
 };
 
 // The same sums in the same order, and as many bytes. Messages are of at most `cut.bytes`, and steps

@@ -19,7 +19,7 @@ namespace {
 
 Deadline in_time() { return Deadline::after(std::chrono::seconds(20)); }
 
-TrafficSecret some_secret() {
+TrafficSecret some_traffic_secret() {
   TrafficSecret secret;
   for (std::size_t i = 0; i < secret.size(); ++i) secret[i] = static_cast<std::byte>(i * 37);
   return secret;
@@ -36,8 +36,8 @@ iovec part(std::vector<std::byte>& bytes, std::size_t begin, std::size_t end) {
 }
 
 TEST(RecordCipher, OpensWhatWasSealedWhateverTheParts) {
-  RecordCipher seals(RecordCipher::Use::kSeal, some_secret());
-  RecordCipher opens(RecordCipher::Use::kOpen, some_secret());
+  RecordCipher seals(RecordCipher::Use::kSeal, some_traffic_secret());
+  RecordCipher opens(RecordCipher::Use::kOpen, some_traffic_secret());
   std::vector<std::byte> record(kMaxRecordBytes);
   for (const std::size_t bytes : {0, 1, 15, 16, 17, 4000, 16384}) {
     std::vector<std::byte> sent = numbered_bytes(bytes);
@@ -56,18 +56,18 @@ TEST(RecordCipher, RefusesARecordThatWasAlteredRepeatedOrOfAnotherKey) {
   std::vector<std::byte> payload = numbered_bytes(100);
   std::vector<std::byte> record(kMaxRecordBytes);
   const iovec whole = part(payload, 0, 100);
-  RecordCipher seals(RecordCipher::Use::kSeal, some_secret());
+  RecordCipher seals(RecordCipher::Use::kSeal, some_traffic_secret());
   record.resize(seals.seal(RecordType::kData, {&whole, 1}, record.data()));
   for (std::size_t i = 0; i < record.size(); ++i) {
     std::vector<std::byte> altered = record;
     altered[i] ^= std::byte{4};
-    RecordCipher opens(RecordCipher::Use::kOpen, some_secret());
+    RecordCipher opens(RecordCipher::Use::kOpen, some_traffic_secret());
     EXPECT_FALSE(opens.open(altered, {&whole, 1}).has_value()) << i;
   }
-  RecordCipher opens(RecordCipher::Use::kOpen, some_secret());
+  RecordCipher opens(RecordCipher::Use::kOpen, some_traffic_secret());
   EXPECT_TRUE(opens.open(record, {&whole, 1}).has_value());
   EXPECT_FALSE(opens.open(record, {&whole, 1}).has_value());
-  RecordCipher renewed(RecordCipher::Use::kOpen, some_secret());
+  RecordCipher renewed(RecordCipher::Use::kOpen, some_traffic_secret());
   renewed.renew();
   EXPECT_FALSE(renewed.open(record, {&whole, 1}).has_value());
 }

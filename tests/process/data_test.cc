@@ -19,12 +19,14 @@
 #include "base/file.h"
 #include "process/child.h"
 #include "process/folder.h"
+#include "process/progress.h"
 
 namespace tally::app {
 namespace {
 
 namespace fs = std::filesystem;
 using process::Child;
+using process::Progress;
 
 // A cache for one test, and programs that come first on PATH.
 class Scene final {
