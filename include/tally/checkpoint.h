@@ -72,8 +72,9 @@ class Writer {
   // ranks), kSystem (for example a full disk; names rank and file), or an error of the
   // communicator. After an error of the communicator all later saves fail with it; after any other
   // error the next save works normally.
-  // save() itself returns the error of the previous save if wait() has not returned it yet. The new
-  // save starts in either case.
+  // save() itself returns the error of the previous save if wait() has not returned it yet; the new
+  // save starts nevertheless. It returns kTimeout, without starting a save, if the previous save
+  // still runs after twice the timeout.
   virtual Result<void> save(const Content& content) = 0;
   // Waits for the last save and returns its outcome; kTimeout if it still runs at the deadline.
   virtual Result<void> wait(Deadline by) = 0;

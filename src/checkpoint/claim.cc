@@ -17,7 +17,8 @@ void put_outcome(wire::Writer& out, const Result<void>& outcome) {
   out.bytes(body);
 }
 
-// An Error that arrived is not one of arriving: it comes in `*outcome`.
+// Reads the outcome that a rank sent into `*outcome`. The return value is an error only if the
+// bytes cannot be decoded.
 Result<void> take_outcome(wire::Reader& in, Result<void>* outcome) {
   TALLY_TRY(const std::uint32_t bytes, in.u32());
   TALLY_TRY(const std::span<const std::byte> body, in.bytes(bytes));
@@ -37,7 +38,8 @@ void put_ranges(wire::Writer& out, const std::vector<Range>& ranges) {
   }
 }
 
-// How many there are to come, each of so many bytes.
+// Reads the number of items that follow, each of at least `each_bytes`. kCorrupt if the rest of the
+// message is too short for them.
 Result<std::uint64_t> take_count(wire::Reader& in, std::size_t each_bytes) {
   TALLY_TRY(const std::uint64_t count, in.u64());
   if (count > in.remaining_bytes() / each_bytes)

@@ -42,7 +42,8 @@ Result<void> remove_folder(const fs::path& folder) {
   return {};
 }
 
-// A half removed checkpoint must not have the name of a whole one.
+// Renames the checkpoint before removing it, so that a crash leaves no partial checkpoint with a
+// final name.
 Result<void> remove_checkpoint(const fs::path& folder, std::uint64_t step) {
   const fs::path old = folder / fmt::format(".{}{}", name_of_step(step), kOldEnd);
   TALLY_TRY(remove_folder(old));
@@ -68,7 +69,7 @@ std::optional<std::uint64_t> step_of_name(std::string_view name) {
   const std::string_view digits = name.substr(kStepStart.size());
   std::uint64_t step = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  // Only as we write it: two names would be one step otherwise.
+  // Accept only the form that name_of_step() writes, so that each step has exactly one name.
   if (parsed.ec != std::errc() || name_of_step(step) != name) return std::nullopt;
   return step;
 }
@@ -103,7 +104,8 @@ Result<void> publish(const fs::path& folder, std::uint64_t step) {
   if (::rename(part.c_str(), name.c_str()) != 0) {
     if (errno != ENOTEMPTY && errno != EEXIST)
       return system_error(part, "cannot be renamed", errno);
-    // In one go: at no moment is there none.
+    // A checkpoint of this step exists. The exchange is atomic, so the folder always has one of the
+    // two; remove_leftovers() then removes the old one.
     if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) != 0)
       return system_error(name, "is there, and cannot be exchanged with the new one", errno);
   }

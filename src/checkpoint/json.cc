@@ -29,13 +29,14 @@ constexpr std::array<TypeName, kDataTypeCount> kTypeNames = {{
     {DataType::kInt64, "I64"},
 }};
 constexpr std::size_t kMaxDimensions = 64;
-// An object of ours is at most this deep inside others.
+// Limit of nesting; checkpoints nest less deeply.
 constexpr int kMaxDepth = 64;
 
 }  // namespace
 
 std::optional<json> parse_json(std::string_view text) {
-  // The parser keeps the last of two members with one name, and says nothing.
+  // The parser silently keeps the last of two members with the same name, so this callback rejects
+  // duplicates.
   std::vector<std::set<std::string>> keys;
   bool sound = true;
   const auto look = [&](int depth, json::parse_event_t event, json& parsed) {

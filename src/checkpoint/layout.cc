@@ -25,7 +25,7 @@ std::string elements(std::uint64_t first, std::uint64_t end) {
 }  // namespace
 
 Result<std::uint64_t> element_count(const TensorInfo& tensor) {
-  // A zero anywhere makes it empty, however large the rest is.
+  // A dimension of zero makes the tensor empty, even if the product of the others would overflow.
   bool empty = false;
   for (const std::int64_t dimension : tensor.shape) {
     if (dimension < 0)

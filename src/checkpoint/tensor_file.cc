@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the file, and of this process alone.
+// A temporary name in the same folder, unique to this process.
 fs::path aside_of(const fs::path& path) {
   fs::path aside = path;
   aside += fmt::format(".{}.part", ::getpid());
@@ -48,7 +48,7 @@ Result<void> write_float_tensors(const fs::path& path, std::span<const FloatTens
   TALLY_TRY(const std::string header, encode_header(entries, format));
   const fs::path aside = aside_of(path);
   std::error_code failed;
-  fs::remove(aside, failed);  // of an earlier process with our number
+  fs::remove(aside, failed);  // left by an earlier process with the same id
   const auto written = write_all(aside, header, entries, tensors);
   if (written) fs::rename(aside, path, failed);
   if (written && !failed) return {};
