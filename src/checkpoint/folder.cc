@@ -1,3 +1,12 @@
+// Names in the folder of checkpoints:
+//
+//   step-0000000120        a complete checkpoint
+//   .step-0000000120.part  being written; publish() renames it
+//   .step-0000000120.old   being removed
+//   old-step-0000000120    set aside by retain()
+//
+// Only complete checkpoints have a name of the first form, also after a crash. remove_leftovers()
+// removes the .part and .old folders of killed writers.
 #include "checkpoint/folder.h"
 
 #include <fcntl.h>

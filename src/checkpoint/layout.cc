@@ -60,6 +60,9 @@ Result<void> check_tensors(std::span<const TensorInfo> tensors) {
   return {};
 }
 
+// Sorts the ranges by tensor and first element, and walks over each tensor. `covered` is the end of
+// the elements seen so far: the next range must begin exactly there, and the last one must end at
+// the size of the tensor.
 Result<void> check_cover(std::span<const TensorInfo> tensors, std::vector<Range> ranges) {
   std::erase_if(ranges, [](const Range& range) { return range.count == 0; });
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {

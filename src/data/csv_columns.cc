@@ -31,7 +31,7 @@ Result<std::size_t> target_among(const std::vector<CsvColumn>& columns, const st
                                       columns.size() > kMost ? ", ..." : "")};
 }
 
-// Adds a text to those that a column has.
+// Adds the field's text to the categories of its column.
 Result<void> note_category(const CsvFile& file, CsvColumn& column, const CsvField& field) {
   auto& known = column.categories;
   const auto at = std::lower_bound(known.begin(), known.end(), field.text);
@@ -52,7 +52,7 @@ Result<void> note_field(const CsvFile& file, bool as_class, CsvColumn& column,
   return column.numeric ? Result<void>() : note_category(file, column, field);
 }
 
-// Classes that are numbers stand in the order of numbers.
+// Sorts numerically if all texts are numbers.
 void sort_as_numbers(std::vector<std::string>& texts) {
   const bool numbers = std::all_of(texts.begin(), texts.end(),
                                    [](const auto& text) { return number_in(text).has_value(); });
@@ -97,7 +97,7 @@ Result<CsvColumns> find_columns(const CsvFile& file, const CsvOptions& options) 
   table.has_names = std::none_of(row.begin(), row.end(), [](const CsvField& field) {
     return number_in(field.text).has_value();
   });
-  // An unnamed column may be among named ones; a row of nothing has no names.
+  // A single column may lack a name; a row of missing values only has no names.
   table.has_names =
       table.has_names && !std::all_of(row.begin(), row.end(),
                                       [](const CsvField& field) { return is_missing(field.text); });
