@@ -144,7 +144,7 @@ Result<void> check_claims(std::span<const TensorInfo> tensors,
                                                    claim.step, claims[0].step)});
     if (claim.tensors_crc32c != claims[0].tensors_crc32c)
       return of_rank(rank, {.code = ErrorCode::kMismatch,
-                            .message = "its list of tensors is not the same as rank 0's"});
+                            .message = "its list of tensors differs from that of rank 0"});
     for (Range range : claim.model) {
       range.rank = rank;
       model.push_back(range);

@@ -64,7 +64,7 @@ Result<void> set_aside(const fs::path& folder, std::uint64_t step) {
   const fs::path aside = folder / ("old-" + name_of_step(step));
   TALLY_TRY(remove_folder(aside));
   TALLY_TRY(rename_folder(path_of(folder, step), aside));
-  log_warning(fmt::format("{} is of a run that went further than this one: now {}",
+  log_warning(fmt::format("{} is from an abandoned run beyond this step: renamed to {}",
                           path_of(folder, step).string(), aside.filename().string()));
   return {};
 }
@@ -116,7 +116,7 @@ Result<void> publish(const fs::path& folder, std::uint64_t step) {
     // A checkpoint of this step exists. The exchange is atomic, so the folder always has one of the
     // two; remove_leftovers() then removes the old one.
     if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) != 0)
-      return system_error(name, "is there, and cannot be exchanged with the new one", errno);
+      return system_error(name, "exists and cannot be exchanged with the new checkpoint", errno);
   }
   return sync_folder(folder);
 }

@@ -80,8 +80,7 @@ Result<TensorInfo> tensor_from(const std::string& name, const json& object) {
       std::find_if(kTypeNames.begin(), kTypeNames.end(),
                    [&](const TypeName& known) { return known.name == *type_name; });
   if (type == kTypeNames.end())
-    return corrupt(
-        fmt::format("{}: dtype {} is not known", json_quoted(name), json_quoted(*type_name)));
+    return corrupt(fmt::format("{}: unknown dtype {}", json_quoted(name), json_quoted(*type_name)));
   tensor.type = type->type;
   const json* const shape = member(object, "shape");
   if (shape == nullptr || !shape->is_array() || shape->size() > kMaxDimensions)
@@ -89,7 +88,7 @@ Result<TensorInfo> tensor_from(const std::string& name, const json& object) {
   for (const json& dimension : *shape) {
     const auto size = whole_number(&dimension);
     if (!size || *size > std::numeric_limits<std::int64_t>::max())
-      return corrupt(fmt::format("{}: a dimension that is no whole number", json_quoted(name)));
+      return corrupt(fmt::format("{}: a dimension is not an integer from 0", json_quoted(name)));
     tensor.shape.push_back(static_cast<std::int64_t>(*size));
   }
   return tensor;

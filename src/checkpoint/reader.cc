@@ -208,7 +208,7 @@ class FolderReader final : public Reader {
       extent.count = (entry.end - entry.begin) / size_of(entry.tensor.type);
       if (entry.tensor.name == kRankState) {
         if (entry.tensor.type != DataType::kUInt8)
-          return corrupt_checkpoint(path, "a rank state of no bytes");
+          return corrupt_checkpoint(path, "the rank state does not have type U8");
         rank_states_[static_cast<std::size_t>(rank)] = extent;
         has_rank_state = true;
         continue;

@@ -145,7 +145,7 @@ Result<FolderLock> take_folder(const WriterOptions& options) {
 Result<void> check_folder(const WriterOptions& options, const std::string& lock_text) {
   if (options.keep < 1)
     return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("keep = {}: at least one checkpoint is", options.keep)};
+                 .message = fmt::format("keep = {}: need at least 1", options.keep)};
   if (FolderLock::text_in(options.folder) != lock_text)
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("{} is not the folder that rank 0 sees: checkpoints need a "

@@ -165,7 +165,7 @@ Result<std::unique_ptr<Dataset>> make_csv(const CsvFile& train, const CsvFile* t
   TALLY_TRY(const CsvColumns table, find_columns(train, options));
   if (options.target == CsvTarget::kNumber && table.target_is_class) {
     return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{}: column {} has text, a target of numbers was wanted",
+                 .message = fmt::format("{}: column {} has text, expected a numeric target",
                                         train.name, table.columns[table.target].name)};
   }
   TALLY_TRY(Rows training, read_rows(train, table));

@@ -68,10 +68,10 @@ Result<void> number_features(const CsvFile& file, CsvColumns& table) {
     table.features += table.columns[i].numeric ? 1 : table.columns[i].categories.size();
   }
   if (table.features >= 1 && table.features <= kMaxCsvFeatures) return {};
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format(
-                   "{}: {} features beside the target {}; from 1 to {} are taken", file.name,
-                   table.features, table.columns[table.target].name, kMaxCsvFeatures)};
+  return Error{
+      .code = ErrorCode::kInvalid,
+      .message = fmt::format("{}: {} features besides the target {}, expected 1 to {}", file.name,
+                             table.features, table.columns[table.target].name, kMaxCsvFeatures)};
 }
 
 }  // namespace

@@ -120,8 +120,8 @@ Result<Location> locate_folder(const fs::path& folder) {
   const auto texts =
       chosen([](const fs::path& file) { return ends_with_any(plain_name(file), {".txt"}); });
   if (!texts.empty()) return Location{.kind = Kind::kText, .train = texts};
-  return invalid(fmt::format("{} is nothing that can be read: expected {}", folder.string(),
-                             accepted_folders()));
+  return invalid(
+      fmt::format("{} has no supported format: expected {}", folder.string(), accepted_folders()));
 }
 
 Result<Location> locate_file(const fs::path& file) {
@@ -148,7 +148,7 @@ Result<Location> locate_file(const fs::path& file) {
   if (beginning.find('\0') == std::string::npos && !beginning.empty())
     return Location{.kind = Kind::kText, .train = {file}};
   return invalid(fmt::format(
-      "{} is nothing that can be read: expected an IDX file, a CIFAR .bin, .txt, .csv or libsvm",
+      "{} has no supported format: expected an IDX file, a CIFAR .bin, .txt, .csv or libsvm",
       file.string()));
 }
 

@@ -26,10 +26,9 @@ Split split_of(const OpenOptions& options) {
 
 Error no_part(const Location& location, const OpenOptions& options) {
   const auto& other = options.train ? location.test : location.train;
-  return {
-      .code = ErrorCode::kSystem,
-      .message = fmt::format("there is no {} part beside {}", options.train ? "training" : "test",
-                             other.empty() ? "it" : other.front().string())};
+  return {.code = ErrorCode::kSystem,
+          .message = fmt::format("no {} part found beside {}", options.train ? "training" : "test",
+                                 other.empty() ? "it" : other.front().string())};
 }
 
 // Returns the selected part: splits the dataset if it has no test part.

@@ -75,7 +75,7 @@ Result<Strategy> parse_strategy(std::string_view text) {
     if (to_string(strategy) == text) return strategy;
   return Error{
       .code = ErrorCode::kInvalid,
-      .message = fmt::format("no data strategy {}: there are partition, replicate, stream", text)};
+      .message = fmt::format("unknown data strategy {}: use partition, replicate or stream", text)};
 }
 
 Order::Order(const OrderOptions& options) : options_(options) {
