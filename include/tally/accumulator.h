@@ -11,46 +11,47 @@ namespace tally {
 
 // One worker's gradient for one bucket of parameters.
 struct Contribution {
-  std::span<const float> gradient;  // mean over the samples behind it
+  std::span<const float> gradient;  // mean over `samples` samples
   std::uint64_t samples = 0;
-  std::uint64_t version = 0;  // of the parameters that it was computed at
-  int hand = 0;               // which of this rank's adding threads it comes from
+  std::uint64_t version = 0;  // parameter version that the gradient was computed at
+  int hand = 0;               // index of this rank's thread that adds the gradient
 };
 
-// Where the gradients of all ranks come together and become one update:
+// Sums the gradients of all ranks for one bucket and hands out their average:
 //
 //   zero -> add ... -> complete: sum over all ranks, average by samples -> apply -> zero
 //
-// The average is by samples, not by ranks, so unequal batches and a rank that has run out of data
-// are right without special cases. A contribution is applied once or not at all: if complete()
-// fails, what was added here stays, and can be completed on another communicator. Other ranks may
-// have completed before they heard of the failure: version() tells; see docs/failures.md. Threads:
-// add() may run in many at once; complete() alone. Each hand's sum is its own and hands are added
-// in their order, so the same contributions give the same bits.
+// The average is weighted by samples, not by ranks. Unequal batches and a rank without data
+// therefore need no special case. A contribution is applied once or never: if complete() fails,
+// this rank keeps its sum and can complete it on another communicator. Other ranks may have
+// completed before they learned of the failure; version() shows that (see docs/failures.md).
+// Threads: many threads may call add() at once; nothing else may run during complete(). Each hand
+// has its own sum, and complete() adds the hands in index order, so that equal contributions give
+// equal bits.
 class Accumulator {
  public:
   struct Options {
-    std::size_t size = 0;  // of the bucket, in elements
-    int hands = 1;         // threads of this rank that add
+    std::size_t size = 0;  // elements of the bucket
+    int hands = 1;         // threads of this rank that call add()
   };
   static Result<std::unique_ptr<Accumulator>> make(Communicator& communicator,
                                                    const Options& options);
   virtual ~Accumulator() = default;
 
-  // kStale if it was computed at other parameters than the present ones; kInvalid if its size or
-  // hand is wrong. Refused contributions change nothing.
+  // Returns kStale if the contribution was computed at another parameter version than version(),
+  // and kInvalid if its size or hand is wrong. A refused contribution changes nothing.
   virtual Result<void> add(const Contribution& contribution) = 0;
 
-  // Called by all ranks. `apply` gets the average over all samples of all ranks, the same bits on
-  // each. Then the accumulator is zero again and the version one higher. kInvalid, on all ranks and
-  // with nothing changed, if nobody contributed any sample.
+  // Collective. `apply` receives the average over all samples of all ranks, with the same bits on
+  // each rank. Afterwards the accumulator is zero and the version is one higher. Returns kInvalid
+  // on all ranks, with nothing changed, if no rank contributed a sample.
   virtual Result<void> complete(const std::function<void(std::span<const float> average)>& apply,
                                 const Call& call = {}) = 0;
 
-  // Goes on in another group, with what has been added: after the old one lost a rank.
+  // Replaces the communicator, for example after the old one lost a rank. The sums are kept.
   virtual Result<void> move_to(Communicator& communicator) = 0;
 
-  // Of the parameters: how often complete() has succeeded here.
+  // The parameter version: the number of successful complete() calls of this object.
   virtual std::uint64_t version() const = 0;
 };
 

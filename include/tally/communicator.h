@@ -29,23 +29,23 @@ enum class Operation : std::uint8_t {
   kReceive,
 };
 
-// How a collective is carried out. kAuto takes the best for size, ranks and placement.
+// The algorithm of a collective. kAuto chooses by message size, number of ranks and placement.
 enum class Algorithm : std::uint8_t {
   kAuto,
-  kDirect,  // through memory that all ranks see
+  kDirect,  // through memory that all ranks share
   kRing,
   kHalvingDoubling,
   kTree,
-  kHierarchical,  // direct inside hosts, ring or halving-doubling across them
-  kPairwise,      // every rank straight to every other
+  kHierarchical,  // kDirect inside hosts, kRing or kHalvingDoubling across them
+  kPairwise,      // every rank sends directly to every other rank
 };
 
 std::string_view to_string(Operation operation);
 std::string_view to_string(Algorithm algorithm);
 
-// One operation to be carried out, as a value. Every rank of the communicator issues the same
-// requests in the same order (kSend and kReceive excepted: those match by peer and tag). Memory
-// named here stays the caller's, and stays put until the operation is complete.
+// One operation. Every rank of the communicator issues the same requests in the same order, except
+// kSend and kReceive, which match by peer and tag. The caller owns all memory named here and keeps
+// it in place until the operation is complete.
 //
 //   operation       input                    output                    count is per
 //   kBarrier        -                        -                         -
@@ -60,9 +60,10 @@ std::string_view to_string(Algorithm algorithm);
 //   kSend           count                    -                         message
 //   kReceive        -                        count                     message
 //
-// Parts are equal (`count` each) unless `counts` gives one per rank (kReduceScatter, kAllgather,
-// kGather, kScatter: by rank; kAllToAll: to send; `receive_counts`: to receive). In place: input
-// equals output (kReduceScatter, kGather, kScatter, kAllgather: not offered; kAllToAll neither).
+// Each part has `count` elements, unless `counts` has one number per rank. For kAllToAll `counts`
+// are the sizes to send and `receive_counts` the sizes to receive. An operation runs in place if
+// input equals output; kReduceScatter, kAllgather, kGather, kScatter and kAllToAll do not support
+// this.
 struct Request {
   Operation operation = Operation::kBarrier;
   const void* input = nullptr;
@@ -70,14 +71,14 @@ struct Request {
   std::size_t count = 0;
   DataType type = DataType::kUInt8;
   ReduceOp reduce_op = ReduceOp::kSum;
-  Rank root = 0;          // or the peer of kSend and kReceive
-  std::uint32_t tag = 0;  // kSend and kReceive
+  Rank root = 0;          // root of the collective, or the peer of kSend and kReceive
+  std::uint32_t tag = 0;  // kSend and kReceive only
   std::span<const std::size_t> counts = {};
   std::span<const std::size_t> receive_counts = {};
   Algorithm algorithm = Algorithm::kAuto;
-  // Unset: the communicator's default timeout, counted from when the operation is issued. When it
-  // has passed, peers are asked for up to a quarter of a second where they are, so that the right
-  // one is named.
+  // If unset, the communicator's default timeout applies from the moment of issue. After the
+  // deadline this rank may ask its peers for their progress for up to 250 ms, so that the error
+  // names the rank that delays the operation.
   std::optional<Deadline> by = {};
 };
 
@@ -87,27 +88,28 @@ struct Call {
   std::optional<Deadline> by = {};
 };
 
-// A started operation. Copies refer to the same operation. Threads: safe.
+// A started operation. All copies refer to the same operation. Threads: safe.
 class Handle {
  public:
   class State;
   explicit Handle(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  // Ends when the operation does: by its own deadline, once the collectives issued before it have
-  // ended.
+  // Waits until the operation ends, at the latest by its own deadline after all collectives issued
+  // before it have ended.
   Result<void> wait();
-  // Whether wait() would return at once.
+  // True if wait() would return immediately.
   bool poll() const;
-  // Calls `next` once with the outcome, from whatever thread completes the operation, or at once if
-  // it is complete. `next` must not wait for operations of the same communicator; it may start
-  // some.
+  // Calls `next` once with the outcome: on the thread that completes the operation, or immediately
+  // if the operation is complete. `next` must not wait for operations of the same communicator; it
+  // may start operations.
   void then(std::function<void(const Result<void>&)> next);
 
  private:
   std::shared_ptr<State> state_;
 };
 
-// Memory that all ranks of this host can see, so that collectives use it in place. Zero at first.
+// Memory that all ranks of this host share, so that collectives use it without a copy. Initially
+// zero.
 class SharedBuffer {
  public:
   class Owner;
@@ -123,18 +125,18 @@ class SharedBuffer {
   std::span<T> as() const {
     return {reinterpret_cast<T*>(data_), bytes_ / sizeof(T)};
   }
-  // From now on the memory outlives the buffer: it stays as it is until the membership of the job
-  // ends. For what other ranks may still read.
+  // Makes the memory outlive the buffer, until the membership of the job ends. Use this for memory
+  // that other ranks may still read.
   void keep();
 
  private:
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
-  std::shared_ptr<Owner> owner_;  // shared with the segment that the memory is a part of
+  std::shared_ptr<Owner> owner_;  // shared with the segment that holds the memory
 };
 
-// What the operations of one communicator have cost this rank so far. Counts what crossed a
-// transport: memory that is read in place is not sent.
+// Counters of all operations of one communicator on this rank. Only data that crosses a transport
+// counts; memory that is read in place does not.
 struct Traffic {
   std::uint64_t operations = 0;
   std::uint64_t steps = 0;
@@ -142,11 +144,10 @@ struct Traffic {
   std::uint64_t bytes_sent = 0;
 };
 
-// A group of ranks that act together. Operations are matched by the order in which they are issued.
-// After the first error of an operation the communicator refuses everything with that error. A
-// request that makes no sense (kInvalid) or finds the queue of start() full (kExhausted) was never
-// an operation. Threads: one thread at a time issues operations; Handles may be used from any
-// thread.
+// A group of ranks. Operations match by the order in which they are issued. After the first failed
+// operation the communicator fails every further call with the same error. Two errors do not count
+// as an operation: kInvalid (wrong arguments) and kExhausted (the queue of start() is full).
+// Threads: one thread at a time issues operations; Handles may be used from any thread.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -154,31 +155,33 @@ class Communicator {
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
 
-  // Carries out `request` and returns when this rank's part in it is complete.
+  // Runs `request` and returns when this rank's part is complete.
   virtual Result<void> run(const Request& request) = 0;
-  // Issues `request`; a thread of the communicator carries it out.
+  // Issues `request`; a thread of the communicator runs it.
   virtual Handle start(const Request& request) = 0;
 
-  // Memory for collectives without copies, in this membership of the job. Ordinary memory for a
-  // rank that shares none with others. kExhausted if there is not as much.
+  // Allocates memory that collectives use without a copy, valid for this membership of the job. A
+  // rank that shares memory with no other rank gets ordinary memory. Returns kExhausted if not
+  // enough memory is left.
   virtual Result<SharedBuffer> allocate(std::size_t bytes) = 0;
 
-  // Everybody's memory: for each rank the buffer that it gave, as this process sees it; empty for
-  // ranks that share no memory with this one. Called by all ranks, each with a buffer of its own
-  // from allocate(). The memory is there as long as its rank keeps the buffer. Who may write when
-  // is for the callers to settle.
+  // Collective. Each rank passes its own buffer from allocate(). The result has the buffer of each
+  // rank as mapped into this process; it is empty for ranks that share no memory with this one. A
+  // buffer's memory is valid as long as its rank keeps the buffer. The callers synchronize their
+  // accesses.
   virtual Result<std::vector<std::span<std::byte>>> share(const SharedBuffer& buffer,
                                                           Deadline by) = 0;
 
-  // One communicator per colour, of the ranks that gave it, ordered by key and then by rank. Called
-  // by all ranks. A negative colour takes part and gets nullptr.
+  // Collective. Creates one communicator per colour; its ranks are ordered by key, then by old
+  // rank. A rank with a negative colour takes part and gets nullptr.
   virtual Result<std::unique_ptr<Communicator>> split(int colour, int key, Deadline by) = 0;
 
-  // Ends the communicator; operations under way end with kClosed. Not collective.
+  // Ends the communicator; running operations fail with kClosed. Not collective.
   virtual void close() = 0;
 
   virtual Traffic traffic() const = 0;
-  // The last operations of this rank as text, newest last: what it did, with whom, who is awaited.
+  // The last operations of this rank as text, newest last: operation, peers, and the ranks that it
+  // waits for.
   virtual std::string recent_operations() const = 0;
 
   Result<void> barrier(const Call& call = {});

@@ -3,11 +3,11 @@
 
 namespace tally {
 
-// Nanoseconds of the clock that the job runs on: the steady clock, or a simulation's virtual one.
+// Nanoseconds on the job's clock: the steady clock, or the virtual clock of a simulation.
 using TimePoint = std::chrono::nanoseconds;
 using Duration = std::chrono::nanoseconds;
 
-// The moment by which a waiting call must have ended.
+// The time by which a blocking call must return.
 class Deadline {
  public:
   // `timeout` from now on the steady clock.

@@ -7,42 +7,42 @@
 
 namespace tally {
 
-// A member's number in a group, from 0.
+// The number of a member in a group, from 0.
 using Rank = int;
 inline constexpr Rank kNoRank = -1;
 
-// What a caller may want to do differently; the values are in the message.
+// Errors that callers handle differently. The message has the details.
 enum class ErrorCode {
   kPeerLost,   // a rank's process or connection ended
-  kTimeout,    // the deadline passed; `peer` is who was waited for
-  kCorrupt,    // bytes that cannot have been sent by a healthy peer
+  kTimeout,    // the deadline passed; `peer` is the awaited rank
+  kCorrupt,    // bytes that no correct peer or writer produces
   kMismatch,   // ranks called different operations, counts, types or sizes
-  kRefused,    // not let in: wrong secret, duplicate rank, other protocol version
-  kInvalid,    // the caller's arguments make no sense
+  kRefused,    // refused: wrong secret, duplicate rank, other protocol version
+  kInvalid,    // wrong arguments of the caller
   kStale,      // belongs to an older version or generation
   kClosed,     // used after close()
   kExhausted,  // out of memory, descriptors or another bounded resource
-  kSystem,     // the operating system said no
+  kSystem,     // a system call failed
 };
 
 std::string_view to_string(ErrorCode code);
 
 struct Error {
   ErrorCode code = ErrorCode::kSystem;
-  Rank peer = kNoRank;  // the rank that caused it, where one did
+  Rank peer = kNoRank;  // the rank that caused the error, if known
   std::string message;
 };
 
 // "kPeerLost (rank 2): connection closed".
 std::string to_string(const Error& error);
 
-// A value or the Error that prevented it. Threads: as its T.
+// A value, or the Error that prevented it. Threads: as its T.
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): `return value;` is the point.
+  // NOLINTNEXTLINE(google-explicit-constructor): allows `return value;`.
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
-  // NOLINTNEXTLINE(google-explicit-constructor): `return Error{...};` likewise.
+  // NOLINTNEXTLINE(google-explicit-constructor): allows `return Error{...};`.
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
 
   bool has_value() const { return state_.index() == 0; }
@@ -95,6 +95,6 @@ class [[nodiscard]] Result<void> {
   if (auto tally_try = (expression); !tally_try.has_value()) return std::move(tally_try).error()
 #define TALLY_TRY_PICK(_1, _2, name, ...) name
 
-// TALLY_TRY(expression) or TALLY_TRY(declaration, expression): passes an Error on to the caller,
-// otherwise takes the value. The expression may contain commas only inside parentheses.
+// TALLY_TRY(expression) or TALLY_TRY(declaration, expression): returns the Error to the caller, or
+// continues with the value. The expression may contain commas only inside parentheses.
 #define TALLY_TRY(...) TALLY_TRY_PICK(__VA_ARGS__, TALLY_TRY_2, TALLY_TRY_1, )(__VA_ARGS__)

@@ -7,12 +7,12 @@
 
 namespace tally {
 
-// How parameters follow their gradient. Momentum and Nesterov are kSgd with `momentum` above 0.
+// The update rule. Momentum and Nesterov are kSgd with `momentum` above 0.
 enum class OptimizerKind : std::uint8_t { kSgd, kAdagrad, kAdam, kAdamW, kLamb, kLars, kFtrl };
 
-// An optimizer with all its settings, as a value. The functions below make one with the usual
-// defaults of its kind; settings that a kind does not use keep the values they have here.
-// docs/optimizers.md has the formulas.
+// An optimizer with all its settings. The functions below create one with the usual defaults of its
+// kind. Settings that a kind does not use keep the defaults of this struct. docs/optimizers.md has
+// the formulas.
 struct OptimizerSpec {
   OptimizerKind kind = OptimizerKind::kSgd;
   double rate = 0.1;
@@ -31,9 +31,9 @@ struct OptimizerSpec {
   double beta = 1;  // ftrl
   double l1 = 0;
   double l2 = 0;
-  // adam, adamw; 0: never. From the update with this number on, counted from 0, what is given for
-  // the gradient is the first moment itself (others have averaged it already), and the second stays
-  // as it is, with its bias correction.
+  // adam, adamw; 0: never. From the update with this number on (counted from 0), the optimizer
+  // takes the given gradient as the first moment, because the sender has already averaged it. The
+  // second moment and its bias correction stay unchanged.
   std::uint64_t freeze_after = 0;
 
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
@@ -100,16 +100,17 @@ OptimizerSpec lamb(const LambOptions& options = {});
 OptimizerSpec lars(const LarsOptions& options = {});
 OptimizerSpec ftrl(const FtrlOptions& options = {});
 
-// "sgd", "momentum" (0.9), "nesterov" (0.9), "adagrad", "adam", "adamw", "lamb", "lars" or "ftrl",
-// and after a colon what differs from the defaults: "adamw:beta2=0.95,decay=0.1". The result passes
-// check(). kInvalid for anything else; an unknown word is answered with the nearest known one.
+// Parses "sgd", "momentum" (0.9), "nesterov" (0.9), "adagrad", "adam", "adamw", "lamb", "lars" or
+// "ftrl", optionally followed by a colon and settings: "adamw:beta2=0.95,decay=0.1". The result
+// passes check(). Returns kInvalid for any other text; for an unknown word the message suggests the
+// nearest known one.
 Result<OptimizerSpec> parse_optimizer(std::string_view text);
 
-// The text that parse_optimizer() turns back into the same value; defaults are left out.
+// The text that parse_optimizer() parses to an equal value; without defaults.
 std::string to_string(const OptimizerSpec& spec);
 
-// kInvalid, with the setting and its bounds, if this cannot train anything: a value that is not
-// finite or out of range, or a setting that this kind would not look at.
+// Returns kInvalid, with the setting and its bounds, if a value is not finite or out of range, if
+// two settings exclude each other, or if a setting is set that this kind does not use.
 Result<void> check(const OptimizerSpec& spec);
 
 }  // namespace tally

@@ -16,31 +16,31 @@
 #include "tally/optimizer.h"
 #include "tally/types.h"
 
-// Parameter servers: tables of numbers that many workers push gradients to and pull values from.
+// Parameter servers: tables of numbers that workers push gradients to and pull values from.
 //
-//   directory    knows the members and which servers have which parts; one per job
-//   server       has a share of all tables, and copies of parts of other servers
+//   directory    keeps the list of members and the placement of all parts; one per job
+//   server       stores a share of all tables, and copies of parts of other servers
 //   worker       a Client
 //
-// A table is cut into *parts*, each on a primary server and its backups. Updates, versions and
-// replication of a part do not wait for those of another part.
+// A table is split into *parts*, each on a primary server and its backups. Each part has its own
+// updates, versions and replication, and does not wait for other parts.
 namespace tally::server {
 
 struct DirectoryOptions {
-  // HOST:PORT or [V6]:PORT; port 0: any that is free.
+  // HOST:PORT or [V6]:PORT; port 0: any free port.
   std::string listen = "127.0.0.1:0";
-  std::optional<Secret> secret;  // set: TLS 1.3; without one it listens on loopback only
-  int servers = 1;               // the job starts when this many have joined
-  int replicas = 0;  // copies of each part, with the primary; 0: two, or one with one server
-  // The directory removes a server that is silent for this long. It notices the end of a process at
-  // once.
+  std::optional<Secret> secret;  // set: TLS 1.3; unset: the directory listens on loopback only
+  int servers = 1;               // number of servers that must join before the job starts
+  int replicas = 0;  // copies of each part, primary included; 0: 2, or 1 with a single server
+  // The directory removes a server that is silent for this long. It detects the end of a process
+  // immediately.
   std::chrono::milliseconds silence_limit = std::chrono::seconds(5);
 };
 
-// Takes one sentence per event: a server joined, a server or parts were lost.
+// Receives one sentence per event: a server joined, a server was lost, parts were lost.
 using EventSink = std::function<void(const std::string& sentence)>;
 
-// Threads: has its own; calls may come from any.
+// Threads: runs its own threads; any thread may call.
 class Directory final {
  public:
   static Result<std::unique_ptr<Directory>> start(const DirectoryOptions& options,
@@ -49,7 +49,7 @@ class Directory final {
   Directory(const Directory&) = delete;
   Directory& operator=(const Directory&) = delete;
 
-  // HOST:PORT with the real port.
+  // HOST:PORT with the actual port.
   std::string address() const;
 
  private:
@@ -62,24 +62,24 @@ struct ServerOptions {
   std::string directory;               // HOST:PORT
   std::string listen = "127.0.0.1:0";  // for workers and other servers
   std::optional<Secret> secret;
-  int threads = 0;                       // 0: as many as there are cores, up to 4
-  std::uint64_t memory_limit_bytes = 0;  // of all tables; 0: none
-  std::filesystem::path snapshots;       // folder of snapshots; empty: refuses them
+  int threads = 0;                       // 0: the number of cores, at most 4
+  std::uint64_t memory_limit_bytes = 0;  // of all tables; 0: no limit
+  std::filesystem::path snapshots;       // folder for snapshots; empty: the server refuses them
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
 };
 
-// Threads: has its own; calls may come from any.
+// Threads: runs its own threads; any thread may call.
 class Server final {
  public:
   static Result<std::unique_ptr<Server>> start(const ServerOptions& options,
                                                EventSink on_event = {});
-  // Leaves the job: other servers take over its parts.
+  // Leaves the job. Other servers take over its parts.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   std::string address() const;
-  // The directory has removed this server, or has ended: it serves no more.
+  // True if the directory has removed this server or has ended. The server then serves no requests.
   bool expelled() const;
 
  private:
@@ -90,7 +90,7 @@ class Server final {
 
 enum class TableKind : std::uint8_t {
   kDense,   // one long vector, in parts of at most 256 KiB
-  kSparse,  // 64-bit keys to rows of `dimension` float32; rows are made when first touched
+  kSparse,  // maps 64-bit keys to rows of `dimension` float32; the first access creates a row
 };
 
 struct TableSpec {
@@ -98,45 +98,45 @@ struct TableSpec {
   TableKind kind = TableKind::kDense;
   DataType type = DataType::kFloat32;  // dense: kFloat32 or kFloat64
   std::uint64_t count = 0;             // dense: elements
-  std::uint32_t dimension = 0;         // sparse: values of a row, 1 to 4096
-  OptimizerSpec optimizer;             // applied by the servers; neither lamb nor lars
+  std::uint32_t dimension = 0;         // sparse: values per row, 1 to 4096
+  OptimizerSpec optimizer;             // the servers apply it; neither lamb nor lars
   // The words update=, stale= and conflict= of a plan: "update=ssp:3 stale=scale conflict=lock".
-  // Others are ignored.
+  // Other words are ignored.
   std::string plan;
-  int workers = 1;  // number of workers; rounds begin when all have joined
+  int workers = 1;  // rounds start when this many workers have joined
   std::uint64_t seed = 1;
-  double initial_scale = 0;  // sparse: new rows are uniform in +-this, a function of seed and key
+  double initial_scale = 0;  // sparse: new rows are uniform in +-this, derived from seed and key
   // Dense float32: the codec of pushed gradients, as in a plan ("topk:0.01"); empty: none. With
-  // update=bsp the averages for the workers are encoded, too.
+  // update=bsp the servers also encode the averages for the workers.
   std::string codec;
-  std::uint32_t columns = 0;  // with a codec: values of one output of a weight matrix; 0: none
+  std::uint32_t columns = 0;        // with a codec: values per output of a weight matrix; 0: none
   std::uint64_t first_element = 0;  // with a codec: index of the first element in the model
 };
 
 using TableId = std::uint16_t;
 
-// The result of a request, over all its parts.
+// The result of a request over all its parts.
 struct Completion {
-  std::uint64_t applied = 0;    // parts that applied it
-  std::uint64_t dropped = 0;    // parts that dropped it as too late
-  std::uint64_t version = 0;    // lowest version of the parts: number of updates
+  std::uint64_t applied = 0;    // parts that applied the request
+  std::uint64_t dropped = 0;    // parts that dropped it as stale
+  std::uint64_t version = 0;    // lowest version (number of updates) of the parts
   std::uint64_t clock = 0;      // lowest clock of all workers
-  std::uint64_t staleness = 0;  // highest of the applied ones
+  std::uint64_t staleness = 0;  // highest staleness of the applied gradients
 };
 
 // The effect of a push.
 enum class PushKind : std::uint8_t {
-  kGradient,  // by the table's optimizer, when and as its plan says
-  kAdd,       // value += pushed, at once, exactly once
-  kAssign,    // value = pushed, at once; resets optimizer state
+  kGradient,  // applied by the table's optimizer, as its plan says
+  kAdd,       // value += pushed, immediately and exactly once
+  kAssign,    // value = pushed, immediately; resets the optimizer state
 };
 
 struct PushOptions {
   PushKind kind = PushKind::kGradient;
-  std::uint64_t clock = 0;    // steps that this worker has finished, this one included
-  std::uint64_t version = 0;  // of the values that the gradient was computed at
+  std::uint64_t clock = 0;    // finished steps of this worker, this one included
+  std::uint64_t version = 0;  // version of the values that the gradient was computed at
   double weight = 1;          // number of samples
-  double rate = 0.1;          // learning rate; rounds take that of the lowest rank
+  double rate = 0.1;          // learning rate; a round uses that of the lowest rank
 };
 
 // A pull waits until the part has this version and all workers have this clock.
@@ -150,8 +150,8 @@ using Ticket = std::uint64_t;
 struct ClientOptions {
   std::string directory;  // HOST:PORT
   std::optional<Secret> secret;
-  int rank = 0;  // order of sums; a later worker replaces an earlier one of the same rank
-  // kAuto: kShm where the server is on this host, else kTls or kTcp.
+  int rank = 0;  // order of summation; a new worker replaces an earlier one of the same rank
+  // kAuto: kShm if the server is on this host, else kTls with a secret or kTcp.
   TransportKind transport = TransportKind::kAuto;
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
   // For requests without a deadline.
@@ -160,26 +160,30 @@ struct ClientOptions {
   std::size_t in_flight_bytes = std::size_t{64} << 20;
 };
 
-// A worker. Requests run concurrently, for each part in the order of their submission. A request
-// that a lost server has not acknowledged is sent again to its successor, and is applied exactly
-// once. The caller keeps the memory of a request in place and unchanged until wait() has returned.
-// Threads: one thread at a time submits; any may wait. Has a thread of its own.
+// A worker. Requests run concurrently; each part processes them in the order of submission. If a
+// server is lost, the client sends its unacknowledged requests to the successor, which applies each
+// exactly once. The caller keeps the memory of a request in place and unchanged until wait()
+// returns.
+// Threads: one thread at a time submits requests; any thread may wait. The client runs a thread of
+// its own.
 class Client final {
  public:
   static Result<std::unique_ptr<Client>> connect(const ClientOptions& options,
                                                  EventSink on_event = {});
-  // Leaves the job: other workers do not wait for this one any more.
+  // Leaves the job. Other workers no longer wait for this one.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Makes the table, or finds it if another worker made it. kMismatch if its spec differs.
+  // Creates the table, or opens it if another worker created it. Returns kMismatch if the spec
+  // differs.
   Result<TableId> define(const TableSpec& spec, Deadline by);
   std::uint32_t parts(TableId table) const;
-  // Elements of a part of a dense table, except the last part.
+  // Elements per part of a dense table; the last part may have fewer.
   std::size_t part_elements(TableId table) const;
 
-  // Zeroed memory that servers on this host use in place. It lives as long as the client.
+  // Allocates zeroed memory that servers on this host use without a copy. It is valid as long as
+  // the client.
   Result<std::span<std::byte>> allocate(std::size_t bytes);
 
   // Dense: parts [first, first + count); the memory has their elements in order.
@@ -191,30 +195,32 @@ class Client final {
   Ticket push(const PartRange& range, const PushOptions& options,
               std::span<const std::byte> gradient);
   Ticket pull(const PartRange& range, const PullOptions& options, std::span<std::byte> values);
-  // The values after this push, in one message; `gradient` and `values` may be the same memory.
+  // Pushes and then pulls the updated values in one message. `gradient` and `values` may be the
+  // same memory.
   Ticket push_pull(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                    std::span<const std::byte> gradient, std::span<std::byte> values);
 
-  // Dense, of a table with a codec: encoded gradients, one message for each part of the range; with
-  // weight 0 they may be empty. kCorrupt, with nothing changed, for bytes that are no encoding.
+  // Dense tables with a codec: encoded gradients, one message per part of the range; with weight 0
+  // they may be empty. Returns kCorrupt, with nothing changed, if bytes are not a valid encoding.
   using Messages = std::span<const std::span<const std::byte>>;
   Ticket push_encoded(const PartRange& range, const PushOptions& options, Messages gradient);
   Ticket push_pull_encoded(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                            Messages gradient, std::span<std::byte> values);
-  // The answer for one part: the encoded average that was applied; otherwise the part's values are
-  // in `values`.
+  // The answer for one part: the encoded average that was applied. If is_average is false, the
+  // part's values are in `values` instead.
   struct Average {
     bool is_average = false;
     std::vector<std::byte> bytes;
   };
-  // update=bsp: the worker has the values and the state of push.version and receives the average to
-  // apply. Where the server cannot send it (it is new, or the part has a later version), the part's
-  // values arrive in `values`, which is unchanged otherwise. `averages` has one for each part.
+  // update=bsp: the worker has the values and the optimizer state of push.version, and receives the
+  // average to apply. If the server cannot send the average (it is new, or the part has a later
+  // version), it sends the part's values, which the client writes to `values`; otherwise `values`
+  // is unchanged. `averages` has one element per part.
   Ticket push_average(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                       Messages gradient, std::span<std::byte> values, std::span<Average> averages);
 
-  // Sparse: keys in any order, each once, and their rows. A request goes to all parts, so that
-  // rounds complete; a worker without gradients pushes no keys.
+  // Sparse tables: distinct keys in any order, and their rows. Each request is sent to all parts,
+  // so that rounds complete; a worker without gradients pushes no keys.
   Ticket push(TableId table, const PushOptions& options, std::span<const std::uint64_t> keys,
               std::span<const float> rows);
   Ticket pull(TableId table, const PullOptions& options, std::span<const std::uint64_t> keys,
@@ -223,21 +229,21 @@ class Client final {
                    std::span<const std::uint64_t> keys, std::span<const float> gradient,
                    std::span<float> rows);
 
-  // This worker has finished `clock` steps, with or without pushing.
+  // Reports that this worker has finished `clock` steps, with or without a push.
   Ticket clock(TableId table, std::uint64_t clock);
 
-  // Waits until all parts have answered; a push is answered when every copy has it. The memory of
-  // the request is the caller's afterwards, also after kTimeout; the error says if a server on this
-  // host that does not respond may still use memory of allocate().
+  // Waits until all parts have answered. A part answers a push when every copy has received it.
+  // Afterwards the memory of the request belongs to the caller again, also after kTimeout. The
+  // error says if an unresponsive server on this host may still use memory from allocate().
   Result<Completion> wait(Ticket ticket, Deadline by);
   Result<Completion> wait(Ticket ticket);
   bool done(Ticket ticket) const;
 
-  // The highest known version of any part: a gradient of an older version may be too late.
+  // The highest known version of any part. A gradient of an older version may be stale.
   std::uint64_t newest_version(TableId table) const;
 
-  // All-reduce: the sums over all workers of at most 65536 values. It does not wait for workers
-  // that leave or die; values that they sent before count.
+  // All-reduce over all workers: returns the sums of up to 65536 values. It does not wait for
+  // workers that leave or die; values that they have already sent count.
   Result<std::vector<double>> agree(std::span<const double> values, Deadline by);
   Result<void> barrier(Deadline by);
   // The number of workers and their lowest rank.
@@ -249,34 +255,36 @@ class Client final {
 
   struct Size {
     std::uint64_t elements = 0;  // dense: elements; sparse: rows
-    std::uint64_t bytes = 0;     // of one copy, with the optimizer state
-    std::uint64_t updates = 0;   // sum over parts
+    std::uint64_t bytes = 0;     // of one copy, optimizer state included
+    std::uint64_t updates = 0;   // sum over all parts
     std::uint64_t dropped = 0;
-    // Number of applied gradients by staleness 0, 1, 2, ...; the last bin: that or more.
+    // Number of applied gradients with staleness 0, 1, 2, ...; the last bin also counts all higher
+    // values.
     std::vector<std::uint64_t> staleness;
   };
   Result<Size> size(TableId table, Deadline by);
 
   // Writes all tables to a new folder in the `snapshots` folder of every server. Each part is
-  // consistent; a barrier before and after makes all parts consistent. Other requests continue.
+  // consistent in itself; a barrier before and after makes all parts consistent with each other.
+  // Other requests continue meanwhile.
   Result<std::filesystem::path> snapshot(const std::string& name, Deadline by);
-  // Restores all tables of a snapshot, or those in `only`; they must be defined. The number of
-  // servers may differ. Other workers must not push meanwhile.
+  // Restores all tables of a snapshot, or only those in `only`. The tables must be defined; the
+  // number of servers may differ. Other workers must not push meanwhile.
   Result<void> restore(const std::filesystem::path& snapshot, Deadline by,
                        const std::vector<std::string>& only = {});
 
-  // Dense, for checkpoints: the arrays of the optimizer state, in the layout of the values. With
-  // update=bsp and a codec with feedback (keeps_residual()) the array after the last is the
-  // residual of the averages.
+  // Dense tables, for checkpoints: reads one array of the optimizer state, in the layout of the
+  // values. With update=bsp and a codec with error feedback (keeps_residual()), one more array
+  // follows: the residual of the averages.
   bool keeps_residual(TableId table) const;
   Result<void> read_state(const PartRange& range, int array, std::span<std::byte> state,
                           Deadline by);
-  // Restores state arrays and the number of updates.
+  // Restore the state arrays and the number of updates.
   Result<void> write_state(const PartRange& range, int array, std::span<const std::byte> state,
                            Deadline by);
   Result<void> set_version(TableId table, std::uint64_t version, Deadline by);
 
-  // Bytes over all links of this client; shared memory does not count.
+  // Bytes over all connections of this client; shared memory does not count.
   struct Traffic {
     std::uint64_t bytes_sent = 0;
     std::uint64_t bytes_received = 0;

@@ -17,8 +17,8 @@ enum class DataType : std::uint8_t {
 };
 inline constexpr int kDataTypeCount = 8;
 
-// Half types are combined in float32. kAverage is the sum divided by the number of ranks; integers
-// wrap on overflow and their average is truncated towards zero.
+// Half types are reduced in float32. kAverage is the sum divided by the number of ranks. Integers
+// wrap on overflow, and their average is truncated towards zero.
 enum class ReduceOp : std::uint8_t { kSum, kAverage, kMin, kMax, kProduct };
 inline constexpr int kReduceOpCount = 5;
 
@@ -43,7 +43,7 @@ constexpr std::size_t size_of(DataType type) {
 std::string_view to_string(DataType type);
 std::string_view to_string(ReduceOp op);
 
-// The element type of plain C++ arithmetic types.
+// The DataType of a C++ arithmetic type.
 template <typename T>
 inline constexpr DataType kDataTypeOf = [] {
   static_assert(sizeof(T) == 0, "no DataType for this C++ type; pass a DataType and a pointer");

@@ -17,7 +17,8 @@ void put_outcome(wire::Writer& out, const Result<void>& outcome) {
   out.bytes(body);
 }
 
-// An Error that arrived is not one of arriving: it comes in `*outcome`.
+// Reads the outcome that a rank sent into `*outcome`. The return value is an error only if the
+// bytes cannot be decoded.
 Result<void> take_outcome(wire::Reader& in, Result<void>* outcome) {
   TALLY_TRY(const std::uint32_t bytes, in.u32());
   TALLY_TRY(const std::span<const std::byte> body, in.bytes(bytes));
@@ -37,7 +38,8 @@ void put_ranges(wire::Writer& out, const std::vector<Range>& ranges) {
   }
 }
 
-// How many there are to come, each of so many bytes.
+// Reads the number of items that follow, each of at least `each_bytes`. kCorrupt if the rest of the
+// message is too short for them.
 Result<std::uint64_t> take_count(wire::Reader& in, std::size_t each_bytes) {
   TALLY_TRY(const std::uint64_t count, in.u64());
   if (count > in.remaining_bytes() / each_bytes)
@@ -142,7 +144,7 @@ Result<void> check_claims(std::span<const TensorInfo> tensors,
                                                    claim.step, claims[0].step)});
     if (claim.tensors_crc32c != claims[0].tensors_crc32c)
       return of_rank(rank, {.code = ErrorCode::kMismatch,
-                            .message = "its list of tensors is not the same as rank 0's"});
+                            .message = "its list of tensors differs from that of rank 0"});
     for (Range range : claim.model) {
       range.rank = rank;
       model.push_back(range);

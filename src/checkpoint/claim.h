@@ -8,11 +8,12 @@
 
 namespace tally::checkpoint {
 
-// What a rank tells rank 0 before a save: whether its content is sound, and what it has.
+// Message of each rank to rank 0 before a save: whether its content is valid, and which elements it
+// has.
 struct Claim {
   Result<void> sound;
   std::uint64_t step = 0;
-  std::uint32_t tensors_crc32c = 0;  // of both lists
+  std::uint32_t tensors_crc32c = 0;  // checksum_of() both lists of tensors
   std::vector<Range> model;
   std::vector<Range> optimizer;
 };
@@ -22,23 +23,23 @@ Result<Claim> decode_claim(const Message& message);
 std::uint32_t checksum_of(std::span<const TensorInfo> tensors,
                           std::span<const TensorInfo> state_tensors);
 
-// Rank 0's verdict about everybody's claims. kInvalid, or kMismatch if ranks differ; names the
-// rank.
+// Rank 0 checks the claims of all ranks. kInvalid if a claim is invalid or a tensor is not covered
+// exactly once, kMismatch if ranks differ. The error names the rank or the tensor.
 Result<void> check_claims(std::span<const TensorInfo> tensors,
                           std::span<const TensorInfo> state_tensors,
                           const std::vector<Claim>& claims);
 
-// What a rank tells rank 0 when it has written its part, or could not.
+// Message of each rank to rank 0 after writing its files, or after failing to.
 struct Written {
   Result<void> done;
-  std::vector<std::uint32_t> model_crc32c;  // of its pieces of the model, in the order of its claim
-  std::uint64_t optimizer_bytes = 0;        // its file
+  std::vector<std::uint32_t> model_crc32c;  // one per piece of the model, in the order of its claim
+  std::uint64_t optimizer_bytes = 0;        // size of its optimizer file
   std::uint32_t optimizer_crc32c = 0;
 };
 Message encode(const Written& written);
 Result<Written> decode_written(const Message& message);
 
-// The error with the rank that it came from, in words as well.
+// Copies the error with `rank` as its peer and at the start of its message.
 Error of_rank(Rank rank, const Error& error);
 
 }  // namespace tally::checkpoint

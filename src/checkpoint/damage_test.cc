@@ -1,4 +1,4 @@
-// A whole checkpoint is damaged in every place: nothing stays unseen.
+// Damages an intact checkpoint at every offset; the reader must detect every change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST_F(Damage, FlippedBitInAnyByteOfAnyFileIsFoundAndTheFileNamed) {
       const auto outcome = verify(checkpoint());
       ASSERT_FALSE(outcome.has_value()) << path << " at " << place;
       ASSERT_EQ(outcome.error().code, ErrorCode::kCorrupt) << to_string(outcome.error());
-      // A piece of another name is missed somewhere, which is a matter of the whole.
+      // A changed piece name leaves a gap in a tensor, which is an error of the whole checkpoint.
       if (path.filename().string().starts_with("optimizer"))
         ASSERT_THAT(outcome.error().message, HasSubstr(checkpoint().string()));
       else
@@ -128,7 +128,7 @@ TEST_F(Damage, FolderWithoutCheckpointsIsNoDamage) {
 TEST_F(Damage, CheckpointUnderTheNameOfAnotherStepIsRefused) {
   fs::rename(checkpoint(3), checkpoint(4));
   EXPECT_THAT(Reader::open(checkpoint(4)).error().message, HasSubstr("is of step 3"));
-  // A name of one's own is no claim.
+  // A folder name of another form implies no step.
   fs::rename(checkpoint(4), folder_.path() / "best");
   expect_content(folder_.path() / "best", 3, 2);
 }

@@ -10,7 +10,7 @@
 namespace tally::checkpoint {
 namespace {
 
-// What a rank can sensibly have to say in one go.
+// Limit of one message; a larger size means corruption.
 constexpr std::int64_t kMaxMessageBytes = std::int64_t{1} << 30;
 
 Error too_long(Rank rank, std::int64_t bytes) {

@@ -5,18 +5,19 @@
 
 #include "tally/communicator.h"
 
-// Messages of any length between the ranks that save together.
+// Messages of any length between the ranks that save together. All functions are collective.
 namespace tally::checkpoint {
 
 using Message = std::vector<std::byte>;
 
-// All ranks' messages at rank 0, by rank; nothing elsewhere.
+// Gathers the messages of all ranks at rank 0, ordered by rank. Other ranks get an empty vector.
 Result<std::vector<Message>> gather(Communicator& group, const Message& own, Deadline by);
 
-// Rank 0's verdict, on all ranks: nothing, or an error. `own` counts at rank 0.
+// Broadcasts rank 0's outcome: all ranks return success or the same error. `own` of other ranks is
+// ignored.
 Result<void> agree(Communicator& group, const Result<void>& own, Deadline by);
 
-// A text of rank 0's, on all ranks.
+// Broadcasts rank 0's text. `own` of other ranks is ignored.
 Result<std::string> tell(Communicator& group, const std::string& own, Deadline by);
 
 }  // namespace tally::checkpoint

@@ -1,3 +1,12 @@
+// Names in the folder of checkpoints:
+//
+//   step-0000000120        a complete checkpoint
+//   .step-0000000120.part  being written; publish() renames it
+//   .step-0000000120.old   being removed
+//   old-step-0000000120    set aside by retain()
+//
+// Only complete checkpoints have a name of the first form, also after a crash. remove_leftovers()
+// removes the .part and .old folders of killed writers.
 #include "checkpoint/folder.h"
 
 #include <fcntl.h>
@@ -42,7 +51,8 @@ Result<void> remove_folder(const fs::path& folder) {
   return {};
 }
 
-// A half removed checkpoint must not have the name of a whole one.
+// Renames the checkpoint before removing it, so that a crash leaves no partial checkpoint with a
+// final name.
 Result<void> remove_checkpoint(const fs::path& folder, std::uint64_t step) {
   const fs::path old = folder / fmt::format(".{}{}", name_of_step(step), kOldEnd);
   TALLY_TRY(remove_folder(old));
@@ -54,7 +64,7 @@ Result<void> set_aside(const fs::path& folder, std::uint64_t step) {
   const fs::path aside = folder / ("old-" + name_of_step(step));
   TALLY_TRY(remove_folder(aside));
   TALLY_TRY(rename_folder(path_of(folder, step), aside));
-  log_warning(fmt::format("{} is of a run that went further than this one: now {}",
+  log_warning(fmt::format("{} is from an abandoned run beyond this step: renamed to {}",
                           path_of(folder, step).string(), aside.filename().string()));
   return {};
 }
@@ -68,7 +78,7 @@ std::optional<std::uint64_t> step_of_name(std::string_view name) {
   const std::string_view digits = name.substr(kStepStart.size());
   std::uint64_t step = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  // Only as we write it: two names would be one step otherwise.
+  // Accept only the form that name_of_step() writes, so that each step has exactly one name.
   if (parsed.ec != std::errc() || name_of_step(step) != name) return std::nullopt;
   return step;
 }
@@ -103,9 +113,10 @@ Result<void> publish(const fs::path& folder, std::uint64_t step) {
   if (::rename(part.c_str(), name.c_str()) != 0) {
     if (errno != ENOTEMPTY && errno != EEXIST)
       return system_error(part, "cannot be renamed", errno);
-    // In one go: at no moment is there none.
+    // A checkpoint of this step exists. The exchange is atomic, so the folder always has one of the
+    // two; remove_leftovers() then removes the old one.
     if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) != 0)
-      return system_error(name, "is there, and cannot be exchanged with the new one", errno);
+      return system_error(name, "exists and cannot be exchanged with the new checkpoint", errno);
   }
   return sync_folder(folder);
 }

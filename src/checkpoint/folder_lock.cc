@@ -19,7 +19,7 @@ constexpr std::uint64_t kMaxLockBytes = 1024;
 std::string own_text() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  // The time makes it new even where process numbers come again.
+  // The time keeps the text unique when the system reuses a process id.
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return fmt::format("process {} on {} since {}\n", ::getpid(), host.data(),
                      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());

@@ -37,7 +37,7 @@ TEST(Retention, KeepsTheNewestAndNeverRemovesWhatWasJustSaved) {
       {{10, 20, 30, 40}, 40, 3, {10}, {}},
       {{10, 20}, 20, 3, {}, {}},
       {{40, 10, 30, 20}, 40, 2, {10, 20}, {}},
-      // Resumed from 10 although there were 20 and 30.
+      // Resumed from step 10 although steps 20 and 30 existed.
       {{10, 15, 20, 30}, 15, 1, {10}, {20, 30}},
       {{5, 20}, 5, 1, {}, {20}},
   };

@@ -9,11 +9,12 @@
 namespace tally::checkpoint {
 
 struct OpenedHeader {
-  std::vector<Entry> entries;     // by their place
-  std::uint64_t data_offset = 0;  // of the file
+  std::vector<Entry> entries;     // ordered by offset
+  std::uint64_t data_offset = 0;  // offset of the tensor data in the file
 };
 
-// What a safetensors file says that it has. kCorrupt with the path if that cannot be.
+// Reads and checks the header of a safetensors file. kCorrupt, with the path, if the header is
+// invalid.
 Result<OpenedHeader> read_header(const File& file, const std::filesystem::path& path);
 
 }  // namespace tally::checkpoint

@@ -29,13 +29,14 @@ constexpr std::array<TypeName, kDataTypeCount> kTypeNames = {{
     {DataType::kInt64, "I64"},
 }};
 constexpr std::size_t kMaxDimensions = 64;
-// An object of ours is at most this deep inside others.
+// Limit of nesting; checkpoints nest less deeply.
 constexpr int kMaxDepth = 64;
 
 }  // namespace
 
 std::optional<json> parse_json(std::string_view text) {
-  // The parser keeps the last of two members with one name, and says nothing.
+  // The parser silently keeps the last of two members with the same name, so this callback rejects
+  // duplicates.
   std::vector<std::set<std::string>> keys;
   bool sound = true;
   const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
@@ -79,8 +80,7 @@ Result<TensorInfo> tensor_from(const std::string& name, const json& object) {
       std::find_if(kTypeNames.begin(), kTypeNames.end(),
                    [&](const TypeName& known) { return known.name == *type_name; });
   if (type == kTypeNames.end())
-    return corrupt(
-        fmt::format("{}: dtype {} is not known", json_quoted(name), json_quoted(*type_name)));
+    return corrupt(fmt::format("{}: unknown dtype {}", json_quoted(name), json_quoted(*type_name)));
   tensor.type = type->type;
   const json* const shape = member(object, "shape");
   if (shape == nullptr || !shape->is_array() || shape->size() > kMaxDimensions)
@@ -88,7 +88,7 @@ Result<TensorInfo> tensor_from(const std::string& name, const json& object) {
   for (const json& dimension : *shape) {
     const auto size = whole_number(&dimension);
     if (!size || *size > std::numeric_limits<std::int64_t>::max())
-      return corrupt(fmt::format("{}: a dimension that is no whole number", json_quoted(name)));
+      return corrupt(fmt::format("{}: a dimension is not an integer from 0", json_quoted(name)));
     tensor.shape.push_back(static_cast<std::int64_t>(*size));
   }
   return tensor;

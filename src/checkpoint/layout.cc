@@ -25,7 +25,7 @@ std::string elements(std::uint64_t first, std::uint64_t end) {
 }  // namespace
 
 Result<std::uint64_t> element_count(const TensorInfo& tensor) {
-  // A zero anywhere makes it empty, however large the rest is.
+  // A dimension of zero makes the tensor empty, even if the product of the others would overflow.
   bool empty = false;
   for (const std::int64_t dimension : tensor.shape) {
     if (dimension < 0)
@@ -60,6 +60,9 @@ Result<void> check_tensors(std::span<const TensorInfo> tensors) {
   return {};
 }
 
+// Sorts the ranges by tensor and first element, and walks over each tensor. `covered` is the end of
+// the elements seen so far: the next range must begin exactly there, and the last one must end at
+// the size of the tensor.
 Result<void> check_cover(std::span<const TensorInfo> tensors, std::vector<Range> ranges) {
   std::erase_if(ranges, [](const Range& range) { return range.count == 0; });
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {

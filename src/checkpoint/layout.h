@@ -7,17 +7,18 @@
 
 namespace tally::checkpoint {
 
-// Of a file, and so of a tensor.
+// Limit of a file, and therefore of all its tensors.
 inline constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 60;
 
-// kInvalid if a dimension is negative or the tensor has more bytes than a file can.
+// Number of elements. kInvalid if a dimension is negative or the tensor has more than
+// kMaxFileBytes.
 Result<std::uint64_t> element_count(const TensorInfo& tensor);
 
-// kInvalid unless each tensor has a name of its own, in UTF-8 and not beginning with "__", and a
-// size that can be.
+// kInvalid unless each tensor has a unique, non-empty name in UTF-8 that does not begin with "__",
+// and all tensors together have at most kMaxFileBytes.
 Result<void> check_tensors(std::span<const TensorInfo> tensors);
 
-// Elements of one tensor that one rank has.
+// Elements [first, first + count) of one tensor, held by one rank.
 struct Range {
   std::size_t tensor = 0;
   std::uint64_t first = 0;
@@ -25,8 +26,8 @@ struct Range {
   Rank rank = 0;
 };
 
-// kInvalid unless the ranges cover every tensor exactly once: names the tensor and what is missing,
-// twice there or beyond its end. The tensors have passed check_tensors().
+// kInvalid unless the ranges cover every tensor exactly once. The error names the tensor and the
+// elements that are missing, duplicate or out of range. The tensors have passed check_tensors().
 Result<void> check_cover(std::span<const TensorInfo> tensors, std::vector<Range> ranges);
 
 }  // namespace tally::checkpoint

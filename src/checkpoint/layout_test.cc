@@ -60,7 +60,7 @@ TEST(Layout, CountsElements) {
   EXPECT_EQ(*element_count({"a", DataType::kFloat32, {}}), 1U);
   EXPECT_EQ(*element_count({"a", DataType::kFloat32, {2, 3, 4}}), 24U);
   EXPECT_EQ(*element_count({"a", DataType::kFloat32, {2, 0}}), 0U);
-  // Empty, whatever the other dimensions multiply to.
+  // Empty, although the product of the other dimensions overflows.
   EXPECT_EQ(*element_count({"a", DataType::kFloat32, {1L << 62, 1L << 62, 0}}), 0U);
   EXPECT_FALSE(element_count({"a", DataType::kFloat32, {-1}}).has_value());
   EXPECT_FALSE(element_count({"a", DataType::kFloat32, {0, -1}}).has_value());

@@ -104,7 +104,7 @@ Result<Manifest> manifest_from_text(std::string_view text) {
   if (text.size() <= start) return corrupt("too short");
   const std::uint32_t found = checksum_of(text.substr(start));
   if (const std::string expected = first_line(found); text.substr(0, start) != expected)
-    return corrupt(fmt::format("its first line does not have the checksum of the rest, {}",
+    return corrupt(fmt::format("the first line does not have the checksum of the rest, {}",
                                checksum_text(found)));
   const auto manifest = parse_json(text);
   if (!manifest || !manifest->is_object()) return corrupt("no JSON object");

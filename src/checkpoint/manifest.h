@@ -26,8 +26,8 @@ struct FileRecord {
   bool operator==(const FileRecord&) const = default;
 };
 
-// What a checkpoint is to consist of. `files`: the model's, state.json, and the optimizer's by
-// rank.
+// The expected content of a checkpoint. `files` has the model file, state.json, and the optimizer
+// file of each rank, in this order.
 struct Manifest {
   std::uint64_t step = 0;
   int ranks = 1;
@@ -38,13 +38,13 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-// JSON whose first line has the checksum of all that follows it.
+// JSON text. Its first line has the checksum of the rest.
 std::string to_text(const Manifest& manifest);
 
-// kCorrupt unless to_text() can have written it.
+// Parses the output of to_text(); kCorrupt for any other text.
 Result<Manifest> manifest_from_text(std::string_view text);
 
-// "1c291ca3", as manifests and messages show a checksum.
+// The checksum as in manifests and messages: "1c291ca3".
 std::string checksum_text(std::uint32_t crc32c);
 
 }  // namespace tally::checkpoint

@@ -20,7 +20,7 @@ Manifest test_manifest() {
                     {"optimizer-00001-of-00002.safetensors", 6, 0xFFFFFFFF}}};
 }
 
-// The manifest with another body, and the right checksum for it.
+// A manifest with the given body and a matching checksum.
 std::string with_body(const std::string& body) {
   return fmt::format("{{\"manifest_crc32c\":\"{}\",\n{}",
                      checksum_text(kernel::crc32c_reference(std::as_bytes(std::span(body)))), body);

@@ -1,3 +1,13 @@
+// A reader builds an index of the checkpoint when it opens it:
+//
+//   load_manifest()   tensors, files, sizes and checksums
+//   check_size()      the size of each file
+//   load_model()      one Extent per tensor, from the header of the model file
+//   load_optimizer()  one Extent per piece, from the header of each rank's file; check_cover() then
+//                     requires that the pieces cover each state tensor exactly once
+//
+// read() copies the intersection of the wanted range with each Extent, so any number of ranks can
+// read any range. Each read opens its file again.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +32,7 @@ Error corrupt_checkpoint(const fs::path& path, std::string_view message) {
   return {.code = ErrorCode::kCorrupt, .message = fmt::format("{}: {}", path.string(), message)};
 }
 
-// What is missing in a checkpoint is damage; the rest is as it was.
+// A missing file is damage (kCorrupt); other errors stay as they are.
 Error damage(const fs::path& path, const Error& error) {
   std::error_code ignored;
   if (error.code == ErrorCode::kSystem && !fs::exists(path, ignored))
@@ -30,18 +40,18 @@ Error damage(const fs::path& path, const Error& error) {
   return error;
 }
 
-// Elements of a tensor in a file.
+// Elements [first, first + count) of a tensor, stored at `offset` of a file.
 struct Extent {
   std::uint64_t first = 0;
   std::uint64_t count = 0;
-  std::size_t file = 0;  // index in the manifest
+  std::size_t file = 0;  // index in Manifest::files
   std::uint64_t offset = 0;
 };
 
 struct StoredTensor {
   DataType type = DataType::kFloat32;
   std::uint64_t count = 0;
-  std::vector<Extent> extents;  // by `first`, without gaps
+  std::vector<Extent> extents;  // ordered by `first`, without gaps
 };
 using Index = std::map<std::string, StoredTensor, std::less<>>;
 
@@ -133,7 +143,7 @@ class FolderReader final : public Reader {
     return {};
   }
 
-  // Entries for the tensors, all of them and empty, or the error that a tensor cannot be.
+  // An index of all tensors, without extents. Fails if the size of a tensor is invalid.
   static Result<Index> empty_index(const std::vector<TensorInfo>& tensors) {
     Index index;
     for (const TensorInfo& tensor : tensors) {
@@ -198,7 +208,7 @@ class FolderReader final : public Reader {
       extent.count = (entry.end - entry.begin) / size_of(entry.tensor.type);
       if (entry.tensor.name == kRankState) {
         if (entry.tensor.type != DataType::kUInt8)
-          return corrupt_checkpoint(path, "a rank state of no bytes");
+          return corrupt_checkpoint(path, "the rank state does not have type U8");
         rank_states_[static_cast<std::size_t>(rank)] = extent;
         has_rank_state = true;
         continue;

@@ -40,7 +40,7 @@ Result<void> check_metadata(const json& metadata) {
   const bool texts =
       metadata.is_object() && std::all_of(metadata.begin(), metadata.end(),
                                           [](const json& value) { return value.is_string(); });
-  if (!texts) return corrupt("__metadata__ is no object of strings");
+  if (!texts) return corrupt("__metadata__ is not an object of strings");
   return {};
 }
 
@@ -75,10 +75,9 @@ Result<std::string> encode_header(std::span<const Entry> entries, std::string_vi
   while (text.size() % kHeaderAlignment != 0) text += ' ';
   const std::uint64_t length = text.size() - kHeaderLengthBytes;
   if (length > kMaxHeaderBytes)
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = fmt::format("names and shapes take {} bytes, and the format has room for {}",
-                               length, kMaxHeaderBytes)};
+    return Error{.code = ErrorCode::kInvalid,
+                 .message = fmt::format("names and shapes take {} bytes, limit {}", length,
+                                        kMaxHeaderBytes)};
   for (std::size_t i = 0; i < kHeaderLengthBytes; ++i)
     text[i] = static_cast<char>(length >> (8 * i));
   return text;
@@ -86,7 +85,7 @@ Result<std::string> encode_header(std::span<const Entry> entries, std::string_vi
 
 Result<std::uint64_t> header_length(std::string_view first_bytes, std::uint64_t file_bytes) {
   if (first_bytes.size() < kHeaderLengthBytes || file_bytes < kHeaderLengthBytes)
-    return corrupt(fmt::format("{} bytes are no safetensors file", file_bytes));
+    return corrupt(fmt::format("{} bytes are not a safetensors file", file_bytes));
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < kHeaderLengthBytes; ++i)
     length |= std::uint64_t{static_cast<unsigned char>(first_bytes[i])} << (8 * i);

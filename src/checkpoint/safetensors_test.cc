@@ -42,7 +42,7 @@ struct Case {
   std::string claim;
   std::string json;
   std::uint64_t data_bytes;
-  std::string message;  // a part of it
+  std::string message;  // a substring of the error message
 };
 class BadHeader : public testing::TestWithParam<Case> {};
 

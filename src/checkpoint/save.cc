@@ -1,3 +1,13 @@
+// One save. All ranks exchange messages with rank 0, which decides:
+//
+//   all ranks: claim()    which elements this rank has                     -> gather at rank 0
+//   rank 0:    begin()    check the claims, create .step-N.part and the model file  -> agree
+//   all ranks: write()    own pieces into the model file, own optimizer file        -> gather
+//   rank 0:    finish()   write state.json and manifest.json, rename to step-N, remove old
+//                         checkpoints                                      -> agree
+//
+// An error at any rank reaches rank 0 in a message, and agree() returns it on all ranks. Before the
+// rename the folder has its temporary name, so readers never see an incomplete checkpoint.
 #include "checkpoint/save.h"
 
 #include <fmt/format.h>
@@ -22,7 +32,7 @@ std::uint32_t checksum_of_text(const std::string& text) {
   return kernel::crc32c(std::as_bytes(std::span(text)));
 }
 
-// Where the model's tensors lie in their file: the same on all ranks.
+// The layout of the model file, equal on all ranks.
 struct ModelFile {
   std::vector<Entry> entries;
   std::string header;
@@ -44,7 +54,7 @@ Result<ModelFile> model_file(const Snapshot& snapshot) {
   return file;
 }
 
-// One rank's part in one save.
+// One save on one rank.
 class Saving final {
  public:
   Saving(Communicator& group, const WriterOptions& options, const Snapshot& snapshot)
@@ -58,7 +68,7 @@ class Saving final {
     *group_works = false;
     TALLY_TRY(const std::vector<Message> claims, gather(group_, encode(claim()), by_));
     const auto begun = agree(group_, leads() ? begin(claims) : Result<void>(), by_);
-    // A verdict came, so the communicator works; whether it does is seen by what comes next.
+    // The error may be rank 0's decision or a failure of the communicator; ended() finds out which.
     if (!begun.has_value()) return ended(begun.error(), group_works);
     TALLY_TRY(const std::vector<Message> written, gather(group_, encode(write()), by_));
     const auto outcome = agree(group_, leads() ? finish(written) : Result<void>(), by_);
@@ -70,8 +80,8 @@ class Saving final {
  private:
   bool leads() const { return group_.rank() == 0; }
 
-  // The verdict that ended the save, unless it is the communicator's own error: then it still
-  // refuses.
+  // Ends a failed save and returns its error. A communicator that has failed refuses the barrier,
+  // too, so the barrier tells its failure from a decision of rank 0.
   Error ended(const Error& verdict, bool* group_works) {
     if (leads()) {
       std::error_code ignored;
@@ -90,7 +100,7 @@ class Saving final {
     return claim;
   }
 
-  // Rank 0: looks at what everybody has, and makes the folder and the model's file.
+  // Rank 0: checks the claims of all ranks, and creates the folder and the model file.
   Result<void> begin(const std::vector<Message>& messages) {
     for (const Message& message : messages) {
       TALLY_TRY(Claim claim, decode_claim(message));
@@ -142,7 +152,7 @@ class Saving final {
     return file.sync();
   }
 
-  // Rank 0, when everybody has written: what makes it a checkpoint.
+  // Rank 0, after all ranks have written: completes the folder and gives it its final name.
   Result<void> finish(const std::vector<Message>& messages) {
     std::vector<Written> all;
     for (std::size_t rank = 0; rank < messages.size(); ++rank) {
@@ -153,7 +163,7 @@ class Saving final {
     TALLY_TRY(const Manifest manifest, manifest_for(all));
     const auto named = name_it(manifest);
     if (!named.has_value()) return of_rank(0, named.error());
-    // The checkpoint is there; that an old one stays is no reason to say otherwise.
+    // The checkpoint is complete. A failure to remove old ones is only a warning.
     const auto retention =
         decide_retention(list_steps(options_.folder), snapshot_.step(), options_.keep);
     auto kept = retain(options_.folder, retention);
@@ -186,7 +196,8 @@ class Saving final {
     return manifest;
   }
 
-  // The checksum of the model's file, from those of the pieces: they tile what follows the header.
+  // Combines the checksums of the pieces to that of the model file: the pieces fill the file after
+  // the header without gaps.
   Result<FileRecord> model_record(const std::vector<Written>& all) {
     struct Part {
       std::uint64_t offset, bytes;
@@ -219,7 +230,7 @@ class Saving final {
   const Snapshot& snapshot_;
   const Deadline by_;
   const fs::path part_;
-  std::vector<Claim> claims_;  // rank 0's
+  std::vector<Claim> claims_;  // rank 0 only
 };
 
 }  // namespace

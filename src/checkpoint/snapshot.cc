@@ -25,7 +25,7 @@ Result<void> check_pieces(std::span<const TensorInfo> tensors,
                                  tensors.size()));
     const TensorInfo& tensor = tensors[piece.tensor];
     if (piece.bytes % size_of(tensor.type) != 0)
-      return invalid(fmt::format("tensor {}: a piece of {} bytes, which are no whole elements",
+      return invalid(fmt::format("tensor {}: a piece of {} bytes is not a whole number of elements",
                                  tensor.name, piece.bytes));
   }
   return {};

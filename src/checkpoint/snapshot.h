@@ -10,19 +10,20 @@
 
 namespace tally::checkpoint {
 
-// A rank's content, copied. Its memory is used again for the next.
+// A copy of one rank's content. take() reuses the memory of the previous copy.
 class Snapshot final {
  public:
   struct CopiedPiece {
     std::size_t tensor = 0;
     std::uint64_t first = 0;
-    std::size_t begin = 0;  // in memory
+    std::size_t begin = 0;  // byte offset in memory_
     std::size_t bytes = 0;
   };
 
   void take(const Content& content);
 
-  // kInvalid if a tensor or a piece cannot be, or (at rank 0) `state` is no JSON object.
+  // kInvalid if a tensor or a piece is invalid, a state is too long, or (at rank 0) `state` is no
+  // JSON object.
   Result<void> check(Rank rank) const;
 
   std::uint64_t step() const { return step_; }
@@ -50,7 +51,7 @@ class Snapshot final {
   std::size_t used_bytes_ = 0;
 };
 
-// Which elements the pieces are. They have passed check().
+// The element ranges of the pieces, which have passed check().
 std::vector<Range> ranges_of(std::span<const TensorInfo> tensors,
                              std::span<const Snapshot::CopiedPiece> pieces);
 

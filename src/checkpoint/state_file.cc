@@ -24,7 +24,7 @@ Result<PieceName> parse_piece_name(const std::string& name) {
                         piece_name(piece.tensor, piece.first) == name;
   if (!numbered)
     return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("{} is no name of a piece", name)};
+                 .message = fmt::format("{} is not the name of a piece", name)};
   return piece;
 }
 

@@ -7,9 +7,9 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/snapshot.h"
 
-// The file of one rank: its pieces of the optimizer's state, and its own state. Safetensors: a
-// piece is a flat tensor named TENSOR@FIRST, the bytes of the rank's state are the tensor
-// __rank_state__.
+// The optimizer file of one rank: its pieces of the optimizer state, and its rank state. In
+// safetensors format: a piece is a flat tensor named TENSOR@FIRST; the rank state is the byte
+// tensor __rank_state__.
 namespace tally::checkpoint {
 
 inline constexpr const char* kRankState = "__rank_state__";
@@ -20,10 +20,10 @@ struct PieceName {
   std::string tensor;
   std::uint64_t first = 0;
 };
-// kCorrupt if piece_name() cannot have made it.
+// Parses the output of piece_name(); kCorrupt for any other text.
 Result<PieceName> parse_piece_name(const std::string& name);
 
-// Writes and syncs a new file; what the manifest is to say of it.
+// Writes and syncs a new file; returns its record for the manifest.
 Result<FileRecord> write_optimizer(const std::filesystem::path& path, const Snapshot& snapshot);
 
 }  // namespace tally::checkpoint

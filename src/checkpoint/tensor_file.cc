@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the file, and of this process alone.
+// A temporary name in the same folder, unique to this process.
 fs::path aside_of(const fs::path& path) {
   fs::path aside = path;
   aside += fmt::format(".{}.part", ::getpid());
@@ -48,12 +48,13 @@ Result<void> write_float_tensors(const fs::path& path, std::span<const FloatTens
   TALLY_TRY(const std::string header, encode_header(entries, format));
   const fs::path aside = aside_of(path);
   std::error_code failed;
-  fs::remove(aside, failed);  // of an earlier process with our number
+  fs::remove(aside, failed);  // left by an earlier process with the same id
   const auto written = write_all(aside, header, entries, tensors);
   if (written) fs::rename(aside, path, failed);
   if (written && !failed) return {};
   const Error error =
-      written ? system_error(path, "cannot be given its name", failed.value()) : written.error();
+      written ? system_error(path, "cannot be renamed to its final name", failed.value())
+              : written.error();
   fs::remove(aside, failed);
   return error;
 }
@@ -63,15 +64,15 @@ Result<std::vector<FloatTensor>> read_float_tensors(const fs::path& path, std::u
   TALLY_TRY(const std::uint64_t bytes, file.size());
   if (bytes > max_bytes)
     return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{}: {}, and at most {} are read", path.string(),
-                                        format_bytes(bytes), format_bytes(max_bytes))};
+                 .message = fmt::format("{}: {}, limit {}", path.string(), format_bytes(bytes),
+                                        format_bytes(max_bytes))};
   TALLY_TRY(OpenedHeader header, read_header(file, path));
   std::vector<FloatTensor> tensors;
   for (Entry& entry : header.entries) {
     if (entry.tensor.type != DataType::kFloat32)
       return Error{
           .code = ErrorCode::kCorrupt,
-          .message = fmt::format("{}: {} is no float32", path.string(), entry.tensor.name)};
+          .message = fmt::format("{}: {} is not float32", path.string(), entry.tensor.name)};
     FloatTensor tensor{.name = std::move(entry.tensor.name),
                        .shape = std::move(entry.tensor.shape),
                        .values = std::vector<float>((entry.end - entry.begin) / sizeof(float))};

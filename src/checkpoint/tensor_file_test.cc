@@ -29,7 +29,7 @@ std::size_t files_in(const std::filesystem::path& folder) {
 TEST(FloatTensors, AreReadAsTheyWereWritten) {
   const TestFolder folder;
   const std::filesystem::path path = folder.path() / "gradients.safetensors";
-  std::ofstream(path) << "something else";  // is replaced
+  std::ofstream(path) << "something else";  // replaced by the next line
   ASSERT_TRUE(write_float_tensors(path, some_tensors(), "pt").has_value());
   const auto read = read_float_tensors(path, kMuch);
   ASSERT_TRUE(read.has_value()) << to_string(read.error());
@@ -51,7 +51,7 @@ TEST(FloatTensors, AFileThatCannotBeWrittenLeavesNothingBehind) {
       write_float_tensors(folder.path() / "none" / "gradients", some_tensors(), "pt");
   ASSERT_FALSE(written.has_value());
   EXPECT_EQ(written.error().code, ErrorCode::kSystem);
-  // A folder has the name already.
+  // A non-empty folder has the same name.
   std::filesystem::create_directory(folder.path() / "taken");
   std::filesystem::create_directory(folder.path() / "taken" / "by");
   EXPECT_FALSE(write_float_tensors(folder.path() / "taken", some_tensors(), "pt").has_value());

@@ -1,6 +1,5 @@
 #pragma once
-// For tests: contents that a rank could hand over, whose every byte is known by step, tensor and
-// place.
+// For tests: content whose bytes are a function of step, tensor and offset.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -18,7 +17,7 @@
 
 namespace tally::checkpoint {
 
-// A folder of the test's own, removed at the end.
+// A temporary folder, removed by the destructor.
 class TestFolder final {
  public:
   TestFolder() : path_(std::filesystem::temp_directory_path().string() + "/tally_test_XXXXXX") {
@@ -37,8 +36,8 @@ class TestFolder final {
   std::string path_;
 };
 
-// Of all types and kinds: odd sizes, one number, empty, a name with quotes and letters beyond
-// ASCII.
+// Several types and shapes: odd sizes, a scalar, an empty tensor, a name with quotes and letters
+// outside ASCII.
 inline std::vector<TensorInfo> test_tensors() {
   return {{"conv.weight", DataType::kFloat32, {4, 3, 5}},
           {"mask", DataType::kUInt8, {7}},
@@ -53,7 +52,7 @@ inline std::vector<TensorInfo> test_state_tensors() {
           {"odd@name@3", DataType::kFloat32, {11}}};
 }
 
-// All bytes of a tensor in a checkpoint of this step.
+// The bytes of a tensor at this step.
 inline std::vector<std::byte> bytes_of(const TensorInfo& tensor, std::uint64_t step) {
   std::uint64_t seed = step;
   for (const char letter : tensor.name) seed = seed * 31 + static_cast<unsigned char>(letter);
@@ -63,8 +62,8 @@ inline std::vector<std::byte> bytes_of(const TensorInfo& tensor, std::uint64_t s
   return bytes;
 }
 
-// One rank's content together with the memory that its pieces are in. Element i of a tensor is with
-// the rank that the two cuts say: pieces of uneven size, and ranks that have two of one tensor.
+// One rank's content and the memory of its pieces. pieces_of() gives each rank two pieces of each
+// tensor, of unequal sizes.
 struct OwnedContent {
   Content content;
   std::vector<std::vector<std::byte>> memory;
@@ -78,7 +77,7 @@ inline std::vector<Piece> pieces_of(const std::vector<TensorInfo>& tensors, Rank
     memory.push_back(bytes_of(tensors[index], step));
     const std::size_t element = size_of(tensors[index].type);
     const std::size_t count = memory.back().size() / element;
-    // 2 * ranks parts; rank r has the parts r and 2 * ranks - 1 - r.
+    // Cut the tensor into 2 * ranks parts; rank r has the parts r and 2 * ranks - 1 - r.
     const auto parts = static_cast<std::size_t>(2 * ranks);
     for (const int part : {rank, 2 * ranks - 1 - rank}) {
       const std::size_t first = count * static_cast<std::size_t>(part) / parts;
@@ -110,7 +109,7 @@ inline OwnedContent test_content(Rank rank, int ranks, std::uint64_t step) {
   return owned;
 }
 
-// Whether a checkpoint has what test_content() of all ranks gave it.
+// Expects that the checkpoint has the test_content() of all ranks.
 inline void expect_content(const std::filesystem::path& path, std::uint64_t step, int ranks) {
   const auto reader = Reader::open(path);
   ASSERT_TRUE(reader.has_value()) << to_string(reader.error());

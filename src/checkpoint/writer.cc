@@ -1,3 +1,11 @@
+// The writer copies on the caller's thread and saves on its own:
+//
+//   save():  wait until not busy_; copy the content to snapshot_; set busy_
+//   thread:  while busy_: save_together() from snapshot_; store outcome_; clear busy_
+//   wait():  wait until not busy_; return outcome_
+//
+// busy_ says which thread owns snapshot_. untold_ is true while outcome_ is an error that no call
+// has returned.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -19,7 +27,7 @@
 namespace tally::checkpoint {
 namespace {
 
-// How much the training goes before the writing; from -20 to 19.
+// Scheduling priority of the writing thread, from -20 to 19; higher values yield to the training.
 constexpr int kNice = 10;
 
 class BackgroundWriter final : public Writer {
@@ -43,14 +51,15 @@ class BackgroundWriter final : public Writer {
   }
 
   Result<void> save(const Content& content) override {
-    // Its own deadlines end the save before; twice as long is for a disk that is slow beyond them.
+    // The save's own deadline ends it earlier; the factor 2 allows for a disk that blocks past the
+    // deadline.
     TALLY_TRY(idle(Deadline::after(2 * options_.timeout)));
     Result<void> previous;
     {
       MutexLock lock(mutex_);
       if (untold_) previous = outcome_;
     }
-    // The thread looks at it only after the next lines.
+    // The thread does not use snapshot_ before busy_ is set.
     snapshot_.take(content);
     {
       MutexLock lock(mutex_);
@@ -69,13 +78,13 @@ class BackgroundWriter final : public Writer {
   }
 
  private:
-  // Until no save is under way.
+  // Waits until no save is running.
   Result<void> idle(Deadline by) {
     mutex_.lock();
     while (busy_) {
       const Duration left = by.remaining(SteadyClock().now());
       if (left == Duration::zero()) break;
-      // In steps: a deadline may be never.
+      // Wait in steps of a second: Deadline::never() is too large for a wait.
       changed_.wait_for(mutex_, std::min<Duration>(left, std::chrono::seconds(1)));
     }
     const bool busy = busy_;
@@ -97,7 +106,7 @@ class BackgroundWriter final : public Writer {
       const bool told = busy_;
       mutex_.unlock();
       if (!told) return;
-      // Once the communicator has failed, its error is the outcome of all that follow.
+      // After a failure of the communicator all later saves return the same error.
       if (group_works) outcome = save_together(*group_, options_, snapshot_, &group_works);
       mutex_.lock();
       outcome_ = outcome;
@@ -109,9 +118,9 @@ class BackgroundWriter final : public Writer {
   }
 
   const std::unique_ptr<Communicator> group_;
-  const std::optional<FolderLock> lock_;  // rank 0's
+  const std::optional<FolderLock> lock_;  // rank 0 only
   const WriterOptions options_;
-  Snapshot snapshot_;  // the caller's while not busy_, the thread's while busy_
+  Snapshot snapshot_;  // owned by the caller while not busy_, by the thread while busy_
 
   Mutex mutex_;
   ConditionVariable changed_;
@@ -131,11 +140,12 @@ Result<FolderLock> take_folder(const WriterOptions& options) {
   return lock;
 }
 
-// Whether this rank can write where rank 0 has the lock: the folder may be of this host only.
+// Checks that this rank can write to the folder that rank 0 has locked. A folder on a local file
+// system does not have rank 0's lock file.
 Result<void> check_folder(const WriterOptions& options, const std::string& lock_text) {
   if (options.keep < 1)
     return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("keep = {}: at least one checkpoint is", options.keep)};
+                 .message = fmt::format("keep = {}: need at least 1", options.keep)};
   if (FolderLock::text_in(options.folder) != lock_text)
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("{} is not the folder that rank 0 sees: checkpoints need a "

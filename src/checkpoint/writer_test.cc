@@ -1,5 +1,5 @@
-// Jobs of 1 to 4 ranks save together; what is read again is compared with what each was known to
-// have.
+// Jobs of 1 to 4 ranks save together; the tests read the checkpoint and compare it with the content
+// of each rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -21,7 +21,7 @@ using collective::run_ranks;
 using testing::HasSubstr;
 using WriterSteps = std::vector<std::uint64_t>;
 
-// What each rank says of its save, by rank.
+// The outcome of a save on each rank, ordered by rank.
 class Outcomes {
  public:
   void add(Rank rank, const Result<void>& outcome) {
@@ -30,7 +30,7 @@ class Outcomes {
       outcomes_.resize(static_cast<std::size_t>(rank) + 1);
     outcomes_[static_cast<std::size_t>(rank)] = outcome;
   }
-  // The error that all ranks have.
+  // The error, which must be the same on all ranks.
   Error common() const {
     for (const auto& outcome : outcomes_) {
       EXPECT_FALSE(outcome.has_value());
@@ -58,7 +58,7 @@ TEST_P(Saving, GivesBackEveryByteAndKeepsTheNewest) {
     for (const std::uint64_t step : {10, 20, 30}) {
       OwnedContent owned = test_content(job.rank(), ranks, step);
       ASSERT_TRUE((*writer)->save(owned.content).has_value());
-      // Memory is the caller's again.
+      // The memory belongs to the caller again.
       for (auto& bytes : owned.memory) std::fill(bytes.begin(), bytes.end(), std::byte{0xEE});
     }
     const auto outcome = (*writer)->wait(soon());
@@ -81,7 +81,7 @@ TEST_P(Saving, DestroyedWriterHasFinishedItsSave) {
   expect_content(path_of(folder_.path(), 1), 1, ranks);
 }
 
-// Any number of ranks can take any cut of it.
+// Any number of ranks can read any range.
 TEST_P(Saving, AnyRangeOfATensorCanBeRead) {
   const int ranks = GetParam();
   run_ranks(Network::kInProcess, ranks, [&](Job& job) {
@@ -116,8 +116,8 @@ INSTANTIATE_TEST_SUITE_P(Writer, Saving, testing::Values(1, 2, 3, 4),
 
 class TwoRanks : public testing::Test {
  protected:
-  // Saves what `change` makes of step 1, and then an unchanged step 2, which goes well. The first
-  // one's error.
+  // Saves step 1 after `change`, and then step 2 unchanged, which must succeed. Returns the error
+  // of step 1.
   Error save_changed(const std::function<void(Rank, OwnedContent&)>& change) {
     Outcomes outcomes;
     run_ranks(Network::kInProcess, 2, [&](Job& job) {
@@ -198,7 +198,7 @@ TEST_F(TwoRanks, FailureThatNobodyAskedForComesWithTheNextSave) {
   expect_content(path_of(folder_.path(), 2), 2, 2);
 }
 
-// A file may not grow beyond a limit: writing fails as on a full disk.
+// Limits the size of a file, so that writing fails as on a full disk.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -300,7 +300,7 @@ TEST_F(TwoRanks, LeftoversOfAKilledWriterAreRemovedByTheNextSave) {
   expect_content(path_of(folder_.path(), 5), 5, 2);
 }
 
-// The same step again, as after a run that went back: the new one takes the place of the old.
+// A second save of the same step, as after resuming an older checkpoint, replaces the first.
 TEST_F(TwoRanks, SameStepIsReplaced) {
   for (const bool again : {false, true}) {
     run_ranks(Network::kInProcess, 2, [&](Job& job) {
@@ -314,7 +314,8 @@ TEST_F(TwoRanks, SameStepIsReplaced) {
   expect_content(path_of(folder_.path(), 5), 5, 2);
 }
 
-// Over real transports the background thread and the training use two communicators at once.
+// Over real transports, the background thread and the training use two communicators at the same
+// time.
 TEST(WriterBesideTraining, CollectivesGoOnWhileItWrites) {
   for (const Network network : {Network::kShm, Network::kTcp}) {
     const TestFolder folder;

@@ -12,8 +12,8 @@ namespace {
 
 enum class Column : std::uint8_t {
   kCategory,
-  kNumber,  // of few different ones
-  kWeight,  // of how many people a row stands for: rarely the same twice
+  kNumber,  // few distinct values
+  kWeight,  // sampling weight: number of people per row, rarely equal in two rows
 };
 
 struct ColumnFacts {
@@ -37,7 +37,7 @@ constexpr std::array kColumns{ColumnFacts{"age", Column::kNumber},
                               ColumnFacts{"native-country"}};
 
 constexpr std::string_view kMissing = "?";
-// Brings the logarithms of what occurs to about 0 to 1.
+// Divisor that scales the logarithms of this dataset to about 0 to 1.
 constexpr double kLogarithms = 12;
 
 std::string value_field(std::string_view column) { return fmt::format("{} value", column); }

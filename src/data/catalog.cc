@@ -66,7 +66,7 @@ constexpr std::array kSotuFiles{
     CatalogFile{"sotu.txt", 10761435,
                 "9e1da525fd55fe24c5fb85689c74eeaa64435fbba52f92f087dc6aea34b8219a"},
 };
-// Line n of labels.txt is 1 if review n is a good one, else 0.
+// Line n of labels.txt is 1 if review n is positive, else 0.
 constexpr std::array kImdbFiles{
     CatalogFile{"reviews.txt", 65533508,
                 "8d5ac233969e19b954653b091c5bc0f393e0503c1ab40f747307e4d2c5f8777a"},

@@ -6,16 +6,16 @@
 
 namespace tally::data {
 
-// CIFAR-10's binary form: records of 3073 bytes, a label below 10 and 32 x 32 pixels, all red, all
-// green, all blue.
+// The binary format of CIFAR-10: records of 3073 bytes, each a label below 10 and 32 x 32 pixels,
+// stored as a red, a green and a blue plane.
 inline constexpr std::size_t kCifarRecordBytes = 3073;
 inline constexpr int kCifarClasses = 10;
 
-// The records of several files (.bin, may be packed with gzip), in that order. kCorrupt if one is
-// not whole records, is empty, or has a label that is none.
+// Reads the records of all files (.bin, optionally gzip-compressed) in the given order. kCorrupt if
+// a file is empty, is no whole number of records, or has a label above 9.
 Result<PixelSamples> read_cifar(const std::vector<std::filesystem::path>& files);
 
-// Adds the records of one file from memory; `name` stands in messages.
+// Appends the records of one file in memory to `samples`; messages use `name`.
 Result<void> parse_cifar(std::span<const std::byte> bytes, const std::string& name,
                          PixelSamples& samples);
 

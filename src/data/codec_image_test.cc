@@ -1,4 +1,4 @@
-// JPEG and PNG: what is whole is decoded, what is not is named.
+// JPEG and PNG: intact images are decoded, and damaged ones give an error with the file's name.
 #include <cstdlib>
 
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ TEST(Jpeg, InksBecomeColours) {
   for (const std::uint8_t pixel : decoded->pixels) EXPECT_NEAR(pixel, 200 * 200 / 255, 2);
 }
 
-// The end mark alone may be missing: nothing of the image is.
+// Only the end marker may be missing, because the image is complete without it.
 TEST(Jpeg, CutOffAnywhereIsCorrupt) {
   const std::string file = jpeg_of(gradient_image({3, 24, 24}));
   for (std::size_t length = 0; length < file.size() - 2; ++length) {
@@ -106,7 +106,7 @@ TEST(Jpeg, CutOffAnywhereIsCorrupt) {
   }
 }
 
-// Whatever is done to a file, decoding ends, in pixels or in an error.
+// Decoding a damaged file ends with pixels or an error, and never crashes.
 TEST(Jpeg, DamageIsSurvived) {
   const std::string file = jpeg_of(gradient_image({3, 24, 24}));
   Rng rng(7);

@@ -10,7 +10,7 @@ namespace tally::data {
 namespace {
 
 constexpr std::size_t kCounts = 13;
-constexpr std::size_t kFields = 40;  // the label first
+constexpr std::size_t kFields = 40;  // label included, as field 0
 constexpr std::size_t kMostColumns = 256;
 
 // "label", "I1", ..., "I13", "C1", ..., "C26".
@@ -25,12 +25,13 @@ bool is_category(std::string_view text) {
   return text.size() <= 16 && text.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
 }
 
-// One file's columns and what is wrong in it.
+// The columns of one file; creates its error messages.
 class CriteoFile final {
  public:
   CriteoFile(FileBytes bytes, const std::string& name) : bytes_(bytes), name_(name) {}
 
-  // Where each field stands, if `row` has their names; otherwise in their order.
+  // Finds the column of each field. True if `row` is a header; without a header the fields are in
+  // standard order.
   Result<bool> find_columns(const std::vector<CsvField>& row) {
     const bool named = row[0].text == "label" || !number_in(row[0].text);
     for (std::size_t field = 0; field < kFields; ++field) {
@@ -62,7 +63,7 @@ class CriteoFile final {
   std::vector<std::string> fields() const { return {names_.begin() + 1, names_.end()}; }
 
  private:
-  // Empty where it is missing or cut off.
+  // Empty if the field is missing or omitted.
   std::string_view text_of(const std::vector<CsvField>& row, std::size_t field) const {
     return column_[field] < row.size() ? std::string_view(row[column_[field]].text) : "";
   }

@@ -1,3 +1,6 @@
+// A table is read in two passes. find_columns() determines the type and the categories of each
+// column from the training file. read_rows() then converts rows to features and marks missing
+// numbers as NaN. complete() replaces NaN by the mean of the training part and standardises.
 #include "data/csv.h"
 
 #include <algorithm>
@@ -17,10 +20,10 @@ namespace {
 
 constexpr float kCsvMissing = std::numeric_limits<float>::quiet_NaN();
 
-// Rows behind each other.
+// All rows, one after the other.
 struct Rows {
   std::vector<float> features;
-  std::vector<float> targets;  // labels, where they are classes
+  std::vector<float> targets;  // values, or labels if the target is a class
 };
 
 std::size_t place_of(const std::vector<std::string>& texts, const std::string& text) {
@@ -95,7 +98,8 @@ Rows chosen(const Rows& rows, std::size_t features, const std::vector<std::uint6
   return result;
 }
 
-// Fills what is missing and standardises, both by `training`.
+// Replaces missing values of `rows` by the mean of `training`, and standardises by its mean and
+// deviation.
 void complete(const Rows& training, std::size_t features, bool standardise, Rows& rows) {
   const std::size_t count = training.targets.size();
   for (std::size_t f = 0; f < features; ++f) {
@@ -106,7 +110,7 @@ void complete(const Rows& training, std::size_t features, bool standardise, Rows
       const double value = training.features[i * features + f];
       if (std::isnan(value)) continue;
       ++present;
-      // Around the mean so far (Welford 1962), so that large values keep their digits.
+      // Running mean and squares (Welford 1962), which keep the precision of large values.
       const double step = value - mean;
       mean += step / static_cast<double>(present);
       squares += step * (value - mean);
@@ -161,7 +165,7 @@ Result<std::unique_ptr<Dataset>> make_csv(const CsvFile& train, const CsvFile* t
   TALLY_TRY(const CsvColumns table, find_columns(train, options));
   if (options.target == CsvTarget::kNumber && table.target_is_class) {
     return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{}: column {} has text, a target of numbers was wanted",
+                 .message = fmt::format("{}: column {} has text, expected a numeric target",
                                         train.name, table.columns[table.target].name)};
   }
   TALLY_TRY(Rows training, read_rows(train, table));

@@ -12,33 +12,34 @@
 namespace tally::data {
 
 enum class CsvTarget : std::uint8_t {
-  kAuto,    // numbers are values, text is classes
+  kAuto,    // a numeric column is kNumber, a text column is kClass
   kNumber,  // float32
-  kClass,   // int64 labels of the distinct values in their order, numbers too
+  kClass,   // int64 labels: index of the value among the sorted distinct values
 };
 
-// Distinct texts of a column, and features of a row in all, that are taken.
+// Limits: distinct texts per column, and features per row.
 inline constexpr std::size_t kMaxCsvCategories = 1024;
 inline constexpr std::size_t kMaxCsvFeatures = 65536;
 
 struct CsvOptions {
-  Split split;  // used where there is no test file; `split.train` says which part is wanted
-  std::string target_column;  // its name, or its number from 1; empty: the last
+  Split split;  // used without a test file; `split.train` selects the part in either case
+  std::string target_column;  // name or number (from 1) of the column; empty: the last column
   CsvTarget target = CsvTarget::kAuto;
-  bool standardise = true;  // features to mean 0 and deviation 1, by the training part
+  bool standardise = true;  // scale features to mean 0 and deviation 1 over the training part
 };
 
-// A table as samples: inputs float32 {features}. The first row is names if none of its fields is a
-// number. A column whose first value is a number has only numbers; one of text becomes one feature
-// per distinct text of the training file: 1 where it is that, else 0. Missing values (empty, NA,
-// N/A, NaN, null, ?) become the mean of the training part, or no text at all. A missing target is
-// an error, as is a row with another number of fields: kCorrupt, with file, offset and what was
-// expected. kInvalid if there is no such target column.
+// Opens a table as a dataset with inputs float32 {features}. The first row has the column names if
+// none of its fields is a number. A column is numeric if its first value is a number; all its
+// values must then be numbers. A text column becomes one feature per distinct text of the training
+// file (one-hot). A missing value (empty, NA, N/A, NaN, null, ?) becomes the mean of the training
+// part in a numeric column, and all zeros in a text column.
+// kCorrupt, with file, offset and the expected content, for a missing target or a row with another
+// number of fields. kInvalid if the target column does not exist.
 Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::path>& train,
                                           const std::vector<std::filesystem::path>& test,
                                           const CsvOptions& options);
 
-// The same of files in memory, with their names.
+// The same for files in memory; messages use their names.
 struct CsvFile {
   std::span<const std::byte> bytes;
   std::string name;

@@ -31,7 +31,7 @@ Result<std::size_t> target_among(const std::vector<CsvColumn>& columns, const st
                                       columns.size() > kMost ? ", ..." : "")};
 }
 
-// Adds a text to those that a column has.
+// Adds the field's text to the categories of its column.
 Result<void> note_category(const CsvFile& file, CsvColumn& column, const CsvField& field) {
   auto& known = column.categories;
   const auto at = std::lower_bound(known.begin(), known.end(), field.text);
@@ -52,7 +52,7 @@ Result<void> note_field(const CsvFile& file, bool as_class, CsvColumn& column,
   return column.numeric ? Result<void>() : note_category(file, column, field);
 }
 
-// Classes that are numbers stand in the order of numbers.
+// Sorts numerically if all texts are numbers.
 void sort_as_numbers(std::vector<std::string>& texts) {
   const bool numbers = std::all_of(texts.begin(), texts.end(),
                                    [](const auto& text) { return number_in(text).has_value(); });
@@ -68,10 +68,10 @@ Result<void> number_features(const CsvFile& file, CsvColumns& table) {
     table.features += table.columns[i].numeric ? 1 : table.columns[i].categories.size();
   }
   if (table.features >= 1 && table.features <= kMaxCsvFeatures) return {};
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format(
-                   "{}: {} features beside the target {}; from 1 to {} are taken", file.name,
-                   table.features, table.columns[table.target].name, kMaxCsvFeatures)};
+  return Error{
+      .code = ErrorCode::kInvalid,
+      .message = fmt::format("{}: {} features besides the target {}, expected 1 to {}", file.name,
+                             table.features, table.columns[table.target].name, kMaxCsvFeatures)};
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ Result<CsvColumns> find_columns(const CsvFile& file, const CsvOptions& options) 
   table.has_names = std::none_of(row.begin(), row.end(), [](const CsvField& field) {
     return number_in(field.text).has_value();
   });
-  // An unnamed column may be among named ones; a row of nothing has no names.
+  // A single column may lack a name; a row of missing values only has no names.
   table.has_names =
       table.has_names && !std::all_of(row.begin(), row.end(),
                                       [](const CsvField& field) { return is_missing(field.text); });

@@ -10,27 +10,27 @@ namespace tally::data {
 
 struct CsvColumn {
   std::string name;
-  bool known = false;  // whether it has a value at all
+  bool known = false;  // true after the first value that is not missing
   bool numeric = true;
-  std::vector<std::string> categories;  // of text, in their order
+  std::vector<std::string> categories;  // distinct texts, sorted
   std::size_t first_feature = 0;
 };
 
-// What the columns of a table mean.
+// The meaning of the columns of a table.
 struct CsvColumns {
   std::vector<CsvColumn> columns;
-  bool has_names = false;  // in its first row
-  std::size_t target = 0;  // a column
+  bool has_names = false;  // the first row has the column names
+  std::size_t target = 0;  // index of the target column
   bool target_is_class = false;
   std::size_t features = 0;
 };
 
 bool is_missing(const std::string& text);
 
-// Goes through a table once to find that out.
+// Reads the table once and determines its columns.
 Result<CsvColumns> find_columns(const CsvFile& file, const CsvOptions& options);
 
-// One row's place of a column's value; `row` is for messages.
+// kCorrupt for a field of `column` with wrong content; the message has its offset and text.
 Error bad_field(const CsvFile& file, const CsvColumn& column, const CsvField& field,
                 const std::string& expected);
 

@@ -28,7 +28,7 @@ char separator_of(std::string_view first_line) {
 
 CsvCursor::CsvCursor(std::span<const std::byte> bytes, const std::string& name)
     : text_(reinterpret_cast<const char*>(bytes.data()), bytes.size()), name_(name) {
-  if (text_.rfind("\xEF\xBB\xBF", 0) == 0) at_ = 3;  // a mark that some programs put before UTF-8
+  if (text_.rfind("\xEF\xBB\xBF", 0) == 0) at_ = 3;  // UTF-8 byte order mark
   separator_ = separator_of(text_.substr(at_, std::min(text_.find('\n', at_), text_.size()) - at_));
 }
 
@@ -50,7 +50,7 @@ Result<bool> CsvCursor::next(std::vector<CsvField>& row) {
   return true;
 }
 
-// Leaves at_ at the separator, the line's or the file's end.
+// Leaves at_ at the separator, at the line end or at the end of the file.
 Result<void> CsvCursor::read_field(CsvField& field) {
   while (at_ < text_.size() && is_space(text_[at_]) && text_[at_] != separator_) ++at_;
   field.offset = at_;

@@ -12,22 +12,22 @@ namespace tally::data {
 
 inline constexpr std::size_t kMaxCsvFields = 65536;
 
-// A field without its quotes and the spaces around it, and where it begins in the file.
+// A field without quotes and surrounding spaces, and its offset in the file.
 struct CsvField {
   std::string text;
   std::uint64_t offset = 0;
 };
 
-// Reads a table row by row. Fields are separated by the commas, tabs or semicolons that the first
-// line has most of; a field in double quotes may hold them, line ends, and quotes written twice.
-// Empty lines are skipped.
+// Reads a table row by row. The separator is the comma, tab or semicolon that is most frequent in
+// the first line. A field in double quotes may contain separators, line ends, and quotes written
+// twice. Empty lines are skipped.
 class CsvCursor final {
  public:
-  // Both outlive the cursor.
+  // Both arguments must outlive the cursor.
   CsvCursor(std::span<const std::byte> bytes, const std::string& name);
 
-  // The next row; false at the end. kCorrupt, with the offset, where quotes do not end, something
-  // follows them, or a row has more than kMaxCsvFields.
+  // Reads the next row; false at the end. kCorrupt, with the offset, if a quote is not closed, if
+  // text follows a closing quote, or if a row has more than kMaxCsvFields.
   Result<bool> next(std::vector<CsvField>& row);
 
  private:

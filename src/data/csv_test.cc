@@ -119,8 +119,8 @@ TEST(Csv, StandardisedByTheTrainingPart) {
   }
   EXPECT_NEAR(sum / 80, 0, 1e-4);
   EXPECT_NEAR(squares / 80, 1, 1e-3);
-  // Both parts lie on the same line, so the held-out part was measured by the other; and each row
-  // is in one of them.
+  // Both parts lie on the same line, so the training part standardises the held-out part, too. Each
+  // row is in exactly one part.
   const Sample a = sample_of(**train, 0);
   const Sample b = sample_of(**train, 79);
   const float slope = (b.input[0] - a.input[0]) / (b.target[0] - a.target[0]);

@@ -11,7 +11,8 @@
 
 namespace tally::data {
 
-// What one sample is: the same for all samples of a dataset. An empty `target` is one number.
+// The shapes and types of a sample, equal for all samples of a dataset. An empty `target` is a
+// scalar.
 struct SampleShape {
   std::vector<std::int64_t> input;
   DataType input_type = DataType::kFloat32;
@@ -23,18 +24,18 @@ struct SampleShape {
 std::size_t input_bytes(const SampleShape& shape);
 std::size_t target_bytes(const SampleShape& shape);
 
-// Samples by index. Immutable once made. Threads: safe.
+// Random access to samples. Immutable. Threads: safe.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::uint64_t size() const = 0;
   virtual const SampleShape& shape() const = 0;
-  // Writes sample `index`, below size(), into exactly the bytes of one sample. `augment` decides
-  // about random crops and flips; unused by those without. kCorrupt where the sample's file is bad,
-  // kSystem where it cannot be read.
+  // Writes sample `index` (below size()). `input` and `target` have exactly input_bytes() and
+  // target_bytes(). `augment` is the random source for crops and flips; datasets without
+  // augmentation ignore it. kCorrupt if the sample's file is damaged, kSystem if it cannot be read.
   virtual Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
                             std::span<std::byte> target) const = 0;
-  // Names by label; of texts the alphabet; empty where targets are not labels.
+  // Class names by label; for texts the alphabet; empty if targets are not labels.
   virtual std::vector<std::string> classes() const { return {}; }
 };
 

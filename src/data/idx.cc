@@ -8,10 +8,10 @@ namespace tally::data {
 namespace {
 
 constexpr std::uint32_t kImagesMagic = 0x00000803;  // bytes, three dimensions
-constexpr std::uint32_t kLabelsMagic = 0x00000801;  // bytes, one
+constexpr std::uint32_t kLabelsMagic = 0x00000801;  // bytes, one dimension
 constexpr int kMaxSide = 4096;
 
-// Checks the first number and that all numbers of the header are there.
+// Checks the magic number and that the header is complete.
 Result<void> check_header(const IdxFile& file, std::uint32_t magic, const char* what) {
   const std::size_t header_bytes = 4 + 4 * std::size_t{magic & 0xFF};
   if (file.bytes.size() < header_bytes) {

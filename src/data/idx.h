@@ -8,16 +8,16 @@
 
 namespace tally::data {
 
-// The format of the MNIST family: a file of images and a file of labels, each with a header of
-// big-endian numbers. Both may be packed with gzip. Only bytes are read, the element type of all of
-// that family.
+// The format of the MNIST family: a file of images and a file of labels, each with a big-endian
+// header and optionally gzip-compressed. Only the element type byte is supported, which all
+// datasets of the family use.
 
-// The images and labels of two files. With `classes`, labels must be below it; else at most one
-// more than the highest label is taken for their number. kCorrupt for everything that is not right.
+// Reads images and labels. With `classes`, all labels must be below it; without it any label is
+// valid. kCorrupt for any violation of the format.
 Result<PixelSamples> read_idx(const std::filesystem::path& images,
                               const std::filesystem::path& labels, std::optional<int> classes);
 
-// The same from the contents of the files, for which the names stand in messages.
+// The same for files in memory; messages use their names.
 struct IdxFile {
   std::span<const std::byte> bytes;
   std::string name;

@@ -1,3 +1,6 @@
+// resample() is separable. taps_for() computes for each output column and each output row its
+// source pixels and their weights. shrink_channel() applies the column taps to the source rows that
+// are needed, and then the row taps to the resulting `rows`.
 #include "data/image.h"
 
 #include <algorithm>
@@ -13,16 +16,17 @@
 namespace tally::data {
 namespace {
 
-// Which source pixels, with which weights, make each result along one side.
+// For each output pixel along one axis: its first source pixel, the number of source pixels, and
+// their weights.
 struct Taps {
   std::vector<int> first;
   std::vector<int> count;
-  std::vector<float> weights;  // `most` for each result
+  std::vector<float> weights;  // `most` per output pixel
   int most = 0;
 };
 
-// A triangle over the source: as wide as two source pixels when enlarging, as two results when
-// shrinking.
+// A triangle filter over the source. Its base is two source pixels wide when enlarging, and two
+// output pixels wide when shrinking.
 Taps taps_for(double begin, double length, int results, int pixels) {
   const double scale = length / results;
   const double reach = std::max(scale, 1.0);
@@ -52,7 +56,7 @@ Taps taps_for(double begin, double length, int results, int pixels) {
   return taps;
 }
 
-// One row of one channel, brought to the wanted width.
+// Resamples one row of one channel to the wanted width.
 void shrink_row(const std::uint8_t* row, std::ptrdiff_t stride, const Taps& taps,
                 std::span<float> out) {
   for (std::size_t x = 0; x < out.size(); ++x) {
@@ -65,7 +69,7 @@ void shrink_row(const std::uint8_t* row, std::ptrdiff_t stride, const Taps& taps
   }
 }
 
-// One channel of an image at the wanted size, values from 0 to 255.
+// Resamples one channel to the wanted size; values from 0 to 255.
 void shrink_channel(const ImageView& image, int channel, const Taps& across, const Taps& down,
                     std::vector<float>& rows, std::span<float> out) {
   const std::size_t width = across.first.size();
@@ -158,7 +162,7 @@ void resample(const ImageView& image, const Box& box, const ImageSize& wanted,
   const Taps down = taps_for(box.top, box.height, wanted.height, image.size.height);
   std::vector<float> rows;
   if (wanted.channels == 1 && image.size.channels == 3) {
-    // Luminance of ITU-R BT.601, as JPEG has it.
+    // Luminance of ITU-R BT.601, as in JPEG.
     constexpr std::array kLuminance{0.299F, 0.587F, 0.114F};
     std::vector<float> colour(plane);
     std::fill(out.begin(), out.end(), 0.0F);
@@ -176,7 +180,7 @@ void resample(const ImageView& image, const Box& box, const ImageSize& wanted,
       }
     }
   }
-  // Only now: a grey channel is copied before it is scaled.
+  // Scale last: a grey channel is copied to the other channels before it is scaled.
   for (std::size_t c = 0; c * plane < out.size(); ++c)
     scale_plane(out.subspan(c * plane, plane), scale, c);
   if (!flip) return;

@@ -9,7 +9,7 @@
 
 namespace tally::data {
 
-// Sides of images that are read; a larger one is refused before memory is taken for it.
+// Limits of images; a larger image is refused before memory is allocated for it.
 inline constexpr int kMaxImageSide = 16384;
 inline constexpr std::int64_t kMaxImagePixels = std::int64_t{1} << 26;
 
@@ -20,16 +20,16 @@ struct ImageSize {
   friend bool operator==(const ImageSize&, const ImageSize&) = default;
 };
 
-// kCorrupt, with the file's name, unless the size is one that is read here.
+// kCorrupt, with the file's name, unless the size is within the limits and has 1 or 3 channels.
 Result<void> check_size(const ImageSize& size, const std::string& name, std::uint64_t offset);
 
-// A decoded image: a byte per channel, channels of a pixel beside each other, rows from the top.
+// A decoded image: one byte per channel, channels interleaved, rows from the top.
 struct Image {
   ImageSize size;
   std::vector<std::uint8_t> pixels;
 };
 
-// Pixels in memory, however they lie: strides are in bytes.
+// Pixels in memory in any layout; strides are in bytes.
 struct ImageView {
   ImageSize size;
   const std::uint8_t* pixels = nullptr;
@@ -38,10 +38,10 @@ struct ImageView {
   std::ptrdiff_t pixel_stride = 0;
 };
 ImageView view_of(const Image& image);
-// Channel after channel, as CIFAR has them.
+// A planar layout (one channel after the other), as in CIFAR.
 ImageView planar_view(const ImageSize& size, const std::uint8_t* pixels);
 
-// A part of an image, in pixels of it.
+// A part of an image, in pixels.
 struct Box {
   double left = 0;
   double top = 0;
@@ -49,23 +49,23 @@ struct Box {
   double height = 0;
 };
 
-// The largest box in the middle of an image that has the proportions of `wanted`.
+// The largest centred box with the aspect ratio of `wanted`.
 Box centre_box(const ImageSize& image, const ImageSize& wanted);
 
-// What turns a byte into a number of the model: (byte / 255 - mean) / deviation, per channel.
+// Converts bytes to model inputs: (byte / 255 - mean) / deviation, per channel.
 struct PixelScale {
   std::vector<float> mean;
   std::vector<float> deviation;
 };
-// Leaves values between 0 and 1.
+// Maps bytes to values from 0 to 1.
 PixelScale plain_scale(int channels);
-// For `channels`, from one with another number: grey from the average, colours alike.
+// Adapts a scale to another number of channels: every channel gets the average of all.
 PixelScale fit_scale(const PixelScale& scale, int channels);
 
-// The part `box` of an image at the size and with the channels of `wanted`, scaled, channel after
-// channel, mirrored if `flip`. Bilinear; when shrinking, over all pixels that a result covers. Grey
-// from colours by their luminance. `scale` is for the channels of `wanted`; `out` has as many
-// values as `wanted`.
+// Resamples the part `box` of an image to the size and channels of `wanted`, applies `scale`, and
+// mirrors if `flip`. The output is planar. The filter is bilinear; when shrinking, it covers all
+// source pixels of an output pixel. Grey is the luminance of the colours. `scale` has the channels
+// of `wanted`; `out` has one value per channel and pixel of `wanted`.
 void resample(const ImageView& image, const Box& box, const ImageSize& wanted,
               const PixelScale& scale, bool flip, std::span<float> out);
 

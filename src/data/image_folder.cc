@@ -62,7 +62,8 @@ Result<ImageSize> size_of_image(std::span<const std::byte> bytes, const fs::path
   return unknown_image(path);
 }
 
-// How much smaller a JPEG may be decoded when `box` of it becomes `wanted`.
+// The largest JPEG reduction that still leaves at least one pixel per output pixel when `box`
+// becomes `wanted`.
 int reduction_for(const Box& box, const ImageSize& wanted) {
   int reduction = 8;
   while (reduction > 1 && (box.width < double(wanted.width) * reduction ||
@@ -71,11 +72,11 @@ int reduction_for(const Box& box, const ImageSize& wanted) {
   return reduction;
 }
 
-// Mean and deviation of the photographs of ImageNet.
+// Mean and deviation of ImageNet.
 PixelScale photograph_scale() { return {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}}; }
 
 struct Listed {
-  std::string name;  // within its class folder
+  std::string name;  // file name inside its class folder
   std::int64_t label = 0;
 };
 
@@ -129,7 +130,7 @@ class ImageFolder final : public Dataset {
   SampleShape shape_;
 };
 
-// The images of all classes.
+// Lists the images of all classes.
 Result<std::vector<Listed>> list_images(const fs::path& folder,
                                         const std::vector<std::string>& names,
                                         const std::vector<std::string>& classes) {

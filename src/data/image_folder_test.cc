@@ -8,7 +8,7 @@
 namespace tally::data {
 namespace {
 
-// Two classes, three images, and things that are none.
+// Two classes, three images, and files that are not images.
 void fill(const TestFolder& folder, const std::string& below = "") {
   folder.write(below + "tulip/b.PNG", png_of(plain_image({3, 20, 30}, 100)));
   folder.write(below + "daisy/2.jpg", jpeg_of(plain_image({3, 40, 20}, 50)));
@@ -55,7 +55,7 @@ TEST(ImageFolder, AugmentationIsByTheSeedAndCropsAndFlips) {
   int flipped = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const Sample sample = sample_of(**dataset, 0, seed);
-    flipped += sample.input[0] > sample.input[15] ? 1 : 0;  // red rises to the right
+    flipped += sample.input[0] > sample.input[15] ? 1 : 0;  // red increases to the right
   }
   EXPECT_NEAR(flipped, 50, 20);
 }

@@ -40,8 +40,8 @@ TEST(Resample, PlainStaysPlainAtEverySize) {
         EXPECT_NEAR(value, 77, 1e-3);
 }
 
-// The middle of a result that covers 2 x 2 pixels is the average of 4 x 4 under a pyramid; of a
-// straight slope that is the slope's own value there.
+// Each output pixel covers 2 x 2 pixels and averages 4 x 4 pixels with triangle weights. For a
+// linear slope this average is the value of the slope at the centre.
 TEST(Resample, SlopeStaysASlopeAwayFromTheEdge) {
   Image image{.size = {1, 1, 64}, .pixels = {}};
   for (int x = 0; x < 64; ++x) image.pixels.push_back(static_cast<std::uint8_t>(3 * x));
@@ -55,7 +55,7 @@ TEST(Resample, SlopeStaysASlopeAwayFromTheEdge) {
 
 TEST(Resample, ShrinkingCountsEveryPixel) {
   Image image = plain_image({1, 1, 64}, 0);
-  image.pixels[21] = 255;  // would fall between the pixels that plain interpolation looks at
+  image.pixels[21] = 255;  // plain interpolation would skip this pixel
   const auto out = resampled(image, whole(image), {1, 1, 8});
   EXPECT_NEAR(std::accumulate(out.begin(), out.end(), 0.0F), 255.0F / 8, 0.5);
 }
@@ -113,7 +113,8 @@ TEST(RandomBox, StaysInsideAndHasAQuarterOrMore) {
     EXPECT_GE(box.top, 0);
     EXPECT_LE(box.left + box.width, image.width + 1e-9);
     EXPECT_LE(box.top + box.height, image.height + 1e-9);
-    // A narrow image has no part of a quarter with such sides; then it is the middle.
+    // A narrow image has no box of a quarter of its area with such an aspect ratio; random_box()
+    // then returns the centre.
     const Box middle = centre_box(image, {3, 32, 32});
     EXPECT_GE(box.width * box.height,
               std::min(0.25 * image.width * image.height, middle.width * middle.height) - 1e-6);

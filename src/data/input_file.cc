@@ -41,7 +41,7 @@ Result<Bytes> read_as_it_is(const std::filesystem::path& path, std::uint64_t max
   if (!file.open()) return unreadable(path, errno);
   struct stat facts {};
   if (::fstat(file.descriptor(), &facts) != 0) return unreadable(path, errno);
-  // One byte more than there should be, so that the end is seen without growing.
+  // One byte more than the file size, so that the loop reaches the end without growing the buffer.
   const auto size = static_cast<std::uint64_t>(std::max<off_t>(facts.st_size, 0));
   if (size > max_bytes) return too_large(path.string(), max_bytes);
   Bytes bytes(size + 1);
@@ -59,7 +59,7 @@ Result<Bytes> read_as_it_is(const std::filesystem::path& path, std::uint64_t max
   return bytes;
 }
 
-// zlib's state, whatever becomes of the work.
+// Owns the state of zlib.
 class Inflater final {
  public:
   Inflater() { ready_ = ::inflateInit2(&stream_, 15 + 16) == Z_OK; }
@@ -104,11 +104,11 @@ Result<Bytes> unpack_gzip(std::span<const std::byte> packed, const std::string& 
   z_stream& stream = inflater.stream();
   Bytes result;
   std::size_t used = 0;
-  std::size_t given = 0;  // bytes of `packed` that zlib has been shown
+  std::size_t given = 0;  // bytes of `packed` passed to zlib
   for (;;) {
     if (stream.avail_in == 0) {
       const std::size_t more = std::min<std::size_t>(packed.size() - given, kPieceBytes);
-      // zlib only reads here, but its interface is older than const.
+      // zlib only reads from next_in, but the type is not const.
       stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(packed.data() + given));
       stream.avail_in = static_cast<uInt>(more);
       given += more;

@@ -13,27 +13,27 @@ namespace tally::data {
 
 using Bytes = std::vector<std::byte>;
 
-// Larger ones are refused, packed or unpacked: readers hold a file in memory.
+// Limit of a file, compressed or not: readers hold the whole file in memory.
 inline constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 34;
 
-// All of a file, unpacked if it is gzip. kSystem, with what to do, if it is not there or cannot be
-// read; kCorrupt if it is broken gzip; kExhausted if it is larger than `max_bytes`.
+// Reads a whole file and decompresses gzip. kSystem, with a remedy, if the file is missing or
+// cannot be read; kCorrupt for damaged gzip; kExhausted if it is larger than `max_bytes`.
 Result<Bytes> read_file(const std::filesystem::path& path, std::uint64_t max_bytes = kMaxFileBytes);
 
-// Up to `count` bytes from its beginning, likewise; a broken rest is not noticed.
+// Reads up to `count` bytes from the beginning in the same way; damage after them is not detected.
 Result<std::string> first_bytes(const std::filesystem::path& path, std::size_t count);
 
-// The content of a gzip file; several behind each other are one. kCorrupt, kExhausted as above.
+// Decompresses gzip; concatenated members form one content. kCorrupt and kExhausted as above.
 Result<Bytes> unpack_gzip(std::span<const std::byte> packed, const std::string& name,
                           std::uint64_t max_bytes);
 
 bool is_gzip(std::span<const std::byte> bytes);
 
-// The 32 bits at `offset`, highest byte first.
+// The big-endian 32-bit number at `offset`.
 std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset);
 
-// kCorrupt: "FILE: offset N: expected ..., found ...". Of a packed file, the offset in what it
-// unpacks to.
+// kCorrupt: "FILE: offset N: expected ..., found ...". For a compressed file the offset is in the
+// decompressed content.
 Error corrupt(const std::string& file, std::uint64_t offset, std::string_view expected,
               std::string_view found);
 

@@ -46,7 +46,7 @@ TEST(InputFile, PackedFileCutOffAnywhereIsCorrupt) {
 
 TEST(InputFile, DamagedPackedFileIsCorrupt) {
   std::string packed = gzip_of("a text of some length, some length, some length");
-  packed[packed.size() - 6] = static_cast<char>(packed[packed.size() - 6] ^ 0x40);  // its checksum
+  packed[packed.size() - 6] = static_cast<char>(packed[packed.size() - 6] ^ 0x40);  // the CRC
   const auto bytes = unpack_gzip(bytes_of(packed), "f", 1000);
   ASSERT_FALSE(bytes.has_value());
   EXPECT_NE(bytes.error().message.find("incorrect data check"), std::string::npos)

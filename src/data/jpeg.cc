@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include <jpeglib.h>
-// After jpeglib.h, which it needs.
+// jerror.h needs jpeglib.h before it.
 #include <jerror.h>
 
 #include <array>
@@ -14,9 +14,9 @@
 namespace tally::data {
 namespace {
 
-// libjpeg ends the process on an error unless its handler does not return, so ours jumps back. The
-// functions that may be jumped out of have no objects with destructors; this one is the caller's
-// and cleans up.
+// libjpeg ends the process after an error unless the handler does not return, so this handler calls
+// longjmp(). Functions that longjmp() leaves must have no objects with destructors. The caller owns
+// the Decoder, whose destructor cleans up.
 class Decoder final {
  public:
   explicit Decoder(std::span<const std::byte> bytes) : bytes_(bytes) {
@@ -26,8 +26,7 @@ class Decoder final {
       state->err->format_message(state, handler.message.data());
       std::longjmp(handler.place, 1);
     };
-    // What the library could go on after. Bytes too many between two markers do no harm; all else
-    // is damage.
+    // Warnings: extra bytes between two markers are harmless; all other warnings mean damage.
     handler_.base.emit_message = [](j_common_ptr state, int level) {
       if (level >= 0 || state->err->msg_code == JWRN_EXTRANEOUS_DATA) return;
       state->err->error_exit(state);
@@ -46,7 +45,7 @@ class Decoder final {
     return true;
   }
 
-  // Prepares for the pixels; afterwards output_width and so on are known.
+  // Starts decoding; afterwards output_width and the other output fields are set.
   bool start(int reduction) {
     if (setjmp(handler_.place) != 0) return false;
     state_.scale_num = 1;
@@ -56,7 +55,7 @@ class Decoder final {
     return true;
   }
 
-  // Reads all rows into memory that has room for them.
+  // Reads all rows into `pixels`, which has room for them.
   bool read(std::uint8_t* pixels, std::size_t row_bytes) {
     if (setjmp(handler_.place) != 0) return false;
     while (state_.output_scanline < state_.output_height) {
@@ -74,7 +73,7 @@ class Decoder final {
   const jpeg_decompress_struct& state() const { return state_; }
 
   ImageSize size() const {
-    // A side beyond int does not exist in the format: it has 16 bits for each.
+    // The format stores sides in 16 bits, so they fit an int.
     return {is_grey() ? 1 : 3, static_cast<int>(state_.image_height),
             static_cast<int>(state_.image_width)};
   }
@@ -98,7 +97,7 @@ class Decoder final {
   jpeg_decompress_struct state_{};
 };
 
-// Inks to light. Programs that write such files store them inverted.
+// CMYK to RGB. Programs that write CMYK files store inverted values.
 void cmyk_to_rgb(Image& image) {
   const std::size_t pixels = image.pixels.size() / 4;
   for (std::size_t i = 0; i < pixels; ++i) {

@@ -10,7 +10,7 @@
 namespace tally::data {
 namespace {
 
-// FNV-1a (Fowler, Noll, Vo), whose bits mix() then spreads.
+// FNV-1a (Fowler, Noll, Vo); mix() then spreads its bits.
 std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 0xCBF29CE484222325ULL;
   for (const char c : text) {

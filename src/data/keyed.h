@@ -10,46 +10,48 @@
 
 namespace tally::data {
 
-// Samples that are few keys out of very many: rows of click logs and tables of categories, and
-// sparse vectors.
+// Sparse samples, each with a few keys out of very many: rows of click logs, rows of categorical
+// tables, and sparse vectors.
 //
-// A sample is int64 [2, slots]. Row 0 has keys, from 0, or -1 where a slot is empty; row 1 the
-// value of each key as the bits of a float64, 1 for a category, 0 in an empty slot. The target is a
+// A sample is int64 [2, slots]. Row 0 has the keys, from 0, or -1 in an empty slot. Row 1 has the
+// value of each key as the bits of a float64: 1 for a category, 0 in an empty slot. The target is a
 // label, 0 or 1.
 //
-// A table has a slot per field, each with a name; a key is a hash of field and category, so it
-// needs no dictionary and is the same in any file. A number may have two: its bucket as a category,
-// and a key of the field with the number as value. Sparse vectors have slots without names, as many
-// as the longest row has entries; keys are their indices.
+// A table has one named slot per field. A key is a hash of field and category, so that it needs no
+// dictionary and is equal in all files. A number may use two slots: its bucket as a category, and a
+// key of the field with the number as the value. Sparse vectors have unnamed slots, as many as the
+// longest row has entries; their keys are the indices.
 
 inline constexpr std::int64_t kNoKey = -1;
-// Entries, empty slots included, of all rows of a file.
+// Limit of the entries of all rows of a file, empty slots included.
 inline constexpr std::uint64_t kMaxKeyedEntries = std::uint64_t{1} << 31;
 
-// The key of a category of a field; 63 bits.
+// The 63-bit key of a category of a field.
 std::int64_t key_of(std::string_view field, std::string_view category);
 
-// 0, 1, 2, ... for counts 0, 1, 2 to 3, 4 to 7, ...; negative ones are -1, -2, ... likewise.
+// Bucket 0, 1, 2, 3, ... for counts 0, 1, 2 to 3, 4 to 7, ...; negative counts map to -1, -2, ...
+// in the same way.
 int log2_bucket(double count);
 
-// Rows behind each other, each as long as it is.
+// All rows, one after the other; rows may have different lengths.
 struct KeyedRows {
-  std::vector<std::string> fields;       // a name per slot; none: slots have no meaning
-  std::vector<std::uint64_t> starts{0};  // of each row in the two below, and the end of the last
+  std::vector<std::string> fields;  // one name per slot; empty: unnamed slots
+  // Start of each row in `keys` and `values`, and the end of the last row.
+  std::vector<std::uint64_t> starts{0};
   std::vector<std::int64_t> keys;
   std::vector<float> values;
   std::vector<std::uint8_t> labels;  // 0 or 1
-  std::vector<std::string> classes;  // what 0 and 1 mean
+  std::vector<std::string> classes;  // names of the labels 0 and 1
 
   void add(std::int64_t key, float value = 1.0F);
   void add_empty() { add(kNoKey, 0.0F); }
   void end_row(bool label);
   std::uint64_t size() const { return labels.size(); }
-  // Entries of the longest row.
+  // Number of entries of the longest row.
   std::uint64_t longest() const;
 };
 
-// These rows in this order, as one.
+// Copies the rows with these indices, in this order.
 KeyedRows chosen(const KeyedRows& rows, const std::vector<std::uint64_t>& indices);
 
 class KeyedDataset final : public Dataset {

@@ -27,7 +27,7 @@ Result<TableFormat> format_of(const fs::path& file) {
                   file.string()));
 }
 
-// The file of that name, packed or not, if it is there.
+// The file of that name, or its .gz form, if it exists.
 std::optional<fs::path> found_in(const fs::path& folder, const std::string& name) {
   std::error_code ignored;
   for (const std::string& candidate : {name, name + ".gz"})
@@ -45,7 +45,7 @@ Result<fs::path> table_in(const fs::path& folder) {
                   folder.string()));
 }
 
-// What kinds of tables call their test part; Criteo's has no labels.
+// The test file by the naming of each format. Criteo's test file has no labels, so it is not used.
 std::vector<fs::path> test_part(const fs::path& file, TableFormat format) {
   if (format == TableFormat::kCriteo) return {};
   if (format == TableFormat::kAdult) {
@@ -70,7 +70,7 @@ std::vector<double> distinct(const std::vector<double>& labels) {
   return {found.begin(), found.end()};
 }
 
-// Labels are those of the training file, the lower one 0.
+// The labels must be in `classes`, the two labels of the training file; the lower one becomes 0.
 Result<KeyedRows> keyed_rows_of(const SparseRows& rows, const std::vector<double>& classes,
                                 const std::string& name) {
   KeyedRows result;
@@ -137,7 +137,7 @@ Result<Location> locate_keyed(const std::string& name_or_path, const fs::path& c
   std::error_code failure;
   const fs::file_status status = fs::status(name_or_path, failure);
   const bool known = find_in_catalog(name_or_path) != nullptr;
-  // Says what there is, where there is nothing; names of the catalog have files to look at.
+  // locate() handles catalog names, and returns the error for a missing path.
   if (known || !fs::exists(status)) {
     TALLY_TRY(Location location, locate(name_or_path, cache));
     TALLY_TRY(format_of(location.train.at(0)));

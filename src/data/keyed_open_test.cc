@@ -46,7 +46,7 @@ TEST(OpenKeyed, AdultHasItsTestPart) {
     EXPECT_EQ((*opened(folder.path() / name, true))->size(), 2U);
     EXPECT_EQ((*opened(folder.path() / name, false))->size(), 1U);
   }
-  // As a plain table it is what it was.
+  // locate() still finds it as a plain table.
   EXPECT_EQ(locate((folder.path() / "adult.data").string(), "")->kind, Kind::kCsv);
 }
 
@@ -67,7 +67,7 @@ TEST(OpenKeyed, WithoutATestPartATenthIsHeldOut) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "0\t" + std::to_string(i) + "\n";
   const auto file = folder.write("train.txt", text);
-  folder.write("test.txt", "\t5\n");  // Criteo's, without labels
+  folder.write("test.txt", "\t5\n");  // Criteo's test file has no labels
   EXPECT_EQ((*opened(folder.path(), true))->size(), 90U);
   EXPECT_EQ((*opened(file, false))->size(), 10U);
 }

@@ -12,42 +12,42 @@
 
 namespace tally::data {
 
-// Tables whose columns are known, from bytes to rows of keys; `name` is for messages. All return
-// kCorrupt, "FILE: line N: expected ..., found ...", for what is not as it should be, and for a
-// file without a row.
+// Parsers of tables with known columns, from bytes to rows of keys; messages use `name`. All return
+// kCorrupt, "FILE: line N: expected ..., found ...", for invalid content and for a file without
+// rows.
 
 using FileBytes = std::span<const std::byte>;
 
-// Criteo's click log: a label, 13 counts and 26 categories in each row, fields that are missing
-// empty, at a row's end cut off. With a first row "label,I1,...,C26" the columns are found by it. A
-// slot per field: counts as log2 buckets.
+// Criteo's click log: each row has a label, 13 counts and 26 categories. A missing field is empty,
+// and missing fields at the end of a row may be omitted. With a header row "label,I1,...,C26" the
+// columns may be in any order. The rows have one slot per field; counts become log2 buckets.
 Result<KeyedRows> parse_criteo(FileBytes bytes, const std::string& name);
 
-// UCI Adult, adult.data or adult.test: who earns more than 50K. Lines that begin with | are
-// comments, labels may end with a dot, ? is missing. A slot per column, numbers as categories of
-// their own (the sampling weight as a log2 bucket), then one per number with its logarithm as the
-// value.
+// UCI Adult, adult.data or adult.test; label 1: income above 50K. Lines that begin with | are
+// comments, labels may end with a dot, and ? is a missing value. One slot per column has its
+// category; each distinct number is a category (the sampling weight as a log2 bucket). One more
+// slot per number has its logarithm as the value.
 Result<KeyedRows> parse_adult(FileBytes bytes, const std::string& name);
 
-// The genres of each movie, from MovieLens' movies.csv.
+// Genres by movie, from MovieLens' movies.csv. `of` maps a movieId to indices in `names`.
 struct MovieGenres {
-  std::vector<std::string> names;                                   // in their order
-  std::map<std::string, std::vector<std::size_t>, std::less<>> of;  // by movieId; places in `names`
+  std::vector<std::string> names;                                   // sorted
+  std::map<std::string, std::vector<std::size_t>, std::less<>> of;  // movieId to name indices
 };
 inline constexpr std::size_t kMaxGenres = 64;
 Result<MovieGenres> parse_movies(FileBytes bytes, const std::string& name);
 
-// MovieLens' ratings.csv: who likes (rates 4 or more) what. Slots: user, movie, and one per genre
-// that the movie may have.
+// MovieLens' ratings.csv; label 1: a rating of 4 or more. Slots: user, movie, and one per possible
+// genre of a movie.
 Result<KeyedRows> parse_ratings(FileBytes bytes, const std::string& name,
                                 const MovieGenres& genres);
 
 enum class TableFormat : std::uint8_t { kCriteo, kAdult, kMovieLens, kLibsvm };
 
-// Which of them begins so; nothing if none.
+// Detects the format from the beginning of a file; nullopt if unknown.
 std::optional<TableFormat> recognise_table(std::string_view beginning);
 
-// kCorrupt: "FILE: line N: expected ..., found ...", with the line that the offset is in.
+// kCorrupt: "FILE: line N: expected ..., found ...", where line N contains `offset`.
 Error bad_line(FileBytes bytes, const std::string& name, std::uint64_t offset,
                std::string_view expected, std::string_view found);
 

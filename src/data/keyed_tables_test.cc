@@ -1,4 +1,4 @@
-// Tables of good and bad lines for each reader.
+// Valid and invalid lines for each parser.
 #include "data/keyed_tables.h"
 
 #include <functional>
@@ -20,13 +20,13 @@ const std::string kKeyedTablesAdultRow =
     "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "
     "2174, 0, 40, United-States, <=50K\n";
 
-// A row with one part of it replaced.
+// The row with the first `part` replaced by `other`.
 std::string with(const std::string& row, const std::string& part, const std::string& other) {
   const std::size_t at = row.find(part);
   return fmt::format("{}{}{}", row.substr(0, at), other, row.substr(at + part.size()));
 }
 
-// The header of the csv form.
+// The header row of Criteo's CSV variant.
 std::string criteo_header() {
   std::string names = "label";
   for (int i = 1; i <= 13; ++i) names += ",I" + std::to_string(i);

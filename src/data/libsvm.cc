@@ -17,11 +17,11 @@ constexpr std::size_t kMaxClasses = 1000;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// The words of a line, one after the other.
+// Splits a line into words, without its comment.
 class Words final {
  public:
   explicit Words(std::string_view line) : rest_(line.substr(0, line.find('#'))) {}
-  // Empty at the end.
+  // Returns an empty word at the end.
   std::string_view next() {
     std::size_t begin = 0;
     while (begin < rest_.size() && is_blank(rest_[begin])) ++begin;
@@ -58,7 +58,8 @@ std::optional<Entry> entry_in(std::string_view word) {
   return Entry{*index, *value};
 }
 
-// One line's row, if it has one. `offset_of` is for messages.
+// Parses a line and appends its row; a blank line has no row. `offset_of` gives the offset of a
+// word for messages.
 template <typename OffsetOf>
 Result<void> add_row(std::string_view line, const std::string& name, const OffsetOf& offset_of,
                      SparseRows& rows) {
@@ -88,7 +89,7 @@ Result<void> add_row(std::string_view line, const std::string& name, const Offse
   return {};
 }
 
-// The labels that are classes; none if they are values.
+// The sorted distinct labels; empty if the labels are values and not classes.
 std::vector<double> classes_of(const std::vector<double>& labels) {
   std::vector<double> found;
   for (const double label : labels) {

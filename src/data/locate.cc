@@ -1,3 +1,5 @@
+// locate() tries these in order: a catalog name (locate_known()), a folder (locate_folder(), by the
+// names of its files), a file (locate_file(), by its first bytes and its name).
 #include "data/locate.h"
 
 #include <algorithm>
@@ -35,7 +37,7 @@ std::vector<fs::path> files_of(const fs::path& folder) {
   return files;
 }
 
-// The name with one part of it replaced; empty if it has no such part.
+// The name with the first `part` replaced; empty if the name does not contain `part`.
 std::string with(std::string name, std::string_view part, std::string_view replacement) {
   const std::size_t at = name.find(part);
   return at == std::string::npos ? "" : name.replace(at, part.size(), replacement);
@@ -46,8 +48,7 @@ bool is_idx_images(const fs::path& path) {
   return name.find("images") != std::string::npos && name.find("idx3") != std::string::npos;
 }
 
-// The file of labels that belongs to a file of images, packed or not; where none is there, its
-// usual name.
+// The label file of an image file, plain or gzip-compressed. If neither exists, the plain name.
 fs::path labels_beside(const fs::path& images) {
   const std::string name = with(with(plain_name(images), "images", "labels"), "idx3", "idx1");
   const fs::path plain = images.parent_path() / name;
@@ -67,13 +68,13 @@ Location idx_of(const std::vector<fs::path>& images) {
   Location found{.kind = Kind::kIdx};
   for (const fs::path& file : images) {
     auto& part = is_test_name(plain_name(file)) ? found.test : found.train;
-    // Packed and unpacked side by side: the first will do.
+    // The folder may have a plain and a compressed copy; use the first.
     if (part.empty()) part = {file, labels_beside(file)};
   }
   return found;
 }
 
-// Files named train.X and test.X are the parts; one file alone is the training part.
+// train.X and test.X are the two parts; a single file is the training part.
 Location parts_of(Kind kind, const std::vector<fs::path>& files) {
   Location found{.kind = kind};
   for (const fs::path& file : files)
@@ -119,8 +120,8 @@ Result<Location> locate_folder(const fs::path& folder) {
   const auto texts =
       chosen([](const fs::path& file) { return ends_with_any(plain_name(file), {".txt"}); });
   if (!texts.empty()) return Location{.kind = Kind::kText, .train = texts};
-  return invalid(fmt::format("{} is nothing that can be read: expected {}", folder.string(),
-                             accepted_folders()));
+  return invalid(
+      fmt::format("{} has no supported format: expected {}", folder.string(), accepted_folders()));
 }
 
 Result<Location> locate_file(const fs::path& file) {
@@ -147,7 +148,7 @@ Result<Location> locate_file(const fs::path& file) {
   if (beginning.find('\0') == std::string::npos && !beginning.empty())
     return Location{.kind = Kind::kText, .train = {file}};
   return invalid(fmt::format(
-      "{} is nothing that can be read: expected an IDX file, a CIFAR .bin, .txt, .csv or libsvm",
+      "{} has no supported format: expected an IDX file, a CIFAR .bin, .txt, .csv or libsvm",
       file.string()));
 }
 

@@ -8,26 +8,26 @@
 
 namespace tally::data {
 
-// What lies at a path. Of each part: kIdx images, then labels; kCifar, kText all files;
-// kImageFolder the folder of the class folders; kCsv, kLibsvm, kMovieLens one file. `test` is empty
-// where the data have no such part.
+// The files of a dataset. Each part has: for kIdx the images, then the labels; for kCifar and kText
+// all files; for kImageFolder the folder of class folders; for kCsv, kLibsvm and kMovieLens one
+// file. `test` is empty if the dataset has no test part.
 struct Location {
   Kind kind = Kind::kText;
   std::vector<std::filesystem::path> train;
   std::vector<std::filesystem::path> test;
-  const CatalogEntry* known = nullptr;  // if it was named
+  const CatalogEntry* known = nullptr;  // set if the dataset was found by its catalog name
 };
 
-// Finds a dataset of the catalog (in the folder of its name below `cache`, or where Debian installs
-// it), or what is at a path: by the names of its files, then by what they begin with. kSystem, with
-// what to do, if nothing is there; kInvalid if it is nothing that can be read.
+// Finds a dataset by catalog name (in CACHE/NAME, or where Debian installs it) or by path. For a
+// path, file names decide first, then the first bytes of a file. kSystem, with a remedy, if nothing
+// is found; kInvalid if the format is not supported.
 Result<Location> locate(const std::string& name_or_path, const std::filesystem::path& cache);
 
-// The test part that lies beside a training file, if there is one: a9a and a9a.t, train.csv and
-// test.csv.
+// The test file in the same folder as a training file, if it exists: a9a.t for a9a, test.csv for
+// train.csv.
 std::vector<std::filesystem::path> test_beside(const std::filesystem::path& file);
 
-// Whether all files of a dataset of the catalog are in `folder`.
+// True if `folder` has all files of a catalog dataset.
 bool has_files(const CatalogEntry& entry, const std::filesystem::path& folder);
 
 }  // namespace tally::data

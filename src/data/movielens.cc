@@ -14,13 +14,13 @@ constexpr double kLiked = 4;
 constexpr double kBestRating = 5;
 constexpr std::string_view kNoGenres = "(no genres listed)";
 
-// A table with names in its first row, read by name.
+// A table with a header row, read by column name.
 class NamedTable final {
  public:
   NamedTable(FileBytes bytes, const std::string& name)
       : bytes_(bytes), name_(name), cursor_(bytes, name) {}
 
-  // The places of these columns.
+  // Reads the header and returns the indices of the wanted columns.
   Result<std::vector<std::size_t>> columns(const std::vector<std::string_view>& wanted) {
     TALLY_TRY(const bool more, cursor_.next(row_));
     std::vector<std::size_t> places;
@@ -36,7 +36,7 @@ class NamedTable final {
     return places;
   }
 
-  // The next row; false at the end.
+  // Reads the next row; false at the end.
   Result<bool> next() {
     TALLY_TRY(const bool more, cursor_.next(row_));
     if (more && row_.size() != fields_)

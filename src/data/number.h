@@ -8,19 +8,18 @@
 
 namespace tally::data {
 
-// The number that a whole text is, if a float can hold it; nothing otherwise.
+// Parses the whole text as a number in the range of a float; nullopt otherwise.
 inline std::optional<double> number_in(std::string_view text) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
   double value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  // False of NaN too.
+  // Also false for NaN.
   const bool fits = std::abs(value) <= std::numeric_limits<float>::max();
   return fits ? std::optional(value) : std::nullopt;
 }
 
-// How a text that is not what it should be stands in a message: short, and without control
-// characters.
+// Quotes an invalid text for a message: shortened, and without control characters.
 inline std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 40;
   std::string result = "'";

@@ -26,13 +26,12 @@ Split split_of(const OpenOptions& options) {
 
 Error no_part(const Location& location, const OpenOptions& options) {
   const auto& other = options.train ? location.test : location.train;
-  return {
-      .code = ErrorCode::kSystem,
-      .message = fmt::format("there is no {} part beside {}", options.train ? "training" : "test",
-                             other.empty() ? "it" : other.front().string())};
+  return {.code = ErrorCode::kSystem,
+          .message = fmt::format("no {} part found beside {}", options.train ? "training" : "test",
+                                 other.empty() ? "it" : other.front().string())};
 }
 
-// Data without a test part of their own are cut in two.
+// Returns the selected part: splits the dataset if it has no test part.
 std::unique_ptr<Dataset> own_part(const Location& location, std::unique_ptr<Dataset> whole,
                                   const OpenOptions& options) {
   if (!location.test.empty()) return whole;
@@ -74,7 +73,7 @@ int highest(const std::vector<std::uint8_t>& labels) {
   return labels.empty() ? -1 : *std::max_element(labels.begin(), labels.end());
 }
 
-// The scale of the catalog, or of the training samples.
+// The scale from the catalog, or measured on the training samples.
 PixelScale scale_of(const Location& location, const PixelSamples& training) {
   if (location.known == nullptr) return measure_scale(training);
   const CatalogEntry& entry = *location.known;
@@ -88,7 +87,7 @@ Result<std::unique_ptr<Dataset>> open_idx(const Location& location, const OpenOp
   if (files.empty()) return no_part(location, options);
   std::optional<int> classes;
   if (location.known != nullptr) classes = static_cast<int>(location.known->classes.size());
-  // A test part is measured by the training part.
+  // The training part determines the scale of the test part.
   const bool other_part =
       &files != &location.train && location.known == nullptr && !location.train.empty();
   if (other_part) {
@@ -110,7 +109,7 @@ Result<std::unique_ptr<Dataset>> open_cifar(const Location& location, const Open
   TALLY_TRY(pixels.image, wanted_size(options));
   const auto& files = files_of(location, options);
   if (files.empty()) return no_part(location, options);
-  // The form is CIFAR-10's, and so are its classes and, for a part of it, its colours.
+  // The format belongs to CIFAR-10, so use its classes, mean and deviation for any files.
   Location known = location;
   known.known = find_in_catalog("cifar10");
   TALLY_TRY(PixelSamples samples, read_cifar(files));
@@ -124,7 +123,7 @@ Result<std::unique_ptr<Dataset>> open_images(const Location& location, const Ope
   ImageFolderOptions images{.augment = options.augment, .normalise = options.normalise};
   TALLY_TRY(images.image, wanted_size(options));
   const auto& folders = files_of(location, options);
-  // Both parts must agree about what label a class has.
+  // Both parts must map a class to the same label.
   if (!location.test.empty()) {
     TALLY_TRY(images.classes, class_folders(location.train.front()));
   }

@@ -40,9 +40,10 @@ TEST(Open, IdxFolderHasItsParts) {
   EXPECT_EQ((*train)->size(), 20U);
   EXPECT_EQ((*test)->size(), 5U);
   EXPECT_EQ((*test)->classes(), (std::vector<std::string>{"0", "1", "2"}));
-  // The first images have the same bytes: with one scale for both parts, the same values.
+  // The first images of both parts have equal bytes, so one scale for both parts gives equal
+  // values.
   EXPECT_EQ(sample_of(**train, 0).input, sample_of(**test, 0).input);
-  // A file does as well as its folder.
+  // The path of a file works like the path of its folder.
   EXPECT_EQ(
       (*open_dataset(path + "/train-images-idx3-ubyte", "", {.train = false, .validation = 0.5}))
           ->size(),

@@ -1,3 +1,11 @@
+// One step takes the next samples_per_step() positions of the epoch; the last step may have fewer.
+// part_of() gives each rank its part of the step:
+//
+//   kReplicate   the whole step
+//   kStream      batch r of the step; the last batches may be short or empty
+//   kPartition   count / workers positions, and one more for the first count % workers ranks
+//
+// permutation_of() maps positions to sample indices; without it the position is the index.
 #include "data/order.h"
 
 #include <algorithm>
@@ -14,13 +22,13 @@ namespace {
 
 constexpr std::array kStrategies{Strategy::kPartition, Strategy::kReplicate, Strategy::kStream};
 
-// Some samples of the epoch's order.
+// Positions [first, first + count) in the order of an epoch.
 struct Range {
   std::uint64_t first = 0;
   std::uint64_t count = 0;
 };
 
-// The part of `rank` when `step` is shared out.
+// The part of options.rank in the samples of one step.
 Range part_of(const OrderOptions& options, Range step) {
   const auto workers = static_cast<std::uint64_t>(options.workers);
   const auto rank = static_cast<std::uint64_t>(options.rank);
@@ -35,11 +43,11 @@ Range part_of(const OrderOptions& options, Range step) {
       break;
   }
   const std::uint64_t share = step.count / workers;
-  const std::uint64_t larger = step.count % workers;  // so many have one more
+  const std::uint64_t larger = step.count % workers;  // the first `larger` ranks take one more
   return {step.first + rank * share + std::min(rank, larger), share + (rank < larger ? 1 : 0)};
 }
 
-// The order of an epoch; nothing where it is the file's.
+// The permutation of an epoch; nullopt for file order.
 std::optional<Permutation> permutation_of(const OrderOptions& options, std::uint64_t epoch) {
   if (!options.shuffle || options.strategy == Strategy::kStream) return std::nullopt;
   std::uint64_t key = mix(options.seed, epoch);
@@ -67,7 +75,7 @@ Result<Strategy> parse_strategy(std::string_view text) {
     if (to_string(strategy) == text) return strategy;
   return Error{
       .code = ErrorCode::kInvalid,
-      .message = fmt::format("no data strategy {}: there are partition, replicate, stream", text)};
+      .message = fmt::format("unknown data strategy {}: use partition, replicate or stream", text)};
 }
 
 Order::Order(const OrderOptions& options) : options_(options) {

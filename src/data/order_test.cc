@@ -18,14 +18,14 @@ Indices all_below(std::uint64_t size) {
   return result;
 }
 
-// All workers of one job.
+// The orders of all workers of one job.
 class Crew {
  public:
   Crew(int workers, OrderOptions options) {
     options.workers = workers;
     for (options.rank = 0; options.rank < workers; ++options.rank) orders_.emplace_back(options);
   }
-  // What they take in one step, in the order of ranks.
+  // The batches of one step, ordered by rank.
   std::vector<Indices> parts() {
     std::vector<Indices> result;
     for (Order& order : orders_) result.push_back(order.next());
@@ -158,7 +158,7 @@ TEST(Order, SeedAndEpochDecide) {
 
 TEST(Order, ResumesExactly) {
   Crew whole(2, {.size = 103, .seed = 4, .batch = 5});
-  for (int step = 0; step < 14; ++step) whole.step();  // in the second epoch
+  for (int step = 0; step < 14; ++step) whole.step();  // ends in the second epoch
   const Position saved = whole.first().position();
   EXPECT_EQ(saved.epoch, 1U);
   Crew resumed(2, {.size = 103, .seed = 4, .batch = 5});
@@ -166,7 +166,7 @@ TEST(Order, ResumesExactly) {
   for (int step = 0; step < 40; ++step) EXPECT_EQ(resumed.parts(), whole.parts());
 }
 
-// What was done and what is left make one epoch, whatever the numbers of workers.
+// The samples before and after a resume together form one epoch, for any number of workers.
 TEST(Order, ResumesWithAnotherNumberOfWorkersAndBatch) {
   for (const Strategy strategy : {Strategy::kPartition, Strategy::kStream})
     for (const int later : {1, 2, 3, 5, 8})

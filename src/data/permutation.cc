@@ -1,3 +1,8 @@
+// A keyed permutation of the numbers below size_, without a table.
+//
+// A Feistel network (shuffle_once()) permutes all numbers of low_bits_ + high_bits_ bits, which are
+// fewer than 2 * size_ numbers. operator() applies it until the value is below size_ (cycle
+// walking: Black and Rogaway 2002), fewer than two times on average.
 #include "data/permutation.h"
 
 #include <bit>
@@ -22,9 +27,6 @@ Permutation::Permutation(std::uint64_t size, std::uint64_t key) : size_(size) {
   for (std::uint64_t& round_key : keys_) round_key = rng.next();
 }
 
-// A Feistel network permutes all numbers of so many bits, fewer than twice `size_`. An index whose
-// image is not below the size follows the images until one is (cycle walking: Black and Rogaway
-// 2002), which takes less than two on average.
 std::uint64_t Permutation::operator()(std::uint64_t index) const {
   TALLY_CHECK(index < size_);
   std::uint64_t value = index;
@@ -34,9 +36,9 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
   return value;
 }
 
-// Each round changes one half by a function of the other, which can be undone whatever the function
-// is; then the halves trade places. Where they are of unequal width, an even number of rounds gives
-// both their places back.
+// Each round XORs one half with a function of the other half, which is invertible for any function,
+// and then swaps the halves. If the halves have different widths, an even number of rounds restores
+// their positions.
 std::uint64_t Permutation::shuffle_once(std::uint64_t value) const {
   int left_bits = high_bits_;
   int right_bits = low_bits_;

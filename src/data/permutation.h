@@ -4,15 +4,15 @@
 
 namespace tally::data {
 
-// One number out of several, each of whose bits matters.
+// Mixes two numbers into one; every input bit affects the result.
 std::uint64_t mix(std::uint64_t a, std::uint64_t b);
 
-// The numbers below `size` in an order that `key` decides, computed one at a time: nothing is
-// stored. Threads: safe.
+// A permutation of the numbers below `size`, determined by `key`. It computes one value at a time
+// and stores no table. Threads: safe.
 class Permutation final {
  public:
   Permutation(std::uint64_t size, std::uint64_t key);
-  // What stands at `index`, which is below the size.
+  // The value at position `index`, which must be below `size`.
   std::uint64_t operator()(std::uint64_t index) const;
 
  private:

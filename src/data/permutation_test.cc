@@ -25,8 +25,8 @@ TEST(Permutation, LargeSizesStayInside) {
   }
 }
 
-// Each number comes to the first place about equally often: chi-square over the keys, with 19
-// degrees of freedom, is above 52.4 once in 20000 times.
+// Each number is at the first position about equally often. Chi-square over the keys, with 19
+// degrees of freedom, exceeds 52.4 with probability 1/20000.
 TEST(Permutation, FirstPlaceIsUniform) {
   constexpr std::uint64_t kSize = 20;
   constexpr int kKeys = 20000;
@@ -38,7 +38,7 @@ TEST(Permutation, FirstPlaceIsUniform) {
   EXPECT_LT(chi_square, 52.4);
 }
 
-// Neighbours of the order are no more often neighbours of the file than chance has it: 2 in 1000
+// Neighbours in the order are neighbours in the file only as often as in a random order: 2 in 1000
 // pairs.
 TEST(Permutation, NeighboursAreTornApart) {
   constexpr std::uint64_t kSize = 1000;

@@ -12,7 +12,7 @@ namespace {
 
 using Table = std::array<float, 256>;
 
-// What becomes of each byte.
+// Lookup tables from byte to model input, one per channel.
 std::vector<Table> tables_of(const PixelScale& scale) {
   std::vector<Table> tables(scale.mean.size());
   for (std::size_t c = 0; c < tables.size(); ++c)
@@ -134,7 +134,7 @@ PixelScale measure_scale(const PixelSamples& samples) {
     const double mean = sum / total;
     const double variance = squares / total - mean * mean;
     scale.mean[c] = static_cast<float>(mean);
-    // All pixels alike: nothing to divide by.
+    // Avoids a division by zero if all pixels are equal.
     scale.deviation[c] = variance > 1e-12 ? static_cast<float>(std::sqrt(variance)) : 1.0F;
   }
   return scale;

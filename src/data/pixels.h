@@ -11,8 +11,8 @@
 
 namespace tally::data {
 
-// Many small images of one size with labels, in memory as bytes: channel after channel, image after
-// image.
+// Small labelled images of one size in memory: one byte per channel, planar, one image after the
+// other.
 struct PixelSamples {
   ImageSize size;
   Bytes pixels;
@@ -20,17 +20,17 @@ struct PixelSamples {
 };
 
 struct PixelOptions {
-  // Wanted channels, height and width; none: as stored.
+  // Wanted channels, height and width; unset: as stored.
   std::optional<ImageSize> image;
-  // Per stored channel; none: values from 0 to 1.
+  // Per stored channel; unset: values from 0 to 1.
   std::optional<PixelScale> scale;
-  // With augmentation: moved by up to so many pixels either way, black coming in; and mirrored half
-  // of the time.
+  // Augmentation: a random shift by up to this many pixels in each direction, filled with black,
+  // and a flip with probability 1/2.
   int shift = 0;
   bool flip = false;
 };
 
-// Mean and deviation of every channel over all samples.
+// The mean and deviation of each channel over all samples.
 PixelScale measure_scale(const PixelSamples& samples);
 
 // Inputs float32 {channels, height, width}, targets int64 labels, each below classes.size().

@@ -59,8 +59,8 @@ TEST(Pixels, OtherSizesAndChannelsAreMade) {
   for (std::size_t i = 0; i < 1024; ++i) EXPECT_EQ(sample.input[i], sample.input[2048 + i]);
 }
 
-// Every moved image is the image moved by one of the 25 moves, mirrored or not, with black coming
-// in.
+// Every augmented image equals the image shifted by one of the 25 shifts, flipped or not, and
+// filled with black.
 TEST(Pixels, MovesAndFlipsAreWhatTheySay) {
   const PixelSamples samples = some_samples({1, 5, 6}, 1);
   const auto dataset = make_pixel_dataset(samples, {"a", "b"}, {.shift = 2, .flip = true});

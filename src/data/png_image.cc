@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::array<unsigned char, 8> kSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 constexpr std::size_t kHeaderBytes =
-    33;  // signature, and the chunk IHDR of 13 bytes with its 12 around them
+    33;  // signature of 8 bytes, then the IHDR chunk: 13 bytes and 12 bytes of framing
 constexpr std::uint32_t kMaxChunkBytes = 0x7FFFFFFF;
 
-// The first chunk that is not whole, up to the last one, IEND; the library only says that there is
-// one, and reads no further than it must. Checksums are the slow part.
+// Finds the first damaged chunk up to IEND. libpng does not report the offset of the damage, and
+// does not read all chunks. `checksums` is optional because it is the slow part.
 std::optional<Error> damage_in(std::span<const std::byte> bytes, const std::string& name,
                                bool checksums) {
   constexpr std::uint32_t kEnd = 0x49454E44;
@@ -56,7 +56,7 @@ Error not_decoded(std::span<const std::byte> bytes, const std::string& name, con
   return corrupt(name, bytes.size(), "a whole PNG image", words);
 }
 
-// The library's state, freed whatever happens.
+// Owns the state of libpng.
 struct PngImageDecoder {
   PngImageDecoder() {
     std::memset(&image, 0, sizeof image);

@@ -7,16 +7,16 @@
 
 namespace tally::data {
 
-// By libpng. Grey images have one channel, all others come as red, green, blue; what is transparent
-// lies on black.
+// PNG by libpng. Grey images have one channel, all others are converted to RGB. Transparent pixels
+// are blended with black.
 
 bool is_png(std::span<const std::byte> bytes);
 
-// From the header alone. kCorrupt as below.
+// Reads only the header. kCorrupt as below.
 Result<ImageSize> png_size(std::span<const std::byte> bytes, const std::string& name);
 
-// kCorrupt, with the offset of the chunk that is cut off or whose checksum is wrong, for everything
-// but whole images.
+// kCorrupt for a damaged or incomplete image, with the offset of the chunk that is truncated or has
+// a wrong checksum.
 Result<Image> decode_png(std::span<const std::byte> bytes, const std::string& name);
 
 }  // namespace tally::data

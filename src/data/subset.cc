@@ -10,7 +10,7 @@
 namespace tally::data {
 namespace {
 
-// So that the split has nothing to do with the order of an epoch.
+// Makes the split independent of the order of an epoch.
 constexpr std::uint64_t kSplitKey = 0x73706C6974;
 
 class Subset final : public Dataset {

@@ -17,7 +17,7 @@
 
 namespace tally::data {
 
-// A folder for the files of one test, gone with it.
+// A temporary folder, removed by the destructor.
 class TestFolder final {
  public:
   TestFolder();
@@ -26,7 +26,7 @@ class TestFolder final {
   TestFolder& operator=(const TestFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Writes a file, making the folders that its name has; returns its path.
+  // Writes a file and creates its parent folders; returns its path.
   std::filesystem::path write(const std::string& name, const std::string& content) const;
   std::filesystem::path write_gzip(const std::string& name, const std::string& content) const;
 
@@ -41,14 +41,14 @@ inline std::span<const std::byte> bytes_of(const std::string& text) {
 std::string gzip_of(const std::string& content);
 std::string big_endian(std::initializer_list<std::uint32_t> numbers);
 
-// One sample, as values; fails the test if it cannot be read.
+// Reads one sample; fails the test if the dataset returns an error.
 struct Sample {
   std::vector<float> input;
   std::vector<float> target;
 };
 Sample sample_of(const Dataset& dataset, std::uint64_t index, std::uint64_t seed = 1);
 
-// Numbers of either type that datasets have.
+// Converts float32 or int64 bytes to floats.
 inline std::vector<float> values_of(std::span<const std::byte> bytes, DataType type) {
   std::vector<float> values;
   const std::size_t step = size_of(type);

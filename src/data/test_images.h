@@ -12,7 +12,7 @@
 
 namespace tally::data {
 
-// An image whose colours go from corner to corner.
+// An image whose first channel rises to the right; the other channels rise to the bottom.
 inline Image gradient_image(const ImageSize& size) {
   Image image{.size = size, .pixels = {}};
   for (int y = 0; y < size.height; ++y)
@@ -23,7 +23,7 @@ inline Image gradient_image(const ImageSize& size) {
   return image;
 }
 
-// Of one colour.
+// An image of one value.
 inline Image plain_image(const ImageSize& size, std::uint8_t value) {
   return {.size = size,
           .pixels = std::vector<std::uint8_t>(static_cast<std::size_t>(size.channels) *

@@ -13,7 +13,7 @@
 namespace tally::data {
 namespace {
 
-// A text as numbers of symbols.
+// A text as indices in its alphabet.
 struct Symbols {
   std::vector<std::uint16_t> text;
   std::vector<std::string> alphabet;
@@ -29,7 +29,7 @@ Symbols bytes_as_symbols(std::span<const std::byte> text) {
 }
 
 Result<Symbols> characters_as_symbols(std::span<const std::byte> text, const std::string& name) {
-  // First by order of appearance, then by code.
+  // Number characters in order of appearance first, then renumber them by code point.
   std::unordered_map<std::uint32_t, std::uint16_t> numbers;
   std::vector<std::uint32_t> codes;
   Symbols result;
@@ -140,7 +140,7 @@ Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::pa
     TALLY_TRY(const Bytes text, read_file(files[0]));
     return make_text(text, files[0].string(), options);
   }
-  // The bad file is named, not the whole: a text that is none is found by reading it alone.
+  // Check each file separately, so that an error names the file.
   Bytes whole;
   for (const std::filesystem::path& file : files) {
     TALLY_TRY(const Bytes text, read_file(file));

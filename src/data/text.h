@@ -16,25 +16,26 @@ enum class TextLevel : std::uint8_t {
 };
 
 inline constexpr std::int64_t kDefaultContext = 128;
-// More distinct characters than this are refused.
+// Limit of distinct characters.
 inline constexpr std::size_t kMaxSymbols = 65536;
 
 struct TextOptions {
   TextLevel level = TextLevel::kCharacter;
-  std::int64_t context = kDefaultContext;  // symbols of a window
-  double validation = 0.1;                 // this share of the text, its end, is held out
-  bool train = true;                       // the beginning; otherwise the end
-  bool augment = false;                    // windows begin up to `context` symbols later, by chance
+  std::int64_t context = kDefaultContext;  // symbols per window
+  double validation = 0.1;                 // fraction to hold out, at the end of the text
+  bool train = true;                       // true: the beginning; false: the held-out end
+  bool augment = false;                    // add a random offset below `context` to each window
 };
 
-// A text as windows: sample i has `context` symbols as int64 numbers, from symbol i * context on,
-// and as its target the same one further: one epoch is one pass over the text. The alphabet is of
-// all of the text. Several files are read as one, in the order given. kCorrupt, with the offset,
-// where bytes are not UTF-8 (kCharacter); kInvalid if the part is too short for one window.
+// Opens a text as windows. Sample i has `context` symbols as int64 numbers, from symbol i * context
+// on; its target is the same window one symbol later. One epoch is one pass over the text. The
+// alphabet covers the whole text, both parts included. Several files are concatenated in the given
+// order. kCorrupt, with the offset, if bytes are not UTF-8 (kCharacter); kInvalid if the part is
+// too short for one window.
 Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::path>& files,
                                            const TextOptions& options);
 
-// One text from memory; `name` stands in messages.
+// The same for a text in memory; messages use `name`.
 Result<std::unique_ptr<Dataset>> make_text(std::span<const std::byte> text, const std::string& name,
                                            const TextOptions& options);
 

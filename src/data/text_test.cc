@@ -113,7 +113,7 @@ TEST(Text, SeveralFilesAreOneAndTheBadOneIsNamed) {
       << broken.error().message;
 }
 
-// Every code there is goes to bytes and back.
+// Every code point survives encoding and decoding.
 TEST(Utf8, RoundTrip) {
   for (std::uint32_t code = 0; code <= 0x10FFFF; ++code) {
     const std::string text = utf8_of(code);

@@ -6,8 +6,8 @@ Character character_at(std::span<const std::byte> text, std::size_t offset) {
   const auto byte_at = [&text](std::size_t at) { return std::to_integer<std::uint32_t>(text[at]); };
   const std::uint32_t first = byte_at(offset);
   if (first < 0x80) return {first, 1};
-  // The number of bytes stands in the first one, and the least code that needs so many is the least
-  // allowed.
+  // The first byte gives the length. A code below `least` has a shorter form, so it is invalid
+  // here.
   const int bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
   const std::uint32_t least = bytes == 4 ? 0x10000 : bytes == 3 ? 0x800 : 0x80;
   if (first < 0xC0 || first >= 0xF8) return {};
