@@ -24,7 +24,7 @@ std::optional<T> number_of(std::string_view text) {
   return value;
 }
 
-// What stands before `separator`, which `text` loses with it.
+// Returns the text before `separator`, and removes both from `text`.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = text.find(separator);
   const std::string_view head = text.substr(0, at);
@@ -60,7 +60,7 @@ Result<Disturbance::Straggler> parse_straggler(std::string_view text) {
   return Disturbance::Straggler{.rank = *rank, .factor = *factor};
 }
 
-// By seed, rank and step alone: in (0, 1].
+// A random number in (0, 1] that depends only on seed, rank and step.
 double draw(std::uint64_t seed, Rank rank, std::uint64_t step) {
   Rng by_rank(seed ^ (static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15ULL);
   Rng by_step(by_rank.next() ^ step);

@@ -24,7 +24,7 @@ Lane::Lane(Communicator* communicator, std::vector<Rank> ranks)
   TALLY_CHECK(size() == (communicator_ == nullptr ? 1 : communicator_->size()));
 }
 
-// Makes room in `in` for parcels of the sizes that their senders have told.
+// Allocates `in` for parcels of the sizes that their senders announced.
 Result<void> Lane::learn_sizes(std::span<const std::int64_t> told, const ParcelSizes& sizes,
                                Parcels& in) const {
   in.clear();
