@@ -74,7 +74,7 @@ void ServerPlace::wait_for_all(int workers) const {
   const Deadline by = Deadline::after(kJoinTimeout);
   while (client_->membership().workers < workers) {
     if (by.passed(SteadyClock().now()))
-      refuse(ErrorCode::kTimeout, fmt::format("only {} of {} workers have come to the servers",
+      refuse(ErrorCode::kTimeout, fmt::format("only {} of {} workers have joined the servers",
                                               client_->membership().workers, workers));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

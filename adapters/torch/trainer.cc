@@ -51,7 +51,7 @@ std::size_t group_of(const NamedTensor& parameter, const std::vector<ParameterGr
 
 train::ParameterInfo info_of(const NamedTensor& parameter, std::size_t group) {
   if (!parameter.tensor.is_floating_point())
-    refuse(ErrorCode::kInvalid, fmt::format("{} is not of a real type", parameter.name));
+    refuse(ErrorCode::kInvalid, fmt::format("{} must have a real type", parameter.name));
   return {.name = parameter.name,
           .type = adapter::data_type_of(parameter.tensor, parameter.name),
           .shape = adapter::shape_of(parameter.tensor),
@@ -206,8 +206,7 @@ void Trainer::Impl::check_whole() const {
   if (is_broken_)
     refuse(ErrorCode::kInvalid,
            "an earlier step ended in the middle of its backward pass, which the other ranks "
-           "counted on: go on "
-           "from a checkpoint");
+           "rely on: continue from a checkpoint");
 }
 
 void Trainer::Impl::zero_grad() {

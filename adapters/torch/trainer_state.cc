@@ -166,7 +166,7 @@ adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
     std::vector<std::size_t> sorted = course.order;
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-      refuse(ErrorCode::kCorrupt, "the checkpoint's order of parameters has one twice");
+      refuse(ErrorCode::kCorrupt, "the checkpoint's order of parameters has a duplicate");
     for (const auto& [name, steps] : trainer.at("parameter_steps").items())
       course.parameter_steps[index_of.at(name)] = steps.get<std::uint64_t>();
     or_throw(options_.schedule.restore(trainer.at("schedule_state").get<std::string>()));
@@ -174,7 +174,7 @@ adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
   } catch (const json::exception& error) {
     refuse(ErrorCode::kCorrupt, fmt::format("the checkpoint's state: {}", error.what()));
   } catch (const std::out_of_range&) {
-    refuse(ErrorCode::kCorrupt, "the checkpoint's state names a parameter that it has not");
+    refuse(ErrorCode::kCorrupt, "the checkpoint's state names an unknown parameter");
   }
 }
 

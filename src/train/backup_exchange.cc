@@ -176,7 +176,7 @@ Result<std::vector<double>> BackupExchange::decision() {
   TALLY_TRY(decisions_->broadcast(std::span(words), 0, {.by = Deadline::never()}));
   if (words[kLost] == 0) return words;
   const auto lost = static_cast<Rank>(words[kLost] - 1);
-  return Error{.code = ErrorCode::kPeerLost, .peer = lost, .message = "rank 0 has lost it"};
+  return Error{.code = ErrorCode::kPeerLost, .peer = lost, .message = "rank 0 lost this peer"};
 }
 
 // Takes part in the update of the current version, with this rank's gradient if it counts.
@@ -221,7 +221,7 @@ Result<void> BackupExchange::wait_until(Deadline by, const Done& done) {
     const Duration left = by.remaining(SteadyClock().now());
     if (left == Duration::zero())
       return Error{.code = ErrorCode::kTimeout,
-                   .message = "too few gradients of the other ranks came in time"};
+                   .message = "too few gradients of other ranks arrived in time"};
     changed_.wait_for(mutex_, std::min<Duration>(left, std::chrono::hours(1)));
   }
   return {};

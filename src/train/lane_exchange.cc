@@ -97,7 +97,7 @@ std::optional<std::size_t> LaneExchange::follow() {
   if (told < 0 || bucket >= buckets_.size() || stages_[bucket] == LaneStage::kUnderWay) {
     failure_ = Error{.code = ErrorCode::kCorrupt,
                      .peer = lanes_.there->rank_of(0),
-                     .message = fmt::format("bucket {} is none to be sent now", told)};
+                     .message = fmt::format("bucket {} cannot be sent now", told)};
     changed_.notify_all();
     return std::nullopt;
   }
