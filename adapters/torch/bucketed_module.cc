@@ -10,7 +10,7 @@
 namespace tally::adapter {
 namespace {
 
-// Backward runs in a thread per device, and hooks may not overlap.
+// Backward runs in one thread per device, and hooks must not overlap.
 void check_devices(const std::vector<NamedTensor>& parameters) {
   const at::Device first = parameters.front().tensor.device();
   for (const NamedTensor& parameter : parameters)
@@ -47,7 +47,7 @@ BucketedModule::BucketedModule(Communicator& world, std::vector<NamedTensor> par
 
 BucketedModule::~BucketedModule() {
   hooks_.reset();
-  // Parameters keep the newest values there are.
+  // Parameters keep the newest values that have arrived.
   if (const auto settled = update_->settle(); !settled.has_value())
     log_warning("the last update is incomplete: " + settled.error().message);
   for (const NamedTensor& parameter : parameters_) {
@@ -95,7 +95,7 @@ void BucketedModule::forget_gradients() {
 }
 
 void BucketedModule::announce(const train::StepContribution& contribution) {
-  // The first step only shows in which order gradients come.
+  // The first step only records the order of gradients.
   if (!order_is_settled_) return;
   settle();
   announced_ = true;
@@ -103,7 +103,7 @@ void BucketedModule::announce(const train::StepContribution& contribution) {
 }
 
 void BucketedModule::arrived(std::size_t parameter) {
-  // The others may be reading the gradient by now.
+  // Other ranks may already read the gradient.
   if (announced_ && is_told_[parameter])
     refuse(ErrorCode::kInvalid,
            fmt::format(
@@ -128,7 +128,7 @@ void BucketedModule::collect(std::size_t i) {
   is_collected_[i] = true;
 }
 
-// Parameters that were not used come last.
+// Unused parameters are last.
 void BucketedModule::settle_order() {
   if (order_is_settled_) return;
   order_is_settled_ = true;
@@ -141,12 +141,12 @@ void BucketedModule::use_order(const std::vector<std::size_t>& order) {
   if (order_is_settled_) return;
   order_ = order;
   if (!order.empty()) return settle_order();
-  // That in which buckets were made.
+  // The order in which the buckets were made.
   order_is_settled_ = true;
   for (std::size_t i = parameters_.size(); i-- > 0;) order_.push_back(i);
 }
 
-// Gradients that somebody set or took away by hand, or that lie on another device.
+// Collects gradients that the caller set or removed, or that are on another device.
 std::vector<std::size_t> BucketedModule::gather() {
   std::vector<std::size_t> ready;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

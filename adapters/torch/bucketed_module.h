@@ -12,15 +12,15 @@
 
 namespace tally::adapter {
 
-// The trained parameters of a module, moved into the memory of a ShardedUpdate: on the CPU each
-// parameter and, once backward has been there, its gradient is a view of that memory. Parameters on
-// another device stay there; gradients are copied to the host and new values back.
+// The trained parameters of a module, moved into the memory of a ShardedUpdate. On the CPU each
+// parameter is a view of that memory; so is its gradient after the first backward. Parameters on
+// another device stay there: gradients are copied to the host and new values back.
 class BucketedModule final {
  public:
-  // Collective. Values are this rank's until spread_values().
+  // Collective. Values differ between ranks until spread_values().
   BucketedModule(Communicator& world, std::vector<NamedTensor> parameters,
                  const train::ShardedUpdate::Options& options);
-  // The parameters get memory of their own again.
+  // Gives the parameters memory of their own again.
   ~BucketedModule();
   BucketedModule(const BucketedModule&) = delete;
   BucketedModule& operator=(const BucketedModule&) = delete;
@@ -29,39 +29,39 @@ class BucketedModule final {
   train::ShardedUpdate& update() { return *update_; }
   const train::ShardedUpdate& update() const { return *update_; }
 
-  // Rank 0's values become everybody's. Collective.
+  // Copies the values of rank 0 to all ranks. Collective.
   void spread_values();
-  // What lies in memory for values becomes the parameters', on other devices too. Collective.
+  // Applies the values in the update's memory to the parameters, on other devices too. Collective.
   void adopt_values();
-  // Gradients are gone: the next backward begins afresh.
+  // Clears the gradients; the next backward starts with none.
   void forget_gradients();
 
-  // The coming backward is the last before complete(), with gradients of this weight: what becomes
-  // complete may be worked on at once. Without it gradients are only collected.
+  // The coming backward is the last before complete(), with gradients of this weight: buckets may
+  // be processed as soon as they are complete. Without announce() gradients are only collected.
   void announce(const train::StepContribution& contribution);
-  // Whether the others count on what was announced: there is no way back.
+  // Whether other ranks rely on the announced gradients: the step must then be completed.
   bool is_announced() const { return announced_; }
-  // Moves what lies elsewhere into the bucket, for whoever completes the update in another way: the
-  // parameters that have a gradient.
+  // Moves gradients that lie elsewhere into the buckets, for a caller that completes the update in
+  // another way. Returns the parameters that have a gradient.
   std::vector<std::size_t> gather();
-  // Values that others have changed become those of parameters on other devices.
+  // Copies values that the update changed to parameters on other devices.
   void values_to_devices();
   // Collective.
   train::StepTotals complete(const train::StepContribution& contribution,
                              std::span<const double> sums);
 
-  // By priority new values may come after complete(), on the CPU: until they are all there.
+  // With by_priority on the CPU, new values may arrive after complete(): waits for all of them.
   void settle();
-  // While it lives, operations of this thread wait for the parameters that they use; null if all
-  // are there. What goes wrong is told by announce(), settle() and complete().
+  // While the object lives, operations of this thread wait for the parameters that they use; null
+  // if all values have arrived. announce(), settle() and complete() report errors.
   std::unique_ptr<FirstUse> await_use();
 
-  // Buckets by this order of parameters, as a checkpoint had it, from now on: state that is read
-  // from there stays where it is. Empty: the order they have. Not if an update has settled it
-  // already. Collective.
+  // Sets the order of parameters in buckets to that of a checkpoint, so that state that is read
+  // from it keeps its place. Empty: keeps the current order. No effect after an update has settled
+  // the order. Collective.
   void use_order(const std::vector<std::size_t>& order);
   const std::vector<std::size_t>& order() const { return order_; }
-  // Time spent with moving gradients.
+  // Time spent on copying gradients.
   Duration copying() const { return copying_; }
 
  private:
@@ -77,9 +77,9 @@ class BucketedModule final {
   std::vector<at::Tensor> gradient_views_;
   std::unique_ptr<GradientHooks> hooks_;
   std::vector<std::size_t>
-      order_;  // in which gradients became ready in the first step, then for good
+      order_;  // the order in which gradients became ready in the first step; fixed from then on
   std::vector<bool> is_collected_;  // by parameter: its gradient is in the bucket
-  std::vector<bool> is_told_;       // by parameter: its gradient was announced to the others
+  std::vector<bool> is_told_;       // by parameter: its gradient was announced to the other ranks
   bool order_is_settled_ = false;
   bool announced_ = false;
   Duration copying_{};

@@ -41,8 +41,8 @@ CodedTable::CodedTable(const Options& options)
   }
 }
 
-// With bsp a version has one gradient of each rank. Else there may be several, which draw
-// differently.
+// With bsp a version has one gradient per rank. Otherwise it may have several, which need different
+// random numbers.
 codec::Draw CodedTable::draw_of(std::uint32_t part, const Step& step) const {
   return {.seed = options_.in_step ? options_.seed : options_.seed + step.clock,
           .step = step.version,
@@ -79,7 +79,8 @@ Result<void> CodedTable::follow(server::Client& client, std::uint32_t first, std
   return {};
 }
 
-// The part's values have come. onebit-adam's mean is what the optimizer has for it.
+// Called after a pull of the part's values. The mean of onebit-adam is the optimizer's first state
+// array.
 Result<void> CodedTable::adopt(server::Client& client, std::uint32_t part) {
   TALLY_TRY(copy_.read_state(client, part, 1));
   if (options_.spec.kind != plan::Codec::kOnebitAdam) return {};
@@ -110,7 +111,7 @@ void CodedTable::finish(std::span<const double> sum, double total, double weight
                         std::span<float> mean, Messages& messages) {
   for (std::size_t i = 0; i < right_.size(); ++i) right_[i] = static_cast<float>(sum[i] / total);
   const std::span<float> residual = matrix_->residual();
-  // Who had no samples keeps what it had left over.
+  // A worker without samples keeps its residual.
   if (weight == 0) scratch_.assign(residual.begin(), residual.end());
   matrix_->finish(left_, right_, mean);
   if (weight == 0) std::copy_n(scratch_.begin(), residual.size(), residual.begin());

@@ -14,10 +14,10 @@
 
 namespace tally::adapter {
 
-// A parameter whose gradients go to its table encoded, and what this worker keeps of it from step
-// to step: what encoders remember of each part, which is a run of the codec, and with update=bsp an
-// own copy. What was encoded is as good as sent: if the push is dropped as too late it is lost like
-// any other gradient, while what the encoding left out stays for the next. Threads: calls must not
+// A parameter whose gradients go to its table encoded, and the state that this worker keeps for it:
+// the encoder state of each part, which is a run of the codec, and with update=bsp an own copy of
+// the values. An encoded gradient counts as sent: if servers drop the push as too late, it is lost
+// like any other gradient, while the residual stays for the next one. Threads: calls must not
 // overlap.
 class CodedTable final {
  public:
@@ -27,7 +27,7 @@ class CodedTable final {
     std::vector<std::int64_t> shape;  // of the parameter
     codec::SenderFacts sender;
     std::uint64_t seed = 1;
-    std::uint64_t first_element = 0;  // of the model, that the parameter begins with
+    std::uint64_t first_element = 0;  // the parameter's first element in the model
     int rank = 0;
     bool in_step = false;  // update=bsp
     OwnCopy::Options copy;
@@ -39,7 +39,7 @@ class CodedTable final {
   bool is_low_rank() const { return matrix_ != nullptr; }
   bool in_step() const { return options_.in_step; }
 
-  // One message for each part; memory of a gradient that is under way.
+  // One message per part; memory of a gradient in flight.
   using Messages = std::vector<std::vector<std::byte>>;
   struct Step {
     std::uint64_t version = 0;  // of the push
@@ -48,31 +48,32 @@ class CodedTable final {
     double rate = 0;
   };
 
-  // Not of powersgd. `gradient` is the whole parameter's.
+  // Encodes one part. Not for powersgd. `gradient` is that of the whole parameter.
   void encode(std::uint32_t part, std::span<const float> gradient, const Step& step,
               std::vector<std::byte>& message);
-  // Where averages of a part come to; not to be moved.
+  // Memory for the averages of parts; it must not move.
   std::span<server::Client::Average> averages(std::uint32_t first, std::uint32_t count) {
     return std::span(averages_).subspan(first, count);
   }
-  // After they have: the own copy moves. Of parts whose values have come instead the state is read.
+  // Applies received averages to the own copy. For parts whose values arrived instead, reads the
+  // state.
   Result<void> follow(server::Client& client, std::uint32_t first, std::uint32_t count,
                       const Step& step);
 
-  // powersgd: two sums over all workers, each by weight; the second factor is made from the mean of
+  // powersgd: two weighted sums over all workers; the second factor is computed from the mean of
   // the first.
   codec::PowerSgd& matrix() { return *matrix_; }
   void project(std::span<const float> gradient, double weight, std::span<double> sum);
   void correlate(std::span<const double> sum, double total, double weight, std::span<double> next);
-  // The message of each part, and the mean gradient.
+  // Writes the message of each part, and the mean gradient.
   void finish(std::span<const double> sum, double total, double weight, std::span<float> mean,
               Messages& messages);
   void move(std::span<float> mean, const Step& step);
 
-  // State as servers have it. Values have come from there.
+  // Reads the servers' state, after values were pulled.
   Result<void> read_state(server::Client& client);
 
-  // What is remembered here, in the names of checkpoints; borrowed.
+  // The encoder state under its names in checkpoints; the spans refer to memory of this object.
   struct State {
     std::string name;
     bool is_of_sender = true;
@@ -90,10 +91,10 @@ class CodedTable final {
     std::unique_ptr<codec::Codec> there;
     std::unique_ptr<codec::Codec> back;
   };
-  std::vector<Ways> ways_;  // by part, or one for all; none of powersgd
+  std::vector<Ways> ways_;  // by part, or one for all; empty for powersgd
   OwnCopy copy_;
-  std::vector<std::unique_ptr<codec::Encoder>> encoders_;  // by part; none of powersgd
-  std::unique_ptr<codec::PowerSgd> matrix_;                // powersgd
+  std::vector<std::unique_ptr<codec::Encoder>> encoders_;  // by part; empty for powersgd
+  std::unique_ptr<codec::PowerSgd> matrix_;                // for powersgd
   std::vector<float> left_, right_;
   std::vector<server::Client::Average> averages_;  // by part
   std::vector<std::byte> room_;

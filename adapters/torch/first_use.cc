@@ -7,8 +7,8 @@
 namespace tally::adapter {
 namespace {
 
-// libtorch's callbacks are plain functions without an argument of ours: which objects this thread
-// has must lie beside it.
+// libtorch's callbacks are plain functions without a user argument, so each thread keeps a list of
+// its objects.
 thread_local std::vector<const FirstUse*> of_this_thread;
 
 void read(const at::Tensor& tensor) {

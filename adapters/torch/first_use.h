@@ -8,20 +8,21 @@
 
 namespace tally::adapter {
 
-// While it lives: before an operation of libtorch in this thread reads a tensor whose memory lies
-// in parameter p's, calls used(p). As often as that happens, views included; what reads memory
-// without libtorch's dispatcher is not seen. `used` must not throw: libtorch would only print it.
-// Made and destroyed by one thread, of several in any order.
+// While the object lives, calls used(p) before an operation of libtorch in this thread reads a
+// tensor in the memory of parameter p. It does so for every such operation, views included. Reads
+// that bypass libtorch's dispatcher are not seen. `used` must not throw: libtorch would only print
+// the exception. The thread that creates the object destroys it; several objects may end in any
+// order.
 class FirstUse final {
  public:
-  // memory[p] is parameter p's; in no order, and empty ones belong to nobody.
+  // memory[p] is that of parameter p; in any order. Empty spans are ignored.
   FirstUse(const std::vector<std::span<const std::byte>>& memory,
            std::function<void(std::size_t)> used);
   ~FirstUse();
   FirstUse(const FirstUse&) = delete;
   FirstUse& operator=(const FirstUse&) = delete;
 
-  // An operation is about to read this address.
+  // Called when an operation is about to read this address.
   void read(const void* address) const;
 
  private:
@@ -31,7 +32,7 @@ class FirstUse final {
     std::size_t parameter = 0;
   };
 
-  std::vector<Place> places_;  // by address
+  std::vector<Place> places_;  // sorted by address
   const std::function<void(std::size_t)> used_;
   at::CallbackHandle handle_ = 0;
 };

@@ -12,7 +12,7 @@
 namespace tally::adapter {
 
 // Calls `arrived(i)` whenever backward has accumulated a gradient into parameter i, in the thread
-// that did so. What it throws ends backward(). Removed with the object.
+// that did so. An exception from it ends backward(). The destructor removes the hooks.
 class GradientHooks final {
  public:
   GradientHooks(const std::vector<NamedTensor>& parameters,
@@ -22,8 +22,8 @@ class GradientHooks final {
   GradientHooks& operator=(const GradientHooks&) = delete;
 
  private:
-  // A shared or an intrusive pointer, by libtorch's version. Autograd itself refers to accumulators
-  // weakly.
+  // A shared or an intrusive pointer, depending on libtorch's version. Autograd itself holds only
+  // weak references to accumulators.
   using Accumulator =
       decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 

@@ -9,13 +9,13 @@ namespace tally::adapter {
 namespace {
 
 constexpr auto kGroupExchangeSetupTimeout = std::chrono::minutes(5);
-// For so many others to offer a gradient.
+// The time limit for other ranks to offer enough gradients.
 constexpr auto kOfferTimeout = std::chrono::minutes(5);
 
 Deadline group_deadline() { return Deadline::after(kGroupExchangeSetupTimeout); }
 
-// A thread takes part in updates with backups, and this one reads values whenever it is told of a
-// new version.
+// With backups a thread takes part in the updates, while this thread reads the values of each whole
+// version.
 train::ShardedUpdate::Options in_order(train::ShardedUpdate::Options options) {
   if (options.by_priority && options.on_event)
     options.on_event("schedule=priority: it is fifo, for update=backup needs whole versions");
@@ -29,7 +29,7 @@ GroupExchange::GroupExchange(Job& job, std::vector<NamedTensor> parameters,
                              const train::ShardedUpdate::Options& options,
                              const policy::Rules& rules)
     : job_(job), rules_(rules), optimizers_(options.optimizers), codec_(options.codec) {
-  // Without backups all are waited for: that is bsp.
+  // Without backups every update waits for all ranks, as bsp does.
   const bool has_backups = rules.update == plan::Update::kBackup && rules.needed < rules.workers;
   if (has_backups) own_world_ = or_throw(job.world().split(0, job.rank(), group_deadline()));
   Communicator& world = own_world_ ? *own_world_ : job.world();
@@ -56,12 +56,12 @@ void GroupExchange::follow(std::uint64_t version) {
   model_->values_to_devices();
 }
 
-// At the version that steps() has told, even if there is a newer one by now: whoever has seen that
-// it is time to meet does not wait for others' gradients.
+// The rank computes at the version that steps() has reported, even if there is a newer one. A rank
+// that has reached the step of a meeting so does not wait for the gradients of other ranks.
 bool GroupExchange::begin() { return takes_part(); }
 
 void GroupExchange::announce(const StepGift& gift) {
-  // Whether a gradient counts is known when it is whole.
+  // With backups the exchange decides about whole gradients only.
   if (backup_ || !takes_part()) return;
   model_->update().set_rates(gift.rates);
   model_->announce(gift.contribution);
@@ -103,7 +103,7 @@ StepResult GroupExchange::complete(const StepGift& gift) {
   return backup_ ? offer(gift) : complete_together(gift, false, nullptr);
 }
 
-// What an accumulation has so far comes along the first time.
+// The first call includes the gradients of an unfinished accumulation.
 void GroupExchange::drain(const StepGift& first) {
   if (backup_) {
     or_throw(backup_->drain(Deadline::after(kOfferTimeout)));
@@ -147,7 +147,7 @@ void GroupExchange::broadcast(const std::vector<NamedTensor>& tensors) {
   }
 }
 
-// The thread that takes part in updates works beside this one: only what is waited for counts.
+// The thread for backups works in parallel to this one: only waiting and copying count here.
 train::StepTimes GroupExchange::times() const {
   if (backup_) return {.update = model_->copying(), .wait = waited_};
   const train::StepTimes inner = model_->update().times();
@@ -167,14 +167,14 @@ std::size_t GroupExchange::state_bytes() {
 
 void GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
   model_->settle();
-  // Before the first update there is no state, and gradients may still tell their order.
+  // Before the first update there is no state, and the first step may still set the order.
   if (course.steps > 0 || !course.order.empty()) model_->use_order(course.order);
   model_->update().steps() = course.parameter_steps;
   model_->update().set_updates(course.steps);
   steps_ = course.steps;
   first_step_ = steps_ - version_;
   model_->update().make_state();
-  // Neighbours may still use the values that are about to be overwritten.
+  // Neighbours may still use the values that the restore overwrites.
   or_throw(job_.world().barrier());
   if (model_->update().writes_values())
     for (std::size_t p = 0; p < parameters().size(); ++p)

@@ -11,11 +11,11 @@
 
 namespace tally::adapter {
 
-// home=group: ranks sum and update among themselves. With update=backup:B they are not in step:
-// then a thread takes part in the updates for this rank.
+// home=group: ranks sum gradients and update parameters among themselves. With update=backup:B they
+// are not in step: a thread then takes part in the updates for this rank.
 class GroupExchange final : public ModelExchange {
  public:
-  // Collective; rank 0's values become everybody's.
+  // Collective; copies the values of rank 0 to all ranks.
   GroupExchange(Job& job, std::vector<NamedTensor> parameters,
                 const train::ShardedUpdate::Options& options, const policy::Rules& rules);
   ~GroupExchange() override;
@@ -56,12 +56,12 @@ class GroupExchange final : public ModelExchange {
   const policy::Rules rules_;
   const std::vector<OptimizerSpec> optimizers_;
   const plan::CodecSpec codec_;
-  std::unique_ptr<Communicator> own_world_;  // the backup's; null: the job's is used
+  std::unique_ptr<Communicator> own_world_;  // for backup_; null: the job's is used
   std::unique_ptr<BucketedModule> model_;
-  std::unique_ptr<train::BackupExchange> backup_;  // null: all are waited for
+  std::unique_ptr<train::BackupExchange> backup_;  // null: updates wait for all ranks
   std::uint64_t steps_ = 0;
-  std::uint64_t first_step_ = 0;  // steps() of the backup's version 0, modulo 2^64
-  std::uint64_t version_ = 0;     // the backup's, at which this rank computes
+  std::uint64_t first_step_ = 0;  // steps() at version 0 of backup_, modulo 2^64
+  std::uint64_t version_ = 0;     // of backup_, at which this rank computes
   Duration waited_{};
   policy::Histogram staleness_;
   std::uint64_t dropped_ = 0;

@@ -17,33 +17,33 @@
 
 namespace tally::adapter {
 
-// What a rank brings to an update.
+// The contribution of a rank to an update.
 struct StepGift {
   train::StepContribution contribution;
   double loss_sum = 0;
   std::vector<double> rates;  // by group
 };
 
-// What came of it.
+// The outcome of an update.
 struct StepResult {
   double samples =
-      0;  // behind the update as far as this rank knows: of all ranks, or its own; 0: none
+      0;  // behind the update, as far as this rank knows: of all ranks, or its own; 0: no update
   double loss_sum = 0;
   bool updated = false;
 };
 
-// What a checkpoint says of the course of a trainer.
+// The progress of a trainer in a checkpoint.
 struct SavedCourse {
   std::uint64_t steps = 0;
   std::vector<std::size_t> order;              // of parameters
-  std::vector<std::uint64_t> parameter_steps;  // updates of each
+  std::vector<std::uint64_t> parameter_steps;  // by parameter: its updates
   std::string
-      snapshot;  // folder, of rows on servers that the checkpoint does not have; empty: none
+      snapshot;  // folder with the rows on servers, which the checkpoint does not have; empty: none
 };
 
-// The trained parameters of a module, and the way in which ranks update them together: in a group,
-// or on servers. It has hooks on the parameters' gradients while it lives. Throws Failure. Threads:
-// one at a time.
+// The trained parameters of a module, and the way in which ranks update them: in a group, or on
+// servers. The object keeps hooks on the parameters' gradients. Throws Failure. Threads: calls must
+// not overlap.
 //
 //   begin -> (backward ...) -> announce -> backward -> complete        one update
 class ModelExchange {
@@ -52,62 +52,62 @@ class ModelExchange {
 
   virtual const std::vector<train::ParameterInfo>& parameters() const = 0;
 
-  // Before the first forward pass of an update: the parameters are those to compute at. False: this
-  // rank is not to compute a gradient (subset:K).
+  // Call before the first forward pass of an update: the parameters have the values to compute at.
+  // False: this rank must not compute a gradient (subset:K).
   virtual bool begin() = 0;
-  // The coming backward is the last of the update: what becomes complete may travel at once.
-  // Without it gradients are only collected.
+  // The coming backward is the last of the update: complete gradients may be sent at once. Without
+  // announce() gradients are only collected.
   virtual void announce(const StepGift& gift) = 0;
-  // Whether others count on what was announced: there is no way back.
+  // Whether other ranks rely on the announced gradients: the step must then be completed.
   virtual bool is_announced() const = 0;
   virtual StepResult complete(const StepGift& gift) = 0;
-  // Gradients are gone: the next backward begins afresh.
+  // Clears the gradients; the next backward starts with none.
   virtual void forget_gradients() = 0;
-  // Parameters may get their new values after complete(): until all have them.
+  // Parameters may get their new values after complete(): waits for all of them.
   virtual void settle() {}
-  // While it lives, operations of this thread wait for the new values of what they use; null if
-  // there is nothing to wait for.
+  // While the object lives, operations of this thread wait for the new values that they use; null
+  // if all values have arrived.
   virtual std::unique_ptr<FirstUse> await_use() { return nullptr; }
-  // Takes part with nothing, but for `first`, until all ranks do.
+  // Takes part without gradients, except for `first`, until all ranks have called drain().
   virtual void drain(const StepGift& first) = 0;
 
-  // Updates, as far as this rank knows; one by one gradients count 1/N.
+  // Updates that this rank knows of; without rounds each gradient counts 1/N.
   virtual std::uint64_t steps() const = 0;
   // Whether all ranks make their steps together.
   virtual bool in_step() const = 0;
-  // The sums over all ranks that are there. Collective.
+  // The sums over all ranks that are still in the job. Collective.
   virtual std::vector<double> sum(std::vector<double> values) = 0;
-  // The same, between steps: afterwards steps() is that of the farthest everywhere, and the
-  // parameters are the newest.
+  // The same, between steps. Afterwards steps() is the maximum of all ranks and the parameters are
+  // the newest.
   virtual std::vector<double> meet(std::vector<double> values) = 0;
-  // Whether this is the lowest rank of those who are there.
+  // Whether this is the lowest rank that is still in the job.
   virtual bool is_first() const = 0;
-  // The first rank's tensors become everybody's. Collective.
+  // Copies the tensors of the first rank to all ranks. Collective.
   virtual void broadcast(const std::vector<NamedTensor>& tensors) = 0;
 
   virtual train::StepTimes times() const = 0;
-  // How stale this rank's gradients were when they were applied; how many came too late.
+  // The staleness of this rank's applied gradients, and the number of dropped ones.
   virtual const policy::Histogram& staleness() const = 0;
   virtual std::uint64_t dropped() const = 0;
 
-  // What this rank gives to a checkpoint; in memory that stays until the next call. Collective.
+  // This rank's part of a checkpoint, in memory that is valid until the next call. Collective.
   virtual std::vector<train::SliceState> states() = 0;
-  // What codecs remember, in names of checkpoints; by parameter: all ranks' tensors, and what this
-  // one has. Likewise.
+  // The codec state in checkpoints: the tensors of all ranks, and this rank's part of them.
+  // Otherwise as states().
   virtual std::vector<train::CodecTensor> codec_tensors() const { return {}; }
   virtual std::vector<train::CodecState> codec_states() { return {}; }
-  // Who this rank is among those that send.
+  // The number of this rank among the senders.
   virtual train::Sender sender() const { return {}; }
   virtual SavedCourse course() const = 0;
-  // Updates that it has behind it once such a course is restored, as codecs count them.
+  // The number of updates, as codecs count them, after a restore of `course`.
   virtual std::uint64_t updates_of(const SavedCourse& course) const { return course.steps; }
-  // Values, state and course of a checkpoint that fits. Collective.
+  // Restores values, state and progress from a checkpoint that fits. Collective.
   virtual void restore(const checkpoint::Reader& reader, const SavedCourse& course) = 0;
-  // Of the optimizer, master copies included, that this rank has.
+  // Optimizer state of this rank, master copies included.
   virtual std::size_t state_bytes() = 0;
 };
 
-// What the arrays of optimizer state of a parameter are called in checkpoints, in the order of
+// The names of a parameter's optimizer state arrays in checkpoints, in the order of
 // SliceState::state.
 std::vector<std::string> state_names_of(const train::ParameterInfo& parameter,
                                         const OptimizerSpec& optimizer);

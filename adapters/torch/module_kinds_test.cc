@@ -1,5 +1,5 @@
-// Modules that are not plain: unused, frozen, tied and mixed parameters, buffers, synchronised
-// batch norm.
+// Modules with unused, frozen, tied or mixed parameters, with buffers, and with synchronised batch
+// norm.
 #include <gmock/gmock.h>
 
 #include "adapters/torch/test_nets.h"
@@ -30,7 +30,7 @@ TEST(TrainedModule, UnusedParametersStayAsLibtorchLeavesThem) {
                                 torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.1));
     Trainer trainer(job, ours, sgd({.rate = 0.1, .momentum = 0.9, .weight_decay = 0.1}));
     for (int step = 0; step < 8; ++step) {
-      // In odd steps only rank 1 uses the second layer; in steps divisible by four nobody does.
+      // In odd steps only rank 1 uses the second layer; in steps divisible by four no rank does.
       const TestBatch whole = test_batch(step, 20);
       const TestBatch own = part_of(whole, job.rank(), 2);
       const auto uses = [step](Rank rank) { return step % 4 != 0 && (step % 2 == 0 || rank == 1); };
@@ -60,7 +60,7 @@ TEST(TrainedModule, FrozenParametersAreRankZerosAndStay) {
   });
 }
 
-// One tensor registered under two names, as an embedding that is also the output layer.
+// One tensor with two names, such as an embedding that is also the output layer.
 TEST(TrainedModule, TiedParametersAreOne) {
   struct Tied : torch::nn::Module {
     torch::nn::Linear in = register_module("in", torch::nn::Linear(10, 10));
@@ -144,8 +144,8 @@ TEST(TrainedModule, BFloat16FollowsAFloat32Master) {
     }
     const auto a = copies_of(*half);
     const auto b = copies_of(*full);
-    // Within a few of bfloat16's last places; without the master the small steps would be lost
-    // altogether.
+    // Within a few units in the last place of bfloat16; without the master copy the small steps
+    // would be lost.
     for (std::size_t i = 0; i < a.size(); ++i)
       EXPECT_TRUE(at::allclose(a[i].to(at::kFloat), b[i], 0.03, 0.01)) << i;
     ASSERT_TRUE(job.world().barrier().has_value());
@@ -198,7 +198,7 @@ TEST(SyncBatchNorm, OnThreeRanksEqualsBatchNormOverTheWholeBatch) {
     EXPECT_TRUE(at::allclose(own.grad(), all.grad().slice(0, begin, end), 1e-3, 1e-5));
     EXPECT_TRUE(at::allclose(ours->running_mean, theirs->running_mean, 1e-4, 1e-5));
     EXPECT_TRUE(at::allclose(ours->running_var, theirs->running_var, 1e-4, 1e-5));
-    // Gradients of weight and bias are this rank's share.
+    // The gradients of weight and bias are this rank's share.
     std::vector<float> sums(8);
     std::memcpy(sums.data(), ours->weight.grad().data_ptr(), 16);
     std::memcpy(sums.data() + 4, ours->bias.grad().data_ptr(), 16);

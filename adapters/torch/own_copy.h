@@ -11,28 +11,27 @@
 
 namespace tally::adapter {
 
-// A worker's own copy of a table that is updated in step: values and the optimizer's state, which
-// it moves by the averages that it is told, bit for bit as servers move theirs. Threads: calls must
-// not overlap.
+// A worker's own copy of a table that is updated in step: values and optimizer state. It applies
+// the averages from the servers, bit for bit as servers do. Threads: calls must not overlap.
 class OwnCopy final {
  public:
   struct Options {
     server::TableId table = 0;
     OptimizerSpec optimizer;
     std::size_t part_elements = 0;
-    std::span<float> values;  // of the whole table; somebody else's memory
-    bool keeps_state = true;  // else it is only read into, and never moves
+    std::span<float> values;  // of the whole table; borrowed
+    bool keeps_state = true;  // false: values are only read into, and apply() is not used
   };
   explicit OwnCopy(const Options& options);
 
   std::size_t parts() const;
   std::span<float> values(std::uint32_t part) const { return part_of(options_.values, part); }
-  // One of the optimizer's arrays.
+  // The part's range of one optimizer array.
   std::span<float> state(int array, std::uint32_t part);
 
-  // One update of a part from `version` on. The average is used up.
+  // Updates a part from `version` to the next. Overwrites the average.
   void apply(std::uint32_t part, std::span<float> average, std::uint64_t version, double rate);
-  // State as servers have it, after values have come from there.
+  // Reads the servers' state, after values were pulled.
   Result<void> read_state(server::Client& client, std::uint32_t first, std::uint32_t count);
 
  private:

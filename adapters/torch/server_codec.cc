@@ -1,4 +1,10 @@
-// What a ServerExchange does with tables whose gradients are encoded.
+// The part of ServerExchange for tables whose gradients are encoded.
+//
+// Most codecs: push_coded() encodes kRun parts at a time and pushes them. In step, the answer has
+// the encoded averages, which follow() applies to the own copy. Otherwise the answer has values.
+//
+// powersgd: make_means() sums both factors over all workers, so that every worker knows the mean
+// gradient. push_low_rank() pushes the factors and applies the mean to the own copy.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +14,7 @@
 namespace tally::adapter {
 namespace {
 
-// Parts that are encoded before they are sent on: a quarter of a mebibyte each.
+// Parts that are encoded before they are sent: a quarter of a mebibyte each.
 constexpr std::uint32_t kRun = 4;
 
 std::span<float> floats_of(const at::Tensor& flat) {
@@ -20,7 +26,7 @@ std::vector<std::span<const std::byte>> spans_of(const CodedTable::Messages& mes
   return {messages.begin() + first, messages.begin() + first + count};
 }
 
-// The next part of a long row of values.
+// Removes the next `count` values from `rest`, and returns them.
 std::span<double> next_of(std::span<double>& rest, std::size_t count) {
   const std::span<double> next = rest.first(count);
   rest = rest.subspan(count);
@@ -91,7 +97,7 @@ void ServerExchange::push_coded(std::size_t t, std::uint32_t first, std::uint32_
   }
 }
 
-// Averages as they come: the own copy moves.
+// Waits for averages and applies them to the own copy.
 void ServerExchange::follow(Reading& reading) {
   for (const Asked& asked : asked_) {
     const server::Completion completion = wait(asked.ticket);
@@ -109,8 +115,8 @@ void ServerExchange::read_own_state() {
     if (coded != nullptr && coded->in_step()) or_throw(coded->read_state(client()));
 }
 
-// powersgd: the factors of the mean are everybody's before they are pushed, so no answer needs
-// values. Servers take those of the first.
+// powersgd: all workers have the factors of the mean before the push, so the answer needs no
+// values. Servers use the factors of the first worker's push.
 void ServerExchange::push_low_rank(Reading& reading) {
   std::vector<std::size_t> tables;
   for (std::size_t t = 0; t < coded_.size(); ++t)
@@ -149,7 +155,7 @@ void ServerExchange::push_low_rank(Reading& reading) {
   factors_.clear();
 }
 
-// Gradients become means over all workers, and those are cut into messages.
+// Replaces gradients by means over all workers, and encodes the means as messages.
 void ServerExchange::make_means(const std::vector<std::size_t>& tables) {
   ServerTables::Gradients& room = gradients();
   const double weight = gift_.contribution.samples;

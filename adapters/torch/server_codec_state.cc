@@ -1,4 +1,4 @@
-// What checkpoints have of the codecs of a ServerExchange.
+// The codec state of a ServerExchange in checkpoints.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +18,7 @@ Deadline state_deadline() { return Deadline::after(kCodecStateTimeout); }
 
 std::vector<train::CodecTensor> ServerExchange::codec_tensors() const {
   auto tensors = train::codec_tensors(options_.codec, options_.infos, ranks_);
-  // Only in step there is a way back.
+  // Only updates in step encode the way back.
   if (options_.rules.update != plan::Update::kBsp)
     std::erase_if(tensors,
                   [](const train::CodecTensor& tensor) { return tensor.name == "codec.back"; });
@@ -39,8 +39,8 @@ std::vector<train::CodecState> ServerExchange::own_codec_states() {
   return states;
 }
 
-// What every worker's encoders remember comes to the first, one worker after the other by way of a
-// table. Of who is gone it is zero.
+// Copies the encoder state of every worker to the first worker, one worker after the other, through
+// a table on the servers. The state of a lost worker is zero.
 void ServerExchange::gather_senders() {
   saved_senders_.clear();
   std::vector<float> own;
@@ -65,7 +65,7 @@ void ServerExchange::gather_senders() {
     if (here[static_cast<std::size_t>(rank)] == 0) continue;
     if (rank == rank_)
       wait(client().push(all, {.kind = server::PushKind::kAssign}, std::as_bytes(std::span(own))));
-    // Who ends before it has pushed has left what an earlier one did.
+    // If the worker is lost before its push, the table still has the data of an earlier worker.
     const bool has_pushed = sum({rank == rank_ ? 1.0 : 0.0}).front() > 0;
     if (rank_ == first && has_pushed)
       wait(client().pull(
@@ -89,7 +89,7 @@ void ServerExchange::read_backs() {
   }
 }
 
-// In names of checkpoints each sender's has its number.
+// The name of each sender's state has the sender's number.
 std::vector<train::CodecState> ServerExchange::codec_states() {
   std::vector<train::CodecState> states;
   if (!is_first()) return states;

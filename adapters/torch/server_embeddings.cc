@@ -46,7 +46,7 @@ void ServerEmbeddings::connect(server::Client& client, const server::TableSpec& 
 
 void ServerEmbeddings::Rows::pull(std::span<const std::uint64_t> keys, std::span<float> rows) {
   if (client == nullptr)
-    refuse(ErrorCode::kInvalid, name + " is used before the servers are there");
+    refuse(ErrorCode::kInvalid, name + " is used before the servers are connected");
   or_throw(client->wait(client->pull(table, {}, keys, rows)));
 }
 

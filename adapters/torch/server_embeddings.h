@@ -11,9 +11,9 @@
 
 namespace tally::adapter {
 
-// The SparseEmbeddings of a module with their rows on servers: each a sparse table by the name of
-// its module. From the constructor on they have no parameter of their own; afterwards a fresh one.
-// Throws Failure.
+// The SparseEmbeddings of a module with their rows on servers: each has a sparse table with the
+// name of its module. From construction on the embeddings have no parameter; after destruction they
+// have a fresh one. Throws Failure.
 class ServerEmbeddings final {
  public:
   using Used = std::vector<SparseEmbeddingImpl::Used>;  // by embedding
@@ -24,18 +24,18 @@ class ServerEmbeddings final {
   ServerEmbeddings& operator=(const ServerEmbeddings&) = delete;
 
   bool empty() const { return embeddings_.empty(); }
-  // Before the first forward pass: defines the tables. What of the spec is not the embeddings' own
-  // comes with `like`.
+  // Defines the tables; call before the first forward pass. `like` has the table settings that do
+  // not depend on the embedding.
   void connect(server::Client& client, const server::TableSpec& like);
 
-  // What was read since the last time, with its gradients.
+  // The rows that were read since the last call, with their gradients.
   Used take();
-  // One for each table; `used` stays in place until they are done. Without keys where there are
-  // none.
+  // Pushes to each table; `used` must stay in place until the tickets are done. Tables without
+  // gradients get a push without keys.
   std::vector<server::Ticket> push(const Used& used, const server::PushOptions& facts);
-  // Reads nothing, but waits as a reader does.
+  // A pull without keys, which waits like any other pull.
   std::vector<server::Ticket> await(const server::PullOptions& facts);
-  // For whoever has no dense table.
+  // A table for callers without a dense one.
   server::TableId first_table() const { return rows_.front()->table; }
   std::vector<server::TableId> tables() const;
   std::vector<std::string> names() const;  // of tables

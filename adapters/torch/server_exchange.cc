@@ -9,11 +9,18 @@
 #include "base/stopwatch.h"
 #include "optimizer/update_rule.h"
 
+// One update of a worker:
+//   begin()      policy::next_step() chooses whether to take part, push and pull.
+//   announce()   allows push_ready() to push complete parts during backward. This requires that the
+//                gradients are final: without clipping, scaling or sums of earlier steps.
+//   complete()   gather() and prepare() finish the gradient. push_rest() pushes the remaining
+//                parts, and pull_all() reads values unless the push does so in one request.
+//                take_in() advances the worker's clock and version.
 namespace tally::adapter {
 namespace {
 
 bool is_plain(const std::vector<OptimizerSpec>& optimizers, const plan::CodecSpec& codec) {
-  // dgc leaves sgd without its momentum, which senders have.
+  // dgc moves the momentum of sgd to the senders, so the optimizer on servers looks stateless.
   if (codec.kind == plan::Codec::kDgc) return false;
   return std::all_of(optimizers.begin(), optimizers.end(), [](const OptimizerSpec& spec) {
     return spec.kind == OptimizerKind::kSgd && optimizer::state_arrays(spec) == 0;
@@ -59,7 +66,7 @@ ServerExchange::ServerExchange(Job& job, Options options)
   sum({});
   place_views();
   pull_first();
-  // Nobody pushes before all have the same values.
+  // No rank pushes before all ranks have the same values.
   sum({});
   hooks_ =
       std::make_unique<GradientHooks>(options_.parameters, [this](std::size_t i) { arrived(i); });
@@ -78,7 +85,7 @@ bool ServerExchange::begin() {
   if (has_chosen_) return choice_.takes_part;
   has_chosen_ = true;
   choice_ = policy::next_step(options_.rules, me_, /*is_last=*/false);
-  // Whoever cannot move its own copy as servers do reads what they have made of it.
+  // A worker that cannot update its own copy as servers do pulls the new values.
   if (!choice_.pull && !plain_) {
     choice_.pull = true;
     choice_.apply_locally = false;
@@ -120,7 +127,7 @@ void ServerExchange::arrived(std::size_t parameter) {
   push_ready(place.table);
 }
 
-// Room that no push uses any more. With kbatch that of earlier ones may be held until this worker
+// Memory that no push uses any more. With kbatch servers may hold earlier pushes until this worker
 // has pushed again.
 ServerTables::Gradients& ServerExchange::gradients() {
   if (room_ != nullptr) return *room_;
@@ -155,7 +162,7 @@ void ServerExchange::collect(std::size_t i) {
   is_collected_[i] = true;
 }
 
-// All gradients of this update are in the room; what there is none for counts as zero.
+// Collects all gradients of this update in the room; a missing gradient counts as zero.
 void ServerExchange::gather() {
   for (std::size_t i = 0; i < options_.parameters.size(); ++i) {
     if (!announced_) is_collected_[i] = false;
@@ -164,7 +171,7 @@ void ServerExchange::gather() {
   }
 }
 
-// The mean over this worker's samples, clipped, with what was kept from earlier steps.
+// Computes the mean over this worker's samples, clips it, and adds the sum of earlier steps.
 void ServerExchange::prepare(const StepGift& gift) {
   const at::NoGradGuard no_grad;
   const train::StepContribution& own = gift.contribution;
@@ -192,7 +199,7 @@ void ServerExchange::clip() {
   for (at::Tensor& flat : all_gradients()) flat.mul_(factor);
 }
 
-// Those of tables, and of the rows that embeddings have read.
+// The gradients of tables, and of the rows that embeddings have read.
 std::vector<at::Tensor> ServerExchange::all_gradients() {
   std::vector<at::Tensor> all = gradients().flat;
   for (const SparseEmbeddingImpl::Used& used : gradients().rows)
@@ -229,7 +236,7 @@ StepResult ServerExchange::complete(const StepGift& gift) {
   }
   if (choice_.apply_locally && has) move_own_copy(gift_);
   if (pushes) push_rest();
-  // Rows are not added up: those of each step go with it.
+  // The gradients of rows are not summed over steps: they are pushed in every step.
   if (has_embeddings() && (pushes || (has && !choice_.push))) push_rows();
   if (!pushes && options_.rules.update == plan::Update::kSsp) tell_clock(choice_.clock);
   const bool is_read = pushes && choice_.one_request;
@@ -261,7 +268,7 @@ void ServerExchange::take_in(const policy::StepChoice& step, const Reading& read
   if (reading.read || step.apply_locally) values_to_parameters();
 }
 
-// The next one begins with nothing.
+// Resets the state of the update for the next one.
 void ServerExchange::end_update() {
   has_chosen_ = announced_ = has_begun_ = is_counted_ = false;
   is_told_.assign(is_told_.size(), false);
@@ -280,8 +287,8 @@ void ServerExchange::forget_gradients() {
   is_collected_.assign(is_collected_.size(), false);
 }
 
-// The parameters of those who do not wait are used up as they are; nobody waits for this one's
-// clock.
+// Workers that do not wait for each other keep their current parameters. The clock tells the others
+// not to wait for this worker.
 void ServerExchange::drain(const StepGift& first) {
   if (options_.rules.has_rounds())
     refuse(
@@ -298,10 +305,11 @@ void ServerExchange::drain(const StepGift& first) {
   refresh();
 }
 
-// With subset:K others may have made the next update by the time that one who is not drawn reads.
+// With subset:K other workers may have made the next update before a worker that is not drawn
+// reads.
 bool ServerExchange::in_step() const { return options_.rules.update == plan::Update::kBsp; }
 
-// Of gradients that come one by one, N make a step.
+// Without rounds, N gradients make a step.
 std::uint64_t ServerExchange::steps() const {
   std::uint64_t made = me_.clock - first_clock_;
   if (options_.rules.has_rounds()) {

@@ -14,30 +14,30 @@
 
 namespace tally::adapter {
 
-// home=server: gradients are pushed to parameter servers and values pulled from them, when and as
-// the rules of the worker say. On the CPU parameters are views of the memory that values are pulled
-// into; while backward still runs, parts whose gradients are complete are under way. After the
-// constructor only the servers are needed: the death of another worker ends nothing here.
+// home=server: pushes gradients to parameter servers and pulls values from them, as the worker's
+// rules say. On the CPU parameters are views of the memory that values are pulled into. Parts whose
+// gradients are complete are pushed while backward still runs. After construction only the servers
+// are needed: the loss of another worker has no effect here.
 class ServerExchange final : public ModelExchange {
  public:
   struct Options {
     std::vector<NamedTensor> parameters;
-    std::vector<train::ParameterInfo> infos;  // of these
+    std::vector<train::ParameterInfo> infos;  // of `parameters`
     std::vector<OptimizerSpec> optimizers;    // by group
     policy::Rules rules;
     std::string plan;
     std::uint64_t seed = 1;
     plan::CodecSpec codec;
     std::vector<codec::SenderFacts> senders;  // by group
-    std::optional<double> clip_value;         // of this worker's own gradient, as the next
+    std::optional<double> clip_value;         // for this worker's own gradient, like clip_norm
     std::optional<double> clip_norm;
-    ServerEmbeddings* embeddings = nullptr;  // borrowed; their rows are pulled and pushed, too
+    ServerEmbeddings* embeddings = nullptr;  // borrowed; their rows are pulled and pushed too
     ServerOptions servers;
     server::EventSink on_event;
   };
-  // Collective; rank 0's values become everybody's.
+  // Collective; copies the values of rank 0 to all ranks.
   ServerExchange(Job& job, Options options);
-  // The parameters get memory of their own again.
+  // Gives the parameters memory of their own again.
   ~ServerExchange() override;
 
   const std::vector<train::ParameterInfo>& parameters() const override { return options_.infos; }
@@ -58,7 +58,7 @@ class ServerExchange final : public ModelExchange {
   std::uint64_t dropped() const override { return dropped_; }
   std::vector<train::SliceState> states() override;
   std::vector<train::CodecTensor> codec_tensors() const override;
-  // Of all workers, at the first.
+  // The first rank returns those of all workers.
   std::vector<train::CodecState> codec_states() override;
   train::Sender sender() const override { return {.number = rank_, .of = ranks_}; }
   SavedCourse course() const override;
@@ -68,13 +68,13 @@ class ServerExchange final : public ModelExchange {
 
  private:
   using Table = ServerTables::Table;
-  // Of answers to pulls.
+  // The versions in the answers to pulls.
   struct Reading {
     std::optional<policy::Read> read;
     void take(const server::Completion& completion);
   };
 
-  // Parts that averages are asked of, or a table whose factors are pushed.
+  // A push whose answer has averages of parts, or the push of a table's factors.
   struct Asked {
     server::Ticket ticket = 0;
     std::size_t table = 0;
@@ -85,7 +85,7 @@ class ServerExchange final : public ModelExchange {
   server::Client& client() { return place_.client(); }
   const server::Client& client() const { return place_.client(); }
 
-  // Setting up.
+  // Setup.
   void place_views();
   void assign_values();
   void pull_first();
@@ -146,43 +146,43 @@ class ServerExchange final : public ModelExchange {
   const Rank rank_;
   const int ranks_;
   const Options options_;
-  const bool plain_;  // sgd without state: servers add what a worker can add to its own copy
-  // Requests use what is in these as long as there is a client: they outlive it.
+  const bool plain_;  // sgd without state: a worker can update its own copy as servers do
+  // Requests use the memory of these members, so they must outlive the client in place_.
   std::vector<std::unique_ptr<CodedTable>> coded_;  // by table; null: gradients are not encoded
   std::vector<std::unique_ptr<ServerTables::Gradients>> rooms_;
   ServerPlace place_;
   ServerTables tables_;
-  ServerTables::Gradients* room_ = nullptr;  // of the update under way; null: none is needed yet
-  std::vector<at::Tensor> kept_;             // by table: added up for a later push; empty: none is
+  ServerTables::Gradients* room_ = nullptr;  // of the current update; null: not needed yet
+  std::vector<at::Tensor> kept_;             // by table: sum for a later push; empty: none
   std::unique_ptr<GradientHooks> hooks_;
 
   policy::WorkerClock me_;
   policy::StepChoice choice_;
   bool has_chosen_ = false;
   std::uint64_t first_version_ = 0;  // at `first_step_`
-  std::string snapshot_;             // of embeddings, with the last states()
+  std::string snapshot_;             // of embeddings, from the last states()
   std::uint64_t first_clock_ = 0;
   std::uint64_t first_step_ = 0;
   std::uint64_t met_step_ = 0;
 
-  // The update under way.
+  // The current update.
   bool announced_ = false;
-  bool has_begun_ = false;  // to push
+  bool has_begun_ = false;  // the first push was sent
   StepGift gift_;
   std::vector<bool> is_collected_;  // by parameter
   std::vector<bool> is_told_;       // by parameter, since announce()
   std::vector<std::vector<std::uint32_t>>
-      pending_;                           // by table and part: parameters that are awaited
+      pending_;                           // by table and part: parameters without a gradient
   std::vector<std::uint32_t> next_;       // by table: the first part that is not pushed
-  std::vector<server::Ticket> requests_;  // to be waited for: answers have values
-  std::vector<Asked> asked_;              // likewise: answers have averages
-  std::vector<Asked> factors_;            // likewise: powersgd
+  std::vector<server::Ticket> requests_;  // in progress; answers have values
+  std::vector<Asked> asked_;              // in progress; answers have averages
+  std::vector<Asked> factors_;            // in progress; powersgd
   double total_weight_ = 0;               // powersgd: of all workers, in this update
-  bool is_counted_ = false;               // what became of the push is in the figures
+  bool is_counted_ = false;               // the figures include the fate of the push
 
-  std::vector<at::Tensor> saved_;                  // what states() points to
-  std::vector<std::vector<float>> saved_senders_;  // by rank, at the first: what encoders remember
-  std::vector<std::vector<float>> saved_backs_;    // by table, there too
+  std::vector<at::Tensor> saved_;                  // memory of states()
+  std::vector<std::vector<float>> saved_senders_;  // on the first rank: encoder state, by rank
+  std::vector<std::vector<float>> saved_backs_;    // on the first rank: residuals, by table
   Duration copying_{};
   Duration waited_{};
   policy::Histogram staleness_;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kJoinTimeout = std::chrono::seconds(60);
 constexpr auto kFarewell = std::chrono::seconds(30);
-// HOST:PORT, with zeros behind it.
+// HOST:PORT, padded with zeros.
 constexpr std::size_t kAddressBytes = 300;
 
 std::string from_first(Job& job, const std::string& address) {
@@ -37,7 +37,7 @@ ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::E
     : colocated_(options.directory.empty()),
       exceptions_(std::uncaught_exceptions()),
       is_leaving_(std::make_shared<std::atomic<bool>>(false)) {
-  // Who leaves in good order is no news, and neither is what becomes of servers when all do.
+  // An orderly departure is no event; neither are servers that end while this worker leaves.
   const server::EventSink tell = [on_event, leaving = is_leaving_](const std::string& event) {
     if (on_event && !leaving->load() && !event.ends_with("it left")) on_event(event);
   };
@@ -69,12 +69,12 @@ ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::E
   wait_for_all(job.size());
 }
 
-// From here on workers agree on things: with all of them, not with those who were first.
+// From here on workers agree with all workers of the job, not only with those that joined first.
 void ServerPlace::wait_for_all(int workers) const {
   const Deadline by = Deadline::after(kJoinTimeout);
   while (client_->membership().workers < workers) {
     if (by.passed(SteadyClock().now()))
-      refuse(ErrorCode::kTimeout, fmt::format("only {} of {} workers have come to the servers",
+      refuse(ErrorCode::kTimeout, fmt::format("only {} of {} workers have joined the servers",
                                               client_->membership().workers, workers));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -82,7 +82,7 @@ void ServerPlace::wait_for_all(int workers) const {
 
 ServerPlace::~ServerPlace() {
   const bool is_whole = std::uncaught_exceptions() == exceptions_;
-  // If it fails others are gone, and there is nobody to wait for.
+  // A failure means that other workers are gone, so there is nothing to wait for.
   if (colocated_ && client_ && is_whole) (void)client_->barrier(Deadline::after(kFarewell));
   is_leaving_->store(true);
   client_.reset();

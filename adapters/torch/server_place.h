@@ -9,14 +9,14 @@
 
 namespace tally::adapter {
 
-// This rank's way to the parameter servers, and those of them that live in this process: with no
-// directory given, rank 0 has one, and the first ranks a server each. Throws Failure.
+// This rank's connection to the parameter servers, and the servers in this process: if no directory
+// is given, rank 0 runs one, and the first ranks run a server each. Throws Failure.
 class ServerPlace final {
  public:
-  // Called by all ranks of the job; the job's world is used here and not later. `on_event` hears of
-  // servers that come and go, from threads of its own.
+  // Called by all ranks of the job; uses the job's world only during construction. `on_event` is
+  // called when servers join or leave, from other threads.
   ServerPlace(Job& job, const ServerOptions& options, const server::EventSink& on_event);
-  // Servers inside workers stay until all workers are done, unless this one ends by an exception.
+  // Servers inside workers run until all workers are done, unless an exception ends this worker.
   ~ServerPlace();
   ServerPlace(const ServerPlace&) = delete;
   ServerPlace& operator=(const ServerPlace&) = delete;
@@ -29,7 +29,7 @@ class ServerPlace final {
 
   const bool colocated_;
   const int exceptions_;
-  const std::shared_ptr<std::atomic<bool>> is_leaving_;  // shared with what hears events
+  const std::shared_ptr<std::atomic<bool>> is_leaving_;  // shared with the event callback
   std::unique_ptr<server::Directory> directory_;
   std::unique_ptr<server::Server> server_;
   std::unique_ptr<server::Client> client_;

@@ -1,4 +1,4 @@
-// What a ServerExchange asks servers for.
+// The requests of a ServerExchange to servers.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace tally::adapter {
 namespace {
 
-// Parts that are sent together while backward runs: a mebibyte.
+// Parts that are pushed together during backward: one mebibyte.
 constexpr std::uint32_t kServerRequestsRun = 4;
 
 }  // namespace
@@ -25,7 +25,7 @@ void ServerExchange::Reading::take(const server::Completion& completion) {
   read->newest_version = std::max(read->newest_version, completion.version);
 }
 
-// Those parts at the front that are complete, once they are worth a message.
+// Pushes the complete parts at the front, once there are enough for a message.
 void ServerExchange::push_ready(std::size_t t) {
   if (is_low_rank(t)) return;
   const Table& table = tables_.tables()[t];
@@ -75,8 +75,8 @@ void ServerExchange::pull_all(const server::PullOptions& facts,
                                     ServerTables::bytes_of(table, table.values, 0, table.parts)));
 }
 
-// With the gradient that they belong to; none of those who take part with nothing, so that rounds
-// come about.
+// Pushes the gradients of rows together with the dense gradient. A worker without samples pushes no
+// keys, which completes the round.
 void ServerExchange::push_rows() {
   ServerTables::Gradients& room = gradients();
   const auto tickets = options_.embeddings->push(room.rows, {.clock = choice_.clock,
@@ -86,7 +86,7 @@ void ServerExchange::push_rows() {
   room.pushes.insert(room.pushes.end(), tickets.begin(), tickets.end());
 }
 
-// Forward passes read rows when they need them; whoever may not go on yet waits here.
+// Forward passes pull rows when they need them; a worker that must wait for others waits here.
 void ServerExchange::await_rows(const server::PullOptions& facts,
                                 std::vector<server::Ticket>& tickets) {
   if (!has_embeddings()) return;
@@ -112,9 +112,9 @@ server::Completion ServerExchange::wait(server::Ticket ticket) {
   return or_throw(client().wait(ticket));
 }
 
-// Nobody uses the room any more.
+// Waits until no push uses the room any more.
 void ServerExchange::settle(ServerTables::Gradients& gradients) {
-  // What is pushed in several requests counts once.
+  // A gradient that is pushed in several requests counts once.
   const bool is_current = &gradients == room_;
   if (!is_current) is_counted_ = false;
   for (const server::Ticket push : gradients.pushes) note(wait(push));
@@ -126,7 +126,7 @@ void ServerExchange::settle_all() {
   for (const auto& room : rooms_) settle(*room);
 }
 
-// What is under way has no answer that anybody wants: from here on nobody uses its memory.
+// Abandons the requests in progress: they use no memory of this worker after this call.
 void ServerExchange::give_up() {
   std::vector<server::Ticket> tickets = std::exchange(requests_, {});
   for (std::vector<Asked>* const asked : {&asked_, &factors_})
@@ -137,7 +137,7 @@ void ServerExchange::give_up() {
     (void)client().wait(ticket, Deadline::after(Duration{}));
 }
 
-// A gradient counts once, by the first of its ranges that tells what became of it.
+// A gradient counts once, by the first of its ranges with an outcome.
 void ServerExchange::note(const server::Completion& completion) {
   if (is_counted_ || completion.applied + completion.dropped == 0) return;
   is_counted_ = true;
@@ -147,8 +147,8 @@ void ServerExchange::note(const server::Completion& completion) {
     ++dropped_;
 }
 
-// As servers do it with a gradient that comes by itself. What others do meanwhile comes with the
-// next pull.
+// Updates the own copy as servers do with a single gradient. The next pull includes the gradients
+// of other workers.
 void ServerExchange::move_own_copy(const StepGift& gift) {
   const at::NoGradGuard no_grad;
   policy::Rules rules = options_.rules;
@@ -163,7 +163,7 @@ void ServerExchange::move_own_copy(const StepGift& gift) {
   }
 }
 
-// What was added up for a later push goes now.
+// Pushes the sum that was kept for a later push.
 void ServerExchange::flush() {
   if (kept_.empty()) return;
   begin();
@@ -181,14 +181,14 @@ void ServerExchange::flush() {
   take_in(choice_, {});
 }
 
-// The newest values, wherever the others are.
+// Pulls the newest values, independent of the progress of other workers.
 void ServerExchange::refresh() {
   std::vector<server::Ticket> tickets;
   pull_all({}, tickets);
   await_rows({}, tickets);
   Reading reading;
   for (const server::Ticket ticket : tickets) reading.take(wait(ticket));
-  // Who was in step has the same values, and their state.
+  // A worker that is in step already has these values and their state.
   if (reading.read->version != me_.version || reading.read->newest_version != me_.version)
     read_own_state();
   const policy::StepChoice only_read{

@@ -1,4 +1,4 @@
-// Where the workers of a ServerExchange meet, and what checkpoints have of it.
+// Meetings of the workers of a ServerExchange, and its part in checkpoints.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -11,11 +11,11 @@
 namespace tally::adapter {
 namespace {
 
-// What workers may take to come to a meeting: the slowest may have a long step.
+// The time limit for workers to reach a meeting: the slowest may be in a long step.
 constexpr auto kMeetingTimeout = std::chrono::minutes(10);
 constexpr auto kServerStateTimeout = std::chrono::minutes(5);
 constexpr auto kSnapshotTimeout = std::chrono::minutes(30);
-// Of Client::agree().
+// The limit of Client::agree().
 constexpr std::size_t kMostValues = 65536;
 
 Deadline server_state_deadline() { return Deadline::after(kServerStateTimeout); }
@@ -31,7 +31,8 @@ void ServerExchange::place_views() {
   }
 }
 
-// What served a training before begins anew: rounds, warm-ups and draws go by the version.
+// Tables of an earlier training restart at version 0: rounds, warm-ups and random choices depend on
+// the version.
 void ServerExchange::assign_values() {
   for (const Table& table : tables_.tables())
     or_throw(client().set_version(table.id, 0, server_state_deadline()));
@@ -84,7 +85,7 @@ std::vector<double> ServerExchange::sum(std::vector<double> values) {
 
 std::vector<double> ServerExchange::meet(std::vector<double> values) {
   flush();
-  // With kbatch a push may wait for more than those who meet here have given.
+  // With kbatch a push may wait for more gradients than the workers at this meeting have pushed.
   if (options_.rules.update != plan::Update::kKbatch) settle_all();
   const std::size_t own = values.size();
   values.resize(own + static_cast<std::size_t>(ranks_));
@@ -95,13 +96,13 @@ std::vector<double> ServerExchange::meet(std::vector<double> values) {
   met_step_ = std::max(met_step_, static_cast<std::uint64_t>(farthest));
   values.resize(own);
   refresh();
-  // Nobody pushes before all have the same values.
+  // No rank pushes before all ranks have the same values.
   sum({});
   return values;
 }
 
-// By sums: the first gives its numbers, the others zeros. Numbers of all types that buffers have
-// are exact in float64 as far as 2^53.
+// Broadcast by sums: the first rank contributes its numbers, the others zeros. float64 represents
+// the values of all buffer types exactly, integers up to 2^53.
 void ServerExchange::broadcast(const std::vector<NamedTensor>& tensors) {
   if (tensors.empty() || ranks_ == 1) return;
   std::vector<double> values;
@@ -121,7 +122,7 @@ void ServerExchange::broadcast(const std::vector<NamedTensor>& tensors) {
   }
 }
 
-// The first of those who are there gives everything. Nobody pushes meanwhile.
+// The first rank in the job returns all states. No rank pushes meanwhile.
 std::vector<train::SliceState> ServerExchange::states() {
   settle_all();
   sum({});
@@ -166,7 +167,7 @@ std::vector<train::SliceState> ServerExchange::states() {
   return states;
 }
 
-// Rows of embeddings lie beside the checkpoint: there may be more than one worker's memory holds.
+// Saves the rows of embeddings beside the checkpoint: they may exceed the memory of one worker.
 void ServerExchange::take_snapshot() {
   const auto now = SteadyClock().now().count();
   snapshot_ = or_throw(client().snapshot(fmt::format("step-{}-{:x}", steps(), now),
@@ -180,8 +181,9 @@ SavedCourse ServerExchange::course() const {
   return course;
 }
 
-// All tables have one version, as workers have. Parameters that had no gradient in some steps of a
-// group have had fewer updates: they go on as on servers, where that counts as zero.
+// All tables have one version, the workers' version. In a group, parameters without a gradient in
+// some steps have fewer updates; on servers such gradients count as zero, so all parameters
+// continue with the maximum.
 std::uint64_t ServerExchange::updates_of(const SavedCourse& course) const {
   std::uint64_t most = course.steps;
   for (const std::uint64_t steps : course.parameter_steps) most = std::max(most, steps);
@@ -193,8 +195,8 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
   give_up();
   end_update();
   kept_.clear();
-  // By the answer everything that was sent before has arrived: nothing of it meets what is put
-  // back.
+  // The answer shows that all earlier requests have arrived: none of them can reach the restored
+  // values.
   tell_clock(0);
   sum({});
   if (has_embeddings() && course.snapshot.empty())

@@ -79,8 +79,8 @@ void ServerTables::place_parameters() {
   }
 }
 
-// By table. Servers number tables by a short hash of the name: of the many that a codec brings two
-// would meet sooner or later. Every worker comes to the same names.
+// By table. Servers number tables by a short hash of the name, so that two of the many tables of a
+// codec might collide; a suffix avoids that. All workers derive the same names.
 std::vector<std::string> ServerTables::names() const {
   std::vector<std::string> names(tables_.size());
   std::set<server::TableId> taken = {server::table_id(kMemoryOfSenders)};

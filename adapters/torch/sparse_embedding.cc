@@ -26,8 +26,8 @@ void gather(const at::Tensor& rows, const at::Tensor& places, const at::Tensor& 
     if (place[i] != kPadding) std::copy_n(from + place[i] * width, width, to);
 }
 
-// sums[places[i]] += gradient[i], in the order of i. libtorch's index_add_ makes a tensor for each
-// row, which takes longer than all the rest of a step.
+// sums[places[i]] += gradient[i], in the order of i. libtorch's index_add_ creates a tensor per
+// row, which takes longer than the rest of a step.
 template <typename T>
 void scatter_add(const at::Tensor& gradient, const at::Tensor& places, const at::Tensor& sums) {
   const std::int64_t width = sums.size(1);
@@ -46,7 +46,7 @@ bool has_own_loops(const at::Tensor& tensor) {
          (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble);
 }
 
-// Rows [n, width] at places [m], int64 and -1 for padding, to [m, width].
+// Maps rows [n, width] at places [m], int64 with -1 for padding, to [m, width].
 class Lookup : public torch::autograd::Function<Lookup> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& rows,
@@ -82,7 +82,7 @@ class Lookup : public torch::autograd::Function<Lookup> {
   }
 };
 
-// The keys of a tensor behind each other, on the CPU.
+// The keys of a tensor as a flat tensor on the CPU.
 at::Tensor flat_keys(const at::Tensor& keys) {
   if (keys.scalar_type() != at::kLong)
     adapter::refuse(ErrorCode::kInvalid, "keys of a sparse embedding must be int64");
@@ -102,7 +102,7 @@ std::vector<std::int64_t> result_shape(const at::Tensor& keys, std::int64_t dime
   return shape;
 }
 
-// Where each key lies, as a tensor; `place_of` is not asked about padding.
+// The place of each key, as a tensor; `place_of` is not called for padding.
 template <typename PlaceOf>
 at::Tensor places_of(const at::Tensor& flat, const PlaceOf& place_of) {
   at::Tensor places = at::empty_like(flat);
@@ -200,7 +200,7 @@ SparseEmbeddingImpl::Used SparseEmbeddingImpl::take() {
   used.gradient =
       at::zeros({static_cast<std::int64_t>(used.keys.size()), options_.dimension}, at::kFloat);
   for (const Pass& pass : passes_) {
-    // A pass that no loss came from.
+    // No loss depends on this pass.
     if (!pass.rows.grad().defined()) continue;
     std::vector<std::int64_t> places;
     places.reserve(pass.keys.size());

@@ -1,4 +1,4 @@
-// Rows that live elsewhere against the parameter, and the parameter against plain indexing.
+// External rows against the parameter, and the parameter against plain indexing.
 #include <gtest/gtest.h>
 
 #include "tally/sparse.h"
@@ -13,7 +13,7 @@ at::Tensor some_keys() {
   return at::tensor(std::vector<std::int64_t>{7, 3, -1, 7, 49, 0, 3, -1}, at::kLong).view({2, 4});
 }
 
-// Rows in memory, which begin as those of the parameter of another embedding.
+// Rows in memory, which start as the rows of another embedding's parameter.
 class PlainRows final : public SparseEmbeddingImpl::Rows {
  public:
   explicit PlainRows(SparseEmbedding like) : like_(std::move(like)) {}
@@ -34,7 +34,7 @@ class PlainRows final : public SparseEmbeddingImpl::Rows {
   SparseEmbedding like_;
 };
 
-// A loss in which every element counts differently.
+// A loss in which every element has a different weight.
 at::Tensor loss_of(const at::Tensor& rows) {
   const at::Tensor weights = at::arange(1, rows.numel() + 1, at::kFloat).view(rows.sizes());
   return (rows * weights + rows.square()).sum();
@@ -47,7 +47,7 @@ TEST(SparseEmbedding, RowsOfSmallKeysAreTheRowsOfTheWeight) {
   EXPECT_TRUE(at::equal(rows[0][1], table->weight[3]));
   EXPECT_TRUE(at::equal(rows[1][0], table->weight[49]));
   EXPECT_EQ(rows[0][2].abs().sum().item<double>(), 0);
-  // The gradient by plain indexing, padding left out.
+  // The gradient by plain indexing, without padding.
   loss_of(rows).backward();
   const at::Tensor plain = table->weight.detach().clone().requires_grad_();
   const at::Tensor index = some_keys().clamp_min(0).view({-1});
@@ -126,7 +126,7 @@ TEST(SparseEmbedding, EvaluationPullsAndLeavesNothing) {
   }
   EXPECT_EQ(rows.pulls, 1);
   EXPECT_TRUE(attached->take().keys.empty());
-  // Nothing but padding needs nobody.
+  // Keys that are all padding pull no rows.
   const at::Tensor padding = attached->forward(at::full({2}, -1, at::kLong));
   EXPECT_EQ(padding.abs().sum().item<double>(), 0);
   EXPECT_EQ(rows.pulls, 1);

@@ -9,28 +9,28 @@ using adapter::or_throw;
 
 namespace {
 
-// Sums over all dimensions but the channels, in float64.
+// Sums over all dimensions except the channels, in float64.
 at::Tensor channel_sums(const at::Tensor& values) {
   std::vector<std::int64_t> others = {0};
   for (std::int64_t d = 2; d < values.dim(); ++d) others.push_back(d);
   return values.sum(others, false, at::kDouble);
 }
 
-// As (1, C, 1, ...), to be combined with values of so many dimensions.
+// Reshapes to (1, C, 1, ...), with the number of dimensions of `like`.
 at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(like.dim()), 1);
   shape[1] = values.numel();
   return values.to(like.device(), like.scalar_type()).view(shape);
 }
 
-// Half types are normalised in float32: a mean that is large beside the deviation would be rounded
-// away.
+// Half types are normalised in float32: rounding would lose a mean that is large compared with the
+// deviation.
 at::Tensor widened(const at::Tensor& values) {
   const bool is_half = values.scalar_type() == at::kHalf || values.scalar_type() == at::kBFloat16;
   return is_half ? values.to(at::kFloat) : values;
 }
 
-// The sums of all ranks, on the CPU.
+// The sums over all ranks, on the CPU.
 at::Tensor over_all_ranks(Communicator& communicator, const std::vector<at::Tensor>& sums) {
   const at::Tensor all = at::cat(sums).to(at::kCPU, at::kDouble).contiguous();
   or_throw(communicator.allreduce(
@@ -41,7 +41,7 @@ at::Tensor over_all_ranks(Communicator& communicator, const std::vector<at::Tens
 struct Statistics {
   at::Tensor mean;
   at::Tensor variance;  // biased
-  double count = 0;     // values per channel on all ranks
+  double count = 0;     // values per channel, of all ranks
 };
 
 Statistics statistics_of(Communicator& communicator, const at::Tensor& input) {
@@ -58,8 +58,8 @@ Statistics statistics_of(Communicator& communicator, const at::Tensor& input) {
   return statistics;
 }
 
-// Normalises with given statistics; its backward sums over all ranks, because every value moved the
-// statistics.
+// Normalises with given statistics. The backward pass sums over all ranks, because every value
+// contributes to the statistics.
 class Normalise : public torch::autograd::Function<Normalise> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,

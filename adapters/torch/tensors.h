@@ -11,7 +11,7 @@
 
 namespace tally::adapter {
 
-// Passes an Error on as the Failure it is at this edge.
+// Throws an Error as a Failure.
 template <typename T>
 T or_throw(Result<T> result) {
   if (!result.has_value()) throw Failure(std::move(result).error());
@@ -22,18 +22,18 @@ inline void or_throw(Result<void> result) {
 }
 [[noreturn]] void refuse(ErrorCode code, std::string message);
 
-// Failure kInvalid, with the tensor's name, for types that Tally has not.
+// Failure kInvalid, with the tensor's name, for types that Tally does not support.
 DataType data_type_of(const at::Tensor& tensor, const std::string& name);
 
 std::vector<std::int64_t> shape_of(const at::Tensor& tensor);
 
-// Memory as a tensor like `like`, on the CPU. The memory must outlive it.
+// A tensor on the CPU with the type and shape of `like` over `memory`, which must outlive it.
 at::Tensor view_of(std::span<std::byte> memory, const at::Tensor& like);
 
 // The bytes of a contiguous tensor on the CPU.
 std::span<std::byte> bytes_of(const at::Tensor& tensor);
 
-// `from` in any layout and on any device, into a contiguous tensor.
+// Copies `from`, in any layout and on any device, to a contiguous tensor.
 void copy_into(const at::Tensor& to, const at::Tensor& from);
 
 struct NamedTensor {
@@ -41,7 +41,7 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-// A module's tensors by what a trainer does with them, each once, under its first name.
+// A module's tensors by their treatment in a trainer, each once, under its first name.
 struct ModuleTensors {
   std::vector<NamedTensor> trained;  // parameters that require gradients
   std::vector<NamedTensor> frozen;   // the other parameters

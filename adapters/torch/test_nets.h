@@ -1,5 +1,5 @@
 #pragma once
-// For tests: small modules, data and jobs whose ranks are threads.
+// Support for tests: small modules, data, and jobs whose ranks are threads.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -13,9 +13,9 @@
 
 namespace tally::adapter {
 
-// Two layers, the second big enough to be cut between ranks.
+// Three layers, the second large enough to be cut between ranks.
 struct SmallNetImpl : torch::nn::Module {
-  // `last_first`: its parameters are not in the order in which forward() uses them.
+  // `last_first`: parameters are not in the order in which forward() uses them.
   explicit SmallNetImpl(std::int64_t hidden = 100, bool last_first = false)
       : first(10, hidden), second(hidden, 90), last(90, 3) {
     if (last_first) register_module("last", last);
@@ -37,7 +37,7 @@ inline SmallNet small_net(std::uint64_t seed) {
   return SmallNet();
 }
 
-// The same batch on every call with the same number.
+// Every call with the same number returns the same batch.
 struct TestBatch {
   at::Tensor x;
   at::Tensor y;
@@ -78,8 +78,8 @@ inline void expect_same_bits(const std::vector<at::Tensor>& a, const std::vector
     EXPECT_TRUE(at::equal(a[i], b[i])) << what << ", tensor " << i;
 }
 
-// libtorch's generator of seeds belongs to the process: ranks that are threads make their modules
-// one by one.
+// libtorch's seed generator is global to the process: ranks in threads create their modules one by
+// one.
 inline std::mutex& making() {
   static std::mutex mutex;
   return mutex;

@@ -51,7 +51,7 @@ std::size_t group_of(const NamedTensor& parameter, const std::vector<ParameterGr
 
 train::ParameterInfo info_of(const NamedTensor& parameter, std::size_t group) {
   if (!parameter.tensor.is_floating_point())
-    refuse(ErrorCode::kInvalid, fmt::format("{} is not of a real type", parameter.name));
+    refuse(ErrorCode::kInvalid, fmt::format("{} must have a real type", parameter.name));
   return {.name = parameter.name,
           .type = adapter::data_type_of(parameter.tensor, parameter.name),
           .shape = adapter::shape_of(parameter.tensor),
@@ -65,7 +65,7 @@ std::vector<std::string> lines_of(const std::vector<train::ParameterInfo>& param
   return lines;
 }
 
-// Tensors up to the size that malloc allows this for, which is 32 MiB.
+// Affects tensors up to 32 MiB, the largest threshold that malloc allows.
 void keep_freed_memory() {
   constexpr int kLargest = 32 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kLargest);
@@ -73,7 +73,7 @@ void keep_freed_memory() {
   ::mallopt(M_TOP_PAD, 2 * kLargest);
 }
 
-// Gradients that are not waited for, or not all of them, leave ranks alone in their forward passes.
+// Under plans that do not wait for all gradients, ranks run their forward passes independently.
 void check_alone(const torch::nn::Module& module, const plan::Plan& plan) {
   if (plan.home == plan::Home::kGroup && plan.update == plan::Update::kBsp) return;
   for (const auto& part : module.modules())
@@ -99,7 +99,8 @@ void check_options(const TrainerOptions& options) {
     refuse(ErrorCode::kInvalid, "clip_value must be above 0");
 }
 
-// In the group the mean is clipped once it is decoded; what senders remember of it is not.
+// A group clips the decoded mean, which is momentum after the warm-up. The senders' state would
+// keep the unclipped mean.
 void check_clipping(const TrainerOptions& options, const plan::Plan& plan) {
   if (plan.codec.kind != plan::Codec::kOnebitAdam || plan.home == plan::Home::kServer) return;
   if (!options.clip_norm && !options.clip_value) return;
@@ -158,7 +159,7 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
   update.settings = {fmt::format("accumulate {}", options_.accumulate),
                      "plan " + plan::to_string(plan_), fmt::format("seed {}", options_.seed)};
   if (plan_.home == plan::Home::kServer) {
-    // The same models, before anybody defines a table of them.
+    // Compare the models before a rank defines tables for them.
     or_throw(train::check_same(job_.world(), {"models", "parameter", lines_of(update.parameters)},
                                Deadline::after(std::chrono::minutes(5))));
     or_throw(train::check_same(job_.world(), {"trainers", "setting", update.settings},
@@ -181,7 +182,7 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
   return std::make_unique<adapter::GroupExchange>(job_, tensors_.trained, update, rules);
 }
 
-// What is not trained must be alike as well: it is sent from rank 0 to the others.
+// Frozen parameters and buffers must also match: rank 0 sends them to the other ranks.
 void Trainer::Impl::check_untrained() {
   train::Sameness same{.what = "models", .item = "frozen parameter or buffer", .lines = {}};
   for (const auto* list : {&tensors_.frozen, &tensors_.buffers})
@@ -205,8 +206,7 @@ void Trainer::Impl::check_whole() const {
   if (is_broken_)
     refuse(ErrorCode::kInvalid,
            "an earlier step ended in the middle of its backward pass, which the other ranks "
-           "counted on: go on "
-           "from a checkpoint");
+           "rely on: continue from a checkpoint");
 }
 
 void Trainer::Impl::zero_grad() {
@@ -214,14 +214,14 @@ void Trainer::Impl::zero_grad() {
   pending_ = {};
 }
 
-// The parameters of the last update are waited for as they are used.
+// Operations wait for the parameters of the last update when they use them.
 at::Tensor Trainer::Impl::forward(const std::function<at::Tensor()>& mean_loss) {
   const std::unique_ptr<adapter::FirstUse> awaits = model_->await_use();
   return mean_loss();
 }
 
-// Calls of an accumulation weigh by their samples: each gradient is scaled to the first one's,
-// which stays exactly what libtorch made, and so does the only one where there is none but it.
+// Calls of an accumulation are weighted by their samples: each gradient is scaled to the weight of
+// the first. The gradient of the first, or of a single call, stays exactly as libtorch computed it.
 void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss,
                              bool is_last) {
   const at::Tensor loss = forward(mean_loss);
@@ -229,7 +229,7 @@ void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tens
     refuse(ErrorCode::kInvalid, "the loss must be a tensor with one element");
   if (pending_.unit == 0) pending_.unit = samples;
   pending_.samples += samples;
-  // Who is slowed down holds its gradients back.
+  // A rank with artificial delays holds its gradients back.
   if (is_last && disturbance_.is_none()) model_->announce(gift_of(pending_.contribution(), 0));
   if (samples != pending_.unit) {
     (loss * (static_cast<double>(samples) / static_cast<double>(pending_.unit))).backward();
@@ -275,7 +275,7 @@ StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
   const Stopwatch watch(in_steps_);
   const auto own = static_cast<double>(samples);
   const StepOutcome outcome = complete({.samples = own, .weight = own}, loss * own);
-  // Whatever is computed from here on is computed at the newest parameters.
+  // From here on the caller computes at the newest parameters.
   model_->settle();
   model_->begin();
   return outcome;
@@ -302,7 +302,7 @@ void Trainer::Impl::drain() {
 
 TimeSplit Trainer::Impl::times() const {
   const train::StepTimes inner = model_->times();
-  // Gradients that backward() brings outside of step() are not moved inside one.
+  // Gradients from backward() outside of step() are not copied inside a step.
   return {.compute = std::max(Duration{}, in_steps_ - inner.update - inner.wait),
           .communicate = inner.update,
           .wait = inner.wait};

@@ -4,7 +4,7 @@ namespace tally {
 
 using adapter::NamedTensor;
 
-// In float64: running statistics of a hundred ranks lose nothing.
+// Sums in float64, so that the running statistics of a hundred ranks lose no precision.
 void Trainer::Impl::average(const std::vector<NamedTensor>& tensors) {
   std::vector<double> values;
   for (const NamedTensor& named : tensors) {
@@ -13,7 +13,7 @@ void Trainer::Impl::average(const std::vector<NamedTensor>& tensors) {
     values.insert(values.end(), data, data + host.numel());
   }
   if (values.empty()) return;
-  // The last one counts those who are there.
+  // The last element counts the ranks.
   values.push_back(1);
   values = model_->sum(std::move(values));
   for (double& value : values) value /= values.back();
@@ -26,8 +26,8 @@ void Trainer::Impl::average(const std::vector<NamedTensor>& tensors) {
   }
 }
 
-// Averaging now and then gives what averaging after every step would: running statistics are linear
-// in what they see.
+// Running statistics are linear in their inputs. Averaging them from time to time so gives the same
+// result as averaging after every step.
 void Trainer::Impl::synchronise_buffers() {
   settle();
   if (job_.size() == 1 || options_.buffers == Buffers::kLeave) return;

@@ -36,7 +36,7 @@ struct Run {
 };
 
 struct Trained {
-  std::vector<at::Tensor> parameters;  // the last rank's
+  std::vector<at::Tensor> parameters;  // of the last rank
   double loss = 0;                     // of the last step
 };
 
@@ -81,7 +81,7 @@ TEST(TrainerCodec, ThatLeavesNothingOutTrainsAsNone) {
     expect_near(plain.parameters, train({.codec = codec}).parameters, 5e-6, codec);
 }
 
-// After 60 steps the loss of each is below half of the first one's, about 1.1.
+// After 60 steps the loss is below half of its initial value, which is about 1.1.
 TEST(TrainerCodec, LearnsWithEachFamily) {
   for (const std::string codec : {"none", "bf16", "int8", "qsgd:4+rans", "sign", "onebit-adam:10",
                                   "topk:0.05", "dgc:0.05,warmup=10", "powersgd:2"})
@@ -90,7 +90,7 @@ TEST(TrainerCodec, LearnsWithEachFamily) {
 
 TEST(TrainerCodec, OfASubsetIsThatOfTheDrawn) {
   const Trained plain = train({.codec = "none", .update = "subset:2"});
-  // A sender's own momentum would be of the steps for which it was drawn.
+  // With subset a sender's own momentum would only cover the steps for which it was drawn.
   const Trained encoded = train({.codec = "topk:1,exact,momentum=late", .update = "subset:2"});
   expect_near(plain.parameters, encoded.parameters, 5e-6, "subset:2");
 }
@@ -105,7 +105,7 @@ TEST_P(TrainerCodecOf, SixAndSixStepsHaveTheBitsOfTwelve) {
   const Trained resumed =
       train({.codec = codec, .from = 6, .folder = folder.path(), .resume = true});
   expect_same_bits(through.parameters, resumed.parameters, codec);
-  // Others go on from there as well.
+  // Another number of ranks can continue from the checkpoint.
   const Trained fewer =
       train({.codec = codec, .ranks = 2, .from = 6, .folder = folder.path(), .resume = true});
   EXPECT_TRUE(std::isfinite(fewer.loss));
@@ -121,7 +121,8 @@ INSTANTIATE_TEST_SUITE_P(All, TrainerCodecOf,
                            return name;
                          });
 
-// What both codecs remember by the same name goes on, the rest is dropped or begins empty.
+// State that both codecs have under the same name is kept; other state is dropped or starts at
+// zero.
 TEST(TrainerCodec, MayChangeFromOneCheckpointToTheNext) {
   const TestFolder folder;
   train({.codec = "topk:0.05,momentum=late", .to = 6, .folder = folder.path(), .save = true});
@@ -176,7 +177,7 @@ TEST(TrainerCodec, OnebitAdamInTheGroupRefusesToClip) {
         EXPECT_THAT(failure.what(), testing::HasSubstr(norm ? "clip_norm" : "clip_value"));
       }
     }
-    // Where each worker clips its own gradient.
+    // On servers each worker clips its own gradient.
     Trainer on_servers(job, *net, adam(),
                        {.plan = "home=server codec=onebit-adam:5", .clip_norm = 1});
   });

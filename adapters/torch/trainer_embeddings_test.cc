@@ -8,7 +8,7 @@
 #include "adapters/torch/test_nets.h"
 #include "tally/sparse.h"
 
-// Embeddings whose rows lie on servers, against those that are parameters.
+// Embeddings with rows on servers, against embeddings that are parameters.
 namespace tally::adapter {
 namespace {
 
@@ -31,7 +31,7 @@ KeyedNet keyed_net() {
   return KeyedNet();
 }
 
-// Pairs of keys, some of them in many samples; the label depends on both.
+// Pairs of keys, some of which occur in many samples; the label depends on both.
 TestBatch keyed_batch(int step, Rank rank, std::int64_t samples) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(100 * step + rank);
   const at::Tensor keys = at::randint(0, kKeys, {samples, 2}, generator, at::kLong);
@@ -78,8 +78,7 @@ TEST(TrainerEmbeddings, OtherPoliciesTrainRowsToo) {
   }
 }
 
-// The outputs when it is saved by a training with one plan, and when it is read by one with
-// another.
+// Saves with one plan, restores with another, and compares the outputs.
 void save_and_restore(const std::string& first, const std::string& second) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("tally_trainer_embeddings_" + std::to_string(::getpid()));
@@ -125,7 +124,7 @@ TEST(TrainerEmbeddings, ASnapshotBesideTheCheckpointBringsRowsBack) {
   save_and_restore("home=server", "home=server");
 }
 
-// The snapshot's other tables are not needed: what they had is in the checkpoint.
+// The snapshot's other tables are not needed: the checkpoint has their data.
 TEST(TrainerEmbeddings, RowsComeBackWhateverTheCodecOfTheParameters) {
   const std::string none = "home=server";
   const std::string sign = "home=server codec=sign:min=1";

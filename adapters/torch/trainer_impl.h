@@ -40,17 +40,17 @@ class Trainer::Impl {
     return model_->meet(std::move(values));
   }
 
-  // trainer_state.cc
+  // Defined in trainer_state.cc.
   checkpoint::Content checkpoint();
   void restore(const checkpoint::Reader& reader);
 
  private:
-  // What the calls of step() since the last update have brought.
+  // The sum of the step() calls since the last update.
   struct Pending {
     int calls = 0;
     std::uint64_t samples = 0;
     double loss_sum = 0;
-    std::uint64_t unit = 0;  // samples of the first of them, whose gradient is not scaled
+    std::uint64_t unit = 0;  // samples of the first call, whose gradient is not scaled
     train::StepContribution contribution() const {
       return {.samples = static_cast<double>(samples), .weight = static_cast<double>(unit)};
     }
@@ -79,17 +79,17 @@ class Trainer::Impl {
   Job& job_;
   TrainerOptions options_;
   const plan::Plan plan_;
-  std::vector<OptimizerSpec> optimizers_;  // by group; those of compressed parameters come last
-  // With servers, and before the module's parameters are looked at: theirs are none. Outlives the
-  // exchange.
+  std::vector<OptimizerSpec> optimizers_;  // by group; groups of compressed parameters are last
+  // Only with servers. Created before the module's parameters are listed, because embeddings then
+  // have none. Must outlive the exchange.
   std::unique_ptr<adapter::ServerEmbeddings> embeddings_;
   adapter::ModuleTensors tensors_;
   train::Disturbance disturbance_;
   std::unique_ptr<adapter::ModelExchange> model_;
   Pending pending_;
-  bool takes_part_ = true;   // in the update under way
+  bool takes_part_ = true;   // in the current update
   std::uint64_t calls_ = 0;  // of step()
-  bool is_broken_ = false;   // backward ended in the middle of an announced step
+  bool is_broken_ = false;   // backward failed in the middle of an announced step
   Duration in_steps_{};
   Duration disturbed_{};
   std::vector<at::Tensor> saved_;  // copies that checkpoint() points to

@@ -5,7 +5,7 @@
 
 #include "adapters/torch/test_nets.h"
 
-// Update policies in the group: what there is without servers.
+// Update policies in a group, without servers.
 namespace tally::adapter {
 namespace {
 
@@ -41,7 +41,7 @@ TEST(TrainerPolicy, BackupOfNobodyAndTheWholeSubsetHaveTheBitsOfBsp) {
   expect_same_bits(bsp, train_with_policy({.plan = "update=subset:3"}), "subset:3");
 }
 
-// Each step is that of the drawn ranks alone; the others do not even compute.
+// Only the drawn ranks contribute to a step; the other ranks do not compute.
 TEST(TrainerPolicy, OnlyTheDrawnOfASubsetComputeAndCount) {
   std::atomic<int> computed{0};
   run_threads(kRanks, [&](Job& job) {
@@ -61,7 +61,7 @@ TEST(TrainerPolicy, OnlyTheDrawnOfASubsetComputeAndCount) {
   EXPECT_EQ(computed, 2 * 10);
 }
 
-// Rank 2 is still in its first forward pass when the others have made eight updates: those of their
+// Rank 2 is still in its first forward pass when the other ranks have made eight updates from their
 // own gradients.
 TEST(TrainerPolicy, ABackupRankThatIsLateHoldsNobodyUp) {
   constexpr std::uint64_t kSteps = 8;

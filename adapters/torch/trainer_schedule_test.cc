@@ -9,7 +9,7 @@
 #include "adapters/torch/tensors.h"
 #include "adapters/torch/test_nets.h"
 
-// schedule=priority: parameters come while the next forward pass already runs; and codec=auto.
+// schedule=priority: parameters arrive while the next forward pass already runs; and codec=auto.
 namespace tally::adapter {
 namespace {
 
@@ -21,7 +21,7 @@ std::span<const std::byte> memory_of(const at::Tensor& tensor) {
           static_cast<std::size_t>(tensor.numel()) * tensor.element_size()};
 }
 
-// Which of these tensors `work` uses.
+// The indices of the tensors that `work` uses.
 std::set<std::size_t> used_in(const std::vector<at::Tensor>& tensors,
                               const std::function<void()>& work) {
   std::vector<std::span<const std::byte>> memory;
@@ -43,7 +43,7 @@ TEST(FirstUse, SeesWhatOperationsRead) {
   EXPECT_THAT(used([&] { at::conv2d(at::randn({1, 2, 8, 8}), tensors[2]); }), ElementsAre(2));
   EXPECT_THAT(used([&] { at::embedding(tensors[3], at::tensor({1, 2})); }), ElementsAre(3));
   EXPECT_THAT(used([&] { at::layer_norm(x, {6}, tensors[4]); }), ElementsAre(4));
-  // Views, and lists of tensors.
+  // Views and lists of tensors.
   EXPECT_THAT(used([&] { x.matmul(tensors[0].t()); }), ElementsAre(0));
   const at::Tensor row = tensors[3].select(0, 7);
   EXPECT_THAT(used([&] { row.sum(); }), ElementsAre(3));
@@ -87,7 +87,7 @@ struct TrainerScheduleRun {
   bool save = false;
 };
 
-// What rank 1 of two hosts ends with.
+// The final parameters of rank 1 on two hosts.
 std::vector<at::Tensor> train_scheduled(const TrainerScheduleRun& run) {
   std::vector<at::Tensor> parameters;
   run_threads(
@@ -97,7 +97,7 @@ std::vector<at::Tensor> train_scheduled(const TrainerScheduleRun& run) {
         TrainerOptions options{.plan = run.plan};
         options.bucket_bytes = 4096;
         options.accumulate = run.accumulate;
-        // It is not fifo instead.
+        // The schedule does not fall back to fifo.
         options.on_event = [&](const std::string& event) {
           EXPECT_THAT(event, testing::StartsWith("codec=auto"));
         };
@@ -139,7 +139,7 @@ TEST(TrainerSchedule, ByPriorityHasTheBitsOfFifo) {
   }
 }
 
-// A trainer that goes has given its module the newest parameters.
+// A destroyed trainer leaves the newest parameters in its module.
 TEST(TrainerSchedule, ByPriorityLeavesNothingBehind) {
   const std::vector<at::Tensor> expected = train_scheduled({.plan = "", .to = 3});
   run_threads(
@@ -160,7 +160,7 @@ TEST(TrainerSchedule, ByPriorityLeavesNothingBehind) {
       Network::kTwoHosts);
 }
 
-// What auto has chosen, whatever it is, does not stand in the way of going on, with it or without.
+// Training continues from a checkpoint after any choice of auto, with auto or without.
 TEST(TrainerSchedule, WithAutoGoesOnFromACheckpoint) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("tally_trainer_auto_" + std::to_string(::getpid()));

@@ -9,7 +9,7 @@
 #include "adapters/torch/test_nets.h"
 #include "tally/server.h"
 
-// Gradients that go to servers encoded, against the same codec in the group.
+// Encoded gradients on servers, against the same codec in a group.
 namespace tally::adapter {
 namespace {
 
@@ -22,10 +22,10 @@ struct Course {
   std::filesystem::path load = {};
   std::filesystem::path save = {};
   std::int64_t hidden = 100;
-  bool checks_copies = false;  // that each worker's own copy has the servers' bits
+  bool checks_copies = false;  // whether each worker's own copy has the servers' bits
   bool last_first = false;     // of SmallNet
-  int used_from = 0;           // the step from which on all of the model is used
-  std::string servers = {};    // their directory, where they stand alone
+  int used_from = 0;           // the first step that uses the whole model
+  std::string servers = {};    // directory of standalone servers
 };
 
 void save_to(const std::filesystem::path& folder, Trainer& trainer, Job& job, bool has_servers) {
@@ -44,7 +44,7 @@ SmallNet net_of(std::uint64_t seed, const Course& run) {
   return SmallNet(run.hidden, run.last_first);
 }
 
-// A model of which only the last layer has gradients, as long as not all of it is used.
+// Until the whole model is used, only the last layer has gradients.
 at::Tensor loss_at(int step, SmallNet& net, const TestBatch& batch, const Course& run) {
   if (step >= run.used_from) return loss_of(net, batch);
   const at::Tensor hidden = at::relu(batch.x.repeat({1, 9}));
@@ -122,7 +122,7 @@ TEST(TrainerServerCodec, BspOnServersIsBspInTheGroup) {
   }
 }
 
-// A weight of three parts, whose rows do not end where those do.
+// A weight of three parts, whose rows are cut by the ends of parts.
 TEST(TrainerServerCodec, AParameterOfSeveralPartsIsAsInTheGroup) {
   for (const char* const codec : {"qsgd:4", "topk:0.02", "sign", "onebit:column", "powersgd:2"}) {
     const Course run{.plan = fmt::format("codec={}", codec), .to = 4, .hidden = 1700};
@@ -133,7 +133,7 @@ TEST(TrainerServerCodec, AParameterOfSeveralPartsIsAsInTheGroup) {
   }
 }
 
-// Sums of factors are in double here, in float there.
+// Servers sum factors in double, groups in float.
 TEST(TrainerServerCodec, PowersgdOnServersIsThatInTheGroup) {
   const Course run{.plan = "codec=powersgd:2,min=100", .ranks = 3};
   Course on_servers = run;
@@ -209,8 +209,8 @@ TEST(TrainerServerCodec, WhatOneHomeSavedTheOtherResumes) {
   }
 }
 
-// Servers know nothing of the order in which gradients come: what was read stays where it is when
-// the first step shows that.
+// Servers do not know the order of gradients: restored state keeps its place when the first step
+// shows the order.
 TEST(TrainerServerCodec, WhatServersSavedIsKeptWhateverTheOrderOfGradients) {
   const TemporaryFolder folder;
   for (const Case& each : {Case{"none", sgd({.rate = 0.05, .momentum = 0.9})},
@@ -226,8 +226,7 @@ TEST(TrainerServerCodec, WhatServersSavedIsKeptWhateverTheOrderOfGradients) {
   }
 }
 
-// In the group each parameter counts its own updates. On servers those who go on together have one
-// count.
+// In a group each parameter counts its own updates; on servers all parameters share one count.
 TEST(TrainerServerCodec, ParametersThatHadFewerUpdatesInTheGroupGoOnWithTheOthers) {
   const TemporaryFolder folder;
   for (const char* const codec : {"codec=bf16:min=100", "codec=none"}) {
@@ -257,7 +256,7 @@ TEST(TrainerServerCodec, ServersThatHaveServedATrainingBeginTheNextAnew) {
   }
 }
 
-// One by one gradients are updates each: there are more of them than steps.
+// Without rounds every gradient is an update: there are more updates than steps.
 TEST(TrainerServerCodec, AWarmUpIsCountedByUpdatesNotBySteps) {
   const TemporaryFolder folder;
   const Course first{.plan = "home=server update=asp",
@@ -275,8 +274,8 @@ TEST(TrainerServerCodec, AWarmUpIsCountedByUpdatesNotBySteps) {
   });
 }
 
-// The loss of a batch, whose backward pass ends in the middle: rank 0 has gradients of two layers
-// then, others of one.
+// A loss whose backward pass fails in the middle: rank 0 then has gradients of two layers, the
+// other ranks of one.
 at::Tensor breaking_loss(SmallNet& net, const TestBatch& batch, Rank rank) {
   const auto ends = [](const at::Tensor&) -> at::Tensor {
     throw std::runtime_error("in the middle");
@@ -291,8 +290,7 @@ at::Tensor breaking_loss(SmallNet& net, const TestBatch& batch, Rank rank) {
   return torch::cross_entropy_loss(net->last(second), batch.y);
 }
 
-// What was under way then, here and on servers, is nothing that a later step waits for or takes for
-// its own.
+// No later step waits for the requests of the failed step, or uses their results.
 TEST(TrainerServerCodec, AStepThatBrokeIsForgottenByARestore) {
   const TemporaryFolder folder;
   for (const char* const codec : {"int8:64,min=100", "none", "powersgd:2,min=100"}) {

@@ -13,7 +13,7 @@
 #include "adapters/torch/test_nets.h"
 #include "tally/server.h"
 
-// The trainer with parameter servers, against the trainer in the group.
+// The trainer with parameter servers, against the trainer in a group.
 namespace tally::adapter {
 namespace {
 
@@ -83,7 +83,7 @@ TEST_P(TrainerServerWith, BspOnServersIsBspInTheGroup) {
 INSTANTIATE_TEST_SUITE_P(All, TrainerServerWith, testing::ValuesIn(server_cases()),
                          [](const auto& each) { return each.param.name; });
 
-// Where the order of additions is fixed the bits are the same.
+// With a fixed order of additions the bits are equal.
 TEST(TrainerServer, WithOneWorkerAspHasTheBitsOfBsp) {
   for (const TrainerServerCase& each : server_cases()) {
     const auto bsp = train_on_servers({.plan = "home=server", .optimizer = each.spec, .ranks = 1});
@@ -101,9 +101,10 @@ TEST(TrainerServer, BackupOfNobodyAndTheWholeSubsetHaveTheBitsOfBsp) {
                    "subset:3");
 }
 
-// Plain SGD adds: the gradients of a clock, each with 1/N of the rate, are their mean.
+// Plain SGD is additive: the gradients of a clock, each with 1/N of the learning rate, sum to their
+// mean.
 TEST(TrainerServer, SspOfNothingIsBsp) {
-  // Equal parts: asp and ssp weigh workers alike.
+  // Equal parts: asp and ssp weigh workers equally.
   std::vector<std::vector<at::Tensor>> results;
   for (const char* plan : {"", "home=server update=ssp:0"}) {
     std::vector<at::Tensor> result;
@@ -147,7 +148,7 @@ TEST(TrainerServer, EveryPolicyTrains) {
   }
 }
 
-// Rank 2 is still in its first forward pass while the others make their steps.
+// Rank 2 is still in its first forward pass while the other ranks make their steps.
 TEST(TrainerServer, ALateWorkerHoldsNobodyUpUnderAspAndBackup) {
   for (const char* plan : {"home=server update=asp", "home=server update=backup:1"}) {
     std::latch others_are_done(2);
@@ -179,8 +180,8 @@ TEST(TrainerServer, ALateWorkerHoldsNobodyUpUnderAspAndBackup) {
   }
 }
 
-// With a bound of 2 the fast worker waits when it is 2 ahead: it is asked in its third forward pass
-// after the slow one's first.
+// With a bound of 2 the fast worker waits when it is 2 steps ahead. The check runs in its third
+// forward pass after the slow worker's first.
 TEST(TrainerServer, NobodyIsMoreThanTheBoundAheadUnderSsp) {
   std::array<std::atomic<int>, 2> clocks{};
   run_threads(2, [&](Job& job) {
@@ -189,7 +190,8 @@ TEST(TrainerServer, NobodyIsMoreThanTheBoundAheadUnderSsp) {
     const auto me = static_cast<std::size_t>(job.rank());
     for (int step = 0; step < 30; ++step) {
       trainer.step(8, [&] {
-        // What this worker has finished, less what the other has: one step may be under way there.
+        // Finished steps of this worker minus those of the other; the other may be in the middle of
+        // a step.
         EXPECT_LE(clocks[me] - clocks[1 - me], 2 + 1);
         return loss_of(net, part_of(test_batch(step, 16), job.rank(), 2));
       });
@@ -254,7 +256,7 @@ TEST(TrainerServer, TwoServersOutsideTheWorkersServeAsWell) {
   expect_near(group, outside, 1e-6, "two servers");
 }
 
-// Adam, whose state and count of steps must come along.
+// Uses Adam, whose state and step count must be restored too.
 std::vector<at::Tensor> train_part(const std::string& plan, const std::filesystem::path& folder,
                                    bool resume, int from, int to) {
   std::vector<at::Tensor> result;

@@ -8,8 +8,8 @@
 #include "adapters/torch/trainer_impl.h"
 #include "optimizer/update_rule.h"
 
-// What a trainer hands over to a checkpoint, and takes back. Parameters and their optimizer state
-// are pieces of this rank's slices; what is the same on all ranks is rank 0's.
+// The state of a trainer in checkpoints. Each rank saves the parameters and optimizer state of its
+// slices; rank 0 saves the state that is equal on all ranks.
 namespace tally {
 
 using adapter::NamedTensor;
@@ -31,7 +31,7 @@ std::string to_string(const TensorInfo& info) {
                      fmt::join(info.shape, ", "));
 }
 
-// Failure kMismatch with the first that is not alike.
+// Failure kMismatch with the first difference.
 void compare(const std::vector<TensorInfo>& expected, const std::vector<TensorInfo>& found,
              const char* what) {
   const std::size_t count = std::max(expected.size(), found.size());
@@ -69,7 +69,7 @@ std::vector<TensorInfo> Trainer::Impl::state_infos() const {
   return infos;
 }
 
-// Behind the optimizer's: what codecs remember.
+// Adds codec state after the optimizer state.
 void Trainer::Impl::add_codec_states(checkpoint::Content& content) {
   const auto& parameters = model_->parameters();
   std::map<std::pair<std::size_t, std::string>, std::size_t> index_of;
@@ -139,7 +139,7 @@ std::string Trainer::Impl::state_text() const {
 
 void Trainer::Impl::check_fits(const checkpoint::Reader& reader) const {
   compare(model_infos(), reader.tensors(), "model");
-  // What codecs remember is as much as there were senders, and may be of another codec.
+  // The amount of codec state depends on the number of senders, and may belong to another codec.
   std::vector<TensorInfo> of_optimizer = reader.state_tensors();
   std::erase_if(of_optimizer,
                 [](const TensorInfo& info) { return train::is_codec_tensor(info.name); });
@@ -166,7 +166,7 @@ adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
     std::vector<std::size_t> sorted = course.order;
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-      refuse(ErrorCode::kCorrupt, "the checkpoint's order of parameters has one twice");
+      refuse(ErrorCode::kCorrupt, "the checkpoint's order of parameters has a duplicate");
     for (const auto& [name, steps] : trainer.at("parameter_steps").items())
       course.parameter_steps[index_of.at(name)] = steps.get<std::uint64_t>();
     or_throw(options_.schedule.restore(trainer.at("schedule_state").get<std::string>()));
@@ -174,7 +174,7 @@ adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
   } catch (const json::exception& error) {
     refuse(ErrorCode::kCorrupt, fmt::format("the checkpoint's state: {}", error.what()));
   } catch (const std::out_of_range&) {
-    refuse(ErrorCode::kCorrupt, "the checkpoint's state names a parameter that it has not");
+    refuse(ErrorCode::kCorrupt, "the checkpoint's state names an unknown parameter");
   }
 }
 
@@ -188,8 +188,8 @@ void Trainer::Impl::read_untrained(const checkpoint::Reader& reader) {
   }
 }
 
-// The second moments of an Adam that was not about to be frozen have more updates behind them than
-// a warm-up that is over.
+// Refuses to resume onebit-adam from a checkpoint without its state if the warm-up, which counts
+// all updates, would already be over: the senders would have no momentum to continue from.
 void Trainer::Impl::check_warm_up(const checkpoint::Reader& reader, std::uint64_t steps) const {
   if (plan_.codec.kind != plan::Codec::kOnebitAdam || steps < plan_.codec.warmup) return;
   const auto tensors = reader.state_tensors();

@@ -11,7 +11,7 @@
 namespace tally::adapter {
 namespace {
 
-// A folder of the test's own, removed with the object.
+// A folder for one test, removed by the destructor.
 class TrainerStateTestFolder {
  public:
   TrainerStateTestFolder()
@@ -36,7 +36,7 @@ struct TrainerStateRun {
   bool resume = false;
 };
 
-// Trains from step `from` to step `to`, the first half of it if saved at the end.
+// Trains from step `from` to step `to`, and saves at the end if asked to.
 std::vector<at::Tensor> train_and_save(const TrainerStateRun& run) {
   std::vector<at::Tensor> result;
   run_threads(run.ranks, [&](Job& job) {

@@ -22,7 +22,7 @@ std::vector<TrainerCase> trainer_cases() {
           {"lars", lars({.rate = 1})}};
 }
 
-// libtorch's own optimizer with the same settings; null for those it has not.
+// libtorch's own optimizer with the same settings; null if it has none.
 std::unique_ptr<torch::optim::Optimizer> libtorch_twin(const OptimizerSpec& spec,
                                                        std::vector<at::Tensor> parameters) {
   namespace optim = torch::optim;
@@ -57,7 +57,7 @@ TEST_P(TrainerWith, EqualsLibtorchsOptimizerOver50Steps) {
     SmallNet ours = own_net(1);
     SmallNet theirs = own_net(1);
     const auto optimizer = libtorch_twin(GetParam().spec, theirs->parameters());
-    if (!optimizer) return;  // compared with plain references in src/train
+    if (!optimizer) return;  // src/train compares these with plain references
     Trainer trainer(job, *ours, GetParam().spec);
     for (int step = 0; step < 50; ++step) {
       const TestBatch batch = test_batch(step, 24);
@@ -70,7 +70,7 @@ TEST_P(TrainerWith, EqualsLibtorchsOptimizerOver50Steps) {
   });
 }
 
-// The same samples in 20 steps: alone, and shared by 2, 3 and 4 ranks, which do not divide them
+// The same samples in 20 steps: on one rank, and on 2, 3 and 4 ranks, which do not divide them
 // evenly.
 TEST_P(TrainerWith, NWorkersEqualOneWorkerWithTheWholeBatch) {
   std::vector<at::Tensor> alone;
@@ -176,7 +176,7 @@ TEST(Trainer, ClippingEqualsLibtorchs) {
   });
 }
 
-// A loop of one's own: gradients are seen and may be changed between backward() and apply().
+// A custom loop can see and change the gradients between backward() and apply().
 TEST(Trainer, OwnLoopsSeeGradientsAsViewsOfTheBuckets) {
   run_threads(2, [](Job& job) {
     SmallNet net = own_net(3);
@@ -186,7 +186,7 @@ TEST(Trainer, OwnLoopsSeeGradientsAsViewsOfTheBuckets) {
     for (int step = 0; step < 3; ++step) {
       loss_of(net, test_batch(step, 8)).backward();
       ASSERT_TRUE(net->last->bias.grad().defined());
-      // After the buckets were built anew in the first step gradients stay where they are.
+      // After the first step has rebuilt the buckets, gradients stay in place.
       if (step == 2) {
         EXPECT_EQ(net->last->bias.grad().data_ptr(), place);
       }
@@ -253,8 +253,8 @@ TEST(Trainer, ARankWhoseDataEndsEarlierDrainsWhileTheOthersGoOn) {
   expect_near(alone, together, 1e-6, "drained");
 }
 
-// Six calls in accumulations of four: the two that are left over are not lost, and do not count for
-// what comes later.
+// Six calls in accumulations of four: the remaining two are applied, and do not affect later
+// updates.
 TEST(Trainer, DrainingInTheMiddleOfAnAccumulationUsesWhatIsThere) {
   std::vector<std::vector<at::Tensor>> results;
   for (const bool drains : {false, true}) {
@@ -320,7 +320,7 @@ TEST(Trainer, AStepThatBreaksInBackwardEndsTheTraining) {
     const TestBatch batch = test_batch(1, 8);
     const auto good = [&] { return loss_of(net, batch); };
     trainer.step(8, good);
-    // A loss that cannot be computed at all harms nothing.
+    // A forward pass that throws has no effect.
     EXPECT_THROW(trainer.step(8, []() -> at::Tensor { throw std::runtime_error("no forward"); }),
                  std::runtime_error);
     EXPECT_TRUE(trainer.step(8, good).updated);
@@ -330,7 +330,7 @@ TEST(Trainer, AStepThatBreaksInBackwardEndsTheTraining) {
   });
 }
 
-// As checkpointed activations do: a backward pass inside the backward pass.
+// As with checkpointed activations: a backward pass inside the backward pass.
 TEST(Trainer, AGradientThatComesInTwoPartsIsRefusedByName) {
   struct Again : torch::autograd::Function<Again> {
     static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,

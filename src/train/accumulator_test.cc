@@ -15,7 +15,8 @@ using collective::Network;
 using collective::run_ranks;
 using testing::ElementsAre;
 
-// The worked example: g1 = [1, 2] and g2 = [3, 4] average to [2, 3]; rate 0.1 moves by -[0.2, 0.3].
+// Worked example: g1 = [1, 2] and g2 = [3, 4] average to [2, 3]; a learning rate of 0.1 gives the
+// update -[0.2, 0.3].
 TEST(Accumulator, TwoGradientsBecomeOneUpdateAndThenItIsZeroAgain) {
   run_ranks(Network::kInProcess, 2, [](Job& job) {
     auto accumulator = *Accumulator::make(job.world(), {.size = 2});
@@ -30,7 +31,7 @@ TEST(Accumulator, TwoGradientsBecomeOneUpdateAndThenItIsZeroAgain) {
     ASSERT_TRUE(applied.has_value()) << to_string(applied.error());
     EXPECT_THAT(parameters, ElementsAre(-0.1F * 2, -0.1F * 3));
     EXPECT_EQ(accumulator->version(), 1U);
-    // Nothing is left of the first round.
+    // The first round leaves no residue.
     if (job.rank() == 0) {
       ASSERT_TRUE(accumulator->add({.gradient = gradient, .samples = 1, .version = 1}).has_value());
     }
@@ -43,7 +44,7 @@ TEST(Accumulator, TwoGradientsBecomeOneUpdateAndThenItIsZeroAgain) {
   });
 }
 
-// Rank r has r + 1 samples of value r: the average is by samples, not by ranks.
+// Rank r has r + 1 samples of value r: the average weighs samples, not ranks.
 TEST(Accumulator, AveragesBySamples) {
   run_ranks(Network::kTcp, 3, [](Job& job) {
     auto accumulator = *Accumulator::make(job.world(), {.size = 1});
@@ -81,7 +82,7 @@ TEST(Accumulator, StaleAndMisshapenContributionsChangeNothing) {
   });
 }
 
-// Threads add in whatever order they come; the bits are always the same.
+// Threads add in any order; the result always has the same bits.
 TEST(Accumulator, ManyHandsGiveTheSameBitsInEveryRun) {
   std::vector<float> first;
   for (int run = 0; run < 10; ++run) {

@@ -11,13 +11,21 @@
 #include "base/units.h"
 #include "train/bucket_trial.h"
 
+// The choice of codec=auto, in the order of calls on each rank:
+//   1. measure(), kSteps times: probe() times small and large messages, which gives the wire's
+//      seconds_per_message and seconds_per_byte. try_on() fills costs_[bucket][candidate], one
+//      candidate in kSteps per step. ended() keeps the shortest lead of each bucket in early_.
+//   2. next(): agreed_figures() takes the maximum of all numbers over all ranks, and finalists()
+//      turns them into ways_. ways_[0] sends everything uncompressed.
+//   3. next(), every kTrySteps steps: moves to the next way; stepped() keeps its shortest step.
+//   4. choose(): takes the way with the shortest steps.
 namespace tally::train {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 constexpr int kSmallProbes = 3;
 constexpr std::size_t kSmallBytes = 8;
-// What one member sends to all others; more than what switches let pass at once.
+// The bytes that one member sends to all others: more than the bursts that switches let pass.
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
 
 double seconds_between(TimePoint from, TimePoint to) {
@@ -29,10 +37,10 @@ void keep_least(std::optional<double>& least, double value) {
 }
 
 plan::CodecSpec parsed(const std::string& text) {
-  // The plan has checked its candidates.
+  // The plan has validated its candidates.
   auto spec = plan::parse_codec(text);
   TALLY_CHECK(spec.has_value());
-  // The optimizer has had the momentum in the steps before the choice, and keeps it.
+  // The optimizer has applied the momentum in the steps before the choice, and keeps doing so.
   spec->early_momentum = false;
   return *std::move(spec);
 }
@@ -53,8 +61,8 @@ AutoCodec::AutoCodec(Options options)
   }
 }
 
-// As long as nothing is measured. Whoever owns 1/n of the elements sends the rest to the others,
-// and its own back.
+// The estimate before a measurement. A member that owns 1/n of the elements sends the rest to the
+// other members, and its own part back.
 codec::Candidate AutoCodec::candidate_of(std::size_t bucket, std::size_t candidate) const {
   const BucketLayout& layout = options_.buckets[bucket];
   const double others = (options_.hosts - 1.0) / options_.hosts;
@@ -75,7 +83,7 @@ void AutoCodec::ended() {
   std::fill(ready_at_.begin(), ready_at_.end(), std::nullopt);
 }
 
-// The first step of each way is not like the others.
+// The first step of each way is not timed: it allocates memory.
 void AutoCodec::stepped() {
   if (begin_ && steps_of_way_ > 0)
     step_seconds_[way_] = std::min(step_seconds_[way_], seconds_between(*begin_, clock_.now()));
@@ -104,7 +112,8 @@ Result<void> AutoCodec::measure(Lane& lane, std::span<const std::span<const floa
   return {};
 }
 
-// Large messages go twice: the first one takes what the wire lets pass at once after a pause.
+// Sends the large message twice: after a pause the network lets a burst pass, which would make the
+// first one too fast.
 Result<void> AutoCodec::probe(Lane& lane) {
   const auto members = static_cast<std::size_t>(lane.size());
   const auto exchange = [&](std::size_t bytes) -> Result<double> {
@@ -142,8 +151,8 @@ CodecFigures AutoCodec::figures() const {
   return figures;
 }
 
-// All numbers one behind the other. Of times before the end the shortest counts: the largest of
-// their negatives.
+// Packs all numbers into one all-reduce of maxima. early_seconds is negated, so that the shortest
+// lead counts.
 Result<CodecFigures> AutoCodec::agreed_figures(Communicator& world) const {
   CodecFigures figures = this->figures();
   std::vector<double> numbers = {figures.wire.seconds_per_byte, figures.wire.seconds_per_message};
@@ -203,7 +212,7 @@ Result<std::optional<AutoCodec::Outcome>> AutoCodec::next(Communicator& world) {
   return std::optional(outcome_of(++way_));
 }
 
-// Steps end together: the longest time of all ranks is that of the step.
+// Steps end together on all ranks: the longest time of all ranks is the time of a step.
 Result<AutoCodec::Outcome> AutoCodec::choose(Communicator& world) {
   const auto text_of = [](double seconds) -> std::string {
     if (!std::isfinite(seconds)) return "an unknown time";

@@ -14,24 +14,25 @@
 
 namespace tally::train {
 
-// codec=auto in its first steps. In the first kSteps of them buckets travel as they are: it
-// measures the wire by probes between steps, how long before the end of the backward pass buckets
-// are ready, and what each candidate costs on a part of each bucket's own gradient, a few
-// candidates after each step. All ranks take the largest of everybody's numbers and predict alike.
-// What is predicted to be the best, in a few ways (finalists()), is then used for some steps each,
-// and what had the shortest steps is chosen. Momentum stays the optimizer's: what is chosen has
-// momentum=late.
+// Chooses the codec of each bucket for codec=auto. AutoCodec measures for kSteps steps while
+// buckets travel uncompressed. It probes the wire between steps. It records how long before the end
+// of the backward pass each bucket is ready. After each step it times a few candidate codecs on a
+// part of each bucket's own gradient. An all-reduce takes the maximum of each number over all
+// ranks, so that all ranks predict alike. The job then uses each of the predicted best assignments
+// (finalists()) for some steps, and the assignment with the shortest steps is chosen. The optimizer
+// keeps the momentum: chosen codecs have momentum=late.
 //
-//   ready(b) ... ended() -> stepped() -> measure() while is_measuring() -> next() -> goes_on() in
-//   each step until next() says it is chosen
+//   ready(b) ... ended() -> stepped() -> measure() while is_measuring() -> next() -> goes_on()
+//   in each step, until the outcome of next() is_chosen
 //
 // Threads: calls must not overlap.
 class AutoCodec final {
  public:
-  // Of the first one it is not known how early buckets are: none is ready before its end.
+  // Steps that measure. In the first of them every bucket becomes ready only at the end of the
+  // backward pass, so that step gives no early_.
   static constexpr int kSteps = 4;
-  // At most so many ways are tried beside that of everything as it is, each for so many steps, of
-  // which the first is not timed: it finds no memory at hand.
+  // At most kMostTried assignments are tried beside the uncompressed one, for kTrySteps steps each.
+  // The first of these steps is not timed, because it allocates memory.
   static constexpr std::size_t kMostTried = 3;
   static constexpr int kTrySteps = 4;
 
@@ -39,36 +40,36 @@ class AutoCodec final {
     const plan::CodecSpec& spec;
     const std::vector<ParameterInfo>& parameters;
     const std::vector<BucketLayout>& buckets;
-    std::vector<Range> local;  // by bucket: what this lane has of it
+    std::vector<Range> local;  // by bucket: this lane's range of it
     int hosts = 2;
     std::uint64_t seed = 1;
-    std::optional<codec::WireCost> wire;  // known: it is not measured
-    // Otherwise what is predicted to be the best is chosen.
+    std::optional<codec::WireCost> wire;  // if known, the wire is not measured
+    // False: the assignment with the best prediction is chosen without a trial.
     bool tries = true;
-    // Steps do not wait for their updates, but in those that measure they do: everything as it is
-    // is to be tried like the others.
+    // Steps do not wait for their updates, except while measuring. The uncompressed assignment is
+    // then tried like the others.
     bool is_late = false;
   };
-  // What it refers to outlives it.
+  // The objects that `options` refers to must outlive this one.
   explicit AutoCodec(Options options);
 
-  // The bucket goes on its way now.
+  // The bucket is ready to be sent.
   void ready(std::size_t bucket);
-  // The backward pass is over.
+  // The backward pass has ended.
   void ended();
-  // The step is over.
+  // The step has ended.
   void stepped();
   bool is_measuring() const { return steps_ < kSteps; }
-  // gradients[b] has the average of what the lane has of bucket b, in float32. Called by all ranks
-  // of the lane.
+  // gradients[b] is the average of this lane's part of bucket b, in float32. Called by all ranks of
+  // the lane.
   Result<void> measure(Lane& lane, std::span<const std::span<const float>> gradients);
 
   struct Outcome {
-    std::vector<plan::CodecSpec> codecs;  // by bucket: from now on
-    bool is_chosen = false;               // for good
-    std::string sentence;                 // then: what was chosen, and why
+    std::vector<plan::CodecSpec> codecs;  // by bucket, from the next step on
+    bool is_chosen = false;               // final
+    std::string sentence;                 // if is_chosen: the choice and its reason, for the log
   };
-  // What is to be used from now on; none: nothing changes. Called by all ranks.
+  // The codecs to use from now on; nullopt: no change. Called by all ranks.
   Result<std::optional<Outcome>> next(Communicator& world);
   // The next step begins.
   void goes_on();
@@ -83,21 +84,21 @@ class AutoCodec final {
 
   const Options options_;
   const SteadyClock clock_;
-  std::vector<plan::CodecSpec> specs_;  // candidates, none first
+  std::vector<plan::CodecSpec> specs_;  // candidates; the first is none
   int steps_ = 0;
-  std::optional<double> small_seconds_;  // of probes, the shortest so far
+  std::optional<double> small_seconds_;  // the shortest probe so far
   std::optional<double> large_seconds_;
   std::size_t large_bytes_ = 0;
   std::vector<std::optional<TimePoint>> ready_at_;  // by bucket, in this step
-  std::vector<double> early_;                       // by bucket: the shortest, in seconds
+  std::vector<double> early_;                       // by bucket: the shortest lead, in seconds
   // By bucket, then by candidate.
   std::vector<std::vector<codec::Candidate>> costs_;
-  // Once it has measured.
+  // Set when measuring is complete.
   CodecFigures agreed_;
   std::vector<CodecDecision> ways_;
-  std::size_t way_ = 0;  // the one that is in use
+  std::size_t way_ = 0;  // the assignment in use
   int steps_of_way_ = 0;
-  std::vector<double> step_seconds_;  // by way: the shortest step
+  std::vector<double> step_seconds_;  // by assignment: the shortest step
   std::optional<TimePoint> begin_;    // of this step
 };
 

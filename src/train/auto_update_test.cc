@@ -4,8 +4,8 @@
 #include "train/auto_codec.h"
 #include "train/encoded_update_test_support.h"
 
-// codec=auto from its first step to its choice. What the way between hosts costs is given: what is
-// measured would be different every time.
+// codec=auto from its first step to its choice. The tests set the cost of the wire, because a
+// measured cost would vary.
 namespace tally::train {
 namespace {
 
@@ -14,7 +14,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Everything as it is is not tried again unless updates are late.
+// The uncompressed assignment is tried again only if updates are late.
 constexpr int kUntilChosen =
     AutoCodec::kSteps + AutoCodec::kTrySteps * (1 + static_cast<int>(AutoCodec::kMostTried));
 
@@ -29,7 +29,7 @@ ShardedUpdate::Options auto_model(const std::string& codec, const codec::WireCos
 
 struct Trained {
   std::vector<Values> values;                    // by rank
-  std::vector<std::vector<std::string>> events;  // likewise
+  std::vector<std::vector<std::string>> events;  // by rank
 };
 
 Trained train_and_listen(Network network, int ranks, const ShardedUpdate::Options& options,
@@ -52,7 +52,7 @@ Trained train_and_listen(Network network, int ranks, const ShardedUpdate::Option
   return trained;
 }
 
-// One after the other, in no time at all: nothing beats sending gradients as they are.
+// With zero wire time no codec is faster than uncompressed gradients.
 TEST(AutoUpdate, OverAnInfinitelyFastWireHasTheBitsOfNoCodec) {
   for (const Network network : {Network::kTwoHosts, Network::kUnevenHosts}) {
     const Course course{.steps = 8};
@@ -74,8 +74,8 @@ TEST(AutoUpdate, OverASlowWireIsTheSameOnAllRanksAndTold) {
                                           HasSubstr("topk:0.001"), HasSubstr("instead of"))));
 }
 
-// The large matrix is smallest by its factors, the small one by its signs. Two ranks of one host
-// cut the large one: then it has no factors.
+// The large matrix is smallest with powersgd, the small one with signs. Two ranks on one host cut
+// the large matrix, which rules out powersgd.
 TEST(AutoUpdate, TakesFactorsWhereTheyAreSmallestAndNobodyCutsTheMatrix) {
   struct Case {
     int ranks;
@@ -91,7 +91,7 @@ TEST(AutoUpdate, TakesFactorsWhereTheyAreSmallestAndNobodyCutsTheMatrix) {
   }
 }
 
-// Whatever is chosen in the end: all gradients have arrived once there are only zeros any more.
+// For any choice: after some steps with zero gradients all residuals have been applied.
 TEST(AutoUpdate, LosesNothingOfWhatWasLeftOutByWhatItTried) {
   constexpr int kZeros = 24;
   const auto train_to_zero = [&](const ShardedUpdate::Options& options) {
@@ -123,7 +123,7 @@ TEST(AutoUpdate, LosesNothingOfWhatWasLeftOutByWhatItTried) {
   }
 }
 
-// In the steps before the choice gradients travel as they are, then all encoders begin at once.
+// Gradients travel uncompressed before the choice; then all encoders start in the same step.
 TEST(AutoUpdate, IsPlainFirstAndThenWhatWasChosen) {
   const Network network = Network::kTwoHosts;
   const auto plain = encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9}));
@@ -160,8 +160,7 @@ TEST(AutoUpdate, MeasuresAWireThatIsNotKnown) {
   EXPECT_EQ(chosen.events[0].size(), 1U);
 }
 
-// Steps that do not wait for their updates are tried, too: first everything as it is, over a wire
-// that is said to be slow.
+// Late updates are tried as well, the uncompressed assignment first, over a wire with a high cost.
 TEST(AutoUpdate, ByPriorityTriesTheSameOnAllRanks) {
   ShardedUpdate::Options options = auto_model("auto:from=int8/powersgd", kSlow);
   options.tries_codecs = true;
@@ -182,7 +181,7 @@ TEST(AutoUpdate, OnASingleHostIsNone) {
   EXPECT_TRUE(chosen.events[0].empty());
 }
 
-// A checkpoint of what is chosen has what one without a codec has.
+// A checkpoint with a chosen codec has the same tensors as one without a codec.
 TEST(AutoUpdate, KeepsNothingForCheckpointsButTheModel) {
   collective::run_ranks(Network::kTwoHosts, 2, [&](Job& job) {
     const auto options = auto_model("auto", kSlow);

@@ -6,13 +6,22 @@
 #include "base/check.h"
 #include "base/clock.h"
 
+// One version of the parameters, on all ranks:
+//   1. exchange() stores offer_ and sends it to rank 0 through tell(). Rank 0 keeps one receive
+//      open per peer (listen()), and heard() enters each offer into round_.
+//   2. decide() on rank 0 waits until round_ has enough offers. decision() broadcasts the ranks
+//      that count, and the learning rates.
+//   3. take_part() on every rank's thread completes the update, with the gradient of offer_ if the
+//      rank counts and without samples otherwise, and increments version_.
+//   4. exchange() returns once version_ has changed.
 namespace tally::train {
 namespace {
 
-// An offer is sent as numbers: its version, whether its rank has drained instead, the rates.
+// An offer is sent as numbers: the version, whether the rank has drained instead, the learning
+// rates.
 enum OfferWord : std::size_t { kVersion, kDrained, kOfferRates };
-// And so is a decision: whether all have drained, who is lost (its rank + 1), the rates, then for
-// each rank whether it counts.
+// A decision is sent as numbers: whether all ranks have drained, the lost rank + 1 or 0, the
+// learning rates, then for each rank whether it counts.
 enum DecisionWord : std::size_t { kFinished, kLost, kDecisionRates };
 
 constexpr auto kFarewell = std::chrono::seconds(5);
@@ -53,16 +62,16 @@ BackupExchange::~BackupExchange() {
   if (offers_) offers_->close();
   thread_ = {};
   {
-    // Whoever has heard an offer just now and is about to listen for the next one.
+    // Wait for callbacks that have received an offer and are about to listen for the next one.
     const MutexLock lock(mutex_);
     while (listening_ > 0) changed_.wait(mutex_);
   }
-  // Before what their calls back use.
+  // Destroy the communicators before the members that their callbacks use.
   offers_.reset();
   decisions_.reset();
 }
 
-// Rank 0: hears out one offer of a peer after the other.
+// Rank 0: receives the offers of `peer`, one after the other.
 void BackupExchange::listen(Rank peer) {
   std::vector<double>& words = incoming_[static_cast<std::size_t>(peer)];
   words.resize(kOfferRates + groups_);
@@ -86,7 +95,7 @@ void BackupExchange::listen(Rank peer) {
         {
           const MutexLock lock(mutex_);
           --listening_;
-          // Under the lock: once it is 0 the object may go.
+          // Notify under the lock: once listening_ is 0 the destructor may finish.
           changed_.notify_all();
         }
       });
@@ -98,7 +107,7 @@ void BackupExchange::heard(Rank from, const std::vector<double>& words) {
   round_.offer(from, static_cast<std::uint64_t>(words[kVersion]));
 }
 
-// To rank 0, which may be this one.
+// Sends `words` to rank 0, or handles them here on rank 0.
 Result<void> BackupExchange::tell(std::vector<double> words) {
   if (world_.rank() != 0) return offers_->send(std::span<const double>(words), 0);
   {
@@ -129,7 +138,7 @@ void BackupExchange::work() {
   }
 }
 
-// Rank 0: waits until it is known who counts.
+// Rank 0: waits until the gradients that count are known.
 Result<std::vector<double>> BackupExchange::decide() {
   std::vector<double> words(decision_words());
   const MutexLock lock(mutex_);
@@ -149,13 +158,13 @@ Result<std::vector<double>> BackupExchange::decide() {
   return words;
 }
 
-// What rank 0 decides about the current version, when it has.
+// Waits for the decision of rank 0 about the current version.
 Result<std::vector<double>> BackupExchange::decision() {
   std::vector<double> words(decision_words());
   if (world_.rank() == 0) {
     auto decided = decide();
     if (!decided) {
-      // Those who wait for a decision may not have noticed who is lost.
+      // Tell the ranks that wait for a decision: they may not have noticed the loss.
       words[kLost] = decided.error().peer + 1;
       if (decided.error().peer != kNoRank)
         (void)decisions_->broadcast(std::span(words), 0, {.by = Deadline::after(kFarewell)});
@@ -163,14 +172,14 @@ Result<std::vector<double>> BackupExchange::decision() {
     }
     words = *std::move(decided);
   }
-  // Nobody knows when the next one comes; a lost peer ends it.
+  // The time of the next decision is unknown; the loss of a peer ends the wait.
   TALLY_TRY(decisions_->broadcast(std::span(words), 0, {.by = Deadline::never()}));
   if (words[kLost] == 0) return words;
   const auto lost = static_cast<Rank>(words[kLost] - 1);
-  return Error{.code = ErrorCode::kPeerLost, .peer = lost, .message = "rank 0 has lost it"};
+  return Error{.code = ErrorCode::kPeerLost, .peer = lost, .message = "rank 0 lost this peer"};
 }
 
-// The update of the current version, with this rank's gradient if that counts.
+// Takes part in the update of the current version, with this rank's gradient if it counts.
 Result<void> BackupExchange::take_part(const std::vector<double>& words) {
   const auto rank = static_cast<std::size_t>(world_.rank());
   const bool finished = words[kFinished] != 0;
@@ -212,7 +221,7 @@ Result<void> BackupExchange::wait_until(Deadline by, const Done& done) {
     const Duration left = by.remaining(SteadyClock().now());
     if (left == Duration::zero())
       return Error{.code = ErrorCode::kTimeout,
-                   .message = "too few gradients of the other ranks came in time"};
+                   .message = "too few gradients of other ranks arrived in time"};
     changed_.wait_for(mutex_, std::min<Duration>(left, std::chrono::hours(1)));
   }
   return {};

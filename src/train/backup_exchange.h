@@ -12,30 +12,30 @@
 
 namespace tally::train {
 
-// The steps of a ShardedUpdate of which only the first gradients count. Every rank has a thread
-// here that takes part in all updates, so that the slice of a rank which still computes is worked
-// on meanwhile. Rank 0 decides who counts, by the order in which offers reach it, and tells all.
+// Steps of a ShardedUpdate in which only the first gradients count. Every rank has a thread here
+// that takes part in all updates, so that the slice of a rank that still computes is updated
+// meanwhile. Rank 0 decides which gradients count, by the order in which offers reach it, and
+// broadcasts each decision.
 //
-//   version() -> compute at the parameters of that version -> exchange()      again and again on
-//   each rank
+//   version() -> compute at the parameters of that version -> exchange()     in a loop on each rank
 //
-// The parameters change under a rank that is late; its gradient is not counted. One that counts was
-// computed at parameters that did not change meanwhile. Ranks are not in step: they find out by
-// version() how far the job is. That thread uses `world` and the update whenever others have
-// offered enough: `world` is for nothing else, and the update may be used from outside only while
-// all ranks have met at one version and none has offered since. Threads: exchange(), catch_up(),
-// drain() one at a time; the others from any.
+// The parameters change while a straggler computes; its gradient does not count. A gradient that
+// counts was computed at parameters that did not change meanwhile. Ranks are not in step: each rank
+// reads the progress of the job from version(). The thread uses `world` and the update whenever
+// enough other ranks have made an offer. The caller must therefore use `world` for nothing else,
+// and may use the update only while all ranks have met at one version and no rank has made an offer
+// since. Threads: exchange(), catch_up() and drain() must not overlap; other calls from any thread.
 class BackupExchange final {
  public:
   struct Offer {
-    std::uint64_t version = 0;  // at which it was computed
+    std::uint64_t version = 0;  // of the parameters that the gradients were computed at
     StepContribution contribution;
-    std::vector<double> sums;        // as in ShardedUpdate::complete()
-    std::vector<double> rates;       // by group; those of the lowest rank that counts are used
+    std::vector<double> sums;   // as in ShardedUpdate::complete()
+    std::vector<double> rates;  // by group; the lowest rank that counts sets the learning rates
     std::vector<std::size_t> ready;  // parameters that have a gradient
   };
   struct Taken {
-    std::uint64_t version = 0;  // that is there now
+    std::uint64_t version = 0;  // the current one
     bool counted = false;
     StepTotals totals;  // of the newest update
   };
@@ -47,14 +47,14 @@ class BackupExchange final {
   BackupExchange(const BackupExchange&) = delete;
   BackupExchange& operator=(const BackupExchange&) = delete;
 
-  // Updates so far; all values of this version are there.
+  // Updates so far. The parameters have all values of this version.
   std::uint64_t version() const;
-  // Offers the gradients that lie in the update's memory, and waits until there is a newer version
-  // than theirs; at once if there is. The memory may be written again then.
+  // Offers the gradients in the update's memory, and waits for a newer version than offer.version.
+  // Returns at once if there is one already. The caller may then write the memory again.
   Result<Taken> exchange(const Offer& offer, Deadline by);
-  // Waits until this rank has that version, too, which another has seen.
+  // Waits until this rank has reached `version`, which another rank has reached.
   Result<void> catch_up(std::uint64_t version, Deadline by);
-  // This rank has no more data: returns when all ranks have called it.
+  // This rank has no more data. Returns when all ranks have called drain().
   Result<void> drain(Deadline by);
 
  private:
@@ -74,23 +74,24 @@ class BackupExchange final {
   Communicator& world_;
   ShardedUpdate& update_;
   const std::size_t groups_;
-  // For offers to rank 0, and for what it decides: neither waits for the other, nor for updates.
+  // Two communicators, for offers to rank 0 and for its decisions: neither waits for the other, nor
+  // for updates.
   std::unique_ptr<Communicator> offers_;
   std::unique_ptr<Communicator> decisions_;
   std::vector<std::vector<double>> incoming_;  // rank 0: by peer
 
   mutable Mutex mutex_;
   ConditionVariable changed_;
-  BackupRound round_ TALLY_GUARDED_BY(mutex_);                       // rank 0's counts
+  BackupRound round_ TALLY_GUARDED_BY(mutex_);                       // rank 0: which ranks count
   std::vector<std::vector<double>> rates_ TALLY_GUARDED_BY(mutex_);  // rank 0: offered, by rank
   std::optional<Offer> offer_ TALLY_GUARDED_BY(mutex_);
   std::uint64_t version_ TALLY_GUARDED_BY(mutex_) = 0;
-  std::uint64_t drains_ TALLY_GUARDED_BY(mutex_) = 0;                 // how often all had drained
-  std::optional<std::uint64_t> counted_at_ TALLY_GUARDED_BY(mutex_);  // the last one that was
+  std::uint64_t drains_ TALLY_GUARDED_BY(mutex_) = 0;  // times that all ranks had drained
+  std::optional<std::uint64_t> counted_at_ TALLY_GUARDED_BY(mutex_);  // last version counted
   StepTotals totals_ TALLY_GUARDED_BY(mutex_);
   std::optional<Error> failure_ TALLY_GUARDED_BY(mutex_);
   bool stopping_ TALLY_GUARDED_BY(mutex_) = false;
-  int listening_ TALLY_GUARDED_BY(mutex_) = 0;  // calls back that are about to listen on
+  int listening_ TALLY_GUARDED_BY(mutex_) = 0;  // callbacks that are about to call listen()
   std::jthread thread_;
 };
 

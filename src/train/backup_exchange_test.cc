@@ -22,7 +22,7 @@ ShardedUpdate::Options model() {
   return options;
 }
 
-// Numbers that are exact in float32, and different for every rank and version.
+// Values that are exact in float32 and differ for every rank and version.
 float gradient_of(Rank rank, std::uint64_t version) {
   return static_cast<float>((1 << (4 * rank)) + static_cast<int>(version % 8));
 }
@@ -74,8 +74,7 @@ class Member {
 
 class BackupExchangeOn : public testing::TestWithParam<Network> {};
 
-// Rank 2 computes one gradient all the while; the others make five updates with its slices of the
-// model.
+// Rank 2 computes one gradient while the other ranks make five updates, which include its slices.
 TEST_P(BackupExchangeOn, ALateRankHoldsNobodyUpAndIsNotCounted) {
   std::latch others_are_done(2);
   constexpr std::uint64_t kVersions = 5;
@@ -102,7 +101,7 @@ TEST_P(BackupExchangeOn, ALateRankHoldsNobodyUpAndIsNotCounted) {
       expected -= (gradient_of(0, v) + gradient_of(1, v)) / 2;
     EXPECT_EQ(member.value(), expected) << "rank " << job.rank();
     ASSERT_TRUE(job.world().barrier().has_value());
-    // It goes on from the current parameters: now it is another that does not come.
+    // Rank 2 continues from the current parameters; now rank 1 is missing.
     if (job.rank() != 1) {
       EXPECT_TRUE(member.step().counted);
       expected -= (gradient_of(0, kVersions) + gradient_of(2, kVersions)) / 2;
@@ -127,8 +126,7 @@ TEST_P(BackupExchangeOn, WithoutBackupsAllGradientsCount) {
   });
 }
 
-// Ranks race for 40 updates: whoever is counted, each update has two gradients, and every rank sees
-// the same result.
+// Ranks race for 40 updates. Each update has two gradients, and every rank sees the same result.
 TEST_P(BackupExchangeOn, RacingRanksComeToTheSameValues) {
   constexpr std::uint64_t kVersions = 40;
   std::vector<float> values(3);
@@ -161,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, BackupExchangeOn,
                                          Network::kUnevenHosts),
                          [](const auto& each) { return name_of(each.param); });
 
-// Those who wait do not wait for the deadline.
+// Waiting ranks fail before the deadline.
 TEST(BackupExchange, ALostRankEndsItForThoseWhoWait) {
   std::latch told(2);
   run_ranks(Network::kTcp, 3, [&](Job& job) {
@@ -170,7 +168,7 @@ TEST(BackupExchange, ALostRankEndsItForThoseWhoWait) {
     if (job.rank() == 2) return job.close();
     const auto taken = exchange->exchange(
         {.contribution = {1, 1}, .sums = {1.0}, .rates = {1.0}, .ready = {0}}, soon());
-    // Nobody else leaves before all know.
+    // The other ranks stay until all know of the loss.
     told.arrive_and_wait();
     ASSERT_FALSE(taken.has_value());
     EXPECT_EQ(taken.error().code, ErrorCode::kPeerLost);

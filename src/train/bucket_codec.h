@@ -13,44 +13,44 @@
 
 namespace tally::train {
 
-// What a bucket's codec needs to know about a step.
+// The facts of a step that a bucket's codec needs.
 struct LaneStep {
-  std::uint64_t step = 0;  // updates before it
-  double weight = 0;       // samples behind `values`; 0: they are not read
+  std::uint64_t step = 0;  // updates before this step
+  double weight = 0;       // samples behind `values`; 0: `values` is not read
   std::span<const std::uint8_t>
-      used;  // by parameter; what nobody has a gradient for becomes zero and is not sent
-  // This host's mean of its part of the bucket becomes that of all hosts; with takes_sums() its sum
-  // by weight becomes that of all, and without samples it is zero. float64 for such buckets, else
-  // float32.
+      used;  // by parameter; without a gradient on any rank it becomes zero and is not sent
+  // In: this host's mean of its part of the bucket. Out: the mean of all hosts. With takes_sums(),
+  // in: this host's weighted sum, zero without samples; out: the sum of all hosts. float64 for
+  // float64 buckets, otherwise float32.
   std::span<std::byte> values;
 };
 
-// How one bucket's means travel over a lane, and what is remembered of them. All members call
-// first() and second() of the same steps; in between the lanes may carry other buckets' ones, each
-// in their order. Threads: calls of one object must not overlap; first() and second() of different
-// buckets may.
+// Carries the means of one bucket over a lane, and keeps the codec's state. All members call
+// first() and second() for the same steps. In between the lanes may carry other buckets, in the
+// same order on all members. Threads: calls of one object must not overlap; first() and second() of
+// different buckets may.
 class BucketCodec {
  public:
   virtual ~BucketCodec() = default;
-  // Whether it is given sums instead of means, and leaves sums.
+  // Whether `values` holds sums instead of means, in both directions.
   virtual bool takes_sums() const { return false; }
-  // From the senders to where means are made.
+  // Sends this member's values to the owners, which make the means.
   virtual Result<void> first(Lane& lane, const LaneStep& step) = 0;
-  // And to all.
+  // Sends the means to all members.
   virtual Result<void> second(Lane& lane, const LaneStep& step) = 0;
-  // Borrowed.
+  // The codec's state; the spans refer to memory of this object.
   virtual std::vector<CodecState> states() = 0;
 };
 
 struct BucketFacts {
   const BucketLayout& bucket;
-  std::size_t number = 0;  // among all buckets
-  Range local;             // what this lane has of it; powersgd: whole entries
+  std::size_t number = 0;  // its index among all buckets
+  Range local;             // this lane's part of the bucket; powersgd: whole entries
   const std::vector<ParameterInfo>& parameters;
-  const plan::CodecSpec& spec;  // not auto
+  const plan::CodecSpec& spec;  // its kind is not kAuto
   std::uint64_t seed = 1;
   const std::vector<codec::SenderFacts>& senders;  // by group of parameters
-  Sender self;                                     // of the lane's members
+  Sender self;                                     // among the members of the lane
 };
 std::unique_ptr<BucketCodec> make_bucket_codec(const BucketFacts& facts);
 

@@ -6,21 +6,24 @@
 #include "train/codec_state.h"
 #include "train/codec_trial.h"
 
+// try_on() splits the lane's part of the bucket into compressed and plain elements (Portion). It
+// times the codec on one sample of the compressed elements, and scales time and bytes by compressed
+// / sample. Plain elements count as float32. A member sends (hosts - 1) / hosts of all bytes.
 namespace tally::train {
 namespace {
 
-// Of a matrix that is tried: enough to be more than what caches keep close.
+// Elements of a matrix in a trial: more than the caches hold.
 constexpr std::size_t kMatrixElements = std::size_t{1} << 20;
 
-// Elements of a lane's part of a bucket that a codec would compress, and what it is tried on.
+// The elements of a lane's part of a bucket by their treatment, and the sample for the trial.
 struct Portion {
-  bool is_any_compressed = false;  // of the whole bucket
+  bool is_any_compressed = false;  // anywhere in the bucket
   std::size_t compressed = 0;
   std::size_t plain = 0;
-  std::size_t factors = 0;    // powersgd: elements of all of them
-  bool is_cut = false;        // a tensor is in it only in part
+  std::size_t factors = 0;    // powersgd: elements of all factors
+  bool is_cut = false;        // the part has only a part of some tensor
   Range sample;               // in the bucket
-  std::size_t parameter = 0;  // whose sample it is
+  std::size_t parameter = 0;  // that has the sample
 };
 
 std::size_t sample_of(const plan::CodecSpec& spec, const ParameterInfo& info, std::size_t count) {
@@ -66,11 +69,11 @@ std::optional<codec::Candidate> try_on(const BucketTrial& trial, std::span<const
   const double plain = 2.0 * sizeof(float) * static_cast<double>(portion.plain);
   codec::Candidate candidate{.text = plan::to_string(trial.spec),
                              .bytes = static_cast<std::size_t>(others * plain)};
-  // Other lanes have what is compressed.
+  // Other lanes have the compressed parameters.
   if (portion.compressed == 0) return candidate;
   const std::span<const float> sample =
       gradient.subspan(portion.sample.begin - trial.local.begin, portion.sample.count());
-  // Of nothing but zeros little can be learned.
+  // The cost of all zeros is not typical.
   if (std::all_of(sample.begin(), sample.end(), [](float value) { return value == 0; }))
     return std::nullopt;
   const double samples =
@@ -97,7 +100,7 @@ std::optional<codec::Candidate> try_on(const BucketTrial& trial, std::span<const
                                      sample, clock);
   candidate.bytes =
       static_cast<std::size_t>(others * (samples * (costs.there_bytes + costs.back_bytes) + plain));
-  // Sizes that differ are told first.
+  // Without a fixed size the members exchange sizes first.
   candidate.messages = costs.fixed_size ? 2 : 4;
   candidate.codec_seconds = samples * costs.seconds;
   return candidate;

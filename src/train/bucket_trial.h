@@ -11,20 +11,20 @@
 
 namespace tally::train {
 
-// A codec that is tried on a lane's part of a bucket. None that auto cannot choose.
+// A trial of a codec on a lane's part of a bucket. The codec is one that codec=auto can choose.
 struct BucketTrial {
   const plan::CodecSpec& spec;
   const std::vector<ParameterInfo>& parameters;
   const BucketLayout& bucket;
-  Range local;    // what the lane has of it
+  Range local;    // the lane's part of the bucket
   int hosts = 2;  // on the lane
   std::uint64_t seed = 1;
 };
 
-// What the codec costs each host for that part, by the time for the longest run of it, powersgd:
-// for rows of its largest matrix. `gradient` is the part's. None where nothing can be said: nothing
-// of the whole bucket is compressed, that run has nothing but zeros, or powersgd would have to do
-// with a part of a tensor.
+// The cost of the codec per host for the lane's part, extrapolated from the time for its longest
+// run; for powersgd, from rows of its largest matrix. `gradient` is the gradient of the part.
+// Returns nullopt if there is no estimate: the codec compresses nothing of the whole bucket, the
+// run is all zeros, or powersgd would get a part of a tensor.
 std::optional<codec::Candidate> try_on(const BucketTrial& trial, std::span<const float> gradient,
                                        const Clock& clock);
 

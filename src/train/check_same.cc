@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+// check_same(): rank 0 broadcasts its lines. Each rank finds its first difference, and an
+// all-gather collects these. The lowest rank with a difference broadcasts the error message.
 namespace tally::train {
 namespace {
 
@@ -30,7 +32,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-// `text` becomes the root's.
+// Copies the root's text to all ranks.
 Result<void> broadcast_text(Communicator& world, Rank root, std::string& text, Deadline by) {
   std::int64_t bytes = static_cast<std::int64_t>(text.size());
   TALLY_TRY(world.broadcast(std::span(&bytes, 1), root, {.by = by}));

@@ -7,15 +7,15 @@
 
 namespace tally::train {
 
-// Something that must be the same on all ranks, as lines of text, and how it is called.
+// Settings that must be equal on all ranks, as lines of text, and their names for error messages.
 struct Sameness {
   std::string what;  // "models"
   std::string item;  // "parameter"
   std::vector<std::string> lines;
 };
 
-// kMismatch, on all ranks alike, if a rank's lines are not those of rank 0: names the lowest such
-// rank and the first line that differs. Called by all ranks.
+// Compares the lines of all ranks with those of rank 0. kMismatch, the same on all ranks, names the
+// lowest rank that differs and its first line that differs. Called by all ranks.
 Result<void> check_same(Communicator& world, const Sameness& sameness, Deadline by);
 
 // "conv1.weight float32 [6, 1, 5, 5]".

@@ -10,6 +10,14 @@
 #include "base/check.h"
 #include "base/units.h"
 
+// Buckets travel one after the other: bucket b starts at begin = max(end of b - 1, -early_seconds)
+// and takes predicted_seconds(). Time 0 is the end of the backward pass.
+//   decide()      fastest[b] is the time of the fastest candidate. end_of_all(fastest) is the
+//                 earliest possible end. due[b], computed from the last bucket to the first, is the
+//                 latest end of b with which the following buckets can still meet that end. Each
+//                 bucket then gets the first candidate that ends by due[b].
+//   finalists()   collects the uncompressed assignment, decide() with and without overlap, and the
+//                 uniform assignments that beat no compression without overlap, fastest first.
 namespace tally::train {
 namespace {
 
@@ -30,8 +38,7 @@ double fastest_seconds(const codec::WireCost& wire, const CodecFigures::Bucket& 
   return std::isfinite(fastest) ? fastest : 0;
 }
 
-// When the last of all is there, counted from the end of the backward pass, if each takes its time
-// once it is ready and the one before it is there.
+// The time of arrival of the last bucket, counted from the end of the backward pass.
 double end_of_all(const CodecFigures& figures, const std::vector<double>& seconds) {
   double end = kLongAgo;
   for (std::size_t b = 0; b < seconds.size(); ++b)
@@ -44,7 +51,7 @@ CodecFigures with_nothing_hidden(CodecFigures figures) {
   return figures;
 }
 
-// What follows from what is chosen.
+// Predicts late_seconds, plain_late_seconds and bytes from decision.chosen.
 void foresee(const CodecFigures& figures, CodecDecision& decision) {
   std::vector<double> plain;
   std::vector<double> taken;
@@ -60,7 +67,7 @@ void foresee(const CodecFigures& figures, CodecDecision& decision) {
   decision.plain_late_seconds = end_of_all(figures, plain);
 }
 
-// The same candidate for all buckets for which it was measured; the others as they are.
+// One candidate for all buckets for which it was measured; the other buckets stay uncompressed.
 CodecDecision uniform(const CodecFigures& figures, std::size_t candidate) {
   CodecDecision decision;
   for (std::size_t b = 0; b < figures.buckets.size(); ++b) {
@@ -84,7 +91,7 @@ CodecDecision decide(const CodecFigures& figures) {
     TALLY_CHECK(!bucket.candidates.empty());
     fastest.push_back(fastest_seconds(figures.wire, bucket));
   }
-  // When a bucket must be there so that all others can be in time.
+  // The time by which a bucket must arrive so that the following buckets can be in time.
   std::vector<double> due(fastest.size());
   double next_due = end_of_all(figures, fastest);
   for (std::size_t b = due.size(); b-- > 0;) {
@@ -96,7 +103,7 @@ CodecDecision decide(const CodecFigures& figures) {
   for (std::size_t b = 0; b < due.size(); ++b) {
     const CodecFigures::Bucket& bucket = figures.buckets[b];
     const double begin = std::max(end, -bucket.early_seconds);
-    // Time that even the fastest needs hides nothing.
+    // If even the fastest candidate uses up the time, no time is hidden.
     const double spare = due[b] - begin;
     const codec::CodecChoice choice = codec::choose_codec(
         figures.wire, {.bucket = b, .hidden_seconds = spare > kSome * fastest[b] ? spare : 0},
@@ -122,7 +129,7 @@ std::vector<CodecDecision> finalists(const CodecFigures& figures, std::size_t mo
   };
   add(decide(figures));
   add(decide(unhidden));
-  std::vector<std::pair<double, std::size_t>> uniforms;  // time, candidate
+  std::vector<std::pair<double, std::size_t>> uniforms;  // seconds, candidate
   std::size_t candidates = 0;
   for (const auto& bucket : figures.buckets)
     candidates = std::max(candidates, bucket.candidates.size());

@@ -7,37 +7,38 @@
 
 namespace tally::train {
 
-// What codec=auto has measured, the same numbers on all ranks.
+// The measurements of codec=auto, equal on all ranks.
 struct CodecFigures {
   codec::WireCost wire;
   struct Bucket {
-    double early_seconds = 0;                  // before the end of the backward pass it was ready
-    std::vector<codec::Candidate> candidates;  // the first: as it is
+    double early_seconds = 0;                  // time from ready to the end of the backward pass
+    std::vector<codec::Candidate> candidates;  // the first is uncompressed
   };
-  std::vector<Bucket> buckets;  // in their order
+  std::vector<Bucket> buckets;  // in bucket order
 };
 
 struct CodecDecision {
-  std::vector<std::size_t> chosen;   // by bucket: which of its candidates
+  std::vector<std::size_t> chosen;   // by bucket: index into its candidates
   std::vector<std::string> reasons;  // by bucket
-  // After the backward pass, until the last bucket is there: as predicted, and if all travelled as
-  // they are.
+  // Predicted time from the end of the backward pass to the arrival of the last bucket: with the
+  // chosen codecs, and with all buckets uncompressed.
   double late_seconds = 0;
   double plain_late_seconds = 0;
-  std::size_t bytes = 0;  // that all buckets take
+  std::size_t bytes = 0;  // of all buckets
 };
 
-// The codecs with which all buckets, one behind the other, are there as early as possible, or
-// before the backward pass is over; of those, for each bucket in turn, the first one that leaves
-// its successors the time they need at least. A pure function.
+// Chooses the codecs with which all buckets, sent one after the other, arrive as early as possible,
+// or before the end of the backward pass. Among these it takes, for each bucket in turn, the first
+// codec that leaves the following buckets their minimum time. A pure function.
 CodecDecision decide(const CodecFigures& figures);
 
-// What is worth being tried in earnest: how much of the codecs' time computing hides depends on how
-// many cores are at leisure, which no figure says. The first sends everything as it is. Then up to
-// `most` others, that of fewest bytes, which loses most, last: what decide() takes, what it takes
-// if computing hides nothing, and one codec for all buckets that can have it, by its time if
-// nothing is hidden; none that would take longer than everything as it is, if nothing is hidden. A
-// pure function.
+// The assignments that are worth a trial: how much codec time the backward pass hides depends on
+// idle cores, which no measurement shows. The first assignment sends everything uncompressed. Up to
+// `most` others follow, sorted by bytes; the one with the fewest bytes, which loses the most, is
+// last. They are the result of decide(), the result of decide() if the backward pass hides nothing,
+// and single codecs for all buckets that can use them, in the order of their time if nothing is
+// hidden. A single codec that would then take longer than no compression is left out. A pure
+// function.
 std::vector<CodecDecision> finalists(const CodecFigures& figures, std::size_t most);
 
 // "3 topk, 1 none"

@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A megabyte as it is, a quarter of that for 1 ms of computing, or a hundredth for 3 ms.
+// 1 MB uncompressed, a quarter of that for 1 ms of compute, or a hundredth for 3 ms.
 CodecFigures::Bucket bucket(double early_seconds) {
   return {.early_seconds = early_seconds,
           .candidates = {{.text = "none", .bytes = 1'000'000},
@@ -41,18 +41,18 @@ TEST(CodecDecision, LosesNothingWhereComputingHidesEverything) {
   EXPECT_EQ(decision.plain_late_seconds, 0);
 }
 
-// As they are 100 ms each: the first alone would be there in time, but the others behind it would
-// not.
+// 100 ms each without compression: the first bucket alone would be in time, but not the buckets
+// after it.
 TEST(CodecDecision, LeavesLaterBucketsTheTimeTheyNeed) {
   const CodecDecision decision = decide(figures(10e6, {0.1, 0.05, 0.01}));
-  // The last one cannot be early: it is ready 10 ms before the end and takes 4.
+  // The last bucket is ready 10 ms before the end and takes 4 ms.
   EXPECT_EQ(decision.late_seconds, 0);
   EXPECT_NEAR(decision.plain_late_seconds, 0.2, 1e-9);
   EXPECT_NE(decision.chosen[0], 0U);
   for (const double early : {0.0, 0.001, 0.003, 0.02}) {
     const CodecFigures given = figures(10e6, {early + 0.02, early + 0.01, early});
     const CodecDecision other = decide(given);
-    // All topk, in 4 ms each, is the earliest there is.
+    // topk for all buckets, 4 ms each, is the earliest possible end.
     double end = -1;
     for (const auto& each : given.buckets) end = std::max(end, -each.early_seconds) + 4e-3;
     EXPECT_LE(other.late_seconds, std::max(end, 0.0) + 0.03 * 0.03) << early;
@@ -81,9 +81,9 @@ TEST(CodecDecision, TriesAFewWaysThatMayBeTheFastest) {
     std::vector<std::vector<std::size_t>> chosen;
   };
   const Case cases[] = {
-      // None 100 us, int8 1.025 ms: nothing is worth a try.
+      // none 100 us, int8 1.025 ms: no codec is worth a trial.
       {1e10, {0, 0}, 3, {{0, 0}}},
-      // 4 ms, 2 ms, 3.04 ms: all ways are int8, then there is room for what is slower and still
+      // 4 ms, 2 ms, 3.04 ms: both decisions are int8, which leaves room for topk: slower, but still
       // faster than none.
       {250e6, {0, 0}, 3, {{0, 0}, {1, 1}, {2, 2}}},
       {250e6, {0, 0}, 1, {{0, 0}, {1, 1}}},
@@ -92,11 +92,11 @@ TEST(CodecDecision, TriesAFewWaysThatMayBeTheFastest) {
       {300e6, {0, 0}, 3, {{0, 0}, {1, 1}, {2, 2}}},
       // 2.5 ms, 1.6 ms, 3.025 ms: topk is slower than none.
       {400e6, {0, 0}, 3, {{0, 0}, {1, 1}}},
-      // 100 ms, 26 ms, 4 ms. Hidden by computing, if there are cores for it: none. If not: topk, or
-      // int8.
+      // 100 ms, 26 ms, 4 ms. With idle cores the backward pass hides none; without them topk or
+      // int8 is best.
       {10e6, {0.5, 0.4}, 3, {{0, 0}, {1, 1}, {2, 2}}},
       {10e6, {0.5, 0.4}, 1, {{0, 0}, {2, 2}}},
-      // Of the first the computing hides int8, which the last has no time for.
+      // The backward pass hides int8 for the first bucket, but not for the last.
       {10e6, {0.03, 0}, 3, {{0, 0}, {1, 1}, {1, 2}, {2, 2}}},
   };
   for (const Case& c : cases) {
@@ -109,7 +109,7 @@ TEST(CodecDecision, TriesAFewWaysThatMayBeTheFastest) {
   EXPECT_EQ(finalists({}, 3).size(), 1U);
 }
 
-// Two of three buckets can have it.
+// Two of three buckets can use the codec.
 TEST(CodecDecision, TriesACodecOnWhatCanHaveIt) {
   CodecFigures given = figures(10e6, {0, 0, 0});
   for (auto& bucket : given.buckets)

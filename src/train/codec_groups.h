@@ -10,12 +10,12 @@ namespace tally::train {
 
 struct CodecGroups {
   std::vector<OptimizerSpec> optimizers;    // by group
-  std::vector<codec::SenderFacts> senders;  // by group; but for their number of ranks
+  std::vector<codec::SenderFacts> senders;  // by group; `ranks` is not set
 };
 
-// Where senders do a part of the optimizer's work (dgc, onebit-adam) the optimizer behind them is
-// another one: compressed parameters then move to groups of their own, which come last. kInvalid
-// where a codec cannot do with the optimizer of a parameter.
+// Moves the compressed parameters to new groups, which come last, where senders do a part of the
+// optimizer's work (dgc, onebit-adam): the optimizer behind the codec is then a different one.
+// kInvalid if a codec does not support the optimizer of a parameter.
 Result<CodecGroups> split_groups(const plan::CodecSpec& spec,
                                  const std::vector<OptimizerSpec>& optimizers,
                                  std::vector<ParameterInfo>& parameters);

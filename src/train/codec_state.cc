@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kMark = "/codec.";
 constexpr std::string_view kFactor = "q";
 
-// The tensors of a checkpoint by name.
+// Checkpoint tensors by name.
 using Index = std::map<std::string_view, const checkpoint::TensorInfo*>;
 
 struct Saved {
@@ -24,7 +24,7 @@ struct Saved {
   const std::vector<ParameterInfo>& parameters;
   Index index;
 
-  // The tensor of a state, if there is one.
+  // The tensor of a state, or null.
   const checkpoint::TensorInfo* find(const CodecState& state, int sender) const {
     const std::string name = parameters[state.parameter].name + "/" + tensor_name(state, sender);
     const auto found = index.find(name);
@@ -69,7 +69,8 @@ Result<void> read_back(const Saved& saved, const CodecState& state) {
   return saved.read(state, 0, state.values);
 }
 
-// A factor of another rank is of no use: then what there is stays, which is the same on all ranks.
+// A factor of a different powersgd rank is useless. The initial factor, which is equal on all
+// ranks, then stays.
 Result<void> read_factor(const Saved& saved, const CodecState& state) {
   const checkpoint::TensorInfo* const info = saved.find(state, 0);
   if (info == nullptr || info->type != DataType::kFloat32) return {};

@@ -48,7 +48,7 @@ TEST(CodecState, IsToldFromTheOptimizersByName) {
   EXPECT_FALSE(is_codec_tensor("codec.weight/exp_avg"));
 }
 
-// Elements of "w" that a checkpoint of so many senders gives to one of `of`.
+// The elements of "w" that `sender` restores from a checkpoint of `saved` senders.
 std::vector<float> restored(int saved, const Sender& sender) {
   TestCheckpoint checkpoint;
   for (int s = 0; s < saved; ++s) {
@@ -106,7 +106,7 @@ TEST(CodecState, OfAFactorOfAnotherRankIsNotTaken) {
   EXPECT_THAT(other, testing::Each(1.0F));
 }
 
-// What all ranks save: every element of every tensor once.
+// Saves the state of all ranks: every element of every tensor once.
 void save(const ShardedUpdate::Options& options, ShardedUpdate& update, TestCheckpoint& all) {
   const auto as_floats = [](std::span<std::byte> bytes) {
     return std::span<const float>(reinterpret_cast<const float*>(bytes.data()), bytes.size() / 4);
@@ -178,7 +178,7 @@ TEST_P(CodecStateOf, LetsTheSameRanksGoOnWithTheSameBits) {
           << name_of(network);
       ASSERT_TRUE(job.world().barrier().has_value());
     });
-    // And others, too: not with the same bits, but all alike.
+    // Another number of senders also works: not with the same bits, but equally on all ranks.
     std::vector<Values> others(2);
     run_ranks(Network::kInProcess, 2, [&](Job& job) {
       const auto update = make_update(job, options);

@@ -12,7 +12,7 @@
 namespace tally::train {
 namespace {
 
-// More would tell nothing more.
+// More senders would not change the result much.
 constexpr int kMostSenders = 8;
 
 class Trial {

@@ -8,8 +8,7 @@
 
 namespace tally::train {
 
-// What is tried: one run of values with the codec of a spec that passes check(), and is neither
-// powersgd, dgc nor onebit-adam.
+// A trial of one run of values. The spec passes check(), and is not powersgd, dgc or onebit-adam.
 struct TrialOptions {
   const plan::CodecSpec& spec;
   codec::Shape shape;
@@ -17,23 +16,23 @@ struct TrialOptions {
   std::uint64_t seed = 1;
 };
 
-// What a codec costs each sender for values of which it owns its share. Time in seconds of one
-// core.
+// The cost of a codec per sender, for values of which each sender owns its share. Time in seconds
+// of one core.
 struct TrialCosts {
-  double seconds = 0;      // encoding, its share of the means and of their way back, decoding all
-  double there_bytes = 0;  // of the encoding
-  double back_bytes = 0;   // of the mean's
+  double seconds = 0;      // to encode, to make and encode its share of the means, to decode all
+  double there_bytes = 0;  // of one encoded gradient
+  double back_bytes = 0;   // of the encoded mean
   bool fixed_size = false;
 };
 
-// Encodes and decodes `values` there and back as a job does, twice, the first time to have memory
-// at hand. Other senders' gradients are these ones turned round: as large, elsewhere. `values` has
-// at least one.
+// Encodes and decodes `values` there and back as a job does, twice, and returns the shorter time:
+// the first pass also allocates memory. The gradients of the other senders are rotated copies of
+// `values`: equally large, at other positions. `values` must not be empty.
 TrialCosts try_codec(const TrialOptions& options, std::span<const float> values,
                      const Clock& clock);
 
-// The same for powersgd and a matrix: factors of `rank` columns, whose means are the senders' own.
-// `values` are its first rows, row by row; bytes are those of the factors.
+// The same for powersgd and a matrix with factors of `rank` columns. The sender's own factors stand
+// for the means. `values` holds the first rows, row by row; bytes are those of the factors.
 struct MatrixTrial {
   std::size_t rows = 0;  // at least one
   std::size_t columns = 0;

@@ -8,7 +8,7 @@
 namespace tally::train {
 namespace {
 
-// Every look at it is a second later.
+// Each call of now() advances by one second.
 class CountingClock final : public Clock {
  public:
   TimePoint now() const override { return TimePoint(std::chrono::seconds(++looks_)); }
@@ -29,8 +29,7 @@ TrialCosts costs_of(const std::string& codec, int senders) {
                    CountingClock());
 }
 
-// Encoding and decoding everything, a second each, and the share of a second that is spent on
-// means.
+// One second each to encode and to decode everything, and a share of a second for the means.
 TEST(CodecTrial, CountsTheShareOfMeansThatASenderOwns) {
   EXPECT_EQ(costs_of("int8", 1).seconds, 3);
   EXPECT_EQ(costs_of("int8", 4).seconds, 2.25);
@@ -46,7 +45,7 @@ TEST(CodecTrial, KnowsSizes) {
   EXPECT_FALSE(stage.fixed_size);
 }
 
-// Others send values of other places: the way back has those of all.
+// Other senders send other positions: the way back has the positions of all.
 TEST(CodecTrial, OfSparseCodecsBringsBackWhatAllHaveSent) {
   const TrialCosts two = costs_of("topk:0.01,exact", 2);
   const TrialCosts four = costs_of("topk:0.01,exact", 4);
@@ -90,20 +89,20 @@ TEST(BucketTrial, CountsWhatTravelsOfTheLanesPart) {
     std::size_t messages;
   };
   const Case cases[] = {
-      // Factors of 2 (40 + 50) and 2 (8 + 300), and 1500 as they are; there and back, half of it
-      // elsewhere. All by the longer one of
-      // 2400 values, which takes a second.
+      // Factors of 2 (40 + 50) and 2 (8 + 300) elements, and 1500 uncompressed; there and back,
+      // half of it to the other member. The larger matrix of 2400 values takes a second, and all
+      // times scale with it.
       {"powersgd", {0, end}, 2, 4.0 * (180 + 616 + 1500), 4400.0 / 2400, 4},
       {"powersgd", {0, end}, 4, 1.5 * 4 * (180 + 616 + 1500), 4400.0 / 2400, 4},
       {"powersgd", {middle, end}, 2, 4.0 * 616, 1, 4},
-      // Rank 8 of 8 rows.
+      // Rank 8 for 8 rows.
       {"powersgd:64", {middle, end}, 2, 4.0 * 8 * 308, 1, 4},
       {"powersgd", {0, end - 1}, 2, std::nullopt, 0, 0},
       {"powersgd", {1, end}, 2, std::nullopt, 0, 0},
-      // The rest has what is compressed.
+      // Another lane has the compressed parameters.
       {"powersgd", bucket.entries[1].range, 2, 4.0 * 1500, 0, 2},
       {"bf16", {end, end}, 2, 0, 0, 2},
-      // Half of what goes there and back: two bytes each, the vector four.
+      // Half of the elements there and back: two bytes each, four for the vector.
       {"bf16", {0, end}, 2, 2.0 * 4400 + 4 * 1500, 2.5 * 4400 / 2400, 2},
       {"bf16", {middle, middle + 1200}, 2, 2.0 * 1200, 2.5, 2},
   };

@@ -24,7 +24,7 @@ std::optional<T> number_of(std::string_view text) {
   return value;
 }
 
-// What stands before `separator`, which `text` loses with it.
+// Returns the text before `separator`, and removes both from `text`.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = text.find(separator);
   const std::string_view head = text.substr(0, at);
@@ -53,14 +53,14 @@ Result<Disturbance::Straggler> parse_straggler(std::string_view text) {
       return invalid(fmt::format("'{}': expected rank=RANK,factor=FACTOR, found '{}'", whole, key));
     }
   }
-  if (!rank || *rank < 0) return invalid(fmt::format("'{}': which rank, as in rank=1?", whole));
+  if (!rank || *rank < 0) return invalid(fmt::format("'{}': need a rank, such as rank=1", whole));
   if (!factor || !(*factor >= 1) || *factor > kMostFactor)
     return invalid(
-        fmt::format("'{}': a factor from 1 to {}, as in factor=4, is needed", whole, kMostFactor));
+        fmt::format("'{}': need a factor from 1 to {}, such as factor=4", whole, kMostFactor));
   return Disturbance::Straggler{.rank = *rank, .factor = *factor};
 }
 
-// By seed, rank and step alone: in (0, 1].
+// A random number in (0, 1] that depends only on seed, rank and step.
 double draw(std::uint64_t seed, Rank rank, std::uint64_t step) {
   Rng by_rank(seed ^ (static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15ULL);
   Rng by_step(by_rank.next() ^ step);
@@ -101,13 +101,13 @@ Result<std::optional<Disturbance::Delay>> parse_delay(std::string_view text) {
     const auto factor = number_of<double>(text.substr(0, text.size() - 1));
     if (!factor || !(*factor > 0) || *factor > kMostFactor)
       return invalid(
-          fmt::format("'{}': {} is no multiple of the computing time, as 1x is", whole, text));
+          fmt::format("'{}': {}: need a multiple of the compute time, such as 1x", whole, text));
     delay.of_compute = *factor;
     return std::optional(delay);
   }
   const auto mean = parse_duration(text);
   if (!mean || *mean <= Duration::zero() || *mean > kMostDelay)
-    return invalid(fmt::format("'{}': '{}' is no time up to an hour, as 20ms is", whole, text));
+    return invalid(fmt::format("'{}': '{}': need a time up to an hour, such as 20ms", whole, text));
   delay.mean = *mean;
   return std::optional(delay);
 }

@@ -71,8 +71,8 @@ TEST(Disturbance, AConstantDelayIsAddedToEveryStep) {
   EXPECT_EQ(sleep_of(disturbance, 1, 3, milliseconds(10)), milliseconds(15));
 }
 
-// Mean and spread of an exponential distribution are the same; a third of the draws is longer than
-// the mean.
+// Mean and standard deviation of an exponential distribution are equal; about a third of the draws
+// exceed the mean.
 TEST(Disturbance, ExponentialDelaysHaveTheirMeanAndSpread) {
   const Disturbance disturbance{.stragglers = {},
                                 .delay = Delay{.exponential = true, .of_compute = 1}};

@@ -54,7 +54,7 @@ TEST_P(EncodedUpdateOf, HasTheBitsOfTheSlowRecipeOnEveryRank) {
 }
 
 // In each step another rank has no samples, one parameter is used by one rank only, and another by
-// none.
+// no rank.
 TEST_P(EncodedUpdateOf, TakesGradientsThatAreMissing) {
   const auto options = encoded_model(GetParam().codec, GetParam().optimizer);
   Course course;
@@ -70,8 +70,8 @@ TEST_P(EncodedUpdateOf, TakesGradientsThatAreMissing) {
       ASSERT_EQ(values[p], expected.values()[p]) << "parameter " << p;
 }
 
-// Several ranks on each host send one mean; where a run is cut between them is theirs to know, but
-// all end alike.
+// The ranks of a host send one mean. Runs may be cut between them, but all ranks end with the same
+// values.
 TEST_P(EncodedUpdateOf, IsTheSameOnAllRanksOfSeveralHosts) {
   auto options = encoded_model(GetParam().codec, GetParam().optimizer);
   options.clip_norm = 5;
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(All, EncodedUpdateOf, testing::ValuesIn(cases()), [](co
   return name;
 });
 
-// A codec that looks at each value alone does not care where runs are cut.
+// A codec that treats each value separately does not depend on the cuts between runs.
 TEST(EncodedUpdate, OfSeveralRanksAHostHasTheBitsOfTheirHostsMeans) {
   const auto options = encoded_model("fp16", sgd({.rate = 0.1, .momentum = 0.9}));
   SlowRecipe expected(options, {{0, 2}, {1, 3}});
@@ -102,13 +102,12 @@ TEST(EncodedUpdate, OfSeveralRanksAHostHasTheBitsOfTheirHostsMeans) {
 TEST(EncodedUpdate, ThatLeavesNothingOutIsTheOneWithoutACodec) {
   const OptimizerSpec momentum = sgd({.rate = 0.1, .momentum = 0.9});
   const auto plain = encoded_model("none", momentum);
-  // Senders that always weigh the same: what they remember of earlier steps is weighed by later
-  // ones' samples.
+  // Senders with constant weights: a residual is weighed by the samples of later steps.
   Course course;
   course.samples = [](Rank rank, int) { return 8.0 + 3 * rank; };
   for (const std::string codec : {"topk:1", "topk:1,exact", "randk:1", "threshold:1e-30",
                                   "dgc:1,warmup=0,mask=off", "powersgd:64,all"}) {
-    // Factors of rank 64 are the whole of p1, p3, p5 and p6.
+    // Factors of rank 64 represent p1, p3, p5 and p6 exactly.
     auto options = encoded_model(codec, momentum);
     auto expected_of = plain;
     if (codec.starts_with("powersgd")) {
@@ -139,7 +138,7 @@ TEST(EncodedUpdate, OfPowersgdFollowsTheSlowRecipe) {
   EXPECT_LT(largest_difference(results[0], expected.values()), 1e-6);
 }
 
-// A sender without samples keeps its residual and follows the others.
+// A sender without samples keeps its residual and follows the other senders.
 TEST(EncodedUpdate, OfPowersgdTakesGradientsThatAreMissing) {
   const auto options = encoded_model("powersgd:2", sgd({.rate = 0.1}));
   Course course;
@@ -169,8 +168,8 @@ TEST(EncodedUpdate, ClipsAndNormsTheAverageAsWithoutACodec) {
   }
 }
 
-// Senders turn to momentum after so many updates of the model; from then on nobody may take it for
-// a gradient.
+// Senders switch to momentum after a number of updates of the model. From then on no rank may take
+// it for a gradient.
 TEST(EncodedUpdate, OfAParameterThatIsSeldomUsedFreezesWithTheOthers) {
   const auto options = encoded_model("onebit-adam:2", adam({.rate = 0.01}));
   Course course;
@@ -196,8 +195,7 @@ TEST(EncodedUpdate, OfAParameterThatIsSeldomUsedFreezesWithTheOthers) {
   });
 }
 
-// One gradient that is not finite spoils values, as without a codec, but nothing that codecs
-// remember.
+// A gradient that is not finite corrupts the values, as without a codec, but no codec state.
 TEST(EncodedUpdate, RemembersNothingThatIsNotFinite) {
   for (const char* const codec : {"sign:64", "int8:64,all,feedback=on", "topk:0.05"}) {
     const auto options = encoded_model(codec, sgd({.rate = 0.1}));
@@ -221,7 +219,7 @@ TEST(EncodedUpdate, RemembersNothingThatIsNotFinite) {
   }
 }
 
-// float64 is not compressed, and loses nothing on its way.
+// float64 is not compressed and loses no precision.
 TEST(EncodedUpdate, LeavesFloat64AsItIs) {
   collective::run_ranks(Network::kInProcess, 3, [](Job& job) {
     const ShardedUpdate::Options options{
@@ -242,7 +240,7 @@ TEST(EncodedUpdate, LeavesFloat64AsItIs) {
   });
 }
 
-// Halves are encoded from, and updated in, float32.
+// Half types are encoded and updated in float32.
 TEST(EncodedUpdate, OfBFloat16IsMadeInFloat32) {
   collective::run_ranks(Network::kInProcess, 2, [](Job& job) {
     const ShardedUpdate::Options options{
@@ -254,7 +252,7 @@ TEST(EncodedUpdate, OfBFloat16IsMadeInFloat32) {
     kernel::convert_from_float(DataType::kBFloat16, values.data(), update->values(0).data(),
                                values.size());
     ASSERT_TRUE(update->spread_values(soon()).has_value());
-    // Each step alone is too small for eight bits; together they are not.
+    // One step is too small for eight bits; the sum of the steps is not.
     std::fill(values.begin(), values.end(), 0x1.0p-10F);
     kernel::convert_from_float(DataType::kBFloat16, values.data(), update->gradient(0).data(),
                                values.size());

@@ -1,6 +1,5 @@
 #pragma once
-// For tests of updates with a codec: a model, gradients for it, and the recipe of one update in
-// plain loops.
+// Support for tests of updates with a codec: a model, its gradients, and one update in plain loops.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +34,7 @@ inline plan::CodecSpec spec_of(const std::string& text) {
   return spec ? *spec : plan::CodecSpec{};
 }
 
-// Matrices of one run, of several, and smaller than codecs care for; vectors.
+// Matrices of one run and of several runs, matrices that are too small for codecs, and vectors.
 inline ShardedUpdate::Options encoded_model(const std::string& codec,
                                             const OptimizerSpec& optimizer) {
   ShardedUpdate::Options options{.bucket_bytes = 64 << 10, .codec = spec_of(codec), .seed = 7};
@@ -62,7 +61,7 @@ inline float gradient_value(std::size_t parameter, std::size_t i, int step, Rank
   return value * value * value;
 }
 
-// What a rank does in a step: how many samples it has, and which parameters it has gradients for.
+// The steps of a test: the samples of each rank, and the parameters that it has gradients for.
 struct Course {
   int steps = 4;
   std::function<double(Rank, int)> samples = [](Rank rank, int step) {
@@ -80,11 +79,11 @@ inline Values initial_values(const ShardedUpdate::Options& options) {
   return values;
 }
 
-// One update after the other as docs/codecs.md tells it, by one hand for all senders: nothing is
-// cut but runs.
+// Updates as docs/codecs.md describes them, computed in one place for all senders: parameters are
+// cut only into runs.
 class SlowRecipe {
  public:
-  // `units`: the ranks of each sender.
+  // units[u]: the ranks of sender u.
   SlowRecipe(const ShardedUpdate::Options& options, std::vector<std::vector<Rank>> units)
       : options_(options), units_(std::move(units)), values_(initial_values(options)) {
     state_.resize(2, values_);
@@ -147,7 +146,7 @@ class SlowRecipe {
     return part;
   }
 
-  // A sender's mean, and the samples behind it.
+  // Writes a sender's mean; returns the samples behind it.
   double mean_of_unit(const Course& course, int step, std::size_t unit, std::size_t p,
                       std::vector<float>& mean) const {
     Values gradients;
@@ -236,7 +235,7 @@ class SlowRecipe {
     }
   }
 
-  // Only for senders that all have samples.
+  // All senders must have samples.
   static void by_factors(Part& part, const Values& means, const std::vector<double>& weights,
                          std::vector<float>& average) {
     const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -287,8 +286,8 @@ inline std::unique_ptr<ShardedUpdate> make_update(Job& job, const ShardedUpdate:
   return std::move(*made);
 }
 
-// A rank's part in the steps [from, course.steps); parameters become ready last to first. What it
-// has no gradient for is no number.
+// Takes part in the steps [from, course.steps) as one rank. Parameters become ready last to first.
+// Gradients that the rank does not have are NaN.
 inline void take_steps(Job& job, ShardedUpdate& update, const Course& course, int from = 0) {
   for (int step = from; step < course.steps; ++step) {
     const double samples = course.samples(job.rank(), step);
@@ -318,7 +317,7 @@ inline Values values_in(const ShardedUpdate& update) {
   return values;
 }
 
-// What each rank ends with.
+// The final values of each rank.
 inline std::vector<Values> train(collective::Network network, int ranks,
                                  const ShardedUpdate::Options& options, const Course& course) {
   std::vector<Values> results(static_cast<std::size_t>(ranks));

@@ -11,7 +11,7 @@
 namespace tally::train {
 namespace {
 
-// The accumulator of a group: the sum is made by all-reduce.
+// An accumulator that sums by all-reduce.
 class GroupAccumulator final : public Accumulator {
  public:
   explicit GroupAccumulator(const Options& options)
@@ -71,11 +71,11 @@ class GroupAccumulator final : public Accumulator {
  private:
   struct Hand {
     Mutex mutex;
-    std::vector<float> sum;  // of gradient times samples; guarded by mutex while adding
+    std::vector<float> sum;  // of gradient times samples; add() holds the mutex
     std::uint64_t samples = 0;
   };
 
-  // Leaves the hands as they are, so that a failed completion can be repeated.
+  // Does not change the hands, so that a failed complete() can be repeated.
   std::int64_t sum_hands() {
     const std::span<float> own = own_.as<float>();
     std::int64_t samples = 0;
@@ -92,7 +92,7 @@ class GroupAccumulator final : public Accumulator {
   std::vector<Hand> hands_;
   Communicator* communicator_ = nullptr;
   SharedBuffer own_;  // this rank's sum
-  SharedBuffer all_;  // everybody's
+  SharedBuffer all_;  // the sum of all ranks
   std::uint64_t version_ = 0;
 };
 

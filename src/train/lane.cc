@@ -24,16 +24,16 @@ Lane::Lane(Communicator* communicator, std::vector<Rank> ranks)
   TALLY_CHECK(size() == (communicator_ == nullptr ? 1 : communicator_->size()));
 }
 
-// Makes room in `in` for parcels of the sizes that their senders have told.
+// Allocates `in` for parcels of the sizes that their senders announced.
 Result<void> Lane::learn_sizes(std::span<const std::int64_t> told, const ParcelSizes& sizes,
                                Parcels& in) const {
   in.clear();
   for (std::size_t m = 0; m < ranks_.size(); ++m) {
     if (told[m] < 0 || static_cast<std::uint64_t>(told[m]) > sizes.at_most[m])
-      return Error{.code = ErrorCode::kCorrupt,
-                   .peer = ranks_[m],
-                   .message = fmt::format("gradients of {} bytes, where there are at most {}",
-                                          told[m], sizes.at_most[m])};
+      return Error{
+          .code = ErrorCode::kCorrupt,
+          .peer = ranks_[m],
+          .message = fmt::format("gradients of {} bytes, limit {}", told[m], sizes.at_most[m])};
     in.sizes.push_back(static_cast<std::size_t>(told[m]));
   }
   in.bytes.resize(std::accumulate(in.sizes.begin(), in.sizes.end(), std::size_t{0}));

@@ -10,57 +10,58 @@ namespace tally::train {
 
 // One message for, or from, each member of a lane.
 struct Parcels {
-  std::vector<std::byte> bytes;    // one behind the other
+  std::vector<std::byte> bytes;    // all messages, concatenated
   std::vector<std::size_t> sizes;  // by member
 
   void clear();
   std::span<const std::byte> of(int member) const;
 };
 
-// How large parcels may be. Where all know how large they are nothing is said about it, and one
-// round trip is saved.
+// Limits on the size of parcels. With exact sizes the members do not exchange sizes first, which
+// saves one round trip.
 struct ParcelSizes {
   std::vector<std::size_t> at_most;  // by sender
-  bool exactly = false;              // that many bytes
+  bool exactly = false;              // parcels have exactly at_most bytes
 };
 
-// The same part of the model on all hosts, and the ways bytes and numbers take between them. What
-// comes from others is checked for its size before room is made for it. Threads: one at a time.
+// The ranks that have the same part of the model on all hosts, and the operations between them.
+// Sizes from other members are checked before memory is allocated for them. Threads: calls must not
+// overlap, except close().
 class Lane final {
  public:
-  // `communicator`, which outlives it, is null where there is but one member: then everything stays
-  // here. `ranks` are the members' in the job, which errors name.
+  // `communicator` must outlive the lane. It is null if the lane has one member; the operations are
+  // then local. `ranks` are the members' ranks in the job, for error messages.
   Lane(Communicator* communicator, std::vector<Rank> ranks);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   int self() const { return communicator_ == nullptr ? 0 : communicator_->rank(); }
   Rank rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
 
-  // out.of(m) goes to m; in.of(m) is what m has sent here. kCorrupt if that is more than
-  // sizes.at_most[m].
+  // Sends out.of(m) to member m, and receives its parcel into in.of(m). kCorrupt if a parcel has
+  // more than sizes.at_most[m] bytes.
   Result<void> exchange(const Parcels& out, const ParcelSizes& sizes, Parcels& in);
-  // `own` goes to all; all.of(m) is m's. Otherwise as exchange().
+  // Sends `own` to all members; all.of(m) is the data of member m. Otherwise as exchange().
   Result<void> gather(std::span<const std::byte> own, const ParcelSizes& sizes, Parcels& all);
-  // Element by element, the same bits everywhere.
+  // Element by element, with the same bits on all members.
   Result<void> sum(std::span<float> values);
   Result<void> sum(std::span<double> values);
-  // Numbers of which each member has a part, one behind the other.
+  // An array of numbers of which each member has one part, in the order of members.
   struct Parts {
     DataType type = DataType::kFloat32;
     std::span<const std::size_t> counts;  // by member
   };
-  // The sums of this member's part, and everybody's part to all. Alone nothing is done: all there
-  // is stays where it is.
+  // sum_parts() writes the sum of this member's part; gather_parts() sends each member's part to
+  // all. Both do nothing in a lane of one member: the caller's data stays in place.
   Result<void> sum_parts(std::span<const std::byte> all, const Parts& parts,
                          std::span<std::byte> own);
   Result<void> gather_parts(std::span<const std::byte> own, const Parts& parts,
                             std::span<std::byte> all);
-  // The first member's number becomes everybody's.
+  // Sets `number` to the first member's value on all members.
   Result<void> tell(std::int64_t& number);
-  // What is under way ends with kClosed. From any thread.
+  // Ends operations that are in progress with kClosed. From any thread.
   void close();
 
-  // For whoever uses the lane, from one call to the next.
+  // Scratch memory for the user of the lane, kept between calls.
   struct Memory {
     Parcels out;
     Parcels in;

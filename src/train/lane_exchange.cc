@@ -7,6 +7,11 @@
 
 #include "base/check.h"
 
+// A bucket passes the stages kIdle -> kReady (submit) -> kUnderWay (sender_) -> kThere (receiver_).
+//   sender_     next_to_send() picks a ready bucket, the same one on all members: the next in
+//               order, or with by_priority the one that member 0 picks (lead()) and tells the other
+//               members (follow()). It runs first() on lanes_.there and queues the bucket in sent_.
+//   receiver_   takes buckets from sent_ and runs second() on lanes_.back.
 namespace tally::train {
 
 LaneExchange::LaneExchange(Lanes lanes, std::vector<std::unique_ptr<BucketCodec>> buckets,
@@ -75,8 +80,8 @@ std::optional<std::size_t> LaneExchange::lead() {
   return static_cast<std::size_t>(told);
 }
 
-// Nobody waits for the first member before the step has begun here, too, so operations do not time
-// out between steps.
+// A follower waits for a ready bucket before it waits for the first member. Otherwise its operation
+// would time out between steps.
 std::optional<std::size_t> LaneExchange::follow() {
   {
     const MutexLock lock(mutex_);
@@ -92,7 +97,7 @@ std::optional<std::size_t> LaneExchange::follow() {
   if (told < 0 || bucket >= buckets_.size() || stages_[bucket] == LaneStage::kUnderWay) {
     failure_ = Error{.code = ErrorCode::kCorrupt,
                      .peer = lanes_.there->rank_of(0),
-                     .message = fmt::format("bucket {} is none to be sent now", told)};
+                     .message = fmt::format("bucket {} cannot be sent now", told)};
     changed_.notify_all();
     return std::nullopt;
   }
@@ -156,7 +161,7 @@ void LaneExchange::submit(std::size_t bucket, const LaneStep& step) {
     const MutexLock lock(mutex_);
     if (failure_) return;
     TALLY_CHECK(bucket == next_submitted_);
-    // The bucket's last step has been waited for.
+    // The caller has waited for the bucket's last step.
     TALLY_CHECK(stages_[bucket] == LaneStage::kIdle || stages_[bucket] == LaneStage::kThere);
     steps_[bucket] = step;
     stages_[bucket] = LaneStage::kReady;
@@ -169,7 +174,7 @@ Result<void> LaneExchange::wait(std::size_t bucket) {
   const MutexLock lock(mutex_);
   while (stages_[bucket] != LaneStage::kThere && !failure_) changed_.wait(mutex_);
   if (!failure_) return {};
-  // The other thread may have another bucket in hand; it begins no more.
+  // The other thread may still work on a bucket; it starts no new one.
   while (working_ > 0) changed_.wait(mutex_);
   return *failure_;
 }

@@ -17,16 +17,16 @@ namespace {
 using collective::Network;
 using collective::run_ranks;
 
-// A lane of two with a peer that sends what the test wants.
+// A lane of two members, with a peer that sends scripted bytes.
 class ScriptedPeer final : public Communicator {
  public:
   explicit ScriptedPeer(Rank rank) : rank_(rank) {}
 
-  std::vector<std::byte> there;         // what the peer sends to this rank
-  std::vector<std::byte> back;          // what it gives to all
-  std::optional<std::int64_t> told;     // its size, if the peer lies about it
-  std::vector<std::int64_t> order{};    // the buckets it tells, being the first
-  std::vector<std::byte> sent_there{};  // what this rank sent to it
+  std::vector<std::byte> there;         // the peer's parcel for this rank
+  std::vector<std::byte> back;          // the peer's part in a gather
+  std::optional<std::int64_t> told;     // a wrong size for it
+  std::vector<std::int64_t> order{};    // the buckets that the peer announces as first member
+  std::vector<std::byte> sent_there{};  // the parcel that this rank sent
   std::vector<std::byte> sent_back{};
 
   Rank rank() const override { return rank_; }
@@ -57,7 +57,7 @@ class ScriptedPeer final : public Communicator {
 
  private:
   static Error closed() { return {.code = ErrorCode::kClosed, .message = "nothing of that"}; }
-  // Fills the peer's place in an output of one part for each rank.
+  // Fills the peer's place in an output with one part per rank.
   void answer(const Request& request, std::size_t own, std::size_t others,
               const std::vector<std::byte>& bytes) const {
     auto* const out = static_cast<std::byte*>(request.output) + (rank_ == 0 ? own : 0);
@@ -102,7 +102,7 @@ class ScriptedPeer final : public Communicator {
   const Rank rank_;
 };
 
-// One of two members that have a matrix of two runs, one each, and a vector.
+// One of two members that have a matrix of two runs, one run each, and a vector.
 class LaneExchangeMember {
  public:
   LaneExchangeMember(const std::string& codec, int number)
@@ -146,7 +146,7 @@ class LaneExchangeMember {
   std::unique_ptr<SlicedBucket> codec_;
 };
 
-// What member 1 sends to member 0, there and back, when all is well.
+// The correct messages from member 1 to member 0, there and back.
 struct Messages {
   std::vector<std::byte> there;
   std::vector<std::byte> back;
@@ -158,7 +158,7 @@ Messages good_messages(const std::string& codec) {
   EXPECT_TRUE(first.first().has_value());
   other.peer.there = first.peer.sent_there;
   EXPECT_TRUE(other.first().has_value());
-  // The script has no way back yet, which comes after it has sent its own.
+  // The script has no answer for the way back; the member has sent its own part before it fails.
   EXPECT_FALSE(other.second().has_value());
   EXPECT_FALSE(other.peer.sent_back.empty());
   return {.there = other.peer.sent_there, .back = other.peer.sent_back};
@@ -178,7 +178,7 @@ TEST_P(CorruptLaneOf, TakesWhatAHealthyPeerSends) {
               testing::Each(testing::Truly([](float value) { return std::isfinite(value); })));
 }
 
-// Weights that are none.
+// Invalid weights.
 TEST_P(CorruptLaneOf, RefusesWeightsThatAreNone) {
   const Messages good = good_messages(GetParam());
   for (const double weight : {-1.0, std::nan(""), HUGE_VAL}) {
@@ -194,7 +194,7 @@ TEST_P(CorruptLaneOf, RefusesWeightsThatAreNone) {
   }
 }
 
-// Any bytes: cut off, changed in one place, or made up. Some of them still are encodings.
+// Arbitrary bytes: truncated, changed in one place, or random. Some of them are valid encodings.
 TEST_P(CorruptLaneOf, SurvivesAnyBytes) {
   const Messages good = good_messages(GetParam());
   Rng rng(5);
@@ -235,7 +235,7 @@ TEST(Lane, RefusesSizesThatCannotBe) {
   }
 }
 
-// Nothing of a rank that left in the middle of a step is waited for.
+// The destructor does not wait for a rank that left in the middle of a step.
 TEST(LaneExchange, EndsInTheMiddleOfAStep) {
   std::promise<void> gone;
   const std::shared_future<void> is_gone = gone.get_future().share();
@@ -253,13 +253,13 @@ TEST(LaneExchange, EndsInTheMiddleOfAStep) {
   });
 }
 
-// Counts its calls, and fails where it is told to.
+// Counts its calls, and fails at a given one.
 class CountingBucket final : public BucketCodec {
  public:
   CountingBucket(std::vector<std::string>& log, Mutex& mutex, int number)
       : log_(log), mutex_(mutex), number_(number) {}
   bool fails = false;
-  std::optional<std::shared_future<void>> gate = {};  // first() is not over before it is open
+  std::optional<std::shared_future<void>> gate = {};  // first() waits for it
 
   Result<void> first(Lane& /*lane*/, const LaneStep& step) override {
     note("first", step);
@@ -300,7 +300,7 @@ class CountedExchange {
                             .back = std::make_unique<Lane>(peer, ranks)},
         std::move(codecs), schedule);
   }
-  // What came of first(), in its order.
+  // The calls of first(), in order.
   std::vector<std::string> firsts() {
     const MutexLock lock(mutex);
     std::vector<std::string> firsts;
@@ -332,14 +332,14 @@ TEST(LaneExchange, TakesBucketsInTheirOrderStepByStep) {
   }
 }
 
-// The first bucket is slow: meanwhile all others have become ready.
+// The first bucket is slow: the other buckets become ready meanwhile.
 TEST(LaneExchange, ByPrioritySendsWhatForwardNeedsFirst) {
   CountedExchange counted(
       5, {.by_priority = true, .bytes_in_flight = 10, .bytes = std::vector<std::size_t>(5, 10)});
   std::promise<void> open;
   counted.parts[0]->gate = open.get_future().share();
   counted.exchange->submit(0, {});
-  // It is on its way: nothing that comes later can overtake it.
+  // A bucket in flight cannot be overtaken.
   while (counted.firsts().empty()) std::this_thread::yield();
   for (std::size_t b = 1; b < 5; ++b) counted.exchange->submit(b, {});
   open.set_value();
@@ -348,7 +348,7 @@ TEST(LaneExchange, ByPrioritySendsWhatForwardNeedsFirst) {
                                                      "first 2 0", "first 1 0"));
 }
 
-// What the first member has told is waited for, though others are ready.
+// A member waits for the bucket that the first member announced, even if others are ready.
 TEST(LaneExchange, ByPriorityFollowsTheFirstMember) {
   ScriptedPeer peer(1);
   peer.order = {1, 2, 0};
@@ -382,13 +382,13 @@ TEST(LaneExchange, TellsAnErrorToAllThatWait) {
     ASSERT_FALSE(outcome.has_value());
     EXPECT_EQ(outcome.error().message, "as told");
   }
-  // And to whoever goes on regardless.
+  // A further submit() after the error fails as well.
   counted.exchange->submit(0, {});
   EXPECT_FALSE(counted.exchange->wait(0).has_value());
 }
 
-// Two buckets: the first fails while the second one is being sent, which takes until `told` or as
-// long as nobody is told anything.
+// Of two buckets the first fails while the second is being sent. first() of the second one waits a
+// while for `told`, and records whether the error was reported before it had ended.
 class SlowBucket final : public BucketCodec {
  public:
   struct Shared {
@@ -431,7 +431,7 @@ TEST(LaneExchange, TellsAnErrorWhenNothingIsInHandAnyMore) {
   for (const std::size_t b : {0, 1}) exchange.submit(b, {});
   EXPECT_FALSE(exchange.wait(0).has_value());
   shared.told.set_value();
-  // Which is when its memory may be read again.
+  // After states() the memory may be read again.
   exchange.states();
   EXPECT_TRUE(shared.is_sent);
   EXPECT_FALSE(shared.was_told_while_sending);

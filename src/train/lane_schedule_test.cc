@@ -18,13 +18,13 @@ TEST(LaneSchedule, SendsTheLastThatIsReadyIfThereIsRoomForIt) {
       {{kIdle, kIdle, kIdle, kIdle}, {}},
       {{kReady, kIdle, kIdle, kIdle}, 0},
       {{kReady, kReady, kReady, kIdle}, 2},
-      // 60 + 40 bytes are the bound.
+      // 60 + 40 bytes are exactly the limit.
       {{kUnderWay, kReady, kReady, kIdle}, 2},
-      // 90 + 40 are more, and nothing else goes instead of what is needed first.
+      // 90 + 40 bytes exceed the limit; no other bucket replaces the one that is needed first.
       {{kUnderWay, kUnderWay, kReady, kIdle}, {}},
       {{kReady, kUnderWay, kUnderWay, kIdle}, {}},
       {{kThere, kUnderWay, kReady, kIdle}, 2},
-      // More than the bound: alone.
+      // A bucket above the limit travels alone.
       {{kIdle, kUnderWay, kIdle, kReady}, {}},
       {{kIdle, kThere, kIdle, kReady}, 3},
       {{kThere, kThere, kThere, kThere}, {}},

@@ -13,7 +13,7 @@
 namespace tally::train {
 namespace {
 
-// One batch: what is to be read, and the memory it is read into.
+// One batch: the samples to read, and the memory for them.
 struct Slot {
   std::vector<std::uint64_t> indices;
   std::uint64_t epoch = 0;
@@ -27,10 +27,10 @@ struct Slot {
 
 }  // namespace
 
-// Batches are numbered from 0; number n lies in slot n modulo the slots. Of all numbers
-//   [0, given_) have been given out, the last of them is still the caller's,
+// Batches are numbered from 0; batch n uses slot n % slots_.size(). Of all numbers
+//   [0, given_) have been returned; the caller still uses the last one,
 //   [given_, claimed_) are ready or being read, each by one thread,
-//   and claimed_ is next, once its slot is free: claimed_ < given_ + prefetch.
+//   claimed_ is next, once its slot is free: claimed_ < given_ + prefetch.
 class Loader::Worker final {
  public:
   Worker(const data::Dataset& dataset, data::Order order, const LoaderOptions& options)
@@ -46,7 +46,7 @@ class Loader::Worker final {
   }
 
   ~Worker() {
-    // Before any is joined, so that all end at once.
+    // Request all stops before the first join, so that threads end in parallel.
     for (std::jthread& thread : threads_) thread.request_stop();
   }
   Worker(const Worker&) = delete;
@@ -97,12 +97,12 @@ class Loader::Worker final {
     slot.after = order_.position();
   }
 
-  // Under the mutex, as the condition variable calls it.
+  // Called under the mutex, by the condition variable.
   bool failed_or_free() const TALLY_NO_THREAD_SAFETY_ANALYSIS {
     return failed_ || claimed_ < given_ + static_cast<std::uint64_t>(options_.prefetch);
   }
 
-  // Takes one number after the other, until told to stop or a sample cannot be read.
+  // Claims and reads one batch after the other, until a stop request or a read error.
   void read_ahead(const std::stop_token& stop) TALLY_NO_THREAD_SAFETY_ANALYSIS {
     mutex_.lock();
     for (;;) {
@@ -114,7 +114,7 @@ class Loader::Worker final {
       read(slot, stop);
       mutex_.lock();
       slot.ready = true;
-      // Later batches would be given to nobody.
+      // Batches after a failed one are never returned.
       if (slot.failure) failed_ = true;
       if (failed_) became_free_.notify_all();
       became_ready_.notify_one();
@@ -145,19 +145,19 @@ class Loader::Worker final {
   Mutex mutex_;
   ConditionVariable became_ready_;
   ConditionVariable became_free_;
-  // The order and the slots' facts change under the mutex; what a slot has of memory is its
-  // reader's, then the caller's.
+  // The mutex guards the order and the bookkeeping of slots. The memory of a slot belongs to its
+  // reader thread, then to the caller.
   data::Order order_;
   std::vector<Slot> slots_;
   std::uint64_t claimed_ TALLY_GUARDED_BY(mutex_) = 0;
   std::uint64_t given_ TALLY_GUARDED_BY(mutex_) = 0;
   bool failed_ TALLY_GUARDED_BY(mutex_) = false;
 
-  // The caller's thread alone.
+  // Used by the caller's thread only.
   data::Position position_;
   Duration waited_{};
 
-  // Last, so that they are joined first.
+  // Declared last, so that threads are joined first.
   std::vector<std::jthread> threads_;
 };
 

@@ -12,43 +12,44 @@
 namespace tally::train {
 
 struct LoaderOptions {
-  // Threads that read ahead; 0: next() reads, on the caller's thread.
+  // Threads that read ahead; 0: next() reads on the caller's thread.
   int threads = 1;
-  // Batches that may be ready or being read, beside the one that was given out.
+  // Batches that may be ready or being read, beside the batch that the caller has.
   int prefetch = 4;
-  // Of augmentation: what happens to a sample is by seed, epoch and index, so the same however many
-  // threads and workers.
+  // Seed of augmentation. The augmentation of a sample depends on seed, epoch and index only, so it
+  // is the same for any number of threads and workers.
   std::uint64_t seed = 1;
 };
 
-// Samples behind each other, inputs and targets each. Where the worker's part of a step is empty,
-// `samples` is 0.
+// Inputs and targets, each a contiguous array of samples. `samples` is 0 if the worker's part of a
+// step is empty.
 struct Batch {
   std::uint64_t samples = 0;
   std::span<std::byte> input;
   std::span<std::byte> target;
   bool last_of_epoch = false;
-  data::Position after;  // where to go on after this batch
+  data::Position after;  // the position to continue from after this batch
 };
 
-// Reads a worker's batches ahead in threads, epoch after epoch without end, in the order of `order`
-// whoever reads first. Memory: prefetch + 1 batches, used again and again. Threads: one caller; the
-// dataset must outlive the loader, whose destructor waits for samples that are being read.
+// Reads a worker's batches ahead in threads, epoch after epoch without end. Batches are returned in
+// the order of `order`, independent of the order in which threads finish. Memory: prefetch + 1
+// batches, which are reused. The dataset must outlive the loader, whose destructor waits for
+// samples that are being read. Threads: one caller.
 class Loader final {
  public:
-  // `threads` is not negative, `prefetch` is positive.
+  // `threads` must not be negative; `prefetch` must be positive.
   Loader(const data::Dataset& dataset, data::Order order, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next batch; its memory is the caller's, to change too, until the next call. Waits as long
-  // as the dataset takes to read it. An Error of the dataset comes in place of the batch that it
-  // spoiled, and from then on always.
+  // The next batch. The caller may read and change its memory until the next call. Waits as long as
+  // the dataset takes to read it. If the dataset fails, its Error replaces the batch, and all
+  // further calls return it.
   Result<Batch> next();
-  // After the batch last given out: what a checkpoint stores.
+  // The position after the last returned batch, for checkpoints.
   data::Position position() const;
-  // Time spent in next() for data that were not there yet, all in all.
+  // Total time that next() has waited for data.
   Duration waited() const;
 
  private:

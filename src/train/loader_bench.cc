@@ -1,6 +1,6 @@
-// How many samples a loader gives per second when the caller does nothing else, by kind of data and
-// number of threads. The data are made here, of the sizes that fashion-mnist, CIFAR-10 and a folder
-// of photographs have.
+// Samples per second of a loader whose caller does nothing else, by kind of data and number of
+// threads. The data is generated, with the sizes of fashion-mnist, CIFAR-10 and a folder of
+// photographs.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -67,7 +67,7 @@ void cifar_augmented(benchmark::State& state) {
   run(state, *dataset, 64);
 }
 
-// 64 images of 500 x 375 with some detail, to 224 x 224.
+// 64 images of 500 x 375 with some detail, resized to 224 x 224.
 void jpeg_folder(benchmark::State& state) {
   namespace fs = std::filesystem;
   std::string pattern = (fs::temp_directory_path() / "tally_loader_bench.XXXXXX").string();

@@ -16,7 +16,7 @@ namespace {
 using data::Order;
 using data::Position;
 
-// Samples of two int64: the index, and what `augment` said. Counts who is reading.
+// Samples of two int64: the index and the argument of `augment`. Counts concurrent readers.
 class Numbers final : public data::Dataset {
  public:
   explicit Numbers(std::uint64_t size) : size_(size) {
@@ -55,7 +55,7 @@ LoadedValues values_of(std::span<const std::byte> bytes) {
   return values;
 }
 
-// All that a loader gives in so many steps, with what it says of each.
+// The batches of a loader in `steps` steps, with their positions.
 std::vector<std::pair<LoadedValues, Position>> taken(Loader& loader, int steps) {
   std::vector<std::pair<LoadedValues, Position>> result;
   for (int step = 0; step < steps; ++step) {
@@ -154,7 +154,7 @@ TEST(Loader, ErrorComesInItsPlaceAndStays) {
   }
 }
 
-// A dataset whose reads do not end before they are let go.
+// A dataset whose reads block until the test releases them.
 class Gate final : public data::Dataset {
  public:
   explicit Gate(std::ptrdiff_t readers) : arrived_(readers + 1), leave_(readers + 1) {
@@ -183,7 +183,7 @@ class Gate final : public data::Dataset {
   mutable std::barrier<> leave_;
 };
 
-// Three reads are under way when the destructor begins; it ends once they do.
+// Three reads are in progress when the destructor begins; it ends when they do.
 TEST(Loader, EndsWhileThreadsAreReading) {
   Gate gate(3);
   auto loader = std::make_unique<Loader>(gate, Order({.size = 1000, .batch = 100}),

@@ -5,6 +5,13 @@
 #include "base/check.h"
 #include "kernel/array/weighted_sum.h"
 
+// A step of powersgd over n members with weights w, for each matrix M (see
+// codec/lowrank/powersgd.h):
+//   first()    P = project(M), scaled by w, is summed over the lane in sums_, whose last element is
+//              the sum of weights.
+//   second()   P / sum of weights -> Q = correlate(P), scaled by w, is summed in factors_.
+//   finish()   The mean of M is rebuilt from the mean factors P and Q.
+// A lane of one member skips the scaling.
 namespace tally::train {
 namespace {
 
@@ -96,7 +103,7 @@ Result<void> LowRankBucket::second(Lane& lane, const LaneStep& step) {
   return {};
 }
 
-// The factors are those of all: the mean.
+// sums_ and factors_ hold the means over all members.
 void LowRankBucket::finish(const LaneStep& step) {
   std::size_t at = 0;
   std::size_t factor_at = 0;

@@ -7,9 +7,10 @@
 
 namespace tally::train {
 
-// powersgd: matrices travel as two thin factors, which are summed by the senders' weights over the
-// lane, the first one in first() and the second one in second(). What is not compressed is summed
-// along with the first. A matrix is a whole parameter: lanes have whole entries of the bucket.
+// powersgd: each matrix travels as two thin factors. first() sums the left factors over the lane,
+// weighted by the senders' weights; second() sums the right factors. Uncompressed parameters are
+// summed together with the left factors. A matrix is a whole parameter, so lanes have whole entries
+// of the bucket.
 class LowRankBucket final : public BucketCodec {
  public:
   explicit LowRankBucket(const BucketFacts& facts);
@@ -24,7 +25,7 @@ class LowRankBucket final : public BucketCodec {
     Range range;                              // in the bucket
     std::unique_ptr<codec::PowerSgd> matrix;  // null: not compressed
 
-    // Of the first sum.
+    // Elements that the first sum has of this part.
     std::size_t count() const { return matrix ? matrix->p_count() : range.count(); }
   };
   std::span<float> values_of(const Part& part, const LaneStep& step) const;
@@ -33,11 +34,11 @@ class LowRankBucket final : public BucketCodec {
 
   const Range local_;
   const bool feedback_;
-  const bool is_first_;  // sender
+  const bool is_first_;  // whether this member is the first sender
   std::vector<Part> parts_;
-  // Left factors and what is not compressed, by weight; at last the weight.
+  // Left factors and uncompressed values, weighted; the last element is the weight.
   std::vector<float> sums_;
-  std::vector<float> factors_;  // right ones
+  std::vector<float> factors_;  // right factors
 };
 
 }  // namespace tally::train

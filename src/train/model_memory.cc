@@ -23,7 +23,8 @@ Result<std::unique_ptr<ModelMemory>> ModelMemory::make(Communicator& world, cons
   return memory;
 }
 
-// A neighbour may still read the values, and looks at the flags when it leaves.
+// Keeps the values and flags unless all neighbours have left: a neighbour may still read the
+// values, and reads the flags when it leaves.
 ModelMemory::~ModelMemory() {
   if (flags_.empty() || is_left_) return;
   flags_[static_cast<std::size_t>(local_)].leave();

@@ -11,9 +11,8 @@
 
 namespace tally::train {
 
-// The memory of a model on one host: each rank's gradients, the values of the parameters once for
-// all of them, and the flags by which neighbours know how far each is. All neighbours see all of
-// it.
+// The memory of a model on one host: the gradients of each rank, the parameter values once for all
+// ranks, and the flags that show the progress of each rank. All neighbours share all of it.
 class ModelMemory final {
  public:
   // Called by all ranks of the world.
@@ -23,11 +22,11 @@ class ModelMemory final {
   ModelMemory(const ModelMemory&) = delete;
   ModelMemory& operator=(const ModelMemory&) = delete;
 
-  // The callers have made sure that no neighbour uses it any more, so that it goes with the object.
+  // The caller has ensured that no neighbour uses the memory any more: the destructor frees it.
   void all_have_left() { is_left_ = true; }
 
   const Layout& layout() const { return layout_; }
-  // Of a bucket, from its first element.
+  // The bucket's first element.
   std::byte* values(std::size_t bucket) const { return values_ + layout_.buckets[bucket].offset; }
   std::byte* gradients(std::size_t bucket, int neighbour) const {
     return gradients_[static_cast<std::size_t>(neighbour)].data() + layout_.buckets[bucket].offset;

@@ -28,7 +28,7 @@ Layout make_layout(const std::vector<ParameterInfo>& parameters, std::span<const
   TALLY_CHECK(order.size() == parameters.size());
   Layout layout;
   layout.place_of.resize(parameters.size());
-  std::map<DataType, std::size_t> open;  // the bucket of each type that still takes parameters
+  std::map<DataType, std::size_t> open;  // by type: the bucket that accepts parameters
   for (const std::size_t index : order) {
     const ParameterInfo& parameter = parameters[index];
     const auto [found, is_new] = open.emplace(parameter.type, layout.buckets.size());
@@ -63,7 +63,7 @@ Range part_of(Range whole, const Share& share) {
 Range entries_of(const BucketLayout& bucket, const Share& share) {
   const auto parts = static_cast<std::size_t>(share.parts);
   const std::size_t turned = (static_cast<std::size_t>(share.index) + share.first) % parts;
-  // The entries whose middle lies in the part.
+  // A part has the entries whose middle lies in it.
   const auto cut = [&](std::size_t part) {
     for (const BucketLayout::Entry& entry : bucket.entries)
       if ((entry.range.begin + entry.range.end) * parts >= 2 * bucket.count * part)

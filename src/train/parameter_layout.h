@@ -9,12 +9,12 @@
 
 namespace tally::train {
 
-// One tensor that is trained.
+// A tensor that is trained.
 struct ParameterInfo {
   std::string name;
   DataType type = DataType::kFloat32;
   std::vector<std::int64_t> shape;
-  std::size_t group = 0;  // whose optimizer settings it has
+  std::size_t group = 0;  // index of its optimizer settings
 
   std::size_t count() const;
 };
@@ -29,8 +29,8 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// Ranges of buckets are cut between ranks at multiples of this many elements, so that sums over one
-// block are made by one rank, whatever the number of ranks.
+// Buckets are cut between ranks at multiples of this many elements. One rank then sums a whole
+// block, for any number of ranks.
 inline constexpr std::size_t kBlock = 4096;
 
 struct BucketLayout {
@@ -40,9 +40,9 @@ struct BucketLayout {
     friend bool operator==(const Entry&, const Entry&) = default;
   };
   DataType type = DataType::kFloat32;
-  std::size_t count = 0;       // elements, the gaps between entries included
-  std::size_t offset = 0;      // bytes from the beginning of all buckets
-  std::vector<Entry> entries;  // by range
+  std::size_t count = 0;       // elements, including the gaps between entries
+  std::size_t offset = 0;      // bytes from the start of the first bucket
+  std::vector<Entry> entries;  // sorted by range
 
   std::size_t bytes() const { return count * size_of(type); }
   std::size_t blocks() const { return (count + kBlock - 1) / kBlock; }
@@ -59,14 +59,14 @@ struct Layout {
   std::size_t bytes = 0;        // of all buckets
 };
 
-// Parameters in `order`, the same type side by side, closed into a bucket once that has
-// `bucket_bytes`. Parameters begin at cache lines. `order` has every parameter once.
+// Places parameters in `order` into buckets of one type each. A bucket is closed once it has
+// `bucket_bytes`. Parameters begin at cache lines. `order` contains every parameter once.
 Layout make_layout(const std::vector<ParameterInfo>& parameters, std::span<const std::size_t> order,
                    std::size_t bucket_bytes);
 
-// The part of `whole` that falls to one of `parts`, in whole blocks of the bucket, as even as these
-// allow. `first` says which part gets the first blocks, so that many small buckets are shared by
-// all.
+// The range of `whole` that belongs to part `index` of `parts`, in whole blocks of the bucket and
+// as even as these allow. `first` is the part that gets the first blocks: callers vary it so that
+// many small buckets are spread over all parts.
 struct Share {
   int parts = 1;
   int index = 0;

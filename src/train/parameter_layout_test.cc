@@ -23,7 +23,7 @@ TEST(ParameterLayout, BucketsFollowTheOrderAndCloseAtTheirSize) {
   EXPECT_EQ(layout.buckets[1].entries[0].parameter, 1U);
   EXPECT_EQ(layout.buckets[1].entries[1].parameter, 0U);
   EXPECT_EQ(layout.place_of[0].bucket, 1U);
-  // 200 elements of four bytes end at 800, the next cache line begins at 832.
+  // 200 elements of four bytes end at 800; the next cache line begins at 832.
   EXPECT_EQ(layout.place_of[0].begin, 208U);
 }
 

@@ -5,8 +5,8 @@
 
 namespace tally::train {
 
-// A bucket that travels as it is: every member sums its part of what all have, and gives the sums
-// to all. With the same parts as without a codec, so that sums have the same bits.
+// An uncompressed bucket: reduce-scatter in first(), all-gather in second(). The parts are the same
+// as without a codec, so that sums have the same bits.
 class PlainBucket final : public BucketCodec {
  public:
   explicit PlainBucket(const BucketFacts& facts);
@@ -17,8 +17,8 @@ class PlainBucket final : public BucketCodec {
   std::vector<CodecState> states() override { return {}; }
 
  private:
-  const DataType type_;              // of sums
-  std::vector<std::size_t> counts_;  // elements of the members' parts
+  const DataType type_;              // of the sums
+  std::vector<std::size_t> counts_;  // by member: elements of its part
   std::vector<std::byte> own_;       // this member's part, summed
 };
 

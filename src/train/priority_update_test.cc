@@ -16,7 +16,7 @@ ShardedUpdate::Options model(const std::string& codec, bool by_priority) {
   return options;
 }
 
-// A step's gradients: all parameters, last to first.
+// Makes one step with gradients for all parameters, last to first.
 Result<StepTotals> take_step(Job& job, ShardedUpdate& update, int step) {
   update.begin({.samples = 2, .weight = 2});
   for (std::size_t p = update.parameters().size(); p-- > 0;) {
@@ -51,7 +51,7 @@ TEST_P(PriorityUpdateOf, HasTheBitsOfTheOneInOrder) {
   };
   EXPECT_TRUE(train_and_settle(Network::kTwoHosts, 2, model(GetParam(), true), course) ==
               train(Network::kTwoHosts, 2, model(GetParam(), false), course));
-  // Three hosts with a rank each.
+  // Three hosts with one rank each.
   EXPECT_TRUE(train_and_settle(Network::kUnevenHosts, 3, model(GetParam(), true), {}) ==
               train(Network::kUnevenHosts, 3, model(GetParam(), false), {}));
 }
@@ -89,7 +89,7 @@ TEST(PriorityUpdate, GivesAParameterWhenItIsAwaited) {
   });
 }
 
-// State that is saved is that of the update before, though nobody has waited for it.
+// Saved state includes the last update, although no caller has waited for it.
 TEST(PriorityUpdate, IsOverBeforeItsStateIsRead) {
   collective::run_ranks(Network::kTwoHosts, 2, [&](Job& job) {
     const auto update = make_update(job, model("int8", true));
@@ -103,7 +103,7 @@ TEST(PriorityUpdate, IsOverBeforeItsStateIsRead) {
   });
 }
 
-// The other rank is lost behind its complete(), of which it only says the sum that all wait for.
+// The other rank is lost after its complete(), in which it only takes part in the all-reduce.
 TEST(PriorityUpdate, TellsInTheNextStepWhatWentWrongBetween) {
   collective::run_ranks(Network::kTwoHosts, 2, [&](Job& job) {
     auto update = make_update(job, model("none", true));

@@ -17,7 +17,7 @@ namespace {
 
 using Kind = RateKind;
 
-// In the order of RateKind; a custom one has no text.
+// In the order of RateKind; kCustom has no text.
 constexpr std::string_view kNames[] = {"constant", "step",     "multistep", "cosine",
                                        "linear",   "onecycle", "plateau"};
 
@@ -126,13 +126,13 @@ Result<void> check_whole(const RateRule& rule) {
   return {};
 }
 
-// From `from` to `to` along half a cosine.
+// Interpolates from `from` to `to` along half a cosine.
 double half_cosine(double from, double to, double share) {
   return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * share));
 }
 
-// The first of `steps` steps has the lowest rate, the last the very lowest, and the peak is the
-// last step of the first part.
+// The factor rises from 1 / start to 1 at the last step of the share `peak`, and then falls to 1 /
+// (start * end) at the last step.
 double onecycle(const RateRule& rule, double step, double steps) {
   const double top = rule.peak * steps - 1;
   const double last = steps - 1;
@@ -143,8 +143,8 @@ double onecycle(const RateRule& rule, double step, double steps) {
   return half_cosine(1, low / rule.end, std::min(share, 1.0));
 }
 
-// Without the warm-up. What has an end begins behind the warm-up; steps that were named are counted
-// from the beginning of the training.
+// The factor without warm-up. Schedules with an end begin after the warm-up; `every` and `at` count
+// from the start of the training.
 double shape(const RateRule& rule, std::uint64_t step_number) {
   const auto step = static_cast<double>(step_number);
   const double since = std::max(step - rule.warmup, 0.0);

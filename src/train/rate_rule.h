@@ -20,14 +20,14 @@ enum class RateKind {
   kCustom
 };
 
-// A rate schedule without its memory. What a kind does not use keeps its value from here.
+// A learning-rate schedule without its state. Fields that a kind does not use keep their defaults.
 struct RateRule {
   RateKind kind = RateKind::kConstant;
   double every = 0;               // step
   std::vector<std::uint64_t> at;  // multistep; ascending
   double factor = 0.1;            // step, multistep, plateau
   double min = 0;                 // cosine, linear, plateau
-  double peak = 0.3;              // onecycle, as the three below
+  double peak = 0.3;              // onecycle, like start and end
   double start = 25;
   double end = 1e4;
   double patience = 10;     // plateau
@@ -42,7 +42,7 @@ struct RateRule {
 Result<RateRule> parse_rate_rule(std::string_view text, std::uint64_t total_steps);
 std::string to_string(const RateRule& rule);
 
-// The factor of a step, from 0; for plateau where it never falls.
+// The factor for a step, from 0. For plateau: without reductions.
 double factor_of(const RateRule& rule, std::uint64_t step);
 
 }  // namespace tally::train

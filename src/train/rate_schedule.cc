@@ -47,7 +47,8 @@ double RateSchedule::factor(std::uint64_t step) const {
   return rule_ == nullptr ? 1 : level_ * train::factor_of(*rule_, step);
 }
 
-// Better means lower by more than the share `threshold`, as in PyTorch's ReduceLROnPlateau.
+// A metric is better if it is lower by more than the relative `threshold`, as in PyTorch's
+// ReduceLROnPlateau.
 void RateSchedule::observe(double metric) {
   if (!is_plateau(rule_.get())) return;
   const bool first = !std::isfinite(best_);

@@ -50,7 +50,7 @@ TEST(RateSchedule, FollowsItsClosedForm) {
       {"onecycle", 99, 1 / 25e4},
       {"onecycle", 1000, 1 / 25e4},
       {"onecycle:peak=0.5,start=2,total=21", 0, 0.5},
-      // The top lies at 9.5, so step 9 is not there yet.
+      // The peak lies at 9.5, between steps 9 and 10.
       {"onecycle:peak=0.5,start=2,total=21", 9,
        1 - 0.25 * (1 + std::cos(std::numbers::pi * 9 / 9.5))},
   };
@@ -66,14 +66,14 @@ TEST(RateSchedule, WarmsUpAlongALineToTheFullRate) {
   }
   EXPECT_EQ(plain.factor(10), 1);
 
-  // What has an end shares the steps behind the warm-up.
+  // A schedule with an end uses the steps after the warm-up.
   const RateSchedule cosine = parsed("cosine:min=0.1,warmup=20");
   EXPECT_EQ(cosine.factor(19), 1);
   EXPECT_EQ(cosine.factor(20), 1);
   EXPECT_NEAR(cosine.factor(60), 0.55, 1e-15);
   EXPECT_NEAR(cosine.factor(100), 0.1, 1e-15);
 
-  // Named steps stay where they are.
+  // The warm-up does not move named steps.
   EXPECT_EQ(parsed("multistep:at=30,warmup=20").factor(29), 1);
   EXPECT_EQ(parsed("multistep:at=30,warmup=20").factor(30), 0.1);
 }
@@ -90,7 +90,7 @@ TEST(RateSchedule, PlateauFallsWhenNothingIsBetterForLongerThanItsPatience) {
   RateSchedule schedule = parsed("plateau:factor=0.5,patience=2,threshold=0.1,min=0.2");
   schedule.observe(1.0);
   EXPECT_EQ(schedule.factor(7), 1);
-  // Lower, but not by a tenth.
+  // Lower, but by less than a tenth.
   for (const double metric : {0.95, 0.91}) schedule.observe(metric);
   EXPECT_EQ(schedule.factor(7), 1);
   schedule.observe(0.905);

@@ -5,6 +5,8 @@
 #include "base/check.h"
 #include "codec/codec.h"
 
+// Cuts each entry's part in `local` at multiples of codec::kRunElements, and gives each run to the
+// owner with the smallest load so far. `turn` counts owners from bucket_number on.
 namespace tally::train {
 
 std::vector<Run> runs_of(const BucketLayout& bucket, Range local, int owners,
@@ -12,7 +14,7 @@ std::vector<Run> runs_of(const BucketLayout& bucket, Range local, int owners,
   TALLY_CHECK(owners > 0);
   const auto count = static_cast<std::size_t>(owners);
   std::vector<Run> runs;
-  std::vector<std::size_t> loads(count);  // by turn: the owner's number less the first one's
+  std::vector<std::size_t> loads(count);  // by turn: elements so far
   for (const BucketLayout::Entry& entry : bucket.entries) {
     const std::size_t end = std::min(entry.range.end, local.end);
     for (std::size_t begin = std::max(entry.range.begin, local.begin); begin < end;) {

@@ -7,8 +7,7 @@
 
 namespace tally::train {
 
-// Elements of one parameter that are encoded together, and the member of the lane that makes their
-// mean.
+// Elements of one parameter that are encoded together. The lane member `owner` makes their mean.
 struct Run {
   std::size_t parameter = 0;
   std::size_t first = 0;  // element of the parameter
@@ -18,10 +17,10 @@ struct Run {
   std::size_t count() const { return range.count(); }
 };
 
-// What `local` has of a bucket, in its order, cut at those elements of each parameter where runs
-// end: the multiples of codec::kRunElements. Owners have about equally many elements; the same
-// arguments give the same owners everywhere. `bucket_number` says who is first, so that many small
-// buckets are shared by all.
+// Cuts the range `local` of a bucket into runs, in bucket order. Runs end at the multiples of
+// codec::kRunElements of each parameter. Owners get about equally many elements; the same arguments
+// give the same owners on all ranks. `bucket_number` rotates the first owner, so that many small
+// buckets are spread over all owners.
 std::vector<Run> runs_of(const BucketLayout& bucket, Range local, int owners,
                          std::size_t bucket_number);
 

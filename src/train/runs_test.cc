@@ -40,7 +40,7 @@ TEST(Runs, EndAtMultiplesOfTheirLengthInTheParameter) {
     }
   };
   expect({0, bucket.count}, {{0, 0, 100}, {1, 0, kRun}, {1, kRun, kRun}, {1, 2 * kRun, 5}});
-  // Wherever the part begins and ends.
+  // For any begin and end of the part.
   expect({40, 112 + kRun + 1}, {{0, 40, 60}, {1, 0, kRun}, {1, kRun, 1}});
   expect({112 + kRun + 1, bucket.count}, {{1, kRun + 1, kRun - 1}, {1, 2 * kRun, 5}});
   expect({100, 112}, {});
@@ -68,14 +68,14 @@ TEST(Runs, AreSharedEvenlyByTheirOwners) {
   }
 }
 
-// Buckets of a single run do not all fall to one owner.
+// The single runs of many buckets go to different owners.
 TEST(Runs, OfManySmallBucketsGoRound) {
   const BucketLayout bucket = bucket_of({50});
   for (std::size_t number = 0; number < 6; ++number)
     EXPECT_EQ(runs_of(bucket, {0, 50}, 3, number).at(0).owner, static_cast<int>(number % 3));
 }
 
-// Parts in whole entries, once each, turned from bucket to bucket.
+// Parts consist of whole entries, each entry once, rotated from bucket to bucket.
 TEST(Runs, EntriesAreSharedAsAWhole) {
   for (const auto& counts : std::vector<std::vector<std::size_t>>{
            {500}, {10, 10, 10, 10}, {1000, 1, 1}, {1, 1, 1000}, {3, 200, 5, 90, 70}}) {

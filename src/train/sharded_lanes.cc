@@ -6,8 +6,16 @@
 #include "train/auto_codec.h"
 #include "train/sharded_update.h"
 
-// What a ShardedUpdate does with lanes on which averages travel: codecs, their choice, and updates
-// that are late.
+// The part of ShardedUpdate for lanes that carry averages: codecs, their choice by codec=auto, and
+// late updates.
+//
+// codec=auto: choose_codecs() runs after each update until the choice is final. use_codecs()
+// rebuilds exchange_ with other codecs; keep_leftovers() saves the residuals of the old ones, and
+// add_leftovers() adds them to the next gradients. If the final choice is no compression,
+// leave_lanes() returns to sharded state.
+//
+// Late updates: begin_late() copies the learning rates and step counts. finish_late() waits for a
+// bucket and updates it, when await() or settle() needs it.
 namespace tally::train {
 
 bool ShardedUpdate::can_be_late() {
@@ -58,7 +66,7 @@ void ShardedUpdate::make_exchange() {
                                                          .is_late = can_be_late_});
 }
 
-// After each of the first updates.
+// Called after each update until the choice is final.
 Result<void> ShardedUpdate::choose_codecs() {
   if (auto_->is_measuring()) TALLY_TRY(settle());
   auto_->stepped();
@@ -85,7 +93,7 @@ Result<void> ShardedUpdate::measure_codecs() {
   return auto_->measure(exchange_->lane(), gradients);
 }
 
-// By bucket, from the next step on.
+// Uses codecs[b] for bucket b from the next step on.
 Result<void> ShardedUpdate::use_codecs(std::vector<plan::CodecSpec> codecs, bool for_good) {
   const bool all_plain = std::all_of(codecs.begin(), codecs.end(), [](const plan::CodecSpec& spec) {
     return spec.kind == plan::Codec::kNone;
@@ -93,7 +101,7 @@ Result<void> ShardedUpdate::use_codecs(std::vector<plan::CodecSpec> codecs, bool
   const std::vector<plan::CodecSpec> old =
       codecs_.empty() ? std::vector<plan::CodecSpec>(codecs.size()) : codecs_;
   codecs_ = std::move(codecs);
-  // Late updates need lanes; without, hosts that update only their part have less to do.
+  // Late updates need lanes. Without them, hosts that update only their part have less work.
   const bool leaves = for_good && all_plain && !can_be_late_;
   if (codecs_ == old && !leaves) return {};
   TALLY_TRY(settle());
@@ -107,7 +115,7 @@ Result<void> ShardedUpdate::use_codecs(std::vector<plan::CodecSpec> codecs, bool
   return {};
 }
 
-// What codecs that are given up have left out is added to the next gradients.
+// Saves the residuals of discarded codecs, to be added to the next gradients.
 void ShardedUpdate::keep_leftovers() {
   for (const CodecState& state : exchange_->states()) {
     const bool is_back = state.name == "back";
@@ -117,14 +125,14 @@ void ShardedUpdate::keep_leftovers() {
                       .bucket = place.bucket,
                       .first = place.begin + state.first,
                       .values = {state.values.begin(), state.values.end()}};
-    // What is left of a mean is everybody's, and goes with the gradient of one.
+    // The residual of a mean belongs to all hosts, and is added to the gradient of one of them.
     if (is_back)
       for (float& value : leftover.values) value *= static_cast<float>(tiers_.hosts);
     leftovers_.push_back(std::move(leftover));
   }
 }
 
-// `values` are those of the bucket's local range: this host's mean, or times `factor` of it.
+// `values` has the bucket's local range: this host's mean times `factor`.
 void ShardedUpdate::add_leftovers(std::size_t bucket, double factor, bool totals_known,
                                   std::span<std::byte> values) {
   auto* const sum = reinterpret_cast<float*>(values.data());
@@ -140,7 +148,7 @@ void ShardedUpdate::add_leftovers(std::size_t bucket, double factor, bool totals
   leftovers_.erase(std::remove_if(leftovers_.begin(), leftovers_.end(), is_due), leftovers_.end());
 }
 
-// All hosts have the same state: each keeps its part.
+// All hosts have the same state: each host keeps its part.
 void ShardedUpdate::leave_lanes() {
   exchange_.reset();
   encodes_ = false;
@@ -159,8 +167,7 @@ void ShardedUpdate::leave_lanes() {
 
 std::vector<CodecState> ShardedUpdate::codec_states() {
   make_state();
-  // A choice is made anew by whoever goes on from a checkpoint: what its codecs have left out is
-  // not kept.
+  // A run that resumes from a checkpoint chooses anew, so the residuals of auto are not saved.
   if (!exchange_ || options_.codec.kind == plan::Codec::kAuto) return {};
   settle_keeping_failure();
   return exchange_->states();
@@ -195,7 +202,7 @@ Result<void> ShardedUpdate::await(std::size_t parameter) {
   return finish_late(memory_->layout().place_of[parameter].bucket);
 }
 
-// Those first that come first.
+// In the order in which the next forward pass needs the buckets.
 Result<void> ShardedUpdate::settle() {
   if (failure_) return *failure_;
   for (std::size_t b = works_.size(); b-- > 0;) TALLY_TRY(finish_late(b));

@@ -8,24 +8,34 @@
 #include "train/auto_codec.h"
 #include "train/sharded_update.h"
 
-// One step of a ShardedUpdate; sharded_update.cc has what it is made of.
+// One step of a ShardedUpdate; sharded_update.cc sets up the memory and the slices.
+//
+//   begin()      announces this rank's weight and samples in its StepFlags.
+//   ready()      marks a parameter's gradient as complete; advance() then runs work_on() for the
+//                buckets that are complete on all neighbours, in bucket order:
+//                  one host:           sum the slice, and update it unless is_deferred()
+//                  several hosts:      sum the local range, start a reduce-scatter over the lane
+//                  encodes_:           sum the local range, submit it to exchange_
+//   complete()   agree() sums samples and use of parameters over all ranks. advance() handles the
+//                remaining buckets. update_deferred() waits for sums, clips, updates the slices and
+//                sends values. finish_step() ends the step on all ranks.
 namespace tally::train {
 namespace {
 
-// In which lanes are summed: halves would lose what float32 keeps.
+// The type of sums over lanes: half types would lose precision that float32 keeps.
 DataType sum_type(DataType type) {
   return type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
 }
 
-// Clipping leaves a gradient of this norm as it is and shortens longer ones to it; a norm that is
-// no number spoils all, as in libtorch.
+// The factor that reduces a norm above `limit` to `limit`; 1 for smaller norms. A NaN norm makes
+// all gradients NaN, as in libtorch.
 double clip_factor(double norm, double limit) {
   constexpr double kTiny = 1e-6;
   const double factor = limit / (norm + kTiny);
   return factor > 1 ? 1 : factor;
 }
 
-// Operations under way on a lane at once.
+// Concurrent operations on a lane.
 constexpr std::size_t kInFlight = 512;
 
 }  // namespace
@@ -58,7 +68,7 @@ bool ShardedUpdate::complete_on_host(std::size_t bucket) const {
   return true;
 }
 
-// Before totals are known only buckets are worked on that are complete here by ready(): all their
+// Before the totals are known, only buckets that are complete by ready() are processed: all their
 // parameters are used.
 Result<void> ShardedUpdate::advance(bool totals_known) {
   const Stopwatch watch(times_.update);
@@ -67,10 +77,10 @@ Result<void> ShardedUpdate::advance(bool totals_known) {
     double samples = 0;
     for (int n = 0; n < tiers_.locals(); ++n) samples += memory_->flags(n).samples();
     if (!totals_known && samples == 0) break;
-    // What this rank is ready with counts as used only if it has samples, and other hosts must see
-    // it the same way.
+    // A gradient of a rank without samples does not count as used. All hosts must agree on that, so
+    // leave such buckets to complete().
     if (!totals_known && encodes_ && memory_->flags(tiers_.local).samples() == 0) break;
-    // Across hosts the divisor of sums comes with the totals; what is encoded is a mean.
+    // Across hosts sums are divided when the totals are known; a codec encodes a mean.
     const bool is_sum = encodes_ ? exchange_->takes_sums(next_) : tiers_.hosts > 1;
     const double divisor = is_sum || samples == 0 ? 1 : samples;
     for (int n = 0; n < tiers_.locals(); ++n) {
@@ -137,7 +147,7 @@ Result<void> ShardedUpdate::sum_over_lane(std::size_t b, double samples, bool to
   return {};
 }
 
-// What this rank has no gradient for counts as zero.
+// A parameter without a gradient on this rank counts as zero.
 void ShardedUpdate::zero_unused() {
   for (std::size_t p = 0; p < is_ready_.size(); ++p) {
     if (is_ready_[p] != 0) continue;
@@ -151,7 +161,7 @@ Result<StepTotals> ShardedUpdate::complete(const StepContribution& contribution,
   begin(contribution);
   if (failure_) return *failure_;
   if (auto_) auto_->ended();
-  // Weights that were announced stand; those who have no samples are not read.
+  // Announced weights stay valid. Gradients of ranks without samples are not read.
   if (contribution.samples > 0) zero_unused();
   for (std::size_t b = 0; b < works_.size(); ++b) memory_->flags(tiers_.local).complete(b, step_);
   TALLY_TRY(StepTotals totals, agree(contribution, sums));
@@ -171,8 +181,8 @@ Result<StepTotals> ShardedUpdate::complete(const StepContribution& contribution,
   return totals;
 }
 
-// One sum over all ranks: samples, what was given along, and who uses which parameter. When it is
-// there, all ranks have completed all their buckets.
+// All-reduces samples, `sums` and the use of each parameter. When it ends, all ranks have completed
+// all their buckets.
 Result<StepTotals> ShardedUpdate::agree(const StepContribution& contribution,
                                         std::span<const double> sums) {
   const Stopwatch watch(times_.wait);
@@ -220,7 +230,8 @@ Result<void> ShardedUpdate::await_average(std::size_t bucket) {
 Result<std::vector<Squares>> ShardedUpdate::all_cells() {
   std::vector<Squares> cells(cells_);
   if (cells.empty()) return cells;
-  // With a codec all hosts have the same: the first one's count, or this rank has them all.
+  // With a codec all hosts have the same cells: only those of host 0 count, unless this rank has
+  // all.
   const bool has_all = encodes_ && tiers_.locals() == 1;
   for (const Work& work : works_) {
     if (encodes_ && !has_all && tiers_.host != 0) continue;
@@ -228,7 +239,7 @@ Result<std::vector<Squares>> ShardedUpdate::all_cells() {
     work.slice->squares(std::span(cells).subspan(work.first_cell));
   }
   if (has_all) return cells;
-  // Each cell is one rank's: adding zeros of the others changes no bit.
+  // Each cell belongs to one rank: adding the zeros of the others changes no bit.
   const Stopwatch watch(times_.wait);
   static_assert(sizeof(Squares) == 2 * sizeof(double));
   TALLY_TRY(world_.allreduce(std::span(&cells.data()->values, 2 * cells.size())));
@@ -264,7 +275,7 @@ Result<std::vector<Squares>> ShardedUpdate::squares_of_parameters() {
   return sums;
 }
 
-// What needs nothing of all buckets is updated while later ones are still on their way.
+// Updates each bucket as soon as its average has arrived, while later buckets are in flight.
 Result<void> ShardedUpdate::update_as_they_come() {
   const UpdateFacts facts{.rates = rates_, .steps = steps_, .used = used_, .updates = updates_};
   for (std::size_t b = 0; b < works_.size(); ++b) TALLY_TRY(update_bucket(b, facts));
@@ -316,8 +327,8 @@ Result<void> ShardedUpdate::send_values(std::size_t b) {
   return {};
 }
 
-// Everybody goes on when all new values are there and nobody reads gradients any more. Where
-// updates may be late nobody has neighbours who read or write here.
+// Returns when all new values have arrived and no rank reads gradients any more. Ranks with late
+// updates have no neighbours that read or write their memory.
 Result<void> ShardedUpdate::finish_step() {
   for (Work& work : works_) {
     if (!work.gathered) continue;

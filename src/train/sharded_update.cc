@@ -39,7 +39,7 @@ std::vector<std::string> settings_of(const ShardedUpdate::Options& options) {
   return lines;
 }
 
-// One of `parts` about equal parts.
+// Part `index` of `parts` about equal parts.
 Range even_part(Range whole, int parts, int index) {
   const auto cut = [&](int part) {
     return whole.begin +
@@ -48,7 +48,7 @@ Range even_part(Range whole, int parts, int index) {
   return {cut(index), cut(index + 1)};
 }
 
-// Also on a single host.
+// Whether gradients are encoded even on a single host.
 bool encodes(const plan::CodecSpec& spec) {
   return spec.kind != plan::Codec::kNone && spec.kind != plan::Codec::kAuto;
 }
@@ -79,7 +79,7 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
 }
 
 ShardedUpdate::~ShardedUpdate() {
-  // The values stay after this object: they are those of the last update, unless it fails.
+  // The values outlive this object: settle them to those of the last update, unless it fails.
   settle_keeping_failure();
   exchange_.reset();
   tiers_.sums.reset();
@@ -130,7 +130,7 @@ void ShardedUpdate::plan_ranges(std::size_t b) {
   const BucketLayout& bucket = memory_->layout().buckets[b];
   Work& work = works_[b];
   const Share share{.parts = tiers_.locals(), .index = tiers_.local, .first = b};
-  // powersgd takes a parameter as a whole.
+  // powersgd needs whole parameters.
   work.local = options_.codec.kind == plan::Codec::kPowersgd ? entries_of(bucket, share)
                                                              : part_of({0, bucket.count}, share);
   work.counts.clear();
@@ -142,7 +142,7 @@ void ShardedUpdate::plan_ranges(std::size_t b) {
   }
 }
 
-// The bytes of a parameter where its bucket's begin at `bucket`.
+// The bytes of a parameter in an array that holds its bucket at `bucket`.
 std::span<std::byte> ShardedUpdate::bytes_of(std::size_t parameter, std::byte* bucket) const {
   const ParameterInfo& info = options_.parameters[parameter];
   const std::size_t element = size_of(info.type);
@@ -160,7 +160,7 @@ std::span<std::byte> ShardedUpdate::gradient(std::size_t parameter) const {
 
 Result<void> ShardedUpdate::spread_values(Deadline by) {
   TALLY_TRY(settle());
-  // The first lane has the first rank of every host, and rank 0 is the first of the first.
+  // The first lane consists of the first rank of every host, with rank 0 as its first member.
   if (tiers_.hosts > 1 && tiers_.local == 0) {
     for (std::size_t b = 0; b < buckets(); ++b) {
       TALLY_TRY(tiers_.values->run({.operation = Operation::kBroadcast,

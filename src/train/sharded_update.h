@@ -23,151 +23,151 @@ namespace tally::train {
 
 class AutoCodec;
 
-// What this rank brings to a step.
+// The contribution of this rank to a step.
 struct StepContribution {
-  double samples = 0;  // behind its gradients; 0: it has none, and what lies there is not read
-  double weight = 0;   // what they are multiplied with: `samples` for means, 1 for sums
+  double samples = 0;  // behind its gradients; 0: its gradients are not read
+  double weight = 0;   // factor of the gradients: `samples` for means, 1 for sums
 };
 
 struct StepTotals {
-  double samples = 0;        // of all ranks; 0: nothing was updated
-  std::vector<double> sums;  // of what each rank gave along
+  double samples = 0;        // of all ranks; 0: no update
+  std::vector<double> sums;  // over all ranks, of the `sums` passed to complete()
 };
 
-// Time that this rank has spent since it was made.
+// Time that this rank has spent since construction.
 struct StepTimes {
   Duration update{};  // summing gradients and updating parameters
   Duration wait{};    // for other ranks
 };
 
-// One model on all ranks, updated by all of them together: every rank sums its slice of each
-// bucket, applies the optimizer to it and keeps the optimizer's state for it. On one host it reads
-// the neighbours' gradients and writes the parameters, which are there once for all; nothing is
-// sent. Across hosts, sums and new values of a slice travel over its lane. The same ranks and
-// gradients give the same bits as one rank that sums and updates everything.
+// One model on all ranks, which update it together. Every rank sums its slice of each bucket,
+// applies the optimizer to it and keeps the optimizer state for it. On one host a rank reads the
+// neighbours' gradients and writes the parameters, which exist once per host; nothing is sent.
+// Across hosts, the sums and new values of a slice travel over its lane. The result has the same
+// bits as on one rank that sums and updates everything.
 //
-// With a codec the mean of a host's gradients is encoded on its way over the lane, and so is the
-// mean of all on its way back: every host then has the same average, applies the optimizer to all
-// of it and keeps all state; no values are sent. The ranks of a job on a single host act as if each
-// had one of its own, so that one machine shows what many would do. What codecs leave out belongs
-// to parameters and hosts (codec_state.h); after reorder(), which only comes before the first step,
-// there is none. With codec=auto gradients of several hosts first travel as they are, then in some
-// ways that are tried, and after that in the one that was measured to be the fastest (auto_codec.h
-// says when); on a single host it is none.
+// With a codec, each host encodes the mean of its gradients for the lane, and the mean of all hosts
+// is encoded for the way back. Every host then has the same average, applies the optimizer to all
+// of it and keeps all state; no values are sent. If all ranks are on one host, each rank acts as a
+// host of its own, so that one machine shows the behaviour of many. Residuals belong to parameters
+// and hosts (codec_state.h); reorder(), which is only called before the first step, discards them.
+// With codec=auto and several hosts, gradients first travel uncompressed, then with a few
+// assignments of codecs as a trial, and then with the fastest of these (auto_codec.h). On a single
+// host auto means none.
 //
 //   begin -> ready ... ready -> complete        the same steps on all ranks
 //
-// By priority complete() returns when all gradients are on their way. A parameter may be read after
-// await(), all of them after settle(), which begin() and everything that reads values or state
-// calls by itself. Results are those without it, bit for bit.
+// With by_priority, complete() returns when all gradients are in flight. A parameter may be read
+// after await(), all parameters after settle(). begin() and every call that reads values or state
+// call settle() themselves. Results are bit-identical to those without by_priority.
 //
-// Buckets that are complete on all neighbours are worked on inside ready(), while the caller goes
-// on computing the other gradients. A parameter's values may change as soon as its bucket is
-// complete everywhere. After an error the model is undefined. Threads: calls must not overlap.
+// ready() works on buckets that are complete on all neighbours, while the caller computes the other
+// gradients. A parameter's values may change as soon as its bucket is complete on all ranks. After
+// an error the model is undefined. Threads: calls must not overlap.
 class ShardedUpdate final {
  public:
   struct Options {
     std::vector<ParameterInfo> parameters;
-    std::vector<OptimizerSpec> optimizers;  // by group; of one kind
+    std::vector<OptimizerSpec> optimizers;  // by group; all of one kind
     std::size_t bucket_bytes = 0;           // 0: kDefaultBucketBytes
-    std::optional<double> clip_value;       // before clip_norm
+    std::optional<double> clip_value;       // applied before clip_norm
     std::optional<double> clip_norm;
-    // How gradients travel between hosts.
+    // The codec for gradients between hosts.
     plan::CodecSpec codec;
-    // Between several hosts with one rank each, where nothing (clip_norm, layerwise optimizers)
-    // needs all gradients at once: buckets that the next forward pass needs first travel first.
-    // Else they travel as they come.
+    // Send the buckets first that the next forward pass needs first. Takes effect between several
+    // hosts with one rank each, if no setting (clip_norm, layerwise optimizers) needs all gradients
+    // at once. Otherwise buckets travel in the order in which they become ready.
     bool by_priority = false;
-    std::size_t bytes_in_flight = std::size_t{4} << 20;  // by_priority: at most so many at once
-    // auto: what the way between hosts costs, if that is known; else it is measured.
+    std::size_t bytes_in_flight = std::size_t{4} << 20;  // limit for by_priority
+    // auto: the cost of the network between hosts, if known; otherwise it is measured.
     std::optional<codec::WireCost> wire;
-    // auto: whether what promises to be fast is tried before there is a choice; else the best by
-    // prediction is taken.
+    // auto: whether to try the promising assignments before the choice; otherwise the best
+    // prediction is chosen.
     bool tries_codecs = true;
-    // Hears, on every rank, what auto has chosen, and why there is no priority where it was asked
-    // for.
+    // Called on every rank with the choice of auto, and with the reason if by_priority has no
+    // effect.
     std::function<void(const std::string& sentence)> on_event;
-    std::uint64_t seed = 1;                   // of what codecs draw
-    std::vector<codec::SenderFacts> senders;  // by group; as codec_groups.h makes them, or empty
-    // What else must be the same on all ranks, as text.
+    std::uint64_t seed = 1;                   // of random choices in codecs
+    std::vector<codec::SenderFacts> senders;  // by group, from split_groups(), or empty
+    // Further settings that must be equal on all ranks; compared as text by make().
     std::vector<std::string> settings;
   };
   static constexpr std::size_t kDefaultBucketBytes = std::size_t{1} << 20;
 
-  // Called by all ranks. kMismatch if they have other parameters. Buckets are in the reverse order
-  // of `parameters`.
+  // Called by all ranks. kMismatch if their parameters or settings differ. Buckets are in the
+  // reverse order of `parameters`.
   static Result<std::unique_ptr<ShardedUpdate>> make(Communicator& world, const Options& options,
                                                      Deadline by);
-  // What has been started on lanes ends first: it uses the slices' memory.
+  // Waits for operations on lanes: they use the slices' memory.
   ~ShardedUpdate();
   ShardedUpdate(const ShardedUpdate&) = delete;
   ShardedUpdate& operator=(const ShardedUpdate&) = delete;
 
   const std::vector<ParameterInfo>& parameters() const { return options_.parameters; }
   std::size_t groups() const { return options_.optimizers.size(); }
-  // Memory of one parameter; moved by reorder(). Values are those of all neighbours, the gradient
-  // is this rank's.
+  // Memory of one parameter; reorder() moves it. All neighbours share the values; the gradient
+  // belongs to this rank.
   std::span<std::byte> values(std::size_t parameter) const;
   std::span<std::byte> gradient(std::size_t parameter) const;
   std::size_t buckets() const { return memory_->layout().buckets.size(); }
-  // Whether this rank writes values that are no update: the first of its host does.
+  // Whether this rank writes values outside updates: the first rank of each host does.
   bool writes_values() const { return tiers_.local == 0; }
 
-  // Rank 0's values become everybody's. Called by all ranks.
+  // Copies the values of rank 0 to all ranks. Called by all ranks.
   Result<void> spread_values(Deadline by);
-  // After values were written by hand, on each rank that writes_values(). Called by all ranks.
+  // Takes over values that each rank with writes_values() has written. Called by all ranks.
   Result<void> adopt_values(Deadline by);
 
-  // Builds the buckets anew in rank 0's order of parameters, which `order` becomes; values and
-  // gradients move along, state does not. Before the first step is complete. Called by all ranks;
-  // false if everything stayed where it was.
+  // Rebuilds the buckets in rank 0's order of parameters, and sets `order` to it. Values and
+  // gradients are kept, state is not. Must precede the end of the first step. Called by all ranks;
+  // returns false if the order did not change.
   Result<bool> reorder(std::vector<std::size_t>& order, Deadline by);
 
-  // Of the coming step; by group, before begin() or complete().
+  // The learning rates of the coming step, by group. Call before begin() or complete().
   void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
-  // The gradients that ready() is about to tell of weigh this much. Optional: without it all work
-  // is left to complete().
+  // Announces the weight of the gradients that ready() will report. Optional: without begin(),
+  // complete() does all the work.
   void begin(const StepContribution& contribution);
   Result<void> ready(std::size_t parameter);
-  // Called by all ranks. Parameters that were not ready() here count as zero, and those that were
-  // ready() nowhere are left as they are. `sums` is summed over all ranks on the way.
+  // Called by all ranks. Parameters that were not ready() on this rank count as zero. Parameters
+  // that were not ready() on any rank stay unchanged. `sums` is summed over all ranks.
   Result<StepTotals> complete(const StepContribution& contribution, std::span<const double> sums);
 
-  // Whether values may still be on their way after complete().
+  // Whether values may still be in flight after complete().
   bool is_late() const { return late_.left > 0; }
   bool is_late(std::size_t parameter) const;
-  // Until a parameter, or all of them, have the values of the last update. An error is that of all
-  // further steps, too.
+  // Waits until one parameter, or all of them, have the values of the last update. All further
+  // steps return the same error.
   Result<void> await(std::size_t parameter);
   Result<void> settle();
 
-  // What this rank keeps of the model and its optimizer; there after the first step, or
+  // This rank's part of the model and of its optimizer state. Available after the first step or
   // make_state().
   std::vector<SliceState> states();
-  // The same, but of what several hosts keep only this one's share: all ranks' together are the
+  // The same, but without the parts that other hosts save: all ranks' states together are the
   // model, once.
   std::vector<SliceState> saved_states();
-  // What codecs remember here, and who this rank is among senders. Between steps. auto: nothing
-  // that is kept.
+  // The codec state of this rank, and its place among the senders. Call between steps. auto: empty.
   std::vector<CodecState> codec_states();
   Sender sender() const { return {.number = tiers_.host, .of = tiers_.hosts}; }
   void make_state();
-  // How often each parameter has been updated.
+  // By parameter: the number of its updates.
   std::vector<std::uint64_t>& steps() { return steps_; }
   const std::vector<std::uint64_t>& steps() const { return steps_; }
-  // Updates before the coming step; what codecs draw depends on it.
+  // Updates before the coming step; random choices in codecs depend on it.
   void set_updates(std::uint64_t updates) { updates_ = updates; }
   StepTimes times() const { return times_; }
 
  private:
-  // settle() for callers that return no error: failure_ keeps it, and the next call returns it.
+  // settle() for callers that cannot return an error: failure_ keeps it, and the next call returns
+  // it.
   void settle_keeping_failure();
-  // One bucket's way through a step.
+  // The work of a step on one bucket.
   struct Work {
-    Range local;                      // what this rank sums of its host's gradients
-    Range own;                        // what it updates, or with a codec saves: a part of that
+    Range local;  // the part of its host's gradients that this rank sums
+    Range own;    // the subrange of `local` that it updates, or with a codec saves
     std::vector<std::size_t> counts;  // of `local`, by host
-    std::vector<std::byte> lane_sum;  // of `local`, to be summed over the lane
+    std::vector<std::byte> lane_sum;  // sum of `local` over the host, then over the lane
     std::optional<Handle> summed;
     std::optional<Handle> gathered;
     std::unique_ptr<Slice> slice;
@@ -175,16 +175,15 @@ class ShardedUpdate final {
     std::size_t first_cell = 0;
   };
 
-  // What the last update, which goes on, is made of.
+  // The last update while it is in flight.
   struct Late {
     std::vector<double> rates;
-    std::vector<std::uint64_t> steps;  // by parameter, before it
-    std::vector<bool> is_there;        // by bucket
-    std::size_t left = 0;              // buckets
+    std::vector<std::uint64_t> steps;  // by parameter, before this update
+    std::vector<bool> is_there;        // by bucket: its values have arrived
+    std::size_t left = 0;              // buckets in flight
   };
 
-  // What a codec that is no longer used has left out of a parameter: to be added to this host's
-  // mean gradient.
+  // The residual of a discarded codec for a parameter, to be added to this host's mean gradient.
   struct Leftover {
     std::size_t parameter = 0;
     std::size_t bucket = 0;
@@ -233,8 +232,8 @@ class ShardedUpdate final {
   const Options options_;
   Tiers tiers_;
   const bool layerwise_;
-  // Averages come back over lanes to all hosts, which update everything; else each updates its part
-  // and sends values.
+  // True: averages come back over lanes to all hosts, which update everything. False: each host
+  // updates its part and sends values.
   bool encodes_;
   const bool can_be_late_;
   std::vector<codec::SenderFacts> senders_;
@@ -247,7 +246,7 @@ class ShardedUpdate final {
   const std::vector<std::uint8_t> all_used_;
   std::uint64_t step_ = 1;
   std::uint64_t updates_ = 0;
-  std::size_t next_ = 0;  // the first bucket that has not been worked on in this step
+  std::size_t next_ = 0;  // the first bucket without work in this step
   bool begun_ = false;
   double total_samples_ = 0;
   std::size_t cells_ = 0;
@@ -256,11 +255,11 @@ class ShardedUpdate final {
   std::vector<double> statistics_;
   StepTimes times_;
   Late late_;
-  std::optional<Error> failure_;            // of what was late
-  std::vector<plan::CodecSpec> codecs_;     // by bucket, once auto has measured
+  std::optional<Error> failure_;            // of a late update
+  std::vector<plan::CodecSpec> codecs_;     // by bucket, after auto has measured
   std::vector<Leftover> leftovers_;         // of codecs that auto has tried
-  std::unique_ptr<AutoCodec> auto_;         // until it has chosen
-  std::unique_ptr<LaneExchange> exchange_;  // with encodes_; uses all of the above
+  std::unique_ptr<AutoCodec> auto_;         // until the choice is final
+  std::unique_ptr<LaneExchange> exchange_;  // if encodes_; uses all members above
 };
 
 }  // namespace tally::train

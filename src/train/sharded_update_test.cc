@@ -24,13 +24,13 @@ using collective::run_ranks;
 
 constexpr int kSteps = 6;
 
-// Parameters that are tiny, cross blocks and fill buckets.
+// Parameters that are tiny, cross blocks, or fill buckets.
 ShardedUpdate::Options model(const OptimizerSpec& spec) {
   ShardedUpdate::Options options{.bucket_bytes = 64 << 10};
   for (const std::int64_t count : {3, 5000, 1, 40000, 70001, 17})
     options.parameters.push_back(
         {.name = fmt::format("p{}", options.parameters.size()), .shape = {count}});
-  // The second group has a rate and a decay of its own.
+  // The second group has its own learning rate and weight decay.
   options.parameters[1].group = 1;
   options.parameters[5].group = 1;
   OptimizerSpec other = spec;
@@ -60,8 +60,8 @@ ShardedUpdateValues initial_values(const ShardedUpdate::Options& options) {
   return values;
 }
 
-// Everything by one hand: all gradients summed in the order of ranks, whole parameters updated at
-// once.
+// The reference in one place: sums all gradients in the order of ranks and updates whole
+// parameters.
 class Unsharded {
  public:
   explicit Unsharded(const ShardedUpdate::Options& options)
@@ -137,8 +137,8 @@ void copy_in(const ShardedUpdate& update, std::size_t p, const std::vector<float
   std::memcpy(update.values(p).data(), values.data(), values.size() * sizeof(float));
 }
 
-// A rank's part in `kSteps` steps; with `overlap` parameters become ready one by one, last to
-// first.
+// Takes part in `kSteps` steps as one rank. With `overlap`, parameters become ready one by one,
+// last to first.
 void train_rank(Job& job, const ShardedUpdate::Options& options, bool overlap,
                 ShardedUpdateValues& result) {
   auto made = ShardedUpdate::make(job.world(), options, soon());
@@ -212,7 +212,7 @@ TEST_P(ShardedUpdateOf, OnOneHostHasTheBitsOfTheUnshardedUpdate) {
   }
 }
 
-// However many ranks it is cut for: norms and clipping have the same bits if the gradients have.
+// Norms and clipping have the same bits for any number of ranks, if the gradients do.
 TEST_P(ShardedUpdateOf, HasTheSameBitsForEveryNumberOfEqualRanks) {
   auto options = model(GetParam().spec);
   options.clip_norm = 10;
@@ -266,7 +266,7 @@ TEST_P(ShardedUpdateOf, AcrossHostsAndProcessesAgreesWithTheUnshardedUpdate) {
 INSTANTIATE_TEST_SUITE_P(All, ShardedUpdateOf, testing::ValuesIn(update_cases()),
                          [](const auto& each) { return each.param.name; });
 
-// Two ranks, one parameter each used by one, by none, and by both.
+// Two ranks; one parameter is used by one rank, one by none, and one by both.
 TEST(ShardedUpdate, WhatNobodyUsesStaysAndWhatOneUsesCountsAsZeroForTheOthers) {
   run_ranks(Network::kInProcess, 2, [](Job& job) {
     const ShardedUpdate::Options options{
@@ -306,8 +306,7 @@ TEST(ShardedUpdate, WhatNobodyUsesStaysAndWhatOneUsesCountsAsZeroForTheOthers) {
   });
 }
 
-// A rank without data is not read, whatever lies in its gradients; without any data nothing
-// happens.
+// The gradients of a rank without samples are not read. Without any samples there is no update.
 TEST(ShardedUpdate, RanksWithoutSamplesTakePartWithNothing) {
   run_ranks(Network::kInProcess, 3, [](Job& job) {
     const ShardedUpdate::Options options{.parameters = {{.name = "w", .shape = {1}}},
@@ -347,7 +346,7 @@ TEST(ShardedUpdate, BFloat16IsUpdatedInFloat32) {
     const std::vector<float> small(kCount, 0x1.0p-10F);
     kernel::convert_from_float(DataType::kBFloat16, small.data(), update->gradient(0).data(),
                                kCount);
-    // Each step alone is too small for bfloat16's eight bits; together they are not.
+    // One step is too small for bfloat16's eight bits; the sum of the steps is not.
     for (int step = 0; step < 64; ++step) {
       ASSERT_TRUE(update->ready(0).has_value());
       ASSERT_TRUE(update->complete({.samples = 1, .weight = 1}, {}).has_value());
@@ -372,7 +371,7 @@ TEST(ShardedUpdate, ReorderingMovesValuesAndGradientsAlong) {
     const std::vector<std::size_t> firsts = {0, 5, 1, 4, 2, 3};
     std::vector<std::size_t> order = firsts;
     if (job.rank() != 0) std::reverse(order.begin(), order.end());
-    // State that was made before goes without saying.
+    // reorder() accepts an update that already has state.
     update->make_state();
     auto moved = update->reorder(order, soon());
     EXPECT_EQ(order, firsts) << "rank 0's order counts";
@@ -414,7 +413,7 @@ TEST(ShardedUpdate, SettingsThatDifferAreRefusedOnAllRanks) {
   });
 }
 
-// More buckets than may be under way at once.
+// More buckets than the limit of concurrent operations.
 TEST(ShardedUpdate, ManyBucketsTravelBetweenHosts) {
   run_ranks(Network::kTcp, 2, [](Job& job) {
     ShardedUpdate::Options options{.optimizers = {sgd({.rate = 1})}, .bucket_bytes = 1};
@@ -438,7 +437,7 @@ TEST(ShardedUpdate, ManyBucketsTravelBetweenHosts) {
   });
 }
 
-// A gradient that is no number spoils what is clipped by it, instead of passing for short.
+// A NaN gradient makes all clipped gradients NaN; its norm does not pass as small.
 TEST(ShardedUpdate, ANormThatIsNoNumberSpoilsTheUpdate) {
   run_ranks(Network::kInProcess, 1, [](Job& job) {
     const ShardedUpdate::Options options{

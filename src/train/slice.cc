@@ -13,13 +13,18 @@
 #include "kernel/reduce/reduce.h"
 #include "optimizer/update_rule.h"
 
+// TypedSlice<T> cuts its range into pieces, one per parameter. Gradients are summed in T: double
+// for float64 buckets, otherwise float. sum_and_update() handles kChunk elements at a time:
+// weighted sum, clamp, optimizer, publish(). The separate steps do the same over the whole range,
+// with squares() and sums over parameters in between. Half types, and slices that are `apart`, are
+// updated in the copy master_; publish() or outgoing() rounds it to the bucket's type.
 namespace tally::train {
 namespace {
 
-// Stays in the first-level cache between being summed and being applied.
+// A chunk stays in the first-level cache between sum and update.
 constexpr std::size_t kChunk = 4096;
 
-// What a slice has of one entry of its bucket.
+// The intersection of a slice with one entry of its bucket.
 struct Piece {
   std::size_t parameter = 0;
   Range range;  // in the bucket
@@ -198,7 +203,7 @@ class TypedSlice final : public Slice {
   std::ptrdiff_t at(std::size_t element) const {
     return static_cast<std::ptrdiff_t>(element - range_.begin);
   }
-  // Where values are read and updated: the master copy, or in place.
+  // The values that the optimizer updates: the master copy, or the bucket itself.
   T* work_values() { return master_.empty() ? reinterpret_cast<T*>(values_) : master_.data(); }
   const T* work_values() const {
     return master_.empty() ? reinterpret_cast<const T*>(values_) : master_.data();
@@ -224,7 +229,7 @@ class TypedSlice final : public Slice {
     kernel::weighted_sum(type_, inputs_, std::span<const T>(weights_), out, part.count());
   }
 
-  // Half types live on in the bucket as rounded copies of the master.
+  // Writes the rounded master copy of half types to the bucket.
   void publish(Range part) {
     if (apart_ || master_.empty()) return;
     if constexpr (std::is_same_v<T, float>) {
@@ -238,7 +243,7 @@ class TypedSlice final : public Slice {
   const Range range_;
   const std::vector<ParameterInfo>& parameters_;
   const std::vector<OptimizerSpec>& optimizers_;
-  std::byte* const values_;  // of the slice's first element
+  std::byte* const values_;  // at the slice's first element
   const bool apart_;
   const std::vector<Piece> pieces_;
   std::vector<T> master_;

@@ -11,29 +11,29 @@
 
 namespace tally::train {
 
-// What an update needs to know about this step.
+// The facts of a step that an update needs.
 struct UpdateFacts {
   std::span<const double> rates;         // by group
-  std::span<const std::uint64_t> steps;  // by parameter: how often it was updated before
-  std::span<const std::uint8_t> used;    // by parameter: whether anybody has a gradient for it
-  // Of the model before. An optimizer that freezes counts by them, as whoever sends momentum from
-  // then on does, and as servers do.
+  std::span<const std::uint64_t> steps;  // by parameter: the number of its updates so far
+  std::span<const std::uint8_t> used;    // by parameter: whether any rank has a gradient for it
+  // Updates of the model so far. An optimizer that freezes counts these, as servers and senders
+  // that take over the momentum do.
   std::uint64_t updates = 0;
 };
 
-// Gradients of several ranks, and what each weighs.
+// The gradients of several ranks, and their weights.
 struct Sources {
   std::span<const void* const> gradients;  // of the slice's first element
   std::span<const double> weights;
 };
 
-// Squares of one parameter's values and gradient, summed.
+// Sums of squares of one parameter's values and gradient.
 struct Squares {
   double values = 0;
   double gradient = 0;
 };
 
-// A run of elements of one parameter that a slice has, and where its state lies.
+// A run of elements of one parameter in a slice, and its state.
 struct SliceState {
   std::size_t parameter = 0;
   std::size_t first = 0;        // element of the parameter
@@ -42,10 +42,9 @@ struct SliceState {
       state;  // by array of the optimizer, then the master copy if there is one
 };
 
-// The part of a bucket that this rank updates, with its optimizer state: which parameters it has
-// elements of, and what is done with them. Sums over a parameter are made cell by cell: a cell is
-// what one block of the bucket has of one parameter, numbered through the bucket. Threads: calls
-// must not overlap.
+// The part of a bucket that this rank updates, with its optimizer state. Sums over a parameter are
+// made cell by cell. A cell is the intersection of one block of the bucket with one parameter;
+// cells are numbered through the bucket. Threads: calls must not overlap.
 class Slice {
  public:
   struct Options {
@@ -53,36 +52,36 @@ class Slice {
     Range range;
     const std::vector<ParameterInfo>& parameters;
     const std::vector<OptimizerSpec>& optimizers;  // by group
-    std::byte* values = nullptr;                   // the bucket's parameters: all of them
-    // Whether new values are kept apart (outgoing()) instead of being written to `values`.
+    std::byte* values = nullptr;                   // all parameters of the bucket
+    // Whether new values go to outgoing() instead of `values`.
     bool apart = false;
   };
-  // For the bucket's type; these live as long as the slice.
+  // Makes a slice for the bucket's type. The objects that `options` refers to must outlive it.
   static std::unique_ptr<Slice> make(const Options& options);
-  // How many cells the elements of one entry, and of a whole bucket, are.
+  // The number of cells of one entry, and of a whole bucket.
   static std::size_t cells_in(Range entry);
   static std::size_t cells_of(const BucketLayout& bucket);
   virtual ~Slice() = default;
 
-  // The sum of the sources becomes the gradient and is applied at once, chunk by chunk. Not for
-  // optimizers that need sums over a parameter.
+  // Sums the sources and applies the result chunk by chunk. Not for optimizers that need sums over
+  // a parameter.
   virtual void sum_and_update(const Sources& sources, double limit, const UpdateFacts& facts) = 0;
 
-  // The same in steps. The gradient is in float32, or float64 for such buckets.
+  // The same in separate steps. The gradient is in float32, or float64 for float64 buckets.
   virtual void sum(const Sources& sources) = 0;
   virtual std::span<std::byte> gradient() = 0;
   virtual void scale(double factor) = 0;
   virtual void clamp(double limit) = 0;
   virtual void prepare(const UpdateFacts& facts) = 0;
-  // Into cells[k] for each cell k of the slice.
+  // Writes cells[k] for each cell k of the slice.
   virtual void squares(std::span<Squares> cells) const = 0;
   virtual void update(const UpdateFacts& facts, std::span<const Squares> of_parameters) = 0;
 
   // New values of the slice in the bucket's type, to be sent.
   virtual std::span<const std::byte> outgoing() = 0;
-  // After values changed from outside: master copies follow.
+  // Copies the values to the master copies, after another writer changed them.
   virtual void adopt_values() = 0;
-  // Of the elements in `part`, a part of the slice's range.
+  // The states of the elements in `part`, a subrange of the slice's range.
   virtual std::vector<SliceState> states(Range part) = 0;
 };
 

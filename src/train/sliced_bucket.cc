@@ -10,12 +10,21 @@
 #include "base/check.h"
 #include "kernel/sparse/residual.h"
 
+// One step of a run on its lane:
+//   first()     Each member encodes its mean of the run (Way::kThere) into the parcel for the
+//               owner. An encoder adds its residual and keeps the new one. lane.exchange() delivers
+//               the parcels to received_.
+//   second()    make_means(): the owner decodes all parcels and averages them by weight.
+//               encode_mean(): the owner adds back_residual and encodes the average (Way::kBack).
+//               lane.gather() sends it to all members.
+//               take_averages(): every member decodes all averages into step.values. The owner
+//               keeps the encoding error in back_residual.
 namespace tally::train {
 namespace {
 
 constexpr std::size_t kWeightBytes = sizeof(double);
 constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
-// Who draws for the way back: no sender.
+// The rank in draws for the way back, which belong to no sender.
 constexpr std::uint32_t kOwner = std::numeric_limits<std::uint32_t>::max();
 
 void put(std::vector<std::byte>& out, std::uint64_t value, std::size_t bytes) {
@@ -27,7 +36,7 @@ void put(std::vector<std::byte>& out, std::span<const std::byte> encoding) {
   out.insert(out.end(), encoding.begin(), encoding.end());
 }
 
-// Room for one encoding.
+// Scratch memory for one encoding.
 std::span<std::byte> room(Lane& lane, std::size_t bytes) {
   std::vector<std::byte>& memory = lane.memory().bytes;
   if (memory.size() < bytes) memory.resize(bytes);
@@ -40,7 +49,7 @@ Error with_peer(Error error, Rank peer, const std::string& parameter) {
   return error;
 }
 
-// What one sender says of the runs of one owner.
+// The message of one sender about the runs of one owner.
 struct Received {
   double weight = 0;
   wire::Reader rest;
@@ -118,7 +127,7 @@ std::vector<SlicedBucket::Part*> SlicedBucket::parts_of(int owner, const LaneSte
   return parts;
 }
 
-// dgc sends more while it warms up.
+// The size of dgc is not fixed: it sends more during its warm-up.
 bool SlicedBucket::is_fixed(Way way, const LaneStep& step) const {
   return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
     return part.ways->spec.kind != plan::Codec::kDgc &&
@@ -126,7 +135,7 @@ bool SlicedBucket::is_fixed(Way way, const LaneStep& step) const {
   });
 }
 
-// Of one parcel; just as many where sizes are fixed.
+// The maximum size of one parcel; its exact size if is_fixed().
 std::size_t SlicedBucket::most_bytes(Way way, const LaneStep& step, int owner) {
   const bool fixed = is_fixed(way, step);
   std::size_t bytes = way == Way::kThere ? kWeightBytes : 0;
@@ -183,7 +192,7 @@ Result<void> SlicedBucket::second(Lane& lane, const LaneStep& step) {
   return take_averages(lane, step);
 }
 
-// Of the runs that this member owns.
+// For the runs that this member owns.
 Result<void> SlicedBucket::make_means(const Lane& lane, const LaneStep& step) {
   std::vector<Received> senders;
   for (int member = 0; member < lane.size(); ++member) {
@@ -211,7 +220,7 @@ Result<void> SlicedBucket::make_means(const Lane& lane, const LaneStep& step) {
   return {};
 }
 
-// The first whose bytes cannot be decoded.
+// The first sender whose bytes cannot be decoded.
 Rank SlicedBucket::who_is_corrupt(const Part& part, const Lane& lane,
                                   std::span<const codec::Encoded> senders, const LaneStep& step) {
   std::vector<float> values(part.run.count());
@@ -222,7 +231,7 @@ Rank SlicedBucket::who_is_corrupt(const Part& part, const Lane& lane,
   return kNoRank;
 }
 
-// What the encoding will leave out is known once it is decoded.
+// Stores the value before encoding in back_residual; take_averages() subtracts the decoded value.
 void SlicedBucket::encode_mean(Part& part, Lane& lane, const LaneStep& step) {
   const std::span<float> mean = values_of(part, step);
   for (std::size_t i = 0; i < part.back_residual.size(); ++i) {
@@ -252,7 +261,7 @@ Result<void> SlicedBucket::take_averages(Lane& lane, const LaneStep& step) {
                          parameters_[part->run.parameter].name);
       for (std::size_t i = 0; i < part->back_residual.size(); ++i)
         part->back_residual[i] -= average[i];
-      // What was not finite has reached all, and is not to come again.
+      // Values that are not finite have reached all members and must not be sent again.
       kernel::residual_kernels().zero_nonfinite(part->back_residual.data(),
                                                 part->back_residual.size());
       if (part->encoder)

@@ -11,15 +11,14 @@
 
 namespace tally::train {
 
-// A bucket whose runs have an owner each: every member encodes its mean for the owner, who decodes
-// and averages them, encodes the average and gives it to all. So two encodings lie between a
-// gradient and its use, however many members there are. Parameters that are not compressed travel
-// along as float32.
+// A bucket whose runs have one owner each. Every member encodes its mean of a run for the owner.
+// The owner decodes and averages the means, encodes the average and sends it to all. A gradient so
+// passes two encodings, for any number of members. Uncompressed parameters travel along as float32.
 //
-// A message has the sender's weight (float64); if that is above 0 then, for each run of its owner
-// that is used, in their order, the number of bytes (u32) and the encoding. The way back has the
-// same without the weight. All little-endian. Where all encodings have one size a message is filled
-// up with zeros to that, so that sizes need not be told.
+// A message has the sender's weight (float64). If the weight is above 0, the used runs of the owner
+// follow in order, each as the number of bytes (u32) and the encoding. The way back has the same
+// format without the weight. All numbers are little-endian. Where all encodings have a fixed size,
+// a message is padded with zeros to the maximum, so that members need not exchange sizes.
 class SlicedBucket final : public BucketCodec {
  public:
   explicit SlicedBucket(const BucketFacts& facts);
@@ -29,7 +28,7 @@ class SlicedBucket final : public BucketCodec {
   std::vector<CodecState> states() override;
 
  private:
-  // Of the runs of one parameter, or of one of them.
+  // The codecs of one parameter's runs, or of one run.
   struct Ways {
     std::size_t parameter = 0;
     plan::CodecSpec spec;
@@ -40,8 +39,8 @@ class SlicedBucket final : public BucketCodec {
     Run run;
     const Ways* ways = nullptr;
     std::unique_ptr<codec::Encoder> encoder;  // null: not compressed
-    std::vector<float> back_residual;         // the owner's, with feedback
-    std::uint64_t element = 0;                // of the model: the first one
+    std::vector<float> back_residual;         // of the owner, with feedback
+    std::uint64_t element = 0;                // the run's first element in the model
   };
   enum class Way { kThere, kBack };
 
@@ -50,7 +49,7 @@ class SlicedBucket final : public BucketCodec {
   static const codec::Codec& codec_of(const Part& part, Way way, std::uint64_t step);
   codec::Draw draw_of(const Part& part, Way way, std::uint64_t step) const;
   std::span<float> values_of(const Part& part, const LaneStep& step) const;
-  // The parts that an owner has and that are used.
+  // The used parts that `owner` owns.
   std::vector<Part*> parts_of(int owner, const LaneStep& step);
   bool is_fixed(Way way, const LaneStep& step) const;
   std::size_t most_bytes(Way way, const LaneStep& step, int owner);
@@ -66,7 +65,7 @@ class SlicedBucket final : public BucketCodec {
   const Sender self_;
   std::vector<std::unique_ptr<Ways>> ways_;
   std::vector<Part> parts_;
-  Parcels received_;  // of the runs that this member owns
+  Parcels received_;  // messages for the runs that this member owns
 };
 
 }  // namespace tally::train

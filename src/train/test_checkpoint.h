@@ -1,5 +1,5 @@
 #pragma once
-// For tests: a checkpoint in memory, filled by the ranks of a test.
+// A checkpoint in memory for tests, filled by the ranks of a test.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace tally::train {
 
-// All its tensors are float32 and lie among the states. Threads: safe while it is filled.
+// All its tensors are float32 state tensors. Threads: safe while it is filled.
 class TestCheckpoint final : public checkpoint::Reader {
  public:
-  // A tensor that somebody should fill.
+  // Declares a tensor that a rank must fill.
   void expect(const std::string& name, const std::vector<std::int64_t>& shape) {
     const MutexLock lock(mutex_);
     room(name, shape);
@@ -31,7 +31,7 @@ class TestCheckpoint final : public checkpoint::Reader {
       ++tensor.written[first + i];
     }
   }
-  // Whether every element was given once.
+  // Whether every element was written exactly once.
   bool is_whole() const {
     return std::all_of(tensors_.begin(), tensors_.end(), [](const auto& named) {
       const auto& written = named.second.written;

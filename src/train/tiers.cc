@@ -7,17 +7,19 @@
 
 #include "base/check.h"
 
+// Each rank finds the ranks that it shares memory with; the lowest of these identifies the host. An
+// all-gather of these numbers (first_of) gives the same host map on all ranks.
 namespace tally::train {
 namespace {
 
-// The ranks that this one shares memory with, itself included.
+// The ranks that share memory with this one, itself included.
 Result<std::vector<Rank>> visible_ranks(Communicator& world, Deadline by) {
   TALLY_TRY(const SharedBuffer probe, world.allocate(1));
   TALLY_TRY(const auto views, world.share(probe, by));
   std::vector<Rank> visible;
   for (Rank rank = 0; rank < world.size(); ++rank)
     if (!views[static_cast<std::size_t>(rank)].empty()) visible.push_back(rank);
-  // Nobody lets go of the probe before all have seen it.
+  // Keep the probe until all ranks have mapped it.
   TALLY_TRY(world.barrier({.by = by}));
   return visible;
 }

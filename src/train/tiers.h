@@ -6,25 +6,25 @@
 
 namespace tally::train {
 
-// How the ranks of a job lie on hosts. Ranks of one host share memory and are its neighbours; the
-// ranks with the same number on all hosts are a lane, over which that number's part of everything
-// travels. Where hosts have unequal numbers of ranks, or share no memory, every rank counts as a
-// host of its own.
+// The distribution of a job's ranks over hosts. Ranks of one host share memory and are neighbours.
+// The ranks with the same local number on all hosts form a lane, which carries that number's part
+// of every bucket. If hosts have unequal numbers of ranks, or share no memory, every rank counts as
+// a host of its own.
 struct Tiers {
-  std::vector<Rank> neighbours;  // ranks of the world on this host, this one included, in order
-  int local = 0;                 // this rank's number among them
+  std::vector<Rank> neighbours;  // ranks on this host, this one included, ascending
+  int local = 0;                 // index of this rank in `neighbours`
   int hosts = 1;
-  int host = 0;            // this host's number, by its lowest rank
-  std::vector<Rank> lane;  // ranks of the world on this lane, by host
-  // This lane on all hosts, twice, for operations that do not wait for each other; null on a single
-  // host.
+  int host = 0;            // hosts are numbered by their lowest rank
+  std::vector<Rank> lane;  // ranks on this lane, by host
+  // Two communicators of this lane, for operations that do not wait for each other; null on a
+  // single host.
   std::unique_ptr<Communicator> sums;
   std::unique_ptr<Communicator> values;
 
   int locals() const { return static_cast<int>(neighbours.size()); }
 };
 
-// What becomes of ranks that are all on one host.
+// How ranks are treated if all of them are on one host.
 enum class SingleHost {
   kTogether,
   kApart,  // every rank counts as a host of its own

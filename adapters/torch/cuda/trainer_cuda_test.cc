@@ -1,5 +1,4 @@
-// The trainer on a GPU: gradients are staged through host memory. Built only where libtorch has
-// CUDA.
+// The trainer on a GPU: gradients are staged through host memory. Built only if libtorch has CUDA.
 #include "adapters/torch/test_nets.h"
 
 namespace tally::adapter {
@@ -86,8 +85,8 @@ TEST(TrainerOnGpu, BFloat16LearnsWithAFloat32Master) {
   });
 }
 
-// One rank: in one process a single thread runs the backward passes of a device, so ranks that are
-// threads cannot wait for each other in them.
+// One rank: one thread per process runs the backward passes of a device, so ranks in threads cannot
+// wait for each other there.
 TEST(TrainerOnGpu, SyncBatchNormEqualsBatchNorm) {
   ASSERT_TRUE(torch::cuda::is_available());
   run_threads(1, [](Job& job) {

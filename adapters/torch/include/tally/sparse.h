@@ -9,40 +9,41 @@ namespace tally {
 
 struct SparseEmbeddingOptions {
   std::int64_t dimension = 16;
-  // Without servers: a key below it has the row of that number, others are hashed onto the rows.
+  // Without servers: the key is the row number if it is below `rows`; other keys are hashed to
+  // rows.
   std::int64_t rows = 1 << 18;
-  double initial_scale = 0.01;  // rows begin uniform from -initial_scale to +initial_scale
+  double initial_scale = 0.01;  // rows start uniform in [-initial_scale, initial_scale]
   std::uint64_t seed = 1;
 };
 
-// A table from 64-bit keys to rows of numbers that are trained. By itself it is a parameter
-// `weight` of [rows, dimension], which begins alike everywhere: a hash of seed and place. Attached
-// to rows that live elsewhere it has no parameter: forward passes pull what they need, and take()
-// has the gradients to push. Failure kInvalid, where it is not said otherwise, for options and keys
-// that make no sense. Threads: one at a time.
+// A trained table from 64-bit keys to rows of numbers. By default it is a parameter `weight` of
+// [rows, dimension], which starts equal on all ranks: a hash of seed and position. Attached to
+// external rows it has no parameter: forward passes pull the rows they need, and take() returns the
+// gradients to push. Failure is kInvalid for invalid options and keys, unless stated otherwise.
+// Threads: calls must not overlap.
 class SparseEmbeddingImpl : public torch::nn::Module {
  public:
   explicit SparseEmbeddingImpl(const SparseEmbeddingOptions& options);
 
-  // int64 keys of any shape S to rows of shape S + [dimension]; key -1 is padding: a zero row
-  // without gradient. Other keys are not negative.
+  // Maps int64 keys of any shape S to rows of shape S + [dimension]. Key -1 is padding: a zero row
+  // without gradient. Other keys must not be negative.
   at::Tensor forward(const at::Tensor& keys);
 
-  // Rows that live elsewhere, in place of the parameter `weight`.
+  // External rows, in place of the parameter `weight`.
   class Rows {
    public:
     virtual ~Rows() = default;
-    // The row of each key, behind each other. A key comes once. May throw; forward() passes that
-    // on.
+    // Writes the row of each key, in order. Each key occurs once. May throw; forward() passes the
+    // exception on.
     virtual void pull(std::span<const std::uint64_t> keys, std::span<float> rows) = 0;
   };
-  // From now on; `rows` outlives this or the next attach(), and `weight` is no parameter any more.
-  // nullptr: back to a fresh weight.
+  // Uses `rows` from now on; `rows` must outlive this object or the next attach(). `weight` is no
+  // longer a parameter. nullptr: returns to a fresh weight.
   void attach(Rows* rows);
 
-  // What the forward passes since the last take() read, each key once and ascending, with the
-  // gradient that backward left, on the CPU: float32 [keys, dimension]. For the trainer to push.
-  // Passes without gradients (evaluation) and parameters leave nothing.
+  // The rows that forward passes have read since the last take(), for the trainer to push: each key
+  // once, ascending, with its gradient from backward, float32 [keys, dimension] on the CPU. Empty
+  // for passes without gradients (evaluation), and if `weight` is a parameter.
   struct Used {
     std::vector<std::uint64_t> keys;
     at::Tensor gradient;
@@ -54,7 +55,7 @@ class SparseEmbeddingImpl : public torch::nn::Module {
   at::Tensor weight;  // undefined while attached
 
  private:
-  // A pass that read rows: its keys, ascending, and the leaf they were pulled into.
+  // A forward pass that read rows: its keys, ascending, and the leaf tensor of pulled rows.
   struct Pass {
     std::vector<std::uint64_t> keys;
     at::Tensor rows;

@@ -15,8 +15,8 @@
 #include "tally/optimizer.h"
 #include "tally/rate_schedule.h"
 
-// Training of libtorch modules by all ranks of a job. What libtorch users expect to be thrown is
-// thrown here: everything ends with a Failure that names the rank and what happened.
+// Training of libtorch modules by all ranks of a job. This interface throws, as libtorch users
+// expect: every error is a Failure that names the rank and the cause.
 namespace tally {
 
 class Failure : public std::runtime_error {
@@ -28,175 +28,180 @@ class Failure : public std::runtime_error {
   Error error_;
 };
 
-// Job::join() for programs that throw.
+// Job::join() that throws a Failure.
 std::unique_ptr<Job> join();
 
-// Parameters with settings of their own. The first group that matches a parameter has it; the
-// optimizer given to the trainer has the rest. All are of one kind.
+// Parameters with their own optimizer settings. A parameter belongs to the first group that matches
+// it; the trainer's optimizer has the rest. All optimizers must be of one kind.
 struct ParameterGroup {
   std::function<bool(const std::string& name, const at::Tensor& parameter)> matches;
   OptimizerSpec optimizer;
 };
 
-// Weight decay off for biases and normalisation: whatever has fewer than two dimensions.
+// Disables weight decay for biases and normalisation: for all parameters with fewer than two
+// dimensions.
 ParameterGroup without_decay(OptimizerSpec optimizer);
 
-// What becomes of buffers, such as batch-norm statistics, in synchronise_buffers(). Whole numbers
-// are rank 0's in the first two.
+// The treatment of buffers, such as batch-norm statistics, in synchronise_buffers(). Integer
+// buffers become those of rank 0 with kAverage and kBroadcast.
 enum class Buffers : std::uint8_t {
-  kAverage,    // over all ranks
-  kBroadcast,  // rank 0's
-  kLeave,      // each rank its own
+  kAverage,    // the mean over all ranks
+  kBroadcast,  // the values of rank 0
+  kLeave,      // each rank keeps its own
 };
 
-// Where the parameter servers of home=server are.
+// The location of the parameter servers of home=server.
 struct ServerOptions {
-  // HOST:PORT; empty: inside the workers. Rank 0 has the directory then, and the first `count`
-  // workers a server each.
+  // HOST:PORT of the directory. Empty: rank 0 runs the directory, and the first `count` workers run
+  // one server each.
   std::string directory = {};
-  int count = 0;  // inside the workers; 0: one in each
+  int count = 0;  // servers inside workers; 0: one in each
   int replicas =
-      0;  // copies of everything, inside the workers; 0: two, or one where there is one server
-  std::optional<Secret> secret = {};  // as the job's
-  // Inside the workers: where others reach this process. Needs a secret unless it is loopback.
+      0;  // servers inside workers: copies of all data; 0: two, or one if there is only one server
+  std::optional<Secret> secret = {};  // as for the job
+  // Servers inside workers: the address of this process. Needs a secret unless it is loopback.
   std::string host = "127.0.0.1";
-  std::string snapshots = {};  // inside the workers: folder of their snapshots; empty: none
+  std::string snapshots = {};  // servers inside workers: snapshot folder; empty: none
 };
 
 struct TrainerOptions {
-  // How gradients come together, as in docs/policies.md; refused if this version does not offer it.
+  // The update policy, see docs/policies.md. A plan that this version does not support is refused.
   std::string plan = {};
-  std::uint64_t seed = 1;  // of what a plan leaves to chance, and of delays; the same on all ranks
-  std::size_t bucket_bytes = 0;      // 0: as measured to be good
-  std::optional<double> clip_value;  // each element of the gradient, before clip_norm
-  std::optional<double> clip_norm;   // the Euclidean norm of the whole gradient
-  int accumulate = 1;                // calls of step() behind each update
+  std::uint64_t seed = 1;            // of random choices and delays; must be equal on all ranks
+  std::size_t bucket_bytes = 0;      // 0: a default chosen by measurement
+  std::optional<double> clip_value;  // limit for each element of the gradient, before clip_norm
+  std::optional<double> clip_norm;   // limit for the Euclidean norm of the whole gradient
+  int accumulate = 1;                // calls of step() per update
   Buffers buffers = Buffers::kAverage;
   std::vector<ParameterGroup> groups;
   RateSchedule schedule;
-  // Memory that libtorch frees stays with the process, instead of going back to the system after
-  // every step and being faulted in again in the next: a step is up to a fifth shorter. Of the
-  // whole process, and from then on.
+  // Keeps memory that libtorch frees in the process, instead of returning it to the system after
+  // every step and faulting it in again in the next: a step is up to a fifth shorter. Applies to
+  // the whole process, for the rest of its life.
   bool keep_freed_memory = true;
-  // Slowness on purpose, to see what a plan is worth: "rank=1,factor=4" makes that rank's steps
-  // take four times their computing; "exponential:20ms", "constant:5ms" or "exponential:1x" (of the
-  // computing) is added to everybody's.
+  // Artificial slowness, to measure the benefit of a plan. straggle: "rank=1,factor=4" makes the
+  // steps of rank 1 take four times their compute time. delay: "exponential:20ms", "constant:5ms"
+  // or "exponential:1x" (of the compute time) is added to the steps of all ranks.
   std::string straggle = {};
   std::string delay = {};
-  ServerOptions servers = {};  // of home=server
-  // Hears what codec=auto has chosen and why, and what happens to servers and workers, the latter
-  // from threads of its own.
+  ServerOptions servers = {};  // for home=server
+  // Called with the choice of codec=auto and its reason, and with events of servers and workers,
+  // the latter from other threads.
   std::function<void(const std::string& sentence)> on_event = {};
 };
 
 struct StepOutcome {
-  double loss = 0;            // mean over all samples of all ranks; with home=server of this rank
+  double loss = 0;            // mean over the samples of all ranks; home=server: of this rank
   std::uint64_t samples = 0;  // likewise
-  bool updated = false;       // not inside an accumulation, and not if nobody had a sample
+  bool updated = false;       // false inside an accumulation, and if no rank had a sample
 };
 
-// What became of this rank's gradients.
+// The fate of this rank's gradients.
 struct PolicyFigures {
   std::vector<std::uint64_t>
-      staleness;  // how many were applied 0, 1, 2, ... updates late; the last: that or more
-  std::uint64_t dropped = 0;  // came too late, or were not sent because they would have
+      staleness;  // by staleness in updates: gradients applied; the last entry: that many or more
+  std::uint64_t dropped = 0;  // arrived too late, or were not sent for that reason
 };
 
-// Where the time of this rank went since the trainer was made.
+// The time of this rank since the trainer was created.
 struct TimeSplit {
   Duration compute{};      // forward and backward inside step()
-  Duration communicate{};  // moving and summing gradients, updating parameters
+  Duration communicate{};  // copying and summing gradients, updating parameters
   Duration wait{};         // for other ranks
 };
 
-// One module on all ranks of a job, trained as if one process saw the samples of all of them. The
-// parameters that require gradients when it is made are trained; on one host they lie in memory
-// that its ranks share, once for all, and gradients where the others read them. While backward
-// still runs, ranks sum and update what is complete.
+// One module on all ranks of a job, trained as if one process saw the samples of all ranks. The
+// parameters that require gradients at construction are trained. The ranks of a host share the
+// memory of the parameters, which exist once per host, and read each other's gradients. Ranks sum
+// and update complete buckets while backward still runs.
 //
 //   Trainer trainer(*job, *net, sgd({.rate = 0.1, .momentum = 0.9}));
 //   for (...) trainer.step(batch.size(), [&] { return loss(net->forward(batch.x), batch.y); });
 //
-// or, in a loop of one's own, as often as one likes before an update:
+// or, in a custom loop, with any number of backward() calls before an update:
 //
 //   loss.backward();
 //   trainer.apply(samples);
 //
-// With update=backup:B (and asp, ssp, kbatch on servers) ranks are not in step: loops go on until
-// steps() says so, and ranks come together by meet(). Under a rank that is late the parameters
-// change while it computes; its gradient does not count then.
+// With update=backup:B (and asp, ssp, kbatch on servers) ranks are not in step: loops run until
+// steps() reaches their end, and meet() brings the ranks together. The parameters change while a
+// straggler computes; its gradient then does not count.
 //
 // Gradients are weighted by samples. Between backward() and apply() `.grad` of each parameter is a
-// view of its bucket (on the CPU); an update uses it up. Every rank makes the same calls.
-// Parameters that a loss does not use count as zero, and as untouched if no rank uses them. After
-// the trainer the module has parameters of its own.
+// view of its bucket (on the CPU); an update consumes it. Every rank makes the same calls. A
+// parameter that a rank's loss does not use counts as zero there; it is not updated if no rank uses
+// it. After the trainer's destruction the module has its own parameters.
 //
 // Inside step() a parameter changes as soon as all ranks have its gradient, while backward still
-// runs. What autograd does not see using it (`linear(x, w.detach())`) must use a copy
-// (`w.detach().clone()`), or be trained by backward() and apply(), which changes nothing before it
-// is called.
+// runs. A use that autograd does not see (`linear(x, w.detach())`) needs a copy
+// (`w.detach().clone()`), or backward() and apply() in place of step(): apply() is then the only
+// call that changes parameters.
 //
 // With schedule=priority (several hosts with one rank each) step() returns while new parameters are
-// still on their way. The operations of libtorch in the next step()'s `mean_loss`, in the thread
-// that called it, wait for what they use. Whoever reads parameters elsewhere calls settle() first;
-// what gives them to others (checkpoint(), synchronise_buffers(), meet(), sum(), drain()) and
-// apply() do so themselves. Threads: one at a time.
+// still in flight. In the next step(), the libtorch operations of `mean_loss` in the calling thread
+// wait for the parameters that they use. A caller that reads parameters elsewhere calls settle()
+// first. checkpoint(), synchronise_buffers(), meet(), sum(), drain() and apply() do so themselves.
+// Threads: calls must not overlap.
 class Trainer {
  public:
-  // Rank 0's parameters and buffers go to all. Failure kMismatch if ranks have different models.
+  // Copies the parameters and buffers of rank 0 to all ranks. Failure kMismatch if the models
+  // differ.
   Trainer(Job& job, torch::nn::Module& module, const OptimizerSpec& optimizer,
           TrainerOptions options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Forward, backward, and the update once `accumulate` calls have been made. `mean_loss` gives the
-  // mean over this rank's `samples`; with 0 samples it is not called, and the rank takes part with
-  // nothing; nor is it called for a rank that update=subset:K has not drawn.
+  // Runs forward and backward, and the update after every `accumulate` calls. `mean_loss` returns
+  // the mean over this rank's `samples`. It is not called with 0 samples, when the rank takes part
+  // without a gradient, nor on a rank that update=subset:K has not drawn.
   StepOutcome step(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss);
 
-  // The update from the gradients that lie in `.grad`: means over `samples`. `loss` is for the
-  // outcome.
+  // Updates from the gradients in `.grad`, which are means over `samples`. `loss` is reported in
+  // the outcome.
   StepOutcome apply(std::uint64_t samples, double loss = 0);
   void zero_grad();
 
-  // This rank has no more data: takes part with nothing until all ranks have called it.
+  // This rank has no more data: it takes part without gradients until all ranks have called
+  // drain().
   void drain();
 
-  // Until the parameters have the values of the last step(). Failure, as the next step would, if
-  // they cannot get them.
+  // Waits until the parameters have the values of the last step(). Failure if they cannot be
+  // received; the next step would fail alike.
   void settle();
 
-  // Before evaluating or saving, as the options say.
+  // Call before evaluating or saving. TrainerOptions::buffers selects the treatment.
   void synchronise_buffers();
 
-  // Of the next update, for parameters in no group.
+  // The learning rate of the next update, for parameters in no group.
   double rate() const;
   // Updates so far.
   std::uint64_t steps() const;
   RateSchedule& schedule();
   TimeSplit times() const;
-  // Bytes of optimizer state, master copies included, that this rank has.
+  // Bytes of optimizer state on this rank, master copies included.
   std::size_t state_bytes();
 
-  // The sums over all ranks.
+  // The sums over all ranks. Collective.
   std::vector<double> sum(std::vector<double> values);
 
-  // Whether this is the lowest rank of those who are there.
+  // Whether this is the lowest rank that is still in the job.
   bool is_first() const;
-  // Whether all ranks make their steps together: then steps() is the same on all after each.
+  // Whether all ranks make their steps together: steps() is then equal on all ranks after each
+  // step.
   bool in_step() const;
-  // Where they do not: all ranks wait for each other. Afterwards steps() is that of the farthest
-  // everywhere, and the parameters are the newest. Before evaluating and saving. Gives the sums of
-  // `values`.
+  // Waits until all ranks have called meet(). Afterwards steps() is the maximum of all ranks and
+  // the parameters are the newest. Call before evaluating and saving if not in_step(). Returns the
+  // sums of `values`.
   std::vector<double> meet(std::vector<double> values = {});
   PolicyFigures figures() const;
 
-  // Everything that a restored trainer needs to go on with the same bits, for Writer::save().
+  // The complete state for Writer::save(), from which a restored trainer continues bit for bit.
   // Points into the trainer's memory: valid until the next call. `state` is a JSON object with the
   // member "trainer".
   checkpoint::Content checkpoint();
-  // From any number of ranks. Failure kMismatch if it is not of this model and kind of optimizer.
+  // Restores a checkpoint of any number of ranks. Failure kMismatch if the model or the kind of
+  // optimizer differs.
   void restore(const checkpoint::Reader& reader);
 
  private:
@@ -204,7 +209,7 @@ class Trainer {
   std::unique_ptr<Impl> impl_;
 };
 
-// A rank's part of one step's samples.
+// A rank's part of the samples of one step.
 struct TensorBatch {
   at::Tensor x;
   at::Tensor y;
@@ -215,12 +220,12 @@ struct ShardOptions {
   std::uint64_t batch = 32;  // samples per rank and step
   int epochs = 1;
   bool shuffle = true;
-  std::uint64_t seed = 1;  // of the order; the same on all ranks
+  std::uint64_t seed = 1;  // of the sample order; must be equal on all ranks
 };
 
-// This rank's batches of data that all ranks have: in each epoch every sample once over all ranks,
-// in an order by seed and epoch. All ranks get the same number of batches; in the last of an epoch
-// sizes differ by one, and may be 0. Made for a range-based for:
+// This rank's batches of a dataset that all ranks have. In each epoch all ranks together see every
+// sample once, in an order that depends on seed and epoch. All ranks get the same number of
+// batches; in the last batch of an epoch sizes differ by one, and may be 0. For range-based loops:
 //
 //   for (const TensorBatch& batch : shard(*job, images, labels, {.batch = 64, .epochs = 3}))
 class Shard {
@@ -230,7 +235,7 @@ class Shard {
     const TensorBatch& operator*() const { return batch_; }
     const TensorBatch* operator->() const { return &batch_; }
     Iterator& operator++();
-    // Only whether the batches are used up is compared.
+    // Compares only the number of remaining batches.
     bool operator!=(const Iterator& other) const { return left_ != other.left_; }
 
    private:
@@ -243,7 +248,7 @@ class Shard {
     TensorBatch batch_;
   };
 
-  // Once.
+  // Call once.
   Iterator begin();
   Iterator end() { return Iterator(this, 0); }
   // Batches of all epochs.
@@ -254,11 +259,10 @@ class Shard {
   struct State;
   explicit Shard(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  std::shared_ptr<State> state_;  // shared by copies of this value
+  std::shared_ptr<State> state_;  // shared by copies of this object
 };
 
-// `x` and `y` have the samples along their first dimension. Failure kInvalid if they have not
-// equally many.
+// `x` and `y` have the samples along their first dimension. Failure kInvalid if the numbers differ.
 Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = {});
 
 struct SyncBatchNormOptions {
@@ -269,7 +273,7 @@ struct SyncBatchNormOptions {
 };
 
 // Batch normalisation over (N, C, ...) with the statistics of all ranks' batches: N ranks with B
-// samples behave as one with N * B. Making it and training with it are collective, so in training
+// samples behave as one rank with N * B. Construction and training are collective, so in training
 // every rank needs a sample in every step. Parameters and buffers are named as in
 // torch::nn::BatchNorm.
 class SyncBatchNormImpl : public torch::nn::Module {
@@ -285,7 +289,7 @@ class SyncBatchNormImpl : public torch::nn::Module {
 
  private:
   const SyncBatchNormOptions options_;
-  // Shared with the backward passes that are still to come.
+  // Shared with backward passes that have not run yet.
   std::shared_ptr<Communicator> communicator_;
 };
 TORCH_MODULE(SyncBatchNorm);
