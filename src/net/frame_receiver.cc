@@ -15,8 +15,8 @@ namespace {
 
 // A whole frame fits, so that a payload without a place of its own can be handed out from here.
 constexpr std::size_t kBufferBytes = wire::kHeaderBytes + wire::kMaxPayloadBytes;
-// What is read at once while the next frame is unknown: many small frames, one of 64 KiB with its
-// header, or the beginning of a larger one, which then costs a copy.
+// The size of one read while the next frame is unknown: many small frames, one frame of 64 KiB with
+// its header, or the start of a larger frame, which then costs a copy.
 constexpr std::size_t kReadAheadBytes = (std::size_t{64} << 10) + 4096;
 
 }  // namespace

@@ -25,7 +25,7 @@ namespace {
 constexpr int kFewPeers = 4;
 constexpr Duration kQuietTime = std::chrono::milliseconds(50);
 constexpr int kEventsAtOnce = 64;
-// What epoll reports for the descriptor of wake().
+// The mark that epoll reports for the descriptor of wake().
 constexpr std::uint64_t kWakeMark = ~std::uint64_t{0};
 
 Error closed_by(Rank peer) {

@@ -13,7 +13,7 @@
 namespace tally::net {
 namespace {
 
-// What one send() carries. With the receive buffer it stays in the processor's second-level cache.
+// The largest size of one send(). Both buffers together fit into the second-level cache.
 constexpr std::size_t kOutBytes = 10 * kMaxRecordBytes;
 constexpr std::size_t kInBytes = (std::size_t{128} << 10) + kMaxRecordBytes;
 

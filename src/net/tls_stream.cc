@@ -87,7 +87,7 @@ class TlsStream final : public Stream {
     exchange_.emplace(options.secret, options.identity);
   }
 
-  // Whatever the system cannot give while setting up.
+  // Creates the OpenSSL objects. kExhausted if they cannot be allocated.
   Result<void> open(SSL_CTX* context) {
     ssl_.reset(SSL_new(context));
     BIO* bio = ssl_ == nullptr ? nullptr : pipe_.make_bio();

@@ -12,7 +12,7 @@ namespace tally::net {
 
 struct TlsOptions {
   Secret secret;
-  // What this side calls itself, for the peer's error messages: "tally rank 3". At most 64 bytes.
+  // The name of this side in the peer's error messages, such as "tally rank 3". At most 64 bytes.
   std::string identity;
   // The sending key is renewed after so many bytes: well within what AES-GCM allows for one key
   // (2^24.5 records of 16 KiB, RFC 8446 section 5.5).
