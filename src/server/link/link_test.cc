@@ -55,8 +55,8 @@ TEST_F(LinkTest, APeerThatDoesNotReadChokesItUntilItDoes) {
   EXPECT_EQ(shared_.counters.bytes_sent.load(), read);
 }
 
-// The socket fills up before the backlog is long. From then on the link writes nothing, and its
-// counters account for every byte.
+// The socket fills up long before the backlog limit. From then on the link writes nothing, and the
+// queued headers add up to the limit.
 TEST_F(LinkTest, ManySmallAnswersThatNobodyReadsChokeIt) {
   constexpr std::size_t kMost = 4 * kBacklog / kHeaderBytes;
   std::size_t count = 0;
