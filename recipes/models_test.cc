@@ -1,4 +1,4 @@
-// Compares the models with published numbers: parameter counts, shapes and losses.
+// Compares the models with known numbers, such as their parameter counts.
 #include <gtest/gtest.h>
 
 #include "recipes/gpt/model.h"
