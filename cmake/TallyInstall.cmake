@@ -1,7 +1,8 @@
-# What `cmake --install` puts into a prefix: the headers, one library with all modules (and one more with the trainer,
-# where libtorch was found), the programs, the MPI plugins, and what find_package(Tally) and pkg-config need.
+# The contents of an installation: the headers, one library with all modules (and one more with the
+# trainer, where libtorch was found), the programs, the MPI plugins, and the files for
+# find_package(Tally) and pkg-config.
 #
-# The prefix may be moved: everything in it is found relative to where it lies.
+# The prefix may be moved, because all paths in it are relative.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

@@ -26,7 +26,7 @@ function(tally_module name)
   target_link_libraries(tally_${name} ${visibility}
     ${ARG_DEPENDS} ${ARG_LIBRARIES} fmt::fmt Threads::Threads)
 
-  # What has no thread has nothing to show to the thread sanitizer.
+  # The thread sanitizer skips the tests of modules without threads.
   if(TALLY_SANITIZE STREQUAL "thread" AND name MATCHES "^(kernel|optimizer|wire|plan|data|policy|codec)$")
     set(tests "")
   endif()

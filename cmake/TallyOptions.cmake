@@ -38,6 +38,6 @@ if(TALLY_SANITIZE)
   add_link_options(-fsanitize=${TALLY_SANITIZE})
 endif()
 if(TALLY_FUZZ)
-  # What libFuzzer steers by; the targets themselves link with -fsanitize=fuzzer.
+  # The coverage counters of libFuzzer; the fuzz targets themselves link with -fsanitize=fuzzer.
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -1,5 +1,5 @@
-// N workers with batch B train to what one worker with batch N x B does: every model, every
-// optimizer. In float64, where what differs by more than rounding shows.
+// N workers with batch B train to the same parameters as one worker with batch N x B, for every
+// model and every optimizer. The tests use float64, where any difference beyond rounding shows.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,14 +17,14 @@ namespace tally::recipes {
 namespace {
 
 constexpr int kSteps = 20;
-constexpr std::int64_t kBatch = 12;  // of all workers
+constexpr std::int64_t kBatch = 12;  // over all workers
 
 struct Subject {
   std::string name;
   Task task;
   std::function<std::shared_ptr<Model>()> make;
   std::function<at::Tensor()> inputs;   // kSteps * kBatch samples
-  std::function<at::Tensor()> targets;  // for them
+  std::function<at::Tensor()> targets;  // one for each sample
 };
 
 at::Tensor waves(const std::vector<std::int64_t>& shape) {
@@ -33,7 +33,7 @@ at::Tensor waves(const std::vector<std::int64_t>& shape) {
   return at::arange(count, at::kDouble).mul(0.37).sin().view(shape);
 }
 
-// Keys of four slots, one of them now and then empty, with values.
+// Samples of four slots with values. Some samples have an empty slot.
 at::Tensor keyed_samples(std::int64_t samples) {
   const at::Tensor keys = at::arange(samples * 4, at::kLong).mul(13).remainder(37).sub(1);
   const at::Tensor values = at::arange(samples * 4, at::kDouble).mul(0.7).cos().add(1.5);

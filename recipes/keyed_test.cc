@@ -1,5 +1,4 @@
-// The parts of the models on tables of keys against what they are meant to be, computed in the
-// plain way.
+// Compares the layers of the models for keyed tables with a plain computation of their definitions.
 #include "recipes/keyed.h"
 
 #include <cmath>
@@ -16,7 +15,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// Samples with these keys and values, [samples, slots] behind each other.
+// Builds samples from these keys and values; both are [samples, slots] in row-major order.
 at::Tensor samples(std::int64_t slots, const std::vector<std::int64_t>& keys,
                    const Numbers& values) {
   const at::Tensor key = at::tensor(keys, at::kLong).view({-1, slots});
@@ -86,7 +85,7 @@ TEST(Crosses, HaveAKeyOfTheirOwnWhereAllSlotsAreFilled) {
   const at::Tensor crossed = crossed_keys(keys, {{0, 1}, {1, 2}, {0, 1}});
   EXPECT_TRUE(crossed[0][0].equal(crossed[1][0]));
   EXPECT_FALSE(crossed[0][1].equal(crossed[1][1]));
-  EXPECT_FALSE(crossed[0][0].equal(crossed[0][2]));  // the same slots, but another cross
+  EXPECT_FALSE(crossed[0][0].equal(crossed[0][2]));  // the same slots in another cross
   EXPECT_TRUE(crossed[2].equal(at::full({3}, -1, at::kLong)));
   EXPECT_TRUE(crossed.slice(0, 0, 2).ge(0).all().item<bool>());
   EXPECT_EQ(crossed_keys(keys, {}).sizes(), (at::IntArrayRef{3, 0}));
@@ -100,7 +99,7 @@ TEST(WideDeep, ForgetsNothingOfTheWidePart) {
     const at::NoGradGuard no_grad;
     model.named_parameters()["wide.weight"].add_(1);
   }
-  // Two keys and their cross; one key alone.
+  // The first sample has two keys and their cross, the second has one key.
   const at::Tensor more = model.forward(input).detach() - before;
   EXPECT_NEAR(more[0].item<double>(), 3, 1e-5);
   EXPECT_NEAR(more[1].item<double>(), 1, 1e-5);

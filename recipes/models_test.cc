@@ -1,4 +1,4 @@
-// The models against numbers that are known of them.
+// Compares the models with known numbers, such as their parameter counts.
 #include <gtest/gtest.h>
 
 #include "recipes/gpt/model.h"
@@ -53,8 +53,8 @@ TEST(ResNet50, HasTheNamesThatTorchvisionGives) {
 
 TEST(Gpt, HasTheParametersOfTheFormula) {
   const GptShape shape{.symbols = 65, .context = 128, .layers = 4, .heads = 4, .width = 256};
-  // Token and place tables, four blocks of attention (4w²+4w), layers (8w²+5w) and norms (4w), the
-  // last norm.
+  // The token and position tables, four blocks of attention (4w²+4w), feed-forward layers (8w²+5w)
+  // and norms (4w), and the final norm.
   EXPECT_EQ(parameter_count(shape), (65 + 128) * 256 + 4 * (12 * 256 * 256 + 13 * 256) + 512);
   EXPECT_EQ(parameters_of(Gpt(shape)), parameter_count(shape));
   EXPECT_EQ(parameters_of(Gpt({.symbols = 7, .context = 5, .layers = 1, .heads = 2, .width = 6})),
@@ -76,7 +76,7 @@ TEST(Gpt, LaterSymbolsChangeNoEarlierScore) {
   }
 }
 
-// One matrix reads symbols in and scores them: there is no other, and its gradient has both parts.
+// One matrix serves as the token embedding and as the output layer. Its gradient has both parts.
 TEST(Gpt, ReadsAndScoresWithOneMatrix) {
   torch::manual_seed(4);
   Gpt model({.symbols = 9, .context = 4, .layers = 1, .heads = 1, .width = 8});
@@ -87,7 +87,7 @@ TEST(Gpt, ReadsAndScoresWithOneMatrix) {
   const at::Tensor table = model.named_parameters()["wte.weight"];
   const at::Tensor symbols = torch::zeros({1, 4}, at::kLong);
   model.forward(symbols).sum().backward();
-  // Symbol 5 was never read, so what reaches its row came through the scores.
+  // Token 5 is not in the input, so the gradient of its row comes from the output layer.
   EXPECT_GT(table.grad()[5].abs().sum().item<double>(), 0);
   EXPECT_FALSE(torch::equal(table.grad()[0], table.grad()[5]));
   const at::Tensor before = model.forward(symbols).detach();

@@ -14,7 +14,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-// The examples of FIPS 180-2.
+// Test vectors from FIPS 180-2.
 TEST(Sha256, KnownAnswers) {
   EXPECT_EQ(sha256_of({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256_of(bytes_of("abc")),

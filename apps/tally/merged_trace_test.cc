@@ -21,7 +21,7 @@ OperationRecord record(std::uint32_t sequence, TimePoint started, TimePoint ende
           .ended = ended};
 }
 
-// Rank 1's clock is 50 s behind.
+// The clock of rank 1 is 50 s behind.
 std::vector<group::Trace> traces() {
   group::Trace zero{.rank = 0, .clock_offset = {}, .communicators = {}};
   zero.communicators.push_back(
@@ -72,7 +72,7 @@ TEST(MergedTrace, ChromeReadsOneCompleteEventPerOperation) {
   }
   EXPECT_EQ(complete, 4);
   EXPECT_THAT(names, testing::ElementsAre("rank 0", "rank 1", "world", "world/0"));
-  // What runs lasts until the latest moment that is known.
+  // An operation that is still running extends to the latest timestamp of the trace.
   const auto& running = json.at("traceEvents").back();
   EXPECT_EQ(running.at("args").at("outcome"), "running");
   EXPECT_DOUBLE_EQ(running.at("dur").get<double>(), 1e6);

@@ -42,9 +42,9 @@ Result<void> complete(Word2vecOptions& options);
 // Returns the files of the text. kInvalid if the data is no text.
 Result<std::vector<std::filesystem::path>> text_files(const std::string& data);
 
-// The rows as parameter servers have them, those of --directory or of who has started us, whose
-// secret is the job's; null unless the plan says home=server. `joined` is what `job` was joined by.
-// Called by all ranks.
+// Connects to the parameter servers that hold the rows: those of --directory, or those that the
+// launcher started with the secret of the job. Null unless the plan has home=server. `joined` are
+// the options that `job` was joined with. Called by all ranks.
 Result<std::unique_ptr<word2vec::RowService>> rows_of_servers(const Word2vecOptions& options,
                                                               const Job& job,
                                                               const JobOptions& joined);

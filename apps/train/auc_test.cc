@@ -13,7 +13,7 @@ namespace {
 using Scores = std::vector<double>;
 using Labels = std::vector<std::uint8_t>;
 
-// Every pair.
+// Compares every pair of samples.
 double auc_reference(const Scores& scores, const Labels& labels) {
   double won = 0;
   double pairs = 0;
@@ -40,7 +40,7 @@ TEST(Auc, IsThatOfAllPairs) {
     Scores scores;
     Labels labels{0, 1};
     const std::size_t size = 2 + rng.below(200);
-    // Few different scores on some seeds, so that many are equal.
+    // Some seeds use few distinct scores, so that many scores are equal.
     const std::uint64_t different = 1 + rng.below(seed % 2 == 0 ? 5 : 1000000);
     while (labels.size() < size) labels.push_back(static_cast<std::uint8_t>(rng.below(2)));
     while (scores.size() < size) scores.push_back(static_cast<double>(rng.below(different)) - 3);

@@ -77,8 +77,9 @@ class LoopControl final {
  public:
   explicit LoopControl(const LoopControlOptions& options) : options_(options) {}
 
-  // What is due after the step from `before` to `after`. The last step is evaluated and saved if
-  // there are evaluations and checkpoints; an interruption is saved but not evaluated.
+  // Returns the actions that are due after the step from `before` to `after`. The last step is
+  // evaluated and saved if the options have evaluations and checkpoints. An interruption is saved
+  // but not evaluated.
   Due due(const Moment& before, const Moment& after, bool interrupted) const;
   // Returns the next step at which something is due or the training ends, for workers that do not
   // synchronise after every step.

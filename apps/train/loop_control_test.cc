@@ -25,8 +25,8 @@ TEST(LoopControl, EvaluatesAndSavesWhenDueAndAtTheEnd) {
       {both, {28, 2}, {29, 2}, false, {false, false}},
       {both, {29, 2}, {30, 2}, false, {false, true}},
       {both, {39, 3}, {40, 4}, false, {true, false}},
-      {both, {99, 9}, {100, 9}, false, {true, true}},  // the last, whatever it is
-      {both, {28, 2}, {29, 2}, true, {false, true}},   // save and go
+      {both, {99, 9}, {100, 9}, false, {true, true}},  // the last step does both
+      {both, {28, 2}, {29, 2}, true, {false, true}},   // stop requested: save first
       {no_saving, {28, 2}, {29, 2}, true, {false, false}},
       {no_saving, {29, 2}, {30, 2}, false, {true, false}},
       {no_saving, {99, 9}, {100, 9}, false, {true, false}},
@@ -49,7 +49,7 @@ TEST(LoopControl, StopsAtTheTargetAccuracyOnceItWasReached) {
 TEST(LoopControl, StopsEarlyAfterSoManyEvaluationsWithoutALowerLoss) {
   LoopControl course({.total_steps = 100, .patience = 2});
   const std::vector<std::pair<double, bool>> losses = {
-      {1.0, false}, {0.8, false},          {0.8, false},  // the same is not lower
+      {1.0, false}, {0.8, false},          {0.8, false},  // an equal loss is no improvement
       {0.7, false}, {std::nan(""), false}, {0.9, true}};
   for (const auto& [loss, stops] : losses) {
     course.observe({.loss = loss});
@@ -98,7 +98,7 @@ TEST(Pace, StepsAndEpochsGoTogether) {
   EXPECT_EQ(plain.epochs_after(9), 0U);
   EXPECT_EQ(plain.epochs_after(10), 1U);
   EXPECT_EQ(plain.steps_until(3), 30U);
-  // Four batches to a step: the first epoch of ten is over in the third step.
+  // With four batches per step, the first epoch of ten batches ends in the third step.
   const Pace gathered{.batches_per_epoch = 10, .accumulate = 4};
   EXPECT_EQ(gathered.steps_until(1), 3U);
   EXPECT_EQ(gathered.epochs_after(2), 0U);
@@ -120,7 +120,7 @@ TEST(LoopControl, NextMeetingIsWhereSomethingIsDue) {
       {{.total_steps = 100, .evaluate = {.steps = 30}}, {31, 3}, 60},
       {{.total_steps = 100, .evaluate = {.steps = 30}}, {95, 9}, 100},
       {{.total_steps = 100, .evaluate = {}}, {5, 0}, 100},
-      {{.total_steps = 100, .evaluate = {}}, {103, 10}, 104}};  // it ran over: at once
+      {{.total_steps = 100, .evaluate = {}}, {103, 10}, 104}};  // past the end: at the next step
   for (const Row& row : table)
     EXPECT_EQ(LoopControl(row.options).next_due(row.now, pace), row.expected) << row.now.steps;
 }

@@ -65,7 +65,7 @@ Axis axis_around(std::span<const double> values, int most_ticks, bool may_be_log
     greatest = std::max(greatest, value);
   }
   if (least > greatest) return linear_axis(0, 1, most_ticks);
-  // Differences and steps must be finite, too.
+  // Differences and steps must be finite as well.
   least = std::clamp(least, -1e300, 1e300);
   greatest = std::clamp(greatest, -1e300, 1e300);
   if (may_be_logarithmic && least > 1e-300 && greatest / least > kLogarithmicFrom)

@@ -25,9 +25,9 @@ using namespace std::chrono_literals;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Reads a page with Python's HTML parser. Prints a JSON object: faults (tags that do not match,
-// attributes given twice, anything fetched from elsewhere), tags by count, and all texts outside of
-// style and script.
+// Parses a page with Python's HTML parser. Prints a JSON object: the faults (tags that do not
+// match, duplicate attributes, external resources), the count of each tag, and all texts outside of
+// style and script elements.
 constexpr const char* kReader = R"py(
 import collections, html.parser, json, sys
 VOID = {"meta", "line", "rect", "circle", "path", "link", "br"}
@@ -72,7 +72,7 @@ class Report : public testing::Test {
   }
   ~Report() override { std::filesystem::remove_all(folder_); }
 
-  // What Python's parser makes of the page.
+  // The page as Python's parser sees it.
   nlohmann::json read(const TrainingRecord& record) {
     std::ofstream(folder_ / "report.html") << report_html(record);
     const std::string command =
@@ -177,7 +177,7 @@ TEST_F(Report, BytesThatAreNoTextDoNotBreakThePage) {
 TEST_F(Report, HasAShapeWithoutAnything) {
   const nlohmann::json page = read(TrainingRecord{});
   EXPECT_EQ(page["faults"], nlohmann::json::array());
-  EXPECT_EQ(page["tags"]["figure"], 2);  // loss and times say that there is nothing
+  EXPECT_EQ(page["tags"]["figure"], 2);  // loss and times have no data
   EXPECT_EQ(page["curves"].size(), 0U);
 }
 

@@ -33,7 +33,7 @@ TEST(Values, AWrongElementIsFoundAndNamed) {
   EXPECT_NE(outcome.error().message.find("4321"), std::string::npos);
 }
 
-// A rank that contributed nothing, or twice, must not go unnoticed at any element.
+// The check finds a rank that contributed nothing, or contributed twice, at every element.
 TEST(Values, AMissingRankIsFoundAtTheFirstElement) {
   const auto outcome = compare_with_sum(sum_over_ranks(3, 100), 4);
   ASSERT_FALSE(outcome.has_value());

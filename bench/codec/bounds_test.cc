@@ -13,7 +13,7 @@ TEST(Bounds, OfBlocksAreByTheirLargest) {
   const std::vector<float> values = {127, 1, 1, 1};
   EXPECT_EQ(first_out_of_bounds(int8, 2, values, std::vector<float>{127, 1.4F, 1, 1}),
             std::nullopt);
-  // The second block has a finer scale.
+  // The second block has a smaller scale, so its error bound is tighter.
   EXPECT_EQ(first_out_of_bounds(int8, 2, values, std::vector<float>{127, 1.4F, 1, 1.4F}), 3U);
   EXPECT_EQ(first_out_of_bounds(int8, 2, values, std::vector<float>{126, 1, 1, 1}), 0U);
 }

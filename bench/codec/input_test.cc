@@ -14,7 +14,8 @@
 namespace tally::bench::codecs {
 namespace {
 
-// Mean magnitude over deviation: sqrt(2 / pi) of normal values, 1 / sqrt(2) of Laplace's.
+// The ratio of mean magnitude to standard deviation is sqrt(2 / pi) for a normal distribution and 1
+// / sqrt(2) for a Laplace distribution.
 TEST(MadeInput, HasTheShapeOfItsName) {
   const std::vector<std::pair<Shape, double>> cases = {{Shape::kGaussian, 0.79788},
                                                        {Shape::kLaplace, 0.70711}};
@@ -51,7 +52,7 @@ TEST(MadeInput, IsOfMatricesCutIntoRuns) {
   EXPECT_EQ(runs[1].columns, 300U);
 }
 
-// As many matrices as come nearest to what is asked for, and one at least.
+// The input has the number of matrices that is closest to the requested size, and at least one.
 TEST(MadeInput, HasAboutAsManyValuesAsAskedFor) {
   const std::vector<std::pair<std::size_t, std::size_t>> cases = {{1, 1},
                                                                   {3, 3},

@@ -17,7 +17,8 @@ TEST(Statistics, SpreadIsBetweenTheQuartiles) {
   EXPECT_DOUBLE_EQ(spread({7}), 0);
 }
 
-// 1 GB in 1 s: two ranks move it once each way, many ranks almost twice.
+// An all-reduce of 1 GB takes 1 s: each of two ranks sends the data once, each of many ranks almost
+// twice.
 TEST(Statistics, BusBandwidthCountsWhatARingMoves) {
   EXPECT_DOUBLE_EQ(bus_bandwidth(1'000'000'000, 1e6, 2), 1.0);
   EXPECT_DOUBLE_EQ(bus_bandwidth(1'000'000'000, 1e6, 4), 1.5);

@@ -35,7 +35,7 @@ TEST(CompressReport, ComparesWithTheFirstPlanOfTheSameLink) {
   EXPECT_EQ(targets[0].what, "mlp, 1gbit: best (int8) over none");
   EXPECT_NEAR(targets[0].seen, 300.0 / 90, 1e-9);
   EXPECT_TRUE(targets[0].met());
-  EXPECT_NEAR(targets[1].seen, 0.9, 1e-9);  // 1.11 times the best
+  EXPECT_NEAR(targets[1].seen, 0.9, 1e-9);  // 1.11 times the best time
   EXPECT_FALSE(targets[1].met());
   EXPECT_TRUE(targets[2].met());
   EXPECT_TRUE(targets[3].met());

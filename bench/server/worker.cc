@@ -211,7 +211,7 @@ class Worker final {
 
 Result<void> run_worker(const WorkerOptions& options, const std::function<void(Figure)>& tell) {
   TALLY_TRY(const auto client, Client::connect(options.client));
-  // Not by barriers: a worker that joins later would not know of earlier ones.
+  // Barriers do not work here: a worker that joins later would not know of earlier ones.
   const Deadline by = soon();
   while (client->membership().workers < options.workers && !by.passed(steady_now()))
     std::this_thread::sleep_for(5ms);

@@ -35,13 +35,14 @@ struct Comparison {
   int rounds = 0;                     // the least of all models
 };
 
-// Model by model: starts the contenders, compares the losses of their first steps, and times those
-// that agree in rounds, in each of which everybody has a turn, so that noise of the machine hits
-// all alike. Who fails is ended and reported; the rest go on. Stops early when the process is
-// interrupted.
+// For each model: starts the contenders, compares the losses of their first steps, and times those
+// that agree. In each round every contender has a turn, so that noise of the machine affects all
+// alike. A contender that fails is ended and reported, and the others continue. Stops early when
+// the process is interrupted.
 //
-// Contenders of N ranks are compared with a plain loop over the batches of all N, and with each
-// other; `single` with the same loop in Python, or without Python with one rank of ours.
+// Contenders of N ranks are compared with a plain loop over the batches of all N ranks, and with
+// each other. `single` is compared with the same loop in Python, or without Python with one rank of
+// tally.
 Comparison compare(const ComparisonOptions& options, process::Progress& progress);
 
 }  // namespace tally::bench::train

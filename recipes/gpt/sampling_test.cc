@@ -10,7 +10,7 @@
 namespace tally::recipes {
 namespace {
 
-// Probabilities 1/2, 1/4, 1/4 in that order.
+// Scores whose probabilities are 1/2, 1/4 and 1/4.
 const std::array kScores = {std::log(2.0F), 0.0F, 0.0F};
 
 TEST(Pick, LandsWhereTheProbabilitiesSay) {

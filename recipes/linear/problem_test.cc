@@ -30,7 +30,7 @@ TEST(LinearSamples, ASampleIsTheSameInEveryPart) {
     EXPECT_EQ(sample_of(part, i), sample_of(all, 40 + i));
 }
 
-// Points of a line y = 2 x + 1.
+// Points on the line y = 2 x + 1.
 class Line final : public data::Dataset {
  public:
   std::uint64_t size() const override { return 3; }
@@ -61,7 +61,7 @@ TEST(LeastSquares, RefusesTooFewSamples) {
   EXPECT_EQ(weights.error().code, ErrorCode::kInvalid);
 }
 
-// At the solution the errors are orthogonal to every feature, and add up to nothing.
+// At the solution the residuals are orthogonal to every feature and sum to zero.
 TEST(LeastSquares, LeavesErrorsThatNoWeightCouldLessen) {
   const LinearSamples samples({.samples = 500, .features = 6}, {.count = 500});
   const auto weights = least_squares(samples);

@@ -9,7 +9,7 @@
 namespace tally::word2vec {
 namespace {
 
-// Chi-square of what was drawn against probabilities in proportion to `weights`.
+// Chi-square statistic of the observed counts against probabilities proportional to `weights`.
 double chi_square(const std::vector<double>& observed, const std::vector<double>& weights) {
   double draws = 0, sum = 0, chi = 0;
   for (const double count : observed) draws += count;
@@ -32,7 +32,7 @@ TEST(NegativeSampler, DrawsByCountToThePowerOfThreeQuarters) {
     Rng rng(seed);
     std::vector<double> observed(counts.size());
     for (int i = 0; i < 1000000; ++i) ++observed[sampler.draw(rng)];
-    // 49 degrees of freedom: 100 is exceeded once in 40,000 times.
+    // With 49 degrees of freedom, the statistic exceeds 100 once in 40,000 tests.
     EXPECT_LT(chi_square(observed, weights), 100) << "seed " << seed;
   }
 }
@@ -46,7 +46,7 @@ TEST(NegativeSampler, OfOneWordDrawsIt) {
 
 class Chunks : public testing::Test {
  protected:
-  // Words 0 to 99 in order, ten to a sentence.
+  // Words 0 to 99 in order, ten words per sentence.
   Chunks() {
     for (WordId id = 0; id < 100; ++id) {
       text_.push_back(id);
@@ -74,8 +74,8 @@ TEST_F(Chunks, NeighboursAreAllWordsOfTheSentenceWithinAWindow) {
       const std::vector<WordId> neighbours(
           chunk.inputs.begin() + centre.first_input,
           chunk.inputs.begin() + centre.first_input + centre.input_count);
-      // Both ends of the window are known from the furthest neighbour: then all between them are
-      // there.
+      // The furthest neighbour determines both ends of the window. Every word of the sentence
+      // between them must be a neighbour.
       WordId reach = 0;
       for (const WordId other : neighbours)
         reach = std::max(reach, other > id ? other - id : id - other);
@@ -108,7 +108,7 @@ TEST_F(Chunks, TheRightWordIsFirstAndNeverAmongTheWrongOnes) {
     }
     ASSERT_FALSE(source.next(chunk));
   }
-  // One draw in a hundred hits the centre: 250 of 25,000, with a deviation of 16.
+  // One draw in a hundred hits the centre: 250 of 25,000, with a standard deviation of 16.
   EXPECT_NEAR(static_cast<double>(left_out), 250, 80);
 }
 
@@ -125,7 +125,7 @@ TEST_F(Chunks, WordsStayWithTheirProbability) {
       stayed += chunk.outputs[centre.first_output] == 5 ? 1 : 0;
     ASSERT_FALSE(source.next(chunk));
   }
-  // The deviation is 27.
+  // The standard deviation is 27.
   EXPECT_NEAR(stayed, 1000, 140);
 }
 

@@ -13,7 +13,7 @@ std::span<const std::byte> question_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// In the plane: a pair of words a quarter turn apart twice, and some that are in the way.
+// Two pairs of words, each a quarter turn apart in the plane, and two distractors.
 const Vectors kPlane{.words = {"king", "Queen", "man", "woman", "far", "near"},
                      .dimension = 3,
                      .values = {1, 0, 0, 0, 1, 0,        //
@@ -22,7 +22,7 @@ const Vectors kPlane{.words = {"king", "Queen", "man", "woman", "far", "near"},
 
 TEST(Analogies, AnAnswerIsTheNearestWordThatWasNotAsked) {
   // woman - man + king: the unit vectors give (1, 0, 0) + (0 - 0.894, 0.894, 0) = (0.106, 0.894,
-  // 0): Queen.
+  // 0), so the answer is Queen.
   const auto questions = parse_analogies(
       question_bytes(": family\nMAN woman king QUEEN\nman woman king near\nman woman king ghost\n"
                      ": gram1-x\nking queen man woman\n"),
@@ -36,13 +36,13 @@ TEST(Analogies, AnAnswerIsTheNearestWordThatWasNotAsked) {
   ASSERT_EQ(result.sections.size(), 2U);
   EXPECT_EQ(result.sections[0].name, "family");
   EXPECT_EQ(result.sections[0].score, (Score{1, 2}));
-  // Of the first three words none is a woman.
+  // The first three words do not include "woman".
   EXPECT_EQ(answer_analogies(kPlane, *questions, 3).unknown, 4U);
 }
 
 TEST(Analogies, ManyQuestionsAndWordsAreAnsweredLikeFew) {
-  // Words on the axes of 200 dimensions: w(i) - w(j) + w(j) is w(i), which may not be the answer;
-  // v(i) is beside it.
+  // Each w(i) is an axis of 200 dimensions, and v(i) points almost the same way. The result of w(i)
+  // - w(j) + w(j) is w(i), which is part of the question, so the answer is v(i).
   Vectors vectors{.dimension = 200};
   for (int i = 0; i < 200; ++i) {
     for (const bool beside : {false, true}) {

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kDimension = 20;
 
-// Two tables in memory. What is added counts from flush() on, as if it were under way until then.
+// Two tables in memory. An added row takes effect at the next flush(), as if it were in flight
+// until then.
 class MapService final : public RowService {
  public:
   using Key = std::pair<Table, std::uint64_t>;
@@ -50,7 +51,7 @@ class MapService final : public RowService {
 
   Result<void> finish() override { return flush(); }
 
-  // Made when it is first asked for.
+  // Creates the row on first use.
   std::vector<float>& row_of(const Key& key) {
     std::vector<float>& row = rows_[key];
     for (std::size_t i = row.size(); i < kDimension; ++i)
@@ -80,7 +81,7 @@ Chunk some_chunk() {
           .words = 2};
 }
 
-// The same chunk on rows that are all here.
+// Trains the same chunk on tables that are local.
 std::vector<float> trained_here(std::size_t words, bool inputs) {
   MapService service;
   const std::size_t stride = kernel::skipgram_stride(kDimension);

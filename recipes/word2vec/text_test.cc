@@ -16,7 +16,7 @@ std::span<const std::byte> text_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// The words of a text; "|" for the end of a line.
+// The words of a text, with "|" for each end of line.
 std::vector<std::string> items_of(std::span<const std::byte> text, Words words) {
   std::vector<std::string> items;
   WordReader reader(text, words);

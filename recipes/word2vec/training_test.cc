@@ -16,7 +16,7 @@ namespace {
 using collective::Network;
 using collective::run_ranks;
 
-// Sentences about one of two topics, each of twenty words that never meet the other's.
+// Sentences about one of two topics. Each topic has twenty words of its own.
 std::string two_topics(std::size_t sentences) {
   Rng rng(77);
   std::string text;
@@ -42,7 +42,7 @@ struct Trained {
   std::vector<std::string> words;
   std::vector<float> values;
   TrainingResult result;
-  double inside = 0, across = 0;  // mean cosines of words of one topic, and of both
+  double inside = 0, across = 0;  // mean cosine within a topic, and across topics
 };
 
 double cosine(std::span<const float> a, std::span<const float> b) {
@@ -68,7 +68,7 @@ void compare_topics(const Training& training, Trained& trained) {
   trained.across /= acrosses;
 }
 
-// Rows that all ranks reach one at a time.
+// Rows in memory that all ranks share under one mutex.
 class LockedRows final : public RowService {
  public:
   explicit LockedRows(std::size_t dimension) : dimension_(dimension) {}
@@ -106,7 +106,7 @@ class LockedRows final : public RowService {
   std::map<std::pair<Table, std::uint64_t>, std::vector<float>> rows_ TALLY_GUARDED_BY(mutex_);
 };
 
-// What rank 0 has at the end.
+// Trains with `size` ranks and returns the result of rank 0.
 Trained train(Network network, int size, const std::string& text, const Settings& settings,
               const TrainingHooks& hooks = {}, RowService* service = nullptr) {
   Trained trained;
@@ -147,7 +147,7 @@ TEST(Training, WordsOfATopicEndNearerThanOthers) {
     EXPECT_EQ(trained.result.words, 6U * 3000 * 12) << workers;
     EXPECT_FALSE(trained.result.interrupted);
     EXPECT_GT(trained.inside, trained.across + 0.5) << workers;
-    // Six times log(2) is what knows nothing.
+    // An untrained model has a loss of 6 * log(2).
     EXPECT_LT(trained.result.loss, 6 * std::log(2.0)) << workers;
   }
 }
@@ -182,8 +182,8 @@ TEST(Training, EndsSoonAfterItIsInterrupted) {
   }
 }
 
-// One worker whose rows live elsewhere, beginning with the same numbers, ends where one with rows
-// of its own does.
+// One worker with remote rows trains to the same vectors as one worker with local rows, given the
+// same initial values.
 TEST(Training, RowsThatLiveElsewhereAreTrainedAlike) {
   const std::string text = two_topics(200);
   Settings settings = small_settings();
@@ -199,7 +199,8 @@ TEST(Training, RowsThatLiveElsewhereAreTrainedAlike) {
 TEST(Training, SeveralWorkersTrainRowsThatLiveElsewhere) {
   const std::string text = two_topics(3000);
   Settings settings = small_settings();
-  // Four steps from the same old rows add up: each is half as long.
+  // Four workers start from the same stale rows and their updates add up, so halve the learning
+  // rate.
   settings.rate /= 2;
   settings.epochs *= 2;
   settings.rule.kind = UpdateRule::Kind::kAsp;

@@ -59,7 +59,7 @@ TEST(AveragingSchedule, HoldsRoundsAfterSoManyWordsAndAtTheEnd) {
 }
 
 TEST(AveragingSchedule, FindsTheDistanceThatTakesThePeriod) {
-  // A worker that trains 1e6 words a second, and is to meet every half second.
+  // The worker trains 1e6 words per second and averages every half second.
   AveragingSchedule schedule({.kind = Kind::kAverage, .period = std::chrono::milliseconds(500)},
                              100000000);
   double before = 0, last = 0;

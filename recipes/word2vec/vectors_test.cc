@@ -36,7 +36,7 @@ TEST_F(SavedVectors, AreReadBackAsTheyWereInBothFormats) {
   Vectors vectors{.words = {"the", "caf\xC3\xA9", "it's", "x"}, .dimension = 7};
   for (std::size_t i = 0; i < 4 * 7; ++i)
     vectors.values.push_back(static_cast<float>(rng.uniform() - 0.5) * (i % 5 == 0 ? 1e-20F : 3));
-  // Bytes that are spaces and ends of lines.
+  // A float whose bytes are spaces and line feeds.
   const std::uint32_t spaces = 0x0A20200A;
   std::memcpy(&vectors.values[9], &spaces, 4);
   for (const char* ending : {".bin", ".txt"}) {

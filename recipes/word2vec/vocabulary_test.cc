@@ -61,8 +61,8 @@ TEST(Vocabulary, OfNoWordsIsRefused) {
 }
 
 TEST(KeepProbabilities, AreThoseOfTheFormula) {
-  // T = 1000, t T = 10: f = 640 gives (8 + 1) / 64, f = 40 gives (2 + 1) / 4, f = 10 gives 2, which
-  // is 1.
+  // T = 1000, t T = 10: f = 640 gives (8 + 1) / 64, f = 40 gives (2 + 1) / 4, and f = 10 gives 2,
+  // which is clamped to 1.
   const std::uint64_t counts[] = {640, 310, 40, 10};
   const auto keep = keep_probabilities(counts, 0.01);
   EXPECT_DOUBLE_EQ(keep[0], 9.0 / 64);

@@ -38,8 +38,9 @@ std::string text_of(const CheckOperand& operand) {
   return "?";
 }
 
-// The operands of `condition`, or nothing if the condition has no comparison that can be printed. A
-// comparison of another condition may be left over: in `a == b || c`, a == b may fail unharmed.
+// The operands of `condition`; empty if it has no comparison that can be printed. The recorded
+// comparison may belong to another condition: in `a == b || c`, a == b may fail although the
+// condition holds.
 std::string operands_of(const char* condition) {
   const FailedComparison& failed = last_failed_comparison;
   if (failed.condition == nullptr || std::strcmp(failed.condition, condition) != 0) return {};

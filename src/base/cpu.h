@@ -12,9 +12,9 @@ int usable_cores();
 using CpuSet = std::array<std::uint64_t, 16>;
 CpuSet cpus_of_process();
 int count(const CpuSet& cpus);
-// The number of processors that several processes of this container have together, this one among
-// them, if `together` is the union of their masks: the container's quota is for all of them. At
-// least 1.
+// The number of processors that a group of processes in this container can use, at least 1. The
+// group includes this process, and `together` is the union of the affinity masks. The quota of the
+// container limits the whole group.
 int usable_cores(const CpuSet& together);
 
 // Hints to the processor that the thread spins.

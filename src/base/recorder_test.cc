@@ -70,7 +70,7 @@ TEST(Recorder, GivesItsOperationsAsValues) {
   EXPECT_EQ(describe(snapshot.operations[0]), "#7 barrier");
 }
 
-// An entry that may be overwritten while it is read is left out: 255 of 256 stay.
+// A snapshot omits the entry that the next operation may overwrite: 255 of 256 entries remain.
 TEST(Recorder, ValuesLeaveOutThePlaceThatIsWrittenNext) {
   Recorder recorder("world", 0, 1);
   for (std::uint32_t i = 0; i < 1000; ++i)

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// 1 MB of gradient, there and back.
+// Candidates for 1 MB of gradient, both directions.
 std::vector<Candidate> candidates(double int8_seconds, double topk_seconds) {
   return {{.text = "none", .bytes = 2'000'000},
           {.text = "int8", .bytes = 500'000, .codec_seconds = int8_seconds},
@@ -24,21 +24,21 @@ TEST(ChooseCodec, TheFirstOfThoseThatAreAboutAsFastAsTheFastest) {
     std::string_view reason;
   };
   const Case cases[] = {
-      // 100 MB/s: 20 ms, 5 + 1 ms, 0.4 + 8 ms.
+      // 100 MB/s: none takes 20 ms, int8 5 + 1 ms, topk 0.4 + 8 ms.
       {{1e-8}, 0, candidates(1e-3, 8e-3), "bucket 3: int8, 6.0 ms instead of 20.0 ms at 100 MB/s"},
-      // 10 MB/s: the smallest wins.
+      // 10 MB/s: the smallest encoding wins.
       {{1e-7}, 0, candidates(1e-3, 8e-3), "bucket 3: topk, 12.0 ms instead of 200 ms at 10.0 MB/s"},
       // 10 GB/s: no codec is fast enough.
       {{1e-10},
        0,
        candidates(1e-3, 8e-3),
        "bucket 3: none, 200 us at 10.0 GB/s; int8 would take 1.1 ms"},
-      // Messages cost all candidates the same.
+      // The latency of messages is the same for all candidates.
       {{1e-8, 1e-2},
        0,
        candidates(1e-3, 8e-3),
        "bucket 3: int8, 26.0 ms instead of 40.0 ms at 100 MB/s"},
-      // int8 takes 2.9 %, then 3.1 % more than topk.
+      // int8 takes 2.9 %, then 3.1 % longer than topk.
       {{1e-8},
        0,
        candidates(5.29e-3, 9.6e-3),
@@ -47,7 +47,7 @@ TEST(ChooseCodec, TheFirstOfThoseThatAreAboutAsFastAsTheFastest) {
        0,
        candidates(5.31e-3, 9.6e-3),
        "bucket 3: topk, 10.0 ms instead of 20.0 ms at 100 MB/s"},
-      // Computing goes on for longer than anything takes, for as long as int8 takes, for less.
+      // Computation takes longer than every exchange, then as long as int8, then less time.
       {{1e-8},
        0.03,
        candidates(1e-3, 8e-3),
@@ -60,13 +60,13 @@ TEST(ChooseCodec, TheFirstOfThoseThatAreAboutAsFastAsTheFastest) {
        0.004,
        candidates(1e-3, 2e-3),
        "bucket 3: topk, 2.4 ms instead of 20.0 ms at 100 MB/s"},
-      // Slow wires, and none at all.
+      // A slow link, and a link of infinite bandwidth.
       {{1e-4}, 0, candidates(1e-3, 8e-3), "bucket 3: topk, 4.0 s instead of 200 s at 10.0 kB/s"},
       {{0},
        0,
        candidates(1e-3, 8e-3),
        "bucket 3: none, 0.0 us at any rate; int8 would take 1.0 ms"},
-      // What could not be measured is not chosen.
+      // A candidate without a valid measurement is not chosen.
       {{1e-8}, 0, candidates(kNan, -1), "bucket 3: none, 20.0 ms at 100 MB/s"},
       {{kNan}, 0, candidates(1e-3, 8e-3), "bucket 3: none, because nothing could be measured"},
       {{1e-8}, 0, {{.text = "none", .bytes = 1000}}, "bucket 3: none, 10.0 us at 100 MB/s"},
@@ -98,11 +98,11 @@ TEST(ChooseCodec, OfWhatWasTimedTheFirstThatIsAboutAsFastAsTheFastest) {
   const Case cases[] = {
       {{0.1}, 0},
       {{0.1, 0.05, 0.08}, 1},
-      // 2.9 %, then 3.1 % longer than the shortest.
+      // 2.9 %, then 3.1 % longer than the fastest.
       {{0.1029, 0.1}, 0},
       {{0.1031, 0.1}, 1},
       {{0.2, 0.1029, 0.1}, 1},
-      // What was not timed is not taken.
+      // A candidate that was not timed is not chosen.
       {{kNever, 0.3, 0.2}, 2},
       {{kNan, 0.3, -1, 0}, 1},
       {{kNever, kNan}, 0},
@@ -121,7 +121,7 @@ TEST(ChooseCodec, NoneIsAlwaysAmongWhatIsChosenFrom) {
             (Texts{"none", "bf16", "int8", "qsgd", "sign", "powersgd", "topk", "topk:0.001"}));
   EXPECT_EQ(of("auto:from=int8:128/fp16"), (Texts{"none", "int8:128", "fp16"}));
   EXPECT_EQ(of("auto:from=int8/none"), (Texts{"none", "int8"}));
-  // Each is a codec, printed as it prints itself, that auto may choose.
+  // Each candidate parses, prints as the same text, and is one that auto may choose.
   for (const std::string& text : of("auto"))
     EXPECT_EQ(plan::to_string(plan::parse_codec(text).value()), text);
   std::string list;

@@ -1,6 +1,6 @@
 #include "codec/conformance_test_support.h"
 
-// Means of what several have sent, and how these go back to all.
+// The mean of the gradients of several senders, and its broadcast back to all ranks.
 namespace tally::codec {
 namespace {
 
@@ -8,7 +8,7 @@ class Meeting : public EveryCodec {
  protected:
   static constexpr std::size_t kCount = 1500;
 
-  // What `senders` give, each with its own number of samples.
+  // The encoded and decoded gradients of `senders` senders, each weighted by its number of samples.
   struct Given {
     std::vector<Bytes> bytes;
     std::vector<Values> decoded;
@@ -61,8 +61,8 @@ TEST_P(Meeting, OfBytesIsThatOfWhatWasDecoded) {
       mean_of_decoded(spec_, given.pointers(), given.weights, decoded);
       const Values bytes = mean(given);
       for (std::size_t i = 0; i < kCount; ++i) {
-        // The same operations in the same order, but a scale may be multiplied by the weight before
-        // it is a value.
+        // Both use the same operations in the same order, except that mean() may multiply the scale
+        // by the weight before it decodes the value.
         double magnitudes = 0;
         for (const Values& values : given.decoded) magnitudes += std::abs(double{values[i]});
         ASSERT_NEAR(bytes[i], decoded[i], 0x1p-22 * magnitudes) << senders << " " << i;
@@ -73,7 +73,7 @@ TEST_P(Meeting, OfBytesIsThatOfWhatWasDecoded) {
 
 TEST_P(Meeting, IsTheMeanByWeight) {
   with_each_stage([&] {
-    // Votes have a majority instead, and tests of their own.
+    // Sign codecs with a vote have a majority instead of a mean, with tests of their own.
     if (spec_.vote) return;
     const Given given = give(3);
     const Values means = mean(given);
@@ -156,7 +156,7 @@ TEST_P(Meeting, ShowsOddValuesToAll) {
 
 INSTANTIATE_TEST_SUITE_P(All, Meeting, testing::ValuesIn(codec_texts()), codec_test_name);
 
-// All ranks know the indices already.
+// All ranks know the indices already, so the mean is sent without them.
 TEST(RandkMeeting, GoesBackInAsManyBytesAsItCame) {
   const plan::CodecSpec spec = spec_of("randk:0.1");
   const auto codec = make_codec(spec);

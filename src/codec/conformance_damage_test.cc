@@ -1,13 +1,13 @@
 #include "codec/conformance_test_support.h"
 
-// Bytes that are not what encode() made: refused as corrupt, or decoded to something; nothing
-// outside is touched (which the sanitizers see better than the guards here).
+// Bytes that encode() did not produce are refused as corrupt or decode to some values. Decoding
+// touches no memory outside its arguments; the sanitizers detect this better than the guards here.
 namespace tally::codec {
 namespace {
 
 class DamagedBytes : public EveryCodec {
  protected:
-  // Whether decode() takes it; decode_add() agrees.
+  // True if decode() accepts the bytes; decode_add() must agree.
   bool taken(std::span<const std::byte> bytes, std::size_t count) const {
     Values out(count + 16, -77);
     const auto decoded = codec_->decode(bytes, std::span(out).first(count));
@@ -26,7 +26,7 @@ TEST_P(DamagedBytes, CutOffAreRefused) {
     for (const std::size_t count : {1U, 90U, 1100U}) {
       const Bytes good = encode(*codec_, normal_values(count, 1));
       for (std::size_t size = 0; size < good.size(); ++size) {
-        // Of its own array, so that reading on would be seen.
+        // A separate allocation, so that the sanitizer detects a read past the end.
         const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
         ASSERT_FALSE(taken(cut, count)) << size << " of " << good.size();
       }

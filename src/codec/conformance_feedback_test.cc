@@ -1,7 +1,7 @@
 #include "codec/conformance_test_support.h"
 #include "codec/encoder/encoder.h"
 
-// A sender with feedback: what it sent and what it kept are what it was given.
+// A sender with error feedback: the values sent plus the residual equal the gradients.
 namespace tally::codec {
 namespace {
 
@@ -20,14 +20,14 @@ class Feedback : public testing::TestWithParam<std::string> {
   const std::unique_ptr<Codec> codec_;
 };
 
-// Also those that remember more than what was left out.
+// Also covers codecs that keep more state than the residual.
 class Memory : public Feedback {};
 
 constexpr std::size_t kCount = 1500;
 
 TEST_P(Feedback, SentAndKeptAreWhatWasGiven) {
   const auto encoder = Encoder::make(spec_, *codec_, kCount);
-  // Without momentum, early or late, gradients are what is encoded.
+  // Without momentum correction the encoder encodes the plain gradients.
   const auto states = encoder->states();
   ASSERT_EQ(states.size(), spec_.early_momentum ? 2U : 1U);
   EXPECT_EQ(states.back().name, "residual");
@@ -44,8 +44,8 @@ TEST_P(Feedback, SentAndKeptAreWhatWasGiven) {
     const Values decoded = decode(*codec_, std::span(bytes).first(used), kCount);
     for (std::size_t i = 0; i < kCount; ++i) {
       const float wanted = gradient[i] + kept[i];
-      // A value that is sent as it is leaves nothing; one that is not is left whole; others are off
-      // by the rounding of a difference.
+      // Sparse codecs send a value unchanged or keep all of it, so the residual is exact. Other
+      // codecs differ by the rounding of one subtraction.
       const double off = is_sparse() ? 0 : 0x1p-24 * std::abs(double{wanted} - double{decoded[i]});
       ASSERT_NEAR(double{decoded[i]} + double{residual[i]}, wanted, off) << step << " " << i;
       given[i] += gradient[i];
@@ -57,7 +57,7 @@ TEST_P(Feedback, SentAndKeptAreWhatWasGiven) {
     EXPECT_NEAR(sent[i] + double{residual[i]}, given[i], rounding[i]) << i;
 }
 
-// One gradient that is not finite is seen, and does not spoil all later ones.
+// A gradient that is not finite reaches the receivers, and does not spoil later gradients.
 TEST_P(Feedback, IsFiniteAgainAfterOddValues) {
   const auto encoder = Encoder::make(spec_, *codec_, kCount);
   Bytes bytes(encoder->max_bytes());
@@ -73,7 +73,7 @@ TEST_P(Feedback, IsFiniteAgainAfterOddValues) {
     EXPECT_TRUE(std::isfinite(value));
 }
 
-// With its memory put back a sender goes on with the same bytes.
+// A sender with restored state produces the same bytes as the original.
 TEST_P(Memory, GoesOnFromItsStates) {
   const auto one = Encoder::make(spec_, *codec_, kCount);
   const auto two = Encoder::make(spec_, *codec_, kCount);
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(All, Memory, testing::ValuesIn(with_one_state()), codec
 INSTANTIATE_TEST_SUITE_P(Two, Memory, testing::Values("dgc:0.01,warmup=4", "onebit-adam:1"),
                          codec_test_name);
 
-// Without momentum what dgc keeps is what was left out, exactly.
+// Without momentum, the residual of dgc is exactly the sum of the unsent values.
 TEST(DgcFeedback, SentAndKeptAreWhatWasGiven) {
   const plan::CodecSpec spec = spec_of("dgc:0.01,warmup=8");
   const auto codec = make_codec(spec);
@@ -130,7 +130,7 @@ TEST(DgcFeedback, SentAndKeptAreWhatWasGiven) {
   }
 }
 
-// Over steps what is sent and kept is sgd's momentum, as the optimizer would have had it.
+// Over all steps, the values sent plus the residual equal the momentum of sgd.
 TEST(EarlyMomentum, SendsWhatTheOptimizerWouldHave) {
   for (const bool nesterov : {false, true}) {
     const plan::CodecSpec spec = spec_of("topk:1,momentum=early");
@@ -164,7 +164,7 @@ TEST(EarlyMomentum, IsFiniteAgainAfterOddValues) {
     for (const float value : state.values) ASSERT_TRUE(std::isfinite(value)) << state.name;
 }
 
-// What leaves nothing out: every step sends the gradient, and nothing is kept.
+// A codec that omits nothing sends each gradient whole and keeps a residual of zero.
 TEST(FeedbackOfAll, SendsWhatIsGiven) {
   for (const char* const text :
        {"topk:1", "topk:1,exact", "randk:1", "threshold:1e-30", "topk:1+rans"}) {

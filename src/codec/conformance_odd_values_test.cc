@@ -1,7 +1,7 @@
 #include "codec/conformance_test_support.h"
 
-// Values that are not finite are seen on the other side, and other values beside them; zeros and
-// the smallest numbers are no trouble.
+// A value that is not finite is visible after decoding, and so are the values next to it. Zeros and
+// subnormal numbers decode correctly.
 namespace tally::codec {
 namespace {
 
@@ -71,7 +71,7 @@ TEST_P(OddValues, TheSmallestNumbersComeBackWithinTheBound) {
   });
 }
 
-// They may come back as infinities where a format has no such numbers, and not as small ones.
+// A format without such large numbers may decode them as infinity, but never as small numbers.
 TEST_P(OddValues, TheLargestNumbersDoNotBecomeSmallOnes) {
   with_each_stage([&] {
     constexpr float kMost = std::numeric_limits<float>::max();

@@ -1,15 +1,15 @@
 #include "codec/conformance_test_support.h"
 
-// Codecs that round by chance: over many draws the mean is what was encoded, and the variance is
-// what is written of them.
+// Codecs with stochastic rounding: over many draws the mean equals the encoded value, and the
+// variance stays within the documented bound.
 namespace tally::codec {
 namespace {
 
 class RoundedByChance : public testing::TestWithParam<std::string> {};
 class Bias : public EveryCodec {};
 
-// What the variance may be at most of a value of magnitude x, of which `most` is the largest in its
-// block.
+// The largest permitted variance of a value of magnitude x in a block whose largest magnitude is
+// `most`.
 double variance_bound(const plan::CodecSpec& spec, double x, double most) {
   switch (spec.kind) {
     case plan::Codec::kQsgd: {
@@ -51,7 +51,7 @@ TEST_P(RoundedByChance, IsUnbiasedWithinItsVariance) {
     const double variance = squares[i] / kDraws;
     const double rounding = 1e-6 * bounds.most(i);
     EXPECT_LE(std::abs(sum[i] / kDraws), 4 * std::sqrt(variance / kDraws) + rounding) << in[i];
-    // The measured variance has a random error of its own.
+    // The measured variance has a random error as well.
     EXPECT_LE(variance, 1.02 * variance_bound(spec, std::abs(double{in[i]}), bounds.most(i)) +
                             rounding * rounding)
         << in[i];

@@ -1,7 +1,7 @@
 #include "codec/conformance_test_support.h"
 
-// What every codec promises of values: how near they come back, at which sizes, and which numbers
-// are random.
+// The contract of every codec for ordinary values: its error bounds, its sizes, and its random
+// numbers.
 namespace tally::codec {
 namespace {
 
@@ -58,8 +58,8 @@ TEST_P(EveryCodec, AddsWhatItDecodes) {
       const Values before = sum;
       ASSERT_TRUE(codec_->decode_add(bytes, weight, sum));
       for (std::size_t i = 0; i < in.size(); ++i) {
-        // A scale may be multiplied by the weight first: two roundings, of the product and of the
-        // sum.
+        // The codec may multiply the scale by the weight first. Both the product and the sum are
+        // rounded.
         const double exact = double{before[i]} + double{weight} * double{decoded[i]};
         const double rounding = 0x1p-23 * std::abs(double{decoded[i]}) + 0x1p-24 * std::abs(exact);
         ASSERT_NEAR(sum[i], exact, rounding) << i;
@@ -68,7 +68,8 @@ TEST_P(EveryCodec, AddsWhatItDecodes) {
   });
 }
 
-// Values and bytes lie anywhere in larger arrays, of which nothing else may be touched.
+// Values and bytes may lie at any address inside larger arrays. The codec writes nothing outside of
+// them.
 void check_place(const Codec& codec, const Values& source, std::size_t count, std::size_t float_at,
                  std::size_t byte_at) {
   const std::span<const float> in = std::span(source).subspan(float_at, count);
@@ -139,14 +140,14 @@ TEST_P(EveryCodec, HasOtherRandomNumbersForAnotherDraw) {
     EXPECT_EQ(differs({.seed = 4, .step = 5, .rank = 2, .first = 65536}), by_chance || at_places);
     EXPECT_EQ(differs({.seed = 3, .step = 6, .rank = 2, .first = 65536}), by_chance || at_places);
     EXPECT_EQ(differs({.seed = 3, .step = 5, .rank = 2, .first = 0}), by_chance || at_places);
-    // All senders of randk choose the same places.
+    // All senders of randk draw the same indices.
     EXPECT_EQ(differs({.seed = 3, .step = 5, .rank = 1, .first = 65536}), by_chance);
   });
 }
 
 TEST_P(EveryCodec, HasOtherRandomNumbersForEachValue) {
   with_each_stage([&] {
-    // The same values in each block.
+    // The same values in both blocks.
     const Values once = normal_values(512, 7);
     Values in = once;
     in.insert(in.end(), once.begin(), once.end());
@@ -167,7 +168,7 @@ TEST_P(EveryCodec, IsNeverLargerThanItSaysAndAboutWhatItExpects) {
     const auto bytes = static_cast<double>(encode(*codec_, in).size());
     EXPECT_LE(bytes, static_cast<double>(codec_->max_bytes(in.size())));
     if (spec_.kind == plan::Codec::kThreshold && spec_.threshold > 1e-20) {
-      // How many are above it is not for a codec to know.
+      // The codec cannot know how many values exceed the threshold.
       EXPECT_GE(static_cast<double>(codec_->expected_bytes(in.size())), 0.8 * bytes);
     } else {
       EXPECT_NEAR(static_cast<double>(codec_->expected_bytes(in.size())), bytes, 0.25 * bytes);
@@ -176,7 +177,8 @@ TEST_P(EveryCodec, IsNeverLargerThanItSaysAndAboutWhatItExpects) {
   });
 }
 
-// Whatever its values are; sparse ones depend on them, and so does every entropy stage.
+// The size of a fixed-size encoding does not depend on the values. Sparse codecs and entropy stages
+// have no fixed size.
 TEST_P(EveryCodec, IsOfFixedSizeIfItSaysSo) {
   with_each_stage([&] {
     const bool sparse = spec_.density > 0 || spec_.kind == plan::Codec::kThreshold;
@@ -212,7 +214,7 @@ TEST_P(EveryCodec, BehindAStageIsWhatItIsWithout) {
 
 INSTANTIATE_TEST_SUITE_P(All, EveryCodec, testing::ValuesIn(codec_texts()), codec_test_name);
 
-// By column, blocks are as long as a weight matrix has inputs.
+// With onebit:column, a block is as long as one column of the weight matrix has inputs.
 TEST(OnebitByColumn, HasMeansForEachOutput) {
   const auto codec = make_codec(spec_of("onebit:column"), {.columns = 30});
   Values in(90, 1);
@@ -221,7 +223,7 @@ TEST(OnebitByColumn, HasMeansForEachOutput) {
   EXPECT_EQ(there_and_back(*codec, in), in);
 }
 
-// Nor does it matter where the matrix is cut.
+// The same holds for a bucket that starts in the middle of a matrix.
 TEST(OnebitByColumn, HasMeansForEachOutputInTheMiddleOfAMatrix) {
   Values whole(300);
   for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i / 30) - 4.5F;

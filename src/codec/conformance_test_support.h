@@ -14,13 +14,13 @@
 #include "codec/entropy/test_sources.h"
 #include "plan/codec_spec.h"
 
-// What the tests of all codecs share: the list of codecs, data, and how far each may be from what
-// was encoded.
+// Shared by the tests of all codecs: the list of codecs, test data, and the error bound of each
+// codec.
 namespace tally::codec {
 
 using Values = std::vector<float>;
 
-// Without their entropy stages.
+// All codecs, without entropy stages.
 inline std::vector<std::string> codec_texts() {
   return {"none",           "fp16",
           "bf16",           "int8",
@@ -74,21 +74,21 @@ inline Values there_and_back(const Codec& codec, std::span<const float> values,
   return decode(codec, encode(codec, values, draw), values.size());
 }
 
-// Compares bit for bit; all NaN are equal.
+// Compares bit for bit; any NaN equals any other.
 inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
-// How many values share what not-a-number among them spoils.
+// The number of values that one NaN among them spoils.
 inline std::size_t spoiled_together(const plan::CodecSpec& spec, std::size_t count) {
   if (spec.kind == plan::Codec::kTernary) return std::max<std::size_t>(count, 1);
   return spec.block > 0 ? spec.block : 1;
 }
 
-// How far each value may be from what it was, by what is written of each kind: half a step for what
-// is rounded, a step for what is rounded by chance, what is left out for the sparse ones. Float32's
-// own rounding and its smallest numbers come on top.
+// The documented error bound of each codec: half a quantization step for rounding to nearest, one
+// step for stochastic rounding, the value itself for sparse codecs. The rounding of float32 and its
+// smallest number are added.
 class ErrorBounds {
  public:
   ErrorBounds(const plan::CodecSpec& spec, std::span<const float> values)
@@ -126,7 +126,7 @@ class ErrorBounds {
       case Codec::kOnebit:
       case Codec::kSign:
       case Codec::kOnebitAdam:
-        // Both have the sign of the value, and neither is larger than the largest.
+        // The value and its decoding have the same sign, and neither exceeds the largest magnitude.
         return most(i) + own;
       case Codec::kTopk:
       case Codec::kDgc:
@@ -158,10 +158,10 @@ inline void expect_within_bounds(const plan::CodecSpec& spec, std::span<const fl
   }
 }
 
-// One suite over all codecs, each without an entropy stage and with each of them.
+// One suite over all codecs, each without an entropy stage and with each stage.
 class EveryCodec : public testing::TestWithParam<std::string> {
  protected:
-  // Calls body() with spec_ and codec_ of each; the first that fails is the last.
+  // Calls body() once for each entropy stage with spec_ and codec_ set; stops at the first failure.
   template <typename Body>
   void with_each_stage(Body body) {
     for (const char* const stage : {"", "+rans", "+huffman", "+zstd"}) {
@@ -180,7 +180,7 @@ class EveryCodec : public testing::TestWithParam<std::string> {
   std::unique_ptr<Codec> codec_;
 };
 
-// "topk_0_1_exact".
+// A test name such as "topk_0_1_exact".
 inline std::string codec_test_name(const testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   for (char& c : name)

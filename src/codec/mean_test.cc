@@ -7,7 +7,7 @@ namespace {
 const plan::CodecSpec kOnebit = {.kind = plan::Codec::kOnebit, .block = 32};
 const plan::CodecSpec kVote = {.kind = plan::Codec::kSign, .block = 32, .vote = true};
 
-// What some senders gave, encoded and decoded.
+// The gradients of several senders, encoded and decoded.
 struct Senders {
   std::vector<ByteVector> bytes;
   std::vector<Values> values;
@@ -41,7 +41,7 @@ Values mean_of_values(const plan::CodecSpec& spec, const Senders& senders, std::
   return mean;
 }
 
-// Signs counted one by one, magnitudes in double.
+// Counts signs one by one, and averages magnitudes in double.
 Values plain_vote(const Senders& senders, std::size_t count) {
   double whole = 0;
   for (const double weight : senders.weights) whole += weight;
@@ -126,8 +126,8 @@ TEST(MeanOf, RefusesCorruptBytesAndWeightsThatCannotBe) {
     EXPECT_EQ(code_of(kVote, *sign, {.bytes = good, .weight = weight}), ErrorCode::kCorrupt);
 }
 
-// Blocks of 32 (bytes), 9 (not of bytes) and 600 values (one for all); with and without blocks in
-// which some are silent.
+// Blocks of 32 values (whole bytes), of 9 values (not whole bytes), and of 600 values (one block);
+// with and without blocks in which some voters are silent.
 TEST(Vote, IsAPlainCountFor1To65Voters) {
   Rng rng(2);
   for (const std::size_t block : {32, 9, 600}) {

@@ -22,7 +22,8 @@ TEST(DisseminationBarrier, CostsWhatTheFormulaSays) {
   }
 }
 
-// Knowledge spreads along the messages: at the end everybody has heard of everybody.
+// A rank knows of every rank that its messages tell it about. At the end every rank must know of
+// all ranks.
 TEST(DisseminationBarrier, HearsOfEveryRank) {
   for (const int ranks : kRankCounts) {
     const auto n = static_cast<std::size_t>(ranks);

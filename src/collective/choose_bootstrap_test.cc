@@ -81,7 +81,7 @@ TEST(ChooseMeeting, SlurmStepsMeetAtTheirFirstHostAtAPortOfTheirOwn) {
     EXPECT_LE(port, 29191);
     ++jobs_at[port];
   }
-  // As many as chance would give.
+  // About as many distinct ports as random choices would give.
   EXPECT_GT(jobs_at.size(), 1600U);
 }
 

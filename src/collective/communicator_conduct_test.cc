@@ -12,7 +12,7 @@
 namespace tally::collective {
 namespace {
 
-// Where memory is shared everybody sees what the others write; where it is not, only its own.
+// Ranks that share memory see each other's writes. Other ranks see only their own.
 TEST_P(CommunicatorConformance, SharedBuffersAreSeenByThoseWhoShareMemory) {
   run([this](Communicator& communicator) {
     const Rank self = communicator.rank();
@@ -50,7 +50,7 @@ TEST_P(CommunicatorConformance, MessagesWithTagsFindTheirReceivers) {
     const Rank right = (world.rank() + 1) % world.size();
     const Rank left = (world.rank() + world.size() - 1) % world.size();
     if (world.size() == 1) return;
-    // Receives are started first, and tags are taken in another order than sent.
+    // The receives start before the sends, and their tags are in a different order.
     std::vector<float> big(300000);
     std::vector<float> small(3);
     std::vector<float> second(3);
@@ -102,7 +102,7 @@ TEST_P(CommunicatorConformance, ManyOperationsInFlightCompleteInTheOrderOfIssue)
         order.push_back(i);
       });
     }
-    // A blocking call takes its place behind them.
+    // A blocking call runs after the operations that are already started.
     ASSERT_TRUE(world.barrier().has_value());
     for (Handle& handle : handles) {
       EXPECT_TRUE(handle.poll());
@@ -127,7 +127,7 @@ TEST_P(CommunicatorConformance, SplitMakesWorkingGroupsByColourAndKey) {
       if (rank % 2 == world.rank() % 2) same.push_back(rank);
     ASSERT_EQ(group.size(), static_cast<int>(same.size()));
     ASSERT_EQ(same[static_cast<std::size_t>(group.rank())], world.rank());
-    // Both communicators at once, large and small.
+    // Use both communicators at the same time, with large and small messages.
     for (const std::size_t count : {std::size_t{10}, std::size_t{200000}}) {
       std::vector<float> ours(count, static_cast<float>(world.rank()));
       std::vector<float> all(count, 1.0F);
@@ -148,7 +148,7 @@ TEST_P(CommunicatorConformance, SplitMakesWorkingGroupsByColourAndKey) {
   });
 }
 
-// Errors of the caller's making fail that call alone.
+// An invalid argument fails the call, and later calls still work.
 TEST_P(CommunicatorConformance, NonsenseIsRefusedAndHarmsNothing) {
   run([](Communicator& world) {
     std::vector<float> data(10);
@@ -178,7 +178,7 @@ TEST_P(CommunicatorConformance, DifferentCountsAreAMismatchThatNamesBothSides) {
     EXPECT_THAT(outcome.error().message,
                 testing::HasSubstr("rank 1 called allreduce sum of 5 float32"));
     EXPECT_THAT(outcome.error().message, testing::HasSubstr("called allreduce sum of 8 float32"));
-    // And from now on the communicator refuses everything with that error.
+    // The communicator then refuses every operation with the same error.
     EXPECT_EQ(world.barrier().error().message, outcome.error().message);
   });
 }
@@ -187,7 +187,8 @@ TEST_P(CommunicatorConformance, DifferentOperationsAreAMismatch) {
   if (ranks() == 1) return;
   run([](Communicator& world) {
     std::vector<float> data(200000);
-    // The last rank is elsewhere; it may get through a broadcast of its own before it learns.
+    // The last rank calls another operation. Its broadcast may complete before it notices the
+    // mismatch.
     const bool odd_one = world.rank() + 1 == world.size();
     Result<void> outcome = odd_one ? world.broadcast(std::span<float>(data), world.rank())
                                    : world.allreduce(std::span<float>(data));
@@ -197,7 +198,7 @@ TEST_P(CommunicatorConformance, DifferentOperationsAreAMismatch) {
   });
 }
 
-// One rank stays away: the others give up at the deadline and name it.
+// One rank does not call the operation: the others time out at the deadline and name it.
 TEST_P(CommunicatorConformance, ARankThatStaysAwayIsNamedAtTheDeadline) {
   if (ranks() == 1) return;
   std::atomic<int>& given_up = counter();
@@ -232,7 +233,7 @@ TEST_P(CommunicatorConformance, CloseEndsWhatIsUnderWay) {
     world.close();
     EXPECT_EQ(handle.wait().error().code, ErrorCode::kClosed);
     EXPECT_EQ(world.barrier().error().code, ErrorCode::kClosed);
-    ++done;  // nobody leaves the job while another's receive may still notice it
+    ++done;  // no rank leaves while a receive of another rank could notice it
     while (done < world.size()) std::this_thread::yield();
   });
 }

@@ -54,7 +54,7 @@ TEST_P(CommunicatorConformance, AllreduceAddsHalfTypes) {
                             .count = data.size(),
                             .type = type})
                       .has_value());
-      // The same sum by the plain kernels.
+      // The same sum by the reference kernels.
       std::uint16_t expected = one;
       for (int rank = 1; rank < world.size(); ++rank)
         kernel::reference_kernels().combine(type, ReduceOp::kSum, &expected, &one, 1);
@@ -86,7 +86,7 @@ TEST_P(CommunicatorConformance, EveryAlgorithmSumsEveryCountInAndOutOfPlace) {
   });
 }
 
-// Long enough that steps of the ring overlap, and that frames wait for a slower rank.
+// The vectors are long enough that steps of the ring overlap and frames wait for a slower rank.
 TEST_P(CommunicatorConformance, LongVectorsAreSummedInSegments) {
   const Algorithm ring = algorithms().size() > 1 ? Algorithm::kRing : Algorithm::kAuto;
   run([ring](Communicator& world) {
@@ -135,7 +135,7 @@ TEST_P(CommunicatorConformance, SharedAndUnalignedMemoryGiveTheSameSums) {
   });
 }
 
-// Some ranks use shared memory, others their own: all see the same sum.
+// Some ranks use shared memory and others private memory; all ranks get the same sum.
 TEST_P(CommunicatorConformance, MixedMemoryGivesTheSameSums) {
   run([](Communicator& world) {
     const std::size_t count = 300007;
@@ -164,7 +164,7 @@ std::vector<float> awkward(Rank rank, std::size_t count) {
 TEST_P(CommunicatorConformance, AllRanksAndAllRunsGetTheSameBits) {
   const std::size_t count = 50021;
   const std::size_t bytes = count * sizeof(float);
-  // By rank and algorithm; those of other processes stay empty.
+  // Indexed by algorithm and rank; the results of other processes stay empty.
   std::array<std::vector<std::vector<float>>, 2> results;
   for (auto& result : results) {
     result.resize(algorithms().size() * static_cast<std::size_t>(ranks()));
@@ -192,7 +192,7 @@ TEST_P(CommunicatorConformance, AllRanksAndAllRunsGetTheSameBits) {
   }
 }
 
-// What one all-reduce of `bytes` cost this rank.
+// The traffic of this rank during one all-reduce of `count` elements.
 Traffic cost_of(Communicator& world, std::size_t count, Algorithm algorithm) {
   const Traffic before = world.traffic();
   std::vector<float> data(count, 1.0F);
@@ -245,7 +245,7 @@ TEST_P(CommunicatorConformance, ReduceScatterGivesEachRankItsPart) {
   });
 }
 
-// Rank r's part has 3r + 1 elements, and rank 1's none.
+// Rank r has 3r + 1 elements, except that rank 1 has none.
 std::vector<std::size_t> uneven(int ranks) {
   std::vector<std::size_t> counts;
   for (int rank = 0; rank < ranks; ++rank)

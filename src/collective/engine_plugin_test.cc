@@ -49,7 +49,7 @@ TEST(EnginePlugin, IsLookedForBesideTheProgramFirst) {
   ASSERT_GE(folders.size(), 3U);
   EXPECT_EQ(folders[0], "/opt/tool");
   EXPECT_EQ(folders[1], "/opt/tool/lib");
-  // As an installation has them, wherever it was moved to.
+  // An installation may be moved, so its plugin folder is relative to the program.
   EXPECT_THAT(folders[2], testing::MatchesRegex("/opt/tool/\\.\\./lib.*/tally"));
   EXPECT_THAT(plugin_folders(from({{"TALLY_PLUGIN_DIR", "/elsewhere"}}), "/opt/tool/run"),
               ElementsAre("/elsewhere"));

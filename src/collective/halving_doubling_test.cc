@@ -28,7 +28,8 @@ TEST(HalvingDoubling, CostsWhatTheFormulaSaysForPowersOfTwo) {
   }
 }
 
-// 7 ranks: 0, 2 and 4 fold into 1, 3 and 5, which run with 6 as four.
+// With 7 ranks, ranks 0, 2 and 4 fold into 1, 3 and 5, which then run with rank 6 as a group of
+// four.
 TEST(HalvingDoubling, FoldsTheRanksAboveAPowerOfTwo) {
   const Vector vector{.count = 40, .element_bytes = 4};
   const std::size_t all = vector.bytes();

@@ -112,7 +112,7 @@ TEST_F(SecretFile, IsRefusedIfOthersCanReadItOrItIsNotASecret) {
   EXPECT_THAT(with({{"TALLY_SECRET_FILE", path_}}).error().message, testing::HasSubstr("neither"));
 }
 
-// Kubernetes mounts a secret as root's and lets the pod's group read it.
+// Kubernetes mounts a secret that root owns and that the group of the pod may read.
 TEST(SecretFileMode, IsPrivateIfOnlyTheUserCanReadItOrRootLentIt) {
   EXPECT_TRUE(collective::is_private(0600, 1000, 1000));
   EXPECT_TRUE(collective::is_private(0400, 0, 0));

@@ -28,7 +28,7 @@ Result<LaunchFacts> facts_in(const LaunchFactsEnvironment& environment) {
   });
 }
 
-// As the launchers themselves set them, on the third of four ranks.
+// The variables that each launcher sets on the third of four ranks.
 const LaunchFactsEnvironment kTorch = {{"RANK", "2"}, {"WORLD_SIZE", "4"}};
 const LaunchFactsEnvironment kTorchrun =
     kTorch + LaunchFactsEnvironment{{"LOCAL_RANK", "0"},
@@ -59,7 +59,7 @@ const LaunchFactsEnvironment kHydra = {{"PMI_RANK", "2"},
                                        {"MPI_LOCALRANKID", "2"},
                                        {"MPI_LOCALNRANKS", "4"}};
 const LaunchFactsEnvironment kKubernetes = {{"JOB_COMPLETION_INDEX", "2"}, {"WORLD_SIZE", "4"}};
-// An mpirun inside a Slurm step of one process for each of two hosts.
+// mpirun inside a Slurm step that has one process on each of two hosts.
 const LaunchFactsEnvironment kSlurmOfDaemons = {
     {"SLURM_JOB_ID", "4"}, {"SLURM_STEP_ID", "0"},        {"SLURM_PROCID", "1"},
     {"SLURM_NTASKS", "2"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_LOCALID", "0"}};
@@ -67,7 +67,7 @@ const LaunchFactsEnvironment kSlurmPmi2 =
     kSlurm + LaunchFactsEnvironment{{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"PMI_FD", "13"}};
 const LaunchFactsEnvironment kSlurmPmix =
     kSlurm + LaunchFactsEnvironment{{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.4.1"}};
-// The shell of an allocation for four.
+// The shell of an allocation of four tasks.
 const LaunchFactsEnvironment kSlurmShell =
     kSlurm + LaunchFactsEnvironment{{"SLURM_STEP_NUM_TASKS", "1"},
                                     {"SLURM_STEP_ID", "4294967290"},
@@ -78,7 +78,7 @@ const LaunchFactsEnvironment kSlurmBatch =
 struct Case {
   const char* what;
   LaunchFactsEnvironment environment;
-  LaunchFacts expected;  // but for job_id
+  LaunchFacts expected;  // without job_id
 };
 
 TEST(LaunchFacts, EveryLauncherIsFoundAndInOrder) {

@@ -5,7 +5,7 @@
 namespace tally::collective {
 namespace {
 
-// Rank r's part has (3r + count) mod 7 elements, so that some are empty.
+// Rank r has (3r + count) mod 7 elements, so that some parts are empty.
 std::vector<std::size_t> unequal_counts(int ranks, std::size_t count) {
   std::vector<std::size_t> counts;
   for (int r = 0; r < ranks; ++r) counts.push_back((3 * static_cast<std::size_t>(r) + count) % 7);

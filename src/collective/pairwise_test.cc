@@ -5,7 +5,7 @@
 namespace tally::collective {
 namespace {
 
-// Elements that rank `from` has for rank `to`; some pairs have none.
+// The number of elements that rank `from` sends to rank `to`; zero for some pairs.
 std::size_t pair_count(Rank from, Rank to) {
   return static_cast<std::size_t>(5 * from + 3 * to) % 4;
 }

@@ -7,7 +7,7 @@
 namespace tally::collective {
 namespace {
 
-// Unequal parts, some empty, that add up to `count`.
+// Unequal parts, some of them empty, that add up to `count`.
 std::vector<std::size_t> ring_counts(int ranks, std::size_t count) {
   std::vector<std::size_t> counts(static_cast<std::size_t>(ranks), 0);
   Rng rng(count * 31 + static_cast<std::size_t>(ranks));
@@ -56,7 +56,7 @@ TEST(SegmentedRingAllreduce, Sums) {
   });
 }
 
-// Segments change when a chunk travels, not the order in which its values are added.
+// Segments change when the parts of a chunk are sent, but not the order of the additions.
 TEST(SegmentedRingAllreduce, GivesTheBitsOfTheWholeRing) {
   constexpr std::size_t kCount = 1000;
   for (const int ranks : kRankCounts) {

@@ -67,7 +67,7 @@ TEST(Parts, LieOneAfterTheOther) {
             output(32, 16));
 }
 
-// The interpreter is what the algorithms' tests rely on, so it must find each kind of fault.
+// The tests of the algorithms rely on the interpreter, so it must detect each kind of fault.
 ErrorCode fault_of(const std::vector<Schedule>& schedules) {
   std::vector<RankMemory<std::uint8_t>> memory(schedules.size());
   for (auto& mine : memory) {

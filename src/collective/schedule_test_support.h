@@ -19,7 +19,7 @@ inline std::set<std::size_t> element_counts(int ranks) {
   return {0, 1, 2, n - 1, n, n + 1, 1000};
 }
 
-// Values that differ by rank and index, small enough that no sum of 17 overflows.
+// Values that differ by rank and index. They are so small that no sum of 17 overflows.
 inline std::int32_t sample(Rank rank, std::size_t index) {
   return static_cast<std::int32_t>(
              Rng(static_cast<std::uint64_t>(rank) * 7919 + index).below(1000)) -
@@ -48,7 +48,7 @@ inline float adversarial(Rank rank, std::size_t index) {
   return scale[rng.below(6)] * static_cast<float>(rng.uniform());
 }
 
-// One schedule for each rank: make(rank).
+// Makes the schedule of every rank with make(rank).
 template <typename Make>
 std::vector<Schedule> all_ranks(int ranks, Make make) {
   std::vector<Schedule> schedules;
@@ -56,7 +56,7 @@ std::vector<Schedule> all_ranks(int ranks, Make make) {
   return schedules;
 }
 
-// Runs the schedules to their end; a fault fails the test.
+// Runs the schedules to completion; a fault fails the test.
 template <typename T>
 void interpret(const std::vector<Schedule>& schedules, std::vector<RankMemory<T>>& memory,
                bool average = false) {
@@ -66,7 +66,7 @@ void interpret(const std::vector<Schedule>& schedules, std::vector<RankMemory<T>
   EXPECT_TRUE(outcome.has_value()) << to_string(outcome.error());
 }
 
-// Steps in which something is sent or received.
+// The number of steps that send or receive.
 inline std::size_t exchanges(const Schedule& schedule) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < schedule.step_count(); ++i) {
@@ -79,7 +79,8 @@ inline std::size_t exchanges(const Schedule& schedule) {
 
 using Allreduce = Schedule (*)(const Vector& vector, Rank rank, int ranks);
 
-// Sum and average on every rank, in place and not, with the input left as it was.
+// Checks sum and average on every rank, in place and out of place. An input that is out of place
+// must not change.
 inline void expect_allreduce_sums(Allreduce allreduce) {
   for (const int ranks : kRankCounts) {
     for (const std::size_t count : element_counts(ranks)) {

@@ -1,6 +1,6 @@
 #pragma once
-// For tests: jobs over any transport, whose ranks are threads of the test; with engine=mpi each is
-// a process of its own, which mpirun started.
+// For tests: jobs over any transport. The ranks are threads of the test. With engine=mpi each rank
+// is a process, which mpirun started.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,9 +22,9 @@ enum class Network {
   kTls,
   kTwoHosts,
   kUnevenHosts,
-  kMpi,          // engine=mpi, also inside hosts
-  kMpiShm,       // engine=mpi on one host: shared memory
-  kMpiTwoHosts,  // engine=mpi: shared memory inside two hosts, MPI across them
+  kMpi,          // engine=mpi, MPI inside hosts as well
+  kMpiShm,       // engine=mpi on one host, with shared memory
+  kMpiTwoHosts,  // engine=mpi, shared memory inside two hosts and MPI across them
 };
 
 inline bool ranks_are_processes(Network network) {
@@ -79,18 +79,19 @@ inline JobOptions options_for(Network network, Rank rank, int size, std::uint16_
     options.engine = Engine::kMpi;
     options.mpi_inside = network == Network::kMpi ? MpiInside::kMpi : MpiInside::kShm;
   }
-  // Even and odd ranks, or all but the last and the last.
+  // Hosts a and b have the even and the odd ranks, or all ranks but the last and the last rank.
   if (network == Network::kTwoHosts || network == Network::kMpiTwoHosts)
     options.host_label = rank % 2 == 0 ? "a" : "b";
   if (network == Network::kUnevenHosts) options.host_label = rank + 1 < size ? "a" : "b";
   return options;
 }
 
-// Facts of ranks that are processes; set before the tests run.
+// The state of a rank that is a process; main() sets it before the tests run.
 struct ThisProcess {
   Rank rank = 0;
   int ranks = 1;
-  // Memory that all of them share, zero at first, and how much of it the tests have used.
+  // Memory that all ranks share, initially zero, and the number of counters that the tests have
+  // used.
   std::span<std::atomic<int>> counters;
   std::size_t counters_used = 0;
 };
@@ -99,8 +100,8 @@ inline ThisProcess& this_process() {
   return process;
 }
 
-// Runs `body` on every rank in a thread of its own, and returns when all have ended; where ranks
-// are processes, on this one.
+// Runs `body` on every rank in a thread of its own and returns when all threads have ended. Where
+// ranks are processes, runs `body` once, on the rank of this process.
 inline void run_ranks(Network network, int size, const std::function<void(Job&)>& body) {
   if (ranks_are_processes(network)) {
     auto job = Job::join(options_for(network, this_process().rank, size, 0));

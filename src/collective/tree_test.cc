@@ -83,7 +83,7 @@ TEST(TreeReduce, GivesTheRootTheSum) {
   }
 }
 
-// A root that is in place has its input where it sums; nobody else may need an output.
+// An in-place root has its input in the output buffer. The other ranks need no output buffer.
 TEST(TreeReduce, WorksInPlaceAtTheRoot) {
   const auto schedules = all_ranks(
       6, [](Rank rank) { return tree_reduce({.count = 10, .element_bytes = 4}, 2, rank, 6); });

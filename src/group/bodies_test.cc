@@ -49,7 +49,7 @@ TEST(Bodies, MoreProcessorsThanASetHasAreCorrupt) {
   wire::Writer writer;
   write(writer, hello);
   std::vector<std::byte> bytes = writer.take();
-  // What follows is the number of words, and the number of lost ranks.
+  // The last fields are the number of words and the number of lost ranks.
   bytes[bytes.size() - 5] = std::byte{17};
   bytes.resize(bytes.size() + 17 * 8);
   wire::Reader reader(bytes);

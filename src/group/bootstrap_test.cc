@@ -52,7 +52,8 @@ TEST(Bootstrap, SecretThatIsKnownIsNotPassed) {
   EXPECT_FALSE(guest->options.secret.has_value());
 }
 
-// Hydra has no name for its jobs but the process at the other end of a descriptor.
+// Hydra jobs have no name. Only the server process at the other end of the descriptor identifies
+// them.
 TEST(Bootstrap, ServerOfADescriptorBelongsToTheIdentity) {
   std::array<int, 2> ends{-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);

@@ -31,7 +31,7 @@ struct CoordinatorOptions {
 
 // Watches the ranks of a job: which are present, which are lost, and which keep the others waiting.
 // The coordinator tells all ranks which ranks are lost and answers `tally status` and `tally
-// inspect`. Operations go on without it. Threads: the coordinator has one of its own, which also
+// inspect`. Operations continue without it. Threads: the coordinator has one of its own, which also
 // calls `on_event`; the functions here may be called from any thread.
 class Coordinator final {
  public:

@@ -324,7 +324,7 @@ void CoordinatorService::tidy(TimePoint now) {
     refused(*session, late ? "it did not say who it is" : "too many say nothing", now);
   }
   sessions_.remove_if([](const auto& session) { return session->dead; });
-  // The state is saved before the events are told, so that the next coordinator knows as much.
+  // Save the state before the events are reported, so that the next coordinator knows them.
   if (changed_) save();
   for (const CoordinatorEvent& event : std::exchange(pending_, {})) on_event_(event);
 }

@@ -32,13 +32,13 @@ struct CoordinatorSession {
   bool dead = false;  // to be dropped now
   TimePoint over_since{};
 
-  // Of a rank.
+  // For a rank.
   Rank rank = kNoRank;
   std::uint32_t generation = 0;
   std::int64_t pid = 0;
   std::string host;
 
-  // Of an observer: whose traces it still waits for, and until when.
+  // For an observer: the ranks whose traces it still waits for, and the deadline.
   std::set<Rank> awaited;
   TimePoint traces_by{};
 

@@ -31,9 +31,9 @@ struct InterfaceAddress {
 Result<std::vector<InterfaceAddress>> interface_addresses();
 
 // The address by which other hosts are likely to reach this one. `wanted` is an interface or an
-// address and may be empty: then the first that is neither loopback nor link-local nor of a bridge
-// for containers, IPv4 before IPv6; loopback if there is no other. kInvalid if there is no
-// interface of that name; a text that is no interface's name is taken as an address.
+// address. If it is empty, the result is the first address that is neither loopback nor link-local
+// nor of a container bridge, IPv4 before IPv6, or loopback if there is no other. A text with a dot
+// or a colon that is no interface's name is taken as an address. kInvalid for any other text.
 Result<std::string> choose_address(const std::vector<InterfaceAddress>& addresses,
                                    const std::string& wanted);
 

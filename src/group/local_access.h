@@ -20,7 +20,7 @@ struct LocalAccess {
 };
 Result<LocalAccess> open_local_access(const std::string& job);
 
-// The next connection, or none if nobody waits. Connections of other users are closed. An error
+// The next connection, or none if none is pending. Connections of other users are closed. An error
 // means that this process cannot accept connections now.
 Result<std::optional<Descriptor>> accept_local(const Descriptor& listener);
 
@@ -29,7 +29,7 @@ std::vector<std::string> local_jobs();
 // The same, from the text of /proc/net/unix.
 std::vector<std::string> jobs_in(const std::string& table, unsigned user);
 
-// kRefused if another user listens there; kSystem if nobody does.
+// kRefused if another user listens there; kSystem if no process does.
 Result<Descriptor> connect_local(const std::string& name);
 
 }  // namespace tally::group

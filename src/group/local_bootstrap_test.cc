@@ -11,7 +11,7 @@
 namespace tally::group {
 namespace {
 
-// A name that no other test has.
+// A name that no other test uses.
 std::string unused_name() { return bootstrap_name(*random_name()); }
 
 TEST(LocalBootstrap, GivesItsNoteToAProcessOnce) {

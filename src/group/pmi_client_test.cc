@@ -11,7 +11,7 @@
 namespace tally::group {
 namespace {
 
-// The server's end of a connection: answers one request after the other with the given lines.
+// The server side of a connection. Answers each request with the next of the given lines.
 class ScriptedServer {
  public:
   explicit ScriptedServer(std::vector<std::string> answers) : answers_(std::move(answers)) {
@@ -26,7 +26,7 @@ class ScriptedServer {
   }
 
   int client() const { return client_.descriptor(); }
-  // What it was asked, once it has ended.
+  // The requests received. Waits until the server has ended.
   std::vector<std::string> requests() {
     client_.reset();
     thread_.join();
@@ -106,7 +106,7 @@ TEST(PmiSession, BadServersAreErrors) {
     PmiSession session(server.client());
     const auto note = session.pass(0, "note", Deadline::never());
     ASSERT_FALSE(note.has_value());
-    // A request to a connection that is closed already fails in another way.
+    // Without answers the connection is already closed, so the request may fail with another code.
     if (!answers.empty()) {
       EXPECT_EQ(note.error().code, code) << note.error().message;
     }
@@ -122,7 +122,7 @@ TEST(PmiSession, SilenceEndsAtTheDeadline) {
   const auto note = session.pass(1, "", Deadline::after(Duration::zero()));
   ASSERT_FALSE(note.has_value());
   EXPECT_EQ(note.error().code, ErrorCode::kTimeout);
-  // So that its goodbye does not wait.
+  // Close the server side, so that the session's goodbye does not block.
   server.reset();
 }
 

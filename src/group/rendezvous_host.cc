@@ -45,7 +45,7 @@ struct Peer {
 //   gather():          accept connections until each rank has sent its Hello.
 //   kWelcome to all:   the members and the job's token.
 //   connect():         all ranks connect with each other, this one included.
-//   kReady from all:   or the trouble that a rank had, which becomes the outcome for all.
+//   kReady from all:   or the error of a rank, which becomes the outcome for all.
 //   kGo to all.
 class Host {
  public:
@@ -177,7 +177,7 @@ class Host {
     caller.greeting.reset();
   }
 
-  // Reads as far as that goes now.
+  // Reads without blocking.
   static Result<std::optional<Hello>> hear(Caller& caller) {
     if (caller.greeting) {
       TALLY_TRY(const bool greeted, caller.greeting->advance());

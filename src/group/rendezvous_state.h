@@ -8,15 +8,15 @@
 
 namespace tally::group {
 
-// The ranks that have come to the rendezvous, and the decisions that follow. Pure: it has no clock
-// and no socket. The host itself also arrives.
+// The ranks that have arrived at the rendezvous, and the decisions that follow. Pure: it has no
+// clock and no socket. The host itself also arrives.
 class RendezvousState {
  public:
   // Expects ranks 0..size-1 of `generation`, except those that are reported lost.
   RendezvousState(int size, std::uint32_t generation) : size_(size), generation_(generation) {}
 
-  // A rank of this job has come. An error ends the rendezvous for all: the rank came twice, or its
-  // job options differ from those of another rank.
+  // A rank of this job has arrived. An error ends the rendezvous for all: the rank arrived twice,
+  // or its job options differ from those of another rank.
   Result<void> arrive(const Hello& hello);
 
   // A connection was refused; `claimed` is its identity, which may be empty.
@@ -25,7 +25,7 @@ class RendezvousState {
   bool complete() const { return missing().empty(); }
   std::vector<Rank> missing() const;
 
-  // The members, ordered by the rank with which they came.
+  // The members, ordered by the rank with which they arrived.
   std::vector<Hello> members() const;
 
   // The error when the deadline passes: names the missing ranks and the refused connections.

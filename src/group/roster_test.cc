@@ -14,7 +14,7 @@ std::vector<std::string> sentences(const Roster::Events& events) {
 }
 using Sentences = std::vector<std::string>;
 
-// Four ranks, two each on hosts a and b, which have all reported at 100 s.
+// Four ranks, two each on hosts a and b, that all reported at 100 s.
 class RosterOfFour : public testing::Test {
  protected:
   explicit RosterOfFour(Duration lost_after = {})
@@ -31,7 +31,7 @@ class RosterOfFour : public testing::Test {
   Presence presence(Rank rank) const {
     return roster_.members()[static_cast<std::size_t>(rank)].presence;
   }
-  // Ticks as a coordinator would; what the last one brings.
+  // Ticks at a coordinator's pace. Returns the events of the last tick.
   Roster::Events tick_until(TimePoint now) {
     Roster::Events events;
     for (TimePoint at = 100s; at <= now; at += 250ms) events = roster_.tick(at);

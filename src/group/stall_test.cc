@@ -27,7 +27,7 @@ OperationRecord point(Operation operation, Rank peer) {
       .sequence = 5, .operation = operation, .type = DataType::kFloat32, .root = peer, .count = 8};
 }
 
-// A rank that was heard of just now, its clock being 7 s ahead.
+// A member that was heard just now; its clock is 7 s ahead.
 Member member(Rank rank) {
   Member who{.rank = rank,
              .presence = Presence::kPresent,
@@ -85,7 +85,7 @@ Member failed(Rank rank, OperationRecord record, const Error& error) {
 struct Case {
   std::string name;
   std::vector<Member> members;
-  std::string sentence;  // empty: nothing is stalled
+  std::string sentence;  // empty: no stall
   std::vector<Rank> culprits;
   Rank ask = kNoRank;
   EventKind kind = EventKind::kStalled;
@@ -272,7 +272,7 @@ TEST_P(Stalls, AreDescribedInOneSentence) {
 INSTANTIATE_TEST_SUITE_P(Table, Stalls, testing::ValuesIn(cases()),
                          [](const testing::TestParamInfo<Case>& each) { return each.param.name; });
 
-// What a watch says, step by step.
+// The messages of a watch, step by step.
 class Watch : public testing::Test {
  protected:
   std::vector<Member> stalled_by(Rank culprit) const {

@@ -15,8 +15,8 @@ namespace {
 
 // A whole frame fits, so that a payload without a place of its own can be handed out from here.
 constexpr std::size_t kBufferBytes = wire::kHeaderBytes + wire::kMaxPayloadBytes;
-// What is read at once while the next frame is unknown: many small frames, one of 64 KiB with its
-// header, or the beginning of a larger one, which then costs a copy.
+// The size of one read while the next frame is unknown: many small frames, one frame of 64 KiB with
+// its header, or the start of a larger frame, which then costs a copy.
 constexpr std::size_t kReadAheadBytes = (std::size_t{64} << 10) + 4096;
 
 }  // namespace
@@ -50,7 +50,8 @@ FrameReceiver::Pumped FrameReceiver::pump(Stream& stream, Receiver& receiver,
       case Next::kBytes:
         break;
     }
-    // A read that gave less than there was room for would block the next time: not tried.
+    // A read that returned less than its buffer holds has drained the socket, so another would
+    // block.
     if (drained) return pumped;
     if (read_bytes >= budget_bytes) {
       pumped.end = End::kMore;
@@ -68,7 +69,7 @@ FrameReceiver::Pumped FrameReceiver::pump(Stream& stream, Receiver& receiver,
   }
 }
 
-// Does what can be done with the bytes at hand: finishes one frame, or says what is missing.
+// Finishes one frame from the buffered bytes, or returns how many bytes are missing.
 FrameReceiver::Next FrameReceiver::advance(Receiver& receiver) {
   if (held_) return offer(receiver);
   if (!frame_) {
@@ -140,9 +141,9 @@ FrameReceiver::Next FrameReceiver::offer(Receiver& receiver) {
   return goodbye ? Next::kGoodbye : Next::kFrame;
 }
 
-// The rest of a placed payload goes to its place, and with the same call the next header into the
-// buffer; if another frame of the same message follows, no more than the header, since its payload
-// will have a place as well.
+// Reads the rest of a placed payload to its place and, in the same call, the next header into the
+// buffer. If another frame of the same message follows, the read stops after the header, because
+// that payload will have a place as well.
 Io FrameReceiver::read(Stream& stream, std::size_t* wanted_bytes) {
   std::array<iovec, 2> parts{};
   if (frame_ && placed()) {
@@ -167,7 +168,7 @@ Io FrameReceiver::read(Stream& stream, std::size_t* wanted_bytes) {
   return io;
 }
 
-// Room for `bytes` in a row from begin_ on, and some for reading ahead.
+// Makes room for `bytes` contiguous bytes from begin_ on, and for reading ahead.
 void FrameReceiver::make_room(std::size_t bytes) {
   if (buffered_bytes() == 0) {
     begin_ = end_ = 0;

@@ -11,10 +11,10 @@
 
 namespace tally::net {
 
-// The incoming half of one connection: turns bytes of a stream into checked frames for a Receiver.
-// Small frames are read many at a time into a buffer; the payload of a large one goes straight to
-// where Receiver::place() wants it. Nothing that arrives decides how much memory is taken. Threads:
-// calls must not overlap.
+// The incoming half of one connection: turns the bytes of a stream into checked frames for a
+// Receiver. Small frames are read many at a time into a buffer. The payload of a large frame is
+// read directly into the memory from Receiver::place(). Incoming bytes do not determine how much
+// memory is allocated. Threads: calls must not overlap.
 class FrameReceiver final {
  public:
   struct Config {
@@ -27,7 +27,7 @@ class FrameReceiver final {
   enum class End {
     kDrained,  // nothing more to read now
     kMore,     // the budget is used up
-    kHeld,     // the receiver does not want the next frame yet
+    kHeld,     // the receiver holds off the next frame
     kGoodbye,  // the peer has left in good order
     kFailed,   // failure() says why: kPeerLost, kCorrupt, kSystem
   };
@@ -64,7 +64,7 @@ class FrameReceiver final {
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 
-  // The frame under way: its header, and where its payload goes (empty: it stays in the buffer).
+  // The current frame: its header, and the place of its payload (empty: in the buffer).
   std::optional<wire::FrameHeader> frame_;
   std::span<std::byte> place_;
   std::size_t filled_bytes_ = 0;  // of place_

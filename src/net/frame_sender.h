@@ -11,7 +11,7 @@
 namespace tally::net {
 
 // The outgoing half of one connection: cuts queued messages into frames, one at a time and as late
-// as possible, and writes header and payload together from where they lie. Threads: calls must not
+// as possible, and writes header and payload together without a copy. Threads: calls must not
 // overlap.
 class FrameSender final {
  public:
@@ -29,12 +29,13 @@ class FrameSender final {
     bool moved = false;
     Io::State end = Io::State::kMoved;  // kMoved: everything written, or the budget is used up
   };
-  // Writes what `stream` takes, about `budget_bytes` at most.
+  // Writes as much as `stream` accepts, about `budget_bytes` at most.
   Pumped pump(Stream& stream, std::size_t budget_bytes);
 
-  // Forgets `message`; of a frame that has begun a copy is sent to its end.
+  // Drops `message`. If one of its frames is partly written, the rest of that frame is sent from a
+  // copy.
   void withdraw(Outgoing& message);
-  // Forgets everything; the messages count as sent.
+  // Drops all messages; they count as sent.
   void abandon();
 
  private:
@@ -45,11 +46,11 @@ class FrameSender final {
 
   const Config config_;
   Counters& counters_;
-  std::deque<Outgoing*> queue_;  // the front one is under way
-  // Messages that the stream has taken but may hold back: they count as sent when it holds nothing,
-  // since nobody may come to push it once the operation that sent them is over.
+  std::deque<Outgoing*> queue_;  // the front message is in progress
+  // Messages that the stream has accepted but may still buffer. They count as sent when the stream
+  // has flushed, because after the operation ends no thread may be left to flush it.
   std::vector<Outgoing*> taken_;
-  // The frame under way, if any: its header, its part of the front message, how much is written.
+  // The frame in progress, if any: its header, its part of the front message, the bytes written.
   bool open_ = false;
   wire::EncodedHeader header_{};
   std::span<const std::byte> payload_;

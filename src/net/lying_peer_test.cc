@@ -1,5 +1,5 @@
-// A raw socket where a rank should be: whatever it sends, the transport counts it, ends the
-// connection where it must, names the peer, and goes on with the others.
+// A raw socket takes the place of a rank. For any bytes that it sends, the transport counts the
+// fault, closes the connection if it must, names the peer, and continues with the other ranks.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint32_t kGeneration = 5;
 
-// Rank 0 of two, over one end of a socket pair; the test holds the other.
+// Rank 0 of two over one end of a socket pair. The test holds the other end.
 class LyingPeer : public testing::Test {
  protected:
   void SetUp() override {
@@ -70,7 +70,7 @@ class LyingPeer : public testing::Test {
         << inbox_.losses[0].why.message;
     EXPECT_EQ(transport_->counters().corrupt_frames, 1U);
     EXPECT_EQ(inbox_.count_from(1), 0U);
-    // The connection is over for the liar as well.
+    // The liar sees the end of the connection as well.
     char byte = 0;
     EXPECT_LE(::recv(liar_.descriptor(), &byte, 1, 0), 0);
     EXPECT_LT(::send(liar_.descriptor(), &byte, 1, MSG_NOSIGNAL), 0);
@@ -155,7 +155,7 @@ TEST_F(LyingPeer, OldGenerationIsDroppedAndCounted) {
   EXPECT_TRUE(inbox_.losses.empty());
 }
 
-// Cut anywhere: in the header, in the payload, between frames.
+// The cut lies in the header, in the payload, or between frames.
 TEST_F(LyingPeer, TornFrameIsALostPeer) {
   const std::vector<std::byte> whole = frame({}, pattern(50, 1));
   for (const std::size_t cut : {std::size_t{1}, wire::kHeaderBytes, whole.size() - 1}) {
@@ -173,7 +173,7 @@ TEST_F(LyingPeer, TornFrameIsALostPeer) {
   }
 }
 
-// One byte per call: the frame is put together all the same.
+// The transport assembles a frame that arrives one byte per call.
 TEST_F(LyingPeer, FrameInDribsIsDelivered) {
   for (const bool use_place : {false, true}) {
     SetUp();
@@ -188,7 +188,7 @@ TEST_F(LyingPeer, FrameInDribsIsDelivered) {
   }
 }
 
-// A peer that never stops sending gets its share of one call and no more.
+// A peer that never stops sending gets a bounded amount of work per call.
 TEST_F(LyingPeer, OneCallDoesABoundedAmountOfWork) {
   std::vector<std::unique_ptr<Stream>> streams(2);
   int ends[2] = {-1, -1};
@@ -198,7 +198,7 @@ TEST_F(LyingPeer, OneCallDoesABoundedAmountOfWork) {
   transport_ =
       *TcpTransport::make({.rank = 0, .generation = kGeneration, .options = {.budget_bytes = 1000}},
                           std::move(streams));
-  // As many frames as the socket takes; one read ahead is 64 KiB.
+  // Fill the socket with frames; one read fetches 64 KiB.
   std::uint32_t count = 0;
   while (true) {
     const auto bytes = frame({.number = count}, pattern(8000, count));
@@ -211,7 +211,7 @@ TEST_F(LyingPeer, OneCallDoesABoundedAmountOfWork) {
   ASSERT_GT(count, 12U);
   EXPECT_TRUE(transport_->progress(inbox_));
   EXPECT_LE(inbox_.count_from(1), 9U);
-  // The rest is not forgotten, and wait() does not sleep over it.
+  // The transport keeps the rest, and wait() returns at once.
   transport_->wait(Deadline::never());
   settle();
   EXPECT_GE(inbox_.count_from(1), count);
@@ -222,13 +222,13 @@ TEST_F(LyingPeer, ResetIsALostPeer) {
   letter.bytes = pattern(1000, 1);
   letter.outgoing.payload = letter.bytes;
   transport_->post(1, letter.outgoing);
-  liar_.reset();  // with bytes unread: the other side sees a reset
+  liar_.reset();  // with unread bytes, so that the other side sees a reset
   settle();
   ASSERT_EQ(inbox_.losses.size(), 1U);
   EXPECT_EQ(inbox_.losses[0].why.code, ErrorCode::kPeerLost);
 }
 
-// The goodbye is read although writing to the peer has already failed.
+// The transport reads the goodbye even if writing to the peer has already failed.
 TEST_F(LyingPeer, GoodbyeBeforeAResetIsStillHeard) {
   send(frame({.kind = wire::FrameKind::kGoodbye}, {}));
   liar_.reset();

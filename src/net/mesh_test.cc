@@ -36,7 +36,7 @@ Secret mesh_secret(std::uint8_t value) {
   return secret;
 }
 
-// `size` listeners, and the options of a job that fits them.
+// `size` listeners, and the options of a job that uses them.
 class MeshOf {
  public:
   explicit MeshOf(int size, const std::string& host = "127.0.0.1") {
@@ -72,7 +72,7 @@ class MeshOf {
     const MutexLock lock(mutex_);
     return refusals_;
   }
-  // Waits until somebody was refused for a reason that contains `because`.
+  // Waits until a connection is refused for a reason that contains `because`.
   testing::AssertionResult refused(const std::string& because) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (std::chrono::steady_clock::now() < end) {
@@ -97,12 +97,12 @@ void expect_streams(const Result<Streams>& streams, const std::vector<bool>& the
   for (std::size_t i = 0; i < there.size(); ++i) EXPECT_EQ((*streams)[i] != nullptr, there[i]) << i;
 }
 
-// What rank `from` would say to rank 0.
+// The greeting of rank `from` to rank 0.
 wire::Greeting greeting_from(Rank from) {
   return {.from = from, .to = 0, .generation = kMeshGeneration, .token = token_of(1)};
 }
 
-// Says `greeting` to `to` and returns the status that comes back.
+// Sends `greeting` to `to` and returns the status in the reply.
 wire::GreetingStatus verdict_on(const Address& to, const wire::Greeting& greeting,
                                 std::unique_ptr<Stream>* keep = nullptr) {
   auto socket = connect(to, soon());
@@ -117,7 +117,7 @@ wire::GreetingStatus verdict_on(const Address& to, const wire::Greeting& greetin
   return decoded->status;
 }
 
-// Every pair shares one connection: what one side writes, the other reads.
+// Each pair of ranks shares one connection: each side reads the bytes that the other writes.
 TEST(Mesh, EveryPairIsConnected) {
   for (const bool tls : {false, true}) {
     MeshOf mesh(4);
@@ -202,7 +202,7 @@ TEST(Mesh, StrangersAreTurnedAwayWithTheReason) {
               GreetingStatus::kOtherRank);
   }
   EXPECT_EQ(verdict_on(to, with([](Greeting& g) { g.to = 1; })), GreetingStatus::kOtherRank);
-  // None of them kept the right one out.
+  // None of these greetings kept the real rank 1 out.
   expect_streams(mesh.start(mesh.options(1)).get(), {true, false});
   expect_streams(zero.get(), {false, true});
   EXPECT_TRUE(mesh.refused("protocol version"));
@@ -223,7 +223,7 @@ TEST(Mesh, SecondConnectionOfARankIsRefused) {
   expect_streams(zero.get(), {false, true, true});
 }
 
-// The rank that is turned away learns it at once, and why.
+// A refused rank learns of the refusal and its reason at once.
 TEST(Mesh, RefusedRankFailsAtOnce) {
   MeshOf mesh(2);
   auto zero = mesh.start(mesh.options(0));
@@ -238,7 +238,7 @@ TEST(Mesh, RefusedRankFailsAtOnce) {
   expect_streams(zero.get(), {false, true});
 }
 
-// Garbage, scans, silence and a greeting that stops half-way, all before the right one comes.
+// Garbage, port scans, silent connections and half a greeting, all before the real rank connects.
 TEST(Mesh, GarbageOnTheListenerDisturbsNobody) {
   for (const bool tls : {false, true}) {
     MeshOf mesh(2);
@@ -257,7 +257,7 @@ TEST(Mesh, GarbageOnTheListenerDisturbsNobody) {
       ::send(socket->descriptor(), said.data(), said.size(), MSG_NOSIGNAL);
       strangers.push_back(*std::move(socket));
     }
-    // A scan: comes and goes.
+    // A port scan: connects and closes.
     ASSERT_TRUE(connect(mesh.address(0), soon()).has_value());
     EXPECT_TRUE(mesh.refused("no greeting in time"));
 
@@ -267,7 +267,7 @@ TEST(Mesh, GarbageOnTheListenerDisturbsNobody) {
   }
 }
 
-// More silent connections than there is room for: the oldest give way.
+// With more silent connections than the limit, the oldest are closed.
 TEST(Mesh, FloodOfSilentConnectionsDisturbsNobody) {
   MeshOf mesh(2);
   auto zero = mesh.start(mesh.options(0));
@@ -302,7 +302,7 @@ TEST(Mesh, WrongSecretIsRefusedAndNamed) {
   expect_streams(zero.get(), {false, true});
 }
 
-// A listener at the address of rank 0 that answers nonsense or closes: tried again until the
+// A listener at the address of rank 0 that sends garbage or closes: the caller retries until its
 // deadline.
 TEST(Mesh, CallerOutlastsAnAddressThatIsNotReadyYet) {
   MeshOf mesh(2);

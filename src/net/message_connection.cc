@@ -53,7 +53,7 @@ void MessageConnection::write_some() {
     if (io.state == Io::State::kBlocked) return;
     if (io.state == Io::State::kFailed) return fail(stream_->failure());
     if (io.state == Io::State::kClosed) {
-      // The peer may have sent something before it went: reading tells when it is over.
+      // The peer may have sent messages before it closed; reading finds the end.
       write_ended_ = true;
       out_.clear();
       unsent_bytes_ = 0;
@@ -67,7 +67,7 @@ void MessageConnection::write_some() {
   }
 }
 
-// Finds the preamble if it is still awaited, and cuts what follows into messages.
+// Finds the preamble if it is still missing, and cuts the following bytes into messages.
 void MessageConnection::take(std::span<const std::byte> bytes) {
   received_bytes_ += bytes.size();
   if (introduced()) {

@@ -14,9 +14,9 @@
 
 namespace tally::net {
 
-// A connection over which messages go: framed, with bounded memory in both directions. The data
-// paths of TcpTransport and of the parameter server have senders and receivers of their own, which
-// move payloads without copies; every other connection is one of these. Threads: one.
+// A connection for messages: framed, with bounded memory in both directions. The data paths of
+// TcpTransport and of the parameter server have senders and receivers of their own, which move
+// payloads without copies. All other connections use this class. Threads: one.
 class MessageConnection final {
  public:
   using Payload = std::vector<std::byte>;  // the first byte is the kind
@@ -27,8 +27,8 @@ class MessageConnection final {
     std::size_t max_unsent_bytes = std::size_t{1} << 20;
     // Reads of 16 KiB in one advance(), so that a peer that sends much does not starve the others.
     std::size_t max_reads = 32;
-    // Not empty: the first message follows this text. Bytes before it are noise, such as the words
-    // of a login shell.
+    // Not empty: the first message follows this text. The bytes before it are noise, such as the
+    // output of a login shell.
     std::string_view preamble = {};
   };
   MessageConnection(std::unique_ptr<Stream> stream, const Options& options)
@@ -40,23 +40,24 @@ class MessageConnection final {
   }
   // Queues bytes that are no message, such as a greeting or a preamble.
   void send_raw(std::vector<std::byte> bytes);
-  // Completes the handshake, reads and sends as far as that goes now, and returns the messages that
-  // arrived. An error ends the connection; it is returned after the messages that came before it.
+  // Completes the handshake, reads and sends without blocking, and returns the messages that
+  // arrived. An error ends the connection; it is returned after the messages that arrived before
+  // it.
   Result<std::vector<Payload>> advance();
-  // Sends as far as that goes now; advance() returns the error if there is one.
+  // Sends without blocking; advance() returns the error, if any.
   void flush();
 
   // These block: until everything is sent, or until a message has arrived.
   Result<void> flush(Deadline by);
   Result<Payload> receive(Deadline by);
 
-  // Ends writing and drops what is not sent.
+  // Ends writing and drops unsent bytes.
   void shutdown();
 
   const Stream& stream() const { return *stream_; }
-  // Adds what poll() is to wait for; without `read` only for sending.
+  // Adds the descriptors for poll(); without `read`, only for sending.
   void add_to(std::vector<pollfd>& entries, bool read = true) const;
-  // Whether advance() has something to do even if poll() finds nothing ready.
+  // Whether advance() has work even if poll() finds nothing ready.
   bool pending() const { return more_ || failure_ || !received_.empty() || broken(); }
   bool established() const { return established_; }
   bool unsent() const { return !out_.empty() || stream_->wants_write(); }
@@ -68,8 +69,8 @@ class MessageConnection final {
   std::uint64_t received_bytes() const { return received_bytes_; }
 
  private:
-  // Whether writing has ended and no more can arrive. Two pipes end one by one: more may come over
-  // the one that is still open.
+  // Whether writing has ended and no more bytes can arrive. Two pipes end independently: bytes may
+  // still arrive over the one that is open.
   bool broken() const {
     return write_ended_ && stream_->descriptor() == stream_->write_descriptor();
   }
@@ -86,7 +87,7 @@ class MessageConnection final {
   bool established_ = false;
   bool introduced_ = false;
   bool more_ = false;         // the last advance() did not read everything
-  bool write_ended_ = false;  // the peer reads no more
+  bool write_ended_ = false;  // the peer no longer reads
   std::string noise_;
   wire::FrameBuffer in_;
   std::deque<Payload> received_;

@@ -8,7 +8,7 @@ namespace tally::net {
 namespace {
 
 constexpr std::size_t kMaxEarlyBytes = std::size_t{16} << 20;
-// The period in which a thread checks for itself while another one drives the transport.
+// The interval at which a waiting thread checks its condition while another drives the transport.
 constexpr Duration kFollowerPeriod = std::chrono::milliseconds(5);
 
 }  // namespace

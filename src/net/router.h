@@ -19,7 +19,7 @@ class Channel {
   virtual Acceptance deliver(Rank from, const wire::FrameHeader& header,
                              std::span<const std::byte> payload) = 0;
   virtual void lost(Rank peer, const Error& why) = 0;
-  // The peer left in good order: nothing more will come from it.
+  // The peer left in good order: no more frames will arrive from it.
   virtual void departed(Rank peer) = 0;
 };
 

@@ -40,7 +40,7 @@ std::vector<std::unique_ptr<Transport>> in_process(int size) {
   return transports_over(std::vector(static_cast<std::size_t>(size), *segment));
 }
 
-// Every rank has a mapping of its own, as processes do.
+// Each rank maps the segment separately, as processes do.
 std::vector<std::unique_ptr<Transport>> shared_memory(int size) {
   const Segment::Layout layout{.members = size};
   std::vector<std::shared_ptr<Segment>> segments;

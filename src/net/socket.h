@@ -55,7 +55,7 @@ class Listener final {
 
   // The next connection; kTimeout if none comes.
   Result<Socket> accept(Deadline by);
-  // The next connection, or none if nobody waits. Connections that their peer has already closed
+  // The next connection, or none if none is pending. Connections that the peer has already closed
   // are skipped; kExhausted if the process is out of descriptors.
   Result<std::optional<Socket>> accept_now();
 
@@ -67,12 +67,12 @@ class Listener final {
   Address address_;
 };
 
-// Tries each address of a name once. kTimeout, or kSystem with the reason of the last.
+// Tries each address of a name once. kTimeout, or kSystem with the reason of the last attempt.
 Result<Socket> connect(const Address& to, Deadline by);
-// As connect(), repeated until somebody listens there. kTimeout has the reason of the last attempt.
+// As connect(), but retries until the peer listens. kTimeout has the reason of the last attempt.
 Result<Socket> connect_retrying(const Address& to, Deadline by);
 
-// Begins to connect; the connection is made, or has failed, when the socket becomes writable.
+// Starts a connection. It is established, or has failed, when the socket becomes writable.
 Result<Socket> start_connect(const Endpoint& to);
 // The outcome of start_connect(), once the socket is writable.
 Result<void> finish_connect(const Socket& socket, const Endpoint& to);

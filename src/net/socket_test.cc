@@ -43,7 +43,7 @@ TEST(Socket, AddressReadsAsUsersWriteIt) {
   EXPECT_EQ(to_string(Address{.host = "::1", .port = 80}), "[::1]:80");
 }
 
-// The port of a listener that has gone: nobody is there, and the error says where.
+// The listener of this port is closed, so the connection is refused; the error names the address.
 TEST(Socket, RefusedConnectionNamesTheAddress) {
   Address gone;
   {

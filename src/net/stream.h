@@ -32,8 +32,8 @@ class Stream {
   virtual ~Stream() = default;
 
   // Sets the connection up: true when done, false while it waits for the socket to become readable
-  // (or writable, if wants_write()). kRefused if the peer is not who it should be, kPeerLost if it
-  // went away. Nothing may be read or written before it is done.
+  // (or writable, if wants_write()). kRefused if the peer fails authentication, kPeerLost if it
+  // disconnects. No bytes may be read or written before it is done.
   virtual Result<bool> handshake() = 0;
 
   // Takes as many bytes of `parts`, in order, as fit. The caller need not keep bytes that were
@@ -45,7 +45,7 @@ class Stream {
   virtual bool wants_write() const = 0;
   // Sends such bytes; kMoved when none are left.
   virtual Io flush() = 0;
-  // Ends writing; the peer reads the end after what was sent. Reading goes on.
+  // Ends writing; the peer reads the end after the bytes sent. Reading continues.
   virtual void shutdown() = 0;
 
   // Why the last call ended with kFailed.

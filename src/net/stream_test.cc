@@ -59,7 +59,7 @@ StreamPair tls_pair(const TlsOptions& calling, const TlsOptions& hosting) {
   return {*std::move(caller), *std::move(host)};
 }
 
-// Both handshakes at once: the outcome of the caller and of the host.
+// Runs both handshakes at the same time. Returns the results of the caller and of the host.
 std::pair<Result<void>, Result<void>> shake_hands(StreamPair& streams) {
   auto host =
       std::async(std::launch::async, [&] { return complete_handshake(*streams.host, soon()); });
@@ -74,7 +74,7 @@ struct StreamKind {
 
 class StreamOf : public testing::TestWithParam<StreamKind> {};
 
-// More than any buffer holds, in parts of uneven sizes, and in both directions at once.
+// More bytes than any buffer holds, in parts of uneven sizes, in both directions at the same time.
 TEST_P(StreamOf, BytesArriveInOrderAndWhole) {
   StreamPair streams = GetParam().make();
   const auto [caller, host] = shake_hands(streams);
@@ -113,8 +113,8 @@ TEST_P(StreamOf, SeveralPartsAreOneSequence) {
   EXPECT_EQ(streams.host->read({&nothing, 1}).state, Io::State::kBlocked);
 }
 
-// The end is read after the last byte; writing to somebody who has gone is an outcome, not a
-// signal.
+// The reader sees the end after the last byte. Writing to a closed peer returns an error and raises
+// no signal.
 TEST_P(StreamOf, EndIsSeenAfterTheLastByte) {
   StreamPair streams = GetParam().make();
   shake_hands(streams);
@@ -164,7 +164,7 @@ TEST(TlsStream, SameSecretAuthenticatesBothSides) {
   }
 }
 
-// Both sides learn that it is the secret, and the host who it was that came with another.
+// Both sides learn that the secrets differ, and the host learns the identity of the caller.
 TEST(TlsStream, WrongSecretIsRefusedOnBothSides) {
   StreamPair streams = tls_pair({.secret = secret_of(1), .identity = "tally rank 3"},
                                 {.secret = secret_of(2), .identity = "tally rank 0"});
@@ -217,10 +217,10 @@ TEST(TlsStream, PeerThatLeavesIsLost) {
   EXPECT_EQ(outcome.error().code, ErrorCode::kPeerLost);
 }
 
-// One byte altered on the way ends the connection; nothing of the altered record is handed out.
+// One altered byte ends the connection. No byte of the altered record reaches the reader.
 TEST(TlsStream, AlteredByteIsCorrupt) {
   const TlsOptions same{.secret = secret_of(1), .identity = "tally rank 0"};
-  // The middle man passes the handshake on and alters what follows.
+  // The man in the middle forwards the handshake and alters the following bytes.
   Sockets near = connected_sockets();
   Sockets far = connected_sockets();
   auto context = TlsContext::make(same);
@@ -249,7 +249,7 @@ TEST(TlsStream, AlteredByteIsCorrupt) {
   const auto outcome = read_all(*host, words, soon());
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().code, ErrorCode::kCorrupt) << outcome.error().message;
-  // Nor is anything behind it.
+  // Later records do not reach the reader either.
   ASSERT_TRUE(write_all(*caller, words, soon()).has_value());
   ASSERT_TRUE(wait_ready(near.host.descriptor(), Readiness::kRead, soon()));
   pass(near.host, far.caller, std::byte{0});

@@ -25,7 +25,7 @@ namespace {
 constexpr int kFewPeers = 4;
 constexpr Duration kQuietTime = std::chrono::milliseconds(50);
 constexpr int kEventsAtOnce = 64;
-// What epoll reports for the descriptor of wake().
+// The mark that epoll reports for the descriptor of wake().
 constexpr std::uint64_t kWakeMark = ~std::uint64_t{0};
 
 Error closed_by(Rank peer) {
@@ -34,7 +34,7 @@ Error closed_by(Rank peer) {
 
 }  // namespace
 
-// One peer and what is under way from and to it.
+// One peer with its incoming and outgoing messages.
 struct TcpTransport::Link {
   Link(Rank peer_rank, std::unique_ptr<Stream> connected, std::uint32_t generation,
        Counters& counters)
@@ -52,12 +52,12 @@ struct TcpTransport::Link {
   std::unique_ptr<Stream> stream;  // nullptr: lost, or gone in good order
   FrameSender sender;
   FrameReceiver receiver;
-  // Why nothing can be written any more. What the peer sent before that is still read: it may be
-  // its goodbye, or its own account of what went wrong.
+  // The reason why writing has failed. Bytes that the peer sent before are still read: they may be
+  // its goodbye, or its own report of the failure.
   std::optional<Error> write_end;
-  std::uint32_t interest = 0;  // what epoll watches this link for
-  bool ready = false;          // look at it in the next progress() without being told
-  bool held = false;           // the receiver refused a frame the last time
+  std::uint32_t interest = 0;  // the events that epoll watches
+  bool ready = false;          // the next progress() looks at it in any case
+  bool held = false;           // the receiver held off its last frame
 };
 
 TcpTransport::TcpTransport(const Config& config, Socket epoll, Socket event)
@@ -183,7 +183,8 @@ bool TcpTransport::send(Link& link) {
 bool TcpTransport::receive(Link& link, Receiver& receiver) {
   const auto pumped = link.receiver.pump(*link.stream, receiver, config_.options.budget_bytes);
   const bool was_held = std::exchange(link.held, pumped.end == FrameReceiver::End::kHeld);
-  // The first refusal is often over by the next call: epoll is told at the second.
+  // The receiver often accepts the frame at the next call, so epoll's interest changes at the
+  // second refusal.
   if (link.held && !was_held) link.ready = true;
   switch (pumped.end) {
     case FrameReceiver::End::kHeld:
@@ -225,9 +226,9 @@ void TcpTransport::look_again(Link& link) {
   look_again_.store(true, std::memory_order_relaxed);
 }
 
-// Level-triggered: wait() returns at once while something watched for is there. So output is
-// watched only while some is pending, and of a link whose frame the receiver holds off nothing but
-// a hang-up, once.
+// epoll is level-triggered: wait() returns at once while a watched event is pending. Output is
+// therefore watched only while some is queued. A link whose frame the receiver holds off is watched
+// for a hang-up only, and edge-triggered.
 void TcpTransport::update_interest(Link& link) {
   const bool reading = !link.held || link.ready;
   std::uint32_t wanted = reading ? EPOLLIN : 0U;
@@ -267,8 +268,8 @@ void TcpTransport::close() {
   wake();
 }
 
-// Bytes that arrive after the end would turn it into a reset, which can overtake the goodbye: reads
-// on until the peers have ended too, or nothing has come for a moment.
+// Bytes that arrive after this side has closed would cause a reset, which can overtake the goodbye.
+// So it reads until the peers have closed too, or nothing has arrived for a moment.
 void TcpTransport::linger() {
   const Deadline by = Deadline::after(config_.options.close_limit);
   std::vector<Link*> open;
@@ -285,8 +286,8 @@ void TcpTransport::linger() {
   }
 }
 
-// Reads meanwhile: two ranks that leave at once, each with much to send, would otherwise wait for
-// each other.
+// Reads while it sends: two ranks that leave at the same time with much to send would otherwise
+// wait for each other.
 void TcpTransport::say_goodbye() {
   std::vector<Outgoing> goodbyes(links_.size());
   const Deadline by = Deadline::after(config_.options.close_limit);

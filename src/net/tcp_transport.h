@@ -23,12 +23,12 @@ struct TcpOptions {
   // that computes reads nothing, so the limit must be longer than any such pause. A host that
   // vanishes is noticed by this limit or by an operation's deadline.
   std::chrono::milliseconds unacknowledged_limit = std::chrono::minutes(15);
-  // How long close() may take to send what is queued.
+  // The time limit of close() for sending queued messages.
   std::chrono::milliseconds close_limit = std::chrono::seconds(1);
 };
 
-// Transport over one connected Stream per peer; see docs/wire_format.md for what goes over it.
-// Threads: as Transport. A Receiver may call post() and withdraw() from inside its calls.
+// Transport over one connected Stream per peer; docs/wire_format.md specifies the bytes. Threads:
+// as Transport. A Receiver may call post() and withdraw() from inside its calls.
 class TcpTransport final : public Transport {
  public:
   struct Config {
@@ -36,8 +36,8 @@ class TcpTransport final : public Transport {
     std::uint32_t generation = 0;
     TcpOptions options;
   };
-  // `streams` by rank, handshakes done; nullptr for this rank and for peers that are reached by
-  // other ways, to whom nothing may be posted here. Its length is the number of ranks.
+  // `streams` by rank, handshakes done; nullptr for this rank and for peers of another transport,
+  // to which no message may be posted here. Its length is the number of ranks.
   static Result<std::unique_ptr<TcpTransport>> make(const Config& config,
                                                     std::vector<std::unique_ptr<Stream>> streams);
   // Without close() the peers see a lost connection.
@@ -78,7 +78,7 @@ class TcpTransport final : public Transport {
   const Socket event_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; nullptr where there never was a stream
   int live_count_ = 0;
-  // Something is to be done that the descriptors do not tell of; wait() must not sleep.
+  // Work is pending that no descriptor signals; wait() must not sleep.
   std::atomic<bool> look_again_{false};
 };
 

@@ -14,7 +14,7 @@
 namespace tally::net {
 namespace {
 
-// Ranks on `host`, connected as a job connects them, one thread each.
+// Ranks on `host`, connected as in a job, with one thread each.
 std::vector<std::unique_ptr<Transport>> make_over(const std::string& host,
                                                   const std::optional<Secret>& secret, int size) {
   std::vector<Listener> listeners;

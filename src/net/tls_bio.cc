@@ -13,7 +13,7 @@
 namespace tally::net {
 namespace {
 
-// What one send() carries. With the receive buffer it stays in the processor's second-level cache.
+// The largest size of one send(). Both buffers together fit into the second-level cache.
 constexpr std::size_t kOutBytes = 10 * kMaxRecordBytes;
 constexpr std::size_t kInBytes = (std::size_t{128} << 10) + kMaxRecordBytes;
 
@@ -49,7 +49,7 @@ int bio_create(BIO* bio) {
   return 1;
 }
 
-// Made once and never changed.
+// Created once and then constant.
 const BIO_METHOD* bio_method() {
   static const BIO_METHOD* const method = [] {
     BIO_METHOD* made = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "tally");
@@ -132,7 +132,7 @@ Result<std::span<const std::byte>> TlsPipe::next_record() {
   }
 }
 
-// Adds to what is left in the buffer, which is less than a record.
+// Reads more bytes behind the rest in the buffer, which is shorter than a record.
 bool TlsPipe::refill() {
   std::memmove(in_.get(), in_.get() + in_begin_, in_end_ - in_begin_);
   in_end_ -= in_begin_;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kKeyBytes = 16;
 constexpr std::size_t kTagBytes = 16;
-constexpr std::byte kProtectedType{23};  // what the header of every encrypted record says
+constexpr std::byte kProtectedType{23};  // in the header of every encrypted record
 
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 const unsigned char* raw(const std::byte* bytes) {

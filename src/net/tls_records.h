@@ -23,14 +23,14 @@ inline constexpr std::size_t kRecordTrailerBytes = 1 + 16;  // the type and the 
 inline constexpr std::size_t kMaxRecordBytes =
     kRecordHeaderBytes + kMaxRecordPayloadBytes + kRecordTrailerBytes;
 
-// How many bytes the record that starts with `header` has in all. Nothing if it cannot be an
-// encrypted record of at most kMaxRecordBytes.
+// The total size of the record that starts with `header`; empty if it cannot be an encrypted record
+// of at most kMaxRecordBytes.
 std::optional<std::size_t> record_bytes(std::span<const std::byte, kRecordHeaderBytes> header);
 
 // One direction of the record layer of TLS 1.3 (RFC 8446, section 5) with TLS_AES_128_GCM_SHA256.
-// It encrypts from where the bytes lie into the send buffer, and decrypts from the receive buffer
-// to where they belong. OpenSSL's own record layer copies every byte twice more on each side.
-// Threads: calls must not overlap. Wipes its secrets when it goes.
+// It encrypts directly from the caller's memory into the send buffer, and decrypts from the receive
+// buffer into the caller's memory. OpenSSL's own record layer copies every byte twice more on each
+// side. Threads: calls must not overlap. The destructor wipes the secrets.
 class RecordCipher final {
  public:
   enum class Use { kSeal, kOpen };

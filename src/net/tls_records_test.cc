@@ -86,8 +86,8 @@ TEST(RecordCipher, HeaderThatCannotBeOursIsRefused) {
   EXPECT_FALSE(record_bytes(header(23, 4, 100)).has_value());
 }
 
-// A server whose records OpenSSL makes and reads: it sends back what it hears, renews its key after
-// each message, and ends the connection when the client does.
+// A server whose records OpenSSL reads and writes. It echoes each message, renews its key after
+// each message, and closes the connection when the client does.
 void echo_by_openssl(Socket socket, const Secret& secret, std::size_t message_bytes) {
   PskExchange exchange(secret, "openssl");
   SSL_CTX* context = SSL_CTX_new(TLS_server_method());

@@ -49,7 +49,8 @@ class Cursor final {
     return {static_cast<std::byte*>(parts_.front().iov_base) + within_,
             parts_.front().iov_len - within_};
   }
-  // Up to `bytes` from here on, as parts; advances behind them. Returns how many bytes those are.
+  // Appends up to `bytes` from here on to `taken`, and advances past them. Returns the number of
+  // bytes.
   std::size_t take(std::size_t bytes, std::vector<iovec>& taken) {
     const std::size_t wanted = bytes;
     while (!done() && bytes > 0) {
@@ -87,7 +88,7 @@ class TlsStream final : public Stream {
     exchange_.emplace(options.secret, options.identity);
   }
 
-  // Whatever the system cannot give while setting up.
+  // Creates the OpenSSL objects. kExhausted if they cannot be allocated.
   Result<void> open(SSL_CTX* context) {
     ssl_.reset(SSL_new(context));
     BIO* bio = ssl_ == nullptr ? nullptr : pipe_.make_bio();
@@ -100,9 +101,9 @@ class TlsStream final : public Stream {
       SSL_set_accept_state(ssl_.get());
     } else {
       SSL_set_connect_state(ssl_.get());
-      // No certificate is ever good: a server that shows one instead of knowing the secret is
-      // refused. (On the accepting side OpenSSL takes this for a wish for client certificates, and
-      // then refuses every pre-shared key.)
+      // No certificate is valid here: a server that presents one instead of knowing the secret is
+      // refused. (On the accepting side, OpenSSL would request client certificates and then refuse
+      // every pre-shared key.)
       SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, nullptr);
     }
     return {};
@@ -117,12 +118,12 @@ class TlsStream final : public Stream {
     ERR_clear_error();
     const int outcome = SSL_do_handshake(ssl_.get());
     const int error = SSL_get_error(ssl_.get(), outcome);
-    // The last words of a failed handshake tell the peer why: they go out as well.
+    // The alert of a failed handshake tells the peer the reason, so it is sent as well.
     const Io sent = pipe_.flush();
     if (outcome != 1 && error != SSL_ERROR_WANT_READ) return handshake_failure();
     if (sent.state == Io::State::kClosed || sent.state == Io::State::kFailed) return lost();
     if (outcome != 1) return false;
-    // Only a handshake that used the secret proves anything.
+    // Only a handshake that used the secret authenticates the peer.
     if (SSL_session_reused(ssl_.get()) != 1)
       return refused("TLS handshake without the job's secret");
     if (!exchange_->client_secret || !exchange_->server_secret) {
@@ -165,7 +166,7 @@ class TlsStream final : public Stream {
       const Io io = !rest_.empty() ? read_rest(at) : read_end_ ? *read_end_ : read_record(at);
       filled += io.bytes;
       if (io.state == Io::State::kMoved) continue;
-      // Nothing behind a record that was altered may be read, however often the caller tries.
+      // Bytes after an altered record must never be read, even if the caller tries again.
       if (io.state != Io::State::kBlocked) read_end_ = io;
       if (filled > 0) break;
       return io;
@@ -200,7 +201,7 @@ class TlsStream final : public Stream {
     return bytes > 0;
   }
 
-  // Counts what was sealed under the key. The pipe has room for the announcement of a new one.
+  // Counts the bytes sealed under the key. The pipe has room for the announcement of a new key.
   bool renew_key(std::size_t sealed_bytes) {
     sealed_bytes_ += sealed_bytes;
     if (sealed_bytes_ < renew_key_bytes_) return true;
@@ -211,8 +212,8 @@ class TlsStream final : public Stream {
     return true;
   }
 
-  // Decrypts the next record to `at`, and what has no room there to rest_. A short one goes to
-  // rest_ as a whole: it may be for the connection itself.
+  // Decrypts the next record to `at`, and the bytes without room there to rest_. A short record
+  // goes to rest_ as a whole, because it may be a control message.
   Io read_record(Cursor& at) {
     const auto record = pipe_.next_record();
     if (!record) return fail(record.error());
@@ -297,7 +298,7 @@ class TlsStream final : public Stream {
   std::optional<RecordCipher> opening_;
   bool established_ = false;
   std::uint64_t sealed_bytes_ = 0;  // since the key was renewed
-  // The rest of a record for which the last read() had no room; lies in spill_.
+  // The rest of a record that did not fit into the last read(); points into spill_.
   std::span<const std::byte> rest_;
   std::array<std::byte, kMaxRecordPayloadBytes> spill_;
   std::vector<iovec> record_parts_;  // of the record under way; kept for its memory

@@ -12,24 +12,24 @@ namespace tally::net {
 
 struct TlsOptions {
   Secret secret;
-  // What this side calls itself, for the peer's error messages: "tally rank 3". At most 64 bytes.
+  // The name of this side in the peer's error messages, such as "tally rank 3". At most 64 bytes.
   std::string identity;
-  // The sending key is renewed after so many bytes: well within what AES-GCM allows for one key
+  // The sending key is renewed after this many bytes, well below the limit of AES-GCM for one key
   // (2^24.5 records of 16 KiB, RFC 8446 section 5.5).
   std::uint64_t renew_key_bytes = std::uint64_t{64} << 30;
 };
 
 // Makes streams of TLS 1.3 with the job's secret as external pre-shared key (psk_dhe_ke, so that a
-// stolen secret does not open recorded connections); no certificates, no tickets.
-// A peer with another secret fails handshake() on both sides with kRefused; the side that accepted
-// also tells what the peer called itself.
+// stolen secret does not decrypt recorded connections); no certificates, no tickets.
+// A peer with another secret fails handshake() on both sides with kRefused; the error of the
+// accepting side includes the identity that the peer claimed.
 // Threads: client() and server() may be called from several; a stream outlives its context.
 class TlsContext final {
  public:
   static Result<std::unique_ptr<TlsContext>> make(TlsOptions options);
   ~TlsContext();
 
-  // Over a socket that connected, or that was accepted.
+  // For a socket that connected, or that was accepted.
   Result<std::unique_ptr<Stream>> client(Socket socket) const;
   Result<std::unique_ptr<Stream>> server(Socket socket) const;
 

@@ -31,20 +31,20 @@ class Receiver {
   // header.payload_bytes long; empty: the transport uses memory of its own.
   virtual std::span<std::byte> place(Rank from, const wire::FrameHeader& header) = 0;
 
-  // A whole, verified frame of the transport's generation. Frames of one peer come in the order in
-  // which they were posted. `payload` is the memory from place(), or memory valid during the call.
-  // After kHold the transport keeps the frame, reads no more from that peer, and offers it again
-  // later.
+  // A whole, verified frame of the transport's generation. Frames of one peer arrive in the order
+  // in which they were posted. `payload` is the memory from place(), or memory valid during the
+  // call. After kHold the transport keeps the frame, reads no more from that peer, and offers the
+  // frame again later.
   virtual Acceptance deliver(Rank from, const wire::FrameHeader& header,
                              std::span<const std::byte> payload) = 0;
 
-  // Nothing more will come from `peer`: kPeerLost, kCorrupt or kSystem. Called once per peer. A
+  // No more frames will arrive from `peer`: kPeerLost, kCorrupt or kSystem. Called once per peer. A
   // peer that leaves in good order ends with a kGoodbye frame to deliver() instead.
   virtual void lost(Rank peer, const Error& why) = 0;
 };
 
-// One message on its way out; the transport cuts it into frames. The poster owns it, and keeps it
-// and its payload in place until sent() or Transport::withdraw().
+// One outgoing message; the transport cuts it into frames. The poster owns it, and keeps it and its
+// payload in place until sent() or Transport::withdraw().
 class Outgoing {
  public:
   // The transport fills in everything but kind, channel, sequence, step and signature.

@@ -25,8 +25,8 @@ namespace tally::net {
 
 struct TransportFactory {
   std::string name;
-  // `size` transports of one generation, connected with each other; the index is the rank. Empty:
-  // this machine cannot (no IPv6, say), and the test is skipped.
+  // Makes `size` connected transports of one generation; the index is the rank. An empty result
+  // means that this machine lacks support (such as IPv6), and the test is skipped.
   std::function<std::vector<std::unique_ptr<Transport>>(int size)> make;
   std::size_t frame_bytes = wire::kMaxPayloadBytes;  // payload of its largest frame
   // Ends a transport the way a crash ends a process: without a goodbye.
@@ -40,14 +40,14 @@ inline std::string factory_name(const testing::TestParamInfo<TransportFactory>& 
 }
 inline void PrintTo(const TransportFactory& factory, std::ostream* out) { *out << factory.name; }
 
-// Puts frames together to messages and keeps them, by sender and in order.
+// Assembles frames into messages, and keeps them by sender and in order.
 class Inbox : public Receiver {
  public:
   struct Message {
     wire::FrameHeader header;  // of the last frame
     std::vector<std::byte> bytes;
     std::size_t filled_bytes = 0;
-    bool placed = false;  // the last frame lay where place() had asked for it
+    bool placed = false;  // the last frame was written to the memory from place()
   };
   struct Loss {
     Rank peer;
@@ -85,7 +85,7 @@ class Inbox : public Receiver {
     }
     Message& message = partial_[from];
     if (header.offset_bytes == 0)
-      message.filled_bytes = 0;  // the one before may have been withdrawn
+      message.filled_bytes = 0;  // the previous message may have been withdrawn
     EXPECT_EQ(message.filled_bytes, header.offset_bytes) << "frames of " << from << " out of order";
     const std::span<std::byte> room = room_for(from, header);
     message.placed = room.data() == payload.data();
@@ -116,7 +116,7 @@ struct Letter {
   std::vector<std::byte> bytes;
 };
 
-// Bytes that tell where they belong.
+// Bytes that depend on their position.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::uint32_t seed) {
   std::vector<std::byte> made(bytes);
   std::uint32_t state = seed * 2654435761U + 1;
@@ -130,7 +130,7 @@ inline std::vector<std::byte> pattern(std::size_t bytes, std::uint32_t seed) {
 // Connected transports driven by one thread.
 class TransportConformance : public testing::TestWithParam<TransportFactory> {
  protected:
-  // Skips the test where the transport cannot be had.
+  // Skips the test if the transport is not available.
   bool make(int size) {
     transports_ = GetParam().make(size);
     inboxes_.resize(transports_.size());
@@ -158,7 +158,7 @@ class TransportConformance : public testing::TestWithParam<TransportFactory> {
     return moved;
   }
 
-  // Drives everybody until `done`; false if that takes too long.
+  // Drives all transports until `done`; fails after a time limit.
   testing::AssertionResult drive(const std::function<bool()>& done) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (!done()) {
@@ -169,7 +169,7 @@ class TransportConformance : public testing::TestWithParam<TransportFactory> {
     return testing::AssertionSuccess();
   }
 
-  // Drives everybody until nothing has moved for many turns: for what must not happen.
+  // Drives all transports until nothing has moved for many turns, for tests that expect no event.
   void settle() {
     for (int quiet = 0; quiet < 200; ++quiet) {
       if (progress_all()) quiet = 0;

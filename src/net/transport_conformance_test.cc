@@ -96,7 +96,7 @@ TEST_P(TransportConformance, EverySizeArrivesWhole) {
   }
 }
 
-// All sizes at once, both ways, before anybody makes progress.
+// Messages of all sizes in both directions, posted before either rank makes progress.
 TEST_P(TransportConformance, ManyInFlightBothWaysKeepTheirOrder) {
   TALLY_MAKE_OR_SKIP(2);
   inbox(1).use_place = true;
@@ -177,8 +177,7 @@ TEST_P(TransportConformance, HeldFrameIsOfferedAgainAndBlocksOnlyItsPeer) {
   }
 }
 
-// A frame that is held must not keep wait() from sleeping, and must not hide later frames of
-// others.
+// A held frame must not keep wait() from sleeping, and must not hide later frames of other ranks.
 TEST_P(RealTimeTransportConformance, WaitSleepsWhileAFrameIsHeld) {
   TALLY_MAKE_OR_SKIP(3);
   inbox(0).hold = [&](Rank from) { return from == 1; };
@@ -187,7 +186,7 @@ TEST_P(RealTimeTransportConformance, WaitSleepsWhileAFrameIsHeld) {
   settle();
   const auto start = std::chrono::steady_clock::now();
   const auto nap = std::chrono::milliseconds(30);
-  // The first call may return early because of what came in before.
+  // The first call may return early because of frames that arrived before.
   at(0).wait(Deadline::after(nap));
   at(0).progress(inbox(0));
   at(0).wait(Deadline::after(nap));
@@ -196,7 +195,7 @@ TEST_P(RealTimeTransportConformance, WaitSleepsWhileAFrameIsHeld) {
 
 TEST_P(TransportConformance, WithdrawnBeforeItsTurnLeavesNoTrace) {
   TALLY_MAKE_OR_SKIP(2);
-  // Longer than what any transport takes at once: what follows has to queue behind it.
+  // Longer than any transport accepts at once, so that the next message must queue.
   post(0, 1, pattern(std::size_t{48} << 20, 1), 1);
   ASSERT_FALSE(letters_.back().outgoing.sent());
   {
@@ -215,7 +214,8 @@ TEST_P(TransportConformance, WithdrawnBeforeItsTurnLeavesNoTrace) {
   EXPECT_TRUE(inbox(0).losses.empty());
 }
 
-// The memory is not touched again, the message never completes, and what follows it arrives.
+// The transport does not touch the memory again, the message never completes, and the next message
+// arrives.
 TEST_P(TransportConformance, WithdrawnHalfSentIsForgotten) {
   TALLY_MAKE_OR_SKIP(3);
   {
@@ -234,8 +234,7 @@ TEST_P(TransportConformance, WithdrawnHalfSentIsForgotten) {
   EXPECT_TRUE(inbox(1).losses.empty());
 }
 
-// Whoever sent it may have turned to other work: nothing of it may wait for another progress()
-// there.
+// The sender may be busy elsewhere after sent(): delivery must not depend on its next progress().
 TEST_P(TransportConformance, WhatWasSentArrivesWithoutTheSendersHelp) {
   TALLY_MAKE_OR_SKIP(2);
   const Deadline by = Deadline::after(std::chrono::seconds(60));
@@ -303,7 +302,7 @@ TEST_P(TransportConformance, LossIsReportedOnceAndNamesThePeer) {
   }
 }
 
-// What is queued for a peer that dies counts as sent, and its last words are still heard.
+// Messages queued for a dead peer count as sent, and its last messages are still delivered.
 TEST_P(TransportConformance, LossReleasesWhatWasQueuedAndComesAfterTheLastWords) {
   TALLY_MAKE_OR_SKIP(2);
   Letter& queued = post(0, 1, pattern(std::size_t{48} << 20, 1));
@@ -353,10 +352,10 @@ TEST_P(RealTimeTransportConformance, WaitEndsAtItsDeadline) {
 TEST_P(TransportConformance, WakeEndsWait) {
   TALLY_MAKE_OR_SKIP(2);
   settle();
-  // Before the wait: not lost.
+  // A wake() before wait() is not lost.
   at(0).wake();
   at(0).wait(Deadline::never());
-  // During it, if the threads happen to run so; before it otherwise.
+  // This wake() may happen during the wait() or before it.
   std::atomic<bool> returned = false;
   std::jthread waiter([&] {
     at(0).wait(Deadline::never());
@@ -365,8 +364,8 @@ TEST_P(TransportConformance, WakeEndsWait) {
   while (!returned) at(0).wake();
 }
 
-// One thread per rank, asleep whenever there is nothing to do; a second thread sleeps beside rank
-// 0.
+// One thread per rank, which sleeps whenever it has no work. A second thread sleeps in wait() of
+// rank 0.
 TEST_P(TransportConformance, ThreadsThatSleepMissNothing) {
   constexpr int kRanks = 3;
   constexpr std::uint32_t kTurns = 300;
@@ -399,7 +398,7 @@ TEST_P(TransportConformance, ThreadsThatSleepMissNothing) {
   }
 }
 
-// wait() in a thread of its own, beside everything else, as a communicator's thread does it.
+// wait() runs in a thread of its own, in parallel to everything else, as in a communicator.
 TEST_P(TransportConformance, WaitRunsBesideProgress) {
   TALLY_MAKE_OR_SKIP(2);
   std::atomic<bool> stop = false;

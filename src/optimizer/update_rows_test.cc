@@ -51,7 +51,7 @@ TEST(RowUpdate, GivesEachRowTheBitsOfItsOwnStep) {
       RowUpdate update_rows(spec, width);
       for (const std::size_t count : {0, 1, 2, 37}) {
         std::vector<std::uint32_t> steps;
-        // First steps, small ones, and some beyond what is remembered.
+        // First steps, early steps, and some beyond the cached bias corrections.
         for (std::size_t r = 0; r < count; ++r)
           steps.push_back(static_cast<std::uint32_t>(1 + rng.below(r % 3 == 0   ? 1
                                                                    : r % 3 == 1 ? 50

@@ -12,7 +12,7 @@
 namespace tally::optimizer {
 namespace {
 
-// One parameter with all that belongs to it.
+// One parameter with its gradient and optimizer state.
 template <typename T>
 struct Parameter {
   std::vector<T> values, gradient;
@@ -29,7 +29,7 @@ struct Parameter {
   }
 };
 
-// A whole step, in parts between `cuts`.
+// Takes one step, in parts between `cuts`.
 template <typename T>
 void take_step(const OptimizerSpec& spec, const StepFacts& facts, Parameter<T>& p,
                const std::vector<std::size_t>& cuts) {
@@ -53,8 +53,8 @@ double norm(const Vector& values) {
   return std::sqrt(sum);
 }
 
-// The rules again, in double and from the whole history of gradients: every average is written out
-// as the weighted sum that it is.
+// The update rules in double, from the complete history of gradients: every running average is
+// computed as an explicit weighted sum.
 class History {
  public:
   History(const OptimizerSpec& spec, Vector start) : spec_(spec), values_(std::move(start)) {}
@@ -95,7 +95,7 @@ class History {
     return total;
   }
 
-  // FTRL-Proximal as it is defined: the w that makes least the sum of
+  // FTRL-Proximal by its definition: the w that minimizes the sum of
   //   gradient_s * w + sigma_s / 2 * (w - w_s)^2 over all steps s,
   //   beta / alpha / 2 * (w - w_1)^2, l2 / 2 * w^2 and l1 * |w|,
   // where the sigmas of the first s steps add up to the root of the sum of squares over alpha.
@@ -114,7 +114,7 @@ class History {
         curvature += sigma;
         slope += gradients_[s][i] - sigma * past_[s][i];
       }
-      // Where the derivative changes its sign.
+      // The derivative changes its sign at the minimum.
       const double left = (-slope + spec_.l1) / curvature;
       const double right = (-slope - spec_.l1) / curvature;
       values_[i] = right > 0 ? right : left < 0 ? left : 0;
@@ -166,7 +166,7 @@ class History {
       case OptimizerKind::kAdam:
       case OptimizerKind::kAdamW:
       case OptimizerKind::kLamb:
-      case OptimizerKind::kFtrl:  // has a step of its own
+      case OptimizerKind::kFtrl:  // see ftrl_step()
         break;
     }
     const double first =
@@ -256,7 +256,7 @@ TYPED_TEST(UpdateRule, CutIntoSegmentsItGivesTheSameBits) {
   }
 }
 
-// First steps from parameter 2 with gradient 0.5, by hand.
+// First steps from parameter 2 with gradient 0.5, computed by hand.
 TYPED_TEST(UpdateRule, TheFirstStepHasItsClosedForm) {
   using T = TypeParam;
   struct Case {
@@ -266,12 +266,12 @@ TYPED_TEST(UpdateRule, TheFirstStepHasItsClosedForm) {
   const Case cases[] = {
       {sgd({.rate = 0.1}), 2 - 0.1 * 0.5},
       {sgd({.rate = 0.1, .weight_decay = 0.5}), 2 - 0.1 * (0.5 + 0.5 * 2)},
-      // The first gradient is not dampened.
+      // Dampening does not apply to the first gradient.
       {sgd({.rate = 0.1, .momentum = 0.9, .dampening = 0.5}), 2 - 0.1 * 0.5},
       {sgd({.rate = 0.1, .momentum = 0.9, .nesterov = true}), 2 - 0.1 * (0.5 + 0.9 * 0.5)},
       {adagrad({.rate = 0.1}), 2 - 0.1},
       {adagrad({.rate = 0.1, .initial_accumulator = 0.75}), 2 - 0.1 * 0.5 / 1},
-      // Adam's first step is the rate for every gradient.
+      // The first step of Adam is as long as the learning rate for every gradient.
       {adam({.rate = 0.1}), 2 - 0.1},
       {adamw({.rate = 0.1, .weight_decay = 0.5}), 2 * (1 - 0.05) - 0.1},
       // z = -2 / 0.1 + 0.5 - 0.5 / 0.1 * 2, over (1 + 0.5) / 0.1.
@@ -279,7 +279,7 @@ TYPED_TEST(UpdateRule, TheFirstStepHasItsClosedForm) {
       {ftrl({.rate = 0.1, .l1 = 4.5}), 25.0 / 15},
       {ftrl({.rate = 0.1, .l1 = 29.5}), 0},
       {ftrl({.rate = 0.1, .l2 = 5}), 29.5 / 20},
-      // The ratio makes lamb's step as long as the rate's share of the parameters.
+      // The trust ratio makes lamb's step as long as the learning rate times the parameter norm.
       {lamb({.rate = 0.1, .weight_decay = 0}), 2 - 0.1 * 2},
       {lamb({.rate = 0.1, .weight_decay = 0, .ratio_max = 0.5}), 2 - 0.1 * 0.5},
       {lars({.rate = 1, .trust = 0.1, .epsilon = 0}), 2 - 0.1 * 2},
@@ -289,7 +289,7 @@ TYPED_TEST(UpdateRule, TheFirstStepHasItsClosedForm) {
     Parameter<T> p(c.spec, {T(2)});
     p.gradient = {T(0.5)};
     take_step(c.spec, {.step = 1, .rate = c.spec.rate}, p, {0, 1});
-    // lamb's epsilon shortens the direction, which the ratio undoes only in part.
+    // lamb's epsilon shortens the direction, and the trust ratio corrects this only in part.
     EXPECT_NEAR(p.values[0], c.after, 1e-6) << to_string(c.spec);
   }
 }
@@ -305,7 +305,8 @@ TYPED_TEST(UpdateRule, TheFirstStepForgetsWhatTheMomentumHeld) {
   EXPECT_EQ(p.state[0][0], T(0.5));
 }
 
-// After two updates the second moment stays, and what is given is the first.
+// After two updates the second moment is frozen, and the rule receives the momentum in place of the
+// gradient.
 TYPED_TEST(UpdateRule, FrozenAdamTakesMomentumAndKeepsItsSecondMoment) {
   using T = TypeParam;
   for (OptimizerSpec spec : {adam({.rate = 0.1, .beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.25}),
@@ -336,7 +337,8 @@ TYPED_TEST(UpdateRule, FrozenAdamTakesMomentumAndKeepsItsSecondMoment) {
   }
 }
 
-// What a codec makes of an element that never had a gradient moves nothing.
+// An element without any gradient before the freeze does not move, even if a codec decodes noise
+// for it.
 TYPED_TEST(UpdateRule, FrozenAdamLeavesWhatNeverHadAGradient) {
   using T = TypeParam;
   OptimizerSpec spec = adam({.rate = 0.1});

@@ -198,12 +198,12 @@ TEST(CodecSpec, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
   }
 }
 
-// A spec that is filled in by code is checked like a parsed one.
+// check() applies to a spec that code fills in just as to a parsed one.
 TEST(CodecSpec, CheckRefusesNumbersOutOfRangeOrOfOtherKinds) {
   const CodecSpec specs[] = {
       {.kind = static_cast<Codec>(17)},
       {.kind = static_cast<Codec>(200)},
-      {.kind = Codec::kInt8, .feedback = true},  // without a block
+      {.kind = Codec::kInt8, .feedback = true},  // no block
       {.kind = Codec::kInt8, .block = 256, .bits = 4, .feedback = true},
       {.kind = Codec::kQsgd, .block = 512, .bits = 3},
       {.kind = Codec::kFp8, .block = 256, .fp8 = static_cast<Fp8Format>(2), .feedback = true},

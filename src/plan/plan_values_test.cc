@@ -120,7 +120,7 @@ TEST(PlanValues, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
   }
 }
 
-// A Plan that is filled in by code is checked like a parsed one.
+// check() applies to a Plan that code fills in just as to a parsed one.
 TEST(PlanValues, CheckRefusesNumbersOutOfRangeOrOfOtherAnswers) {
   const Plan plans[] = {
       {.home = Home::kServer, .update = Update::kSsp, .bound = 1000001},

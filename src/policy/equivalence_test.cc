@@ -1,5 +1,5 @@
-// Policies that are the same at the end of their range give the same model on a quadratic, whatever
-// comes when.
+// Policies whose limits make them equivalent train the same model on a quadratic, for any order of
+// arrival.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,7 +26,7 @@ std::vector<double> trained(std::string_view plan, int workers, std::uint64_t se
   return values;
 }
 
-// Sums are by rank: not even the last bit depends on who came first.
+// Gradients are summed in rank order, so the order of arrival does not change even the last bit.
 TEST(Equivalence, RoundsThatEverybodyIsInAreBsp) {
   const std::vector<double> bsp = trained("update=bsp", 4, 1);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
@@ -36,8 +36,8 @@ TEST(Equivalence, RoundsThatEverybodyIsInAreBsp) {
   }
 }
 
-// Each gradient is applied as it comes, at 1/N of the rate: the order of the additions differs,
-// nothing else.
+// ssp applies each gradient on arrival at 1/N of the learning rate. Only the order of the additions
+// differs.
 TEST(Equivalence, SspWithoutSlackIsBsp) {
   const std::vector<double> bsp = trained("update=bsp", 4, 1);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {

@@ -37,8 +37,8 @@ TEST(RoundState, ACopyGoesOnFromIt) {
   EXPECT_EQ(copy.encode(), round.encode());
 }
 
-// A server that is put into a chain later knows only who is there now; that all had come before is
-// in the state.
+// A server that joins a chain later knows only the current workers. The restored state tells it
+// that the group was complete before.
 TEST(RoundState, WhoHasLeftIsNotWaitedForElsewhere) {
   const Rules rules = rules_from("update=ssp:2", 3);
   Round round = busy_round(rules);
@@ -81,14 +81,14 @@ TEST(RoundState, WhatCannotBeOneIsRefusedAndChangesNothing) {
     bytes[place] = static_cast<std::byte>(value);
     return bytes;
   };
-  EXPECT_FALSE(round.restore(with(16, 2)));     // complete is 0 or 1
-  EXPECT_FALSE(round.restore(with(17, 1)));     // ranks although all have come
+  EXPECT_FALSE(round.restore(with(16, 2)));     // complete must be 0 or 1
+  EXPECT_FALSE(round.restore(with(17, 1)));     // a complete round lists no ranks
   EXPECT_FALSE(round.restore(with(24, 0xFF)));  // too many clocks
-  EXPECT_FALSE(round.restore(with(25, 99)));    // workers do not rise
+  EXPECT_FALSE(round.restore(with(25, 99)));    // worker ids do not ascend
   EXPECT_EQ(round.encode(), before);
 }
 
-// Bytes that are taken leave a state that gives bytes again which are taken; by seed.
+// A round that restores random bytes encodes to bytes that restore() accepts.
 TEST(RoundState, AnyBytesAreTakenOrRefused) {
   const Rules rules = rules_from("update=bsp", 3);
   const std::vector<std::byte> good = busy_round(rules_from("update=asp", 3)).encode();

@@ -12,7 +12,7 @@
 namespace tally::policy {
 namespace {
 
-// Ranks 0 to N-1 are the workers 10 to 10+N-1.
+// Ranks 0 to N-1 are workers 10 to 10+N-1.
 Round crew(std::string_view plan, int workers) {
   Round round(rules_from(plan, workers));
   for (int rank = 0; rank < workers; ++rank) round.join(10U + static_cast<Worker>(rank), rank);
@@ -33,7 +33,7 @@ using Workers = std::vector<Worker>;
 
 void apply(Round& round, const Offer& offer) { round.applied(offer, round.staleness_of(offer)); }
 
-// What an offer or another event leads to, one after the other.
+// The expected result of an offer or another event.
 struct Step {
   std::string_view what;  // "offer", "leave", "join", "pass", "version"
   Worker worker;
@@ -72,7 +72,7 @@ TEST(Round, BspWaitsForAllAndSumsByRank) {
                {"offer", 11, 0, kHold, {10, 11, 12}, {}, 1},
                {"offer", 11, 0, kDrop, {}, {}, 1},
                {"offer", 11, 1, kHold, {}, {}, 1},
-               {"offer", 11, 1, kHold, {}, {}, 1},  // sent again
+               {"offer", 11, 1, kHold, {}, {}, 1},  // a retry
                {"offer", 10, 1, kHold, {}, {}, 1},
                {"leave", 12, 0, kHold, {10, 11}, {}, 2}});
   EXPECT_EQ(round.staleness().bins()[0], 5U);
@@ -87,14 +87,14 @@ TEST(Round, BspBeginsWhenAsManyRanksHaveComeAsThereAreToBe) {
   EXPECT_FALSE(round.is_complete());
   play(round, {{"offer", 10, 0, kHold, {}, {}, 0},
                {"offer", 11, 0, kHold, {}, {}, 0},
-               // The rank 1 starts again: that is no third.
+               // Rank 1 restarts; the restarted worker does not count as a third rank.
                {"leave", 11, 0, kHold, {}, {}, 0},
                {"join", 13, 1, kHold, {}, {}, 0},
                {"offer", 13, 0, kHold, {}, {}, 0}});
   EXPECT_FALSE(round.is_complete());
   round.join(14, 2);
   EXPECT_TRUE(round.is_complete());
-  // What the one that left had offered still counts.
+  // The offer of the worker that left still counts.
   play(round, {{"offer", 14, 0, kHold, {10, 11, 13, 14}, {}, 1},
                {"leave", 10, 0, kHold, {}, {}, 1},
                {"leave", 13, 0, kHold, {}, {}, 1},
@@ -108,7 +108,7 @@ TEST(Round, OneThatJoinsIsWaitedFor) {
                {"join", 12, 2, kHold, {}, {}, 0},
                {"offer", 11, 0, kHold, {}, {}, 0},
                {"offer", 12, 0, kHold, {10, 11, 12}, {}, 1},
-               // The rank 1 is taken by another worker: the one that was there is out.
+               // Another worker takes rank 1 and replaces the previous one.
                {"join", 13, 1, kHold, {}, {}, 1},
                {"offer", 11, 1, kDrop, {}, {}, 1},
                {"offer", 12, 1, kHold, {}, {}, 1},
@@ -131,10 +131,10 @@ TEST(Round, StrangersAreDropped) {
 TEST(Round, OffersOfLaterVersionsAreHeldUntilItIsTheirTurn) {
   Round round = crew("update=bsp", 2);
   play(round, {{"offer", 10, 1, kHold, {}, {}, 0},
-               // 10 is beyond version 0: it is not waited for.
+               // Worker 10 is past version 0, so the round does not wait for it.
                {"offer", 11, 0, kHold, {11}, {}, 1},
                {"offer", 11, 1, kHold, {10, 11}, {}, 2},
-               // Everybody is beyond version 2, which is passed over.
+               // All workers are past version 2, so the round passes over it.
                {"offer", 10, 4, kHold, {}, {}, 2},
                {"offer", 11, 5, kHold, {10}, {}, 5},
                {"offer", 10, 5, kHold, {10, 11}, {}, 6}});
@@ -156,7 +156,7 @@ TEST(Round, BackupTakesTheFirstAndDropsTheLate) {
                {"offer", 11, 1, kHold, {}, {}, 1},
                {"leave", 12, 0, kHold, {}, {}, 1},
                {"offer", 10, 1, kHold, {10, 11}, {}, 2},
-               // Fewer than N-B are left: all of them.
+               // Fewer than N-B workers are left, so the round waits for all of them.
                {"offer", 10, 2, kHold, {}, {}, 2},
                {"leave", 11, 0, kHold, {10}, {}, 3},
                {"join", 13, 2, kHold, {}, {}, 3},
@@ -172,8 +172,8 @@ TEST(Round, BackupCountsByArrivalWhereSeveralWereHeld) {
   EXPECT_EQ(workers_of(due.dropped), (Workers{10}));
 }
 
-// 12 gave its gradient up because another part had gone on with those of 10 and 11; then 10 died
-// before it reached this part.
+// Worker 12 gave up its gradient because another part continued with the gradients of 10 and 11.
+// Then 10 died before its gradient reached this part.
 TEST(Round, BackupDoesNotWaitForOneThatHasPassed) {
   Round round = crew("update=backup:1", 3);
   play(
@@ -183,7 +183,7 @@ TEST(Round, BackupDoesNotWaitForOneThatHasPassed) {
        {"leave", 10, 0, kHold, {11}, {}, 1},
        {"offer", 12, 1, kHold, {}, {}, 1},
        {"offer", 11, 1, kHold, {11, 12}, {}, 2},
-       // Nobody comes: the version is passed over. A pass reaches no further than the next version.
+       // No gradient can arrive: the round skips the version. A pass reaches only the next version.
        {"pass", 12, 900, kHold, {}, {}, 2},
        {"pass", 11, 3, kHold, {}, {}, 3},
        {"offer", 12, 3, kHold, {}, {}, 3}});
@@ -226,7 +226,8 @@ TEST(Round, SubsetGoesOnWithoutDrawnWorkersThatLeft) {
   const Round::Due first = round.due();
   EXPECT_EQ(workers_of(first.counted), (Workers{worker(0)}));
   round.applied(first.counted);
-  // Only ranks that are drawn for some later version are left: versions before it are passed over.
+  // The remaining ranks are drawn only for a later version, so the round passes over the versions
+  // before it.
   round.leave(worker(0));
   std::uint64_t next = 1;
   while (drawn_ranks(rules, next) == drawn) ++next;
@@ -249,7 +250,7 @@ TEST(Round, KbatchTakesTheFirstKFromAnybody) {
   Round round = crew("update=kbatch:3", 2);
   EXPECT_EQ(round.offer(from(11, 0, 1)), kHold);
   EXPECT_EQ(round.offer(from(10, 0, 1)), kHold);
-  EXPECT_EQ(round.offer(from(11, 0, 1)), kHold);  // sent again
+  EXPECT_EQ(round.offer(from(11, 0, 1)), kHold);  // a retry
   EXPECT_TRUE(round.due().nothing());
   EXPECT_EQ(round.held(), 2U);
   EXPECT_EQ(round.offer(from(11, 0, 2)), kHold);
@@ -259,7 +260,7 @@ TEST(Round, KbatchTakesTheFirstKFromAnybody) {
   EXPECT_EQ(due.counted[2].clock, 2U);
   round.applied(due.counted);
   EXPECT_EQ(round.offer(from(10, 0, 2)), kDrop);
-  // One alone can make up a round.
+  // One worker alone can fill a round.
   round.leave(10);
   for (std::uint64_t clock = 3; clock < 6; ++clock) {
     EXPECT_TRUE(round.due().nothing());
@@ -287,7 +288,8 @@ TEST(Round, AspAppliesEachAndCountsStaleness) {
   EXPECT_FALSE(round.may_read(1002, 0));
 }
 
-// Neither the histogram nor clock or version know of what was not applied in the end.
+// A gradient that was not applied in the end changes neither the histogram, nor the clock, nor the
+// version.
 TEST(Round, WhatCannotBeAppliedDoesNotCount) {
   Round asp = crew("update=asp", 1);
   EXPECT_EQ(asp.offer(from(10, 0, 4)), kApply);
@@ -321,7 +323,7 @@ TEST(Round, DropLeavesOutWhatIsMoreThanTVersionsOld) {
                {"offer", 10, 3, kDrop, {}, {}, 6},
                {"offer", 10, 4, kApply, {}, {}, 7}});
   EXPECT_EQ(round.staleness().total(), 2U);
-  // A clock goes on with a gradient that is dropped: others do not wait.
+  // A dropped gradient still advances the clock, so that other workers do not wait.
   Round ssp = crew("update=ssp:1 stale=drop:0", 1);
   ssp.set_version(5);
   EXPECT_EQ(ssp.offer(from(10, 3, 4)), kDrop);
@@ -341,9 +343,9 @@ TEST(Round, SspReadsWaitForTheSlowest) {
   EXPECT_FALSE(round.may_read(0, 2));
   round.advance(11, 3);
   EXPECT_FALSE(round.may_read(0, 2));
-  round.leave(12);  // nobody waits for it
+  round.leave(12);  // the others no longer wait for it
   EXPECT_TRUE(round.may_read(0, 2));
-  round.advance(11, 1);  // clocks do not go back
+  round.advance(11, 1);  // clocks never decrease
   EXPECT_TRUE(round.may_read(0, 2));
   round.join(13, 2);  // starts at the slowest clock
   EXPECT_TRUE(round.may_read(0, 2));
@@ -362,7 +364,7 @@ TEST(Round, SspWaitsForThoseWhoAreStillToCome) {
   EXPECT_EQ(round.slowest_clock(), 0U);
   round.leave(11);
   EXPECT_EQ(round.slowest_clock(), 3U);
-  // The last one leaves: the next begins where it was.
+  // The last worker leaves. The next worker starts at its clock.
   round.leave(10);
   EXPECT_TRUE(round.may_read(0, 99));
   round.join(12, 0);

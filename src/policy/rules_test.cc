@@ -148,8 +148,8 @@ TEST(Rules, MomentumThatComesOfTakingTurnsIsTakenOffTheOptimizers) {
   }
 }
 
-// What a gradient moves in the end, rate / (1 - momentum), N times a round: as far as one round of
-// bsp.
+// A gradient moves the model by rate / (1 - momentum) in the long run. N gradients move it as far
+// as one round of bsp.
 TEST(Rules, NGradientsMoveAsFarAsOneRound) {
   for (const std::string_view plan : {"update=asp", "update=ssp:3", "update=asp:momentum=kept"})
     for (const int workers : {1, 2, 4, 10, 11, 64})
@@ -193,9 +193,9 @@ TEST(Subset, HasKDifferentRanksThatSeedAndVersionGive) {
   EXPECT_LT(same, 10);
 }
 
-// All 10 subsets of 2 out of 5 come equally often: 40,000 draws give 4000 each with a standard
-// deviation of 60; and from one version to the next they are independent (the share of repeats is
-// 1/10, deviation 0.0015).
+// All 10 subsets of 2 out of 5 ranks are equally likely: 40,000 draws give 4000 each, with a
+// standard deviation of 60. Successive versions are independent: the share of repeats is 1/10, with
+// a standard deviation of 0.0015.
 TEST(Subset, AllAreEquallyLikelyAndIndependent) {
   constexpr int kDraws = 40000;
   const Rules rules = rules_from("update=subset:2", 5, 3);

@@ -1,5 +1,5 @@
-// Workers and parts of servers in virtual time: what must hold whatever comes when, by seed, and
-// what theory says about time.
+// Workers and server parts in virtual time. The tests check invariants for random arrival orders,
+// each with its seed, and compare the timing with theory.
 #include <cmath>
 #include <cstdint>
 #include <set>
@@ -40,7 +40,7 @@ void expect_all_are_accounted_for(const TestTraining& training, int parts,
   }
 }
 
-// Messages that take up to a whole step, so that parts are at different versions.
+// Messages take up to a whole step, so that parts are at different versions.
 TEST(Simulation, EveryPolicyComesToAnEndAndAccountsForEveryGradient) {
   for (const char* plan : kPlans) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -64,7 +64,7 @@ TEST(Simulation, EveryRoundHasExactlyWhomItShould) {
     if (!rules.has_rounds()) continue;
     TestTraining training({.rules = rules, .parts = 2, .total = 100, .most_delay = 0.3});
     ASSERT_TRUE(training.run()) << plan;
-    // Some may have left when the last rounds are applied.
+    // Some workers may have finished before the last rounds are applied.
     ASSERT_GE(training.rounds().size(), 190U) << plan;
     for (std::size_t i = 0; i < 190; ++i) {
       const std::vector<Offer>& round = training.rounds()[i];
@@ -94,7 +94,7 @@ std::vector<TestTraining::Change> random_changes(std::uint64_t seed, int workers
                        .rank = static_cast<int>(rng.below(static_cast<std::uint64_t>(workers) + 1)),
                        .joins = rng.below(2) == 0});
   }
-  // Ranks that never come are waited for: whoever died before all had come is replaced.
+  // The round waits for every rank to join once, so replace each worker that may have died before.
   for (int rank = 0; rank < workers; ++rank) {
     changes.push_back({.at = 61 + rng.uniform(), .rank = rank, .joins = true});
   }
@@ -118,7 +118,7 @@ TEST(Simulation, NobodyWaitsForEverWhoeverLeavesAndJoins) {
   }
 }
 
-// One that leaves is not replaced: those who stay go on.
+// A worker that leaves is not replaced; the others continue.
 TEST(Simulation, TheOthersGoOnWithoutTheDead) {
   for (const char* plan : kPlans) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
@@ -157,7 +157,8 @@ TEST(Simulation, TheGapOfClocksNeverExceedsTheBoundWithASleeper) {
                                .changes = with_changes ? random_changes(seed, 4)
                                                        : std::vector<TestTraining::Change>()});
         ASSERT_TRUE(training.run());
-        // The bound is reached, too: it is not kept by waiting always.
+        // Without changes the gap also reaches the bound: the policy does not wait more than it
+        // must.
         if (with_changes) {
           EXPECT_LE(training.largest_gap(), bound) << "seed " << seed;
         } else {
@@ -182,16 +183,16 @@ double harmonic(int n) {
   return sum;
 }
 
-// Times of steps are exponential with mean 1/mu = 2 s and messages take none, so the mean time of
-// an update is known (K of P: Dutta et al. 2018). 8000 updates give it to within 1 % (two
-// deviations; the intervals are independent, with a deviation of at most their mean).
+// Step times are exponential with mean 1/mu = 2 s and messages take no time, so the mean time of an
+// update is known (K of P: Dutta et al. 2018). 8000 updates measure it to within 1 % (two standard
+// deviations; the intervals are independent, with a standard deviation of at most their mean).
 TEST(Simulation, MeanTimesOfUpdatesAreThoseOfTheory) {
   constexpr double kMean = 2;
   constexpr std::uint64_t kUpdates = 8000;
   struct Case {
     const char* plan;
     int workers;
-    double expected;  // in means
+    double expected;  // in units of the mean step time
   };
   const Case cases[] = {
       {"update=bsp", 8, harmonic(8)},
@@ -216,7 +217,7 @@ TEST(Simulation, MeanTimesOfUpdatesAreThoseOfTheory) {
   }
 }
 
-// While a worker computes, each of the N-1 others has one gradient applied on average.
+// While a worker computes, the server applies one gradient of each of the N-1 others on average.
 TEST(Simulation, StalenessOfAspIsOneLessThanTheWorkers) {
   for (const int workers : {1, 2, 8}) {
     TestTraining training({.rules = rules_from("update=asp", workers), .total = 1000});
@@ -240,7 +241,7 @@ TEST(Simulation, DropKeepsStalenessWithinItsLimit) {
   EXPECT_GT(training.part(0).dropped() + training.given_up(), 0U);
 }
 
-// The slow one of four neither holds the others up nor is left with its steps when they have ended.
+// The slow worker of four neither delays the others nor has steps left when they finish.
 TEST(Simulation, BackupIsAsFastAsTheOthersWithOneSlowWorker) {
   const auto time_of = [](const char* plan) {
     TestTraining training({.rules = rules_from(plan, 4),

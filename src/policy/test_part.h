@@ -1,5 +1,5 @@
 #pragma once
-// For tests: one part of a server, one number, which plain SGD moves as a Round says.
+// For tests: one server part that holds one number. Plain SGD updates it as a Round decides.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@ namespace tally::policy {
 
 struct Request {
   Worker worker = 0;
-  std::uint64_t token = 0;  // the worker's own, in the answer
+  std::uint64_t token = 0;  // chosen by the worker, repeated in the answer
   bool push = false;
   bool pull = false;
   std::uint64_t clock = 0;
@@ -54,7 +54,7 @@ class TestPart {
     settle();
   }
 
-  // Of workers that are gone nothing is heard any more.
+  // Ignores requests of workers that have left.
   void handle(const Request& request) {
     const std::vector<Worker> members = round_.members();
     if (std::find(members.begin(), members.end(), request.worker) == members.end()) return;
@@ -103,7 +103,7 @@ class TestPart {
     has_moved_ = true;
   }
 
-  // Its push is answered; a pull may still wait.
+  // Answers the push; a pull may still wait.
   void resolve(const Offer& offer) {
     for (Open& open : open_) {
       const Request& request = open.request;

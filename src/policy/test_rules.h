@@ -1,5 +1,5 @@
 #pragma once
-// For tests: the rules that a plan's text gives.
+// For tests: the rules of a plan's text.
 #include <string_view>
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
 #pragma once
-// For tests: workers that train in virtual time with parts of servers, as WorkerClock tells them.
+// For tests: workers that train with server parts in virtual time, as WorkerClock directs.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -23,16 +23,16 @@ class TestTraining {
   struct Change {
     double at = 0;
     int rank = 0;
-    bool joins = false;  // else it dies
+    bool joins = false;  // otherwise the rank dies
   };
   struct Options {
     Rules rules;
     int parts = 1;
-    std::uint64_t total = 100;  // in steps_done()
+    std::uint64_t total = 100;  // as counted by steps_done()
     std::uint64_t seed = 1;
     double rate = 0.1;
-    double most_delay = 0;  // of a message: uniform from 0
-    // Of a worker's step.
+    double most_delay = 0;  // a message takes 0 to most_delay, uniformly
+    // The time of one step.
     std::function<double(Rng&, int rank)> seconds = [](Rng& rng, int) {
       return exponential(rng, 1);
     };
@@ -48,7 +48,7 @@ class TestTraining {
     }
   }
 
-  // Until nothing happens any more. False: somebody waits for ever, or it does not come to an end.
+  // Runs until no event is left. False if a worker waits forever or the run does not end.
   bool run() {
     constexpr int kMostEvents = 20'000'000;
     for (int i = 0; !events_.empty(); ++i) {
@@ -63,12 +63,12 @@ class TestTraining {
   }
 
   const TestPart& part(int index) const { return *parts_[static_cast<std::size_t>(index)]; }
-  // When the last worker had done its steps.
+  // The time at which the last worker finished its steps.
   double ended_at() const { return ended_at_; }
   // Rounds in the order in which they were applied, all parts together.
   const std::vector<std::vector<Offer>>& rounds() const { return rounds_; }
   int rank_of(Worker worker) const { return workers_.at(worker)->me.rank; }
-  // Largest lead of a worker that begins a step over the slowest that there is.
+  // The largest lead of a worker that starts a step over the slowest live worker.
   std::uint64_t largest_gap() const { return largest_gap_; }
   std::uint64_t given_up() const { return given_up_; }
   std::uint64_t ended() const { return ended_; }
@@ -89,20 +89,20 @@ class TestTraining {
     bool is_alive = true;
     bool has_started = false;
     bool is_computing = false;
-    std::uint64_t token = 1;     // of what it waits for; requests that are not waited for have 0
-    int awaited = 0;             // answers
-    std::uint64_t finished = 0;  // steps, as soon as computed
+    std::uint64_t token = 1;     // of the request that it waits for; other requests have 0
+    int awaited = 0;             // answers still missing
+    std::uint64_t finished = 0;  // steps computed
     std::uint64_t newest = 0;
     Read read = kNothingRead;
     std::vector<double> values, gradient;
-    std::vector<double> last_sent, last_heard;  // by part: messages keep their order
+    std::vector<double> last_sent, last_heard;  // by part, to keep messages in order
   };
 
   void at(double time, std::function<void()> act) {
     events_.push({.at = time, .order = next_order_++, .act = std::move(act)});
   }
   double delay() { return options_.most_delay * rng_.uniform(); }
-  // A message that does not overtake the one before.
+  // Sends a message that does not overtake the previous one.
   void send(double& last, std::function<void()> act) {
     last = std::max(last, now_ + delay());
     at(last, std::move(act));
@@ -159,7 +159,7 @@ class TestTraining {
     }
   }
 
-  // To all parts; their answers are waited for or not.
+  // Sends a request to all parts, and waits for their answers if `wait`.
   void request(Worker worker, Request request, bool wait) {
     Member& member = *workers_.at(worker);
     request.worker = worker;
@@ -263,7 +263,8 @@ class TestTraining {
     end_step(worker, false);
   }
 
-  // Of a quadratic with its own minimum for every rank, with noise that rank, step and part give.
+  // The gradient of a quadratic whose minimum depends on the rank, with noise that depends on rank,
+  // step and part.
   double gradient(int rank, std::uint64_t clock, std::size_t part, double at) const {
     Rng noise(Rng(Rng(clock * 64 + part).next() ^ static_cast<std::uint64_t>(rank)).next());
     return (1 + 0.25 * static_cast<double>(part)) * (at - 0.1 * rank) + noise.uniform() - 0.5;
@@ -276,7 +277,7 @@ class TestTraining {
   std::uint64_t next_order_ = 0;
   std::priority_queue<Event> events_;
   std::vector<std::unique_ptr<TestPart>> parts_;
-  std::vector<double> views_;  // by part: when it was last told who is there
+  std::vector<double> views_;  // by part: the time of its last membership update
   std::map<Worker, std::unique_ptr<Member>> workers_;
   Worker next_worker_ = 1;
   std::vector<std::vector<Offer>> rounds_;

@@ -111,7 +111,7 @@ TEST(WorkerClock, OneThatCameTooLateGoesOnAtTheNewVersion) {
   me = after_step(rules, me, next_step(rules, me, false), {.version = 7, .clock = 3});
   EXPECT_EQ(me.clock, 7U);
   EXPECT_EQ(next_step(rules, me, false).version, 7U);
-  // What is read does not go back, and without a pull nothing is read.
+  // The version read never decreases, and a step without a pull does not change it.
   me = after_step(rules, me, {.clock = 8}, {.version = 2, .clock = 1});
   EXPECT_EQ(me.version, 7U);
   me = after_step(rules, me, {.pull = false, .clock = 9}, {.version = 90, .clock = 90});
@@ -128,7 +128,7 @@ TEST(WorkerClock, KnowsWhenAGradientNeedNotBeFinished) {
       {"update=backup:1", 5, 5, 5, false, false},
       {"update=backup:1", 5, 5, 6, false, true},
       {"update=backup:1", 5, 5, 6, true, false},
-      // One part was ahead already when it read: others need this gradient.
+      // One part was already ahead when the worker read; the other parts need this gradient.
       {"update=backup:1", 5, 6, 6, false, false},
       {"update=kbatch:2", 5, 5, 6, false, true},
       {"update=kbatch:2", 5, 6, 6, false, false},

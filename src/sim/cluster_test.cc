@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Waits until the inbox has `count` arrivals; the first loss, or the deadline, is the error.
+// Waits until the inbox has `count` arrivals. Fails with the first loss or at the deadline.
 Result<void> receive(Member& me, Inbox& inbox, std::size_t count, Deadline by) {
   while (inbox.arrivals.size() < count) {
     if (me.transport().progress(inbox)) continue;
@@ -24,7 +24,7 @@ Result<void> receive(Member& me, Inbox& inbox, std::size_t count, Deadline by) {
   return {};
 }
 
-// A token goes round the ring `laps` times; each rank passes it on.
+// A token passes round the ring `laps` times.
 Result<void> pass_token(Member& me, int laps) {
   Inbox inbox;
   const Rank next = (me.rank() + 1) % me.size();
@@ -41,7 +41,7 @@ Result<void> pass_token(Member& me, int laps) {
   return {};
 }
 
-// In each round everyone sends one message to everyone and receives one from everyone.
+// In each round every rank sends one message to every other rank and receives one from each.
 Result<void> exchange(Member& me, int rounds) {
   Inbox inbox;
   TextMessage message("hello");
@@ -83,7 +83,7 @@ TEST(Cluster, TakesVirtualTimeOnly) {
   EXPECT_LT(outcome.ended, 12h + 1s);
 }
 
-// Not atomic, and yet exact: only one rank runs between two waits.
+// The counter is not atomic and yet exact, because only one rank runs between two waits.
 TEST(Cluster, RunsOneRankAtATime) {
   Cluster cluster({.ranks = 8});
   int counter = 0;
@@ -251,7 +251,7 @@ TEST(Cluster, ReordersBetweenLinksButNotWithinOne) {
   EXPECT_TRUE(alternates);
 }
 
-// Nobody sends and nobody has a deadline: the run ends all the same, and says so.
+// No rank sends and none has a deadline: the run still ends, with an error on every rank.
 TEST(Cluster, EndsWhenNothingCanHappenAnyMore) {
   Cluster cluster({.ranks = 3});
   const Outcome outcome = cluster.run([](Member& me) {

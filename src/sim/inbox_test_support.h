@@ -39,7 +39,7 @@ class Inbox final : public net::Receiver {
 
   void lost(Rank peer, const Error& why) override { losses.emplace(peer, why); }
 
-  std::vector<std::byte> places;  // given out for every payload that fits
+  std::vector<std::byte> places;  // lent to every payload that fits
   bool hold = false;
   std::vector<Arrival> arrivals;
   std::vector<Rank> departed;

@@ -179,7 +179,7 @@ bool SimTransport::report_death(const Error& death, net::Receiver& receiver) {
 }
 
 void SimTransport::wait(Deadline by) {
-  // A call after the deadline counts as polling, too.
+  // A call after the deadline also counts as polling.
   if (!by.passed(network_.clock().now())) idle_looks_ = 0;
   if (network_.death(rank_)) by = earlier(by, network_.clock().after(kDeadTime));
   network_.wait(rank_, by);

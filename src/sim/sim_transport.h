@@ -48,7 +48,7 @@ class SimTransport final : public net::Transport {
   const std::uint32_t generation_;
   std::vector<Peer> peers_;  // by rank; this rank's own is unused
   net::Counters counters_;
-  std::atomic<int> idle_looks_{0};  // since something moved or somebody waited
+  std::atomic<int> idle_looks_{0};  // since the last progress or wait()
   bool closed_ = false;
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// One thread plays both ranks; waiting moves virtual time.
+// One thread plays both ranks; waiting advances virtual time.
 class SimTransportTest : public ::testing::Test {
  protected:
   static Conditions conditions() {
@@ -68,7 +68,7 @@ TEST_F(SimTransportTest, TakesLatencyAndTransferTime) {
     two_.progress(inbox_two_);
     if (inbox_two_.arrivals.empty()) two_.wait(Deadline::never());
   }
-  EXPECT_EQ(network_.clock().now(), 10us + 120ns);  // 40 bytes and a header of 80 at 1 byte per ns
+  EXPECT_EQ(network_.clock().now(), 10us + 120ns);  // 40 + 80 header bytes at 1 byte per ns
 }
 
 TEST_F(SimTransportTest, SendsPayloadsWithoutMemory) {

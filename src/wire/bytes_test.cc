@@ -36,7 +36,7 @@ TEST(Bytes, IntegersAreLittleEndian) {
   EXPECT_EQ(out.view()[3], std::byte{1});
 }
 
-// A body cut anywhere is kCorrupt, and what could not be read stays unread.
+// A truncated body is kCorrupt at any length, and a failed read consumes nothing.
 TEST(Bytes, NothingIsReadPastTheEnd) {
   Writer out;
   out.u64(1);

@@ -30,7 +30,7 @@ FrameHeader random_header(Rng& rng) {
   return header;
 }
 
-// Puts the right checksum over bytes that were changed on purpose.
+// Writes the correct checksum over deliberately changed bytes.
 void seal(EncodedHeader& bytes) { store(bytes, 76, kernel::crc32c(std::span(bytes).first(76))); }
 
 void expect_corrupt(const EncodedHeader& bytes, const std::string& because) {
@@ -122,7 +122,7 @@ TEST(Frame, PayloadStaysWithinItsLimitAndItsMessage) {
   header = {.message_bytes = 10, .offset_bytes = 11, .payload_bytes = 0};
   expect_corrupt(encode(header), "in a message of 10");
 
-  // offset + payload would wrap around to a small number.
+  // offset + payload would overflow to a small number.
   header = {.message_bytes = 10, .offset_bytes = ~std::uint64_t{0}, .payload_bytes = 5};
   expect_corrupt(encode(header), "in a message of 10");
 }

@@ -49,7 +49,7 @@ TEST_P(FramingOf, GarbageIsCorruptAsSoonAsItCanBeSeen) {
 INSTANTIATE_TEST_SUITE_P(Framings, FramingOf,
                          testing::Values(Framing::kControlFrame, Framing::kLengthPrefix));
 
-// A header that announces more than a message may have is refused before anything is kept for it.
+// A header that announces too long a message is refused before any memory is allocated for it.
 TEST(FrameBuffer, OversizeAndEmptyMessagesAreCorrupt) {
   FrameBuffer control(Framing::kControlFrame);
   control.add(encode({.kind = FrameKind::kControl,

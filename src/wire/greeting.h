@@ -10,11 +10,11 @@
 
 namespace tally::wire {
 
-// What every member of a job learned at the rendezvous and nobody else: tells the connections of
-// two jobs apart. No secret: on plain TCP it crosses the network in the clear.
+// A random number that only the members of a job learn, at the rendezvous. It tells the connections
+// of two jobs apart. It is not a secret: plain TCP sends it in the clear.
 using JobToken = std::array<std::byte, 16>;
 
-// What the connecting side of a connection says first.
+// The first message of the connecting side.
 struct Greeting {
   std::uint16_t version = kProtocolVersion;
   Rank from = 0;
@@ -37,7 +37,7 @@ enum class GreetingStatus : std::uint8_t {
 // "its generation is another one", to follow the peer's name.
 std::string_view to_string(GreetingStatus status);
 
-// What the accepting side says back.
+// The reply of the accepting side.
 struct GreetingAnswer {
   std::uint16_t version = kProtocolVersion;
   GreetingStatus status = GreetingStatus::kAccepted;

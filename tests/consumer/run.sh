@@ -24,7 +24,7 @@ cmake --install "$build" --prefix "$work/first" > "$work/install.log" || fail "c
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 folder=$(dirname "$(find "$prefix" -name libtally.a)")
-# What a user gets must not know where it was made.
+# The installed files must not contain the path of the build folder.
 grep -rIl "$build" "$prefix" && fail "these name the build folder"
 grep -q "$build" "$folder/libtally.a" && fail "libtally.a names the build folder"
 

@@ -1,8 +1,7 @@
-// What a link can carry: both sides send as many bytes over one plain TCP connection, and receive
-// as many.
+// Measures the capacity of a link: both sides send and receive BYTES over one plain TCP connection.
 //
 //   link_pump listen PORT BYTES ROUNDS
-//   link_pump call ADDRESS PORT BYTES ROUNDS    says "took MICROSECONDS", the best of the rounds
+//   link_pump call ADDRESS PORT BYTES ROUNDS    prints "took MICROSECONDS", the best of the rounds
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -21,9 +21,10 @@ struct LoadOptions {
   std::uint64_t seed = 1;
 };
 
-// What was pushed and what was acknowledged, known to all ranks: one runs at a time. Push s of
-// worker w adds 1 and 3 to two elements of its own in each part of each dense table, every second
-// one to a row of its own in the sparse one, and 1 to an element that all share.
+// A load of pushes, and a record of the pushed and the acknowledged ones. All ranks share it
+// without a lock, because one rank runs at a time. Push s of worker w adds 1 and 3 to two elements
+// of its own in each part of each dense table. Every second push adds to a row of its own in the
+// sparse table, and each adds 1 to an element that all workers share.
 class Load {
  public:
   explicit Load(const LoadOptions& options);

@@ -73,7 +73,7 @@ class Agent {
   bool step() {
     std::vector<pollfd> entries = {{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
                                    {.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
-    // With nothing to write it is still watched: poll() tells of a reader that is gone.
+    // Watch the pipe even with nothing to write, because poll() reports a closed reader.
     const bool writes = launcher_.unsent();
     entries.push_back(
         {.fd = STDOUT_FILENO, .events = static_cast<short>(writes ? POLLOUT : 0), .revents = 0});
@@ -97,7 +97,7 @@ class Agent {
 
   void send(const Message& message) { launcher_.send(encode(message)); }
 
-  // Reads and obeys; false when the launcher is gone or sends something else than messages.
+  // Reads and handles messages; false when the launcher is gone or sends an invalid message.
   bool hear() {
     const std::uint64_t before = launcher_.received_bytes();
     const auto payloads = launcher_.advance();

@@ -21,15 +21,16 @@
 namespace tally::launch {
 namespace {
 
-// For a process whose pipe has ended to be gone, so that its exit code can be told.
+// Time for a process to exit after its pipe has ended, so that its exit code can be reported.
 constexpr auto kEndTime = std::chrono::milliseconds(500);
 constexpr int kLookMilliseconds = 2;
 
-// Everything between fork() and exec. In a session of its own: Ctrl-C is for the launcher alone.
+// Runs between fork() and exec. The child gets a session of its own, so that Ctrl-C reaches only
+// the launcher.
 [[noreturn]] void become(const char* program, char* const* arguments,
                          const std::array<int, 3>& streams, pid_t parent) {
   ::setsid();
-  // An agent ends when its stdin does; a remote shell needs to be told.
+  // An agent ends when its stdin does. A remote shell needs a signal.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);
   restore_signals();

@@ -17,39 +17,38 @@
 
 namespace tally::launch {
 
-// The launcher's end of one agent: the process that it was started by (the agent itself, or a
-// remote shell) and the pipes to it. Threads: one, which outlives the object.
+// The launcher's connection to one agent: the process that was started for it (the agent itself, or
+// a remote shell) and the pipes to that process. Threads: one, which outlives the object.
 class AgentLink final {
  public:
-  // An empty command runs the program `own` as the agent, or where that is empty the one that is
-  // running.
+  // An empty command runs `own` as the agent, or the current program if `own` is empty.
   static Result<std::unique_ptr<AgentLink>> start(const HostRanks& place,
                                                   const std::vector<std::string>& command,
                                                   const std::string& own = "");
-  // Ends it by force if it has not ended; see end().
+  // Kills the process if it has not ended.
   ~AgentLink();
   AgentLink(const AgentLink&) = delete;
   AgentLink& operator=(const AgentLink&) = delete;
 
   const HostRanks& place() const { return place_; }
   bool remote() const { return remote_; }
-  // Whether more can come from it.
+  // Whether more messages can arrive.
   bool open() const { return open_; }
-  // Whether it has answered at all.
+  // Whether the agent has answered.
   bool introduced() const { return connection_->introduced(); }
-  // When it last said something, or was not listened to.
+  // The time of the last message, or of the last moment at which the launcher did not read.
   TimePoint heard_at() const { return heard_; }
   void forgive_silence();
 
   void send(const Message& message);
-  // Adds what to wait for; `read`: also for messages.
+  // Adds the descriptors for poll(); with `read`, also for reading.
   void add_to(std::vector<pollfd>& entries, bool read) const;
-  // Writes what waits, reads what is there if `read`, and gives each message to `take`. kPeerLost,
-  // with all that is known of the reason, when the agent has ended or says what makes no sense.
+  // Sends queued messages, reads available ones if `read`, and passes each to `take`. kPeerLost,
+  // with all known reasons, when the agent has ended or sent an invalid message.
   Result<void> exchange(bool read, const std::function<void(const Message&)>& take);
 
-  // Tells it to end: everything that it started is killed. Whoever is not gone by then is killed
-  // itself.
+  // Asks the agent to end by closing its stdin; the agent kills all processes that it started.
+  // ended_by() waits for that, and kill() kills the agent itself.
   void close() {
     if (connection_) connection_->shutdown();
   }

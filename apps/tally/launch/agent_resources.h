@@ -22,8 +22,9 @@ class HeldPort final {
   std::uint16_t port_;
 };
 
-// A file in memory without a name that only this user can read, as "/proc/PID/fd/N", while this
-// process holds the descriptor. Nothing is left of it when the process ends in any way.
+// Writes the secret to an anonymous file in memory that only this user can read. Its path is
+// "/proc/PID/fd/N" while this process holds the descriptor. The file disappears when the process
+// ends.
 Result<Descriptor> secret_in_memory(const Secret& secret);
 
 }  // namespace tally::launch

@@ -21,7 +21,7 @@ namespace {
 TEST(HeldPort, RankZeroCanListenThereAndBeReached) {
   const auto held = HeldPort::hold();
   ASSERT_TRUE(held.has_value()) << held.error().message;
-  // Nobody listens yet: who comes is sent away, and tries again.
+  // The port has no listener yet: the connection is refused, and the caller retries.
   EXPECT_FALSE(net::connect({"127.0.0.1", held->port()}, Deadline::never()).has_value());
   for (int start = 0; start < 2; ++start) {
     auto listener = net::Listener::bind({"127.0.0.1", held->port()});
@@ -58,7 +58,7 @@ TEST(Secrets, AreReadByTheirUserAloneWhileTheyAreHeld) {
     struct stat info {};
     ASSERT_EQ(::stat(path.c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0600U);
-    // Every reader begins at the start, as every rank does.
+    // Each reader starts at the beginning of the file, as each rank does.
     for (int reader = 0; reader < 2; ++reader) {
       const auto options = options_from([&path](const char* name) -> const char* {
         return std::string(name) == "TALLY_SECRET_FILE" ? path.c_str() : nullptr;

@@ -10,8 +10,8 @@ namespace {
 
 using Shares = std::vector<std::vector<int>>;
 
-// `nodes` nodes with `cores` each. Threads are numbered as Linux does: first one of every core,
-// then the second ones.
+// A machine of `nodes` NUMA nodes with `cores` cores each. Hardware threads are numbered as on
+// Linux: the first thread of every core, then the second threads.
 std::vector<Cpu> machine(int nodes, int cores, int threads = 1) {
   std::vector<Cpu> cpus;
   for (int thread = 0; thread < threads; ++thread)
@@ -45,8 +45,8 @@ TEST(CpuShares, AreContiguousAndStayInTheirNode) {
     EXPECT_EQ(share_cpus(each.cpus, each.ranks), each.shares) << each.what;
 }
 
-// Every machine and number of ranks: no rank without a processor, and no processor twice while
-// there is one for each.
+// For every machine and number of ranks, each rank gets at least one processor, and no two ranks
+// share one while there are enough processors.
 TEST(CpuShares, EveryRankHasSomeAndNoneIsGivenTwice) {
   for (const int nodes : {1, 2, 3, 4})
     for (const int cores : {1, 2, 3, 8})

@@ -18,20 +18,20 @@ TEST(Descendants, AreAllBelowAndNobodyElse) {
   EXPECT_THAT(descendants_of(99, all), IsEmpty());
 }
 
-// A look at the processes is not made at one moment: numbers may have been given anew in between.
+// The process table is not read atomically: the kernel may reuse a process id during the scan.
 TEST(Descendants, ACircleEnds) {
   EXPECT_THAT(descendants_of(10, {{10, {11}}, {11, {10}}}), UnorderedElementsAre(11));
 }
 
-// 10 was a shell, which started 11 in its own session 7 and 12 in another before it became what it
-// is.
+// Process 10 was a shell. It started 11 in its own session 7 and 12 in another session, and then
+// replaced itself with the launcher by exec().
 TEST(Descendants, WhoWasThereBeforeIsSparedWithAllThatIsTheirs) {
   const Processes before = {{10, {1, 7}}, {11, {10, 7}}, {12, {10, 12}}};
   const Bystanders spared = bystanders_of(10, before);
   EXPECT_THAT(spared.processes, UnorderedElementsAre(11, 12));
   EXPECT_THAT(spared.sessions, UnorderedElementsAre(7, 12));
-  // 13 is a child of 11; 14 was one, and 15 of 12; 20 is ours with its child 21, and 22 was left by
-  // one of ours.
+  // 13 is a child of 11. 14 and 15 are orphans of 11 and 12, adopted by 10. 20 and its child 21
+  // belong to the launcher, and 22 is an orphan of a process that the launcher started.
   const Processes later = {{10, {1, 7}},   {11, {10, 7}},  {12, {10, 12}},
                            {13, {11, 13}}, {14, {10, 7}},  {15, {10, 12}},
                            {20, {10, 20}}, {21, {20, 20}}, {22, {10, 22}}};

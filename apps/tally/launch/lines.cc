@@ -5,7 +5,7 @@
 namespace tally::launch {
 namespace {
 
-// Of one line of a tail.
+// The limit for one line of a tail.
 constexpr std::size_t kMaxTailLineBytes = 2000;
 
 bool is_shown(char c) { return static_cast<unsigned char>(c) >= 0x20 || c == '\t'; }

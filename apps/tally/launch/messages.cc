@@ -111,7 +111,7 @@ constexpr auto readers(std::index_sequence<kKinds...>) {
   return std::array{&read_kind<kKinds>...};
 }
 
-// By kind.
+// Indexed by kind.
 constexpr auto kReaders = readers(std::make_index_sequence<std::variant_size_v<Message>>());
 
 }  // namespace

@@ -14,15 +14,15 @@
 namespace tally::launch {
 
 // The messages between the launcher and the agent of a host, over the agent's stdin and stdout:
-// wire::Framing::kLengthPrefix, the kind as a u8, and a body as wire::Writer writes it. Nothing here
-// has to be quoted and nothing secret becomes an argument.
+// wire::Framing::kLengthPrefix, the kind as a u8, and a body as wire::Writer writes it. The body
+// needs no quoting, and no secret appears on a command line.
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 enum class Binding : std::uint8_t { kAuto, kCores, kNone };
 enum class Stream : std::uint8_t { kOutput, kErrors };
 
-// Launcher to agent: hold a port for the ranks to meet at.
+// Launcher to agent: reserve a port for the rendezvous of the ranks.
 struct Reserve {
   friend bool operator==(const Reserve&, const Reserve&) = default;
 };
@@ -35,7 +35,7 @@ struct Launch {
   int ranks = 1;  // on this host
   Binding binding = Binding::kAuto;
   Secret secret;
-  std::uint32_t lease_ms = 0;  // without a word from the launcher for so long all ends; 0: for ever
+  std::uint32_t lease_ms = 0;  // the agent ends everything after this silence; 0: never
 
   friend bool operator==(const Launch& a, const Launch& b) {
     return a.command == b.command && a.variables == b.variables && a.folder == b.folder &&
@@ -43,21 +43,22 @@ struct Launch {
            a.secret.bytes == b.secret.bytes && a.lease_ms == b.lease_ms;
   }
 };
-// Launcher to agent: to every rank that runs. SIGKILL: also to whatever they started.
+// Launcher to agent: signal all running ranks. SIGKILL also goes to all processes that they
+// started.
 struct Signal {
   int number = 0;
   friend bool operator==(const Signal&, const Signal&) = default;
 };
-// Launcher to agent: still here. The agent answers with the same.
+// Launcher to agent: keep-alive. The agent answers with the same message.
 struct Ping {
   friend bool operator==(const Ping&, const Ping&) = default;
 };
 
-// Agent to launcher, first.
+// Agent to launcher: the first message.
 struct Hello {
   std::uint32_t version = 0;
   int pid = 0;
-  std::string host;  // as the machine calls itself
+  std::string host;  // the machine's own host name
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 // Agent to launcher: answers Reserve.
@@ -70,14 +71,15 @@ struct Started {
   int pid = 0;
   friend bool operator==(const Started&, const Started&) = default;
 };
-// Agent to launcher: what a rank wrote, as it came.
+// Agent to launcher: a piece of a rank's output, unchanged.
 struct Output {
   Rank rank = 0;
   Stream stream = Stream::kOutput;
   std::string bytes;
   friend bool operator==(const Output&, const Output&) = default;
 };
-// Agent to launcher, after all that the rank wrote. `note` says why where no program ran.
+// Agent to launcher: a rank has ended, after all of its output. `note` has the reason if no program
+// was started.
 struct Ended {
   Rank rank = 0;
   int code = 0;
@@ -85,7 +87,7 @@ struct Ended {
   std::string note;
   friend bool operator==(const Ended&, const Ended&) = default;
 };
-// Agent to launcher: it cannot do what it is here for.
+// Agent to launcher: the agent cannot continue.
 struct Trouble {
   std::string text;
   friend bool operator==(const Trouble&, const Trouble&) = default;
@@ -104,7 +106,7 @@ inline constexpr std::string_view kPreamble = "\x01tally-agent\x02";
 
 // Kind and body.
 std::vector<std::byte> encode(const Message& message);
-// kCorrupt for bytes that encode() cannot have written; `message` is then anything.
+// kCorrupt for bytes that encode() cannot have written; `message` is then unspecified.
 Result<void> decode(std::span<const std::byte> kind_and_body, Message& message);
 
 }  // namespace tally::launch

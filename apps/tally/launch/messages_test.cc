@@ -86,7 +86,7 @@ TEST(Messages, ValuesThatNobodySendsAreCorrupt) {
 TEST(Messages, AnnouncedElementsMustBeThere) {
   wire::Writer body;
   body.u8(1);           // Launch
-  body.u32(1U << 31U);  // so many words
+  body.u32(1U << 31U);  // more words than fit
   EXPECT_FALSE(decoded(body.view()).has_value());
 }
 

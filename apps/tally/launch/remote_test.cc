@@ -52,7 +52,7 @@ TEST(Remote, RanksMeetAtTheFirstHostAsTheOthersReachIt) {
   EXPECT_EQ(*master_address(on({{"localhost", 0, 2}}), "me"), "127.0.0.1");
   EXPECT_EQ(*master_address(on({{"me", 0, 2}}), "me"), "127.0.0.1");
   EXPECT_EQ(*master_address(on({{"user@a", 0, 2}, {"b", 2, 2}}), "me"), "a");
-  // To a host behind the loopback interface, the way leads from there.
+  // A host on the loopback interface reaches rank 0 at the loopback address.
   EXPECT_EQ(*master_address(on({{"me", 0, 2}, {"127.0.0.2", 2, 2}}), "me"), "127.0.0.1");
   LaunchOptions given = on({{"a", 0, 1}});
   given.master_address = "10.1.1.1";

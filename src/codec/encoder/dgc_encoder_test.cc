@@ -40,7 +40,7 @@ TEST(DgcEncoder, DensityFallsInFiveStages) {
   } cases[] = {{0, 0.25},       {49, 0.25},   {50, 0.0625}, {99, 0.0625}, {100, 0.015625},
                {149, 0.015625}, {150, 0.004}, {199, 0.004}, {200, 0.001}, {1U << 30U, 0.001}};
   for (const auto& c : cases) EXPECT_EQ(dgc_density(spec, c.step), c.density) << c.step;
-  // Never below what it ends with.
+  // The warm-up never goes below the final density.
   const plan::CodecSpec dense = dgc({.density = 0.05, .warmup = 8});
   const double want[] = {0.25, 0.25, 0.0625, 0.0625, 0.05, 0.05, 0.05, 0.05, 0.05};
   for (std::uint64_t step = 0; step < 9; ++step) EXPECT_EQ(dgc_density(dense, step), want[step]);
@@ -48,8 +48,8 @@ TEST(DgcEncoder, DensityFallsInFiveStages) {
   EXPECT_EQ(dgc_density(dgc({.density = 0.001, .warmup = 2}), 1), 0.015625);
 }
 
-// f(x) = sum of curvature * (x - optimum)^2 / 2 over many elements, whose gradient each rank sees
-// with noise of its own.
+// f(x) = sum of curvature * (x - optimum)^2 / 2 over all elements. Each rank sees the gradient with
+// noise of its own.
 struct Quadratic {
   explicit Quadratic(std::size_t count) : optimum(normal_values(count, rng)), curvature(count) {
     for (float& c : curvature) c = static_cast<float>(0.05 + rng.uniform());
@@ -72,9 +72,9 @@ struct Quadratic {
 
 constexpr float kRate = 0.1F;
 
-// The parameters after each of 60 steps of `ranks` senders with dgc and an optimizer without
-// momentum, and of a plain optimizer that has the `reference` momentum. Returns the largest
-// difference ever.
+// Trains 60 steps with `ranks` dgc senders and an optimizer without momentum, and with a plain
+// optimizer of momentum `reference`. Returns the largest difference of the parameters after any
+// step.
 double largest_difference(const DgcCase& c, const SenderFacts& facts, double reference) {
   constexpr std::size_t kCount = 400;
   const auto ranks = static_cast<std::size_t>(facts.ranks);
@@ -113,7 +113,7 @@ TEST(DgcEncoder, DensityOneWithoutMasksIsMomentum) {
   EXPECT_EQ(largest_difference(all, {.momentum = 0.9}, 0.9), 0);
   EXPECT_LT(largest_difference(all, {.momentum = 0.9, .ranks = 3}, 0.9), 1e-5);
   EXPECT_LT(largest_difference(all, {.momentum = 0.9, .nesterov = true}, 0.9), 1e-5);
-  // The comparison sees the difference that momentum makes.
+  // A reference without momentum differs clearly, so the comparison is sensitive to momentum.
   EXPECT_GT(largest_difference(all, {.momentum = 0.9}, 0.0), 0.1);
 }
 
@@ -123,7 +123,7 @@ TEST(DgcEncoder, DensityOneWithMasksIsWithoutMomentum) {
   EXPECT_LT(largest_difference(all, {.momentum = 0.9, .ranks = 3}, 0.0), 1e-5);
 }
 
-// Every step's memory, element by element, from the rule and what was seen to be sent.
+// Recomputes the state after every step, element by element, from the rule and the values sent.
 void expect_follows_the_rule(const DgcCase& c, const SenderFacts& facts) {
   constexpr std::size_t kCount = 2000;
   const plan::CodecSpec spec = dgc(c);

@@ -38,7 +38,7 @@ TEST(FeedbackEncoder, WhatIsSentAndWhatIsLeftAreTheGradients) {
       const Floats before(residual.begin(), residual.end());
       const Floats sent = sent_with_feedback(*encoder, *codec, gradient, step);
       for (std::size_t i = 0; i < kCount; ++i) {
-        // Bit for bit: either all of it went, or nothing.
+        // Each value is sent whole or kept whole, bit for bit.
         const float whole = before[i] + gradient[i];
         ASSERT_TRUE((sent[i] == whole && residual[i] == 0) ||
                     (sent[i] == 0 && residual[i] == whole))

@@ -41,8 +41,8 @@ TEST(OnebitAdamEncoder, TheCodecChangesOnlyForOnebitAdamAndOnlyOnce) {
   EXPECT_EQ(&codec_at(dgc, *codec, 0), codec.get());
 }
 
-// m as Adam has it, then what comes back; what is sent and left is momentum and what was left
-// before.
+// The momentum follows Adam's rule and is then replaced by the mean that the ranks receive. The
+// values sent plus the residual equal the momentum plus the previous residual.
 TEST(OnebitAdamEncoder, MemoryFollowsTheRule) {
   constexpr std::size_t kCount = 300;
   constexpr double kBeta = 0.8;
@@ -57,7 +57,7 @@ TEST(OnebitAdamEncoder, MemoryFollowsTheRule) {
   for (std::uint64_t step = 0; step < 20; ++step) {
     const Floats gradient = normal_values(kCount, rng);
     const Floats sent = sent_with_momentum(*encoder, spec, *codec, gradient, step);
-    // What the other ranks add to it.
+    // The mean of all ranks, which includes the gradients of the others.
     Floats back = normal_values(kCount, rng);
     for (std::size_t i = 0; i < kCount; ++i) {
       if (step >= 6) e[i] += kBeta * m[i] + (1 - kBeta) * gradient[i] - sent[i];
@@ -82,7 +82,8 @@ TEST(OnebitAdamEncoder, WithoutWarmupNothingIsRaw) {
 }
 
 TEST(OnebitAdamEncoder, ElementsWithoutGradientAreTakenBackByFeedback) {
-  // The first half never has a gradient: its signs are noise that sums up to no more than a step's.
+  // The first half never has a gradient. Its signs are noise, which error feedback keeps below one
+  // step in total.
   const plan::CodecSpec spec = onebit_adam(0);
   const auto codec = make_sign(64);
   const auto encoder = Encoder::make(spec, *codec, 64, {.beta1 = 0});

@@ -10,8 +10,8 @@
 namespace tally::codec {
 namespace {
 
-// What Huffman's own construction makes, without a limit: bits of all bytes together. Each pair
-// that is joined costs a bit for each byte in it.
+// The total bits of Huffman's construction without a length limit. Each merge of two subtrees costs
+// one bit for every byte in them.
 std::uint64_t unlimited_bits(const ByteCounts& counts) {
   std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> heap;
   for (const std::uint32_t count : counts)
@@ -28,8 +28,8 @@ std::uint64_t unlimited_bits(const ByteCounts& counts) {
   return bits;
 }
 
-// The best code of `counts`, which fall, with lengths of at most `limit`: tries all lengths that
-// never fall and fill the code exactly.
+// The total bits of the best code for `counts`, which are in descending order, with lengths of at
+// most `limit`. Tries all ascending lengths that fill the code exactly.
 std::uint64_t best_limited_bits(const std::vector<std::uint32_t>& counts, unsigned limit,
                                 std::size_t from = 0, unsigned shortest = 1,
                                 std::uint64_t free = ~0ULL) {
@@ -86,7 +86,7 @@ TEST(HuffmanLengths, AreHuffmansWhereTheLimitDoesNotBind) {
   }
 }
 
-// Counts that double would have codes of 12, 13 ... bits.
+// Counts that double would otherwise get codes of 12, 13, ... bits.
 TEST(HuffmanLengths, AreTheBestOfAllWithinTheLimit) {
   for (const std::size_t symbols : {13U, 14U, 15U}) {
     ByteCounts counts{};

@@ -59,7 +59,7 @@ TEST(Rans, BytesComeBackAtAllLengths) {
   }
 }
 
-// Every share from 1 to 4095 has a reciprocal of its own.
+// Every frequency from 1 to 4095 has a reciprocal of its own.
 TEST(Rans, BytesComeBackForEveryShare) {
   for (std::uint32_t share = 1; share < kRansTotal; ++share) {
     Bytes in(kRansTotal, std::byte{9});
@@ -117,7 +117,7 @@ TEST(Rans, WithoutRoomNothingIsWritten) {
     if (room < bytes) {
       EXPECT_EQ(used, 0U) << room;
     }
-    // It may want to have room for a word more for each stream.
+    // The encoder may require room for one more word per stream.
     if (room >= bytes + 2 * kRansStreams) {
       EXPECT_EQ(used, bytes) << room;
     }

@@ -86,7 +86,7 @@ RiceCode choose_rice(std::span<const std::uint32_t> indices) {
 double expected_rice_bits(double share) {
   if (share >= 1) return 1;
   if (share <= 0) return 0;
-  // The unary part is geometric, too: above i with probability (1 - share)^(i * 2^parameter).
+  // The unary part is also geometric: above i with probability (1 - share)^(i * 2^parameter).
   double best = 1 / share;
   for (unsigned parameter = 1; parameter <= kMaxRice; ++parameter) {
     const double more = std::exp(std::ldexp(std::log1p(-share), static_cast<int>(parameter)));

@@ -19,7 +19,7 @@ Indices random_indices(std::size_t count, double share, Rng& rng) {
   return indices;
 }
 
-// The code as a text of zeros and ones, straight from its definition.
+// The code as a string of zeros and ones, directly from its definition.
 std::string code_text(const Indices& indices, unsigned parameter) {
   std::string text;
   std::uint32_t next = 0;
@@ -42,7 +42,7 @@ std::string text_of(const std::vector<std::byte>& bytes) {
   return text;
 }
 
-// Returns the code that was chosen.
+// Returns the chosen code.
 RiceCode expect_there_and_back(const Indices& indices, std::size_t count) {
   const RiceCode code = choose_rice(indices);
   std::vector<std::byte> bytes(code.bytes());
@@ -73,7 +73,7 @@ TEST(Rice, IndicesComeBackWhateverTheirShare) {
 TEST(Rice, GapsOfAnySizeComeBack) {
   expect_there_and_back({0xFFFFFFFEU}, 0xFFFFFFFFU);
   expect_there_and_back({0, 0xFFFFFFFEU}, 0xFFFFFFFFU);
-  // Many small gaps and one that is written in hundreds of zeros.
+  // Many small gaps, and one that takes hundreds of zeros in unary.
   Indices indices(1000);
   for (std::uint32_t i = 0; i < 1000; ++i) indices[i] = i;
   indices.push_back(60000);
@@ -89,7 +89,7 @@ TEST(Rice, NoOtherParameterIsShorterForRandomIndices) {
       EXPECT_LE(code.bits, code_text(indices, parameter).size()) << share << " " << parameter;
     const double each = static_cast<double>(code.bits) / static_cast<double>(indices.size());
     EXPECT_NEAR(each, expected_rice_bits(share), 0.02 * each) << share;
-    // Of all codes of an index none can be below its entropy.
+    // No code can be shorter than the entropy of an index.
     const double entropy = -(share * std::log2(share) + (1 - share) * std::log2(1 - share)) / share;
     EXPECT_LT(each, 1.06 * entropy + 0.3) << share;
   }

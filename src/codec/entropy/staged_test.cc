@@ -9,7 +9,7 @@
 namespace tally::codec {
 namespace {
 
-// Whole numbers from -128 to 127, a byte each.
+// Encodes integers from -128 to 127 as one byte each.
 class TestCodec final : public Codec {
  public:
   Traits traits() const override { return {.unbiased = true, .fixed_size = true, .exact = true}; }

@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "codec/entropy/byte_coders.h"
 
-// Random bytes of known distribution, for tests.
+// Random bytes with a known distribution, for tests.
 namespace tally::codec {
 
 using Bytes = std::vector<std::byte>;
@@ -19,7 +19,7 @@ inline double normal(Rng& rng) {
          std::cos(2 * std::numbers::pi * rng.uniform());
 }
 
-// The share of each byte in a source.
+// The probability of each byte.
 using Distribution = std::array<double, 256>;
 
 inline Distribution uniform_over(std::size_t symbols) {
@@ -29,7 +29,7 @@ inline Distribution uniform_over(std::size_t symbols) {
   return shares;
 }
 
-// Shares that fall by `ratio` from one to the next.
+// Probabilities that fall by `ratio` from each byte to the next.
 inline Distribution geometric(double ratio) {
   Distribution shares{};
   double sum = 0;
@@ -39,7 +39,7 @@ inline Distribution geometric(double ratio) {
   return shares;
 }
 
-// Whole numbers near those of a normal distribution with this standard deviation.
+// A normal distribution with this standard deviation, rounded to integers.
 inline Distribution rounded_normal(double deviation) {
   Distribution shares{};
   double sum = 0;
@@ -62,7 +62,7 @@ inline Bytes draw_bytes(const Distribution& shares, std::size_t count, std::uint
   return bytes;
 }
 
-// The entropy in bits per byte, which no code of single bytes can go below.
+// The entropy in bits per byte, a lower bound for any code of single bytes.
 inline double entropy_bits(const ByteCounts& counts, std::size_t total) {
   double bits = 0;
   for (const std::uint32_t count : counts)

@@ -45,7 +45,7 @@ TEST(Factors, EveryRunOfAMatrixIsDecodedAlone) {
       for (std::size_t first = 0; first < rows * columns; ++first) {
         for (std::size_t count = 1; first + count <= rows * columns; ++count) {
           const FactorRun place{.columns = columns, .first = first, .count = count};
-          // One byte off any alignment.
+          // One byte past an aligned address.
           Bytes bytes = matrix.encode(place);
           bytes.insert(bytes.begin(), std::byte{0});
           std::vector<float> out(count + 1, 77.0F);

@@ -54,7 +54,7 @@ void orthonormalise_column(std::vector<double>& columns, std::size_t rows, std::
     for (std::size_t i = 0; i < rows; ++i) own[i] -= share * basis[i];
   }
   const double left = std::sqrt(dot(own, own, rows));
-  // An earlier column that is NaN makes this one NaN, too.
+  // An earlier column that is NaN makes this one NaN as well.
   if (!std::isfinite(left) || !std::isfinite(before)) {
     std::fill_n(own, rows, std::numeric_limits<double>::quiet_NaN());
     return;

@@ -38,7 +38,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 
 std::vector<double> widened(const Values& values) { return {values.begin(), values.end()}; }
 
-// Several ranks with weights; what they would exchange is meant here, in double.
+// Several weighted ranks. The mean that they would exchange is computed here in double.
 class Ranks {
  public:
   Ranks(PowerSgd::Options options, std::vector<double> weights) : weights_(std::move(weights)) {
@@ -47,7 +47,7 @@ class Ranks {
 
   PowerSgd& operator[](std::size_t i) { return ranks_[i]; }
 
-  // The mean, whose bits must be the same on all ranks.
+  // Runs one step and returns the mean, whose bits must be equal on all ranks.
   Values step(const std::vector<Values>& gradients) {
     const std::size_t count = ranks_.size();
     std::vector<Values> ps(count, Values(ranks_[0].p_count())),
@@ -71,7 +71,7 @@ class Ranks {
     return means[0];
   }
 
-  // By weight, as the gradients' mean.
+  // The weighted mean, as for the gradients.
   Values mean_of(const std::vector<Values>& values) const {
     const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
     Values mean(values[0].size());
@@ -90,7 +90,7 @@ class Ranks {
   std::vector<PowerSgd> ranks_;
 };
 
-// The best approximation of rank r: M V_r V_r^T with the eigenvectors of M^T M by Jacobi's
+// The best approximation of rank r: M V_r V_r^T with the eigenvectors of M^T M from Jacobi
 // rotations.
 std::vector<double> best_approximation(const Values& matrix, std::size_t rows, std::size_t columns,
                                        std::size_t rank) {
@@ -137,7 +137,7 @@ std::vector<double> best_approximation(const Values& matrix, std::size_t rows, s
   return best;
 }
 
-// Singular values that halve, so that power iteration has something to find.
+// The singular values halve from one to the next, so that power iteration converges.
 Values decaying_matrix(std::size_t rows, std::size_t columns, std::uint64_t seed) {
   Values matrix(rows * columns);
   float size = 1;
@@ -160,8 +160,8 @@ TEST(PowerSgd, FullRankIsThePlainMean) {
       std::vector<Values> gradients;
       for (std::uint64_t i = 0; i < 3; ++i)
         gradients.push_back(random_matrix(rows * columns, 10 * step + i));
-      // Of a single rank nothing is left over; of several what their gradients differ by, which is
-      // not in the mean.
+      // A single rank has no residual. Several ranks keep the difference between their gradient and
+      // the mean, and these residuals cancel in the mean.
       const std::vector<double> expected = widened(ranks.mean_of(gradients));
       const std::vector<double> found = widened(ranks.step(gradients));
       EXPECT_LE(distance(found, expected), 1e-5 * norm(expected));
@@ -236,8 +236,8 @@ TEST(PowerSgd, ZeroMatricesAreSentAsZeroAndDoNotStopWhatComesAfter) {
   EXPECT_LE(distance(sent, given), 0.2 * norm(given));
 }
 
-// The second column of p depends on the first: it must not become noise without bounds, nor
-// not-a-number.
+// The second column of p depends linearly on the first. Orthogonalization must not turn it into
+// unbounded noise or NaN.
 TEST(PowerSgd, AMatrixOfLowerRankIsSentWhole) {
   Values matrix(12 * 7);
   for (std::size_t i = 0; i < matrix.size(); ++i)

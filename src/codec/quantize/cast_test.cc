@@ -32,7 +32,7 @@ TEST(Plain, AddsAndRefusesWrongLengths) {
 struct Half {
   plan::Codec kind;
   int infinity;
-  double epsilon;  // half of the distance of neighbours, relative
+  double epsilon;  // half the relative distance between neighbours
 };
 constexpr Half kHalves[] = {{plan::Codec::kFp16, 0x7C00, 0x1p-11},
                             {plan::Codec::kBf16, 0x7F80, 0x1p-8}};
@@ -86,7 +86,7 @@ TEST(Cast, WhatIsNotFiniteStaysAndOnlyWhatIsBeyondTheRangeBecomesInfinite) {
   EXPECT_EQ(fp16[5], -Limits::infinity());
   EXPECT_EQ(fp16[6], 0);
   EXPECT_TRUE(std::signbit(fp16[7]));
-  // A NaN whose payload lies where bf16 has no bits.
+  // A NaN whose payload lies in bits that bf16 does not have.
   const auto bf16 = round_trip(
       *make_cast(plan::Codec::kBf16),
       {std::bit_cast<float>(0x7F800001U), -Limits::infinity(), Limits::denorm_min(), 1e38F});

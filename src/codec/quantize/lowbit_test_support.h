@@ -26,7 +26,7 @@ inline Values random_values(std::size_t count, Rng& rng) {
   return values;
 }
 
-// Ordinary numbers with zeros, subnormal and large ones among them, all finite.
+// Ordinary numbers mixed with zeros, subnormal and large numbers; all finite.
 inline Values odd_values(std::size_t count, Rng& rng) {
   constexpr float kOdd[] = {0.0F, -0.0F, kTiny, -kTiny, 1e-38F, 1e30F, -1e30F, 1.0F};
   Values values = random_values(count, rng);
@@ -35,8 +35,8 @@ inline Values odd_values(std::size_t count, Rng& rng) {
   return values;
 }
 
-// Encodes values `shift` bytes (of values: whole floats) past an aligned address into bytes that
-// lie likewise, and checks that nothing but them is written.
+// Encodes values that lie `shift` floats past an aligned address into bytes that lie `shift` bytes
+// past one. Checks that encode() writes nothing else.
 inline ByteVector encode_at(const Codec& codec, std::span<const float> values, std::size_t shift,
                             const Draw& draw = {}) {
   constexpr std::byte kAround{0x5A};
@@ -53,8 +53,8 @@ inline ByteVector encode_at(const Codec& codec, std::span<const float> values, s
   return {begin, begin + static_cast<std::ptrdiff_t>(used)};
 }
 
-// decode() and decode_add() of bytes `shift` past an aligned address; checks that they agree and
-// write nothing else.
+// Runs decode() and decode_add() on bytes `shift` past an aligned address. Checks that they agree
+// and write nothing else.
 inline Values decode_at(const Codec& codec, const ByteVector& bytes, std::size_t count,
                         std::size_t shift = 0) {
   ByteVector in(shift);
@@ -66,7 +66,7 @@ inline Values decode_at(const Codec& codec, const ByteVector& bytes, std::size_t
   EXPECT_TRUE(codec.decode_add(encoded, 0.3F, std::span(sum).subspan(begin, count)).has_value());
   for (std::size_t i = 0; i < out.size(); ++i) {
     const bool inside = i >= begin && i < begin + count;
-    // Volatile, so that the two are not fused here.
+    // Volatile, so that the compiler does not fuse the multiplication and the addition.
     const volatile float product = 0.3F * out[i];
     const float wanted = inside ? 0.25F + product : 0.25F;
     EXPECT_TRUE(sum[i] == wanted || (std::isnan(sum[i]) && std::isnan(wanted))) << i;
@@ -91,7 +91,7 @@ inline void expect_corrupt(const Codec& codec, std::span<const std::byte> bytes,
   EXPECT_EQ(added.error().code, ErrorCode::kCorrupt);
 }
 
-// One byte less, one more, none, and bytes of another number of values.
+// One byte fewer, one more, no bytes, and the bytes of another number of values.
 inline void expect_wrong_lengths_refused(const Codec& codec, std::size_t count, Rng& rng) {
   ByteVector bytes = encode_at(codec, random_values(count, rng), 0);
   expect_corrupt(codec, {}, count);

@@ -18,14 +18,14 @@ TEST(Natural, PowersOfTwoAreKept) {
     EXPECT_EQ(round_trip(*make_natural(), values, {.step = step}), values);
 }
 
-// Also of subnormal numbers, which become 0 or the smallest normal one.
+// Includes subnormal numbers, which become 0 or the smallest normal number.
 TEST(Natural, IsUnbiasedAndItsVarianceIsBounded) {
   constexpr int kDraws = 100000;
   const auto codec = make_natural();
   for (const float value : {1.5F, -1.25F, 3.9F, 1e-20F, -7e30F, 1.0000001F,
                             NaturalLimits::min() * 0.3F, -NaturalLimits::denorm_min() * 4000000}) {
     const double x = value;
-    // The two powers around it, and how often the upper one is due.
+    // The two neighbouring powers of two, and the probability of the upper one.
     const bool subnormal = std::fabs(value) < NaturalLimits::min();
     const double low = subnormal ? 0 : std::ldexp(1.0, std::ilogb(value));
     const double high = subnormal ? NaturalLimits::min() : 2 * low;

@@ -9,7 +9,7 @@ namespace {
 
 int levels_of(int bits) { return (1 << (bits - 1)) - 1; }
 
-// What qsgd stands for, value by value, from the bits of its bytes alone.
+// The decoded values of qsgd, computed one by one from the definition of the format.
 Values expected(const Values& values, int bits, std::size_t block, const Draw& draw) {
   const auto levels = static_cast<float>(levels_of(bits));
   Values out(values.size());
@@ -66,8 +66,8 @@ TEST(Qsgd, TakesItsBitsAndAScaleForEachBlock) {
   EXPECT_TRUE(make_qsgd(4, 512)->traits().unbiased);
 }
 
-// Over 1e5 draws the mean of every value is within 4 standard deviations of itself, and no variance
-// is beyond (scale / levels)^2 / 4.
+// Over 1e5 draws the mean of every value is within 4 standard deviations of the value, and no
+// variance exceeds (scale / levels)^2 / 4.
 TEST(Qsgd, IsUnbiasedAndItsVarianceIsBounded) {
   constexpr std::uint64_t kDraws = 100000;
   const Values values = {1.0F, -1.5F, 0.01F, -0.3F, 0.75F, 0.0F, -1e-3F, 1.4999F};
@@ -124,7 +124,7 @@ TEST(Qsgd, RefusesWhatItCannotHaveWritten) {
       put_float(bytes, 1, scale);
       expect_corrupt(*codec, bytes, 45);
     }
-    // Each place of each code in turn has the one that is not used.
+    // Puts the unused code into each position in turn.
     for (std::size_t i = 0; i < 45; ++i) {
       const std::size_t bit = i % 16 * static_cast<std::size_t>(bits);
       const std::size_t byte = 12 + i / 16 * 2 * static_cast<std::size_t>(bits) + bit / 8;
@@ -136,7 +136,7 @@ TEST(Qsgd, RefusesWhatItCannotHaveWritten) {
     }
     if (bits == 8) continue;
     ByteVector bytes = good;
-    bytes.back() |= std::byte{0x40};  // 13 values leave room behind the last
+    bytes.back() |= std::byte{0x40};  // unused bits after 13 values
     expect_corrupt(*codec, bytes, 45);
   }
 }

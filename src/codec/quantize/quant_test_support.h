@@ -31,7 +31,7 @@ inline std::vector<float> round_trip(const Codec& codec, const std::vector<float
   return decoded(codec, encoded(codec, values, draw), values.size());
 }
 
-// Of about the size `scale`, zeros among them.
+// Values of magnitude up to about `scale`, with some zeros.
 inline std::vector<float> random_values(std::size_t count, float scale, Rng& rng) {
   std::vector<float> values(count);
   for (float& value : values)
@@ -39,7 +39,7 @@ inline std::vector<float> random_values(std::size_t count, float scale, Rng& rng
   return values;
 }
 
-// All lengths but the right one are refused.
+// Any length other than the right one is refused.
 inline void expect_only_size(const Codec& codec, std::size_t count) {
   const std::vector<std::byte> zeros(codec.max_bytes(count) + 9);
   std::vector<float> out(count);
@@ -55,7 +55,8 @@ inline void expect_only_size(const Codec& codec, std::size_t count) {
   }
 }
 
-// decode_add() is decode(), times the weight, added, bit for bit; at every length and address.
+// decode_add() equals decode() times the weight plus the old value, bit for bit, at every length
+// and address.
 inline void expect_adds_what_it_decodes(const Codec& codec, std::uint64_t seed) {
   Rng rng(seed);
   for (std::size_t count = 0; count <= 1000; ++count) {

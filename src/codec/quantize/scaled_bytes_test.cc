@@ -15,7 +15,7 @@ struct Format {
   const char* name;
   std::unique_ptr<Codec> (*make)(std::size_t block);
   double top;
-  // Half of the distance of neighbours: relative, and at the least.
+  // Half the distance between neighbours: relative to the value, and its minimum.
   double relative;
   double least;
 };
@@ -70,7 +70,7 @@ TEST(ScaledBytes, ZerosAreZerosAndTheLargestIsKept) {
   }
 }
 
-// Wherever it stands, it takes its block along, and no other.
+// A value that is not finite spoils its own block at any position, and no other block.
 TEST(ScaledBytes, WhatIsNotFiniteIsSeen) {
   for (const Format& format : kFormats) {
     const auto codec = format.make(32);

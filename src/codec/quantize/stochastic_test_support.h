@@ -30,7 +30,7 @@ inline Moments moments_of(const Codec& codec, const Values& values, std::uint64_
   return moments;
 }
 
-// Of a value between two that are `step` apart, rounded so that the mean is right.
+// The variance of unbiased stochastic rounding between two levels that are `step` apart.
 inline double rounding_variance(double value, double step) {
   const double share = std::fabs(value) / step - std::floor(std::fabs(value) / step);
   return step * step * share * (1 - share);

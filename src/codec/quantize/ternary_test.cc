@@ -11,7 +11,7 @@ float largest(const Values& values) {
   return most;
 }
 
-// The scale by the formula, in double.
+// The scale from the formula, in double.
 double ternary_scale(const Values& values, double clip) {
   double squares = 0;
   for (const float value : values)
@@ -133,7 +133,7 @@ TEST(Ternary, RefusesWhatItCannotHaveWritten) {
       expect_corrupt(*codec, bytes, 43);
     }
   }
-  // Nine bytes for 43 values: two digits of 81 are behind the last.
+  // Nine bytes hold 43 values. The last byte has two unused digits, and 81 sets the last of them.
   ByteVector bytes = good;
   bytes.back() = std::byte{81};
   expect_corrupt(*codec, bytes, 43);

@@ -4,7 +4,7 @@
 namespace tally::codec {
 namespace {
 
-// -s, 0 or s with another s in each block; `zeros`: with some 0.
+// Values of -s, 0 or s with a different s in each block; zeros occur only if `zeros`.
 Values decided(std::size_t count, std::size_t block, bool zeros, Rng& rng) {
   Values values(count);
   float scale = 0;
@@ -62,15 +62,15 @@ TEST(Majority, RefusesWhatItCannotHaveWritten) {
   expect_corrupt(*codec, encode_at(*codec, values, 0), 0);
   values[0] = -1;
   values[1] = 0;
-  // A byte, three scales, six bytes of signs, six of zeros.
+  // One flag byte, three scales, six bytes of signs, six bytes of zeros.
   const ByteVector good = encode_at(*codec, values, 0);
   ASSERT_EQ(good.size(), 1U + 12 + 6 + 6);
   struct Case {
     std::size_t byte;
     unsigned value;
   };
-  // Another flag, no flag, signs and zeros behind the last value, a zero that is negative, no zero
-  // at all.
+  // An unknown flag, no flag, sign and zero bits after the last value, a negative zero, and a zero
+  // flag without zeros.
   for (const Case& c :
        {Case{0, 2}, Case{0, 0}, Case{18, 0x80}, Case{24, 0x80}, Case{19, 0x03}, Case{19, 0x00}}) {
     ByteVector bytes = good;

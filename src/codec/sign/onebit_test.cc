@@ -4,7 +4,7 @@
 namespace tally::codec {
 namespace {
 
-// What onebit:B stands for, in double.
+// The decoded values of onebit:B by definition, in double.
 Values expected_bits(const Values& values, std::size_t block) {
   Values out(values.size());
   for (std::size_t first = 0; first < values.size(); first += block) {

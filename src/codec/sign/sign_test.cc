@@ -4,7 +4,7 @@
 namespace tally::codec {
 namespace {
 
-// What sign:B stands for, in double.
+// The decoded values of sign:B by definition, in double.
 Values expected_signs(const Values& values, std::size_t block) {
   Values out(values.size());
   for (std::size_t first = 0; first < values.size(); first += block) {
@@ -86,7 +86,7 @@ TEST(Sign, RefusesWhatItCannotHaveWritten) {
     expect_corrupt(*codec, bytes, 45);
   }
   ByteVector bytes = good;
-  bytes.back() |= std::byte{0x80};  // 13 values are in the last two bytes
+  bytes.back() |= std::byte{0x80};  // unused bits after 13 values
   expect_corrupt(*codec, bytes, 45);
 }
 

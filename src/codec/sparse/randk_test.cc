@@ -25,7 +25,7 @@ TEST(Randk, IndicesAreDifferentRisingAndBelowTheCount) {
   }
 }
 
-// Each index is drawn entries / count of the time, within 5 standard deviations.
+// Each index is drawn with probability entries / count, within 5 standard deviations.
 TEST(Randk, EveryIndexIsEquallyProbable) {
   constexpr int kDraws = 40000;
   constexpr std::size_t kCount = 50;
@@ -74,7 +74,7 @@ TEST(Randk, SendsTheDensityWithoutIndices) {
   EXPECT_TRUE(same_bits(round_trip(*make_randk(1), values), values));
 }
 
-// All senders have drawn the same indices, so the mean is broadcast without them by any rank.
+// All senders draw the same indices, so any rank can broadcast the mean without them.
 TEST(Randk, TheMeanGoesBackWithoutIndicesAndExactly) {
   Rng rng(4);
   const auto codec = make_randk(0.02);
@@ -91,7 +91,7 @@ TEST(Randk, TheMeanGoesBackWithoutIndicesAndExactly) {
   of_mean.rank = 0xFFFFFFFFU;
   EXPECT_EQ(encoded(*back, mean, of_mean).size(), kDrawnHeader + 4 * 60);
   EXPECT_TRUE(same_bits(round_trip(*back, mean, of_mean), mean));
-  // A value that is not finite is sent although no sender drew its index.
+  // A value that is not finite is sent even if no sender drew its index.
   for (std::size_t i = 0; i < 10; ++i) {
     mean[i] = std::numeric_limits<float>::infinity();
     EXPECT_TRUE(same_bits(round_trip(*back, mean, of_mean), mean));

@@ -28,7 +28,7 @@ TEST(SparseBytes, EveryLengthAndAlignmentComesBackTheSame) {
       const Bytes bytes = encoded(*codec, values);
       const Floats arrived = decoded(*codec, bytes, count);
       sent_places(values, arrived);
-      // At an odd address, as one added to others, and of other memory.
+      // Decode a copy at an odd address and add it to other values.
       Bytes moved(bytes.size() + 1 + shift);
       std::copy(bytes.begin(), bytes.end(), moved.begin() + 1 + static_cast<long>(shift));
       Floats sum(count, 0.5F);
@@ -78,7 +78,7 @@ TEST(SparseBytes, NonzeroIsExactAndDenseWhereThatIsSmaller) {
 }
 
 TEST(SparseBytes, ThresholdSendsWhatIsNotBelow) {
-  // 0.001 is between two floats: the lower one is below it.
+  // 0.001 lies between two floats; the smaller one is below the threshold.
   const float below = std::nextafter(0.001F, 0.0F);
   const float above = std::nextafter(below, 1.0F);
   const double nearest = 0.001F;
@@ -91,8 +91,8 @@ TEST(SparseBytes, ThresholdSendsWhatIsNotBelow) {
   }
 }
 
-// Whether anybody's bytes are accepted or refused, nothing else is touched: exact sizes, for the
-// sanitizer to see.
+// True if the codec accepts the bytes. The allocations have exact sizes, so that the sanitizer
+// detects any access outside of them.
 bool reads(const Codec& codec, std::span<const std::byte> bytes, std::size_t count) {
   const std::vector<std::byte> alone(bytes.begin(), bytes.end());
   Floats out(count);
@@ -126,7 +126,7 @@ TEST(SparseBytes, OtherBytesAreRefusedOrHarmless) {
     const std::size_t count = rng.below(300);
     Bytes bytes;
     if (round % 2 == 0 && count > 0) {
-      // One that was right until some bits were changed.
+      // A valid encoding with some flipped bits.
       bytes = encoded(*codec, normal_values(count, rng));
       for (int flips = 0; flips < 3; ++flips)
         bytes[rng.below(bytes.size())] ^= static_cast<std::byte>(1U << rng.below(8));
@@ -156,10 +156,10 @@ TEST(SparseBytes, EveryFieldOfTheHeaderIsChecked) {
   EXPECT_FALSE(reads(*codec, with(1, 32), 100));
   EXPECT_FALSE(reads(*codec, with(2, 3), 100));
   EXPECT_FALSE(reads(*codec, with(5, 0xFF), 100));
-  // The last index does not fit into fewer values.
+  // The last index is out of range for fewer values.
   EXPECT_FALSE(reads(*codec, good, 50));
   EXPECT_TRUE(reads(*codec, good, 51));
-  // A bit behind the last index.
+  // A set bit after the last index.
   EXPECT_FALSE(reads(*codec, with(good.size() - 1, std::to_integer<int>(good.back()) | 0x80), 100));
 }
 

@@ -16,7 +16,7 @@ namespace tally::codec {
 using Bytes = std::vector<std::byte>;
 using Floats = std::vector<float>;
 
-// Encodes into exactly max_bytes() with guard bytes around them.
+// Encodes into exactly max_bytes() with guard bytes on both sides.
 inline Bytes encoded(const Codec& codec, std::span<const float> values, const Draw& draw = {}) {
   constexpr std::size_t kAround = 64;
   constexpr std::byte kUntouched{0xA5};
@@ -40,7 +40,7 @@ inline Floats round_trip(const Codec& codec, std::span<const float> values, cons
   return decoded(codec, encoded(codec, values, draw), values.size());
 }
 
-// By Box and Muller.
+// Normal values by the Box-Muller transform.
 inline Floats normal_values(std::size_t count, Rng& rng) {
   Floats values(count);
   for (float& value : values)
@@ -49,8 +49,8 @@ inline Floats normal_values(std::size_t count, Rng& rng) {
   return values;
 }
 
-// Numbers with many equal magnitudes, zeros, subnormal ones; with `odd_ones` infinities and
-// not-a-number, too.
+// Numbers with many equal magnitudes, zeros and subnormal numbers; with `odd_ones` also infinities
+// and NaN.
 inline Floats awkward_values(std::size_t count, Rng& rng, bool odd_ones) {
   using Limits = std::numeric_limits<float>;
   const float kinds[] = {0.0F,
@@ -69,7 +69,7 @@ inline Floats awkward_values(std::size_t count, Rng& rng, bool odd_ones) {
   return values;
 }
 
-// What arrives of some values: each is itself or zero.
+// Marks the values that were sent. Each decoded value must equal its original or zero.
 inline std::vector<bool> sent_places(std::span<const float> values,
                                      std::span<const float> arrived) {
   std::vector<bool> sent(values.size());

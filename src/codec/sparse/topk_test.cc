@@ -14,7 +14,7 @@ bool is_larger(float a, float b) {
   return std::fabs(a) > std::fabs(b);
 }
 
-// All indices by falling magnitude, those of equal magnitude by rising index.
+// All indices by descending magnitude; ties by ascending index.
 std::vector<std::size_t> by_magnitude(const Floats& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -23,7 +23,7 @@ std::vector<std::size_t> by_magnitude(const Floats& values) {
   return order;
 }
 
-// What exact top-k sends, by sorting everything.
+// The selection of exact top-k, by sorting all values.
 std::vector<bool> sorted_selection(const Floats& values, std::size_t wanted) {
   std::vector<bool> sent(values.size());
   std::size_t number = 0;
@@ -60,7 +60,7 @@ TEST(Topk, ExactSendsWhatSortingFindsAtEveryLength) {
   }
 }
 
-// Nothing that is left out is larger than anything that is sent.
+// No omitted value exceeds a sent value in magnitude.
 void expect_sends_the_largest(const Floats& values, const std::vector<bool>& sent) {
   const std::vector<std::size_t> order = by_magnitude(values);
   const std::size_t number = count_of(sent);
@@ -87,8 +87,8 @@ TEST(Topk, SampledSendsTheLargestAndAboutAsManyAsWanted) {
 }
 
 TEST(Topk, SampledIsNotMisledByWhatItDoesNotSee) {
-  // The largest values are between the sampled places, of which every hundredth is one; then only
-  // those are large.
+  // Sampling reads every hundredth value. First the large values are all between the sampled
+  // positions, then only the sampled values are large.
   const std::size_t count = 65536;
   const auto codec = make_topk(0.01, /*exact=*/false);
   for (const bool seen : {false, true}) {
@@ -156,7 +156,7 @@ TEST(Topk, ExpectedBytesAreWhatNormalValuesTake) {
 TEST(Topk, SmallestEncodingIsNeverAboveTheBound) {
   Rng rng(5);
   for (std::size_t count = 0; count <= 300; ++count) {
-    // Any share of values in any clusters; encoded() looks at the room.
+    // Varies the fraction and the clustering of nonzero values; encoded() checks the guard bytes.
     Floats values(count);
     const std::uint64_t share = 1 + rng.below(20);
     const std::uint64_t cluster = 1 + rng.below(40);
@@ -164,7 +164,7 @@ TEST(Topk, SmallestEncodingIsNeverAboveTheBound) {
     const auto codec = make_topk(1, /*exact=*/true);
     EXPECT_EQ(codec->max_bytes(count), 1 + 4 * count);
     EXPECT_TRUE(same_bits(round_trip(*codec, values), values));
-    // Only the last value, so that its gap is as long as can be.
+    // Only the last value is nonzero, so that its gap is as long as possible.
     std::fill(values.begin(), values.end(), 0.0F);
     if (count > 0) values.back() = -3;
     EXPECT_TRUE(same_bits(round_trip(*codec, values), values));

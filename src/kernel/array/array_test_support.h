@@ -10,7 +10,7 @@
 
 namespace tally::kernel {
 
-// `count` values that begin `shift` values past an aligned address, with guard values around them.
+// `count` values that start `shift` values past an aligned address, between guard values.
 template <typename T>
 class Array {
  public:
@@ -20,7 +20,7 @@ class Array {
   T* data() { return values_.data() + shift_; }
   const T* data() const { return values_.data() + shift_; }
 
-  // The same bits inside and around, except that any NaN is as good as another.
+  // Compares all bits, guards included; any NaN equals any other.
   ::testing::AssertionResult same_as(const Array& other) const {
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const T a = values_[i];
@@ -40,7 +40,7 @@ class Array {
   std::size_t shift_;
 };
 
-// Ordinary numbers, and now and then zeros, subnormal, huge and infinite ones and NaN.
+// Ordinary numbers, mixed with zeros, subnormal, huge and infinite numbers and NaN.
 template <typename T>
 T random_value(Rng& rng, bool odd_ones) {
   using Limits = std::numeric_limits<T>;

@@ -30,7 +30,7 @@ TYPED_TEST(Norm, OneToNGivesTheClosedForm) {
     std::vector<TypeParam> values;
     for (std::uint64_t i = 1; i <= n; ++i) values.push_back(static_cast<TypeParam>(i));
     const std::span<const TypeParam> span(values);
-    // All sums are whole numbers below 2^53, so exact.
+    // All sums are integers below 2^53 and therefore exact.
     EXPECT_EQ(square_sum(span), static_cast<double>(n * (n + 1) * (2 * n + 1) / 6)) << n;
   }
 }

@@ -20,7 +20,7 @@ struct Inputs {
   }
 };
 
-// Every third weight is 0, and its input holds nothing that could be added.
+// Every third weight is 0. Its input is NaN, which must not reach the sum.
 template <typename T>
 Inputs<T> random_inputs(std::size_t inputs, std::size_t count, std::size_t shift, Rng& rng) {
   Inputs<T> result;
@@ -172,7 +172,7 @@ TEST(Convert, ThereAndBackKeepsWhatFits) {
 }
 
 TEST(Convert, HalvesRoundToNearestEven) {
-  // Between 1 and the next float16 lie 2^-10; a tie goes to the even one.
+  // Neighbouring float16 values at 1 are 2^-10 apart; a tie rounds to even.
   const std::array<float, 3> values{1 + 0x1p-11F, 1 + 3 * 0x1p-11F, 1 + 0x1.2p-11F};
   std::array<std::uint16_t, 3> halves{};
   convert_from_float(DataType::kFloat16, values.data(), halves.data(), 3);

@@ -25,7 +25,7 @@ struct Known {
   std::uint32_t crc;
 };
 
-// From RFC 3720, B.4, and the usual check word.
+// From RFC 3720, B.4, and the usual check value of "123456789".
 std::vector<Known> known_answers() {
   Bytes digits(9), up(32), down(32);
   std::memcpy(digits.data(), "123456789", digits.size());

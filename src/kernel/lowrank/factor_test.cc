@@ -24,7 +24,7 @@ struct Products {
   Array<float> matrix, left, right, product;
 };
 
-// One of each, of values that begin off alignment.
+// Runs each kernel once on values that are not aligned.
 Products run(const FactorKernels& kernels, FactorShape shape, bool with_nan) {
   const std::size_t count = shape.rows * shape.columns;
   Array<float> addend = random_values(count, 1, 1);
@@ -61,7 +61,7 @@ TEST(Factor, EveryLevelGivesTheBitsOfPlainLoopsAndTouchesNothingElse) {
 }
 
 TEST(Factor, ProductsAreThoseOfMatrices) {
-  // (1 2; 3 4) * (1, -1) and back.
+  // (1 2; 3 4) * (1, -1), then the transposed product.
   const FactorShape shape{.rows = 2, .columns = 2, .rank = 1};
   const std::vector<float> addend = {1, 1, 1, 1};
   std::vector<float> matrix = {0, 1, 2, 3};

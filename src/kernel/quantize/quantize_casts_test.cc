@@ -19,7 +19,7 @@ constexpr Case kCases[] = {{&QuantizeKernels::add_float32, 4},
                            {&QuantizeKernels::add_float16, 2},
                            {&QuantizeKernels::add_bfloat16, 2}};
 
-// Any bits are values, and may lie at any address.
+// Every bit pattern is a valid value, and the bytes may lie at any address.
 TEST(QuantizeCasts, EveryLengthAndAddressAddsAsTheReference) {
   Rng rng(6);
   for (const Case& c : kCases) {

@@ -10,12 +10,12 @@
 namespace tally::kernel {
 namespace {
 
-// Any bits at all: every exponent, subnormal numbers, infinities, NaN.
+// Random bit patterns: every exponent, subnormal numbers, infinities and NaN.
 std::vector<float> any_values(std::size_t count, Rng& rng) {
   std::vector<float> values(count);
   for (float& value : values) {
     auto bits = static_cast<std::uint32_t>(rng.next());
-    // Now and then of the first and the last exponents, or none but these.
+    // Favour the lowest and the highest exponents, and values without mantissa bits.
     if (rng.below(4) == 0) bits &= 0x807FFFFFU;
     if (rng.below(4) == 0) bits |= 0x7F000000U;
     if (rng.below(4) == 0) bits &= 0xFF800000U;
@@ -33,7 +33,7 @@ TEST(QuantizeNatural, EveryLengthAndAddressIsAsTheReference) {
                         .high = static_cast<std::uint32_t>(rng.next())};
     const std::size_t sign_bytes = (count + 7) / 8;
     const std::size_t shift = count % 64;
-    // One guard byte.
+    // One guard byte at the end.
     std::vector<std::byte> expected(shift + count + sign_bytes + 1, std::byte{0x5A});
     reference.encode(values.data(), count, key, expected.data() + shift,
                      expected.data() + shift + count);
@@ -61,7 +61,7 @@ TEST(QuantizeNatural, EveryLengthAndAddressIsAsTheReference) {
   }
 }
 
-// All pairs of exponent and sign, as a peer may send them.
+// Every pair of exponent and sign byte, because a peer may send any of them.
 TEST(QuantizeNatural, EveryPairOfBytesDecodesAsTheReference) {
   std::vector<std::byte> exponents(512);
   std::vector<std::byte> signs(64);

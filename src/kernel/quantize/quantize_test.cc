@@ -25,8 +25,7 @@ constexpr Format kFormats[] = {{"int8", &QuantizeKernels::int8, 127},
                                {"e4m3", &QuantizeKernels::e4m3, 448},
                                {"e5m2", &QuantizeKernels::e5m2, 57344}};
 
-// `count` bytes that begin `shift` bytes past a cache line, with others around them that nobody may
-// touch.
+// `count` bytes that start `shift` bytes past a cache line, between guard bytes.
 class Area {
  public:
   Area(std::size_t count, std::size_t shift) : bytes_(count + 256, std::byte{0x5A}) {
@@ -52,7 +51,7 @@ class Area {
 
 std::size_t blocks_of(std::size_t count, std::size_t block) { return (count + block - 1) / block; }
 
-// Ordinary blocks, and among them tiny, huge, zero and odd ones.
+// Ordinary blocks mixed with tiny, huge and zero blocks and blocks with NaN or infinity.
 std::vector<float> mixed_values(std::size_t count, std::size_t block, Rng& rng) {
   std::vector<float> values(count);
   float factor = 1;
@@ -64,7 +63,7 @@ std::vector<float> mixed_values(std::size_t count, std::size_t block, Rng& rng) 
     }
     const auto value = static_cast<float>(rng.uniform() * 2 - 1);
     values[i] = kind == 0 ? 0 : kind == 1 ? random_value<float>(rng, true) : value * factor;
-    // Halves of a step, where rounding turns.
+    // Multiples of half a step, which are ties of the rounding.
     if (kind == 2) values[i] = static_cast<float>(rng.below(255)) * 0.5F - 63.5F;
   }
   return values;
@@ -96,7 +95,7 @@ TEST(Quantize, LengthsUpToAThousandEncodeAsTheReference) {
   }
 }
 
-// Decoding adds weight * value and nothing else.
+// Decoding adds exactly weight * value.
 TEST(Quantize, LengthsUpToAThousandDecodeAsTheReference) {
   Rng rng(4);
   for (const Format& format : kFormats) {
@@ -154,7 +153,7 @@ TEST(Quantize, BytesMayLieAtAnyAddress) {
   }
 }
 
-// With a scale of 1 every byte that stands for something is the code of just that.
+// With a scale of 1, every valid code decodes to a value that encodes to the same code.
 TEST(Quantize, EveryCodeComesBack) {
   for (const Format& format : kFormats) {
     for (const Level level : available_levels()) {
@@ -178,7 +177,7 @@ TEST(Quantize, EveryCodeComesBack) {
   }
 }
 
-// All float32 between the numbers of a format: the reference looks for the nearest one.
+// The floats around every midpoint of a format. The reference searches for the nearest number.
 TEST(Quantize, RoundingTurnsInTheMiddle) {
   for (const Format& format : kFormats) {
     const ScaledBytes& reference = quantize_reference().*format.loops;
@@ -210,7 +209,7 @@ TEST(Quantize, RoundingTurnsInTheMiddle) {
   }
 }
 
-// The largest float32 is decoded as a number.
+// The largest float32 decodes to a finite number.
 TEST(Quantize, NothingOverflows) {
   for (const Format& format : kFormats) {
     float value = std::numeric_limits<float>::max();

@@ -26,7 +26,7 @@ StochasticRounding random_rounding(Rng& rng) {
           .first = static_cast<std::uint32_t>(rng.next())};
 }
 
-// `values` may be infinite, which counts as the scale; NaN has no level.
+// `values` may contain infinities, which clamp to the scale. NaN has no level, so none occurs.
 void expect_same_levels(Level level, std::size_t count, std::size_t shift, Rng& rng) {
   auto values = random_array<float>(count, shift % 16, rng);
   for (std::size_t i = 0; i < count; ++i)

@@ -38,8 +38,8 @@ std::vector<std::uint16_t> narrowed(const Kernels& kernels, DataType type,
   return halves;
 }
 
-// The neighbourhoods of all half values and of all midpoints between them, where rounding turns,
-// and random bits. An odd number, so that the last ones go one by one.
+// The floats around all half values and around all midpoints between them, where rounding changes,
+// and random bits. The count is odd, so that the last elements take the scalar loop.
 std::vector<std::uint32_t> many_floats(DataType type) {
   std::vector<std::uint32_t> bits;
   const std::vector<std::uint32_t> values = widened(reference_kernels(), type, every_half());
@@ -115,7 +115,7 @@ TEST(Half, NarrowingRoundsAsTheReference) {
   }
 }
 
-// The last elements of a call take narrower steps: each step must agree with the others.
+// The last elements of a call use narrower vectors. Every width must give the same result.
 TEST(Half, EveryCountConvertsAsTheReference) {
   const auto bits = many_floats(DataType::kFloat16);
   for (const DataType type : kHalves) {

@@ -8,7 +8,7 @@
 
 #include "kernel/reduce/reduce.h"
 
-// The rules that reduce.h states, with known answers: the reference is held to them too.
+// The rules that reduce.h states, with known answers. The reference must satisfy them as well.
 namespace tally::kernel {
 namespace {
 
@@ -48,8 +48,8 @@ TEST(ReduceRules, IntegersWrapAndTruncateTowardsZero) {
   }
 }
 
-// 2048 + 1 + 1 is 2048 when rounded to float16 each time, 2050 when rounded once; and its third is
-// taken before rounding.
+// 2048 + 1 + 1 is 2048 if each sum is rounded to float16, and 2050 if only the result is. The
+// average is divided before rounding.
 TEST(ReduceRules, HalfTypesAreRoundedOnce) {
   const std::vector<float> values = {2048.0F, 1.0F, 1.0F};
   std::vector<std::uint16_t> halves(3);
@@ -67,7 +67,7 @@ TEST(ReduceRules, HalfTypesAreRoundedOnce) {
   }
 }
 
-// Four ranks hold [1, 2, 3]: their average is theirs again, everywhere.
+// Four ranks hold [1, 2, 3]; their average is [1, 2, 3] on every rank.
 TEST(ReduceRules, AverageIsASumThatIsDivided) {
   for (const Kernels* k : all_kernels()) {
     std::vector<std::vector<float>> ranks(4, {1.0F, 2.0F, 3.0F});

@@ -43,9 +43,9 @@ bool is_nan(DataType type, std::uint64_t bits) {
   }
 }
 
-// A value of `type`: half of them ordinary, the others any bits or one of the odd numbers: zeros,
-// subnormals, the largest, infinities, quiet and signalling NaN; for integers the ends of the
-// range.
+// A random value of `type`. Half of them are ordinary numbers. The others are random bits or
+// special values: zeros, subnormals, the largest number, infinities, quiet and signalling NaN; for
+// integers the limits of the range.
 std::uint64_t random_bits(DataType type, Rng& rng) {
   const bool negative = rng.below(2) == 1;
   const double ordinary = (negative ? -4.0 : 4.0) * rng.uniform();
@@ -86,7 +86,7 @@ std::uint64_t random_bits(DataType type, Rng& rng) {
   }
 }
 
-// `count` values at an address that is `bytes_past` bytes past an aligned one.
+// `count` values that start `bytes_past` bytes past an aligned address.
 struct Buffer {
   Buffer(DataType type, std::size_t count, std::size_t bytes_past, std::uint64_t seed)
       : bytes(count * size_of(type) + 64), shift(bytes_past) {
@@ -99,11 +99,11 @@ struct Buffer {
   std::byte* data() { return bytes.data() + shift; }
   const std::byte* data() const { return bytes.data() + shift; }
 
-  ReduceBytes bytes;  // what lies around the values is compared too
+  ReduceBytes bytes;  // the guard bytes are compared as well
   std::size_t shift;
 };
 
-// Bit for bit, inside and around, except that any NaN is as good as another.
+// Compares all bits, guards included; any NaN equals any other.
 ::testing::AssertionResult same(DataType type, const Buffer& actual, const Buffer& expected,
                                 std::size_t count) {
   const std::size_t bytes = size_of(type) * count;
@@ -125,8 +125,8 @@ struct Buffer {
 
 struct Call {
   std::size_t sources;
-  std::size_t in_place;  // this many of the sources are destinations
-  std::size_t apart;     // and this many buffers that are not
+  std::size_t in_place;  // sources that are destinations as well
+  std::size_t apart;     // destinations that are no sources
   std::size_t count;
   int divisor;
 };
@@ -141,7 +141,7 @@ void expect_as_reference(Level level, DataType type, ReduceOp op, const Call& ca
     std::vector<void*> destinations;
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       if (b < call.sources) sources.push_back(buffers[b].data());
-      // The last sources, so that the first is not always among them.
+      // Use the last sources, so that the first source is not always a destination.
       if (b >= call.sources - call.in_place) destinations.push_back(buffers[b].data());
     }
     kernels.combine_many(type, op, sources, destinations, call.count, call.divisor);
@@ -167,7 +167,7 @@ TEST(ReduceLevels, StartWithTheBaselineAndAreNamed) {
   EXPECT_EQ(&kernels(), &kernels(levels.back()));
 }
 
-// A level that is missing here shows as a skipped test, not as one that passed.
+// A level that this processor lacks shows as a skipped test, not as a passed one.
 TEST(ReduceLevels, Avx2IsTested) {
   if (available_levels().size() < 2) GTEST_SKIP() << "this processor has no AVX2";
 }
@@ -233,7 +233,7 @@ TEST_P(ReduceTest, CombineManyAgreesAtEveryCount) {
   }
 }
 
-// Longer than several blocks, with a part of a block at the end.
+// Longer than several blocks, with a partial block at the end.
 TEST_P(ReduceTest, CombineManyAgreesOnLongBuffers) {
   for (const Level level : available_levels()) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {

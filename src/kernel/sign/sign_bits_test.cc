@@ -10,8 +10,7 @@
 namespace tally::kernel {
 namespace {
 
-// SignBitsBytes that begin `shift` bytes past an aligned address, with some around them that nobody may
-// touch.
+// Bytes that start `shift` bytes past an aligned address, between guard bytes.
 class SignBitsBytes {
  public:
   SignBitsBytes(std::size_t count, std::size_t shift)
@@ -63,7 +62,7 @@ TEST(SignBits, AllLevelsGiveTheBitsOfTheReference) {
   }
 }
 
-// No addition to a lane is rounded, so the sums are exact here.
+// No addition within a lane rounds here, so the sums are exact.
 TEST(SignBits, SumsOfWholeNumbersAreExact) {
   Rng rng(4);
   std::vector<float> values(5000);

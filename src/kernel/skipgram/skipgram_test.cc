@@ -13,7 +13,7 @@
 namespace tally::kernel {
 namespace {
 
-// Two tables of random rows, and some of them picked.
+// Two tables of random rows, and a selection of row indices.
 struct SkipgramCase {
   std::size_t stride = 0;
   std::vector<float> inputs, outputs;
@@ -31,7 +31,7 @@ SkipgramCase random_case(std::size_t dimension, std::size_t input_count, std::si
       if (i % c.stride < dimension)
         (*table)[i] = static_cast<float>(scale * (2 * rng.uniform() - 1));
   }
-  // With repetitions.
+  // The same row may occur several times.
   for (std::size_t i = 0; i < input_count; ++i) c.input_rows.push_back(rng.below(kTableRows));
   for (std::size_t o = 0; o < output_count; ++o) c.output_rows.push_back(rng.below(kTableRows));
   return c;
@@ -87,8 +87,8 @@ TEST(Skipgram, AllLevelsGiveTheBitsOfTheReference) {
   }
 }
 
-// The step is the gradient of the loss: moving every value of a row by a little changes the loss as
-// the growth says.
+// The step is the gradient of the loss: a small change of any value of a row changes the loss as
+// the slope predicts.
 TEST(Skipgram, AStepIsTheGradientOfTheLoss) {
   Rng rng(9);
   const std::size_t dimension = 7;
@@ -126,7 +126,7 @@ TEST(Skipgram, AStepIsTheGradientOfTheLoss) {
       const double below = loss(inputs, outputs);
       values[i] += kLittle;
       const double slope = (above - below) / (2 * kLittle);
-      // The table's steps of 0.012 are an error of up to 0.003 in every sigmoid.
+      // The sigmoid table has a resolution of 0.012, so each sigmoid has an error of up to 0.003.
       EXPECT_NEAR(new_values[i] - old_values[i], -rate * slope, 0.02 * rate) << i;
     }
   };

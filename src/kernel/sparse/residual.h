@@ -34,8 +34,8 @@ struct ResidualKernels {
   // u = momentum * (u + scale * gradient); v += u + scale * gradient.
   void (*accumulate_nesterov)(const MomentumFactors& factors, const float* gradient, float* u,
                               float* v, std::size_t count);
-  // Where `sent` is not zero, v becomes 0, and with `masks` u, too. Values of u that are not finite
-  // become 0.
+  // Where `sent` is not zero, v becomes 0; with `masks` u becomes 0 as well. Values of u that are
+  // not finite become 0.
   void (*clear_sent)(const float* sent, bool masks, float* u, float* v, std::size_t count);
 };
 

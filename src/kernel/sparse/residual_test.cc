@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::vector<std::uint64_t>;
 
-// The marks of an array, with a guard word behind them.
+// The bitmap of an array, followed by a guard word.
 Words marks(const ResidualKernels& kernels, const Array<float>& array, std::size_t count,
             std::uint32_t least, std::size_t& marked) {
   Words words((count + 63) / 64 + 1, 0x5555);

@@ -9,7 +9,7 @@
 namespace tally::kernel {
 namespace {
 
-// What all kernels work on.
+// The arrays that all kernels use.
 template <typename T>
 struct UpdateArrays {
   Array<T> parameters, gradient, first, second;
@@ -26,7 +26,7 @@ UpdateArrays<T> random_arrays(std::size_t count, std::size_t shift, Rng& rng) {
   return arrays;
 }
 
-// What elements [begin, end) have each for itself, wherever the cut is.
+// Values for elements [begin, end) that depend only on the index, not on the cut.
 template <typename T>
 std::vector<T> each_own(std::size_t begin, std::size_t end, T first) {
   std::vector<T> values;
@@ -34,7 +34,7 @@ std::vector<T> each_own(std::size_t begin, std::size_t end, T first) {
   return values;
 }
 
-// All kernels one after the other on elements [begin, end).
+// Runs all kernels in sequence on elements [begin, end).
 template <typename T>
 void run_all(const UpdateKernels<T>& kernels, T decay, UpdateArrays<T>& arrays, std::size_t begin,
              std::size_t end) {

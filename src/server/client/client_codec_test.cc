@@ -1,4 +1,4 @@
-// A worker whose gradients are encoded.
+// A worker that encodes its gradients.
 #include <gmock/gmock.h>
 
 #include "server/client/client_node_test_support.h"
@@ -46,7 +46,7 @@ TEST_F(ClientCodecTest, EachPartGetsItsMessageAndGivesItsAverageOrItsValues) {
     EXPECT_EQ(one.header.version, 7U);
     EXPECT_EQ(one.header.least_version, 8U);
     EXPECT_EQ(bytes_copy(one.payload), owned[one.header.part]);
-    // An average is not put into the values, even if it is as long.
+    // The client does not copy an average into the values, even if it has the same length.
     MessageHeader header{.kind = MessageKind::kAnswer,
                          .table = table,
                          .part = one.header.part,
@@ -78,7 +78,7 @@ TEST_F(ClientCodecTest, EachPartGetsItsMessageAndGivesItsAverageOrItsValues) {
   EXPECT_THAT(all.subspan(2 * kElements), Each(5.0F));
 }
 
-// What is sent again is the same message, and its answer is the one that counts.
+// A retry is the same message, and only its answer counts.
 TEST_F(ClientCodecTest, WhatALostServerHadIsSentToItsSuccessor) {
   const TableId table = define(dense);
   std::vector<Client::Average> averages(1);
@@ -94,7 +94,7 @@ TEST_F(ClientCodecTest, WhatALostServerHadIsSentToItsSuccessor) {
   EXPECT_EQ(again[0].to, other);
   EXPECT_EQ(again[0].header.sequence, before.header.sequence);
   EXPECT_EQ(bytes_copy(again[0].payload), owned[0]);
-  // Too late.
+  // An answer to the first copy comes too late.
   answer(before, {.push_kind = kAverage, .version = 1}, owned[1]);
   EXPECT_FALSE(node.done(ticket));
   const std::vector<float> fresh(kElements, 2.0F);

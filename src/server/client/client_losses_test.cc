@@ -34,8 +34,8 @@ TEST_F(ClientLosses, WhatALostLinkHadIsSentAgainInOrder) {
   EXPECT_EQ(again, numbers);
 }
 
-// The first copy may be answered while the second is on its way: the caller's memory is its own
-// again then.
+// The first copy may be answered while the retry is in flight. The caller may then reuse its
+// memory, so the retry must not refer to it.
 TEST_F(ClientLosses, WhatIsSentAgainIsNotReadFromTheCallersMemory) {
   dense.count = 10;
   values.assign(10, 2.5F);
@@ -176,7 +176,8 @@ TEST_F(ClientLosses, NothingOfAnAbandonedRequestIsSentWhileItsLinksEnd) {
   node.on_lost(2, {});
   const Ticket ticket = node.pull({table, 0, 2}, {}, room());
   ASSERT_EQ(transport.take().size(), 1U);
-  // What waits for server 2 could go now; what server 1 had could go to server 2.
+  // During the drop, requests that wait for server 2 could be sent, and those of server 1 could
+  // move to server 2.
   transport.on_drop = [this] {
     node.on_linked(2);
     node.on_lost(1, {});
@@ -194,7 +195,7 @@ std::set<const std::byte*> payloads_of(const std::vector<Sent>& sent) {
   return found;
 }
 
-// A server on this host that has not noticed the end of a link reads what it was shown.
+// A server on the same host that has not noticed the end of a link still reads the shared memory.
 TEST_F(ClientLosses, MemoryThatAServerMayBeAtIsNotUsedForAnythingElse) {
   const TableId table = define({.name = "e", .kind = TableKind::kSparse, .dimension = 2});
   const std::vector<std::uint64_t> keys = {5, 99, 7, 1000};
@@ -205,7 +206,7 @@ TEST_F(ClientLosses, MemoryThatAServerMayBeAtIsNotUsedForAnythingElse) {
   transport.stands_still = true;
   node.abandon(late);
   EXPECT_TRUE(node.awaits_release());
-  // Its links have ended already: it has not been sent on any that is there.
+  // Its links have already ended, and it was not sent on a live link.
   node.abandon(later);
   node.on_linked(1);
   node.on_linked(2);
@@ -242,7 +243,7 @@ TEST_F(ClientLosses, AServerThatWasGivenUpCanAnswerWithoutEffect) {
   }
   ASSERT_TRUE(node.take(ticket).has_value());
   EXPECT_EQ(rows, std::vector<float>(8, 1));
-  // Later ones are not laid out where it may still write.
+  // Later requests do not reuse memory that the server may still write.
   node.pull(table, {}, keys, rows);
   const auto known = payloads_of(before);
   for (const Sent& sent : transport.take()) EXPECT_EQ(known.count(sent.payload.data()), 0U);
@@ -337,7 +338,7 @@ TEST_F(ClientLosses, ASnapshotThatOneCannotPublishIsDroppedByAll) {
   EXPECT_EQ(node.take_snapshot(ticket).error().message, "no space left");
 }
 
-// Nobody is left who could be asked.
+// No server is left to ask.
 TEST_F(ClientLosses, ASnapshotWhoseWritersAreGoneEnds) {
   const Ticket ticket = node.snapshot("s");
   for (const Sent& sent : transport.take()) {

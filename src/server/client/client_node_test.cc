@@ -63,7 +63,7 @@ TEST_F(ClientNodeTest, NoMoreIsInFlightThanThereIsRoomFor) {
   values.resize(dense.count);
   node.push({table, 0, 20}, {}, gradient());
   std::vector<Sent> first = transport.take();
-  EXPECT_EQ(first.size(), 6U);  // 3 * 256 KiB and their headers are below 1 MiB, for each of two
+  EXPECT_EQ(first.size(), 6U);  // 3 * 256 KiB and headers fit into 1 MiB, for each of two
   answer(first[0]);
   node.settle({});
   const std::vector<Sent> next = transport.take();
@@ -71,7 +71,8 @@ TEST_F(ClientNodeTest, NoMoreIsInFlightThanThereIsRoomFor) {
   EXPECT_EQ(next[0].to, first[0].to);
 }
 
-// Two workers, four gradients to a round: none of this worker's second ones may wait for its first.
+// Two workers, four gradients per round: the second gradients of this worker must not wait for its
+// first.
 TEST_F(ClientNodeTest, GradientsThatAreHeldForARoundOfSeveralAreAllInFlight) {
   dense.count = 20 * kElements;
   dense.plan = "update=kbatch:4";
@@ -81,7 +82,7 @@ TEST_F(ClientNodeTest, GradientsThatAreHeldForARoundOfSeveralAreAllInFlight) {
   node.push({table, 0, 20}, {}, gradient());
   node.push({table, 0, 20}, {}, gradient());
   EXPECT_EQ(transport.take().size(), 40U);
-  // What is done at once waits for its turn.
+  // Additions are not held for a round, so they wait for room in flight.
   node.push({table, 0, 20}, {.kind = PushKind::kAdd}, gradient());
   EXPECT_LT(transport.take().size(), 20U);
 }

@@ -20,7 +20,7 @@ struct Sent {
   std::span<std::byte> reply;
 };
 
-// Keeps what is sent.
+// Records the messages sent.
 class RecordingTransport final : public NodeTransport {
  public:
   void connect(const ServerInfo& server) override { connected_to.push_back(server.id); }
@@ -49,9 +49,9 @@ class RecordingTransport final : public NodeTransport {
   std::vector<NodeId> connected_to;
   std::vector<NodeId> dropped;
   std::vector<Sent> sent;
-  std::deque<std::vector<std::byte>> owned;  // payloads that were given away
+  std::deque<std::vector<std::byte>> owned;  // payloads that the transport owns
   std::function<void()> on_drop;
-  // Whether servers do not notice that links have ended.
+  // True: servers do not notice that their links have ended.
   bool stands_still = false;
   std::vector<std::function<void()>> unreleased;
 };
@@ -68,7 +68,7 @@ inline View view_of(std::uint32_t number, std::vector<std::vector<NodeId>> chain
   return view;
 }
 
-// A worker between a directory and servers 1 and 2, which are played by the test.
+// A worker with a directory and servers 1 and 2. The test plays the other nodes.
 class ClientNodeTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -76,7 +76,7 @@ class ClientNodeTest : public testing::Test {
     show(view_of(1, {{1, 2}, {2, 1}}));
     node.on_linked(1);
     node.on_linked(2);
-    // 3 parts and a bit, on both servers in turn.
+    // Three whole parts and a partial one, alternating between the servers.
     dense = {.name = "w", .count = 3 * kElements + 10};
   }
 

@@ -46,7 +46,7 @@ class ServerQueues {
   // The next send() rebuilds all queues.
   void disturb() { disturbed_ = true; }
 
-  // Sends what the limits allow.
+  // Sends as much as the limits allow.
   void send();
   // Subrequests from number `from` on whose server or part is lost.
   std::vector<std::uint64_t> unroutable(std::uint64_t from) const;

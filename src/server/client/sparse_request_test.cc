@@ -30,7 +30,7 @@ TEST(SparseRequest, KeysAreGroupedAsByTheReference) {
   }
 }
 
-// A server that is a map: rows come back in the order of the keys in each payload.
+// Plays a server that stores rows in a map. Rows return in the order of the keys in each payload.
 void answer(const SparseRequest& request, std::uint32_t parts, std::uint32_t dimension,
             std::map<std::uint64_t, std::vector<float>>& table) {
   for (std::uint32_t part = 0; part < parts; ++part) {

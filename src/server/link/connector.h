@@ -59,7 +59,7 @@ class Connector final {
     std::string local_name;                 // not empty: by this local socket
     std::optional<net::Endpoint> endpoint;  // else by TCP
   };
-  // Calls again and again until reached() or forget().
+  // Retries until reached() or forget().
   void dial(Target target);
   void forget(NodeId id);
 
@@ -90,7 +90,7 @@ class Connector final {
   void serve_dials(TimePoint now);
   Result<void> begin(Dial& dial);
   void fail(Dial& dial, const Error& why, TimePoint now);
-  // Sleeps until something is to be done, at most until the next tick.
+  // Sleeps until there is work, at most until the next tick.
   void wait(TimePoint now, TimePoint next_tick);
 
   Owner& owner_;

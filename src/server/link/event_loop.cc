@@ -173,8 +173,8 @@ bool EventLoop::all_flushed() {
                      [](const auto& link) { return link.first->flushed(); });
 }
 
-// Sends what is queued, shuts down the writing side and reads until the peers have closed theirs:
-// closing a socket with unread bytes would reset the connection and discard what was sent.
+// Sends queued messages, shuts down the writing side and reads until the peers have closed theirs:
+// closing a socket with unread bytes would reset the connection and discard sent bytes.
 void EventLoop::say_goodbye(Deadline by) {
   const SteadyClock clock;
   std::array<epoll_event, kMostEvents> events;

@@ -39,7 +39,7 @@ class EventLoop final {
   void start();
   // Runs `task` in the loop's thread, soon; not at all once the loop has ended.
   void post(std::function<void()> task);
-  // Sends what is queued until `by`, closes the links, and ends the thread.
+  // Sends queued messages until `by`, closes the links, and ends the thread.
   void stop(Deadline by);
 
   void add(std::shared_ptr<Link> link);

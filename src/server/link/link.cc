@@ -14,7 +14,7 @@ namespace {
 
 using net::Io;
 
-// Limit of what a sending thread writes itself.
+// Limit of the bytes that a sending thread writes itself.
 constexpr std::size_t kSendBudgetBytes = std::size_t{4} << 20;
 // Limit of headers that are collected, so that the peer has work meanwhile.
 constexpr int kMostGathered = 8;
@@ -102,7 +102,7 @@ void Link::pump(std::size_t budget_bytes) {
     sender_.clear();
   }
   backlog_.store(sender_.owned_bytes(), std::memory_order_relaxed);
-  // The event loop looks at a failed link, too, and finds the error.
+  // The event loop also looks at a failed link, and finds the error.
   wants_out_.store(failed_ || !sender_.idle() || socket_->wants_write(), std::memory_order_release);
 }
 

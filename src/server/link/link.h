@@ -64,7 +64,7 @@ class Link final {
   Result<void> watch(int epoll);
   void unwatch();
 
-  // Writes what is queued. False: the connection has failed, see error().
+  // Writes queued messages. False: the connection has failed, see error().
   bool flush(std::size_t budget_bytes);
   // Whether everything is written to the socket.
   bool flushed() const;
@@ -107,7 +107,7 @@ class Link final {
   std::uint16_t shown_ TALLY_GUARDED_BY(tx_) = 0;  // regions that the peer knows
   bool in_burst_ TALLY_GUARDED_BY(tx_) = false;    // the peer's messages are being worked off
   int gathered_ TALLY_GUARDED_BY(tx_) = 0;         // headers that wait for the burst's end
-  bool failed_ TALLY_GUARDED_BY(tx_) = false;      // writing has; reading will tell, too
+  bool failed_ TALLY_GUARDED_BY(tx_) = false;      // writing failed; reading will report it as well
   Error write_error_ TALLY_GUARDED_BY(tx_);
   Error read_error_;
 

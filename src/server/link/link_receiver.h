@@ -68,7 +68,7 @@ class LinkReceiver final {
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 
-  // The message under way, and how much of its payload is there.
+  // The current message, and the received part of its payload.
   std::optional<Message> message_;
   std::span<std::byte> place_;
   std::size_t filled_bytes_ = 0;

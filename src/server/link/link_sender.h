@@ -33,8 +33,8 @@ struct QueuedMessage {
   int descriptor = -1;                 // sent along; not owned
 };
 
-// The outgoing half of a link: writes headers and payloads together from where they lie. Threads:
-// calls must not overlap.
+// The outgoing half of a link: writes headers and payloads together without a copy. Threads: calls
+// must not overlap.
 class LinkSender final {
  public:
   explicit LinkSender(PayloadPool& pool) : pool_(pool) {}

@@ -55,8 +55,8 @@ TEST_F(LinkTest, APeerThatDoesNotReadChokesItUntilItDoes) {
   EXPECT_EQ(shared_.counters.bytes_sent.load(), read);
 }
 
-// The socket is full before there is much to wait for: from then on nothing is written, and all
-// that is asked for adds up.
+// The socket fills up long before the backlog limit. From then on the link writes nothing, and the
+// queued headers add up to the limit.
 TEST_F(LinkTest, ManySmallAnswersThatNobodyReadsChokeIt) {
   constexpr std::size_t kMost = 4 * kBacklog / kHeaderBytes;
   std::size_t count = 0;
@@ -66,8 +66,8 @@ TEST_F(LinkTest, ManySmallAnswersThatNobodyReadsChokeIt) {
   EXPECT_GT(count, 1000U);
 }
 
-// Answers every message at once, each `payload_every`-th with a payload, and notes what has been
-// written by then.
+// Answers every message at once, every `payload_every`-th with a payload. Records how much the link
+// has written by then.
 class Answerer final : public LinkReceiver::Sink {
  public:
   Answerer(Link& link, const LinkCounters& counters, std::uint64_t payload_every)
@@ -94,7 +94,7 @@ TEST_F(LinkTest, AnswersWithoutPayloadWaitForEachOtherUntilTheBurstIsOver) {
   EXPECT_EQ(link_->receive(answerer, kBacklog).messages, 3U);
   EXPECT_EQ(answerer.written, std::vector<std::uint64_t>(3, 0));
   EXPECT_EQ(read_away(), 3 * kHeaderBytes);
-  // Outside of bursts nothing waits.
+  // Outside of a burst the link writes at once.
   link_->send({.kind = MessageKind::kAnswer}, {});
   EXPECT_EQ(read_away(), kHeaderBytes);
 }
@@ -125,7 +125,7 @@ TEST_F(LinkTest, WhatIsLentIsFreeOnceItIsClosed) {
   link_->close();
   EXPECT_TRUE(link_->flushed());
   EXPECT_FALSE(link_->flush(1));
-  link_->send({.kind = MessageKind::kPush}, {});  // to nobody
+  link_->send({.kind = MessageKind::kPush}, {});  // no receiver
   EXPECT_TRUE(link_->flushed());
 }
 

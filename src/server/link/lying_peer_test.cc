@@ -1,4 +1,4 @@
-// A peer that sends what it should not: the link ends with a reason, and nothing else happens.
+// A peer that sends invalid messages: the link ends with a reason, and has no other effect.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -100,7 +100,7 @@ TEST_F(LyingPeer, AMessageCutShortIsALostPeer) {
 TEST_F(LyingPeer, AWrongLengthEndsTheLink) {
   connect(false);
   const std::vector<std::byte> payload(64, std::byte{1});
-  // Longer than it says: what is left over is no header.
+  // The payload is longer than announced, so its rest is parsed as a header.
   say({.kind = MessageKind::kPush,
        .payload_bytes = 32,
        .payload_checksum = kernel::crc32c(std::span(payload).first(32))});
@@ -153,8 +153,8 @@ TEST_F(LyingPeer, PlacesOutsideOfWhatWasShownEndTheLink) {
   }
 }
 
-// As a process that stood still finds it: its peer has gone on without it, and has other things in
-// its memory.
+// A process that was stopped sees this when it resumes: its peer has closed the link and reuses the
+// shared memory.
 TEST_F(LyingPeer, WhatItAskedOfItsMemoryIsNotDoneOnceItHasEndedTheLink) {
   const auto shown = Mapping::create(8192);
   ASSERT_TRUE(shown.has_value());
@@ -187,7 +187,7 @@ TEST_F(LyingPeer, ARegionWithoutMemoryOrWithTooMuchEndsTheLink) {
   EXPECT_EQ(hear(), LinkReceiver::End::kFailed);
 }
 
-// Nobody sends an answer for memory that no request named.
+// An answer must not claim more memory than the request provided.
 TEST_F(LyingPeer, AWrittenAnswerThatNobodyWaitsForHasNoPayload) {
   connect(true);
   sink_.placed = 16;

@@ -30,7 +30,7 @@ TEST(OwnRegions, SmallPiecesShareARegionAndAreFound) {
   ASSERT_TRUE(large.has_value());
   EXPECT_EQ(region_of(regions.find(*large)), 2);
   EXPECT_EQ(regions.region(2).bytes, std::size_t{64} << 20);
-  // What was left of the first is still given out.
+  // The rest of the first region is still available.
   const auto third = regions.allocate(8);
   ASSERT_TRUE(third.has_value());
   EXPECT_EQ(region_of(regions.find(*third)), 1);
@@ -60,7 +60,7 @@ TEST(ShownRegions, ShareWhatTheOwnerWrites) {
   EXPECT_EQ((*seen)[17], std::byte{99});
 }
 
-// A file that can shrink would end whoever reads it.
+// A process that reads beyond the end of a truncated file gets SIGBUS.
 TEST(ShownRegions, MemoryThatCanShrinkIsRefused) {
   ShownRegions shown;
   EXPECT_FALSE(shown.add(file_of(4096, 0), 4096).has_value());

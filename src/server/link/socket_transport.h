@@ -55,7 +55,7 @@ class LoopAssignment final {
     const MutexLock lock(mutex_);
     const auto found = assignment_.find(peer);
     if (found != assignment_.end()) return found->second;
-    // Beyond any number of peers in good faith none is remembered.
+    // An implausible number of peers: remember no more of them.
     if (assignment_.size() >= kMost) return peer % loops;
     std::size_t& next = next_[static_cast<std::size_t>(role) % next_.size()];
     return assignment_[peer] = next++ % loops;
@@ -114,8 +114,8 @@ class SocketTransport final : public NodeTransport,
   void start(Node& node);
   // Connects to the directory; on_linked() has been called when it returns.
   Result<void> join(const net::Address& directory, Deadline by);
-  // Sends what is queued, for about a second at most, and ends all threads and links. The node gets
-  // no more calls.
+  // Sends queued messages, for about a second at most, and ends all threads and links. The node
+  // gets no more calls.
   void stop();
 
   // How other nodes connect to this one; without `id`.

@@ -24,7 +24,7 @@ std::vector<std::byte> pattern(std::size_t bytes, std::uint8_t seed) {
   return made;
 }
 
-// Notes what it hears; the other nodes of these tests do something more with it.
+// Records received messages. The other nodes of these tests extend it.
 class Ear : public Node {
  public:
   void on_message(NodeId from, const Message& message) override {
@@ -54,7 +54,7 @@ class Ear : public Node {
     std::vector<std::byte> payload;
     bool stays;
   };
-  // Waits, at most ten seconds.
+  // Waits for the next message for at most ten seconds.
   std::optional<Heard> next() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, 10s, [&] { return !heard_.empty(); })) return std::nullopt;
@@ -98,7 +98,7 @@ class Ear : public Node {
   Error why_;
 };
 
-// Sends every payload back, into the sender's memory where it has shown some.
+// Returns every payload, into the sender's shared memory where it provides some.
 class Echo final : public Ear {
  public:
   explicit Echo(NodeTransport& transport) : transport_(transport) {}
@@ -159,7 +159,7 @@ class SocketTransportOver : public testing::TestWithParam<OptionsCase> {
     party.transport->start(*party.node);
   }
 
-  // Joins, and is told its number by hand, as a directory does.
+  // Joins and sets the node's number directly, in place of a directory.
   void join(Party& party, NodeId number) {
     const auto where = group::address_from(directory_.transport->address());
     const auto joined = party.transport->join(*where, SteadyClock().after(10s));
@@ -254,13 +254,13 @@ TEST_P(SocketTransportOver, DroppedAndReachedAgainIsLostAndLinkedAgain) {
   worker_.transport->disconnect(1);
   EXPECT_TRUE(worker_.node->lost(1));
   EXPECT_TRUE(server_.node->lost(2));
-  worker_.transport->send(1, {.kind = MessageKind::kPush}, {});  // to nobody
+  worker_.transport->send(1, {.kind = MessageKind::kPush}, {});  // no receiver
   worker_.transport->connect(info_);
   EXPECT_TRUE(worker_.node->linked(1, 2));
   EXPECT_TRUE(server_.node->linked(2, 2));
 }
 
-// Whoever ends a link to a neighbour hears when that one can be at its memory no more.
+// disconnect_then() calls back once the peer on the same host can no longer access shared memory.
 TEST_P(SocketTransportOver, ADroppedPeerReleasesMemoryWhenItHasClosed) {
   const auto memory = worker_.transport->allocate(1 << 20);
   ASSERT_TRUE(memory.has_value());
@@ -274,7 +274,7 @@ TEST_P(SocketTransportOver, ADroppedPeerReleasesMemoryWhenItHasClosed) {
     EXPECT_TRUE(heard.get());
   }
   EXPECT_TRUE(worker_.node->lost(1));
-  // Nobody is there to be waited for.
+  // No link is left, so the callback runs at once.
   bool at_once = false;
   worker_.transport->disconnect_then(1, [&] { at_once = true; });
   EXPECT_TRUE(at_once);

@@ -16,7 +16,7 @@ TEST(Agreement, IsCompleteWhenEveryMemberHasOfferedOrIsBeyond) {
   auto answers = agreement.offer(2, agree(1), {2});
   ASSERT_EQ(answers.size(), 2U);
   EXPECT_EQ(answers[0].sums, std::vector<double>{3});
-  // Asked again: the same answer.
+  // A repeated request gets the same answer.
   answers = agreement.offer(1, agree(1), {1});
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].sums, std::vector<double>{3});
@@ -48,8 +48,8 @@ TEST(Agreement, TellsALatecomerWhichRoundIsGathered) {
   EXPECT_EQ(answers.size(), 2U);
 }
 
-// A server that has just become responsible knows nothing: a latecomer's first round is not taken
-// for everybody's.
+// A server that has just taken over has no state. It must not mistake a latecomer's first round for
+// the current round of the group.
 TEST(Agreement, OnANewServerALatecomerIsToldWhenTheOthersCome) {
   Agreement agreement;
   agreement.set_members({{.id = 1}, {.id = 2, .rank = 1}});
@@ -64,8 +64,8 @@ TEST(Agreement, OnANewServerALatecomerIsToldWhenTheOthersCome) {
   EXPECT_EQ(answers[0].sums, std::vector<double>{2});
 }
 
-// Worker 1 had the sum of round 7 from a server that is gone, worker 2 had not; worker 3 came
-// since. All are told one sum.
+// Worker 1 received the sum of round 7 from a failed server, worker 2 did not, and worker 3 joined
+// afterwards. All workers must get the same sum.
 TEST(Agreement, WhoCameAfterARoundWasCompleteElsewhereIsNotInIt) {
   MessageHeader had = agree(7);
   had.push_kind = kHadAnswer;

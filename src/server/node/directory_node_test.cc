@@ -73,7 +73,7 @@ TEST(DirectoryNode, GivesNobodyUpForTheTimeItStoodStillItself) {
   cluster.directory->settle(at(500));
   EXPECT_EQ(cluster.directory->view().servers.size(), 2U);
   EXPECT_EQ(cluster.directory->view().workers.size(), 1U);
-  // The silence of before counts on.
+  // The silence before the pause still counts.
   for (int now = 501; now <= 505; ++now) cluster.directory->settle(at(now));
   EXPECT_TRUE(cluster.directory->view().servers.empty());
 }

@@ -28,7 +28,7 @@ TEST(JobHistory, WhatIsForgottenIsNotBegunAgain) {
   EXPECT_FALSE(metadata.ask(5, 1).is_new);
   metadata.finish(5, 1, {});
   EXPECT_FALSE(metadata.ask(5, 1).answer.has_value());
-  // A worker that is gone has no jobs.
+  // A worker that has left has no jobs.
   metadata.keep_only({{.id = 6}});
   EXPECT_TRUE(metadata.ask(5, 1).is_new);
 }

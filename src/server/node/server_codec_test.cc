@@ -1,4 +1,4 @@
-// Tables whose gradients are pushed encoded.
+// Tables whose workers push encoded gradients.
 
 #include <optional>
 
@@ -40,7 +40,7 @@ std::vector<float> values_at(Cluster& cluster, Worker& worker, TableId table) {
   return worker.answer(pulled)->values();
 }
 
-// One round of all workers, with what Follower::gradient() has for it; their requests.
+// All workers push the gradients of one round. Returns the sequence numbers of their requests.
 std::vector<std::uint64_t> push_round(Cluster& cluster, TableId table, const TableSpec& spec,
                                       std::uint64_t version,
                                       MessageKind message = MessageKind::kPushAverage) {
@@ -59,7 +59,7 @@ std::vector<std::uint64_t> push_round(Cluster& cluster, TableId table, const Tab
   return requests;
 }
 
-// What those rounds lead to, by the recipe of one update.
+// The values after `rounds` rounds, computed by Follower.
 std::vector<float> reference(const TableSpec& spec, int workers, std::uint64_t rounds) {
   Follower follower(spec, kCodedCount);
   for (std::uint64_t version = 0; version < rounds; ++version) {
@@ -180,14 +180,14 @@ TEST(ServerCodec, WhoIsNotInStepGetsTheValues) {
   const auto pushed = push_round(cluster, table, spec, 0).front();
   cluster.network.run();
   EXPECT_EQ(worker.answer(pushed)->header.push_kind, kAverage);
-  // Something else has changed the values since.
+  // Another push has changed the values since.
   worker.push(table, 0, {.kind = PushKind::kAdd}, bytes_of(std::vector<float>(kCodedCount, 1.0F)));
   cluster.network.run();
   worker.ask_again(pushed);
   cluster.network.run();
   EXPECT_EQ(worker.answer(pushed)->header.push_kind, 0);
   EXPECT_EQ(worker.answer(pushed)->values(), values_at(cluster, worker, table));
-  // The part is further.
+  // The part has moved to a later version.
   const auto second = push_round(cluster, table, spec, 1).front();
   push_round(cluster, table, spec, 2);
   cluster.network.run();
@@ -228,7 +228,7 @@ TEST(ServerCodec, AWorkerWithoutSamplesPushesNoBytes) {
   Follower follower(spec, kCodedCount);
   follower.update({message}, {3}, 0, 0.1);
   EXPECT_EQ(values_at(cluster, cluster.worker(0), table), follower.values());
-  // Nobody has any: nothing changes, and who is in step is told the values.
+  // No worker has a gradient: nothing changes, and workers in step receive the values.
   std::vector<std::uint64_t> requests;
   for (std::size_t w = 0; w < 2; ++w)
     requests.push_back(cluster.worker(w).push(table, 0,
@@ -246,8 +246,8 @@ TEST(ServerCodec, AWorkerWithoutSamplesPushesNoBytes) {
   EXPECT_EQ(answer->values(), follower.values());
 }
 
-// Before, while and after the update is copied: whoever goes on has the update once, with what the
-// way back left out.
+// The primary fails before, during or after the replication of an update. The new primary has the
+// update exactly once, with the residual of the broadcast.
 TEST(ServerCodec, TheResidualOfTheWayBackSurvivesItsServer) {
   const TableSpec spec = table_of("update=bsp", "sign:64", 2, adam({.rate = 0.1}));
   const std::vector<float> expected = reference(spec, 2, 6);
@@ -272,7 +272,7 @@ TEST(ServerCodec, AfterAFailOverWhoAsksAgainGetsTheValuesOnce) {
   const TableSpec spec = table_of("update=bsp", "sign:64", 2);
   const TableId table = cluster.define(spec);
   const NodeId primary = cluster.primary(table, 0);
-  // Both are applied and copied, and no answer comes.
+  // Both updates are applied and replicated, but no answer arrives.
   for (const auto& worker : cluster.workers) cluster.network.hold(primary, worker->id());
   const auto requests = push_round(cluster, table, spec, 0);
   cluster.network.run();
@@ -349,7 +349,7 @@ TEST(ServerCodec, ATableWithAnotherCodecIsAnotherTable) {
   other = spec;
   other.first_element = 0;
   EXPECT_EQ(define(other), ErrorCode::kMismatch);
-  // Factors of all are multiplied at one time.
+  // powersgd needs the factors of all workers in the same round, so asp is refused.
   other = table_of("update=asp", "powersgd:2", 1);
   other.name = "factors";
   EXPECT_EQ(define(other), ErrorCode::kInvalid);

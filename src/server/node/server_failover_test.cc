@@ -1,4 +1,4 @@
-// Servers that end, at any moment: what was acknowledged is there, once.
+// Servers fail at any moment: every acknowledged update survives, and is applied once.
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 namespace tally::server::test {
 namespace {
 
-// The first part has this value: of a sparse table the row of `key`.
+// Expects this value in the first part; for a sparse table in the row of `key`.
 void expect_value(Cluster& cluster, TableId table, bool is_sparse,
                   const std::vector<std::uint64_t>& key, float value) {
   Worker& worker = cluster.worker(0);
@@ -99,7 +99,7 @@ TEST(ServerFailover, EveryKindOfPushThatIsSentTwiceCountsOnce) {
   }
 }
 
-// A chain of three loses its head, its middle or its end, with a push on the way through it.
+// A chain of three loses its head, its middle or its tail while a push passes through it.
 TEST(ServerFailover, AChainOfThreeLosesAnyOfThem) {
   for (const bool is_sparse : {false, true}) {
     for (std::size_t victim = 0; victim < 3; ++victim) {
@@ -124,7 +124,7 @@ TEST(ServerFailover, AChainOfThreeLosesAnyOfThem) {
         cluster.network.run();
         for (const auto sequence : pushed) EXPECT_TRUE(worker.is_done(sequence));
         expect_value(cluster, table, is_sparse, key, 4);
-        // The others have it, too.
+        // The other replicas have the value as well.
         for (std::size_t i = 0; i < 3; ++i) {
           const NodeId next = chain[(victim + 1 + i) % 3];
           if (next == chain[victim] || cluster.servers.size() == 1) continue;
@@ -158,7 +158,7 @@ TEST(ServerFailover, ANewcomerIsFilledAndTakesOver) {
     cluster.network.run();
     const NodeId newcomer = cluster.add_server();
     cluster.network.run();
-    // Filled without anybody asking for it: the only other copy goes.
+    // The newcomer was filled without a request; now the only other replica fails.
     cluster.kill_server(2);
     cluster.network.run();
     EXPECT_EQ(cluster.primary(table, 0), newcomer);
@@ -206,7 +206,7 @@ TEST(ServerFailover, WhatIsPushedWhileItsPartIsUnderWayToANewcomerWaitsForIt) {
   const NodeId newcomer = cluster.add_server();
   cluster.network.hold(1, newcomer);
   cluster.network.run();
-  // Everything is under way and does not arrive: what is pushed now waits for it.
+  // The replication to the newcomer is stuck in the network, so a push waits for it.
   const auto waits = worker.push(table, 0, {.kind = PushKind::kAdd}, bytes_of({1, 1, 1, 1}));
   cluster.network.run();
   EXPECT_EQ(worker.answer(waits), nullptr);
@@ -223,7 +223,7 @@ TEST(ServerFailover, LossOfBothCopiesIsReportedWithTheTablesName) {
   const std::vector<NodeId> chain = cluster.directory->view().chains[slot];
   worker.push(table, 0, {.kind = PushKind::kAdd}, bytes_of({1, 1, 1, 1}));
   cluster.network.run();
-  // Nothing reaches the third before both are gone.
+  // No message reaches the third server before the other two fail.
   const NodeId third = 6 - chain[0] - chain[1];
   cluster.network.hold(chain[0], third);
   cluster.network.hold(chain[1], third);
@@ -273,8 +273,8 @@ TEST(ServerFailover, ABrokenLinkBetweenServersLosesNothing) {
   }
 }
 
-// Servers end and come, by seed, under pushes of three workers: the sum of what was acknowledged is
-// in the tables.
+// Servers fail and join at random while three workers push. The tables equal the sum of the
+// acknowledged pushes for every seed.
 TEST(ServerFailover, AcknowledgedPushesEqualTheTablesByManySeeds) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -297,7 +297,7 @@ TEST(ServerFailover, AcknowledgedPushesEqualTheTablesByManySeeds) {
           const auto value = static_cast<float>(1 + rng.below(9));
           expected += value;
           const auto kind = rng.below(2) == 0 ? PushKind::kAdd : PushKind::kGradient;
-          // rate=3 of three workers: a gradient is subtracted as it is.
+          // With rate=3 and three workers, a gradient is subtracted unscaled.
           const float sent = kind == PushKind::kAdd ? value : -value;
           worker->push(
               table, part, {.kind = kind, .rate = 3},
@@ -314,8 +314,8 @@ TEST(ServerFailover, AcknowledgedPushesEqualTheTablesByManySeeds) {
       } else if (fate == 1) {
         cluster.add_server();
       }
-      // Who loses the next one before the last is replaced loses data: allowed to be said, not to
-      // happen silently.
+      // Losing another server before the last one is replaced may lose data, so wait for the
+      // replacement.
       if (cluster.servers.size() <= 2) {
         cluster.network.run();
         cluster.add_server();

@@ -1,5 +1,4 @@
-// What one server does with threads that get in each other's way, with memory that its worker uses
-// again, and with time that it missed.
+// One server with conflicting threads, with memory that its worker reuses, and after a pause.
 
 #include <algorithm>
 #include <atomic>
@@ -21,7 +20,8 @@ TableSpec lone_table(const std::string& plan, int workers, std::uint64_t count) 
       .name = "t", .count = count, .optimizer = sgd({.rate = 1}), .plan = plan, .workers = workers};
 }
 
-// Who copies a part has it for a while, and does nothing for those who push meanwhile.
+// A thread that copies a part locks it for a while. It does not run the pushes that arrive
+// meanwhile.
 TEST(LoneServer, APushThatFoundItsPartInUseIsLeftForSettle) {
   LoneServer server(1);
   const auto facts =
@@ -41,7 +41,7 @@ TEST(LoneServer, APushThatFoundItsPartInUseIsLeftForSettle) {
   });
   int left = 0;
   int lost = 0;
-  // Until it has happened a few times.
+  // Repeat until the conflict has occurred a few times.
   for (std::uint64_t i = 1; i <= 20000 && left < 20; ++i) {
     part.request(kA, {.header = {.kind = MessageKind::kPush, .sequence = i, .weight = 1, .rate = 1},
                       .payload = payload});
@@ -56,7 +56,7 @@ TEST(LoneServer, APushThatFoundItsPartInUseIsLeftForSettle) {
   EXPECT_EQ(lost, 0);
 }
 
-// Each push is applied and counted, with the staleness that it was let in with, or dropped.
+// Each push is either applied and counted with the staleness it was admitted with, or dropped.
 TEST(LoneServer, OverlappingPushesAreCountedAsTheyWereDecidedOn) {
   constexpr int kThreads = 3;
   constexpr int kPushes = 400;
@@ -96,8 +96,8 @@ TEST(LoneServer, OverlappingPushesAreCountedAsTheyWereDecidedOn) {
               Each(-static_cast<float>(size->updates)));
 }
 
-// A gradient lies in its worker's memory. The worker gives its push up and writes something else
-// there; then the link ends.
+// A gradient lies in its worker's memory. The worker abandons the push and overwrites the memory;
+// then the link ends.
 TEST(LoneServer, AHeldGradientThatWasWrittenOverIsTakenOutOfItsRound) {
   LoneServer server(2);
   TableSpec spec = lone_table("update=bsp", 2, 0);
@@ -126,7 +126,7 @@ TEST(LoneServer, AHeldGradientThatWasWrittenOverIsTakenOutOfItsRound) {
     server.node.on_linked(kA);
     const auto other = server.ask(kB, header, good);
     EXPECT_EQ(server.answer(kB, other), nullptr);
-    // It is a member still, and gives another one.
+    // The worker is still a member and pushes another gradient.
     const auto again = server.ask(kA, header, good);
     ASSERT_NE(server.answer(kB, other), nullptr);
     EXPECT_EQ(server.answer(kA, again)->header.outcome, Outcome::kDone);
@@ -144,7 +144,7 @@ class LoneServerLease : public testing::Test {
     server.node.settle(now);
   }
   std::uint64_t pull() { return server.ask(kA, {.kind = MessageKind::kPull, .table = table}, {}); }
-  // The number that the directory was asked with, if it was.
+  // The sequence number of the last request to the directory; 0 if none.
   std::uint64_t asked() {
     const auto beats = server.sent(kDirectoryId, MessageKind::kHeartbeat);
     return beats.empty() ? 0 : beats.back().header.sequence;
@@ -165,7 +165,7 @@ TEST_F(LoneServerLease, WhoStoodStillAsksTheDirectoryBeforeItAnswers) {
   server.node.settle(now);
   const std::uint64_t number = asked();
   ASSERT_NE(number, 0U);
-  // Neither an answer to an earlier question nor a view of that time says that it still serves.
+  // Neither an answer to an earlier request nor an old view confirms that the server still serves.
   server.say(kDirectoryId, {.kind = MessageKind::kHeartbeat, .sequence = number - 1}, {});
   server.show_view();
   EXPECT_EQ(server.answer(kA, waits), nullptr);

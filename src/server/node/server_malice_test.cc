@@ -1,4 +1,4 @@
-// Messages that no healthy peer sends: refused in words or without effect, and the server goes on.
+// Messages that no correct peer sends: the server refuses or ignores them and continues to serve.
 
 #include <limits>
 
@@ -198,7 +198,7 @@ TEST_F(ServerMalice, RecordsThatCannotBeReadAreRefusedAndThePartIsNotGoneOnFrom)
   piece.clock = 1;
   piece.push_kind = 0;
   send(piece, bytes_of({1}));
-  // Sound metadata, but pieces out of order.
+  // Valid metadata, but the pieces are out of order.
   const PartMetadata metadata{.round = policy::Round({.workers = 1}).encode()};
   send(record, encode(metadata));
   piece.clock = 5;
@@ -244,7 +244,7 @@ TEST_F(ServerMalice, MessagesOfViewsThatNeverComeAreBounded) {
   expect_serving();
 }
 
-// Who sent a record must know that it has to send it again.
+// The sender of a record that was not kept must learn that it has to send it again.
 TEST_F(ServerMalice, RecordsOfViewsThatDoNotComeAreKeptOrAnswered) {
   constexpr std::uint64_t kSent = 140000;
   constexpr std::uint64_t kKept = 2 * 65536;
@@ -266,8 +266,8 @@ TEST(ServerMemory, ATableThatDoesNotFitIsRefusedInWords) {
   EXPECT_THAT(worker.answer(1)->error.message, HasSubstr("no memory"));
 }
 
-// Rows come until memory ends, on the primary or on the server with the copy: that is said, and
-// nobody waits.
+// Rows exhaust the memory of the primary or of a replica: the server reports that, and no request
+// is left without an answer.
 TEST(ServerMemory, RowsThatDoNotFitOnAllCopiesAreRefusedInWords) {
   Cluster cluster({.servers = 2, .workers = 1, .memory_limit_bytes = 16 << 20});
   const TableId table = cluster.define(

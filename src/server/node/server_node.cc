@@ -2,9 +2,9 @@
 //
 // Lease: a server that was stopped for long may have been removed, and other servers have its
 // parts. Its answers would be stale, and workers may have reused the memory they lent it for
-// answers. So after a pause longer than its lease it sends a heartbeat with a number and serves
-// nothing until the directory has answered: messages wait as if they were of a newer view; views
-// wait, too, unless they say that the server was removed.
+// answers. So after a pause longer than its lease it sends a numbered heartbeat and serves no
+// request until the directory has answered. Until then messages wait as if they belonged to a newer
+// view. Views also wait, unless they say that the server was removed.
 #include "server/node/server_node.h"
 
 #include <algorithm>

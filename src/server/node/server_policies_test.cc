@@ -110,7 +110,7 @@ TEST_P(ServerPolicies, AspDropsWhatIsTooStale) {
   run();
   EXPECT_EQ(answer(1, stale)->header.outcome, Outcome::kDropped);
   EXPECT_THAT(answer(1, stale)->values(), Each(-1));
-  // Asked again, it is told the same.
+  // A repeated request gets the same answer.
   cluster_->worker(1).ask_again(stale);
   run();
   EXPECT_EQ(answer(1, stale)->header.outcome, Outcome::kDropped);
@@ -124,7 +124,7 @@ TEST_P(ServerPolicies, CompensationUsesWhatTheWorkerHadPulled) {
   EXPECT_THAT(answer(1, pulled)->values(), Each(0));
   push(0, 0, 1, 2);
   run();
-  // At -2, computed at 0: 2 + 0.5 * 2 * 2 * (-2 - 0) = -2.
+  // The value is -2 and the gradient was computed at 0: 2 + 0.5 * 2 * 2 * (-2 - 0) = -2.
   push(1, 0, 1, 2);
   run();
   EXPECT_THAT(values(), Each(0));
@@ -190,8 +190,8 @@ TEST_P(ServerPolicies, KbatchTakesSeveralOfOneWorker) {
   EXPECT_THAT(values(), Each(-3));
 }
 
-// With three servers the primary of the part ends when gradients of some workers wait there for the
-// others'.
+// With three servers, the primary of the part fails while gradients of some workers wait for the
+// others.
 TEST_P(ServerPolicies, RoundsGoOnWhereTheyWereAfterAServerEnds) {
   if (GetParam() == 1) return;
   for (const char* plan : {"update=bsp", "update=backup:1", "update=kbatch:2", "update=subset:2"}) {
@@ -290,7 +290,7 @@ TEST_P(ServerPolicies, StateAndVersionAreReadAndPutBack) {
   EXPECT_EQ(answer(0, again)->header.version, 41U);
 }
 
-// A training that goes back to an earlier version has nothing of what was given to later ones.
+// After the version is set back, no gradient of a later version is left.
 TEST_P(ServerPolicies, WhatWaitsForARoundIsDroppedWhenTheVersionIsPutBack) {
   start("update=bsp");
   MessageHeader header{

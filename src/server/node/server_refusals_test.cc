@@ -1,5 +1,5 @@
-// What cannot be done is refused in words, does not count, and is not taken for done later; nobody
-// is left without an answer.
+// A request that cannot be done is refused with a reason, does not count, and is not mistaken for
+// done later. Every request gets an answer.
 
 #include <numeric>
 
@@ -8,7 +8,7 @@
 namespace tally::server::test {
 namespace {
 
-// A server with room for a few rows.
+// A server with memory for a few rows.
 class ServerWithoutRoom : public testing::Test {
  protected:
   static constexpr std::uint32_t kDimension = 1024;
@@ -84,7 +84,7 @@ TEST(ServerRefusals, StateThatCannotBeWrittenIsRefusedAgain) {
   EXPECT_EQ(worker.answer(refused)->header.outcome, Outcome::kRefused);
 }
 
-// The next server in the chain says that it has no room for the copy.
+// Plays the next server in the chain, which has no memory for the replica.
 void refuse_copy(Cluster& cluster, NodeId from, NodeId to, TableId table) {
   cluster.network.transport(from).send(
       to,
@@ -120,7 +120,7 @@ TEST(ServerRefusals, NobodyWaitsForACopyThatCannotBe) {
     refuse_copy(cluster, 3 - primary, primary, table);
     expect_refused(cluster, first);
     expect_refused(cluster, worker.push(table, 0, {.clock = 2, .version = 1}, bytes_of({1, 1})));
-    // A read that waited for a push which is not safe.
+    // A pull that waits for a push which cannot be replicated.
     const auto reads =
         worker.ask({.kind = MessageKind::kPull, .table = table, .least_version = 3}, {});
     cluster.network.run();
@@ -143,7 +143,7 @@ TEST(ServerRefusals, ACopyThatTheLastOfThreeCannotTakeIsToldToTheWorker) {
   expect_refused(cluster, pushed);
 }
 
-// A server that came when all chains had enough.
+// A server that joined when all chains were complete.
 TEST(ServerRefusals, ASpareServerHasNothingOfATableAndSaysSo) {
   Cluster cluster({.servers = 2, .workers = 1});
   const TableId table = cluster.define({.name = "weights", .count = 2, .plan = "update=asp"});
@@ -171,7 +171,8 @@ TEST(ServerRefusals, ARoundThatCanNeverBeCompleteIsNotDefined) {
   }
 }
 
-// As many gradients wait as may; their server ends, and they are sent to the next one.
+// The limit of held gradients is reached. Their server fails, and the workers resend them to the
+// next one.
 class FullRound : public testing::Test {
  protected:
   FullRound() : cluster_({.servers = 2, .workers = 2}) {
@@ -184,7 +185,7 @@ class FullRound : public testing::Test {
   std::uint64_t push(std::size_t worker, std::uint64_t clock) {
     return cluster_.worker(worker).push(table_, 0, {.clock = clock}, bytes_of({1, 1}));
   }
-  // The copy knows what is held, as something else has changed.
+  // Another change makes the primary replicate its state, so the replica knows the held gradients.
   void change_server() {
     cluster_.worker(1).push(table_, 0, {.kind = PushKind::kAdd}, bytes_of({0, 0}));
     cluster_.network.run();
@@ -211,7 +212,7 @@ TEST_F(FullRound, KeepsThePlacesOfWhatIsSentAgain) {
 
 TEST_F(FullRound, HasRoomWhereOthersWereGivenUp) {
   Worker& worker = cluster_.worker(0);
-  // Pushes that nobody waits for: sent under numbers that the worker does not know of.
+  // Abandoned pushes: sent with sequence numbers that the worker does not track.
   for (std::uint64_t i = 1; i <= PushHistory::kMaxHeld; ++i)
     cluster_.network.transport(worker.id())
         .send(cluster_.primary(table_, 0),

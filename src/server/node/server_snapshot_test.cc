@@ -31,7 +31,7 @@ class ServerSnapshots : public testing::Test {
     cluster.network.run_until([&] { return worker.answer(asked) != nullptr; });
     return *worker.answer(asked);
   }
-  // Both rounds, with all servers; the folder.
+  // Runs both phases on all servers and returns the folder of the snapshot.
   std::string snapshot(Cluster& cluster, const std::string& name) {
     SnapshotPublication all{.name = name};
     for (const auto& [id, server] : cluster.servers) {
@@ -91,7 +91,7 @@ TEST_F(ServerSnapshots, AreRestoredOnAnotherNumberOfServersAndCopied) {
     const auto& answer = ask(cluster, id, {.kind = MessageKind::kRestore}, restoration_of(path));
     ASSERT_EQ(answer.header.outcome, Outcome::kDone) << answer.error.message;
   }
-  // The copies have it, too.
+  // The replicas are restored as well.
   cluster.kill_server(1);
   cluster.network.run();
   Worker& worker = cluster.worker(0);
@@ -120,7 +120,7 @@ TEST_F(ServerSnapshots, BringBackOnlyTheTablesThatAreAskedFor) {
     cluster.network.run();
     path = snapshot(cluster, "one");
   }
-  // One is not there any more, or is another one.
+  // One table is missing, or differs.
   Cluster cluster({.servers = 1, .workers = 1, .snapshots = folder_});
   const TableId table = cluster.define(rows);
   const auto restore = [&](const std::vector<std::string>& only) {
@@ -145,7 +145,7 @@ TEST_F(ServerSnapshots, AreNamedWhenPartsAreLostAndBringThemBack) {
   worker.push(table, 0, {.kind = PushKind::kAdd}, bytes_of({1, 2}));
   cluster.network.run();
   const std::string path = snapshot(cluster, "one");
-  // The next server never gets the part.
+  // The next server never receives the part.
   const NodeId next = cluster.add_server();
   cluster.network.hold(1, next);
   cluster.network.run();
@@ -163,7 +163,7 @@ TEST_F(ServerSnapshots, AreNamedWhenPartsAreLostAndBringThemBack) {
   EXPECT_THAT(worker.answer(pulled)->values(), ElementsAre(1, 2));
 }
 
-// The answer did not arrive, and the request comes again when the worker has gone on.
+// The answer was lost, and the worker repeats the request after it has continued.
 TEST_F(ServerSnapshots, AreWrittenAndReadOnceHoweverOftenTheyAreAskedFor) {
   Cluster cluster({.servers = 1, .workers = 1, .snapshots = folder_});
   const TableId table = cluster.define({.name = "weights", .count = 2, .plan = "update=asp"});

@@ -1,4 +1,5 @@
-// Four threads as four workers on the same parts: for all ways of conflict= the sum is exact.
+// Four threads act as four workers on the same parts: the sum is exact for every value of
+// conflict=.
 
 #include <atomic>
 #include <thread>
@@ -14,7 +15,7 @@ constexpr int kWorkers = 4;
 constexpr int kPushes = 400;
 constexpr NodeId kServer = 1;
 
-// Counts answers by worker; keeps the last payload.
+// Counts the answers by worker, and keeps the last payload.
 class CountingNodeTransport final : public NodeTransport {
  public:
   void connect(const ServerInfo&) override {}
@@ -106,7 +107,7 @@ TEST_P(ServerStress, TheSumOfPushesOfManyThreadsIsExact) {
              .rate = kWorkers},
             shape.is_sparse ? sparse_payload({keys[static_cast<std::size_t>(i) % 8]}, row)
                             : bytes_of(row));
-        // Every push twice: the second has no effect.
+        // Send every fifth push twice; the second copy has no effect.
         if (i % 5 == 0)
           say(from,
               {.kind = MessageKind::kPush,

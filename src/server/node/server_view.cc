@@ -267,7 +267,7 @@ void ServerNode::take_spec(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   const MutexLock lock(structure_);
   const std::uint32_t slot = header.part;
-  // A message of an older view counts, too: a predecessor stays one until it is removed.
+  // A message of an older view also counts: a predecessor stays one until it is removed.
   if (slot >= slots_.size() || slots_[slot].position.predecessor != from) return;
   if ((header.push_kind & kSpec) != 0) {
     auto spec = decode_spec(message.payload);

@@ -41,7 +41,7 @@ TEST(Replication, NobodyWaitsForANewcomerUntilEverythingIsUnderWayToIt) {
   const auto record = copies.send(Next::kEverything, 1);
   const auto waits = copies.changed();
   EXPECT_FALSE(copies.is_safe(waits));
-  // It may have come or not: now it must be waited for.
+  // The record may or may not have arrived, so the state is in doubt until an answer.
   copies.lost();
   copies.linked();
   EXPECT_EQ(copies.peer_state(), PeerState::kInDoubt);

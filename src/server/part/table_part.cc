@@ -329,8 +329,9 @@ void TablePart::read_state(NodeId from, const Message& message) {
   answer_plain(from, header, Outcome::kDone, std::move(state));
 }
 
-// A pull that waited for other workers is answered once their updates are safe, as they are. If
-// one of them were answered earlier, it could push again, and the pull would read that push, too.
+// A pull that waited for other workers is answered once their updates are safe, together with their
+// pushes. If a push were answered before the pull, its worker could push again, and the pull would
+// read that push as well.
 bool TablePart::is_ready(PendingRequest& pending) const {
   if (pending.is_held) return false;
   if (pending.wants_values && !pending.is_readable) {

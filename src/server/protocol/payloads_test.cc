@@ -9,7 +9,7 @@
 namespace tally::server {
 namespace {
 
-// By hand, from the published FNV-1a value of "a": 0xAF63DC4C8601EC8C.
+// Computed by hand from the published FNV-1a value of "a": 0xAF63DC4C8601EC8C.
 TEST(Bodies, ATablesNumberIsItsNamesFoldedHash) {
   EXPECT_EQ(table_id("a"), (0xAF63 ^ 0xDC4C ^ 0x8601 ^ 0xEC8C));
   std::set<TableId> seen;

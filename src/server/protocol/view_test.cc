@@ -114,15 +114,15 @@ TEST(Chains, AreFilledUpWithWhoHasTheFewestPlaces) {
     std::vector<Chain> after;
   };
   const std::vector<Case> cases{
-      // The head goes: the next is primary, and another copy is made.
+      // The head fails: the next server becomes primary, and a new replica is added.
       {{{1, 2}, {2, 3}, {3, 1}}, {1, 2, 3}, 1, 2, {{2, 3}, {2, 3}, {3, 2}}},
       {{{1, 2, 3}, {2, 3, 4}}, {1, 2, 3, 4}, 2, 3, {{1, 3, 4}, {3, 4, 1}}},
-      // Nobody is left to be a copy.
+      // No server is left to hold a replica.
       {{{1, 2}, {2, 1}}, {1, 2}, 2, 2, {{1}, {1}}},
-      // The only copy goes: the chain stays empty.
+      // The only replica fails: the chain stays empty.
       {{{1}, {2}}, {1, 2}, 1, 1, {{}, {2}}},
       {{{}, {2}}, {2, 3}, 3, 2, {{}, {2}}},
-      // One without any place comes first.
+      // A server that is in no chain is chosen first.
       {{{1, 2}, {2, 1}}, {1, 2, 9}, 1, 2, {{2, 9}, {2, 9}}},
   };
   for (const Case& one : cases) {

@@ -1,4 +1,4 @@
-// What becomes of a snapshot that not all servers could write.
+// Removal of a snapshot that not all servers could write.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -48,7 +48,7 @@ TEST_F(SnapshotDrop, EachRemovesItsFileAndTheLastTheFolder) {
   EXPECT_TRUE(drop_snapshot(folder_, "a", 1).has_value());  // nothing is left to do
 }
 
-// Where the manifest could be written and the folder not be named.
+// The manifest was written but the folder could not be renamed.
 TEST_F(SnapshotDrop, ManifestsGoWithTheLastFile) {
   for (const NodeId server : {1U, 2U}) {
     written("a", server);
@@ -71,7 +71,7 @@ TEST_F(SnapshotDrop, WhatIsPublishedStays) {
     EXPECT_EQ(drop_snapshot(folder_, name, 1).error().code, ErrorCode::kInvalid) << name;
 }
 
-// A server that gives up leaves the folder to those who are at it.
+// A server that gives up removes its own file and leaves the folder to the other servers.
 TEST_F(SnapshotDrop, WhoIsNotFinishedLeavesNothingOfItsOwn) {
   auto first = SnapshotWriter::begin(folder_, "a", 1);
   auto second = SnapshotWriter::begin(folder_, "a", 2);
@@ -83,7 +83,7 @@ TEST_F(SnapshotDrop, WhoIsNotFinishedLeavesNothingOfItsOwn) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
-// Something that is in the way of the file and cannot be removed.
+// A directory takes the place of the file and cannot be removed.
 TEST_F(SnapshotDrop, AFileThatStaysIsTold) {
   fs::create_directories(folder_ / "a.part/server-1.tally/in-the-way");
   EXPECT_EQ(SnapshotWriter::begin(folder_, "a", 1).error().code, ErrorCode::kSystem);

@@ -25,7 +25,7 @@ class Snapshot : public ::testing::Test {
     fs::remove_all(folder_, ignored);
   }
 
-  // A table of each kind, in parts as for `slots` slots, with values that tell their place.
+  // A table of each kind, partitioned for `slots` slots. Each value depends on its position.
   struct Tables {
     TableSpec dense = dense_spec(DataType::kFloat32, 150'000, adam());
     TableSpec sparse = sparse_spec(3, adagrad(), 0.5);
@@ -55,7 +55,7 @@ class Snapshot : public ::testing::Test {
     }
   }
 
-  // TablePart p is on server p % servers + 1; version 10 + p.
+  // Part p is on server p % servers + 1 and has version 10 + p.
   std::vector<SnapshotFile> write(const Tables& t, std::uint32_t servers, const std::string& name) {
     std::vector<SnapshotFile> files;
     for (std::uint32_t server = 0; server < servers; ++server) {
@@ -140,7 +140,7 @@ TEST_F(Snapshot, RestoredOnAnotherNumberOfServersEachRowIsWhereItBelongs) {
   ASSERT_TRUE(reader.has_value());
   for (const std::uint32_t slots : {1U, 3U}) {
     Tables is = tables(slots);
-    // Whatever was there before is gone.
+    // A restore replaces all earlier content.
     train(is);
     const std::uint64_t stranger = 100'000;
     ASSERT_TRUE(is.sparse_parts[0]->prepare_rows({&stranger, 1}).has_value());
@@ -208,7 +208,7 @@ TEST_F(Snapshot, WithoutItsFolderTheReasonIsTold) {
   EXPECT_EQ(SnapshotReader::open(fs::path(folder_) / "none").error().code, ErrorCode::kSystem);
 }
 
-// As on a full disk: a file may not grow beyond a limit.
+// RLIMIT_FSIZE limits the file size, as a full disk would.
 TEST_F(Snapshot, WithoutSpaceTheReasonIsToldAndNothingIsLeft) {
   const auto before = ::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
@@ -265,7 +265,7 @@ TEST_F(Snapshot, ADamagedManifestIsCorrupt) {
   EXPECT_TRUE(SnapshotReader::open(path).has_value());
 }
 
-// Bytes with a checksum that fits are still looked at.
+// The reader validates the bytes even if their checksum matches.
 TEST_F(Snapshot, AFileThatIsNoneIsCorruptWhateverItsChecksum) {
   const std::string end("\x45\x4E\x44\x21", 4), part("\x50\x41\x52\x54", 4);
   for (const std::string& content :
@@ -298,7 +298,7 @@ TEST_F(Snapshot, PartsInFilesThatAreElsewhereAreMissedOnlyWhereNeeded) {
   const auto reader = SnapshotReader::open(path);
   ASSERT_TRUE(reader.has_value());
   Tables is = tables(2);
-  // TablePart 0 was on server 1, part 1 on server 2.
+  // Part 0 was on server 1, part 1 on server 2.
   SnapshotReader::Wanted wanted{.part = 0, .storage = is.sparse_parts[0].get()};
   EXPECT_TRUE(reader->restore(is.sparse, 8, {&wanted, 1}).has_value());
   wanted = {.part = 1, .storage = is.sparse_parts[1].get()};
@@ -335,7 +335,7 @@ TEST_F(Snapshot, AnotherTableIsAMismatchAndNothingChanges) {
     ASSERT_FALSE(restored.has_value());
     EXPECT_EQ(restored.error().code, ErrorCode::kMismatch) << restored.error().message;
   }
-  // Another rate, plan, seed or number of workers is no other table.
+  // A table with another learning rate, plan, seed or number of workers still matches.
   TableSpec tuned = was.dense;
   tuned.optimizer.rate = 0.5;
   tuned.workers = 9;

@@ -1,4 +1,5 @@
-// Storages of tables with a codec: what goes back is applied, and what it leaves out is kept.
+// Storage of tables with a codec: the storage applies the average as decoded, and keeps the
+// residual.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -11,7 +12,7 @@
 namespace tally::server {
 namespace {
 
-// Two parts, the last one short.
+// Two parts; the last one is short.
 constexpr std::size_t kCodedCount = 65536 + 300;
 
 TableSpec coded_spec(const std::string& codec, const std::string& plan = "update=bsp",
@@ -23,7 +24,7 @@ TableSpec coded_spec(const std::string& codec, const std::string& plan = "update
   return spec;
 }
 
-// The second part as a table that begins there.
+// The second part as a table of its own.
 TableSpec second_part(TableSpec spec) {
   spec.count = 300;
   spec.first_element += 65536;
@@ -41,7 +42,7 @@ std::vector<float> apply(Storage& storage, std::uint64_t version, std::uint64_t 
 TEST(CodedStorage, EachPartDrawsForItsOwnPlaceInTheModel) {
   for (const char* const codec : {"qsgd:4", "sign:32", "ternary", "onebit:column"}) {
     TableSpec spec = coded_spec(codec);
-    // Of which the second part begins with the last ones of an output.
+    // The second part starts inside a row of the matrix.
     spec.columns = 100;
     MemoryBudget budget(0);
     const auto storage = made(spec, budget, 1);
@@ -60,7 +61,7 @@ TEST(CodedStorage, ACopyGoesOnWithTheSameBits) {
   const auto original = made(spec, budget, 1);
   for (std::uint64_t version = 0; version < 3; ++version) apply(*original, version, version);
   const auto copy = made(spec, budget, 1);
-  // Values, two arrays of adam, and what the way back left out.
+  // The values, two arrays of adam, and the residual of the broadcast.
   EXPECT_EQ(copy->bytes(), 4U * 300 * sizeof(float));
   for (const auto& piece : original->pieces({}, true, 1000)) TALLY_EXPECT_OK(copy->take(piece));
   EXPECT_TRUE(copy->average().empty());
@@ -70,7 +71,7 @@ TEST(CodedStorage, ACopyGoesOnWithTheSameBits) {
     apply(*copy, version, version);
     EXPECT_EQ(read_all<float>(*original), read_all<float>(*copy));
   }
-  // A copy without that array is of another table.
+  // A table without a residual array cannot take the pieces.
   const auto other = made(coded_spec("bf16", "update=bsp", adam()), budget, 1);
   EXPECT_EQ(other->take(original->pieces({}, true, 10000).front()).error().code,
             ErrorCode::kCorrupt);
@@ -124,13 +125,13 @@ TEST(CodedStorage, ARoundOfNobodyHasNoAverage) {
   TALLY_EXPECT_OK(storage->apply(none, {.version = 1}));
   EXPECT_TRUE(storage->average().empty());
   EXPECT_EQ(read_all<float>(*storage), before);
-  // With a weight there must be values.
+  // A gradient with a weight must have values.
   const Gradient lacking{.values = {}, .weight = 1};
   EXPECT_EQ(storage->apply(std::span(&lacking, 1), {.version = 1}).error().code,
             ErrorCode::kCorrupt);
 }
 
-// Whoever follows counts by versions: one that changed nothing counts, too.
+// A follower counts versions, including those that changed nothing.
 TEST(CodedStorage, AfterARoundOfNobodyFactorsAreAppliedAsWhoFollowsDoes) {
   for (const std::size_t senders : {1U, 2U}) {
     MemoryBudget budget(0);
@@ -150,7 +151,7 @@ TEST(CodedStorage, AfterARoundOfNobodyFactorsAreAppliedAsWhoFollowsDoes) {
   }
 }
 
-// Whatever workers push, a server goes on.
+// The server continues to serve for any pushed values.
 TEST(CodedStorage, NoMeanIsTooOddForTheWayBack) {
   constexpr float kMost = std::numeric_limits<float>::max();
   constexpr float kLeast = std::numeric_limits<float>::denorm_min();
@@ -184,7 +185,8 @@ TEST(CodedStorage, NoMeanIsTooOddForTheWayBack) {
     const auto storage = made(spec, budget, 1);
     Rng rng(5);
     for (std::uint64_t version = 0; version < 40; ++version) {
-      // One odd value at first, then all of them, in any order and as many as there may be.
+      // First one special value per gradient, then gradients of only special values in random
+      // order.
       std::vector<float> gradient(300, version % 2 == 0 ? 0.0F : 0.5F);
       if (version < odd.size()) {
         gradient[version] = odd[version];
@@ -198,7 +200,7 @@ TEST(CodedStorage, NoMeanIsTooOddForTheWayBack) {
   }
 }
 
-// A majority, not a mean.
+// Sign votes use a majority instead of a mean.
 TEST(CodedStorage, VotesAreCounted) {
   MemoryBudget budget(0);
   const auto storage = made(coded_spec("sign:300,vote", "update=bsp", sgd()), budget, 1);

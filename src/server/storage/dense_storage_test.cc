@@ -48,7 +48,7 @@ TYPED_TEST(DenseStorageOf, EveryOptimizerFollowsItsPlainReferenceOverFiftySteps)
   }
 }
 
-// Of a table of that size values pass by the caches, where the place allows it.
+// Tables of this size are read with stores that bypass the caches where the alignment permits.
 TYPED_TEST(DenseStorageOf, OthersReadLargeTablesAsTheyAreWhereverTheirMemoryLies) {
   using T = TypeParam;
   Rng rng(6);
@@ -73,7 +73,7 @@ TYPED_TEST(DenseStorageOf, SeveralGradientsCountAsTheirMeanByWeight) {
   Rng rng(4);
   const auto storage = made(this->spec(adam()), this->budget_);
   const auto alone = made(this->spec(adam()), this->budget_);
-  // Weights whose shares are powers of two: the mean has no rounding of its own.
+  // The normalized weights are powers of two, so the mean has no rounding error.
   const double weights[] = {3, 0, 6, 3};
   for (int step = 0; step < 3; ++step) {
     std::vector<std::vector<T>> numbers;
@@ -185,7 +185,7 @@ TYPED_TEST(DenseStorageOf, PiecesOfAnySizeGiveTheSameBits) {
         TALLY_EXPECT_OK(to->take(piece));
       }
       EXPECT_EQ(from->pieces({}, true, kMaxPayloadBytes), to->pieces({}, true, kMaxPayloadBytes));
-      // The next step shows that the number of steps came along.
+      // The next step shows that the step count was transferred.
       TALLY_EXPECT_OK(to->apply({&pushed, 1}, options));
       const auto twin = made(this->spec(optimizer), this->budget_);
       for (int step = 0; step < 4; ++step) TALLY_EXPECT_OK(twin->apply({&pushed, 1}, options));
@@ -232,7 +232,7 @@ TYPED_TEST(DenseStorageOf, AssignAndClearMakeStateAsAtFirst) {
   EXPECT_EQ(cleared->pieces({}, true, kMaxPayloadBytes), expected);
 }
 
-// Whole numbers below 2^24 are exact in float, whatever the order.
+// Integers below 2^24 are exact in float, in any order of addition.
 TYPED_TEST(DenseStorageOf, AtomicAdditionsFromManyThreadsAreAllThere) {
   using T = TypeParam;
   constexpr int kThreads = 4, kRounds = 60;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// New memory at a multiple of `unit`: maps more and unmaps the ends. nullptr if there is none.
+// Maps new memory at a multiple of `unit`: maps more and unmaps the ends. nullptr if that fails.
 void* reserve(std::size_t bytes, std::size_t unit) {
   const std::size_t more = bytes + unit - kPage;
   void* const all =

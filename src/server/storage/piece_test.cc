@@ -55,7 +55,7 @@ TEST(Piece, AHeaderThatCannotBeIsCorrupt) {
     std::size_t at;
     int value;
   };
-  // Version, kind, arrays, type and count of a dense piece; then the dimension of a sparse one.
+  // The version, kind, arrays, type and count of a dense piece, and the dimension of a sparse one.
   for (const Case& c : {Case{0, 2}, {1, 1}, {2, 0}, {2, 9}, {3, 4}, {8, 11}, {11, 255}}) {
     auto bytes = dense_piece();
     bytes[c.at] = static_cast<std::byte>(c.value);
@@ -70,7 +70,7 @@ TEST(Piece, AHeaderThatCannotBeIsCorrupt) {
     ASSERT_FALSE(piece.has_value()) << c.at;
     EXPECT_EQ(piece.error().code, ErrorCode::kCorrupt);
   }
-  // A mean square needs an array.
+  // The mean square of compensation needs an array.
   MemoryBudget budget(0);
   auto bytes = made(dense_spec(DataType::kFloat32, 10), budget)->pieces({}, true, 4096)[0];
   bytes[4] = std::byte{1};

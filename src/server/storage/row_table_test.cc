@@ -11,7 +11,7 @@
 namespace tally::server {
 namespace {
 
-// One row, made if it is not there.
+// Returns one row; creates it if it is missing.
 Row row_of(RowTable& table, std::uint64_t key) {
   EXPECT_TRUE(table.make_room({&key, 1}));
   Row row;
@@ -62,14 +62,14 @@ TEST(RowTable, AKeyThatIsThereTwiceInABatchIsOneRow) {
   EXPECT_EQ(rows[0].place(), rows[3].place());
 }
 
-// Finds keys whose hashes begin with the same 32 bits by undoing the hash.
+// Inverts the hash, to find keys whose hashes share the first 32 bits.
 std::uint64_t unmix(std::uint64_t z) {
   const auto unshift = [](std::uint64_t value, int by) {
     std::uint64_t result = value;
     for (int done = by; done < 64; done += by) result = value ^ (result >> by);
     return result;
   };
-  // The inverses of mix()'s odd factors modulo 2^64, by Newton's steps.
+  // The inverses of mix()'s odd factors modulo 2^64, by Newton's method.
   const auto inverse = [](std::uint64_t factor) {
     std::uint64_t result = factor;
     for (int i = 0; i < 6; ++i) result *= 2 - factor * result;
@@ -98,7 +98,7 @@ TEST(RowTable, KeysWithTheSameTagAreToldApart) {
     ASSERT_EQ(rows[i].key(), keys[i]);
     EXPECT_EQ(rows[i].values()[0], static_cast<float>(keys[i] % 97));
   }
-  // With the tag of all of them, and yet not there.
+  // A missing key with the same tag as all present keys.
   const std::uint64_t other = unmix(0xFFFFFFFF00000000ULL | 1000) - 0x9E3779B97F4A7C15ULL;
   table.find({&other, 1}, rows);
   EXPECT_FALSE(rows[0].found());

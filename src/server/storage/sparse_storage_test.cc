@@ -18,7 +18,7 @@ namespace {
 
 using Keys = std::vector<std::uint64_t>;
 
-// Some of 0 to `most` - 1, spread over 64 bits, in random order.
+// Random keys out of `most` possible ones, spread over 64 bits, in random order.
 Keys random_keys(std::size_t count, std::uint64_t most, Rng& rng) {
   Keys keys(most);
   std::iota(keys.begin(), keys.end(), std::uint64_t{0});
@@ -39,7 +39,7 @@ class SparseStorageOf : public ::testing::TestWithParam<std::uint32_t> {
 };
 INSTANTIATE_TEST_SUITE_P(Dimensions, SparseStorageOf, ::testing::Values(1, 3, 16, 40));
 
-// Each row sees its own steps only: so does its reference.
+// The step count of a row counts only its own updates, and so does its reference.
 TEST_P(SparseStorageOf, EveryOptimizerFollowsItsPlainReferenceRowByRow) {
   constexpr std::uint64_t kRows = 300;
   for (const OptimizerSpec& optimizer : table_optimizers()) {
@@ -48,7 +48,7 @@ TEST_P(SparseStorageOf, EveryOptimizerFollowsItsPlainReferenceRowByRow) {
     std::map<std::uint64_t, std::vector<ReferenceNumber>> expected;
     for (int step = 1; step <= 50; ++step) {
       const Keys keys = random_keys(1 + rng.below(kRows), kRows, rng);
-      // What a row begins with is told by reading it.
+      // Reading a row returns its initial values.
       const auto before = read_all<float>(*storage, keys);
       for (std::size_t i = 0; i < keys.size(); ++i) {
         auto& row = expected[keys[i]];
@@ -80,7 +80,7 @@ TEST_P(SparseStorageOf, RowsAreTheSameWhateverTheOrderOfTouching) {
   const auto values = read_all<float>(*one, keys);
   EXPECT_EQ(values, read_all<float>(*other, keys));
   EXPECT_EQ(one->elements(), 1000U);
-  // Uniform in +-0.1: in range, on both sides, and with the mean and spread that belong to it.
+  // Uniform in +-0.1: the values are in range and have the expected mean and variance.
   double sum = 0, squares = 0;
   for (const float value : values) {
     ASSERT_LE(std::abs(value), 0.1F);
@@ -141,7 +141,7 @@ TEST_P(SparseStorageOf, AddAndAssignDoWhatTheySay) {
   std::vector<float> expected(before);
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += numbers[i];
   EXPECT_EQ(read_all<float>(*storage, keys), expected);
-  // Assigned rows have forgotten their steps.
+  // Assigning a row resets its step count and optimizer state.
   const Gradient pushed = gradient_of(keys, numbers);
   TALLY_EXPECT_OK(storage->apply({&pushed, 1}, {.rate = 0.1}));
   TALLY_EXPECT_OK(storage->assign(gradient_of(keys, numbers)));
@@ -187,7 +187,7 @@ TEST_P(SparseStorageOf, PiecesOfSomeKeysHaveTheirRowsOnly) {
   const auto to = made(spec, budget_);
   for (const auto& piece : from->pieces(some, false, 4096)) TALLY_EXPECT_OK(to->take(piece));
   EXPECT_EQ(to->elements(), 100U);
-  // None are told, too.
+  // An empty selection also gives a piece.
   const auto none = from->pieces({}, false, 4096);
   ASSERT_EQ(none.size(), 1U);
   TALLY_EXPECT_OK(to->take(none[0]));
@@ -212,7 +212,7 @@ TEST_P(SparseStorageOf, SplitOverAnotherNumberOfPartsEachRowIsInItsPartOnce) {
   }
   std::uint64_t rows = 0;
   for (const auto& part : parts) {
-    // Evenly, as a hash deals them.
+    // The hash spreads the rows evenly over the parts.
     EXPECT_NEAR(static_cast<double>(part->elements()), 2000.0 / kParts, 80);
     rows += part->elements();
   }
@@ -290,7 +290,7 @@ TEST(SparseStorage, TheMemoryLimitIsNamedAndNothingChanges) {
   std::vector<float> out(2000);
   EXPECT_EQ(storage->read(keys, std::as_writable_bytes(std::span(out))).error().code,
             ErrorCode::kExhausted);
-  // Rows that are there are served on.
+  // Existing rows still accept updates.
   const Keys known(keys.begin(), keys.begin() + 500);
   const std::vector<float> some(1000, 1);
   const Gradient good = gradient_of(known, some);

@@ -41,7 +41,7 @@ struct DenseParts {
     for (std::size_t i = 0; i < count; ++i) {
       parts.push_back(made(dense(optimizer), budget));
       gradients.emplace_back(kPartBytes / sizeof(float), 0.5F);
-      // Pages are there before anything is timed.
+      // Touch all pages before the timing starts.
       TALLY_CHECK(parts.back()->assign({.values = std::as_bytes(std::span(gradients.back()))}));
     }
   }

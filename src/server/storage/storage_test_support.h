@@ -1,5 +1,5 @@
 #pragma once
-// For tests of storages: specs, random numbers, and values as bytes and back.
+// For tests of storage: specs, random numbers, and conversion of values to bytes and back.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -64,13 +64,13 @@ TEST(TableSpec, BytesThatEncodeWouldNotMakeAreCorrupt) {
     bytes[at] = std::byte{9};
     EXPECT_EQ(decode_spec(bytes).error().code, ErrorCode::kCorrupt) << at;
   }
-  // What does not pass check().
+  // A spec that check() refuses.
   TableSpec spec = odd_sparse();
   spec.initial_scale = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(decode_spec(encode(spec)).error().code, ErrorCode::kCorrupt);
 }
 
-// The same optimizer in other words.
+// The same optimizer, spelled differently.
 TEST(TableSpec, ATextThatEncodeWouldNotWriteIsCorrupt) {
   TableSpec spec = sparse_spec(1, sgd({.rate = 0.125}));
   std::vector<std::byte> bytes = encode(spec);
@@ -196,8 +196,8 @@ TEST(TableSpec, KeysAreDealtEvenlyWhateverTheyAreLike) {
         EXPECT_NEAR(count, 12000.0 / parts, 200) << step << " " << parts;
     }
   }
-  // The same on every machine, in every version (here by another program): clients and servers rely
-  // on it.
+  // Clients and servers rely on these values being equal on every machine and in every version.
+  // They were computed by a separate program.
   EXPECT_EQ(part_of_key(0, 1000), 480U);
   EXPECT_EQ(part_of_key(1, 1000), 535U);
 }

@@ -37,7 +37,7 @@ inline TableSpec sparse(const std::string& plan, int workers, std::uint32_t dime
           .workers = workers};
 }
 
-// The lowest keys of a part.
+// The lowest keys that belong to a part.
 inline std::vector<std::uint64_t> keys_of_part(std::uint32_t part, std::uint32_t parts,
                                                std::size_t count) {
   std::vector<std::uint64_t> keys;
@@ -46,7 +46,7 @@ inline std::vector<std::uint64_t> keys_of_part(std::uint32_t part, std::uint32_t
   return keys;
 }
 
-// A job: a directory, servers 1 .. and workers behind them.
+// A job: a directory, servers from 1 on, and then workers.
 class Cluster {
  public:
   struct Shape {
@@ -98,7 +98,7 @@ class Cluster {
     return table_id(spec.name);
   }
   Worker& worker(std::size_t index) { return *workers[index]; }
-  // Whether an event contains `text`.
+  // True if an event contains `text`.
   bool has_event(const std::string& text) const {
     return std::any_of(events.begin(), events.end(), [&](const std::string& event) {
       return event.find(text) != std::string::npos;

@@ -1,6 +1,6 @@
 #pragma once
-// For tests of tables with a codec: one update as it is written down, a run of values at a time,
-// with no server.
+// For tests of tables with a codec: one update as documented, one run of values at a time, without
+// a server.
 #include <cmath>
 #include <memory>
 #include <span>
@@ -15,7 +15,8 @@
 
 namespace tally::server::test {
 
-// Encodes a gradient of the whole table, without feedback. The draw's first element is the spec's.
+// Encodes a gradient of the whole table, without error feedback. The random draw starts at the
+// spec's first_element.
 inline std::vector<std::byte> encoded(const TableSpec& spec, const std::vector<float>& gradient,
                                       codec::Draw draw) {
   const auto parsed = plan::parse_codec(spec.codec);
@@ -27,10 +28,10 @@ inline std::vector<std::byte> encoded(const TableSpec& spec, const std::vector<f
   return bytes;
 }
 
-// The values of a table of one part and its optimizer's state, beginning with zeros.
+// The values of a table of one part and its optimizer state, initially zero.
 class Follower final {
  public:
-  // `before`: values of its tensor that lie in other tables.
+  // `before`: the number of values of the same tensor that lie in other tables.
   Follower(const TableSpec& spec, std::size_t count, std::size_t before = 0)
       : spec_(spec),
         codec_spec_(*plan::parse_codec(spec.codec)),
@@ -45,7 +46,7 @@ class Follower final {
   std::vector<float>& values() { return values_; }
   std::vector<float>& state(int array) { return array == 0 ? first_ : second_; }
 
-  // The whole recipe, from what the senders gave.
+  // The whole update, from the senders' messages.
   void update(const std::vector<std::vector<std::byte>>& messages,
               const std::vector<double>& weights, std::uint64_t version, double rate) {
     std::vector<codec::Encoded> senders;
@@ -55,7 +56,7 @@ class Follower final {
     TALLY_CHECK(codec::mean_of(codec_spec_, *codec_, senders, mean).has_value());
     send_back(mean, version, rate);
   }
-  // From the mean on.
+  // The update from the mean on.
   void send_back(std::vector<float> mean, std::uint64_t version, double rate) {
     if (back_.feedback)
       for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += residual_[i];
@@ -70,7 +71,7 @@ class Follower final {
       if (!std::isfinite(residual_[i])) residual_[i] = 0;
     }
   }
-  // As a worker that receives the average.
+  // Applies a received average, as a worker does.
   std::vector<float> follow(std::span<const std::byte> bytes, std::uint64_t version, double rate) {
     std::vector<float> average(values_.size());
     TALLY_CHECK(back_.codec->decode(bytes, average).has_value());

@@ -11,8 +11,8 @@
 #include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 
-// One server without a network: what it sends is written down. For what depends on threads, or on
-// memory that a worker shows.
+// One server without a network: the messages it sends are recorded. For tests that depend on
+// threads or on memory that a worker shares.
 
 namespace tally::server::test {
 
@@ -36,7 +36,7 @@ class LoneServer final : public NodeTransport {
     show_view();
   }
 
-  // The next view, as the directory sends it: the server may stand still for two seconds.
+  // Sends the next view, as the directory does. It grants the server a lease of two seconds.
   void show_view() {
     ++view.number;
     say(kDirectoryId,
@@ -51,7 +51,8 @@ class LoneServer final : public NodeTransport {
   void say(NodeId from, const MessageHeader& header, const std::vector<std::byte>& payload) {
     node.on_message(from, {.header = header, .payload = payload});
   }
-  // With the worker's next number, which it returns. By one thread for each worker.
+  // Sends a request with the worker's next sequence number and returns that number. One thread per
+  // worker.
   std::uint64_t ask(NodeId worker, MessageHeader header, std::span<const std::byte> payload,
                     bool stays = false) {
     header.view = view.number;
@@ -61,7 +62,7 @@ class LoneServer final : public NodeTransport {
     return header.sequence;
   }
 
-  // The first answer, if there is one.
+  // The first answer; null if none.
   const Sent* answer(NodeId worker, std::uint64_t sequence) const {
     const std::lock_guard lock(mutex_);
     const auto found = answers_.find({worker, sequence});

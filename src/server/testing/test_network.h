@@ -13,8 +13,8 @@
 #include "base/rng.h"
 #include "server/protocol/node.h"
 
-// Nodes that one thread drives, and a network between them by seed: messages of one sender to one
-// receiver stay in order, all others come in any.
+// Nodes driven by one thread, and a network between them with a seed. Messages from one sender to
+// one receiver stay in order; all others arrive in random order.
 
 namespace tally::server::test {
 
@@ -29,7 +29,7 @@ class Network {
   }
   void add(NodeId id, Node* node) { nodes_[id] = node; }
 
-  // The process ends: what it sent and was not delivered may be lost, too.
+  // Ends the process of a node. `loses_mail`: its undelivered messages are lost.
   void kill(NodeId id, bool loses_mail = true) {
     nodes_.erase(id);
     for (auto& [link, mails] : mails_)
@@ -37,7 +37,7 @@ class Network {
     for (auto& [other, node] : nodes_) losses_.emplace_back(other, id);
     std::erase_if(links_, [&](const auto& link) { return link.first == id || link.second == id; });
   }
-  // The link between two ends and comes again; what was under way is gone.
+  // Breaks the link between two nodes and reconnects it; the messages in flight are lost.
   void break_link(NodeId a, NodeId b) {
     mails_[{a, b}].clear();
     mails_[{b, a}].clear();
@@ -47,12 +47,12 @@ class Network {
     }
   }
 
-  // Delivers everything, also what comes of it.
+  // Delivers all messages, including those sent in response.
   void run() {
     while (step()) {
     }
   }
-  // Delivers until that is so, also what threads of the nodes send.
+  // Delivers messages until `is_over`, including those that threads of the nodes send.
   void run_until(const std::function<bool()>& is_over) {
     while (!is_over()) {
       if (step()) continue;
@@ -67,7 +67,7 @@ class Network {
   bool step() {
     if (!losses_.empty()) {
       const auto [at, peer] = losses_.front();
-      // Its messages are delivered first.
+      // The lost node's messages are delivered before its loss is reported.
       if (!mails_[{peer, at}].empty()) {
         deliver({peer, at});
         return true;
@@ -93,11 +93,11 @@ class Network {
     deliver(ready[rng_.below(ready.size())]);
     return true;
   }
-  // Until further notice nothing comes from one to the other.
+  // Stops delivery from one node to another until release().
   void hold(NodeId from, NodeId to) { held_.insert({from, to}); }
   void release(NodeId from, NodeId to) { held_.erase({from, to}); }
 
-  // Sent and not delivered.
+  // Sent but not delivered.
   std::size_t bytes_under_way(NodeId from, NodeId to) {
     std::size_t bytes = 0;
     for (const Mail& mail : mails_[{from, to}]) bytes += mail.payload.size();
@@ -141,7 +141,7 @@ class Network {
   bool is_held(const std::pair<NodeId, NodeId>& link) const { return held_.contains(link); }
   void link(NodeId a, NodeId b) {
     if (!nodes_.contains(b) || !links_.insert({std::min(a, b), std::max(a, b)}).second) {
-      // Linked already, by the other: it has been told.
+      // The other node has already made the link, and both nodes are told.
       return;
     }
     new_links_.emplace_back(a, b);
@@ -164,7 +164,7 @@ class Network {
   }
 
   Rng rng_;
-  std::mutex mutex_;  // of mails_: nodes may have threads
+  std::mutex mutex_;  // guards mails_, because nodes may have threads
   std::condition_variable arrived_;
   std::map<NodeId, std::unique_ptr<TestTransport>> transports_;
   std::map<NodeId, Node*> nodes_;

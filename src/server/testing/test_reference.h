@@ -1,5 +1,5 @@
 #pragma once
-// For tests: the optimizers again, one number at a time in double, as their papers have them.
+// For tests: the optimizers as published, one number at a time in double.
 #include <cmath>
 #include <cstdint>
 
@@ -40,7 +40,8 @@ class ReferenceNumber final {
     }
   }
 
-  // g + lambda * g * g * (value - backup), lambda over the root of the mean square if adaptive.
+  // g + lambda * g * g * (value - backup); if adaptive, lambda is divided by the root of the mean
+  // square.
   double compensated(double gradient, double lambda, bool adaptive, double backup) {
     if (adaptive) {
       mean_square_ = 0.95 * mean_square_ + 0.05 * gradient * gradient;
@@ -82,7 +83,7 @@ class ReferenceNumber final {
   double steps_ = 0;
 };
 
-// All that a table may have, with settings that show.
+// All optimizers that a table may have, with settings that affect the result.
 inline std::vector<OptimizerSpec> table_optimizers() {
   return {
       sgd(),

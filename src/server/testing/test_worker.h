@@ -33,8 +33,8 @@ inline std::vector<std::byte> sparse_payload(const std::vector<std::uint64_t>& k
   return bytes;
 }
 
-// A worker that keeps to the contract: it sends again what is not answered when the view changes or
-// it was told to ask elsewhere.
+// A worker that follows the protocol: it resends unanswered requests when the view changes or when
+// a server redirects it.
 class Worker final : public Node {
  public:
   struct Answer {
@@ -54,7 +54,7 @@ class Worker final : public Node {
   }
   void leave() { network_.transport(id_).send(kDirectoryId, {.kind = MessageKind::kLeave}, {}); }
 
-  // To the part's primary; its number.
+  // Sends a request to the part's primary and returns its sequence number.
   std::uint64_t ask(MessageHeader header, std::vector<std::byte> payload) {
     return ask_server(kNoNode, header, std::move(payload));
   }
@@ -109,7 +109,7 @@ class Worker final : public Node {
   const View& view() const { return view_; }
   NodeId id() const { return id_; }
   const std::vector<MessageHeader>& closed() const { return closed_; }
-  // As if the answer had not come: it is asked again.
+  // Forgets the answer and sends the request again.
   void ask_again(std::uint64_t sequence) {
     answers_.erase(sequence);
     open_[sequence] = asked_.at(sequence);
