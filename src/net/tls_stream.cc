@@ -187,7 +187,7 @@ class TlsStream final : public Stream {
   Error failure() const override { return failure_; }
   int descriptor() const override { return pipe_.descriptor(); }
   bool authenticated() const override { return established_; }
-  bool encrypted() const override { return established_; }
+  bool encrypted() const override { return true; }
 
  private:
   // The cipher only reads; iovec has no const.
