@@ -27,8 +27,8 @@ TEST(TrainState, ComesBackBesideTheTrainersOwn) {
 
 TEST(TrainState, RefusesWhatIsNotOne) {
   const std::vector<std::pair<const char*, const char*>> table = {
-      {"", "no JSON object"},
-      {"[1]", "no JSON object"},
+      {"", "not a JSON object"},
+      {"[1]", "not a JSON object"},
       {"{}", "not written by `tally train`"},
       {R"({"train": 1})", "not written by `tally train`"},
       {R"({"train": {"data": "x"}})", "no recipe"},

@@ -280,7 +280,7 @@ TEST(DataList, TellsWhatIsHere) {
   ASSERT_TRUE(moby.has_value()) << tally.transcript();
   EXPECT_NE(moby->find("1.149MiB  yes   public domain"), std::string::npos) << *moby;
   EXPECT_NE(mnist.find("mnist           52.4MiB  no    CC BY-SA 3.0"), std::string::npos) << mnist;
-  EXPECT_NE(mnist.find(fmt::format("kept in {}", scene.cache().string())), std::string::npos);
+  EXPECT_NE(mnist.find(fmt::format("stored in {}", scene.cache().string())), std::string::npos);
 }
 
 TEST(DataCheck, TellsWhatIsInATable) {

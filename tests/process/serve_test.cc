@@ -29,7 +29,7 @@ TEST(Serve, WrongUsageExitsWithTwoAndNamesTheOption) {
     std::string said;
   } cases[] = {
       {serve("a", {"--size", "2", "--listen", "here"}), "--listen 'here' is not HOST:PORT"},
-      {serve("a b", {"--size", "2"}), "--job: 'a b' is not 1 to 64 letters"},
+      {serve("a b", {"--size", "2"}), "--job a b: need 1 to 64 letters"},
       {serve("a", {"--size", "2", "--secret-file", "/nowhere"}), "--secret-file /nowhere: No such"},
   };
   for (const auto& each : cases) {
