@@ -6,7 +6,7 @@ TRAIN_ARGS ?=
 BENCH_ARGS ?= --against gloo,openmpi,mpich
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test soak train bench lint lint-all lint-form format asan tsan fuzz clean
+.PHONY: help setup build test soak train bench lint lint-all lint-form format asan tsan fuzz standalone clean
 
 help: ## show this list
 	@echo "make TARGET, where TARGET is one of:"
@@ -76,6 +76,10 @@ asan tsan: %: build/%/build.ninja
 fuzz: build/fuzz/build.ninja ## build with clang and fuzz for a minute, or FUZZ_SECONDS for each target
 	@tools/in_preset.sh fuzz cmake --build build/fuzz --target fuzzers --parallel $(JOBS)
 	@tools/fuzz.sh
+
+standalone: PACKAGES = build fuzz
+standalone: setup ## compile every file alone, so that its own includes suffice
+	@tools/standalone.sh
 
 clean: ## remove build/
 	rm -rf build
