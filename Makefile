@@ -1,7 +1,7 @@
-# The commands of the project; `make help` lists them. CMake does the building, in build/<preset>/.
+# The commands of the project; `make help` lists them. CMake builds in build/<preset>/.
 
 JOBS ?= $(shell nproc)
-# Given to `tally train lenet` and `tally bench allreduce`; a peer that is named may not be missing.
+# Arguments of `tally train lenet` and `tally bench allreduce`. Every named peer must be installed.
 TRAIN_ARGS ?=
 BENCH_ARGS ?= --against gloo,openmpi,mpich
 
@@ -24,7 +24,7 @@ train: PACKAGES = build train
 setup: ## install the packages that building and testing need
 	@tools/setup.sh $(PACKAGES)
 
-# Depends on the list of packages because CMake may find more when it has grown.
+# Depends on the list of packages, because CMake may find more after packages were added.
 build/%/build.ninja: CMakePresets.json tools/packages.txt | setup
 	@cmake --preset $*
 	@touch $@
@@ -35,19 +35,19 @@ build: build/release/build.ninja ## build everything as release, in build/releas
 test: build ## build and run all tests
 	@tools/run_ctest.sh release
 
-# As many seeds of simulated chaos; real processes are killed SOAK_RUNS times.
+# The simulation runs SOAK_SEEDS seeds; real processes are killed SOAK_RUNS times.
 SOAK_SEEDS ?= 4000
 SOAK_RUNS ?= 60
 soak: build ## run the chaos tests of parameter servers for long, simulated and with real processes
 	@TALLY_SOAK_SEEDS=$(SOAK_SEEDS) TALLY_SOAK_RUNS=$(SOAK_RUNS) tools/run_ctest.sh release -R 'Chaos'
 
-# Only the two programs it runs, without the MPI engine.
-train: build/release/build.ninja ## train LeNet-5 on Fashion-MNIST with two workers; report.html has the curves
+# Builds only the two programs that it runs, without the MPI engine.
+train: build/release/build.ninja ## train LeNet-5 on Fashion-MNIST with 2 workers; write report.html
 	@cmake --build build/release --parallel $(JOBS) --target tally tally-train
 	build/release/tally data get fashion-mnist
 	build/release/tally train lenet --data fashion-mnist --workers 2 --report report.html $(TRAIN_ARGS)
 
-# Configured again so that the results name the present commit.
+# CMake runs again, so that the results name the current commit.
 bench: setup ## measure all-reduce against other libraries
 	@cmake --preset release
 	@cmake --build build/release --parallel $(JOBS) --target tally
@@ -68,12 +68,12 @@ format: setup ## format all sources in place
 
 asan: ## run the tests under the address and undefined-behaviour sanitizers
 tsan: ## run the tests under the thread sanitizer
-# Discovering the tests runs their programs, so building too goes through in_preset.sh.
+# The build runs the test programs to list their tests, so it needs in_preset.sh as well.
 asan tsan: %: build/%/build.ninja
 	@tools/in_preset.sh $@ cmake --build build/$@ --parallel $(JOBS)
 	@tools/run_ctest.sh $@ -L '^(unit|sim|process)$$'
 
-fuzz: build/fuzz/build.ninja ## build with clang and fuzz for a minute, or FUZZ_SECONDS for each target
+fuzz: build/fuzz/build.ninja ## fuzz with clang for a minute, or FUZZ_SECONDS for each target
 	@tools/in_preset.sh fuzz cmake --build build/fuzz --target fuzzers --parallel $(JOBS)
 	@tools/fuzz.sh
 

@@ -1,6 +1,6 @@
-# Run after a test program is linked: writes OUTPUT, which registers one ctest entry for each test
-# suite of PROGRAM, named PREFIX.SUITE. A suite runs in one process, so that its tests share what
-# SetUpTestSuite started; suites are isolated from each other and run in parallel.
+# The build runs this script after it has linked a test program. The script writes OUTPUT, which
+# registers one ctest entry, PREFIX.SUITE, for each test suite of PROGRAM. A suite runs in one
+# process, so that its tests share the fixtures of SetUpTestSuite; ctest runs suites in parallel.
 execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed
   RESULT_VARIABLE status TIMEOUT 60)
 if(NOT status EQUAL 0)

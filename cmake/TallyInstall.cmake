@@ -2,31 +2,37 @@
 # trainer, where libtorch was found), the programs, the MPI plugins, and the files for
 # find_package(Tally) and pkg-config.
 #
-# The prefix may be moved, because all paths in it are relative.
+# An installed prefix may be moved, because all paths in it are relative.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The modules behind include/tally and the trainer. `sim` serves our own programs only, and so do the readers of `data`.
-set(installed_modules base kernel optimizer wire plan policy codec net group collective checkpoint server train)
+# The modules that include/tally and the trainer need. Only our own programs use `sim` and the
+# dataset readers of `data`.
+set(installed_modules
+  base kernel optimizer wire plan policy codec net group collective checkpoint server train)
 set(module_objects "")
 foreach(module ${installed_modules})
   if(TARGET tally_${module})
-    # Found again below, without the folder that it is built in.
+    # engine_plugin.cc is compiled again below, without the path of the build folder.
     list(APPEND module_objects
       "$<FILTER:$<TARGET_OBJECTS:tally_${module}>,EXCLUDE,/engine_plugin\\.cc\\.>")
   endif()
 endforeach()
 
-add_library(tally_library STATIC ${module_objects} ${PROJECT_SOURCE_DIR}/src/collective/engine_plugin.cc)
+add_library(tally_library STATIC
+  ${module_objects} ${PROJECT_SOURCE_DIR}/src/collective/engine_plugin.cc)
 set_target_properties(tally_library PROPERTIES OUTPUT_NAME tally EXPORT_NAME tally)
 target_include_directories(tally_library PRIVATE ${PROJECT_SOURCE_DIR}/src
-  PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(tally_library PUBLIC cxx_std_20)
 target_compile_definitions(tally_library PRIVATE
-  TALLY_PLUGIN_FOLDERS="${CMAKE_INSTALL_FULL_LIBDIR}/tally" TALLY_PLUGIN_FOLDER_BESIDE="${TALLY_PLUGIN_FOLDER_BESIDE}")
+  TALLY_PLUGIN_FOLDERS="${CMAKE_INSTALL_FULL_LIBDIR}/tally"
+  TALLY_PLUGIN_FOLDER_BESIDE="${TALLY_PLUGIN_FOLDER_BESIDE}")
 target_link_libraries(tally_library PRIVATE $<BUILD_INTERFACE:tally_options>
-  spdlog::spdlog fmt::fmt OpenSSL::SSL OpenSSL::Crypto zstd::libzstd_shared Threads::Threads ${CMAKE_DL_LIBS})
+  spdlog::spdlog fmt::fmt OpenSSL::SSL OpenSSL::Crypto zstd::libzstd_shared Threads::Threads
+  ${CMAKE_DL_LIBS})
 
 install(TARGETS tally_library EXPORT TallyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tally DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -44,23 +50,27 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Tally)
 install(EXPORT TallyTargets NAMESPACE Tally:: DESTINATION ${package_folder})
 
 if(TARGET tally_torch)
-  # Without libtorch itself: whoever uses it finds his own, which must be of the same version.
+  # libtorch itself is not installed: the user's program finds its own, of the same version.
   add_library(tally_torch_library STATIC $<TARGET_OBJECTS:tally_torch>
     "$<FILTER:$<TARGET_OBJECTS:tally_data>,INCLUDE,/(order|permutation)\\.cc\\.>")
   set_target_properties(tally_torch_library PROPERTIES OUTPUT_NAME tally_torch EXPORT_NAME torch
     LINKER_LANGUAGE CXX)
   target_link_libraries(tally_torch_library PUBLIC tally_library)
-  install(TARGETS tally_torch_library EXPORT TallyTorchTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/adapters/torch/include/tally DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-    FILES_MATCHING PATTERN "*.h")
+  install(TARGETS tally_torch_library EXPORT TallyTorchTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/adapters/torch/include/tally
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
   install(EXPORT TallyTorchTargets NAMESPACE Tally:: DESTINATION ${package_folder})
 endif()
 
 set(generated ${PROJECT_BINARY_DIR}/package)
-configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/TallyConfig.cmake.in ${generated}/TallyConfig.cmake
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/cmake/TallyConfig.cmake.in ${generated}/TallyConfig.cmake
   INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)
-write_basic_package_version_file(${generated}/TallyConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${generated}/TallyConfig.cmake ${generated}/TallyConfigVersion.cmake DESTINATION ${package_folder})
+write_basic_package_version_file(${generated}/TallyConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${generated}/TallyConfig.cmake ${generated}/TallyConfigVersion.cmake
+  DESTINATION ${package_folder})
 
 set(pkgconfig_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH prefix_from_pkgconfig /prefix/${pkgconfig_folder} /prefix)

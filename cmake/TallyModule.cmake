@@ -1,7 +1,7 @@
 # tally_module(NAME [DEPENDS module...] [LIBRARIES target...])
 #
-# One folder of src/ and its subfolders: `*.cc` become the library tally_NAME, each `*_test.cc` joins
-# the program NAME_test (ctest label "unit"), each `*_bench.cc` the program NAME_bench.
+# Builds one folder of src/ with its subfolders: the library tally_NAME from `*.cc`, the program
+# NAME_test (ctest label "unit") from `*_test.cc`, and the program NAME_bench from `*_bench.cc`.
 
 function(tally_module name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
@@ -27,7 +27,8 @@ function(tally_module name)
     ${ARG_DEPENDS} ${ARG_LIBRARIES} fmt::fmt Threads::Threads)
 
   # The thread sanitizer skips the tests of modules without threads.
-  if(TALLY_SANITIZE STREQUAL "thread" AND name MATCHES "^(kernel|optimizer|wire|plan|data|policy|codec)$")
+  if(TALLY_SANITIZE STREQUAL "thread" AND
+     name MATCHES "^(kernel|optimizer|wire|plan|data|policy|codec)$")
     set(tests "")
   endif()
   if(tests)
@@ -75,7 +76,7 @@ function(tally_test name)
     TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}_include.cmake)
 endfunction()
 
-# include/tally as a target whose headers must each compile on their own: part of every build.
+# Defines a target for include/tally. Every build compiles each of its headers on its own.
 function(tally_public_headers)
   file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/tally/*.h)
   add_library(tally_headers INTERFACE)

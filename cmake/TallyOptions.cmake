@@ -9,13 +9,13 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(TALLY_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize=")
 option(TALLY_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 
-# Sixteen files of a target are compiled as one, in a quarter of the processor time. Names in the
-# anonymous namespaces of a target must therefore differ. OFF compiles each file alone: `make
-# standalone` does so to find missing includes.
+# The compiler takes sixteen files of a target at once, in a quarter of the processor time. Names in
+# the anonymous namespaces of a target must therefore differ. OFF compiles each file alone; the
+# preset `fuzz` does so, which finds missing includes.
 set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile the files of a target in batches")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16 CACHE STRING "Files in a batch")
 
-# Paths are hashed relative to the checkout, so that another clone finds what this one compiled.
+# ccache hashes paths relative to the checkout, so that all clones share their results.
 find_program(TALLY_CCACHE ccache)
 if(TALLY_CCACHE)
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
@@ -30,14 +30,15 @@ target_compile_options(tally_options INTERFACE
   -Wcast-qual -Wundef -Wno-missing-field-initializers
   -Werror=unused-result -Werror=return-type)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  # Not precise: a mutex that is known by two names, as a reference is, counts as one.
+  # The precise analysis would treat a mutex and a reference to it as two mutexes.
   target_compile_options(tally_options INTERFACE -Wthread-safety -Wno-thread-safety-precise)
 endif()
 if(TALLY_SANITIZE)
-  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan> -fsanitize=${TALLY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan> -fsanitize=${TALLY_SANITIZE}
+    -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TALLY_SANITIZE})
 endif()
 if(TALLY_FUZZ)
-  # The coverage counters of libFuzzer; the fuzz targets themselves link with -fsanitize=fuzzer.
+  # This adds the coverage counters of libFuzzer; the fuzz targets link with -fsanitize=fuzzer.
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -1,21 +1,24 @@
-# Where libtorch is found: TALLY_HAS_TORCH, the target tally_libtorch to link, and tally_torch_pch(target).
+# Finds libtorch. Sets TALLY_HAS_TORCH and defines the target tally_libtorch, which other targets
+# link, and the function tally_torch_pch(target).
 #
-# Debian's libtorch has a CMake package. That of the pip wheel with CUDA needs a whole CUDA toolkit, so a wheel
-# (TALLY_TORCH_WHEEL: the folder of its __init__.py) is linked by hand.
+# Debian's libtorch has a CMake package. The CMake package of the pip wheel with CUDA requires a
+# complete CUDA toolkit, so this file names the libraries of a wheel itself (TALLY_TORCH_WHEEL: the
+# folder of its __init__.py).
 
 set(TALLY_TORCH AUTO CACHE STRING "Build what needs libtorch: AUTO (where it is found), ON or OFF")
-set(TALLY_TORCH_WHEEL "" CACHE PATH "Folder of an installed torch wheel to use instead of the CMake package")
+set(TALLY_TORCH_WHEEL "" CACHE PATH
+  "Folder of an installed torch wheel to use instead of the CMake package")
 set(TALLY_HAS_TORCH FALSE)
 set(TALLY_TORCH_HAS_CUDA FALSE)
 
-# torch's code is not built with sanitizers: reports from inside it would hide ours.
+# libtorch is not built with sanitizers: reports from inside libtorch would hide ours.
 if(NOT TALLY_TORCH OR TALLY_SANITIZE)
   return()
 endif()
 
 if(TALLY_TORCH_WHEEL)
   add_library(tally_libtorch INTERFACE)
-  # The wheel has headers of another fmt among its own: ours go first.
+  # The wheel contains the headers of another version of fmt, so our fmt comes first.
   target_include_directories(tally_libtorch SYSTEM INTERFACE
     $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>
     ${TALLY_TORCH_WHEEL}/include ${TALLY_TORCH_WHEEL}/include/torch/csrc/api/include)
@@ -25,9 +28,9 @@ if(TALLY_TORCH_WHEEL)
     set(TALLY_TORCH_HAS_CUDA TRUE)
     list(APPEND libraries torch_cuda c10_cuda)
   endif()
-  # All of them stay: the CUDA half registers itself when it is loaded, which nothing in our code would cause. And the
-  # wheel brings parts of a C++ library of its own, std::filesystem among them, and shows them: the system's must be found
-  # first.
+  # --no-as-needed keeps all libraries: the CUDA library registers itself when it is loaded, but our
+  # code does not refer to its symbols. stdc++ comes first, because the wheel exports parts of its
+  # own C++ library, such as std::filesystem, which must not replace those of the system.
   target_link_libraries(tally_libtorch INTERFACE -Wl,--no-as-needed stdc++ ${libraries})
   target_link_options(tally_libtorch INTERFACE -Wl,-rpath,${TALLY_TORCH_WHEEL}/lib)
   set(TALLY_HAS_TORCH TRUE)
@@ -49,11 +52,12 @@ if(NOT TALLY_HAS_TORCH)
   return()
 endif()
 
-# One compiled <torch/torch.h> for all: made once, half a minute, and then a third of the time per file.
+# All targets share one precompiled <torch/torch.h>. It takes half a minute to compile, and each
+# file then takes a third of the time.
 function(tally_torch_pch target)
   if(TARGET tally_torch_pch)
     target_precompile_headers(${target} REUSE_FROM tally_torch_pch)
-    # Programs are compiled with -fPIE otherwise, for which the header is another one and not used.
+    # CMake would compile programs with -fPIE, and g++ then ignores a header compiled with -fPIC.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
@@ -61,5 +65,6 @@ endfunction()
 
 file(WRITE ${CMAKE_BINARY_DIR}/tally_torch_pch.cc "\n")
 add_library(tally_torch_pch OBJECT ${CMAKE_BINARY_DIR}/tally_torch_pch.cc)
-target_link_libraries(tally_torch_pch PRIVATE tally_libtorch tally_options fmt::fmt Threads::Threads)
+target_link_libraries(tally_torch_pch PRIVATE
+  tally_libtorch tally_options fmt::fmt Threads::Threads)
 target_precompile_headers(tally_torch_pch PRIVATE <torch/torch.h>)

@@ -53,8 +53,8 @@ TEST(ResNet50, HasTheNamesThatTorchvisionGives) {
 
 TEST(Gpt, HasTheParametersOfTheFormula) {
   const GptShape shape{.symbols = 65, .context = 128, .layers = 4, .heads = 4, .width = 256};
-  // The token and position tables, four blocks of attention (4w²+4w), feed-forward layers (8w²+5w)
-  // and norms (4w), and the final norm.
+  // The token and position tables, four blocks of attention (4w²+4w), feed-forward layers
+  // (8w²+5w) and norms (4w), and the final norm.
   EXPECT_EQ(parameter_count(shape), (65 + 128) * 256 + 4 * (12 * 256 * 256 + 13 * 256) + 512);
   EXPECT_EQ(parameters_of(Gpt(shape)), parameter_count(shape));
   EXPECT_EQ(parameters_of(Gpt({.symbols = 7, .context = 5, .layers = 1, .heads = 2, .width = 6})),

@@ -11,11 +11,12 @@ import re
 import sys
 from fnmatch import fnmatch
 
-# Top to bottom: the folders of a row, and its description. PURE is the row without clock, thread or
-# socket. Some folders do not exist yet.
+# The layers from top to bottom: the folders of each row, and its description. PURE is the row
+# without clock, thread or socket. Some folders do not exist yet.
 PURE = ["plan", "wire", "codec", "policy", "schedule", "optimizer", "kernel", "data"]
 LAYERS = [
-    (["apps", "recipes", "adapters", "bench"], "wire the parts together; read flags, files, environment"),
+    (["apps", "recipes", "adapters", "bench"],
+     "wire the parts together; read flags, files, environment"),
     (["process"], "child processes, signals, temporary folders"),
     (["train"], "the step loop"),
     (["exchange", "sim"], "where the parts meet"),
@@ -25,7 +26,7 @@ LAYERS = [
     (["base"], "used everywhere"),
 ]
 ROWS = [folders for folders, _ in LAYERS]
-# Within the first row: apps use all the others, and none of them uses apps.
+# In the first row, apps may include all the others, and none of them may include apps.
 NOT_INCLUDED_BY = {"apps": ["bench", "recipes", "adapters"]}
 
 # Documents that show the table, between these lines.
@@ -40,9 +41,10 @@ ABOVE = ["tests", "examples"]
 
 TESTS = ["tests/*", "*_test.cc", "*_test.h", "*_test_support.h", "*_conformance.h", "*/test_*.h"]
 
-# Which included paths belong to a library, and which files may include it.
+# For each library, the included paths that belong to it and the files that may include it.
 LIBRARIES = {
-    "fmt": (["fmt/*"], ["src/*", "apps/*", "adapters/*", "recipes/*", "tests/*", "bench/*", "examples/*"]),
+    "fmt": (["fmt/*"],
+            ["src/*", "apps/*", "adapters/*", "recipes/*", "tests/*", "bench/*", "examples/*"]),
     "spdlog": (["spdlog/*"], ["src/base/log.cc"]),
     "OpenSSL": (["openssl/*"], ["src/net/tls*.cc", "src/group/*.cc", "apps/tally/sha256.cc"]),
     "nlohmann-json": (["nlohmann/*"], ["apps/*", "adapters/torch/*.cc", "src/checkpoint/*.cc",
@@ -53,7 +55,8 @@ LIBRARIES = {
     "zlib": (["zlib.h"], ["src/data/*"]),
     "libpng": (["png.h"], ["src/data/png*.cc", "src/data/*_test.cc", "src/data/test_*.h"]),
     "libjpeg": (["jpeglib.h", "jerror.h"], ["src/data/jpeg*.cc", "src/data/test_*.h"]),
-    "torch": (["torch/*", "ATen/*", "c10/*"], ["adapters/torch/*", "recipes/*", "apps/train/*", "bench/train/*"]),
+    "torch": (["torch/*", "ATen/*", "c10/*"],
+              ["adapters/torch/*", "recipes/*", "apps/train/*", "bench/train/*"]),
     "PMIx": (["pmix.h"], ["src/group/pmix*.cc"]),
     "MPI": (["mpi.h"], ["adapters/mpi/*", "bench/*", "tests/process/mpi/*"]),
     "NCCL": (["nccl.h", "cuda*.h"], ["adapters/nccl/*", "bench/*"]),
@@ -63,29 +66,31 @@ LIBRARIES = {
 }
 
 STANDARD = set("""
-algorithm any array atomic barrier bit bitset cassert ccomplex cctype cerrno cfenv cfloat charconv chrono
-cinttypes climits clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp csignal
-cstdarg cstdbool cstddef cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype deque exception execution
-filesystem forward_list fstream functional future initializer_list iomanip ios iosfwd iostream istream iterator
-latch limits list locale map memory memory_resource mutex new numbers numeric optional ostream queue random
-ranges ratio regex scoped_allocator semaphore set shared_mutex source_location span sstream stack stdexcept
-stop_token streambuf string string_view strstream syncstream system_error thread tuple type_traits typeindex
-typeinfo unordered_map unordered_set utility valarray variant vector version
+algorithm any array atomic barrier bit bitset cassert ccomplex cctype cerrno cfenv cfloat charconv
+chrono cinttypes climits clocale cmath codecvt compare complex concepts condition_variable coroutine
+csetjmp csignal cstdarg cstdbool cstddef cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype
+deque exception execution filesystem forward_list fstream functional future initializer_list iomanip
+ios iosfwd iostream istream iterator latch limits list locale map memory memory_resource mutex new
+numbers numeric optional ostream queue random ranges ratio regex scoped_allocator semaphore set
+shared_mutex source_location span sstream stack stdexcept stop_token streambuf string string_view
+strstream syncstream system_error thread tuple type_traits typeindex typeinfo unordered_map
+unordered_set utility valarray variant vector version
 """.split())
 
-# The C library, the kernel and the processor.
+# Headers of the C library, the kernel and the processor.
 SYSTEM = ["sys/*", "linux/*", "asm/*", "arpa/*", "netinet/*", "net/*", "sanitizer/*"] + """
-aio.h assert.h byteswap.h cpuid.h cxxabi.h dirent.h dlfcn.h elf.h endian.h errno.h execinfo.h fcntl.h fenv.h
-float.h ftw.h getopt.h glob.h grp.h ifaddrs.h immintrin.h inttypes.h langinfo.h libgen.h limits.h link.h locale.h
-malloc.h math.h mqueue.h netdb.h nmmintrin.h paths.h poll.h pthread.h pty.h pwd.h regex.h sched.h semaphore.h
-setjmp.h signal.h spawn.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h
-strings.h syscall.h syslog.h termios.h time.h ucontext.h unistd.h utime.h wchar.h x86intrin.h arm_neon.h
+aio.h assert.h byteswap.h cpuid.h cxxabi.h dirent.h dlfcn.h elf.h endian.h errno.h execinfo.h
+fcntl.h fenv.h float.h ftw.h getopt.h glob.h grp.h ifaddrs.h immintrin.h inttypes.h langinfo.h
+libgen.h limits.h link.h locale.h malloc.h math.h mqueue.h netdb.h nmmintrin.h paths.h poll.h
+pthread.h pty.h pwd.h regex.h sched.h semaphore.h setjmp.h signal.h spawn.h stdalign.h stdarg.h
+stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h strings.h syscall.h syslog.h
+termios.h time.h ucontext.h unistd.h utime.h wchar.h x86intrin.h arm_neon.h
 """.split()
 
 # Headers that a pure folder does not include; its tests may.
-IMPURE = ["thread", "mutex", "shared_mutex", "condition_variable", "future", "semaphore", "latch", "barrier",
-          "stop_token", "sys/socket.h", "sys/epoll.h", "sys/un.h", "netinet/*", "arpa/*", "netdb.h", "poll.h",
-          "pthread.h", "semaphore.h", "linux/futex.h", "time.h", "sys/time.h"]
+IMPURE = ["thread", "mutex", "shared_mutex", "condition_variable", "future", "semaphore", "latch",
+          "barrier", "stop_token", "sys/socket.h", "sys/epoll.h", "sys/un.h", "netinet/*", "arpa/*",
+          "netdb.h", "poll.h", "pthread.h", "semaphore.h", "linux/futex.h", "time.h", "sys/time.h"]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -105,7 +110,7 @@ def sources(root):
 
 
 def includes(root, path):
-    """Line number, < or ", and included path, for each #include of a file."""
+    """Yields line number, < or ", and included path of each #include of a file."""
     with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
         text = file.read()
     text = BLOCK_COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), text)
@@ -114,7 +119,10 @@ def includes(root, path):
 
 
 def resolve(root, path, included):
-    """Path of our file, or of the .in that CMake makes it from, relative to the root; None if there is none."""
+    """Returns the path of an included file of ours, relative to the root, or None.
+
+    The file may be one that CMake generates from a .in file of the tree.
+    """
     folder = os.path.dirname(path)
     starts = []
     while folder:  # beside the file first, then the folders around it
@@ -130,13 +138,13 @@ def resolve(root, path, included):
 
 
 def folder_of(path):
-    """The name under which ROWS and ABOVE know the folder of a file."""
+    """Returns the name that the folder of a file has in ROWS and ABOVE."""
     parts = path.split(os.sep)
     return parts[1] if parts[0] == "src" else parts[0]
 
 
 def broken_rule(root, path, quote, included):
-    """Why this #include is wrong; None if it is allowed."""
+    """Returns the reason why this #include is wrong, or None if it is allowed."""
     folder = folder_of(path)
     target = resolve(root, path, included)
     if quote == "<" and target is not None and not included.startswith("tally/"):
@@ -145,9 +153,11 @@ def broken_rule(root, path, quote, included):
         return broken_layer(path, folder, target)
 
     standard = quote == "<" and included in STANDARD
-    library = next((name for name, (paths, _) in LIBRARIES.items() if matches(included, paths)), None)
+    library = next(
+        (name for name, (paths, _) in LIBRARIES.items() if matches(included, paths)), None)
     if folder == "include" and not standard:
-        return f"include/tally includes no {library or 'other library'}: only the standard library and itself"
+        return (f"include/tally includes no {library or 'other library'}: "
+                "only the standard library and itself")
     if library is not None:
         allowed = LIBRARIES[library][1]
         return None if matches(path, allowed) else f"{library} belongs in {', '.join(allowed)}"
@@ -157,7 +167,8 @@ def broken_rule(root, path, quote, included):
         return None
     if quote == '"':
         return "no such file"
-    return "unknown library: it needs a line in tools/check_layers.py and its reason in docs/dependencies.md"
+    return ("unknown library: it needs a line in tools/check_layers.py "
+            "and its reason in docs/dependencies.md")
 
 
 def broken_layer(path, folder, target):
@@ -183,16 +194,19 @@ def broken_layer(path, folder, target):
 
 
 def table():
-    """The table of layers as the documents show it: one indented line per row."""
+    """Returns the table of layers as the documents show it: one indented line per row."""
     lines = []
     for folders, description in LAYERS:
         names = "  ".join(folders)
-        lines.append(f"    {names:<32}{description}" if len(names) < 32 else f"    {names}\n{'':<36}{description}")
+        if len(names) < 32:
+            lines.append(f"    {names:<32}{description}")
+        else:
+            lines.append(f"    {names}\n{'':<36}{description}")
     return "\n".join(lines)
 
 
 def check_documents(root, write=False):
-    """Why documents disagree with LAYERS; with `write` their tables are updated instead."""
+    """Returns the differences between documents and LAYERS; `write` updates the tables instead."""
     found = []
     for path in DOCUMENTS:
         file = os.path.join(root, path)
@@ -212,18 +226,20 @@ def check_documents(root, write=False):
             with open(file, "w", encoding="utf-8") as stream:
                 stream.write(wanted)
         else:
-            found.append(f"{path}: the table of layers differs from tools/check_layers.py; run it with --write")
+            found.append(f"{path}: the table of layers differs from tools/check_layers.py; "
+                         "run it with --write")
     return found
 
 
 def check_readme(root):
-    """Folders that README.md lists in lines such as "    src/  the modules" and that do not exist."""
+    """Reports missing folders that README.md lists in lines such as "    src/  the modules"."""
     file = os.path.join(root, "README.md")
     if not os.path.isfile(file):
         return []
     with open(file, encoding="utf-8") as stream:
         listed = re.findall(r"^    ([\w./-]+/)(?:  | *$)", stream.read(), re.MULTILINE)
-    return [f"README.md: no folder {folder}" for folder in listed if not os.path.isdir(os.path.join(root, folder))]
+    return [f"README.md: no folder {folder}" for folder in listed
+            if not os.path.isdir(os.path.join(root, folder))]
 
 
 def check(root):
@@ -243,7 +259,8 @@ def main():
     write = "--write" in words
     if write:
         words.remove("--write")
-    root = os.path.normpath(words[0] if words else os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    here = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.normpath(words[0] if words else os.path.join(here, ".."))
     if write:
         check_documents(root, write=True)
     count, found = check(root)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs check_layers.py on generated trees: one broken rule of each kind, and uses that are allowed."""
+"""Runs check_layers.py on generated trees with one broken rule of each kind and allowed uses."""
 import os
 import sys
 import tempfile
@@ -10,7 +10,7 @@ import check_layers  # noqa: E402
 
 # Path, the file that it includes, and a part of the expected reason (None: the include is allowed).
 CASES = [
-    # Own row or below.
+    # A folder includes folders of its own row or below.
     ("src/train/step.cc", '"train/step.h"', None),
     ("src/train/step.cc", '"sim/cluster.h"', None),
     ("src/train/step.cc", '"collective/ring.h"', None),
@@ -112,8 +112,9 @@ CASES = [
 
 # Files that exist to be included.
 HEADERS = [
-    "include/tally/error.h", "src/train/step.h", "src/sim/cluster.h", "src/collective/ring.h", "src/group/join.h",
-    "src/process/child.h", "src/net/tcp.h", "src/wire/frame.h", "src/kernel/crc32c/crc32c.h", "apps/tally/command.h", "recipes/linear/linear.h",
+    "include/tally/error.h", "src/train/step.h", "src/sim/cluster.h", "src/collective/ring.h",
+    "src/group/join.h", "src/process/child.h", "src/net/tcp.h", "src/wire/frame.h",
+    "src/kernel/crc32c/crc32c.h", "apps/tally/command.h", "recipes/linear/linear.h",
     "tests/process/launch.h", "bench/allreduce/report.h", "apps/tally/build_info.h.in",
 ]
 
@@ -139,14 +140,16 @@ def main():
         found = findings(headers + [(path, f"\n#include {included}\n")])
         told = [line for line in found if line.startswith(path + ":") and reason and reason in line]
         if (reason is None and found) or (reason is not None and (len(found) != 1 or not told)):
-            wrong.append(f"{path} with {included}: expected {reason or 'nothing'}, found {found or 'nothing'}")
+            wrong.append(f"{path} with {included}: expected {reason or 'nothing'}, "
+                         f"found {found or 'nothing'}")
 
-    # The whole tree at once: as many findings as broken rules, each with its line.
+    # The whole tree at once gives one finding for each broken rule, with its line.
     broken = [case for case in CASES if case[2]]
     found = findings(headers + [(path, f"\n#include {included}\n") for path, included, _ in CASES])
     if len(found) != len(broken):
         wrong.append(f"whole tree: {len(found)} findings of {len(broken)}")
-    if findings(headers + [("src/net/tcp.cc", "/* one\n#include <mpi.h>\n*/\n// #include <mpi.h>\n")]):
+    comments = "/* one\n#include <mpi.h>\n*/\n// #include <mpi.h>\n"
+    if findings(headers + [("src/net/tcp.cc", comments)]):
         wrong.append("a comment counts as an include")
     found = findings(headers + [("src/net/tcp.cc", "/* one\n two */\n  #  include <mpi.h>\n")])
     if [line.split(" ")[0] for line in found] != ["src/net/tcp.cc:3:"]:
@@ -156,11 +159,17 @@ def main():
     begin, end = check_layers.TABLE_BEGIN, check_layers.TABLE_END
     good = f"{begin}\n\n{check_layers.table()}\n\n{end}\n"
     for name, text, reason in [
-            ("CONTRIBUTING.md", good, None), ("CONTRIBUTING.md", good.replace("net", "nets"), "differs"),
+            ("CONTRIBUTING.md", good, None),
+            ("CONTRIBUTING.md", good.replace("net", "nets"), "differs"),
             ("docs/architecture.md", "no table\n", "no table of layers"),
-            ("README.md", "    src/    the modules\n", None), ("README.md", "    lib/    the modules\n", "no folder lib/")]:
+            ("README.md", "    src/    the modules\n", None),
+            ("README.md", "    lib/    the modules\n", "no folder lib/")]:
         found = findings(headers + [(name, text)])
-        if (reason is None and found) or (reason is not None and (len(found) != 1 or reason not in found[0])):
+        if reason is None:
+            right = not found
+        else:
+            right = len(found) == 1 and reason in found[0]
+        if not right:
             wrong.append(f"{name}: expected {reason or 'nothing'}, found {found or 'nothing'}")
 
     for line in wrong:

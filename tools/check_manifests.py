@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""tools/check_manifests.py [FILE]: checks deploy/kubernetes/job.yaml, or FILE, and prints all errors.
+"""tools/check_manifests.py [FILE]: checks deploy/kubernetes/job.yaml, or FILE, and prints errors.
 
-Every object is compared with the models of the Kubernetes API in the package python3-kubernetes: names of fields,
-types, required fields and allowed values. Then what must agree inside the file: the Service that gives the pods names,
-the number of ranks, the address of rank 0, the mounted secret. Exit code 1 if something is wrong, 77 if a
+The script compares every object with the models of the Kubernetes API in the package
+python3-kubernetes: names of fields, types, required fields and allowed values. It then checks that
+the parts of the file agree: the Service that gives the pods their names, the number of ranks, the
+address of rank 0, and the mounted secret. The exit code is 1 if there are errors, and 77 if a
 package is missing.
 """
 import os
@@ -37,7 +38,8 @@ def compare(value, type_name, path):
         for key, element in value.items():
             yield from compare(element, inner.group(2), f"{path}.{key}")
     elif type_name in PLAIN:
-        if not isinstance(value, PLAIN[type_name]) or (type_name != "bool" and isinstance(value, bool)):
+        bool_as_number = type_name != "bool" and isinstance(value, bool)
+        if not isinstance(value, PLAIN[type_name]) or bool_as_number:
             yield f"{path}: {value!r} is not of type {type_name}"
     elif hasattr(client, type_name):
         yield from compare_object(value, getattr(client, type_name), path)
@@ -81,7 +83,8 @@ def cross_check(service, job):
     if env.get("MASTER_ADDR") != f"{name}-0.{pod.get('subdomain')}":
         yield "MASTER_ADDR is not the name of the first pod"
     ports = {int(env.get("MASTER_PORT", "0"))}
-    ports_elsewhere = {p["port"] for p in service["spec"]["ports"]} | {p["containerPort"] for p in container["ports"]}
+    ports_elsewhere = {port["port"] for port in service["spec"]["ports"]}
+    ports_elsewhere |= {port["containerPort"] for port in container["ports"]}
     if ports != ports_elsewhere:
         yield "MASTER_PORT is not the port of Service and container"
     yield from cross_check_secret(pod, container, env)
@@ -105,13 +108,14 @@ def cross_check_secret(pod, container, env):
 
 
 def check(text):
-    """The errors of a manifest, one per line."""
+    """Returns the errors of a manifest, one string for each."""
     problems = []
     objects = {}
     for document in yaml.safe_load_all(text):
         model = MODELS.get((document.get("apiVersion"), document.get("kind")))
         if model is None:
-            problems.append(f"{document.get('apiVersion')} {document.get('kind')}: not expected here")
+            problems.append(
+                f"{document.get('apiVersion')} {document.get('kind')}: not expected here")
             continue
         objects[document["kind"]] = document
         problems += compare(document, model, document["kind"])
@@ -124,7 +128,8 @@ def check(text):
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
-    path = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "..", "deploy", "kubernetes", "job.yaml")
+    default = os.path.join(here, "..", "deploy", "kubernetes", "job.yaml")
+    path = sys.argv[1] if len(sys.argv) > 1 else default
     with open(path, encoding="utf-8") as file:
         problems = check(file.read())
     for problem in problems:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Changes deploy/kubernetes/job.yaml in one place at a time; check_manifests.py must report each change."""
+"""Tests that check_manifests.py reports each of many single changes to the Kubernetes manifest."""
 import os
 import sys
 import unittest
@@ -10,7 +10,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import check_manifests  # noqa: E402
 
-with open(os.path.join(HERE, "..", "deploy", "kubernetes", "job.yaml"), encoding="utf-8") as manifest:
+MANIFEST = os.path.join(HERE, "..", "deploy", "kubernetes", "job.yaml")
+with open(MANIFEST, encoding="utf-8") as manifest:
     TEXT = manifest.read()
 
 # Original text, replacement, and expected report.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# tools/fuzz.sh: runs every fuzz_* program of build/fuzz for FUZZ_SECONDS each (default: a minute for
-# fuzz_codec, which has many decoders, and about a minute for all others together). fuzz_NAME starts
-# from the files of tests/fuzz/corpus/NAME; findings are written to build/fuzz/findings.
+# tools/fuzz.sh: runs every fuzz_* program of build/fuzz for FUZZ_SECONDS each. The default is a
+# minute for fuzz_codec, which has many decoders, and about a minute for all others together.
+# fuzz_NAME starts from the files of tests/fuzz/corpus/NAME and writes its findings to
+# build/fuzz/findings.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

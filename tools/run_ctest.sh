@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/run_ctest.sh PRESET [CTEST-ARGUMENT...]: runs the tests of build/PRESET and counts them. An
-# entry of ctest is a whole test suite; this script finds the tests inside it that were skipped. With
-# NO_SKIPS=1 a test that was skipped or disabled is a failure as well.
+# entry of ctest is a whole test suite; this script reports the skipped tests inside it. With
+# NO_SKIPS=1 a skipped or disabled test is a failure as well.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1

@@ -49,11 +49,11 @@ std::string bar_svg(const WorkerTimes& times, double y, double height, double lo
     const double width =
         longest > 0 ? positive_seconds(times.*part.time) / longest * (kBarsRight - kBarsLeft) : 0;
     if (width <= 0) continue;
-    svg += fmt::format(
-        R"(<rect class="{}" x="{:.2f}" y="{:.1f}" width="{:.2f}" height="{:.1f}"><title>worker {}{}: {} {}, {}</title></rect>)",
-        part.style, x, y, width, height, times.rank,
-        times.host.empty() ? "" : " on " + escape_html(times.host), part.name,
-        time_text(times.*part.time), percent_text(share));
+    svg += fmt::format(R"(<rect class="{}" x="{:.2f}" y="{:.1f}" width="{:.2f}" height="{:.1f}">)"
+                       "<title>worker {}{}: {} {}, {}</title></rect>",
+                       part.style, x, y, width, height, times.rank,
+                       times.host.empty() ? "" : " on " + escape_html(times.host), part.name,
+                       time_text(times.*part.time), percent_text(share));
     if (width >= kLabelFrom && height >= 14)
       svg += fmt::format(
           R"(<text class="inside" x="{:.1f}" y="{:.1f}" text-anchor="middle">{:.1f} %</text>)",

@@ -34,7 +34,8 @@ VOID = {"meta", "line", "rect", "circle", "path", "link", "br"}
 class Reader(html.parser.HTMLParser):
     def __init__(self):
         super().__init__(convert_charrefs=True)
-        self.open, self.faults, self.tags, self.texts, self.curves = [], [], collections.Counter(), [], []
+        self.open, self.faults, self.texts, self.curves = [], [], [], []
+        self.tags = collections.Counter()
     def handle_starttag(self, tag, attributes):
         self.tags[tag] += 1
         names = [name for name, _ in attributes]
@@ -43,7 +44,8 @@ class Reader(html.parser.HTMLParser):
             if name in ("src", "href"): self.faults.append(f"{tag}: {name}={value}")
             if name.startswith("on"): self.faults.append(f"{tag}: {name}")
             if name == "data-curves": self.curves.append(json.loads(value))
-            if name in ("d", "x", "y", "cx", "cy", "width", "height") and ("nan" in value or "inf" in value):
+            is_number = name in ("d", "x", "y", "cx", "cy", "width", "height")
+            if is_number and ("nan" in value or "inf" in value):
                 self.faults.append(f"{tag}: {name}={value}")
         if tag == "meta": return
         self.open.append(tag)
@@ -54,7 +56,8 @@ class Reader(html.parser.HTMLParser):
         if not self.open or self.open.pop() != tag: self.faults.append(f"</{tag}> closes nothing")
     def handle_data(self, data):
         if self.open and self.open[-1] in ("style", "script"):
-            if "http" in data or "url(" in data or "@import" in data: self.faults.append("fetches something")
+            if "http" in data or "url(" in data or "@import" in data:
+                self.faults.append("fetches something")
         elif data.strip(): self.texts.append(data)
 reader = Reader()
 reader.feed(open(sys.argv[1], encoding="utf-8", errors="strict").read())

@@ -1,9 +1,9 @@
 """One rank of the Gloo contender, through torch.distributed.
 
-Reads commands from its own named pipe, so that it sleeps in the kernel while others are measured, and
-answers on the pipe that all ranks share; the protocol is told in mpi_worker.c. Values and loop are
-those of mpi_worker.c and tally_worker.cc. The interpreter adds one or two microseconds to each call,
-of several hundred.
+The worker reads commands from its own named pipe, so that it sleeps in the kernel while others are
+measured, and answers on the pipe that all ranks share. mpi_worker.c describes the protocol. Values
+and loop are those of mpi_worker.c and tally_worker.cc. The interpreter adds one or two microseconds
+to each call, which takes several hundred.
 
 Usage: gloo_worker.py FOLDER, with RANK and WORLD_SIZE set.
 """

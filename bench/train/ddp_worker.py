@@ -1,10 +1,11 @@
-"""One rank of the PyTorch contender: DistributedDataParallel over Gloo with its defaults, torch.optim.SGD.
+"""One rank of the PyTorch contender: DistributedDataParallel over Gloo, and torch.optim.SGD.
 
-Reads commands from its own named pipe and answers on the pipe that all ranks share, as torch_worker.cc does:
+DistributedDataParallel has its default options. The worker reads commands from its own named pipe
+and answers on the pipe that all ranks share, as torch_worker.cc does:
     check STEPS   trains and answers with the mean loss over all ranks of every step
-    run STEPS     trains without looking at losses and answers with the microseconds of every step
-With --plain it is one process and the model stays unwrapped: the twin that the C++ loop is compared with.
-Models, weights and samples are those of the folder that problem.cc wrote; the models are told in models.cc.
+    run STEPS     trains without reading losses and answers with the microseconds of every step
+With --plain the worker is one process and does not wrap the model; the C++ loop is compared with
+it. The models are those of models.cc; problem.cc writes their weights and samples.
 
 Usage: ddp_worker.py FOLDER PROBLEM THREADS [--plain], with RANK and WORLD_SIZE set.
 """
@@ -93,7 +94,8 @@ class Gpt(nn.Module):
         width = facts["width"]
         self.symbol = nn.Embedding(facts["classes"], width)
         self.position = nn.Embedding(facts["context"], width)
-        self.blocks = nn.ModuleList(Block(width, facts["heads"], facts["context"]) for _ in range(facts["layers"]))
+        self.blocks = nn.ModuleList(
+            Block(width, facts["heads"], facts["context"]) for _ in range(facts["layers"]))
         self.norm = nn.LayerNorm(width)
         self.places = torch.arange(facts["context"])
 
@@ -125,7 +127,8 @@ def load_weights(model, problem, facts):
     """Loads the parameters of the C++ side; names, order and shapes must be equal."""
     ours = [{"name": name, "shape": list(p.shape)} for name, p in model.named_parameters()]
     if ours != facts["parameters"]:
-        different = next((pair for pair in zip(ours, facts["parameters"]) if pair[0] != pair[1]), "their number")
+        pairs = zip(ours, facts["parameters"])
+        different = next((pair for pair in pairs if pair[0] != pair[1]), "their number")
         raise SystemExit(f"the models differ: {different}")
     values = tensor_of(f"{problem}/weights", torch.float32)
     place = 0
@@ -144,13 +147,16 @@ class Training:
         load_weights(model, problem, facts)
         shape = [facts["batches"], facts["ranks"], facts["batch"]]
         kind = torch.int64 if facts["family"] == "gpt" else torch.float32
-        self.inputs = tensor_of(f"{problem}/inputs", kind).view(shape + facts["input"])[:, rank].contiguous()
-        self.targets = tensor_of(f"{problem}/targets", torch.int64).view(shape + facts["target"])[:, rank].contiguous()
+        inputs = tensor_of(f"{problem}/inputs", kind).view(shape + facts["input"])
+        targets = tensor_of(f"{problem}/targets", torch.int64).view(shape + facts["target"])
+        self.inputs = inputs[:, rank].contiguous()
+        self.targets = targets[:, rank].contiguous()
         self.model = WithLoss(model)
         self.model.train()
         if not plain:
             self.model = nn.parallel.DistributedDataParallel(self.model)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=facts["rate"], momentum=facts["momentum"])
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(), lr=facts["rate"], momentum=facts["momentum"])
         self.steps = 0
         self.ranks = ranks
 
@@ -192,8 +198,8 @@ def main():
     torch.set_num_threads(threads)
     out = os.open(f"{folder}/out", os.O_WRONLY)
     if not plain:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks,
-                                timeout=timedelta(minutes=30))
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank,
+                                world_size=ranks, timeout=timedelta(minutes=30))
     training = Training(problem, rank, ranks, plain)
     with open(f"{folder}/in.{rank}", encoding="ascii") as commands:
         os.write(out, f"ready {rank} {torch.__version__}\n".encode())

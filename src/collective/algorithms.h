@@ -24,7 +24,7 @@ struct RingSegments {
   int at_once = 1;
 };
 
-// The same sums in the same order, and as many bytes. Messages are of at most `cut.bytes`, and steps
+// The same sums in the same order, and as many bytes. Messages have at most `cut.bytes`, and steps
 // overlap. Faster where chunks do not fit into the processor's cache.
 Schedule segmented_ring_allreduce(const Vector& vector, Rank rank, int ranks,
                                   const RingSegments& cut);

@@ -45,9 +45,9 @@ class SegmentedChunks final {
   int segments_ = 1;
 };
 
-// One turn of one segment. The turns 0 to N-2 are the summing lap: turn t sends chunk own-1-t to the
-// right and adds the arriving chunk own-2-t. The last one completes chunk own. The gathering lap
-// starts with it: turn N-1+t sends chunk own-t and receives chunk own-1-t.
+// One turn of one segment. The turns 0 to N-2 are the summing lap: turn t sends chunk own-1-t to
+// the right and adds the arriving chunk own-2-t. The last one completes chunk own. The gathering
+// lap starts with it: turn N-1+t sends chunk own-t and receives chunk own-1-t.
 void add_turn(Schedule& schedule, const SegmentedChunks& chunks, Rank own, int ranks, int turn,
               int segment) {
   const auto [left, right] = neighbours_of(own, ranks);

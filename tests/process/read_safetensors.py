@@ -1,4 +1,7 @@
-"""read_safetensors.py FILE: prints name, type, shape and values of each float32 tensor, in the order of the data."""
+"""read_safetensors.py FILE: prints name, type, shape and values of each float32 tensor.
+
+The tensors appear in the order of their data in the file.
+"""
 import json
 import math
 import struct

@@ -7,10 +7,10 @@
 namespace tally::codec {
 namespace {
 
-// Natural compression (Horváth and others 2019): each value is rounded stochastically to a power of
-// two (kernel/quantize/quantize.h). An encoding has one exponent byte per value, then the signs. It
-// is unbiased except for magnitudes above 2^127. The variance of a decoded value x is at most x^2 /
-// 8, unless x is subnormal.
+// Natural compression (Horváth and others 2019): each value is rounded stochastically to a power
+// of two (kernel/quantize/quantize.h). An encoding has one exponent byte per value, then the signs.
+// It is unbiased except for magnitudes above 2^127. The variance of a decoded value x is at most
+// x^2 / 8, unless x is subnormal.
 class Natural final : public Codec {
  public:
   Traits traits() const override { return {.unbiased = true, .fixed_size = true}; }

@@ -9,8 +9,8 @@
 namespace tally::kernel {
 namespace {
 
-// ReduceBuffers of `bytes` each, all written once, so that the pages exist. Zeros are valid in every
-// type. They begin `shift` bytes past a cache line.
+// Buffers of `bytes` each, all written once, so that the pages exist. Zeros are valid in every
+// type. The buffers begin `shift` bytes past a cache line.
 class ReduceBuffers {
  public:
   ReduceBuffers(std::size_t count, std::size_t bytes, std::size_t shift) {

@@ -9,6 +9,7 @@
 #include "codec/lowrank/factors.h"
 #include "kernel/sparse/residual.h"
 #include "plan/plan.h"
+#include "server/protocol/message.h"
 
 namespace tally::server {
 namespace {
