@@ -8,6 +8,11 @@ if(NOT status EQUAL 0)
 endif()
 # A suite is a line without indentation that ends in a dot, perhaps followed by a comment.
 string(REGEX MATCHALL "(^|\n)[^ \n]+\\.( +#[^\n]*)?" suites "${listed}")
+# Suites with libtorch are the longest: they start first, so that no processor idles at the end.
+set(cost 0)
+if(LABEL STREQUAL "torch")
+  set(cost 100)
+endif()
 set(script "")
 foreach(suite IN LISTS suites)
   string(REGEX REPLACE "^\n|\\.( +#.*)?$" "" suite "${suite}")
@@ -15,7 +20,7 @@ foreach(suite IN LISTS suites)
     string(APPEND script "add_test([==[${PREFIX}.${suite}]==] [==[${PROGRAM}]==] "
       "[==[--gtest_filter=${suite}.*]==])\n"
       "set_tests_properties([==[${PREFIX}.${suite}]==] PROPERTIES LABELS [==[${LABEL}]==] "
-      "TIMEOUT ${TIMEOUT} WORKING_DIRECTORY [==[${WORKING_DIRECTORY}]==])\n")
+      "TIMEOUT ${TIMEOUT} COST ${cost} WORKING_DIRECTORY [==[${WORKING_DIRECTORY}]==])\n")
   endif()
 endforeach()
 file(WRITE ${OUTPUT} "${script}")

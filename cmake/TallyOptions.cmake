@@ -11,7 +11,7 @@ option(TALLY_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 
 # The compiler takes sixteen files of a target at once, in a quarter of the processor time. Names in
 # the anonymous namespaces of a target must therefore differ. OFF compiles each file alone; the
-# preset `fuzz` does so, which finds missing includes.
+# `make standalone` does so, which finds missing includes.
 set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile the files of a target in batches")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16 CACHE STRING "Files in a batch")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools/standalone.sh: compiles every file alone, without generating code, so that no file leans on
-# the includes of its neighbours in a unity batch. Files that are compiled with libtorch's precompiled
-# header are left out, and so are those that `make fuzz` compiles alone.
+# tools/standalone.sh: compiles every file alone, without generating code, so that no file depends on
+# the includes of its neighbours in a unity batch. It leaves out the files that are compiled with
+# libtorch's precompiled header, and those that `make fuzz` compiles alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,8 @@ def check(entry):
     words = shlex.split(entry["command"])
     words = words[next(i for i, word in enumerate(words) if "clang" in word):]
     words = re.sub(r" -o \S+| -c ", " ", shlex.join(words)) + " -fsyntax-only -w"
-    result = subprocess.run(words, shell=True, cwd=entry["directory"], capture_output=True, text=True)
+    result = subprocess.run(words, shell=True, cwd=entry["directory"], capture_output=True,
+                            text=True)
     return entry["file"], result
 
 failed = 0

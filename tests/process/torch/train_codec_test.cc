@@ -150,11 +150,15 @@ class TrainCodec : public testing::TestWithParam<Case> {
   const std::string images_ = folder_.images(60);
 };
 
-TEST_P(TrainCodec, InTheGroupResumesWithTheSameBits) {
+// Two suites, so that they run in parallel.
+class TrainCodecInTheGroup : public TrainCodec {};
+class TrainCodecOnServers : public TrainCodec {};
+
+TEST_P(TrainCodecInTheGroup, ResumesWithTheSameBits) {
   train_and_resume(GetParam().group_workers, {});
 }
 
-TEST_P(TrainCodec, OnServersResumesWithTheSameBitsOrIsRefused) {
+TEST_P(TrainCodecOnServers, ResumesWithTheSameBitsOrIsRefused) {
   if (GetParam().codec == "auto") {
     Child refused = start("whole", 2, {"--servers", "1,colocated"});
     EXPECT_FALSE(refused.exits(0, kTrainingTime));
@@ -164,7 +168,9 @@ TEST_P(TrainCodec, OnServersResumesWithTheSameBitsOrIsRefused) {
   train_and_resume(GetParam().server_workers, {"--servers", "1,colocated"});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TrainCodec, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(All, TrainCodecInTheGroup, testing::ValuesIn(kCases),
+                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, TrainCodecOnServers, testing::ValuesIn(kCases),
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace
