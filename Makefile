@@ -6,7 +6,8 @@ TRAIN_ARGS ?=
 BENCH_ARGS ?= --against gloo,openmpi,mpich
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test soak train bench lint lint-all lint-form format asan tsan fuzz standalone clean
+.PHONY: help setup build test soak train bench lint lint-all lint-form format asan tsan fuzz
+.PHONY: standalone clean
 
 help: ## show this list
 	@echo "make TARGET, where TARGET is one of:"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/standalone.sh: compiles every file alone, without generating code, so that no file depends on
+# tools/standalone.sh: compiles every file alone, without generating code, so that no file needs
 # the includes of its neighbours in a unity batch. It leaves out the files that are compiled with
 # libtorch's precompiled header, and those that `make fuzz` compiles alone.
 set -euo pipefail
