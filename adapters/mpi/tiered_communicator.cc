@@ -19,15 +19,19 @@ using collective::is_point;
 using collective::OperationQueue;
 using collective::Progress;
 
-// A request that was refused leaves the communicator as it was.
+// Whether all later operations fail as well. The other codes refuse one request, and leave the
+// communicator as it was.
 bool ends_communicator(const Error& error) {
   return error.code != ErrorCode::kInvalid && error.code != ErrorCode::kExhausted &&
          error.code != ErrorCode::kClosed;
 }
 
+// The channel of the world in the registry.
+constexpr std::uint32_t kWorldChannel = 0;
+
 }  // namespace
 
-// The communicators inside wait, so one call is the whole operation.
+// The underlying communicators block, so one advance() runs the whole operation.
 class TieredCommunicator::Active final : public OperationQueue::Operation {
  public:
   Active(TieredCommunicator& communicator, const Request& request)
@@ -51,8 +55,8 @@ TieredCommunicator::TieredCommunicator(std::shared_ptr<Communicator> all,
       recorder_("all hosts", all_->rank(), all_->size()) {}
 
 TieredCommunicator::~TieredCommunicator() {
-  if (watched_) watched_->registry.remove(0);
-  close();
+  if (watched_) watched_->registry.remove(kWorldChannel);
+  close();  // ends the operation that the thread of the queue waits in
   queue_.reset();
 }
 
@@ -60,10 +64,11 @@ void TieredCommunicator::be_watched(std::shared_ptr<collective::Watchable> rank)
   watched_ = std::move(rank);
   members_.resize(static_cast<std::size_t>(size()));
   std::iota(members_.begin(), members_.end(), 0);
-  watched_->registry.add(0, {.recorder = &recorder_, .members = &members_, .failure = [this] {
-                               const MutexLock lock(mutex_);
-                               return failure_;
-                             }});
+  watched_->registry.add(kWorldChannel,
+                         {.recorder = &recorder_, .members = &members_, .failure = [this] {
+                            const MutexLock lock(mutex_);
+                            return failure_;
+                          }});
 }
 
 Result<std::unique_ptr<TieredCommunicator>> TieredCommunicator::make(
@@ -75,32 +80,34 @@ Result<std::unique_ptr<TieredCommunicator>> TieredCommunicator::make(
   return made;
 }
 
-// The number of a host is the lowest rank of `all` on it.
+// Creates `across_` and `points_`. A host is identified by the lowest rank of `all_` on it. Lane i
+// has rank i of each host; a rank without a lane passes a negative colour to split().
 Result<void> TieredCommunicator::connect(Deadline by) {
   std::int32_t host = all_->rank();
   TALLY_TRY(inside_->allreduce(std::span<std::int32_t>(&host, 1), ReduceOp::kMin, {.by = by}));
   std::vector<std::int32_t> hosts(static_cast<std::size_t>(size()));
   TALLY_TRY(all_->allgather(std::span<const std::int32_t>(&host, 1), std::span(hosts), {.by = by}));
-  std::map<std::int32_t, int> ranks_of;
-  for (const std::int32_t other : hosts) ++ranks_of[other];
+  std::map<std::int32_t, int> rank_counts;  // by host
+  for (const std::int32_t other : hosts) ++rank_counts[other];
   lanes_ = std::numeric_limits<int>::max();
-  for (const auto& [first, ranks] : ranks_of) lanes_ = std::min(lanes_, ranks);
+  for (const auto& [id, count] : rank_counts) lanes_ = std::min(lanes_, count);
   const int lane = inside_->rank() < lanes_ ? inside_->rank() : -1;
   TALLY_TRY(across_, all_->split(lane, host, by));
   TALLY_TRY(points_, all_->split(0, rank(), by));
   return {};
 }
 
+// The views of ranks on other hosts stay empty.
 Result<std::vector<std::span<std::byte>>> TieredCommunicator::share(const SharedBuffer& buffer,
                                                                     Deadline by) {
   const std::int32_t mine = rank();
-  std::vector<std::int32_t> ranks(static_cast<std::size_t>(inside_->size()));
-  TALLY_TRY(
-      inside_->allgather(std::span<const std::int32_t>(&mine, 1), std::span(ranks), {.by = by}));
-  TALLY_TRY(const auto neighbours, inside_->share(buffer, by));
+  std::vector<std::int32_t> host_ranks(static_cast<std::size_t>(inside_->size()));
+  TALLY_TRY(inside_->allgather(std::span<const std::int32_t>(&mine, 1), std::span(host_ranks),
+                               {.by = by}));
+  TALLY_TRY(const auto host_views, inside_->share(buffer, by));
   std::vector<std::span<std::byte>> views(static_cast<std::size_t>(size()));
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    views[static_cast<std::size_t>(ranks[i])] = neighbours[i];
+  for (std::size_t i = 0; i < host_ranks.size(); ++i)
+    views[static_cast<std::size_t>(host_ranks[i])] = host_views[i];
   return views;
 }
 
@@ -140,6 +147,7 @@ Result<void> TieredCommunicator::run(const Request& request) {
     TALLY_TRY(admit(request));
     return points_->run(with_deadline(request));
   }
+  // Collectives run in the order of issue: this one waits behind those that were started.
   if (queue_ && !queue_->idle()) return start(request).wait();
   return run_here(with_deadline(request));
 }
@@ -158,10 +166,10 @@ Handle TieredCommunicator::start(const Request& request) {
 
 Result<void> TieredCommunicator::run_here(const Request& request) {
   TALLY_TRY(admit(request));
-  const bool lanes = goes_by_lanes(request);
+  const bool by_lanes = goes_by_lanes(request);
   const std::uint64_t record = recorder_.begin(
-      sequence_++, request, lanes ? Algorithm::kHierarchical : Algorithm::kAuto, clock_.now());
-  Result<void> outcome = lanes ? allreduce(request) : all_->run(request);
+      sequence_++, request, by_lanes ? Algorithm::kHierarchical : Algorithm::kAuto, clock_.now());
+  Result<void> outcome = by_lanes ? allreduce(request) : all_->run(request);
   if (!outcome.has_value())
     if (auto why = options_.over()) outcome = *why;
   operations_.fetch_add(1, std::memory_order_relaxed);
@@ -185,12 +193,14 @@ std::byte* TieredCommunicator::scratch(std::size_t bytes) {
   return plain_scratch_.data();
 }
 
-// The rank's slice lies in the scratch memory between the stages, because the input may be the
-// output.
+// Three stages: reduce-scatter inside the host, so that rank i has the host's sum of slice i;
+// all-reduce of each slice by its lane across hosts; all-gather of the slices inside the host.
+// Ranks without a lane have an empty slice. Between the stages the slice is in scratch memory,
+// because the input and the output of the request may be the same memory.
 Result<void> TieredCommunicator::allreduce(const Request& request) {
   const std::size_t element = size_of(request.type);
   const int lane = inside_->rank();
-  std::vector<std::size_t> slices;  // by rank of this host
+  std::vector<std::size_t> slices;  // elements, by rank of this host
   for (int other = 0; other < inside_->size(); ++other)
     slices.push_back(other < lanes_ ? collective::part_of(request.count, lanes_, other).size() : 0);
   const std::size_t own = slices[static_cast<std::size_t>(lane)];
@@ -222,15 +232,17 @@ Result<void> TieredCommunicator::allreduce(const Request& request) {
                        .by = request.by});
 }
 
-// Both communicators split by the same colour and key, so their ranks have the same order.
+// all_ and inside_ are split by the same colour and key, so their new ranks have the same order.
+// The barrier waits for the collectives that were started before.
 Result<std::unique_ptr<Communicator>> TieredCommunicator::split(int colour, int key, Deadline by) {
   TALLY_TRY(run({.operation = Operation::kBarrier, .by = by}));
   TALLY_TRY(auto all, all_->split(colour, key, by));
   TALLY_TRY(auto inside, inside_->split(colour, key, by));
   if (all == nullptr) return std::unique_ptr<Communicator>();
-  if (all->size() == inside->size()) return inside;  // one host
+  if (all->size() == inside->size()) return inside;  // all new ranks are on this host
   Options options = options_;
-  // Error::peer is a rank of the job, which has another number here. The message names it.
+  // The peer of the error is a rank of the job, and may have another rank in the new communicator.
+  // The message still names the peer by its rank in the job.
   options.over = [over = options_.over] {
     auto why = over();
     if (why) why->peer = kNoRank;

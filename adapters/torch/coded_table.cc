@@ -8,7 +8,9 @@
 namespace tally::adapter {
 namespace {
 
-std::unique_ptr<codec::PowerSgd> matrix_of(const CodedTable::Options& options) {
+// Returns null unless the codec is powersgd, which encodes the parameter as one matrix instead of
+// part by part.
+std::unique_ptr<codec::PowerSgd> make_matrix(const CodedTable::Options& options) {
   if (options.spec.kind != plan::Codec::kPowersgd) return nullptr;
   const std::size_t columns = codec::shape_of(options.shape).columns;
   return std::make_unique<codec::PowerSgd>(
@@ -23,13 +25,15 @@ std::unique_ptr<codec::PowerSgd> matrix_of(const CodedTable::Options& options) {
 CodedTable::CodedTable(const Options& options)
     : options_(options),
       copy_(options.copy),
-      matrix_(matrix_of(options)),
+      matrix_(make_matrix(options)),
       averages_(copy_.parts()) {
   if (matrix_ != nullptr) {
     left_.resize(matrix_->p_count());
     right_.resize(matrix_->q_count());
     return;
   }
+  // `there` encodes this worker's gradients, `back` decodes the averages of the servers. All parts
+  // share the codecs of part 0 unless the codec depends on where a part begins.
   for (std::uint32_t part = 0; part < parts(); ++part) {
     if (part == 0 || codec::differs_by_run(options.spec)) {
       const auto shape = codec::shape_of(options.shape, part * options.copy.part_elements);
@@ -41,8 +45,8 @@ CodedTable::CodedTable(const Options& options)
   }
 }
 
-// With bsp a version has one gradient per rank. Otherwise it may have several, which need different
-// random numbers.
+// With update=bsp a rank encodes one gradient per version. Otherwise it may encode several, and the
+// clock in the seed gives each of them different random numbers.
 codec::Draw CodedTable::draw_of(std::uint32_t part, const Step& step) const {
   return {.seed = options_.in_step ? options_.seed : options_.seed + step.clock,
           .step = step.version,
@@ -53,11 +57,13 @@ codec::Draw CodedTable::draw_of(std::uint32_t part, const Step& step) const {
 void CodedTable::encode(std::uint32_t part, std::span<const float> gradient, const Step& step,
                         std::vector<std::byte>& message) {
   message.clear();
+  // A worker without samples sends an empty message, and its encoder state stays as it is.
   if (step.weight == 0) return;
   codec::Encoder& encoder = *encoders_[part];
   if (room_.size() < encoder.max_bytes()) room_.resize(encoder.max_bytes());
-  const auto own = gradient.subspan(part * options_.copy.part_elements, copy_.values(part).size());
-  const std::size_t used = encoder.encode(own, draw_of(part, step), room_);
+  const auto part_gradient =
+      gradient.subspan(part * options_.copy.part_elements, copy_.values(part).size());
+  const std::size_t used = encoder.encode(part_gradient, draw_of(part, step), room_);
   message.assign(room_.begin(), room_.begin() + static_cast<std::ptrdiff_t>(used));
 }
 
@@ -79,8 +85,9 @@ Result<void> CodedTable::follow(server::Client& client, std::uint32_t first, std
   return {};
 }
 
-// Called after a pull of the part's values. The mean of onebit-adam is the optimizer's first state
-// array.
+// The servers sent the part's values instead of an average: reads the optimizer state that belongs
+// to these values. The encoder of onebit-adam keeps a copy of the optimizer's first state array,
+// the running mean of the gradients, under the name "mean".
 Result<void> CodedTable::adopt(server::Client& client, std::uint32_t part) {
   TALLY_TRY(copy_.read_state(client, part, 1));
   if (options_.spec.kind != plan::Codec::kOnebitAdam) return {};
@@ -91,6 +98,8 @@ Result<void> CodedTable::adopt(server::Client& client, std::uint32_t part) {
   return {};
 }
 
+// powersgd: the caller sums `sum` of project() and `next` of correlate() over all workers, and
+// passes each sum to the following call, with the workers' total weight.
 void CodedTable::project(std::span<const float> gradient, double weight, std::span<double> sum) {
   if (weight == 0) {
     std::fill(sum.begin(), sum.end(), 0.0);
@@ -122,14 +131,15 @@ void CodedTable::finish(std::span<const double> sum, double total, double weight
                                .left = left_,
                                .right = right_};
   for (std::uint32_t part = 0; part < parts(); ++part) {
-    const codec::FactorRun place{.columns = columns,
-                                 .first = part * options_.copy.part_elements,
-                                 .count = copy_.values(part).size()};
-    messages[part].resize(codec::factor_bytes(place, factors.rank));
-    codec::encode_factors(factors, place, messages[part]);
+    const codec::FactorRun run{.columns = columns,
+                               .first = part * options_.copy.part_elements,
+                               .count = copy_.values(part).size()};
+    messages[part].resize(codec::factor_bytes(run, factors.rank));
+    codec::encode_factors(factors, run, messages[part]);
   }
 }
 
+// Applies the mean gradient of finish() to the own copy.
 void CodedTable::move(std::span<float> mean, const Step& step) {
   for (std::uint32_t part = 0; part < parts(); ++part)
     copy_.apply(part, mean.subspan(part * options_.copy.part_elements, copy_.values(part).size()),

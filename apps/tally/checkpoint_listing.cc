@@ -14,7 +14,7 @@ namespace {
 using checkpoint::TensorInfo;
 using nlohmann::json;
 
-// A longer value of state.json is cut.
+// The listing truncates longer values of state.json.
 constexpr std::size_t kMaxValueBytes = 100;
 
 std::size_t bytes_of(const TensorInfo& tensor) {
@@ -23,7 +23,8 @@ std::size_t bytes_of(const TensorInfo& tensor) {
   return bytes;
 }
 
-// Names come from a disk: characters that would move the cursor are replaced.
+// Replaces control characters, which could move the cursor of the terminal: the text is from a file
+// that may be damaged.
 std::string printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(),
@@ -37,8 +38,8 @@ std::string dimensions_text(const TensorInfo& tensor) {
 
 std::string tensor_table(const char* title, const std::vector<TensorInfo>& tensors) {
   std::size_t bytes = 0;
-  std::size_t name_width = 4;
-  std::size_t shape_width = 5;
+  std::size_t name_width = std::string_view("name").size();
+  std::size_t shape_width = std::string_view("shape").size();
   for (const TensorInfo& tensor : tensors) {
     bytes += bytes_of(tensor);
     name_width = std::max(name_width, tensor.name.size());
@@ -56,7 +57,7 @@ std::string tensor_table(const char* title, const std::vector<TensorInfo>& tenso
   return text;
 }
 
-// Returns one line for each member of the object: "plan: home=group".
+// Returns one line per member of the JSON object `state`, such as "plan: home=group".
 std::string state_lines(const std::string& state) {
   const json object = json::parse(state, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return "";
@@ -96,8 +97,8 @@ CheckpointFacts facts_of(const std::filesystem::path& path) {
   facts.tensors = (*reader)->tensors();
   facts.state_tensors = (*reader)->state_tensors();
   facts.state = (*reader)->state();
-  const auto whole = (*reader)->verify();
-  if (!whole.has_value()) facts.damage = whole.error().message;
+  const auto verified = (*reader)->verify();
+  if (!verified.has_value()) facts.damage = verified.error().message;
   return facts;
 }
 

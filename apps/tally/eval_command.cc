@@ -19,13 +19,16 @@ Examples:
 Vectors are in word2vec's text or binary format, questions and pairs as their authors publish them;
 all files may be compressed with gzip. Words are compared in lower case.)";
 
+// Options of both commands; the texts are names of files.
 struct EvalOptions {
   std::string vectors;
-  std::string questions;
-  std::string pairs;
+  std::string questions;  // analogy
+  std::string pairs;      // similarity
+  // analogy: number of words; the default is that of word2vec's demo-word-accuracy.sh
   std::size_t vocabulary = 30000;
 };
 
+// Returns "percentage  correct/asked".
 std::string score_text(const word2vec::Score& score) {
   const double percent = score.asked > 0 ? 100.0 * static_cast<double>(score.correct) /
                                                static_cast<double>(score.asked)
@@ -68,22 +71,23 @@ void add_eval_command(Command top) {
   Command eval = top.add_command("eval", "Evaluate word vectors");
   eval.require_command();
   eval.footer(kEvalFooter);
-  const auto o = std::make_shared<EvalOptions>();
+  const auto options = std::make_shared<EvalOptions>();
 
   Command analogy = eval.add_command("analogy", "Questions of the form a : b = c : ?");
-  add_vectors_option(analogy, *o);
-  analogy.add("--questions", &o->questions, "Lines of four words; \": NAME\" begins a section",
+  add_vectors_option(analogy, *options);
+  analogy.add("--questions", &options->questions,
+              "Lines of four words; \": NAME\" begins a section",
               {.value = "FILE", .required = true});
-  analogy.add("--vocabulary", &o->vocabulary, "Use the N most frequent words only; 0: all",
+  analogy.add("--vocabulary", &options->vocabulary, "Use the N most frequent words only; 0: all",
               {.least = 0});
-  analogy.action([o] { return exit_code_of(show_analogies(*o), "tally eval"); });
+  analogy.action([options] { return exit_code_of(show_analogies(*options), "tally eval"); });
 
   Command similarity =
       eval.add_command("similarity", "Rank correlation of cosines with the judgement of people");
-  add_vectors_option(similarity, *o);
-  similarity.add("--pairs", &o->pairs, "Lines of two words and a number",
+  add_vectors_option(similarity, *options);
+  similarity.add("--pairs", &options->pairs, "Lines of two words and a number",
                  {.value = "FILE", .required = true});
-  similarity.action([o] { return exit_code_of(show_similarity(*o), "tally eval"); });
+  similarity.action([options] { return exit_code_of(show_similarity(*options), "tally eval"); });
 }
 
 }  // namespace tally::app

@@ -13,27 +13,29 @@ namespace tally::data {
 // Sparse samples, each with a few keys out of very many: rows of click logs, rows of categorical
 // tables, and sparse vectors.
 //
-// A sample is int64 [2, slots]. Row 0 has the keys, from 0, or -1 in an empty slot. Row 1 has the
-// value of each key as the bits of a float64: 1 for a category, 0 in an empty slot. The target is a
-// label, 0 or 1.
+// A sample is a tensor int64 [2, slots]. Row 0 has the keys, which are not negative; an empty slot
+// has kNoKey. Row 1 has the value of each key as the bits of a float64: 1 for a category, 0 in an
+// empty slot. The target is a label, 0 or 1.
 //
-// A table has one named slot per field. A key is a hash of field and category, so that it needs no
-// dictionary and is equal in all files. A number may use two slots: its bucket as a category, and a
-// key of the field with the number as the value. Sparse vectors have unnamed slots, as many as the
+// Click logs and categorical tables have one named slot per field. A key is a hash of field and
+// category: it needs no dictionary, and a category has the same key in all files. A numeric field
+// may use two slots: one has the key of the number's bucket, as a category; the other has a key of
+// the field, with the number as the value. Sparse vectors have unnamed slots, as many as the
 // longest row has entries; their keys are the indices.
 
 inline constexpr std::int64_t kNoKey = -1;
-// Limit of the entries of all rows of a file, empty slots included.
+// Most entries that the rows of one file may have in total, empty slots included.
 inline constexpr std::uint64_t kMaxKeyedEntries = std::uint64_t{1} << 31;
 
 // The 63-bit key of a category of a field.
 std::int64_t key_of(std::string_view field, std::string_view category);
 
-// Bucket 0, 1, 2, 3, ... for counts 0, 1, 2 to 3, 4 to 7, ...; negative counts map to -1, -2, ...
-// in the same way.
+// Bucket 0 for counts in [0, 1), 1 for [1, 2), 2 for [2, 4), 3 for [4, 8), ...; for negative counts
+// -1 for (-2, 0), -2 for (-4, -2], -3 for (-8, -4], ...
 int log2_bucket(double count);
 
-// All rows, one after the other; rows may have different lengths.
+// The entries (key and value) of all rows, one row after the other; rows may have different
+// lengths. add() appends an entry to the current row, and end_row() ends the row.
 struct KeyedRows {
   std::vector<std::string> fields;  // one name per slot; empty: unnamed slots
   // Start of each row in `keys` and `values`, and the end of the last row.
@@ -54,6 +56,7 @@ struct KeyedRows {
 // Copies the rows with these indices, in this order.
 KeyedRows chosen(const KeyedRows& rows, const std::vector<std::uint64_t>& indices);
 
+// Samples from rows; a row with fewer entries than `slots` is filled up with empty slots.
 class KeyedDataset final : public Dataset {
  public:
   // `slots` is at least rows.longest().

@@ -13,12 +13,15 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 // A rank needs one descriptor per peer on other hosts, and a few more.
-constexpr std::uint64_t kEnoughFiles = 4096;
-constexpr std::uint64_t kSmallShm = 256 * kMiB;
-constexpr std::uint64_t kSmallBuffer = 4 * kMiB;
-// The coordinator corrects the clocks of merged traces by heartbeats; logs of hosts are not
-// corrected.
+constexpr std::uint64_t kEnoughOpenFiles = 4096;
+constexpr std::uint64_t kSmallShmBytes = 256 * kMiB;
+constexpr std::uint64_t kSmallBufferBytes = 4 * kMiB;
+// The logs of hosts whose clocks differ by more are hard to compare. Merged traces are not
+// affected: their times are corrected by the clock offsets that heartbeats measure.
 constexpr double kClockSkewMs = 100;
+
+// One function per check. Each first describes what it found, and then raises the level and adds
+// advice if a job would suffer.
 
 Finding cores(const MachineFacts& facts) {
   Finding finding{.subject = "cores",
@@ -57,9 +60,9 @@ Finding numa(const MachineFacts& facts) {
 
 Finding clock(const MachineFacts& facts) {
   Finding finding{.subject = "clock", .what = facts.clock_source};
-  const bool slow = facts.clock_source == "hpet" || facts.clock_source == "acpi_pm" ||
-                    facts.clock_source == "xen" || facts.clock_source == "jiffies";
-  if (slow) {
+  const bool is_slow_source = facts.clock_source == "hpet" || facts.clock_source == "acpi_pm" ||
+                              facts.clock_source == "xen" || facts.clock_source == "jiffies";
+  if (is_slow_source) {
     finding.level = Level::kSlow;
     finding.advice = "reading this clock is slow and every operation does it twice: use tsc";
   } else if (!facts.clock_synchronised) {
@@ -102,7 +105,7 @@ Finding shared_memory(const MachineFacts& facts) {
             .advice = "allow it in the container's seccomp profile, or set TALLY_TRANSPORT=tcp"};
   }
   Finding finding{.subject = "shared memory", .what = "anonymous files work"};
-  if (facts.dev_shm_bytes && *facts.dev_shm_bytes < kSmallShm) {
+  if (facts.dev_shm_bytes && *facts.dev_shm_bytes < kSmallShmBytes) {
     finding.level = Level::kNote;
     finding.what += fmt::format("; /dev/shm has {}", format_bytes(*facts.dev_shm_bytes));
     finding.advice =
@@ -125,18 +128,18 @@ Finding huge_pages(const MachineFacts& facts) {
   return finding;
 }
 
-Finding limits(const MachineFacts& facts) {
+Finding open_files(const MachineFacts& facts) {
   Finding finding{.subject = "open files",
                   .what = fmt::format("at most {} per process", facts.open_files_limit)};
-  if (facts.open_files_limit < kEnoughFiles) {
+  if (facts.open_files_limit < kEnoughOpenFiles) {
     finding.level = Level::kNote;
     finding.advice = fmt::format("enough for about {} ranks on other hosts; ulimit -n {} for more",
-                                 facts.open_files_limit / 2, kEnoughFiles);
+                                 facts.open_files_limit / 2, kEnoughOpenFiles);
   }
   return finding;
 }
 
-Finding processes(const MachineFacts& facts) {
+Finding process_handles(const MachineFacts& facts) {
   if (facts.pidfd_works) return {.subject = "process handles", .what = "work"};
   return {.level = Level::kProblem,
           .subject = "process handles",
@@ -167,7 +170,7 @@ Finding network(const MachineFacts& facts) {
 Finding socket_buffers(const MachineFacts& facts) {
   Finding finding{.subject = "socket buffers",
                   .what = fmt::format("up to {}", format_bytes(facts.receive_buffer_max_bytes))};
-  if (facts.receive_buffer_max_bytes < kSmallBuffer) {
+  if (facts.receive_buffer_max_bytes < kSmallBufferBytes) {
     finding.level = Level::kNote;
     finding.advice =
         "for fast links between hosts: sysctl net.core.rmem_max=16777216 "
@@ -176,9 +179,11 @@ Finding socket_buffers(const MachineFacts& facts) {
   return finding;
 }
 
-Finding present(const std::string& subject, const std::string& version, const std::string& use) {
+// `advice` says what the software is for and how to install it.
+Finding optional_software(const std::string& subject, const std::string& version,
+                          const std::string& advice) {
   if (!version.empty()) return {.subject = subject, .what = version};
-  return {.level = Level::kNote, .subject = subject, .what = "not found", .advice = use};
+  return {.level = Level::kNote, .subject = subject, .what = "not found", .advice = advice};
 }
 
 Finding gpu(const SoftwareFacts& facts) {
@@ -229,22 +234,24 @@ std::string_view to_string(Level level) {
 }
 
 Findings judge_machine(const MachineFacts& facts) {
-  return {cores(facts),    load(facts),      numa(facts),          clock(facts),
-          governor(facts), memory(facts),    shared_memory(facts), huge_pages(facts),
-          limits(facts),   processes(facts), network(facts),       socket_buffers(facts)};
+  return {cores(facts),           load(facts),       numa(facts),
+          clock(facts),           governor(facts),   memory(facts),
+          shared_memory(facts),   huge_pages(facts), open_files(facts),
+          process_handles(facts), network(facts),    socket_buffers(facts)};
 }
 
 Findings judge_software(const SoftwareFacts& facts) {
-  Finding torch = present("libtorch", facts.libtorch,
-                          "for trainings of libtorch models: apt-get install libtorch-dev");
+  Finding torch = optional_software(
+      "libtorch", facts.libtorch, "for trainings of libtorch models: apt-get install libtorch-dev");
   if (!facts.libtorch_path.empty()) torch.what += ", " + facts.libtorch_path;
-  return {present("Open MPI", facts.open_mpi, "for engine=mpi: apt-get install openmpi-bin"),
-          present("MPICH", facts.mpich, "for engine=mpi: apt-get install mpich"),
-          present("Slurm", facts.slurm, "only where Slurm places the jobs: srun"),
-          present("ssh", facts.ssh, "for tally run --hosts: apt-get install openssh-client"),
-          gpu(facts),
-          torch,
-          blas(facts)};
+  return {
+      optional_software("Open MPI", facts.open_mpi, "for engine=mpi: apt-get install openmpi-bin"),
+      optional_software("MPICH", facts.mpich, "for engine=mpi: apt-get install mpich"),
+      optional_software("Slurm", facts.slurm, "only where Slurm places the jobs: srun"),
+      optional_software("ssh", facts.ssh, "for tally run --hosts: apt-get install openssh-client"),
+      gpu(facts),
+      torch,
+      blas(facts)};
 }
 
 Findings judge_peer(const PeerFacts& facts) {

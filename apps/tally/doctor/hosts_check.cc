@@ -22,7 +22,7 @@ namespace tally::app::doctor {
 
 namespace {
 
-constexpr auto kAnswerTime = std::chrono::seconds(2);
+constexpr auto kAnswerTimeout = std::chrono::seconds(2);
 constexpr std::size_t kAnswerBytes = 8;
 
 std::int64_t time_of_day_ns() {
@@ -31,16 +31,16 @@ std::int64_t time_of_day_ns() {
       .count();
 }
 
-// IPv4 if the host has it, else IPv6.
-Result<net::Listener> bind_everywhere() {
-  auto usual = net::Listener::bind({.host = "0.0.0.0", .port = 0});
-  return usual.has_value() ? std::move(usual) : net::Listener::bind({.host = "::", .port = 0});
+// Listens on all IPv4 addresses of the host, or on all IPv6 addresses if it has no IPv4.
+Result<net::Listener> bind_all_addresses() {
+  auto ipv4 = net::Listener::bind({.host = "0.0.0.0", .port = 0});
+  return ipv4.has_value() ? std::move(ipv4) : net::Listener::bind({.host = "::", .port = 0});
 }
 
 }  // namespace
 
 Result<void> serve_probe(Deadline by) {
-  TALLY_TRY(net::Listener listener, bind_everywhere());
+  TALLY_TRY(net::Listener listener, bind_all_addresses());
   fmt::print("listening {}\n", listener.address().port);
   std::fflush(stdout);
   for (;;) {
@@ -52,9 +52,9 @@ Result<void> serve_probe(Deadline by) {
     const auto stream = net::plain_stream(*std::move(socket));
     wire::Writer answer;
     answer.u64(static_cast<std::uint64_t>(time_of_day_ns()));
-    // A caller that went away is ignored.
-    [[maybe_unused]] const auto told =
-        net::write_all(*stream, answer.view(), Deadline::after(kAnswerTime));
+    // The write fails if the caller has closed the connection; the next caller is served anyway.
+    [[maybe_unused]] const auto ignored =
+        net::write_all(*stream, answer.view(), Deadline::after(kAnswerTimeout));
   }
 }
 
@@ -67,6 +67,8 @@ Result<ProbeAnswer> call_probe(const net::Address& address, Deadline by) {
   const std::int64_t after = time_of_day_ns();
   wire::Reader reader(bytes);
   TALLY_TRY(const std::uint64_t theirs, reader.u64());
+  // The listener read its clock at some time during the call. The middle of the call is wrong by at
+  // most half of the call's duration, which includes the TCP handshake.
   const std::int64_t ours = before + (after - before) / 2;
   const auto ms = [](std::int64_t ns) { return static_cast<double>(ns) / 1e6; };
   return ProbeAnswer{.round_trip_ms = ms(after - before),
@@ -86,11 +88,11 @@ Result<ProbeAnswer> parse_probe_answer(const std::string& text) {
 
 namespace {
 
-constexpr auto kStartTime = std::chrono::seconds(10);
-constexpr auto kCallTime = std::chrono::seconds(3);
+constexpr auto kStartTimeout = std::chrono::seconds(10);
+constexpr auto kCallTimeout = std::chrono::seconds(3);
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
-std::string contents(const std::string& path) { return file_contents(path).value_or(""); }
+std::string contents_or_empty(const std::string& path) { return file_contents(path).value_or(""); }
 
 std::string last_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -118,11 +120,12 @@ class HostsCheck final {
     return command;
   }
 
-  // One listener at a time. It outlives all calls and ends by itself if this process is killed.
+  // Starts a listener on `host` and connects to it from here and from all other hosts, one after
+  // the other. The listener ends after `lifetime` even if this process is killed.
   PeerFacts check(const std::string& host) {
     PeerFacts facts{.host = host};
     const auto callers = static_cast<int>(options_.hosts.size());
-    const auto lifetime = kStartTime + callers * kCallTime;
+    const auto lifetime = kStartTimeout + callers * kCallTimeout;
     const std::string log_file = fmt::format("{}/listener", folder_);
     auto listener = process::ChildProcess::start(
         {.command = command_on(
@@ -130,6 +133,7 @@ class HostsCheck final {
          .log_file = log_file});
     const auto port = listener.has_value() ? port_of(**listener, log_file)
                                            : Result<std::uint16_t>(listener.error());
+    // The listener of the next host appends to the same path.
     std::error_code ignored;
     std::filesystem::remove(log_file, ignored);
     if (!port.has_value()) {
@@ -142,15 +146,18 @@ class HostsCheck final {
     return facts;
   }
 
+  // Waits for the line that serve_probe() prints.
   static Result<std::uint16_t> port_of(process::ChildProcess& process,
                                        const std::string& log_file) {
+    constexpr std::string_view kPrefix = "listening ";
     const SteadyClock clock;
-    const Deadline by = clock.after(kStartTime);
+    const Deadline by = clock.after(kStartTimeout);
     for (;;) {
+      // Polled before the log is read, so that the log of a process that ended is complete.
       const bool ended = process.poll().has_value();
-      const std::string text = contents(log_file);
-      if (const std::size_t place = text.find("listening "); place != std::string::npos)
-        return static_cast<std::uint16_t>(std::atoi(text.c_str() + place + 10));
+      const std::string text = contents_or_empty(log_file);
+      if (const std::size_t begin = text.find(kPrefix); begin != std::string::npos)
+        return static_cast<std::uint16_t>(std::atoi(text.c_str() + begin + kPrefix.size()));
       if (ended || by.passed(clock.now())) {
         return Error{.code = ErrorCode::kSystem,
                      .message = ended ? fmt::format("the remote shell {}: {}",
@@ -162,7 +169,7 @@ class HostsCheck final {
   }
 
   static void call_from_here(const net::Address& to, PeerFacts& facts) {
-    const auto answer = call_probe(to, SteadyClock().after(kCallTime));
+    const auto answer = call_probe(to, SteadyClock().after(kCallTimeout));
     add_path("here", answer, facts);
     if (!answer.has_value()) return;
     facts.clock = {.ahead_ms = answer->clock_ahead_ms, .uncertainty_ms = answer->round_trip_ms / 2};
@@ -171,7 +178,7 @@ class HostsCheck final {
   void call_from(const std::string& from, const net::Address& to, PeerFacts& facts) {
     const auto output = process::output_of(
         command_on(from, {"doctor-probe", "call", to.host, std::to_string(to.port)}),
-        SteadyClock().after(kStartTime + kCallTime));
+        SteadyClock().after(kStartTimeout + kCallTimeout));
     add_path(from, output.has_value() ? parse_probe_answer(*output) : output.error(), facts);
   }
 
@@ -191,10 +198,10 @@ class HostsCheck final {
 std::vector<PeerFacts> check_hosts(const HostsCheckOptions& options) {
   const auto folder = process::TempDir::make();
   if (folder.has_value()) return HostsCheck(options, (*folder)->path()).run();
-  std::vector<PeerFacts> none;
+  std::vector<PeerFacts> unchecked;
   for (const std::string& host : options.hosts)
-    none.push_back({.host = host, .trouble = folder.error().message});
-  return none;
+    unchecked.push_back({.host = host, .trouble = folder.error().message});
+  return unchecked;
 }
 
 }  // namespace tally::app::doctor
