@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/tally/launch/launch_options.h"
 #include "base/check.h"
 
 namespace tally::launch {
