@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/tally/launch/launch_options.h"
+
 namespace tally::launch {
 namespace {
 
