@@ -79,6 +79,8 @@ bool Launched::await(const std::string& text, std::size_t count) const {
 
 bool Launched::await_stop() const {
   return holds_within(kPatience, [&] {
+    // The launcher stops itself after the ranks; a signal to continue must not come before that.
+    if (state_of(tally_.pid()) != 'T') return false;
     const std::vector<pid_t> all = started();
     return std::all_of(all.begin(), all.end(),
                        [](pid_t pid) { return !variable_of(pid, "RANK") || state_of(pid) == 'T'; });

@@ -33,7 +33,7 @@ class Launched final {
   pid_t rank(Rank rank) const;
   // Waits until the command lines of `count` of them contain `text`.
   bool await(const std::string& text, std::size_t count) const;
-  // Waits until all ranks are stopped.
+  // Waits until all ranks are stopped, and the launcher after them.
   bool await_stop() const;
   // Whether all of them have ended within `wait`.
   testing::AssertionResult nobody_left(milliseconds wait = kPatience) const;
