@@ -10,8 +10,8 @@ set(TALLY_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize="
 option(TALLY_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 
 # The compiler takes sixteen files of a target at once, in a quarter of the processor time. Names in
-# the anonymous namespaces of a target must therefore differ. OFF compiles each file alone; the
-# `make standalone` does so, which finds missing includes.
+# the anonymous namespaces of a target must therefore differ. OFF compiles each file alone, as
+# `make standalone` does to find missing includes.
 set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile the files of a target in batches")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16 CACHE STRING "Files in a batch")
 
@@ -26,9 +26,15 @@ endif()
 
 add_library(tally_options INTERFACE)
 target_compile_options(tally_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Wold-style-cast
   -Wcast-qual -Wundef -Wno-missing-field-initializers
   -Werror=unused-result -Werror=return-type)
+# In a batch, names of one file would count as shadowed by the anonymous namespaces of another.
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(tally_options INTERFACE -Wshadow=local -Wno-subobject-linkage)
+else()
+  target_compile_options(tally_options INTERFACE -Wshadow)
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   # The precise analysis would treat a mutex and a reference to it as two mutexes.
   target_compile_options(tally_options INTERFACE -Wthread-safety -Wno-thread-safety-precise)
