@@ -39,7 +39,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tally DESTINATION ${CMAKE_INSTAL
   FILES_MATCHING PATTERN "*.h")
 install(TARGETS tally RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET tally-train)
-  install(TARGETS tally-train RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS tally-train tally-bench-train RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 get_property(mpi_plugins GLOBAL PROPERTY TALLY_MPI_PLUGINS)
 foreach(plugin ${mpi_plugins})

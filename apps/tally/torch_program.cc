@@ -38,14 +38,14 @@ int become_torch_program(std::vector<std::string> words) {
     fmt::print("tally train word2vec [OPTIONS] trains {}\n", kWord2vecDescription);
     std::fflush(stdout);
   }
+  const char* const name = words.front() == "train" ? "tally-train" : "tally-bench-train";
   const std::string program =
-      (std::filesystem::path(process::own_program()).parent_path() / "tally-train").string();
+      (std::filesystem::path(process::own_program()).parent_path() / name).string();
   words.insert(words.begin(), program);
   const std::vector<char*> arguments = process::pointers_to(words);
   ::execv(program.c_str(), arguments.data());
   if (errno == ENOENT)
-    fmt::print(stderr,
-               "this tally was built without libtorch: install libtorch-dev and build again{}\n",
+    fmt::print(stderr, "{} was not built: install libtorch-dev and build all targets{}\n", name,
                lists ? " for other recipes" : "");
   else
     fmt::print(stderr, "cannot run {}: {}\n", program, strerror(errno));

@@ -5,15 +5,17 @@
 
 namespace tally::app {
 
-// Returns the words for tally-train if the command line belongs to it: `train ...`, `bench train
-// ...` and `bench compress ...`, except recipes that need no libtorch. Nothing for other commands.
+// Returns the words for a program with libtorch if the command line belongs to one: tally-train for
+// `train ...`, except recipes that need no libtorch, and tally-bench-train for `bench train ...` and
+// `bench compress ...`. Nothing for other commands.
 std::optional<std::vector<std::string>> torch_program_words(const std::vector<std::string>& words);
 
 // Whether these words ask for the list of recipes.
 bool lists_recipes(const std::vector<std::string>& words);
 
-// Executes tally-train, which lies beside this program. Returns only if that fails: the exit code,
-// after a message. Recipes that tally-train does not know are added to a list of recipes.
+// Executes the program for these words, which lies beside this program. Returns only if that fails:
+// the exit code, after a message. Recipes that tally-train does not know are added to a list of
+// recipes.
 int become_torch_program(std::vector<std::string> words);
 
 }  // namespace tally::app

@@ -1,5 +1,4 @@
-// The program that `tally train`, `tally bench train` and `tally bench compress` execute: the part
-// of the command line that needs libtorch.
+// The program that `tally train` executes: the part of the command line that needs libtorch.
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -8,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/tally/commands.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/train/train_commands.h"
 
@@ -16,9 +16,10 @@ int main(int argc, char** argv) {
   const std::string command = words.empty() ? "" : words.front();
   ::signal(SIGPIPE, SIG_IGN);
   if (command == "host-agent") return tally::launch::run_agent();
-  if (command == "bench-compress")
-    return tally::app::run_compress_command({words.begin() + 1, words.end()});
-  if (command != "train") return tally::app::run_bench_command(words);
+  if (command != "train") {
+    fmt::print(stderr, "tally-train is a part of tally: call `tally train`\n");
+    return tally::app::kWrongUsage;
+  }
   int code = 1;
   try {
     code = tally::app::run_train_command({words.begin() + 1, words.end()});

@@ -2,7 +2,8 @@
 #include <string>
 #include <vector>
 
-// The commands of tally-train. Each takes the words after its own name and returns the exit code.
+// The commands of tally-train and tally-bench-train. Each takes the words after its own name and
+// returns the exit code.
 namespace tally::app {
 
 // `tally train RECIPE`: checks the options and starts the workers, or is one of them.

@@ -24,7 +24,7 @@ class BenchTrain : public testing::Test {
 
   Child start(std::vector<std::string> options) {
     std::filesystem::create_directory(folder_.path() + "/tmp");
-    std::vector<std::string> command{TALLY_TRAIN_PROGRAM, "bench", "--rounds", "2",
+    std::vector<std::string> command{TALLY_BENCH_PROGRAM, "bench", "--rounds", "2",
                                      "--steps",           "3",     "--json",   json_file()};
     command.insert(command.end(), options.begin(), options.end());
     return Child({.command = command, .variables = {{"TMPDIR", folder_.path() + "/tmp"}}});
