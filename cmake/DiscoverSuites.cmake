@@ -8,10 +8,13 @@ if(NOT status EQUAL 0)
 endif()
 # A suite is a line without indentation that ends in a dot, perhaps followed by a comment.
 string(REGEX MATCHALL "(^|\n)[^ \n]+\\.( +#[^\n]*)?" suites "${listed}")
-# Suites with libtorch are the longest: they start first, so that no processor idles at the end.
+# The longest suites start first, so that no processor idles at the end: those with libtorch, then
+# those that wait for real processes.
 set(cost 0)
 if(LABEL STREQUAL "torch")
   set(cost 100)
+elseif(LABEL STREQUAL "process")
+  set(cost 50)
 endif()
 set(script "")
 foreach(suite IN LISTS suites)

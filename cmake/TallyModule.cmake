@@ -1,7 +1,8 @@
 # tally_module(NAME [DEPENDS module...] [LIBRARIES target...])
 #
 # Builds one folder of src/ with its subfolders: the library tally_NAME from `*.cc`, the program
-# NAME_test (ctest label "unit") from `*_test.cc`, and the program NAME_bench from `*_bench.cc`.
+# NAME_test (ctest label "unit") from `*_test.cc`, and the program NAME_bench from `*_bench.cc`
+# (not with sanitizers).
 
 function(tally_module name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
@@ -34,7 +35,7 @@ function(tally_module name)
   if(tests)
     tally_test(${name}_test LABEL unit SOURCES ${tests} LIBRARIES tally_${name})
   endif()
-  if(benches)
+  if(benches AND NOT TALLY_SANITIZE)
     find_package(benchmark QUIET)
     if(benchmark_FOUND)
       add_executable(${name}_bench ${benches})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/fuzz.sh: runs every fuzz_* program of build/fuzz for FUZZ_SECONDS each. The default is a
-# minute for fuzz_codec, which has many decoders, and about a minute for all others together.
-# fuzz_NAME starts from the files of tests/fuzz/corpus/NAME and writes its findings to
+# minute for fuzz_codec, which has many decoders, and some seconds for every other program.
+# fuzz_NAME starts from the files of tests/fuzz/corpus/NAME and writes its findings and its log to
 # build/fuzz/findings.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,16 +12,28 @@ seconds=${FUZZ_SECONDS:-$((60 / ${#programs[@]} > 5 ? 60 / ${#programs[@]} : 5))
 [ "$seconds" -gt 0 ] || { echo "fuzz: FUZZ_SECONDS must be positive" >&2; exit 2; }
 
 mkdir -p build/fuzz/findings
-for program in "${programs[@]}"; do
+fuzz_one() {
+  local program=$1 name grown seeds own=$seconds log
   name=$(basename "$program")
   grown=build/fuzz/corpus/${name#fuzz_}
   seeds=tests/fuzz/corpus/${name#fuzz_}
+  log=build/fuzz/findings/$name.log
   mkdir -p "$grown"
-  corpus=("$grown")
+  local corpus=("$grown")
   [ ! -d "$seeds" ] || corpus+=("$seeds")
-  own=$seconds
   [ "$name" != fuzz_codec ] || own=${FUZZ_SECONDS:-60}
-  echo "fuzz: $name for $own s"
-  tools/in_preset.sh fuzz "$program" -max_total_time="$own" -timeout=10 -rss_limit_mb=2048 \
-    -print_final_stats=1 -verbosity=0 -artifact_prefix="build/fuzz/findings/$name-" "${corpus[@]}"
-done
+  if tools/in_preset.sh fuzz "$program" -max_total_time="$own" -timeout=10 -rss_limit_mb=2048 \
+    -print_final_stats=1 -verbosity=0 -artifact_prefix="build/fuzz/findings/$name-" \
+    "${corpus[@]}" >"$log" 2>&1; then
+    echo "fuzz: $name: $own s, $(awk '/number_of_executed_units/ { print $2 }' "$log") inputs"
+  else
+    cat "$log"
+    echo "fuzz: $name FAILED" >&2
+    return 1
+  fi
+}
+export -f fuzz_one
+export seconds
+# One program per processor at a time.
+printf '%s\0' "${programs[@]}" |
+  xargs -0 -n 1 -P "$(nproc)" bash -c 'set -euo pipefail; fuzz_one "$0"'
