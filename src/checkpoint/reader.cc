@@ -13,9 +13,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/errors.h"
 #include "base/file_io.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/header_file.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Error corrupt_checkpoint(const fs::path& path, std::string_view message) {
-  return {.code = ErrorCode::kCorrupt, .message = fmt::format("{}: {}", path.string(), message)};
+  return corrupt(fmt::format("{}: {}", path.string(), message));
 }
 
 // A missing file is damage (kCorrupt); other errors stay as they are.
@@ -78,9 +78,8 @@ class FolderReader final : public Reader {
 
   Result<std::string> rank_state(Rank rank) const override {
     if (rank < 0 || rank >= ranks())
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("{}: no rank {}, it was written by {}", folder_.string(),
-                                          rank, ranks())};
+      return invalid(
+          fmt::format("{}: no rank {}, it was written by {}", folder_.string(), rank, ranks()));
     const Extent& extent = rank_states_[static_cast<std::size_t>(rank)];
     std::string text(extent.count, '\0');
     TALLY_TRY(read_extent(extent, extent.offset, std::as_writable_bytes(std::span(text))));
@@ -233,17 +232,15 @@ class FolderReader final : public Reader {
                          std::span<std::byte> out) const {
     const auto found = index.find(tensor);
     if (found == index.end())
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("{}: no tensor {}", folder_.string(), tensor)};
+      return invalid(fmt::format("{}: no tensor {}", folder_.string(), tensor));
     const StoredTensor& stored = found->second;
     const std::uint64_t element_bytes = size_of(stored.type);
     const std::uint64_t wanted = out.size() / element_bytes;
     if (out.size() % element_bytes != 0 || first > stored.count || wanted > stored.count - first)
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("{}: {} bytes from element {} of tensor {}, which has {} "
-                                          "elements of {} bytes",
-                                          folder_.string(), out.size(), first, tensor, stored.count,
-                                          element_bytes)};
+      return invalid(
+          fmt::format("{}: {} bytes from element {} of tensor {}, which has {} "
+                      "elements of {} bytes",
+                      folder_.string(), out.size(), first, tensor, stored.count, element_bytes));
     for (const Extent& extent : stored.extents) {
       const std::uint64_t begin = std::max(first, extent.first);
       const std::uint64_t end = std::min(first + wanted, extent.first + extent.count);
@@ -274,8 +271,7 @@ class FolderReader final : public Reader {
 Result<std::unique_ptr<Reader>> Reader::open(const fs::path& checkpoint) {
   std::error_code ignored;
   if (!fs::is_directory(checkpoint, ignored))
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{}: no such checkpoint", checkpoint.string())};
+    return invalid(fmt::format("{}: no such checkpoint", checkpoint.string()));
   auto reader = std::make_unique<FolderReader>(checkpoint);
   TALLY_TRY(reader->load());
   return std::unique_ptr<Reader>(std::move(reader));
