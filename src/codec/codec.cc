@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/rng.h"
 #include "codec/families.h"
 
 namespace tally::codec {
@@ -59,6 +60,14 @@ bool is_sparse(plan::Codec kind) {
 }
 
 }  // namespace
+
+kernel::RandomKey key_of(const Draw& draw) {
+  std::uint64_t mixed = Rng(draw.seed).next();
+  for (const std::uint64_t word : {draw.step, std::uint64_t{draw.rank}, draw.first})
+    mixed = Rng(mixed ^ word).next();
+  return {.low = static_cast<std::uint32_t>(mixed),
+          .high = static_cast<std::uint32_t>(mixed >> 32)};
+}
 
 std::unique_ptr<Codec> make_codec(const plan::CodecSpec& spec, const Shape& shape) {
   return staged(make_inner(spec, shape), spec.stage);

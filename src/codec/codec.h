@@ -45,10 +45,17 @@ class Codec {
   // Writes the decoded values to `out`. kCorrupt, with `out` undefined, if `bytes` cannot be an
   // encoding of out.size() values. The bytes may lie at any address and need not be trusted:
   // nothing outside them and `out` is touched, and time and memory are bounded by both sizes.
-  virtual Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const = 0;
+  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const {
+    return read(bytes, nullptr, out);
+  }
   // sum += weight * decoded value. Otherwise as decode().
-  virtual Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                                  std::span<float> sum) const = 0;
+  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
+                          std::span<float> sum) const {
+    return read(bytes, &weight, sum);
+  }
+  // decode_add() with a weight, decode() without.
+  virtual Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                            std::span<float> out) const = 0;
 };
 
 // The position of a run in its tensor.

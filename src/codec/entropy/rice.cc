@@ -10,11 +10,7 @@
 namespace tally::codec {
 namespace {
 
-// Words are little-endian in memory.
-std::uint64_t swapped_on_big_endian(std::uint64_t word) {
-  if constexpr (std::endian::native == std::endian::big) return __builtin_bswap64(word);
-  return word;
-}
+static_assert(std::endian::native == std::endian::little, "words are stored as they are");
 
 // Stores the pending bits with every code, over the last store, without a branch.
 class BitWriter {
@@ -25,12 +21,11 @@ class BitWriter {
   void put(std::uint64_t bits, unsigned count) {
     pending_ |= bits << used_;
     used_ += count;
-    const std::uint64_t word = swapped_on_big_endian(pending_);
-    if (at_ + sizeof word <= out_.size()) {
-      std::memcpy(out_.data() + at_, &word, sizeof word);
+    if (at_ + sizeof pending_ <= out_.size()) {
+      std::memcpy(out_.data() + at_, &pending_, sizeof pending_);
     } else {
       TALLY_CHECK(at_ + (used_ + 7) / 8 <= out_.size());
-      std::memcpy(out_.data() + at_, &word, out_.size() - at_);
+      std::memcpy(out_.data() + at_, &pending_, out_.size() - at_);
     }
     at_ += used_ / 8;
     pending_ >>= used_ / 8 * 8;
@@ -126,7 +121,7 @@ std::uint64_t GapReader::window() const {
   } else if (at < bytes_.size()) {
     std::memcpy(&word, bytes_.data() + at, bytes_.size() - at);
   }
-  return swapped_on_big_endian(word) >> (position_ % 8);
+  return word >> (position_ % 8);
 }
 
 bool GapReader::next(std::size_t& index) {

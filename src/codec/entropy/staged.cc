@@ -83,16 +83,11 @@ class Staged final : public Codec {
     return kHeadBytes + plain.size();
   }
 
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const override {
     std::vector<std::byte> scratch;
     TALLY_TRY(const auto plain, unpacked(bytes, out.size(), scratch));
-    return inner_->decode(plain, out);
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    std::vector<std::byte> scratch;
-    TALLY_TRY(const auto plain, unpacked(bytes, sum.size(), scratch));
-    return inner_->decode_add(plain, weight, sum);
+    return inner_->read(plain, weight, out);
   }
 
  private:

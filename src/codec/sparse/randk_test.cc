@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "codec/draw.h"
 #include "codec/families.h"
-#include "codec/sparse/drawn_indices.h"
 #include "codec/sparse/sparse_bytes.h"
 #include "codec/sparse/sparse_test_support.h"
 

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernel/counter_random.h"
 #include "tally/error.h"
@@ -33,6 +34,13 @@ std::size_t write_sparse(std::span<const float> values, std::span<const std::uin
 
 // Writes all values in the dense form.
 std::size_t write_all(std::span<const float> values, std::span<std::byte> out);
+
+// Draws `entries` distinct ascending indices below `count`, by the key alone. entries <= count <
+// 2^32. Each index is drawn with probability entries / count, except for a share of 2^-32: the ring
+// of indices is cut at a random offset into `entries` arcs whose lengths differ by at most one, and
+// one index of each arc is drawn.
+std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t count,
+                                         std::size_t entries);
 
 // As write_sparse(), in the drawn or the dense form: `drawn` is drawn_indices() of the key.
 std::size_t write_drawn(std::span<const float> values, kernel::RandomKey key,

@@ -7,9 +7,7 @@
 #include <iterator>
 #include <limits>
 
-#include "codec/draw.h"
 #include "codec/families.h"
-#include "codec/sparse/drawn_indices.h"
 #include "codec/sparse/sparse_bytes.h"
 #include "codec/sparse/top_selection.h"
 #include "kernel/sparse/residual.h"
@@ -23,12 +21,9 @@ class SparseCodec : public Codec {
  public:
   // The non-finite values alone may be all values.
   std::size_t max_bytes(std::size_t count) const final { return dense_bytes(count); }
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const final {
-    return read_sparse(bytes, out);
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const final {
-    return add_sparse(bytes, weight, sum);
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const final {
+    return weight == nullptr ? read_sparse(bytes, out) : add_sparse(bytes, *weight, out);
   }
 };
 
