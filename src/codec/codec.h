@@ -34,9 +34,8 @@ class Codec {
   virtual ~Codec() = default;
 
   virtual Traits traits() const = 0;
-  // The largest size of an encoding of `count` values, and an estimate of its typical size.
+  // The largest size of an encoding of `count` values.
   virtual std::size_t max_bytes(std::size_t count) const = 0;
-  virtual std::size_t expected_bytes(std::size_t count) const { return max_bytes(count); }
 
   // Encodes into `out`, which has max_bytes(values.size()) or more; returns the bytes used.
   virtual std::size_t encode(std::span<const float> values, const Draw& draw,

@@ -78,18 +78,6 @@ RiceCode choose_rice(std::span<const std::uint32_t> indices) {
   return best;
 }
 
-double expected_rice_bits(double share) {
-  if (share >= 1) return 1;
-  if (share <= 0) return 0;
-  // The unary part is also geometric: above i with probability (1 - share)^(i * 2^parameter).
-  double best = 1 / share;
-  for (unsigned parameter = 1; parameter <= kMaxRice; ++parameter) {
-    const double more = std::exp(std::ldexp(std::log1p(-share), static_cast<int>(parameter)));
-    best = std::min(best, 1 + parameter + more / (1 - more));
-  }
-  return best;
-}
-
 void write_gaps(const RiceCode& code, std::span<const std::uint32_t> indices,
                 std::span<std::byte> out) {
   constexpr unsigned kMost = 56;

@@ -171,9 +171,6 @@ class Majority final : public BitmapCodec {
     const BlockLayout layout = layout_of(count);
     return count == 0 ? 0 : 1 + layout.bytes() + layout.code_bytes();
   }
-  std::size_t expected_bytes(std::size_t count) const override {
-    return count == 0 ? 0 : 1 + layout_of(count).bytes();
-  }
 
   std::size_t encode(std::span<const float> values, const Draw& /*draw*/,
                      std::span<std::byte> out) const override {

@@ -142,12 +142,6 @@ std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t coun
   return indices;
 }
 
-std::size_t expected_sparse_bytes(std::size_t count, double entries) {
-  if (count == 0) return dense_bytes(0);
-  const double bits = entries * (32 + expected_rice_bits(entries / static_cast<double>(count)));
-  return std::min(dense_bytes(count), kGapsHeader + static_cast<std::size_t>(bits / 8));
-}
-
 std::size_t write_sparse(std::span<const float> values, std::span<const std::uint32_t> indices,
                          std::span<std::byte> out) {
   const std::size_t with_gaps = kGapsHeader + 4 * indices.size();
@@ -185,14 +179,13 @@ std::size_t write_drawn(std::span<const float> values, kernel::RandomKey key,
   return size;
 }
 
-Result<void> read_sparse(std::span<const std::byte> bytes, std::span<float> out) {
+Result<void> read_sparse(std::span<const std::byte> bytes, const float* weight,
+                         std::span<float> out) {
+  if (weight != nullptr)
+    return each(bytes, out.size(),
+                [out, factor = *weight](std::size_t i, float value) { out[i] += factor * value; });
   std::fill(out.begin(), out.end(), 0.0F);
   return each(bytes, out.size(), [out](std::size_t i, float value) { out[i] = value; });
-}
-
-Result<void> add_sparse(std::span<const std::byte> bytes, float weight, std::span<float> sum) {
-  return each(bytes, sum.size(),
-              [sum, weight](std::size_t i, float value) { sum[i] += weight * value; });
 }
 
 }  // namespace tally::codec

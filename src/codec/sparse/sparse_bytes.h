@@ -24,8 +24,6 @@ inline constexpr std::size_t kGapsHeader = 6;
 inline constexpr std::size_t kDrawnHeader = 13;
 
 constexpr std::size_t dense_bytes(std::size_t count) { return 1 + 4 * count; }
-// The expected size of the smaller form if `entries` of `count` values are sent.
-std::size_t expected_sparse_bytes(std::size_t count, double entries);
 
 // Writes the values at ascending `indices`, in the gaps or the dense form; `out` has
 // dense_bytes(values.size()) bytes. Returns the bytes used.
@@ -46,8 +44,8 @@ std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t coun
 std::size_t write_drawn(std::span<const float> values, kernel::RandomKey key,
                         std::span<const std::uint32_t> drawn, std::span<std::byte> out);
 
-// Codec::decode() and decode_add() for all three forms.
-Result<void> read_sparse(std::span<const std::byte> bytes, std::span<float> out);
-Result<void> add_sparse(std::span<const std::byte> bytes, float weight, std::span<float> sum);
+// Codec::read() for all three forms.
+Result<void> read_sparse(std::span<const std::byte> bytes, const float* weight,
+                         std::span<float> out);
 
 }  // namespace tally::codec
