@@ -35,7 +35,7 @@ std::unique_ptr<Codec> make_randk(double density);
 std::unique_ptr<Codec> make_randk_mean(double density);
 std::unique_ptr<Codec> make_nonzero();
 
-// entropy/: the bytes of `inner` through an entropy coder.
+// entropy/: the bytes of `inner` through an entropy coder; `inner` itself without a stage.
 std::unique_ptr<Codec> make_staged(std::unique_ptr<Codec> inner, plan::EntropyStage stage);
 
 }  // namespace tally::codec
