@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/errors.h"
 #include "base/nearest_word.h"
+#include "plan/field.h"
 #include "plan/plan_values.h"
 
 namespace tally::plan {
@@ -45,32 +45,27 @@ constexpr Answer kSchedules[] = {{"fifo", "fifo"}, {"priority", "priority"}};
 struct Question {
   std::string_view key;
   std::span<const Answer> answers;
-  // The answer of a plan as an index into `answers`.
-  std::size_t (*get)(const Plan&) = nullptr;
-  void (*set)(Plan&, std::size_t) = nullptr;
+  Field<Plan> field;  // the answer of a plan as an index into `answers`
+
+  std::size_t answer_of(const Plan& plan) const {
+    return static_cast<std::size_t>(field.get(plan));
+  }
 };
-template <auto kField>
-constexpr Question question_of(std::string_view key, std::span<const Answer> answers) {
-  return {key, answers, [](const Plan& plan) { return static_cast<std::size_t>(plan.*kField); },
-          [](Plan& plan, std::size_t answer) {
-            plan.*kField = static_cast<std::decay_t<decltype(plan.*kField)>>(answer);
-          }};
-}
-constexpr Question kQuestions[] = {question_of<&Plan::home>("home", kHomes),
-                                   question_of<&Plan::update>("update", kUpdates),
-                                   {"codec", {}},  // codec_spec.h has its answers
-                                   question_of<&Plan::stale>("stale", kStales),
-                                   question_of<&Plan::split>("split", kSplits),
-                                   question_of<&Plan::data>("data", kDatas),
-                                   question_of<&Plan::conflict>("conflict", kConflicts),
-                                   question_of<&Plan::schedule>("schedule", kSchedules)};
+constexpr Question kQuestions[] = {{"home", kHomes, field_of<&Plan::home>()},
+                                   {"update", kUpdates, field_of<&Plan::update>()},
+                                   {"codec", {}, {}},  // codec_spec.h has its answers
+                                   {"stale", kStales, field_of<&Plan::stale>()},
+                                   {"split", kSplits, field_of<&Plan::split>()},
+                                   {"data", kDatas, field_of<&Plan::data>()},
+                                   {"conflict", kConflicts, field_of<&Plan::conflict>()},
+                                   {"schedule", kSchedules, field_of<&Plan::schedule>()}};
 constexpr std::size_t kQuestionCount = std::size(kQuestions);
 constexpr std::size_t kUpdateIndex = 1, kCodecIndex = 2, kStaleIndex = 3, kConflictIndex = 6,
                       kScheduleIndex = 7;
 
 // The word of an answer, or "?" if its number is not in the list.
 std::string_view word_of(const Plan& plan, std::size_t question) {
-  const std::size_t choice = kQuestions[question].get(plan);
+  const std::size_t choice = kQuestions[question].answer_of(plan);
   const auto& answers = kQuestions[question].answers;
   return choice < answers.size() ? answers[choice].word : "?";
 }
@@ -110,7 +105,7 @@ Result<void> choose(std::size_t index, std::string_view text, Plan& plan) {
     return invalid(fmt::format("{}: '{}' cannot follow {}", answer, behind, word));
   }
   copy_values(word_of(plan, index), Plan(), plan);
-  question.set(plan, static_cast<std::size_t>(found - question.answers.begin()));
+  question.field.set(plan, static_cast<double>(found - question.answers.begin()));
   return read_values(answer, word, behind.empty() ? behind : behind.substr(1), plan);
 }
 
@@ -200,7 +195,7 @@ Result<void> check_numbers(const Plan& plan) {
   for (std::size_t q = 0; q < kQuestionCount; ++q) {
     if (q == kCodecIndex) continue;
     TALLY_TRY(check_values(word_of(plan, q), plan));
-    kQuestions[q].set(expected, kQuestions[q].get(plan));
+    kQuestions[q].field.set(expected, kQuestions[q].field.get(plan));
     copy_values(word_of(plan, q), plan, expected);
   }
   if (plan == expected) return {};
@@ -245,7 +240,7 @@ Result<void> check(const Plan& plan) {
   for (std::size_t q = 0; q < kQuestionCount; ++q) {
     if (q == kCodecIndex) continue;
     const Question& question = kQuestions[q];
-    const std::size_t choice = question.get(plan);
+    const std::size_t choice = question.answer_of(plan);
     if (choice >= question.answers.size()) {
       return invalid(fmt::format("no answer to {} has the number {}", question.key, choice));
     }
