@@ -44,11 +44,11 @@ Result<void> check_metadata(const json& metadata) {
   return {};
 }
 
-Error corrupt_header(const std::filesystem::path& path, const Error& error) {
-  return corrupt(fmt::format("{}: {}", path.string(), error.message));
-}
-
 }  // namespace
+
+Error corrupt_file(const std::filesystem::path& path, std::string_view message) {
+  return corrupt(fmt::format("{}: {}", path.string(), message));
+}
 
 std::vector<Entry> lay_out(std::span<const TensorInfo> tensors) {
   std::vector<Entry> entries;
@@ -131,12 +131,12 @@ Result<OpenedHeader> read_header(const File& file, const std::filesystem::path& 
   std::string first(std::min(bytes, kHeaderLengthBytes), '\0');
   TALLY_TRY(file.read_at(0, std::as_writable_bytes(std::span(first))));
   const auto length = header_length(first, bytes);
-  if (!length.has_value()) return corrupt_header(path, length.error());
+  if (!length.has_value()) return corrupt_file(path, length.error().message);
   std::string text(*length, '\0');
   TALLY_TRY(file.read_at(kHeaderLengthBytes, std::as_writable_bytes(std::span(text))));
   OpenedHeader header{.data_offset = kHeaderLengthBytes + *length};
   auto entries = parse_header(text, bytes - header.data_offset);
-  if (!entries.has_value()) return corrupt_header(path, entries.error());
+  if (!entries.has_value()) return corrupt_file(path, entries.error().message);
   header.entries = *std::move(entries);
   return header;
 }

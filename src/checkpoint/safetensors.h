@@ -16,6 +16,9 @@ namespace tally::checkpoint {
 inline constexpr std::uint64_t kHeaderLengthBytes = 8;
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
+// kCorrupt: "PATH: MESSAGE".
+Error corrupt_file(const std::filesystem::path& path, std::string_view message);
+
 // A tensor in a file. `begin` and `end` are byte offsets from the end of the header.
 struct Entry {
   TensorInfo tensor;

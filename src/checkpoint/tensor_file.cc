@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/check.h"
