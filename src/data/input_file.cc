@@ -7,10 +7,8 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include <fmt/format.h>
 
