@@ -13,9 +13,9 @@
 
 #include "base/descriptor.h"
 #include "base/file.h"
-#include "data/cifar.h"
+#include "data/image_codecs.h"
 #include "data/input_file.h"
-#include "data/png_image.h"
+#include "data/pixel_files.h"
 
 namespace tally::app {
 namespace {

@@ -12,11 +12,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 
+#include "base/errors.h"
 #include "base/file_io.h"
 #include "base/log.h"
 
@@ -67,6 +72,23 @@ Result<void> set_aside(const fs::path& folder, std::uint64_t step) {
   log_warning(fmt::format("{} is from an abandoned run beyond this step: renamed to {}",
                           path_of(folder, step).string(), aside.filename().string()));
   return {};
+}
+
+Result<void> check_whole(const fs::path& path) {
+  TALLY_TRY(const std::unique_ptr<Reader> reader, Reader::open(path));
+  return reader->verify();
+}
+
+constexpr const char* kLockFile = ".lock";
+constexpr std::uint64_t kMaxLockBytes = 1024;
+
+std::string own_text() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  // The time keeps the text unique when the system reuses a process id.
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format("process {} on {} since {}\n", ::getpid(), host.data(),
+                     std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
 }  // namespace
@@ -138,6 +160,49 @@ Result<void> remove_leftovers(const fs::path& folder) {
     }
   }
   return {};
+}
+
+Result<fs::path> find_latest(const fs::path& folder) {
+  std::vector<std::uint64_t> steps = list_steps(folder);
+  if (steps.empty()) return invalid(fmt::format("no checkpoint in {}", folder.string()));
+  const fs::path newest = path_of(folder, steps.back());
+  const auto whole = check_whole(newest);
+  if (whole.has_value()) return newest;
+  steps.pop_back();
+  const auto good = std::find_if(steps.rbegin(), steps.rend(), [&](std::uint64_t step) {
+    return check_whole(path_of(folder, step)).has_value();
+  });
+  const std::string advice =
+      good == steps.rend()
+          ? std::string("no other one is whole")
+          : fmt::format("the newest whole one is {}: --resume={}", name_of_step(*good), *good);
+  return Error{.code = whole.error().code,
+               .message = fmt::format("the newest checkpoint is damaged: {}; {}",
+                                      whole.error().message, advice)};
+}
+
+std::string FolderLock::text_in(const fs::path& folder) {
+  const auto text = read_text(folder / kLockFile, kMaxLockBytes);
+  return text.has_value() ? *text : std::string();
+}
+
+Result<FolderLock> FolderLock::take(const fs::path& folder) {
+  const fs::path path = folder / kLockFile;
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file.open()) return system_error(path, "cannot be made", errno);
+  if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return system_error(path, "cannot be locked", errno);
+    const std::string holder = text_in(folder);
+    return Error{.code = ErrorCode::kRefused,
+                 .message = fmt::format(
+                     "another job writes its checkpoints to {} ({}): give this one another folder",
+                     folder.string(), holder.substr(0, holder.find(" since")))};
+  }
+  const std::string text = own_text();
+  if (::ftruncate(file.descriptor(), 0) != 0 ||
+      ::pwrite(file.descriptor(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    return system_error(path, "cannot be written", errno);
+  return FolderLock(std::move(file), text);
 }
 
 }  // namespace tally::checkpoint

@@ -60,6 +60,16 @@ Result<void> check_tensors(std::span<const TensorInfo> tensors) {
   return {};
 }
 
+std::vector<Range> ranges_of(std::span<const TensorInfo> tensors, std::span<const Piece> pieces) {
+  std::vector<Range> ranges;
+  ranges.reserve(pieces.size());
+  for (const Piece& piece : pieces)
+    ranges.push_back({.tensor = piece.tensor,
+                      .first = piece.first,
+                      .count = piece.bytes.size() / size_of(tensors[piece.tensor].type)});
+  return ranges;
+}
+
 // Sorts the ranges by tensor and first element, and walks over each tensor. `covered` is the end of
 // the elements seen so far: the next range must begin exactly there, and the last one must end at
 // the size of the tensor.

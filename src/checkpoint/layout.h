@@ -26,6 +26,9 @@ struct Range {
   Rank rank = 0;
 };
 
+// The element ranges of the pieces, each of which has a whole number of elements.
+std::vector<Range> ranges_of(std::span<const TensorInfo> tensors, std::span<const Piece> pieces);
+
 // kInvalid unless the ranges cover every tensor exactly once. The error names the tensor and the
 // elements that are missing, duplicate or out of range. The tensors have passed check_tensors().
 Result<void> check_cover(std::span<const TensorInfo> tensors, std::vector<Range> ranges);

@@ -13,9 +13,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/errors.h"
 #include "base/file_io.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/header_file.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
@@ -28,15 +28,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error corrupt_checkpoint(const fs::path& path, std::string_view message) {
-  return {.code = ErrorCode::kCorrupt, .message = fmt::format("{}: {}", path.string(), message)};
-}
-
 // A missing file is damage (kCorrupt); other errors stay as they are.
 Error damage(const fs::path& path, const Error& error) {
   std::error_code ignored;
   if (error.code == ErrorCode::kSystem && !fs::exists(path, ignored))
-    return corrupt_checkpoint(path, "is missing");
+    return corrupt_file(path, "is missing");
   return error;
 }
 
@@ -78,9 +74,8 @@ class FolderReader final : public Reader {
 
   Result<std::string> rank_state(Rank rank) const override {
     if (rank < 0 || rank >= ranks())
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("{}: no rank {}, it was written by {}", folder_.string(),
-                                          rank, ranks())};
+      return invalid(
+          fmt::format("{}: no rank {}, it was written by {}", folder_.string(), rank, ranks()));
     const Extent& extent = rank_states_[static_cast<std::size_t>(rank)];
     std::string text(extent.count, '\0');
     TALLY_TRY(read_extent(extent, extent.offset, std::as_writable_bytes(std::span(text))));
@@ -104,10 +99,9 @@ class FolderReader final : public Reader {
       TALLY_TRY(file.read_through(
           [&found](std::span<const std::byte> bytes) { found = kernel::crc32c(bytes, found); }));
       if (found != manifest_.files[i].crc32c)
-        return corrupt_checkpoint(
-            path_of_file(i),
-            fmt::format("checksum (CRC32C) expected {}, found {}",
-                        checksum_text(manifest_.files[i].crc32c), checksum_text(found)));
+        return corrupt_file(path_of_file(i), fmt::format("checksum (CRC32C) expected {}, found {}",
+                                                         checksum_text(manifest_.files[i].crc32c),
+                                                         checksum_text(found)));
     }
     return {};
   }
@@ -124,13 +118,13 @@ class FolderReader final : public Reader {
     auto text = read_text(path, kMaxManifestBytes);
     if (!text.has_value()) return damage(path, text.error());
     auto manifest = manifest_from_text(*text);
-    if (!manifest.has_value()) return corrupt_checkpoint(path, manifest.error().message);
+    if (!manifest.has_value()) return corrupt_file(path, manifest.error().message);
     manifest_ = *std::move(manifest);
-    if (const auto step = step_of_name(folder_.filename().string()); step && *step != step_in())
-      return corrupt_checkpoint(path, fmt::format("is of step {}", step_in()));
+    if (const auto step = step_of_name(folder_.filename().string());
+        step && *step != manifest_.step)
+      return corrupt_file(path, fmt::format("is of step {}", manifest_.step));
     return {};
   }
-  std::uint64_t step_in() const { return manifest_.step; }
 
   Result<void> check_size(std::size_t index) const {
     const fs::path path = path_of_file(index);
@@ -138,7 +132,7 @@ class FolderReader final : public Reader {
     if (!file.has_value()) return damage(path, file.error());
     TALLY_TRY(const std::uint64_t bytes, file->size());
     if (bytes != manifest_.files[index].bytes)
-      return corrupt_checkpoint(
+      return corrupt_file(
           path, fmt::format("expected {} bytes, found {}", manifest_.files[index].bytes, bytes));
     return {};
   }
@@ -159,15 +153,15 @@ class FolderReader final : public Reader {
     TALLY_TRY(const File file, File::open_to_read(path));
     TALLY_TRY(const OpenedHeader header, read_header(file, path));
     if (header.entries.size() != manifest_.tensors.size())
-      return corrupt_checkpoint(path, fmt::format("{} tensors, the manifest has {}",
-                                                  header.entries.size(), manifest_.tensors.size()));
+      return corrupt_file(path, fmt::format("{} tensors, the manifest has {}",
+                                            header.entries.size(), manifest_.tensors.size()));
     std::map<std::string_view, const TensorInfo*> expected;
     for (const TensorInfo& tensor : manifest_.tensors) expected[tensor.name] = &tensor;
     for (const Entry& entry : header.entries) {
       const auto known = expected.find(entry.tensor.name);
       if (known == expected.end() || *known->second != entry.tensor)
-        return corrupt_checkpoint(
-            path, fmt::format("tensor {} is not as in the manifest", entry.tensor.name));
+        return corrupt_file(path,
+                            fmt::format("tensor {} is not as in the manifest", entry.tensor.name));
       StoredTensor& stored = model_.find(entry.tensor.name)->second;
       stored.extents = {
           {.count = stored.count, .file = kModelIndex, .offset = header.data_offset + entry.begin}};
@@ -188,7 +182,7 @@ class FolderReader final : public Reader {
     }
     if (const auto covered = check_cover(manifest_.state_tensors, std::move(ranges));
         !covered.has_value())
-      return corrupt_checkpoint(folder_, covered.error().message);
+      return corrupt_file(folder_, covered.error().message);
     for (auto& [name, stored] : optimizer_)
       std::sort(stored.extents.begin(), stored.extents.end(),
                 [](const Extent& a, const Extent& b) { return a.first < b.first; });
@@ -208,24 +202,23 @@ class FolderReader final : public Reader {
       extent.count = (entry.end - entry.begin) / size_of(entry.tensor.type);
       if (entry.tensor.name == kRankState) {
         if (entry.tensor.type != DataType::kUInt8)
-          return corrupt_checkpoint(path, "the rank state does not have type U8");
+          return corrupt_file(path, "the rank state does not have type U8");
         rank_states_[static_cast<std::size_t>(rank)] = extent;
         has_rank_state = true;
         continue;
       }
       const auto piece = parse_piece_name(entry.tensor.name);
-      if (!piece.has_value()) return corrupt_checkpoint(path, piece.error().message);
+      if (!piece.has_value()) return corrupt_file(path, piece.error().message);
       const auto number = numbers.find(piece->tensor);
       if (number == numbers.end() ||
           manifest_.state_tensors[number->second].type != entry.tensor.type)
-        return corrupt_checkpoint(path,
-                                  fmt::format("{} is not as in the manifest", entry.tensor.name));
+        return corrupt_file(path, fmt::format("{} is not as in the manifest", entry.tensor.name));
       extent.first = piece->first;
       optimizer_.find(piece->tensor)->second.extents.push_back(extent);
       ranges.push_back(
           {.tensor = number->second, .first = extent.first, .count = extent.count, .rank = rank});
     }
-    if (!has_rank_state) return corrupt_checkpoint(path, fmt::format("no {}", kRankState));
+    if (!has_rank_state) return corrupt_file(path, fmt::format("no {}", kRankState));
     return ranges;
   }
 
@@ -233,17 +226,15 @@ class FolderReader final : public Reader {
                          std::span<std::byte> out) const {
     const auto found = index.find(tensor);
     if (found == index.end())
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("{}: no tensor {}", folder_.string(), tensor)};
+      return invalid(fmt::format("{}: no tensor {}", folder_.string(), tensor));
     const StoredTensor& stored = found->second;
     const std::uint64_t element_bytes = size_of(stored.type);
     const std::uint64_t wanted = out.size() / element_bytes;
     if (out.size() % element_bytes != 0 || first > stored.count || wanted > stored.count - first)
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("{}: {} bytes from element {} of tensor {}, which has {} "
-                                          "elements of {} bytes",
-                                          folder_.string(), out.size(), first, tensor, stored.count,
-                                          element_bytes)};
+      return invalid(
+          fmt::format("{}: {} bytes from element {} of tensor {}, which has {} "
+                      "elements of {} bytes",
+                      folder_.string(), out.size(), first, tensor, stored.count, element_bytes));
     for (const Extent& extent : stored.extents) {
       const std::uint64_t begin = std::max(first, extent.first);
       const std::uint64_t end = std::min(first + wanted, extent.first + extent.count);
@@ -274,8 +265,7 @@ class FolderReader final : public Reader {
 Result<std::unique_ptr<Reader>> Reader::open(const fs::path& checkpoint) {
   std::error_code ignored;
   if (!fs::is_directory(checkpoint, ignored))
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{}: no such checkpoint", checkpoint.string())};
+    return invalid(fmt::format("{}: no such checkpoint", checkpoint.string()));
   auto reader = std::make_unique<FolderReader>(checkpoint);
   TALLY_TRY(reader->load());
   return std::unique_ptr<Reader>(std::move(reader));

@@ -46,6 +46,10 @@ Result<void> check_metadata(const json& metadata) {
 
 }  // namespace
 
+Error corrupt_file(const std::filesystem::path& path, std::string_view message) {
+  return corrupt(fmt::format("{}: {}", path.string(), message));
+}
+
 std::vector<Entry> lay_out(std::span<const TensorInfo> tensors) {
   std::vector<Entry> entries;
   for (const TensorInfo& tensor : tensors) entries.push_back({.tensor = tensor});
@@ -75,9 +79,8 @@ Result<std::string> encode_header(std::span<const Entry> entries, std::string_vi
   while (text.size() % kHeaderAlignment != 0) text += ' ';
   const std::uint64_t length = text.size() - kHeaderLengthBytes;
   if (length > kMaxHeaderBytes)
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("names and shapes take {} bytes, limit {}", length,
-                                        kMaxHeaderBytes)};
+    return invalid(
+        fmt::format("names and shapes take {} bytes, limit {}", length, kMaxHeaderBytes));
   for (std::size_t i = 0; i < kHeaderLengthBytes; ++i)
     text[i] = static_cast<char>(length >> (8 * i));
   return text;
@@ -121,6 +124,21 @@ Result<std::vector<Entry>> parse_header(std::string_view text, std::uint64_t dat
   if (end != data_bytes)
     return corrupt(fmt::format("the tensors end at {}, the data at {}", end, data_bytes));
   return entries;
+}
+
+Result<OpenedHeader> read_header(const File& file, const std::filesystem::path& path) {
+  TALLY_TRY(const std::uint64_t bytes, file.size());
+  std::string first(std::min(bytes, kHeaderLengthBytes), '\0');
+  TALLY_TRY(file.read_at(0, std::as_writable_bytes(std::span(first))));
+  const auto length = header_length(first, bytes);
+  if (!length.has_value()) return corrupt_file(path, length.error().message);
+  std::string text(*length, '\0');
+  TALLY_TRY(file.read_at(kHeaderLengthBytes, std::as_writable_bytes(std::span(text))));
+  OpenedHeader header{.data_offset = kHeaderLengthBytes + *length};
+  auto entries = parse_header(text, bytes - header.data_offset);
+  if (!entries.has_value()) return corrupt_file(path, entries.error().message);
+  header.entries = *std::move(entries);
+  return header;
 }
 
 }  // namespace tally::checkpoint

@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/file_io.h"
 #include "tally/checkpoint.h"
 
 // The safetensors format: a little-endian u64 N, then N bytes of JSON, then the tensors,
@@ -13,6 +15,9 @@ namespace tally::checkpoint {
 
 inline constexpr std::uint64_t kHeaderLengthBytes = 8;
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+
+// kCorrupt: "PATH: MESSAGE".
+Error corrupt_file(const std::filesystem::path& path, std::string_view message);
 
 // A tensor in a file. `begin` and `end` are byte offsets from the end of the header.
 struct Entry {
@@ -37,5 +42,14 @@ Result<std::uint64_t> header_length(std::string_view first_bytes, std::uint64_t 
 // `data_bytes` is the size of the data after it. kCorrupt names the problem: a duplicate name, a
 // size that does not match type and shape, a gap, an overlap, or a wrong end.
 Result<std::vector<Entry>> parse_header(std::string_view json, std::uint64_t data_bytes);
+
+struct OpenedHeader {
+  std::vector<Entry> entries;     // ordered by offset
+  std::uint64_t data_offset = 0;  // offset of the tensor data in the file
+};
+
+// Reads and checks the header of a safetensors file. kCorrupt, with the path, if the header is
+// invalid.
+Result<OpenedHeader> read_header(const File& file, const std::filesystem::path& path);
 
 }  // namespace tally::checkpoint

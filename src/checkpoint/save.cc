@@ -14,11 +14,13 @@
 
 #include <algorithm>
 
+#include "base/errors.h"
 #include "base/file_io.h"
 #include "base/log.h"
-#include "checkpoint/claim.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/json.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/messages.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_file.h"
 #include "kernel/crc32c/crc32c.h"
@@ -30,6 +32,34 @@ namespace fs = std::filesystem;
 
 std::uint32_t checksum_of_text(const std::string& text) {
   return kernel::crc32c(std::as_bytes(std::span(text)));
+}
+
+Result<void> check_pieces(std::span<const TensorInfo> tensors, std::span<const Piece> pieces) {
+  for (const Piece& piece : pieces) {
+    if (piece.tensor >= tensors.size())
+      return invalid(fmt::format("a piece of tensor number {}, and there are {}", piece.tensor,
+                                 tensors.size()));
+    const TensorInfo& tensor = tensors[piece.tensor];
+    if (piece.bytes.size() % size_of(tensor.type) != 0)
+      return invalid(fmt::format("tensor {}: a piece of {} bytes is not a whole number of elements",
+                                 tensor.name, piece.bytes.size()));
+  }
+  return {};
+}
+
+// kInvalid if a tensor or a piece is invalid, a state is too long, or (at rank 0) `state` is no
+// JSON object.
+Result<void> check_content(const Content& content, Rank rank) {
+  TALLY_TRY(check_tensors(content.tensors));
+  TALLY_TRY(check_tensors(content.state_tensors));
+  TALLY_TRY(check_pieces(content.tensors, content.model));
+  TALLY_TRY(check_pieces(content.state_tensors, content.optimizer));
+  if (content.rank_state.size() > kMaxStateBytes || content.state.size() > kMaxStateBytes)
+    return invalid(fmt::format("a state of more than {} bytes", kMaxStateBytes));
+  if (rank != 0) return {};
+  const auto state = parse_json(content.state);
+  if (!state || !state->is_object()) return invalid("the state is no JSON object");
+  return {};
 }
 
 // The layout of the model file, equal on all ranks.
@@ -48,8 +78,8 @@ struct ModelFile {
   }
 };
 
-Result<ModelFile> model_file(const Snapshot& snapshot) {
-  ModelFile file{.entries = lay_out(snapshot.tensors())};
+Result<ModelFile> model_file(const Content& content) {
+  ModelFile file{.entries = lay_out(content.tensors)};
   TALLY_TRY(file.header, encode_header(file.entries, "pt"));
   return file;
 }
@@ -57,12 +87,12 @@ Result<ModelFile> model_file(const Snapshot& snapshot) {
 // One save on one rank.
 class Saving final {
  public:
-  Saving(Communicator& group, const WriterOptions& options, const Snapshot& snapshot)
+  Saving(Communicator& group, const WriterOptions& options, const Content& content)
       : group_(group),
         options_(options),
-        snapshot_(snapshot),
+        content_(content),
         by_(Deadline::after(options.timeout)),
-        part_(part_of(options.folder, snapshot.step())) {}
+        part_(part_of(options.folder, content.step)) {}
 
   Result<void> run(bool* group_works) {
     *group_works = false;
@@ -92,11 +122,11 @@ class Saving final {
   }
 
   Claim claim() {
-    Claim claim{.sound = snapshot_.check(group_.rank()), .step = snapshot_.step()};
+    Claim claim{.sound = check_content(content_, group_.rank()), .step = content_.step};
     if (!claim.sound.has_value()) return claim;
-    claim.tensors_crc32c = checksum_of(snapshot_.tensors(), snapshot_.state_tensors());
-    claim.model = ranges_of(snapshot_.tensors(), snapshot_.model());
-    claim.optimizer = ranges_of(snapshot_.state_tensors(), snapshot_.optimizer());
+    claim.tensors_crc32c = checksum_of(content_.tensors, content_.state_tensors);
+    claim.model = ranges_of(content_.tensors, content_.model);
+    claim.optimizer = ranges_of(content_.state_tensors, content_.optimizer);
     return claim;
   }
 
@@ -106,8 +136,8 @@ class Saving final {
       TALLY_TRY(Claim claim, decode_claim(message));
       claims_.push_back(std::move(claim));
     }
-    TALLY_TRY(check_claims(snapshot_.tensors(), snapshot_.state_tensors(), claims_));
-    TALLY_TRY(const ModelFile model, model_file(snapshot_));
+    TALLY_TRY(check_claims(content_.tensors, content_.state_tensors, claims_));
+    TALLY_TRY(const ModelFile model, model_file(content_));
     TALLY_TRY(remove_leftovers(options_.folder));
     std::error_code error;
     fs::create_directory(part_, error);
@@ -133,19 +163,19 @@ class Saving final {
   Result<void> write_files(Written* written) {
     TALLY_TRY(write_model(written));
     const std::string name = optimizer_file(group_.rank(), group_.size());
-    TALLY_TRY(const FileRecord file, write_optimizer(part_ / name, snapshot_));
+    TALLY_TRY(const FileRecord file, write_optimizer(part_ / name, content_));
     written->optimizer_bytes = file.bytes;
     written->optimizer_crc32c = file.crc32c;
     return {};
   }
 
   Result<void> write_model(Written* written) {
-    if (snapshot_.model().empty()) return {};
-    TALLY_TRY(const ModelFile model, model_file(snapshot_));
+    if (content_.model.empty()) return {};
+    TALLY_TRY(const ModelFile model, model_file(content_));
     TALLY_TRY(const File file, File::open_to_write(part_ / kModelFile));
-    const std::vector<Range> ranges = ranges_of(snapshot_.tensors(), snapshot_.model());
+    const std::vector<Range> ranges = ranges_of(content_.tensors, content_.model);
     for (std::size_t i = 0; i < ranges.size(); ++i) {
-      const auto bytes = snapshot_.bytes_of(snapshot_.model()[i]);
+      const auto bytes = content_.model[i].bytes;
       written->model_crc32c.push_back(kernel::crc32c(bytes));
       TALLY_TRY(file.write_at(model.offset_of(ranges[i]), bytes));
     }
@@ -154,18 +184,13 @@ class Saving final {
 
   // Rank 0, after all ranks have written: completes the folder and gives it its final name.
   Result<void> finish(const std::vector<Message>& messages) {
-    std::vector<Written> all;
-    for (std::size_t rank = 0; rank < messages.size(); ++rank) {
-      TALLY_TRY(Written written, decode_written(messages[rank]));
-      if (!written.done.has_value()) return of_rank(static_cast<Rank>(rank), written.done.error());
-      all.push_back(std::move(written));
-    }
+    TALLY_TRY(const std::vector<Written> all, decode_written(messages));
     TALLY_TRY(const Manifest manifest, manifest_for(all));
     const auto named = name_it(manifest);
     if (!named.has_value()) return of_rank(0, named.error());
     // The checkpoint is complete. A failure to remove old ones is only a warning.
     const auto retention =
-        decide_retention(list_steps(options_.folder), snapshot_.step(), options_.keep);
+        decide_retention(list_steps(options_.folder), content_.step, options_.keep);
     auto kept = retain(options_.folder, retention);
     if (kept.has_value()) kept = remove_leftovers(options_.folder);
     if (!kept.has_value()) log_warning("old checkpoints: " + kept.error().message);
@@ -173,22 +198,22 @@ class Saving final {
   }
 
   Result<void> name_it(const Manifest& manifest) {
-    TALLY_TRY(write_text(part_ / kStateFile, snapshot_.state()));
+    TALLY_TRY(write_text(part_ / kStateFile, content_.state));
     TALLY_TRY(write_text(part_ / kManifestFile, to_text(manifest)));
     TALLY_TRY(sync_folder(part_));
-    return publish(options_.folder, snapshot_.step());
+    return publish(options_.folder, content_.step);
   }
 
   Result<Manifest> manifest_for(const std::vector<Written>& all) {
-    Manifest manifest{.step = snapshot_.step(),
+    Manifest manifest{.step = content_.step,
                       .ranks = group_.size(),
-                      .tensors = snapshot_.tensors(),
-                      .state_tensors = snapshot_.state_tensors()};
+                      .tensors = content_.tensors,
+                      .state_tensors = content_.state_tensors};
     TALLY_TRY(const FileRecord model, model_record(all));
     manifest.files.push_back(model);
     manifest.files.push_back({.name = kStateFile,
-                              .bytes = snapshot_.state().size(),
-                              .crc32c = checksum_of_text(snapshot_.state())});
+                              .bytes = content_.state.size(),
+                              .crc32c = checksum_of_text(content_.state)});
     for (std::size_t rank = 0; rank < all.size(); ++rank)
       manifest.files.push_back({.name = optimizer_file(static_cast<Rank>(rank), group_.size()),
                                 .bytes = all[rank].optimizer_bytes,
@@ -203,7 +228,7 @@ class Saving final {
       std::uint64_t offset, bytes;
       std::uint32_t crc32c;
     };
-    TALLY_TRY(const ModelFile model, model_file(snapshot_));
+    TALLY_TRY(const ModelFile model, model_file(content_));
     std::vector<Part> parts;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       const std::vector<Range>& ranges = claims_[rank].model;
@@ -215,7 +240,7 @@ class Saving final {
       for (std::size_t i = 0; i < ranges.size(); ++i)
         parts.push_back(
             {.offset = model.offset_of(ranges[i]),
-             .bytes = ranges[i].count * size_of(snapshot_.tensors()[ranges[i].tensor].type),
+             .bytes = ranges[i].count * size_of(content_.tensors[ranges[i].tensor].type),
              .crc32c = all[rank].model_crc32c[i]});
     }
     std::sort(parts.begin(), parts.end(),
@@ -227,7 +252,7 @@ class Saving final {
 
   Communicator& group_;
   const WriterOptions& options_;
-  const Snapshot& snapshot_;
+  const Content& content_;
   const Deadline by_;
   const fs::path part_;
   std::vector<Claim> claims_;  // rank 0 only
@@ -236,8 +261,8 @@ class Saving final {
 }  // namespace
 
 Result<void> save_together(Communicator& group, const WriterOptions& options,
-                           const Snapshot& snapshot, bool* group_works) {
-  return Saving(group, options, snapshot).run(group_works);
+                           const Content& content, bool* group_works) {
+  return Saving(group, options, content).run(group_works);
 }
 
 }  // namespace tally::checkpoint

@@ -1,5 +1,4 @@
 #pragma once
-#include "checkpoint/snapshot.h"
 #include "tally/checkpoint.h"
 
 namespace tally::checkpoint {
@@ -7,6 +6,6 @@ namespace tally::checkpoint {
 // One collective save, from the claims to the removal of old checkpoints. `*group_works` becomes
 // false if the communicator failed; any other error is the same on all ranks.
 Result<void> save_together(Communicator& group, const WriterOptions& options,
-                           const Snapshot& snapshot, bool* group_works);
+                           const Content& content, bool* group_works);
 
 }  // namespace tally::checkpoint

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/errors.h"
 #include "base/file_io.h"
+#include "checkpoint/layout.h"
 #include "checkpoint/safetensors.h"
 #include "kernel/crc32c/crc32c.h"
 
@@ -22,24 +24,22 @@ Result<PieceName> parse_piece_name(const std::string& name) {
   const bool numbered = at != std::string::npos &&
                         std::from_chars(name.data() + at + 1, end, piece.first).ec == std::errc() &&
                         piece_name(piece.tensor, piece.first) == name;
-  if (!numbered)
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("{} is not the name of a piece", name)};
+  if (!numbered) return corrupt(fmt::format("{} is not the name of a piece", name));
   return piece;
 }
 
-Result<FileRecord> write_optimizer(const std::filesystem::path& path, const Snapshot& snapshot) {
-  const std::vector<Range> ranges = ranges_of(snapshot.state_tensors(), snapshot.optimizer());
+Result<FileRecord> write_optimizer(const std::filesystem::path& path, const Content& content) {
+  const std::vector<Range> ranges = ranges_of(content.state_tensors, content.optimizer);
   std::vector<TensorInfo> tensors;
   std::vector<std::span<const std::byte>> bytes;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const TensorInfo& whole = snapshot.state_tensors()[ranges[i].tensor];
+    const TensorInfo& whole = content.state_tensors[ranges[i].tensor];
     tensors.push_back({.name = piece_name(whole.name, ranges[i].first),
                        .type = whole.type,
                        .shape = {static_cast<std::int64_t>(ranges[i].count)}});
-    bytes.push_back(snapshot.bytes_of(snapshot.optimizer()[i]));
+    bytes.push_back(content.optimizer[i].bytes);
   }
-  const std::string& own = snapshot.rank_state();
+  const std::string& own = content.rank_state;
   tensors.push_back({.name = kRankState,
                      .type = DataType::kUInt8,
                      .shape = {static_cast<std::int64_t>(own.size())}});

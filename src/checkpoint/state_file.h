@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "checkpoint/manifest.h"
-#include "checkpoint/snapshot.h"
 
 // The optimizer file of one rank: its pieces of the optimizer state, and its rank state. In
 // safetensors format: a piece is a flat tensor named TENSOR@FIRST; the rank state is the byte
@@ -24,6 +23,6 @@ struct PieceName {
 Result<PieceName> parse_piece_name(const std::string& name);
 
 // Writes and syncs a new file; returns its record for the manifest.
-Result<FileRecord> write_optimizer(const std::filesystem::path& path, const Snapshot& snapshot);
+Result<FileRecord> write_optimizer(const std::filesystem::path& path, const Content& content);
 
 }  // namespace tally::checkpoint

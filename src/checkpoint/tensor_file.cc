@@ -2,15 +2,14 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "base/file_io.h"
 #include "base/units.h"
-#include "checkpoint/header_file.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/safetensors.h"
 
 namespace tally::checkpoint {
 namespace {
@@ -63,16 +62,13 @@ Result<std::vector<FloatTensor>> read_float_tensors(const fs::path& path, std::u
   TALLY_TRY(const File file, File::open_to_read(path));
   TALLY_TRY(const std::uint64_t bytes, file.size());
   if (bytes > max_bytes)
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{}: {}, limit {}", path.string(), format_bytes(bytes),
-                                        format_bytes(max_bytes))};
+    return invalid(fmt::format("{}: {}, limit {}", path.string(), format_bytes(bytes),
+                               format_bytes(max_bytes)));
   TALLY_TRY(OpenedHeader header, read_header(file, path));
   std::vector<FloatTensor> tensors;
   for (Entry& entry : header.entries) {
     if (entry.tensor.type != DataType::kFloat32)
-      return Error{
-          .code = ErrorCode::kCorrupt,
-          .message = fmt::format("{}: {} is not float32", path.string(), entry.tensor.name)};
+      return corrupt(fmt::format("{}: {} is not float32", path.string(), entry.tensor.name));
     FloatTensor tensor{.name = std::move(entry.tensor.name),
                        .shape = std::move(entry.tensor.shape),
                        .values = std::vector<float>((entry.end - entry.begin) / sizeof(float))};

@@ -1,31 +1,50 @@
 // The writer copies on the caller's thread and saves on its own:
 //
-//   save():  wait until not busy_; copy the content to snapshot_; set busy_
-//   thread:  while busy_: save_together() from snapshot_; store outcome_; clear busy_
+//   save():  wait until not busy_; copy the content to copy_; set busy_
+//   thread:  while busy_: save_together() from copy_; store outcome_; clear busy_
 //   wait():  wait until not busy_; return outcome_
 //
-// busy_ says which thread owns snapshot_. untold_ is true while outcome_ is an error that no call
+// busy_ says which thread owns copy_. untold_ is true while outcome_ is an error that no call
 // has returned.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <optional>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "checkpoint/claim.h"
-#include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/messages.h"
 #include "checkpoint/save.h"
-#include "checkpoint/snapshot.h"
 #include "tally/checkpoint.h"
 
 namespace tally::checkpoint {
 namespace {
+
+// Copies a rank's content to `to`, whose pieces then borrow `memory`. Empty pieces are left out.
+void copy_content(const Content& from, Content& to, std::vector<std::byte>& memory) {
+  to = from;
+  std::size_t bytes = 0;
+  for (auto* const pieces : {&to.model, &to.optimizer}) {
+    std::erase_if(*pieces, [](const Piece& piece) { return piece.bytes.empty(); });
+    for (const Piece& piece : *pieces) bytes += piece.bytes.size();
+  }
+  if (memory.size() < bytes) memory.resize(bytes);
+  std::byte* at = memory.data();
+  for (auto* const pieces : {&to.model, &to.optimizer}) {
+    for (Piece& piece : *pieces) {
+      std::memcpy(at, piece.bytes.data(), piece.bytes.size());
+      piece.bytes = {at, piece.bytes.size()};
+      at += piece.bytes.size();
+    }
+  }
+}
 
 // Scheduling priority of the writing thread, from -20 to 19; higher values yield to the training.
 constexpr int kNice = 10;
@@ -59,8 +78,8 @@ class BackgroundWriter final : public Writer {
       MutexLock lock(mutex_);
       if (untold_) previous = outcome_;
     }
-    // The thread does not use snapshot_ before busy_ is set.
-    snapshot_.take(content);
+    // The thread does not use copy_ before busy_ is set.
+    copy_content(content, copy_, memory_);
     {
       MutexLock lock(mutex_);
       untold_ = false;
@@ -90,9 +109,9 @@ class BackgroundWriter final : public Writer {
     const bool busy = busy_;
     mutex_.unlock();
     if (busy)
-      return Error{.code = ErrorCode::kTimeout,
-                   .message = fmt::format("the checkpoint of step {} is still being written",
-                                          snapshot_.step())};
+      return Error{
+          .code = ErrorCode::kTimeout,
+          .message = fmt::format("the checkpoint of step {} is still being written", copy_.step)};
     return {};
   }
 
@@ -107,7 +126,7 @@ class BackgroundWriter final : public Writer {
       mutex_.unlock();
       if (!told) return;
       // After a failure of the communicator all later saves return the same error.
-      if (group_works) outcome = save_together(*group_, options_, snapshot_, &group_works);
+      if (group_works) outcome = save_together(*group_, options_, copy_, &group_works);
       mutex_.lock();
       outcome_ = outcome;
       untold_ = !outcome.has_value();
@@ -120,7 +139,9 @@ class BackgroundWriter final : public Writer {
   const std::unique_ptr<Communicator> group_;
   const std::optional<FolderLock> lock_;  // rank 0 only
   const WriterOptions options_;
-  Snapshot snapshot_;  // owned by the caller while not busy_, by the thread while busy_
+  // Owned by the caller while not busy_, by the thread while busy_.
+  Content copy_;
+  std::vector<std::byte> memory_;  // of the pieces of copy_; kept from save to save
 
   Mutex mutex_;
   ConditionVariable changed_;
@@ -143,9 +164,7 @@ Result<FolderLock> take_folder(const WriterOptions& options) {
 // Checks that this rank can write to the folder that rank 0 has locked. A folder on a local file
 // system does not have rank 0's lock file.
 Result<void> check_folder(const WriterOptions& options, const std::string& lock_text) {
-  if (options.keep < 1)
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("keep = {}: need at least 1", options.keep)};
+  if (options.keep < 1) return invalid(fmt::format("keep = {}: need at least 1", options.keep));
   if (FolderLock::text_in(options.folder) != lock_text)
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("{} is not the folder that rank 0 sees: checkpoints need a "
@@ -153,14 +172,6 @@ Result<void> check_folder(const WriterOptions& options, const std::string& lock_
                                         options.folder.string())};
   if (::access(options.folder.c_str(), W_OK) != 0)
     return system_error(options.folder, "cannot be written to", errno);
-  return {};
-}
-
-Result<void> first_failure(const std::vector<Message>& messages) {
-  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
-    TALLY_TRY(const Written written, decode_written(messages[rank]));
-    if (!written.done.has_value()) return of_rank(static_cast<Rank>(rank), written.done.error());
-  }
   return {};
 }
 
@@ -183,7 +194,8 @@ Result<std::unique_ptr<Writer>> Writer::make(Communicator& world, const WriterOp
   TALLY_TRY(const std::string text, tell(*group, lock ? lock->text() : std::string(), by));
   const Written own{.done = check_folder(options, text)};
   TALLY_TRY(const std::vector<Message> all, gather(*group, encode(own), by));
-  TALLY_TRY(agree(*group, first_failure(all), by));
+  const auto checked = decode_written(all);
+  TALLY_TRY(agree(*group, checked.has_value() ? Result<void>() : checked.error(), by));
   return std::unique_ptr<Writer>(
       std::make_unique<BackgroundWriter>(std::move(group), std::move(lock), options));
 }

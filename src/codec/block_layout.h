@@ -1,14 +1,15 @@
 #pragma once
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <span>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
-#include "tally/error.h"
+#include "base/errors.h"
 
 namespace tally::codec {
 
@@ -85,10 +86,20 @@ inline bool is_scale(float scale) {
 }
 
 // kCorrupt unless there are `expected` bytes, the size of an encoding of `count` values.
-Result<void> check_size(std::string_view codec, std::span<const std::byte> bytes,
-                        std::size_t expected, std::size_t count);
-Error wrong_scale(std::string_view codec, std::size_t block, float scale);
-Error wrong_codes(std::string_view codec, std::size_t block);
-Error wrong_ends(std::string_view codec);
+inline Result<void> check_size(std::string_view codec, std::span<const std::byte> bytes,
+                               std::size_t expected, std::size_t count) {
+  if (bytes.size() == expected) return {};
+  return corrupt(
+      fmt::format("{}: {} bytes for {} values, expected {}", codec, bytes.size(), count, expected));
+}
+inline Error wrong_scale(std::string_view codec, std::size_t block, float scale) {
+  return corrupt(fmt::format("{}: block {} has scale {}", codec, block, scale));
+}
+inline Error wrong_codes(std::string_view codec, std::size_t block) {
+  return corrupt(fmt::format("{}: block {} has an invalid code", codec, block));
+}
+inline Error wrong_ends(std::string_view codec) {
+  return corrupt(fmt::format("{}: bits are set behind the last value of a block", codec));
+}
 
 }  // namespace tally::codec

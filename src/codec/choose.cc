@@ -15,11 +15,6 @@ constexpr double kWorthIt = 1.03;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// The time at which a step can continue: not before the computation ends.
-double done_after(double seconds, double hidden) {
-  return std::isfinite(seconds) && seconds >= 0 ? std::max(seconds, hidden) : kNever;
-}
-
 std::string with_unit(double value, std::string_view unit) {
   return value < 99.95 ? fmt::format("{:.1f} {}", value, unit)
                        : fmt::format("{:.0f} {}", value, unit);
@@ -56,9 +51,18 @@ std::size_t second_of(std::span<const double> times, std::size_t chosen) {
   return second;
 }
 
-std::string text_of_choice(const WireCost& wire, const BucketFacts& facts,
-                           std::span<const Candidate> candidates, std::span<const double> times,
-                           std::size_t chosen) {
+}  // namespace
+
+double predicted_seconds(const WireCost& wire, const Candidate& candidate) {
+  return candidate.codec_seconds +
+         static_cast<double>(candidate.messages) * wire.seconds_per_message +
+         static_cast<double>(candidate.bytes) * wire.seconds_per_byte;
+}
+
+std::string reason_of(const WireCost& wire, const BucketFacts& facts,
+                      std::span<const Candidate> candidates, std::size_t chosen) {
+  TALLY_CHECK(chosen < candidates.size());
+  const std::vector<double> times = seconds_of(wire, candidates);
   std::string text = fmt::format("bucket {}: {}, {}", facts.bucket, candidates[chosen].text,
                                  text_of_seconds(times[chosen]));
   const std::string rate = text_of_rate(wire.seconds_per_byte);
@@ -75,36 +79,24 @@ std::string text_of_choice(const WireCost& wire, const BucketFacts& facts,
          fmt::format("; {} would take {}", candidates[second].text, text_of_seconds(times[second]));
 }
 
-}  // namespace
-
-double predicted_seconds(const WireCost& wire, const Candidate& candidate) {
-  return candidate.codec_seconds +
-         static_cast<double>(candidate.messages) * wire.seconds_per_message +
-         static_cast<double>(candidate.bytes) * wire.seconds_per_byte;
-}
-
-std::string reason_of(const WireCost& wire, const BucketFacts& facts,
-                      std::span<const Candidate> candidates, std::size_t chosen) {
-  TALLY_CHECK(chosen < candidates.size());
-  return text_of_choice(wire, facts, candidates, seconds_of(wire, candidates), chosen);
-}
-
 CodecChoice choose_codec(const WireCost& wire, const BucketFacts& facts,
                          std::span<const Candidate> candidates) {
   TALLY_CHECK(!candidates.empty());
   const std::vector<double> times = seconds_of(wire, candidates);
-  double earliest = kNever;
-  for (const double seconds : times)
-    earliest = std::min(earliest, done_after(seconds, facts.hidden_seconds));
+  // The time at which a step can continue: not before the computation ends.
+  const auto done_after = [&facts](double seconds) {
+    return std::max(seconds, facts.hidden_seconds);
+  };
+  const double earliest = done_after(*std::min_element(times.begin(), times.end()));
   if (!std::isfinite(earliest)) {
     return {.reason = fmt::format("bucket {}: {}, because nothing could be measured", facts.bucket,
                                   candidates[0].text)};
   }
   std::size_t chosen = 0;
-  while (done_after(times[chosen], facts.hidden_seconds) > earliest * kWorthIt) ++chosen;
+  while (done_after(times[chosen]) > earliest * kWorthIt) ++chosen;
   return {.index = chosen,
           .seconds = times[chosen],
-          .reason = text_of_choice(wire, facts, candidates, times, chosen)};
+          .reason = reason_of(wire, facts, candidates, chosen)};
 }
 
 std::size_t fastest_of(std::span<const double> step_seconds) {

@@ -1,10 +1,10 @@
 #include "codec/codec.h"
 
-#include <algorithm>
 #include <functional>
 #include <numeric>
 
 #include "base/check.h"
+#include "base/rng.h"
 #include "codec/families.h"
 
 namespace tally::codec {
@@ -48,11 +48,6 @@ std::unique_ptr<Codec> make_inner(const plan::CodecSpec& spec, const Shape& shap
   return nullptr;
 }
 
-std::unique_ptr<Codec> staged(std::unique_ptr<Codec> inner, plan::EntropyStage stage) {
-  if (stage == plan::EntropyStage::kNone) return inner;
-  return make_staged(std::move(inner), stage);
-}
-
 bool is_sparse(plan::Codec kind) {
   return kind == plan::Codec::kTopk || kind == plan::Codec::kDgc || kind == plan::Codec::kRandk ||
          kind == plan::Codec::kThreshold;
@@ -60,16 +55,24 @@ bool is_sparse(plan::Codec kind) {
 
 }  // namespace
 
+kernel::RandomKey key_of(const Draw& draw) {
+  std::uint64_t mixed = Rng(draw.seed).next();
+  for (const std::uint64_t word : {draw.step, std::uint64_t{draw.rank}, draw.first})
+    mixed = Rng(mixed ^ word).next();
+  return {.low = static_cast<std::uint32_t>(mixed),
+          .high = static_cast<std::uint32_t>(mixed >> 32)};
+}
+
 std::unique_ptr<Codec> make_codec(const plan::CodecSpec& spec, const Shape& shape) {
-  return staged(make_inner(spec, shape), spec.stage);
+  return make_staged(make_inner(spec, shape), spec.stage);
 }
 
 BroadcastCodec make_broadcast_codec(const plan::CodecSpec& spec, const Shape& shape) {
   if (spec.kind == plan::Codec::kRandk)
-    return {.codec = staged(make_randk_mean(spec.density), spec.stage)};
-  if (is_sparse(spec.kind)) return {.codec = staged(make_nonzero(), spec.stage)};
+    return {.codec = make_staged(make_randk_mean(spec.density), spec.stage)};
+  if (is_sparse(spec.kind)) return {.codec = make_staged(make_nonzero(), spec.stage)};
   if (spec.kind == plan::Codec::kSign && spec.vote)
-    return {.codec = staged(make_majority(spec.block), spec.stage)};
+    return {.codec = make_staged(make_majority(spec.block), spec.stage)};
   return {.codec = make_codec(spec, shape), .feedback = spec.feedback};
 }
 

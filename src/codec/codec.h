@@ -34,9 +34,8 @@ class Codec {
   virtual ~Codec() = default;
 
   virtual Traits traits() const = 0;
-  // The largest size of an encoding of `count` values, and an estimate of its typical size.
+  // The largest size of an encoding of `count` values.
   virtual std::size_t max_bytes(std::size_t count) const = 0;
-  virtual std::size_t expected_bytes(std::size_t count) const { return max_bytes(count); }
 
   // Encodes into `out`, which has max_bytes(values.size()) or more; returns the bytes used.
   virtual std::size_t encode(std::span<const float> values, const Draw& draw,
@@ -45,10 +44,17 @@ class Codec {
   // Writes the decoded values to `out`. kCorrupt, with `out` undefined, if `bytes` cannot be an
   // encoding of out.size() values. The bytes may lie at any address and need not be trusted:
   // nothing outside them and `out` is touched, and time and memory are bounded by both sizes.
-  virtual Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const = 0;
+  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const {
+    return read(bytes, nullptr, out);
+  }
   // sum += weight * decoded value. Otherwise as decode().
-  virtual Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                                  std::span<float> sum) const = 0;
+  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
+                          std::span<float> sum) const {
+    return read(bytes, &weight, sum);
+  }
+  // decode_add() with a weight, decode() without.
+  virtual Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                            std::span<float> out) const = 0;
 };
 
 // The position of a run in its tensor.

@@ -162,18 +162,10 @@ TEST_P(EveryCodec, HasOtherRandomNumbersForEachValue) {
   });
 }
 
-TEST_P(EveryCodec, IsNeverLargerThanItSaysAndAboutWhatItExpects) {
+TEST_P(EveryCodec, IsNeverLargerThanItSays) {
   with_each_stage([&] {
     const Values in = normal_values(65536, 8);
-    const auto bytes = static_cast<double>(encode(*codec_, in).size());
-    EXPECT_LE(bytes, static_cast<double>(codec_->max_bytes(in.size())));
-    if (spec_.kind == plan::Codec::kThreshold && spec_.threshold > 1e-20) {
-      // The codec cannot know how many values exceed the threshold.
-      EXPECT_GE(static_cast<double>(codec_->expected_bytes(in.size())), 0.8 * bytes);
-    } else {
-      EXPECT_NEAR(static_cast<double>(codec_->expected_bytes(in.size())), bytes, 0.25 * bytes);
-    }
-    EXPECT_LE(codec_->expected_bytes(in.size()), codec_->max_bytes(in.size()));
+    EXPECT_LE(encode(*codec_, in).size(), codec_->max_bytes(in.size()));
   });
 }
 

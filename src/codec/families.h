@@ -1,11 +1,14 @@
 #pragma once
-#include <cstdint>
 #include <memory>
 
 #include "codec/codec.h"
+#include "kernel/counter_random.h"
 
 // The codecs that make_codec() and make_broadcast_codec() choose from.
 namespace tally::codec {
+
+// The random sequence of one encoding; number i is for value i of the run.
+kernel::RandomKey key_of(const Draw& draw);
 
 // quantize/: float32 as it is; fp16 or bf16, rounded to nearest even; 8 bits with a scale per
 // block; powers of two; stochastic rounding to levels.
@@ -32,7 +35,7 @@ std::unique_ptr<Codec> make_randk(double density);
 std::unique_ptr<Codec> make_randk_mean(double density);
 std::unique_ptr<Codec> make_nonzero();
 
-// entropy/: the bytes of `inner` through an entropy coder.
+// entropy/: the bytes of `inner` through an entropy coder; `inner` itself without a stage.
 std::unique_ptr<Codec> make_staged(std::unique_ptr<Codec> inner, plan::EntropyStage stage);
 
 }  // namespace tally::codec

@@ -6,8 +6,9 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "codec/codec.h"
-#include "codec/sign/majority_vote.h"
+#include "codec/sign/signs.h"
 #include "kernel/array/weighted_sum.h"
 
 namespace tally::codec {
@@ -54,9 +55,8 @@ Result<void> mean_of(const plan::CodecSpec& spec, const Codec& codec,
   for (const Encoded& sender : senders) weights.push_back(sender.weight);
   const auto shares = shares_of(weights);
   if (!shares)
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("weights of {} senders that are no numbers of samples",
-                                        senders.size())};
+    return corrupt(
+        fmt::format("weights of {} senders that are no numbers of samples", senders.size()));
   if (is_vote(spec)) {
     if (spec.stage != plan::EntropyStage::kNone)
       return count_decoded(codec, senders, *shares, mean);

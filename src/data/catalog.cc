@@ -157,23 +157,9 @@ constexpr std::array kCatalog{
 }  // namespace
 
 std::string_view to_string(Kind kind) {
-  switch (kind) {
-    case Kind::kIdx:
-      return "idx";
-    case Kind::kCifar:
-      return "cifar";
-    case Kind::kImageFolder:
-      return "image folder";
-    case Kind::kText:
-      return "text";
-    case Kind::kCsv:
-      return "csv";
-    case Kind::kLibsvm:
-      return "libsvm";
-    case Kind::kMovieLens:
-      return "movielens";
-  }
-  return "unknown";
+  constexpr std::array kNames{"idx"sv, "cifar"sv,  "image folder"sv, "text"sv,
+                              "csv"sv, "libsvm"sv, "movielens"sv};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::span<const CatalogEntry> catalog() { return kCatalog; }

@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "data/jpeg.h"
-#include "data/png_image.h"
+#include "data/image_codecs.h"
 #include "data/test_files.h"
 #include "data/test_images.h"
 

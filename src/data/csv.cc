@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "data/csv_columns.h"
 #include "data/input_file.h"
 #include "data/number.h"
@@ -30,7 +31,7 @@ std::size_t place_of(const std::vector<std::string>& texts, const std::string& t
   return static_cast<std::size_t>(std::find(texts.begin(), texts.end(), text) - texts.begin());
 }
 
-Result<float> target_of(const CsvFile& file, const CsvColumns& table, const CsvField& field) {
+Result<float> target_of(const NamedBytes& file, const CsvColumns& table, const CsvField& field) {
   const CsvColumn& column = table.columns[table.target];
   if (is_missing(field.text)) return bad_field(file, column, field, "a target");
   if (table.target_is_class) {
@@ -44,7 +45,7 @@ Result<float> target_of(const CsvFile& file, const CsvColumns& table, const CsvF
   return bad_field(file, column, field, "a number");
 }
 
-Result<void> add_features(const CsvFile& file, const CsvColumns& table,
+Result<void> add_features(const NamedBytes& file, const CsvColumns& table,
                           const std::vector<CsvField>& row, Rows& rows) {
   const std::size_t begin = rows.features.size();
   rows.features.resize(begin + table.features, 0.0F);
@@ -64,7 +65,7 @@ Result<void> add_features(const CsvFile& file, const CsvColumns& table,
   return {};
 }
 
-Result<Rows> read_rows(const CsvFile& file, const CsvColumns& table) {
+Result<Rows> read_rows(const NamedBytes& file, const CsvColumns& table) {
   CsvCursor cursor(file.bytes, file.name);
   Rows rows;
   std::vector<CsvField> row;
@@ -160,13 +161,12 @@ class TableDataset final : public Dataset {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> make_csv(const CsvFile& train, const CsvFile* test,
+Result<std::unique_ptr<Dataset>> make_csv(const NamedBytes& train, const NamedBytes* test,
                                           const CsvOptions& options) {
   TALLY_TRY(const CsvColumns table, find_columns(train, options));
   if (options.target == CsvTarget::kNumber && table.target_is_class) {
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{}: column {} has text, expected a numeric target",
-                                        train.name, table.columns[table.target].name)};
+    return invalid(fmt::format("{}: column {} has text, expected a numeric target", train.name,
+                               table.columns[table.target].name));
   }
   TALLY_TRY(Rows training, read_rows(train, table));
   Rows wanted;
@@ -188,10 +188,10 @@ Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::pat
                                           const CsvOptions& options) {
   TALLY_CHECK(train.size() == 1 && test.size() <= 1);
   TALLY_TRY(const Bytes train_bytes, read_file(train[0]));
-  const CsvFile train_file{train_bytes, train[0].string()};
+  const NamedBytes train_file{train_bytes, train[0].string()};
   if (test.empty()) return make_csv(train_file, nullptr, options);
   TALLY_TRY(const Bytes test_bytes, read_file(test[0]));
-  const CsvFile test_file{test_bytes, test[0].string()};
+  const NamedBytes test_file{test_bytes, test[0].string()};
   return make_csv(train_file, &test_file, options);
 }
 

@@ -2,11 +2,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/input_file.h"
 #include "data/subset.h"
 
 namespace tally::data {
@@ -39,12 +39,8 @@ Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::pat
                                           const std::vector<std::filesystem::path>& test,
                                           const CsvOptions& options);
 
-// The same for files in memory; messages use their names.
-struct CsvFile {
-  std::span<const std::byte> bytes;
-  std::string name;
-};
-Result<std::unique_ptr<Dataset>> make_csv(const CsvFile& train, const CsvFile* test,
+// The same for files in memory.
+Result<std::unique_ptr<Dataset>> make_csv(const NamedBytes& train, const NamedBytes* test,
                                           const CsvOptions& options);
 
 }  // namespace tally::data

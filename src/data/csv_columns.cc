@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "data/input_file.h"
 #include "data/number.h"
 
@@ -26,13 +27,12 @@ Result<std::size_t> target_among(const std::vector<CsvColumn>& columns, const st
   std::string names;
   for (std::size_t i = 0; i < std::min(columns.size(), kMost); ++i)
     names += fmt::format("{}{}", i == 0 ? "" : ", ", columns[i].name);
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format("{}: no column {}; columns: {}{}", name, wanted, names,
-                                      columns.size() > kMost ? ", ..." : "")};
+  return invalid(fmt::format("{}: no column {}; columns: {}{}", name, wanted, names,
+                             columns.size() > kMost ? ", ..." : ""));
 }
 
 // Adds the field's text to the categories of its column.
-Result<void> note_category(const CsvFile& file, CsvColumn& column, const CsvField& field) {
+Result<void> note_category(const NamedBytes& file, CsvColumn& column, const CsvField& field) {
   auto& known = column.categories;
   const auto at = std::lower_bound(known.begin(), known.end(), field.text);
   if (at != known.end() && *at == field.text) return {};
@@ -43,7 +43,7 @@ Result<void> note_category(const CsvFile& file, CsvColumn& column, const CsvFiel
   return {};
 }
 
-Result<void> note_field(const CsvFile& file, bool as_class, CsvColumn& column,
+Result<void> note_field(const NamedBytes& file, bool as_class, CsvColumn& column,
                         const CsvField& field) {
   if (is_missing(field.text)) return {};
   const bool number = number_in(field.text).has_value();
@@ -61,17 +61,15 @@ void sort_as_numbers(std::vector<std::string>& texts) {
             [](const auto& a, const auto& b) { return *number_in(a) < *number_in(b); });
 }
 
-Result<void> number_features(const CsvFile& file, CsvColumns& table) {
+Result<void> number_features(const NamedBytes& file, CsvColumns& table) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (i == table.target) continue;
     table.columns[i].first_feature = table.features;
     table.features += table.columns[i].numeric ? 1 : table.columns[i].categories.size();
   }
   if (table.features >= 1 && table.features <= kMaxCsvFeatures) return {};
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format("{}: {} features besides the target {}, expected 1 to {}", file.name,
-                             table.features, table.columns[table.target].name, kMaxCsvFeatures)};
+  return invalid(fmt::format("{}: {} features besides the target {}, expected 1 to {}", file.name,
+                             table.features, table.columns[table.target].name, kMaxCsvFeatures));
 }
 
 }  // namespace
@@ -82,13 +80,13 @@ bool is_missing(const std::string& text) {
   return std::find(kWords.begin(), kWords.end(), text) != kWords.end();
 }
 
-Error bad_field(const CsvFile& file, const CsvColumn& column, const CsvField& field,
+Error bad_field(const NamedBytes& file, const CsvColumn& column, const CsvField& field,
                 const std::string& expected) {
   return corrupt(file.name, field.offset, fmt::format("{} in column {}", expected, column.name),
                  shown(field.text));
 }
 
-Result<CsvColumns> find_columns(const CsvFile& file, const CsvOptions& options) {
+Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& options) {
   CsvCursor cursor(file.bytes, file.name);
   std::vector<CsvField> row;
   TALLY_TRY(bool more, cursor.next(row));

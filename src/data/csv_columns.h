@@ -28,10 +28,10 @@ struct CsvColumns {
 bool is_missing(const std::string& text);
 
 // Reads the table once and determines its columns.
-Result<CsvColumns> find_columns(const CsvFile& file, const CsvOptions& options);
+Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& options);
 
 // kCorrupt for a field of `column` with wrong content; the message has its offset and text.
-Error bad_field(const CsvFile& file, const CsvColumn& column, const CsvField& field,
+Error bad_field(const NamedBytes& file, const CsvColumn& column, const CsvField& field,
                 const std::string& expected);
 
 }  // namespace tally::data

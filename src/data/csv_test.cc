@@ -13,9 +13,9 @@ using Values = std::vector<float>;
 
 Result<std::unique_ptr<Dataset>> make(const std::string& text, CsvOptions options = {},
                                       const std::string* test = nullptr) {
-  const CsvFile train{bytes_of(text), "t.csv"};
+  const NamedBytes train{bytes_of(text), "t.csv"};
   if (test == nullptr) return make_csv(train, nullptr, options);
-  const CsvFile other{bytes_of(*test), "test.csv"};
+  const NamedBytes other{bytes_of(*test), "test.csv"};
   return make_csv(train, &other, options);
 }
 

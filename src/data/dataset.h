@@ -20,9 +20,14 @@ struct SampleShape {
   DataType target_type = DataType::kInt64;
 };
 
+inline std::size_t bytes_of(const std::vector<std::int64_t>& shape, DataType type) {
+  std::size_t bytes = size_of(type);
+  for (const std::int64_t length : shape) bytes *= static_cast<std::size_t>(length);
+  return bytes;
+}
 // Bytes of one sample.
-std::size_t input_bytes(const SampleShape& shape);
-std::size_t target_bytes(const SampleShape& shape);
+inline std::size_t input_bytes(const SampleShape& s) { return bytes_of(s.input, s.input_type); }
+inline std::size_t target_bytes(const SampleShape& s) { return bytes_of(s.target, s.target_type); }
 
 // Random access to samples. Immutable. Threads: safe.
 class Dataset {

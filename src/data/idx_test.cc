@@ -1,4 +1,4 @@
-#include "data/idx.h"
+#include "data/pixel_files.h"
 
 #include <cstring>
 

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
+#include "data/image_codecs.h"
 #include "data/input_file.h"
-#include "data/jpeg.h"
-#include "data/png_image.h"
 
 namespace tally::data {
 namespace {
@@ -52,14 +52,10 @@ bool has_class_folders(const fs::path& folder) {
   });
 }
 
-Error unknown_image(const fs::path& path) {
-  return corrupt(path.string(), 0, "a JPEG or PNG image", "another beginning");
-}
-
 Result<ImageSize> size_of_image(std::span<const std::byte> bytes, const fs::path& path) {
   if (is_jpeg(bytes)) return jpeg_size(bytes, path.string());
   if (is_png(bytes)) return png_size(bytes, path.string());
-  return unknown_image(path);
+  return corrupt(path.string(), 0, "a JPEG or PNG image", "another beginning");
 }
 
 // The largest JPEG reduction that still leaves at least one pixel per output pixel when `box`
@@ -138,16 +134,14 @@ Result<std::vector<Listed>> list_images(const fs::path& folder,
   for (const std::string& name : names) {
     const auto label = std::find(classes.begin(), classes.end(), name) - classes.begin();
     if (label == std::ssize(classes)) {
-      return Error{.code = ErrorCode::kCorrupt,
-                   .message = fmt::format(
-                       "{}: expected one of the {} classes of the training part, found {}",
-                       (folder / name).string(), classes.size(), name)};
+      return tally::corrupt(
+          fmt::format("{}: expected one of the {} classes of the training part, found {}",
+                      (folder / name).string(), classes.size(), name));
     }
     TALLY_TRY(std::vector<std::string> images, names_in(folder / name, false));
     if (images.empty())
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("{}: no .jpg, .jpeg or .png in this class folder",
-                                          (folder / name).string())};
+      return invalid(
+          fmt::format("{}: no .jpg, .jpeg or .png in this class folder", (folder / name).string()));
     for (std::string& image : images) files.push_back({std::move(image), label});
   }
   return files;
@@ -193,8 +187,7 @@ Result<std::unique_ptr<Dataset>> open_image_folder(const fs::path& folder,
   const std::vector<std::string>& classes = options.classes.empty() ? names : options.classes;
   TALLY_TRY(std::vector<Listed> files, list_images(folder, names, classes));
   if (files.empty())
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{}: no class folders with images", folder.string())};
+    return invalid(fmt::format("{}: no class folders with images", folder.string()));
   ImageSize wanted;
   if (options.image) {
     wanted = *options.image;

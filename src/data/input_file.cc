@@ -7,14 +7,13 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "base/descriptor.h"
+#include "base/errors.h"
 
 namespace tally::data {
 namespace {
@@ -87,9 +86,8 @@ std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset) {
 
 Error corrupt(const std::string& file, std::uint64_t offset, std::string_view expected,
               std::string_view found) {
-  return {.code = ErrorCode::kCorrupt,
-          .message =
-              fmt::format("{}: offset {}: expected {}, found {}", file, offset, expected, found)};
+  return tally::corrupt(
+      fmt::format("{}: offset {}: expected {}, found {}", file, offset, expected, found));
 }
 
 bool is_gzip(std::span<const std::byte> bytes) {

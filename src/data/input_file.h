@@ -32,6 +32,12 @@ bool is_gzip(std::span<const std::byte> bytes);
 // The big-endian 32-bit number at `offset`.
 std::uint32_t big_endian(std::span<const std::byte> bytes, std::size_t offset);
 
+// A file in memory; messages use its name.
+struct NamedBytes {
+  std::span<const std::byte> bytes;
+  std::string name;
+};
+
 // kCorrupt: "FILE: offset N: expected ..., found ...". For a compressed file the offset is in the
 // decompressed content.
 Error corrupt(const std::string& file, std::uint64_t offset, std::string_view expected,

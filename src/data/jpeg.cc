@@ -1,4 +1,4 @@
-#include "data/jpeg.h"
+#include "data/image_codecs.h"
 
 #include <csetjmp>
 #include <cstdio>

@@ -78,9 +78,8 @@ Result<KeyedRows> keyed_rows_of(const SparseRows& rows, const std::vector<double
   for (std::size_t row = 0; row < rows.labels.size(); ++row) {
     const auto label = std::find(classes.begin(), classes.end(), rows.labels[row]);
     if (label == classes.end())
-      return Error{.code = ErrorCode::kCorrupt,
-                   .message = fmt::format("{}: row {}: expected a label {} or {}, found {}", name,
-                                          row + 1, classes[0], classes[1], rows.labels[row])};
+      return tally::corrupt(fmt::format("{}: row {}: expected a label {} or {}, found {}", name,
+                                        row + 1, classes[0], classes[1], rows.labels[row]));
     for (std::uint64_t i = rows.starts[row]; i < rows.starts[row + 1]; ++i)
       result.add(rows.indices[i], rows.values[i]);
     result.end_row(label != classes.begin());
@@ -88,19 +87,14 @@ Result<KeyedRows> keyed_rows_of(const SparseRows& rows, const std::vector<double
   return result;
 }
 
-Result<SparseRows> read_sparse(const fs::path& file) {
-  TALLY_TRY(const Bytes bytes, read_file(file));
-  return parse_libsvm(bytes, file.string());
-}
-
 struct Parts {
   KeyedRows train;
   std::optional<KeyedRows> test;
 };
 
-Result<Parts> read_libsvm(const Location& location) {
+Result<Parts> read_libsvm_parts(const Location& location) {
   const std::string name = location.train[0].string();
-  TALLY_TRY(const SparseRows train, read_sparse(location.train[0]));
+  TALLY_TRY(const SparseRows train, read_libsvm(location.train[0]));
   const std::vector<double> classes = distinct(train.labels);
   if (classes.size() != 2)
     return invalid(fmt::format("{} has labels of {} kind{}: two are taken, such as -1 and 1", name,
@@ -108,7 +102,7 @@ Result<Parts> read_libsvm(const Location& location) {
   Parts parts;
   TALLY_TRY(parts.train, keyed_rows_of(train, classes, name));
   if (location.test.empty()) return parts;
-  TALLY_TRY(const SparseRows test, read_sparse(location.test[0]));
+  TALLY_TRY(const SparseRows test, read_libsvm(location.test[0]));
   TALLY_TRY(parts.test, keyed_rows_of(test, classes, location.test[0].string()));
   return parts;
 }
@@ -122,7 +116,7 @@ Result<KeyedRows> read_table(TableFormat format, const fs::path& file) {
 
 Result<Parts> read_parts(const Location& location) {
   TALLY_TRY(const TableFormat format, format_of(location.train[0]));
-  if (format == TableFormat::kLibsvm) return read_libsvm(location);
+  if (format == TableFormat::kLibsvm) return read_libsvm_parts(location);
   Parts parts;
   TALLY_TRY(parts.train, read_table(format, location.train[0]));
   if (!location.test.empty()) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "data/csv_cursor.h"
 #include "data/libsvm.h"
 #include "data/number.h"
@@ -31,9 +32,8 @@ Error bad_line(FileBytes bytes, const std::string& name, std::uint64_t offset,
   const auto end =
       bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(offset, bytes.size()));
   const auto line = std::count(bytes.begin(), end, std::byte{'\n'}) + 1;
-  return {
-      .code = ErrorCode::kCorrupt,
-      .message = fmt::format("{}: line {}: expected {}, found {}", name, line, expected, found)};
+  return tally::corrupt(
+      fmt::format("{}: line {}: expected {}, found {}", name, line, expected, found));
 }
 
 std::optional<TableFormat> recognise_table(std::string_view beginning) {

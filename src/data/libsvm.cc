@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "data/input_file.h"
 #include "data/number.h"
 
@@ -143,11 +144,6 @@ class SparseDataset final : public Dataset {
   SampleShape shape_;
 };
 
-Result<SparseRows> read_rows(const std::filesystem::path& file) {
-  TALLY_TRY(const Bytes bytes, read_file(file));
-  return parse_libsvm(bytes, file.string());
-}
-
 }  // namespace
 
 Result<SparseRows> parse_libsvm(std::span<const std::byte> bytes, const std::string& name) {
@@ -168,6 +164,11 @@ Result<SparseRows> parse_libsvm(std::span<const std::byte> bytes, const std::str
   return rows;
 }
 
+Result<SparseRows> read_libsvm(const std::filesystem::path& file) {
+  TALLY_TRY(const Bytes bytes, read_file(file));
+  return parse_libsvm(bytes, file.string());
+}
+
 bool looks_like_libsvm(std::string_view beginning) {
   Words words(beginning.substr(0, beginning.find('\n')));
   if (!number_in(words.next())) return false;
@@ -179,22 +180,21 @@ Result<std::unique_ptr<Dataset>> open_libsvm(const std::vector<std::filesystem::
                                              const std::vector<std::filesystem::path>& test,
                                              const Split& split) {
   TALLY_CHECK(train.size() == 1 && test.size() <= 1);
-  TALLY_TRY(SparseRows rows, read_rows(train[0]));
+  TALLY_TRY(SparseRows rows, read_libsvm(train[0]));
   std::vector<double> classes = classes_of(rows.labels);
   if (test.empty()) {
     auto indices = part_of(rows.labels.size(), split);
     return make_subset(std::make_unique<SparseDataset>(std::move(rows), std::move(classes)),
                        std::move(indices));
   }
-  TALLY_TRY(SparseRows held_out, read_rows(test[0]));
+  TALLY_TRY(SparseRows held_out, read_libsvm(test[0]));
   const std::uint32_t features = std::max(rows.features, held_out.features);
   rows.features = held_out.features = features;
   for (std::size_t i = 0; i < held_out.labels.size() && !classes.empty(); ++i)
     if (!std::binary_search(classes.begin(), classes.end(), held_out.labels[i]))
-      return Error{
-          .code = ErrorCode::kCorrupt,
-          .message = fmt::format("{}: row {}: expected a label of {}, found {}", test[0].string(),
-                                 i + 1, train[0].string(), held_out.labels[i])};
+      return tally::corrupt(fmt::format("{}: row {}: expected a label of {}, found {}",
+                                        test[0].string(), i + 1, train[0].string(),
+                                        held_out.labels[i]));
   return std::unique_ptr<Dataset>(std::make_unique<SparseDataset>(
       std::move(split.train ? rows : held_out), std::move(classes)));
 }

@@ -29,6 +29,8 @@ struct SparseRows {
 // kCorrupt, with the offset, for an invalid number, index or row.
 Result<SparseRows> parse_libsvm(std::span<const std::byte> bytes, const std::string& name);
 
+Result<SparseRows> read_libsvm(const std::filesystem::path& file);
+
 // True if a file with this beginning is in libsvm format.
 bool looks_like_libsvm(std::string_view beginning);
 

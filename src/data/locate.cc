@@ -3,8 +3,7 @@
 #include "data/locate.h"
 
 #include <algorithm>
-#include <array>
-#include <fstream>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -48,16 +47,14 @@ bool is_idx_images(const fs::path& path) {
   return name.find("images") != std::string::npos && name.find("idx3") != std::string::npos;
 }
 
-// The label file of an image file, plain or gzip-compressed. If neither exists, the plain name.
+// The label file of an image file, plain or gzip-compressed, as the image file is if possible.
 fs::path labels_beside(const fs::path& images) {
   const std::string name = with(with(plain_name(images), "images", "labels"), "idx3", "idx1");
-  const fs::path plain = images.parent_path() / name;
-  const fs::path packed = images.parent_path() / (name + ".gz");
+  fs::path same = images.parent_path() / name;
+  fs::path other = images.parent_path() / (name + ".gz");
+  if (images.extension() == ".gz") std::swap(same, other);
   std::error_code ignored;
-  const bool wants_packed = images.extension() == ".gz";
-  if (fs::exists(wants_packed ? packed : plain, ignored)) return wants_packed ? packed : plain;
-  if (fs::exists(wants_packed ? plain : packed, ignored)) return wants_packed ? plain : packed;
-  return wants_packed ? packed : plain;
+  return !fs::exists(same, ignored) && fs::exists(other, ignored) ? other : same;
 }
 
 bool is_test_name(const std::string& name) {

@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "data/cifar.h"
-#include "data/idx.h"
+#include "base/errors.h"
 #include "data/image_folder.h"
 #include "data/keyed_open.h"
 #include "data/libsvm.h"
+#include "data/pixel_files.h"
 #include "data/subset.h"
 
 namespace tally::data {
@@ -51,10 +51,8 @@ Result<std::optional<ImageSize>> wanted_size(const OpenOptions& options) {
   const bool fits = image.size() == 3 && (image[0] == 1 || image[0] == 3) && image[1] > 0 &&
                     image[1] <= kMaxSide && image[2] > 0 && image[2] <= kMaxSide;
   if (!fits) {
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = fmt::format("images of {}: give 1 or 3 channels, height and width up to {}",
-                               fmt::join(image, " x "), kMaxSide)};
+    return invalid(fmt::format("images of {}: give 1 or 3 channels, height and width up to {}",
+                               fmt::join(image, " x "), kMaxSide));
   }
   return std::optional(ImageSize{static_cast<int>(image[0]), static_cast<int>(image[1]),
                                  static_cast<int>(image[2])});

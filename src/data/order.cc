@@ -9,18 +9,16 @@
 #include "data/order.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "data/permutation.h"
 
 namespace tally::data {
 namespace {
-
-constexpr std::array kStrategies{Strategy::kPartition, Strategy::kReplicate, Strategy::kStream};
 
 // Positions [first, first + count) in the order of an epoch.
 struct Range {
@@ -59,23 +57,8 @@ std::optional<Permutation> permutation_of(const OrderOptions& options, std::uint
 }  // namespace
 
 std::string_view to_string(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kPartition:
-      return "partition";
-    case Strategy::kReplicate:
-      return "replicate";
-    case Strategy::kStream:
-      return "stream";
-  }
-  return "unknown";
-}
-
-Result<Strategy> parse_strategy(std::string_view text) {
-  for (const Strategy strategy : kStrategies)
-    if (to_string(strategy) == text) return strategy;
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format("unknown data strategy {}: use partition, replicate or stream", text)};
+  constexpr std::string_view kNames[] = {"partition", "replicate", "stream"};
+  return kNames[static_cast<std::size_t>(strategy)];
 }
 
 Order::Order(const OrderOptions& options) : options_(options) {
@@ -112,10 +95,9 @@ std::vector<std::uint64_t> Order::next() {
 
 Result<void> Order::seek(const Position& position) {
   if (position.samples > options_.size) {
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format(
-                     "position after {} samples of an epoch, but the data have {}: other data?",
-                     position.samples, options_.size)};
+    return invalid(
+        fmt::format("position after {} samples of an epoch, but the data have {}: other data?",
+                    position.samples, options_.size));
   }
   const bool epoch_done = position.samples == options_.size && options_.size > 0;
   position_ = epoch_done ? Position{position.epoch + 1, 0} : position;

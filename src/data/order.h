@@ -14,8 +14,6 @@ enum class Strategy : std::uint8_t {
 };
 
 std::string_view to_string(Strategy strategy);
-// Parses "partition", "replicate" or "stream"; kInvalid for any other text.
-Result<Strategy> parse_strategy(std::string_view text);
 
 // The position in the data. It does not depend on the number of workers or the batch size, so both
 // may change after a resume.

@@ -1,6 +1,5 @@
 #include "data/pixels.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>

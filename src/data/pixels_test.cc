@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/cifar.h"
+#include "data/pixel_files.h"
 #include "data/test_files.h"
 
 namespace tally::data {

@@ -1,4 +1,4 @@
-#include "data/png_image.h"
+#include "data/image_codecs.h"
 
 #include <png.h>
 #include <zlib.h>

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "data/permutation.h"
 
 namespace tally::data {
@@ -36,9 +37,7 @@ class Subset final : public Dataset {
 
 Result<void> check(const Split& split) {
   if (split.validation >= 0 && split.validation < 1) return {};
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format("a validation share of {}: from 0 to below 1", split.validation)};
+  return invalid(fmt::format("a validation share of {}: from 0 to below 1", split.validation));
 }
 
 std::vector<std::uint64_t> part_of(std::uint64_t size, const Split& split) {

@@ -1,7 +1,9 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,5 +40,18 @@ Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::pa
 // The same for a text in memory; messages use `name`.
 Result<std::unique_ptr<Dataset>> make_text(std::span<const std::byte> text, const std::string& name,
                                            const TextOptions& options);
+
+// A character of a UTF-8 text. `bytes` is 0 for invalid input: not UTF-8, truncated, an overlong
+// form, or a surrogate.
+struct Character {
+  std::uint32_t code = 0;
+  int bytes = 0;
+};
+
+// Decodes the character at `offset`, which must be inside the text.
+Character character_at(std::span<const std::byte> text, std::size_t offset);
+
+// Encodes a code point as UTF-8.
+std::string utf8_of(std::uint32_t code);
 
 }  // namespace tally::data

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "data/test_files.h"
-#include "data/utf8.h"
 
 namespace tally::data {
 namespace {

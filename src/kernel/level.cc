@@ -40,15 +40,8 @@ bool is_available(Level level) {
 }  // namespace
 
 std::string_view to_string(Level level) {
-  switch (level) {
-    case Level::kBaseline:
-      return "baseline";
-    case Level::kAvx2:
-      return "avx2";
-    case Level::kAvx512:
-      return "avx512";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"baseline", "avx2", "avx512"};
+  return kNames[static_cast<std::size_t>(level)];
 }
 
 std::vector<Level> available_levels() {

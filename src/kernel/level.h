@@ -1,5 +1,7 @@
 #pragma once
+#include <optional>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace tally::kernel {
@@ -20,22 +22,36 @@ void check_available(Level level);
 // behind that the linker could merge with code of another level: it uses plain pointers and no
 // std:: templates, and everything but the table is in an unnamed namespace.
 //
-// The table of a level that this processor can run:
+// The table of a level from available_levels(), for tests and measurements; without a level the
+// table of this processor's best level, chosen once.
 template <typename Levels>
-const auto& table_of(Level level) {
-  check_available(level);
+const auto& table_of(std::optional<Level> level = {}) {
+  const auto of = [](Level one) -> const auto& {
+    check_available(one);
 #if defined(__x86_64__)
-  if (level == Level::kAvx2) return Levels::avx2;
-  if (level == Level::kAvx512) return Levels::avx512;
+    if (one == Level::kAvx2) return Levels::avx2;
+    if (one == Level::kAvx512) return Levels::avx512;
 #endif
-  return Levels::baseline;
+    return Levels::baseline;
+  };
+  static const auto& best = of(available_levels().back());
+  return level ? of(*level) : best;
 }
 
-// The table of this processor's best level, chosen once.
-template <typename Levels>
-const auto& best_table() {
-  static const auto& best = table_of<Levels>(available_levels().back());
-  return best;
-}
+// A table for float and one for double.
+template <template <typename> typename Table>
+struct ByFloatType {
+  Table<float> of_float;
+  Table<double> of_double;
+
+  template <typename T>
+  const Table<T>& of() const {
+    if constexpr (std::is_same_v<T, float>) {
+      return of_float;
+    } else {
+      return of_double;
+    }
+  }
+};
 
 }  // namespace tally::kernel

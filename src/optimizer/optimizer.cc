@@ -1,6 +1,7 @@
 #include "tally/optimizer.h"
 
-#include <cmath>
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -69,31 +70,17 @@ bool has_freeze(Kind kind) { return kind == Kind::kAdam || kind == Kind::kAdamW;
 
 bool has(Kind kind, const Setting& setting) { return (setting.kinds & bit(kind)) != 0; }
 
-std::string_view word_of(const OptimizerSpec& spec) {
-  switch (spec.kind) {
-    case Kind::kSgd:
-      return spec.nesterov ? "nesterov" : spec.momentum != 0 ? "momentum" : "sgd";
-    case Kind::kAdagrad:
-      return "adagrad";
-    case Kind::kAdam:
-      return "adam";
-    case Kind::kAdamW:
-      return "adamw";
-    case Kind::kLamb:
-      return "lamb";
-    case Kind::kLars:
-      return "lars";
-    case Kind::kFtrl:
-      return "ftrl";
-  }
-  return "unknown";
+// nullptr for an unknown kind.
+const Word* find_word(const OptimizerSpec& spec) {
+  if (spec.kind == Kind::kSgd) return &kWords[spec.nesterov ? 2 : spec.momentum != 0 ? 1 : 0];
+  for (const Word& word : kWords)
+    if (word.defaults().kind == spec.kind) return &word;
+  return nullptr;
 }
 
-const Word* find_word(std::string_view name) {
-  for (const Word& word : kWords) {
-    if (word.name == name) return &word;
-  }
-  return nullptr;
+std::string_view word_of(const OptimizerSpec& spec) {
+  const Word* const word = find_word(spec);
+  return word == nullptr ? "unknown" : word->name;
 }
 
 Result<void> set(OptimizerSpec& spec, std::string_view word, const OptionText::Option& option) {
@@ -202,8 +189,10 @@ OptimizerSpec ftrl(const FtrlOptions& options) {
 
 Result<OptimizerSpec> parse_optimizer(std::string_view text) {
   TALLY_TRY(const OptionText parts, parse_option_text(text));
-  const Word* const word = find_word(parts.name);
-  if (word == nullptr) {
+  const auto* const word =
+      std::find_if(std::begin(kWords), std::end(kWords),
+                   [&parts](const Word& known) { return known.name == parts.name; });
+  if (word == std::end(kWords)) {
     std::vector<std::string_view> names;
     for (const Word& known : kWords) names.push_back(known.name);
     return invalid(unknown_word(parts.name, "optimizer", names));
@@ -215,10 +204,9 @@ Result<OptimizerSpec> parse_optimizer(std::string_view text) {
 }
 
 std::string to_string(const OptimizerSpec& spec) {
-  const std::string_view name = word_of(spec);
-  const Word* const word = find_word(name);
+  const Word* const word = find_word(spec);
   const OptimizerSpec defaults = word == nullptr ? OptimizerSpec() : word->defaults();
-  std::string text(name);
+  std::string text(word_of(spec));
   char separator = ':';
   for (const Setting& setting : kSettings) {
     if (!has(spec.kind, setting) || spec.*setting.field == defaults.*setting.field) continue;
@@ -230,7 +218,7 @@ std::string to_string(const OptimizerSpec& spec) {
 }
 
 Result<void> check(const OptimizerSpec& spec) {
-  if (find_word(word_of(spec)) == nullptr) return invalid("no such kind of optimizer");
+  if (find_word(spec) == nullptr) return invalid("no such kind of optimizer");
   for (const Setting& setting : kSettings) TALLY_TRY(check_value(spec, setting));
   if (spec.nesterov) {
     if (spec.kind != Kind::kSgd) {

@@ -1,7 +1,6 @@
 #include "optimizer/update_rule.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "kernel/update/update.h"

@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/nearest_word.h"
 #include "base/option_text.h"
+#include "plan/field.h"
 
 namespace tally::plan {
 namespace {
@@ -21,19 +22,6 @@ constexpr unsigned kinds_of(Kinds... kinds) {
 constexpr unsigned kCompressing =
     (bit(Codec::kAuto) - 1) & ~bit(Codec::kNone);  // all but none and auto
 
-// A field of the spec as a number: all values fit into a double without loss.
-struct Field {
-  double (*get)(const CodecSpec&);
-  void (*set)(CodecSpec&, double);
-};
-template <auto kMember>
-constexpr Field field_of() {
-  return {[](const CodecSpec& spec) { return static_cast<double>(spec.*kMember); },
-          [](CodecSpec& spec, double value) {
-            spec.*kMember = static_cast<std::decay_t<decltype(spec.*kMember)>>(value);
-          }};
-}
-
 // kAbove excludes `least`.
 enum class Bounds { kWhole, kFrom, kAbove };
 
@@ -43,14 +31,14 @@ struct CodecNumber {
   std::string_view name, example;
   Bounds bounds;
   double least, most;
-  Field field;
+  Field<CodecSpec> field;
 };
 // A text that sets a field to a value. A choice without a name stands first.
 struct Choice {
   unsigned kinds;
   std::string_view name, text;
   double value;
-  Field field;
+  Field<CodecSpec> field;
 };
 
 constexpr double kMostCodecSteps = 1e9;

@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "base/nearest_word.h"
+#include "plan/field.h"
 #include "plan/plan_values.h"
 
 namespace tally::plan {
@@ -41,59 +42,30 @@ constexpr Answer kDatas[] = {{"partition", "partition"},
 
 constexpr Answer kSchedules[] = {{"fifo", "fifo"}, {"priority", "priority"}};
 
-// The answers of codec are in codec_spec.h.
 struct Question {
   std::string_view key;
   std::span<const Answer> answers;
+  Field<Plan> field;  // the answer of a plan as an index into `answers`
+
+  std::size_t answer_of(const Plan& plan) const {
+    return static_cast<std::size_t>(field.get(plan));
+  }
 };
-constexpr Question kQuestions[] = {
-    {"home", kHomes},         {"update", kUpdates},    {"codec", {}},
-    {"stale", kStales},       {"split", kSplits},      {"data", kDatas},
-    {"conflict", kConflicts}, {"schedule", kSchedules}};
+constexpr Question kQuestions[] = {{"home", kHomes, field_of<&Plan::home>()},
+                                   {"update", kUpdates, field_of<&Plan::update>()},
+                                   {"codec", {}, {}},  // codec_spec.h has its answers
+                                   {"stale", kStales, field_of<&Plan::stale>()},
+                                   {"split", kSplits, field_of<&Plan::split>()},
+                                   {"data", kDatas, field_of<&Plan::data>()},
+                                   {"conflict", kConflicts, field_of<&Plan::conflict>()},
+                                   {"schedule", kSchedules, field_of<&Plan::schedule>()}};
 constexpr std::size_t kQuestionCount = std::size(kQuestions);
 constexpr std::size_t kUpdateIndex = 1, kCodecIndex = 2, kStaleIndex = 3, kConflictIndex = 6,
                       kScheduleIndex = 7;
 
-// The answers of a plan as indices into their lists, in the order of kQuestions.
-using Choices = std::array<std::size_t, kQuestionCount>;
-
-Choices choices_of(const Plan& plan) {
-  return {static_cast<std::size_t>(plan.home),       static_cast<std::size_t>(plan.update),
-          static_cast<std::size_t>(plan.codec.kind), static_cast<std::size_t>(plan.stale),
-          static_cast<std::size_t>(plan.split),      static_cast<std::size_t>(plan.data),
-          static_cast<std::size_t>(plan.conflict),   static_cast<std::size_t>(plan.schedule)};
-}
-
-// Sets any answer but codec's.
-void set_choice(Plan& plan, std::size_t question, std::size_t answer) {
-  switch (question) {
-    case 0:
-      plan.home = static_cast<Home>(answer);
-      break;
-    case kUpdateIndex:
-      plan.update = static_cast<Update>(answer);
-      break;
-    case kStaleIndex:
-      plan.stale = static_cast<Stale>(answer);
-      break;
-    case 4:
-      plan.split = static_cast<Split>(answer);
-      break;
-    case 5:
-      plan.data = static_cast<Data>(answer);
-      break;
-    case kConflictIndex:
-      plan.conflict = static_cast<Conflict>(answer);
-      break;
-    default:
-      plan.schedule = static_cast<Schedule>(answer);
-      break;
-  }
-}
-
 // The word of an answer, or "?" if its number is not in the list.
 std::string_view word_of(const Plan& plan, std::size_t question) {
-  const std::size_t choice = choices_of(plan)[question];
+  const std::size_t choice = kQuestions[question].answer_of(plan);
   const auto& answers = kQuestions[question].answers;
   return choice < answers.size() ? answers[choice].word : "?";
 }
@@ -133,13 +105,13 @@ Result<void> choose(std::size_t index, std::string_view text, Plan& plan) {
     return invalid(fmt::format("{}: '{}' cannot follow {}", answer, behind, word));
   }
   copy_values(word_of(plan, index), Plan(), plan);
-  set_choice(plan, index, static_cast<std::size_t>(found - question.answers.begin()));
+  question.field.set(plan, static_cast<double>(found - question.answers.begin()));
   return read_values(answer, word, behind.empty() ? behind : behind.substr(1), plan);
 }
 
 Result<void> check_codec_together(const Plan& plan) {
   if (plan.codec.kind == Codec::kNone) return {};
-  const std::string codec = codec_text(plan), update = update_text(plan);
+  const std::string codec = text_of(plan, kCodecIndex), update = update_text(plan);
   if (averages_models(plan)) {
     return invalid(fmt::format(
         "{} needs an update of gradients: {} exchanges whole models; nearest: codec=none", codec,
@@ -173,7 +145,7 @@ Result<void> check_codec_together(const Plan& plan) {
 
 Result<void> check_schedule_together(const Plan& plan) {
   if (plan.schedule == Schedule::kFifo) return {};
-  const std::string schedule = schedule_text(plan);
+  const std::string schedule = text_of(plan, kScheduleIndex);
   if (plan.home != Home::kGroup) {
     return invalid(fmt::format(
         "{} needs home=group: a server answers in the order of requests; nearest: schedule=fifo",
@@ -199,10 +171,11 @@ Result<void> check_together(const Plan& plan) {
         update, update));
   }
   if (plan.stale != Stale::kKeep && !at_once) {
+    const std::string stale = text_of(plan, kStaleIndex);
     return invalid(fmt::format(
         "{} needs update=asp or update=ssp: with {} no applied gradient is stale; nearest: "
         "home=server update=asp {}, or stale=keep",
-        stale_text(plan), update, stale_text(plan)));
+        stale, update, stale));
   }
   if (plan.conflict != Conflict::kLock && plan.home != Home::kServer) {
     const std::string conflict = text_of(plan, kConflictIndex);
@@ -222,7 +195,7 @@ Result<void> check_numbers(const Plan& plan) {
   for (std::size_t q = 0; q < kQuestionCount; ++q) {
     if (q == kCodecIndex) continue;
     TALLY_TRY(check_values(word_of(plan, q), plan));
-    set_choice(expected, q, choices_of(plan)[q]);
+    kQuestions[q].field.set(expected, kQuestions[q].field.get(plan));
     copy_values(word_of(plan, q), plan, expected);
   }
   if (plan == expected) return {};
@@ -264,14 +237,14 @@ Result<Plan> parse_plan(std::string_view text, const Plan& defaults) {
 }
 
 Result<void> check(const Plan& plan) {
-  const Choices choices = choices_of(plan);
   for (std::size_t q = 0; q < kQuestionCount; ++q) {
     if (q == kCodecIndex) continue;
     const Question& question = kQuestions[q];
-    if (choices[q] >= question.answers.size()) {
-      return invalid(fmt::format("no answer to {} has the number {}", question.key, choices[q]));
+    const std::size_t choice = question.answer_of(plan);
+    if (choice >= question.answers.size()) {
+      return invalid(fmt::format("no answer to {} has the number {}", question.key, choice));
     }
-    const Answer& answer = question.answers[choices[q]];
+    const Answer& answer = question.answers[choice];
     if (!answer.is_offered()) return not_offered(question.key, answer.word, answer);
   }
   TALLY_TRY(check_numbers(plan));
@@ -300,8 +273,5 @@ std::string to_string(const Plan& plan) {
 }
 
 std::string update_text(const Plan& plan) { return text_of(plan, kUpdateIndex); }
-std::string stale_text(const Plan& plan) { return text_of(plan, kStaleIndex); }
-std::string codec_text(const Plan& plan) { return text_of(plan, kCodecIndex); }
-std::string schedule_text(const Plan& plan) { return text_of(plan, kScheduleIndex); }
 
 }  // namespace tally::plan

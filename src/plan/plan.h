@@ -99,10 +99,7 @@ Result<void> check_exchanges_gradients(const Plan& plan, std::string_view recipe
 // fifo. Numbers that differ from their defaults follow their word. parse_plan() reads the text
 // back.
 std::string to_string(const Plan& plan);
-// The text of one key: "update=ssp:3".
+// The text of the key update: "update=ssp:3".
 std::string update_text(const Plan& plan);
-std::string stale_text(const Plan& plan);
-std::string codec_text(const Plan& plan);
-std::string schedule_text(const Plan& plan);
 
 }  // namespace tally::plan

@@ -10,6 +10,7 @@
 #include "base/nearest_word.h"
 #include "base/option_text.h"
 #include "base/units.h"
+#include "plan/field.h"
 
 namespace tally::plan {
 namespace {
@@ -20,14 +21,13 @@ enum class Form {
   kBytes,  // "4MiB"; may be left out
 };
 
-// All numbers fit into a double without loss. A number without a name stands first and must be
+// A number without a name stands first and must be
 // given, unless it is in bytes.
 struct Number {
   std::string_view word, name, example;
   double least, most;
   Form form;
-  double (*get)(const Plan&);
-  void (*set)(Plan&, double);
+  Field<Plan> field;
 
   bool is_first() const { return name.empty(); }
   bool may_be_left_out() const { return !is_first() || form == Form::kBytes; }
@@ -38,44 +38,33 @@ struct Setting {
   bool Plan::*field;
 };
 
-template <std::uint64_t Plan::*kField>
-double get_count(const Plan& plan) {
-  return static_cast<double>(plan.*kField);
-}
-template <std::uint64_t Plan::*kField>
-void set_count(Plan& plan, double value) {
-  plan.*kField = static_cast<std::uint64_t>(value);
-}
-template <std::uint64_t Plan::*kField>
-constexpr Number count_of(std::string_view word, std::string_view name, std::string_view example,
-                          double least, double most) {
-  return {word, name, example, least, most, Form::kWhole, &get_count<kField>, &set_count<kField>};
-}
-
 constexpr double kMostWorkers = 65536;
 constexpr double kMostSteps = 1e6;
 constexpr double kMostMilliseconds = 3.6e6;
 constexpr double kLeastInFlight = 4096, kMostInFlight = 0x1p40;
 
 constexpr Number kNumbers[] = {
-    count_of<&Plan::push_every>("asp", "push", "4", 1, kMostSteps),
-    count_of<&Plan::fetch_every>("asp", "fetch", "4", 1, kMostSteps),
-    count_of<&Plan::bound>("ssp", "", "3", 0, kMostSteps),
-    count_of<&Plan::backups>("backup", "", "1", 0, kMostWorkers - 1),
-    count_of<&Plan::subset>("subset", "", "2", 1, kMostWorkers),
-    count_of<&Plan::batches>("kbatch", "", "4", 1, kMostWorkers),
-    {"average", "", "50", 1, kMostMilliseconds, Form::kWhole,
-     [](const Plan& plan) { return static_cast<double>(plan.average_every.count()); },
-     [](Plan& plan, double value) {
-       plan.average_every = std::chrono::milliseconds(static_cast<std::int64_t>(value));
-     }},
-    count_of<&Plan::local_steps>("local", "", "8", 1, kMostSteps),
-    count_of<&Plan::drop_above>("drop", "", "4", 0, kMostSteps),
-    {"compensate", "", "0.04", 0, 1e6, Form::kAny,
-     [](const Plan& plan) { return plan.compensation; },
-     [](Plan& plan, double value) { plan.compensation = value; }},
+    {"asp", "push", "4", 1, kMostSteps, Form::kWhole, field_of<&Plan::push_every>()},
+    {"asp", "fetch", "4", 1, kMostSteps, Form::kWhole, field_of<&Plan::fetch_every>()},
+    {"ssp", "", "3", 0, kMostSteps, Form::kWhole, field_of<&Plan::bound>()},
+    {"backup", "", "1", 0, kMostWorkers - 1, Form::kWhole, field_of<&Plan::backups>()},
+    {"subset", "", "2", 1, kMostWorkers, Form::kWhole, field_of<&Plan::subset>()},
+    {"kbatch", "", "4", 1, kMostWorkers, Form::kWhole, field_of<&Plan::batches>()},
+    {"average",
+     "",
+     "50",
+     1,
+     kMostMilliseconds,
+     Form::kWhole,
+     {[](const Plan& plan) { return static_cast<double>(plan.average_every.count()); },
+      [](Plan& plan, double value) {
+        plan.average_every = std::chrono::milliseconds(static_cast<std::int64_t>(value));
+      }}},
+    {"local", "", "8", 1, kMostSteps, Form::kWhole, field_of<&Plan::local_steps>()},
+    {"drop", "", "4", 0, kMostSteps, Form::kWhole, field_of<&Plan::drop_above>()},
+    {"compensate", "", "0.04", 0, 1e6, Form::kAny, field_of<&Plan::compensation>()},
     {"priority", "", "4MiB", kLeastInFlight, kMostInFlight, Form::kBytes,
-     &get_count<&Plan::bytes_in_flight>, &set_count<&Plan::bytes_in_flight>},
+     field_of<&Plan::bytes_in_flight>()},
 };
 constexpr Setting kSettings[] = {
     {"asp", "rate=full", &Plan::full_rate},      {"asp", "momentum=kept", &Plan::kept_momentum},
@@ -131,7 +120,7 @@ Result<void> read_number(std::string_view answer, const Number& number, std::str
                                print_as(number.form, number.least),
                                print_as(number.form, number.most)));
   }
-  number.set(plan, *value);
+  number.field.set(plan, *value);
   return {};
 }
 
@@ -194,8 +183,8 @@ std::string values_text(std::string_view word, const Plan& plan) {
   std::vector<std::string> items;
   for (const Number& number : kNumbers) {
     if (number.word != word) continue;
-    const double value = number.get(plan);
-    if (number.may_be_left_out() && value == number.get(Plan())) continue;
+    const double value = number.field.get(plan);
+    if (number.may_be_left_out() && value == number.field.get(Plan())) continue;
     items.push_back(fmt::format("{}{}{}", number.name, number.is_first() ? "" : "=",
                                 print_as(number.form, value)));
   }
@@ -208,7 +197,7 @@ std::string values_text(std::string_view word, const Plan& plan) {
 Result<void> check_values(std::string_view word, const Plan& plan) {
   for (const Number& number : kNumbers) {
     if (number.word != word) continue;
-    const double value = number.get(plan);
+    const double value = number.field.get(plan);
     if (value >= number.least && value <= number.most) continue;
     return invalid(fmt::format(
         "{}{}{}: {} is not from {} to {}", word, number.is_first() ? "" : ":", number.name, value,
@@ -219,7 +208,7 @@ Result<void> check_values(std::string_view word, const Plan& plan) {
 
 void copy_values(std::string_view word, const Plan& from, Plan& to) {
   for (const Number& number : kNumbers) {
-    if (number.word == word) number.set(to, number.get(from));
+    if (number.word == word) number.field.set(to, number.field.get(from));
   }
   for (const Setting& setting : kSettings) {
     if (setting.word == word) to.*setting.field = from.*setting.field;

@@ -249,19 +249,19 @@ TEST(EncodedUpdate, OfBFloat16IsMadeInFloat32) {
         .codec = spec_of("fp16")};
     const auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
     std::vector<float> values(10000, 1.0F);
-    kernel::convert_from_float(DataType::kBFloat16, values.data(), update->values(0).data(),
-                               values.size());
+    kernel::kernels().narrow(DataType::kBFloat16, values.data(), update->values(0).data(),
+                             values.size());
     ASSERT_TRUE(update->spread_values(soon()).has_value());
     // One step is too small for eight bits; the sum of the steps is not.
     std::fill(values.begin(), values.end(), 0x1.0p-10F);
-    kernel::convert_from_float(DataType::kBFloat16, values.data(), update->gradient(0).data(),
-                               values.size());
+    kernel::kernels().narrow(DataType::kBFloat16, values.data(), update->gradient(0).data(),
+                             values.size());
     for (int step = 0; step < 64; ++step) {
       ASSERT_TRUE(update->ready(0).has_value());
       ASSERT_TRUE(update->complete({.samples = 1, .weight = 1}, {}).has_value());
     }
-    kernel::convert_to_float(DataType::kBFloat16, update->values(0).data(), values.data(),
-                             values.size());
+    kernel::kernels().widen(DataType::kBFloat16, update->values(0).data(), values.data(),
+                            values.size());
     EXPECT_THAT(values, testing::Each(1.0F - 64 * 0x1.0p-10F));
     ASSERT_TRUE(job.world().barrier().has_value());
   });

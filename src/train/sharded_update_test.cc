@@ -340,19 +340,17 @@ TEST(ShardedUpdate, BFloat16IsUpdatedInFloat32) {
     auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
     const std::vector<float> ones(kCount, 1.0F);
     if (update->writes_values())
-      kernel::convert_from_float(DataType::kBFloat16, ones.data(), update->values(0).data(),
-                                 kCount);
+      kernel::kernels().narrow(DataType::kBFloat16, ones.data(), update->values(0).data(), kCount);
     ASSERT_TRUE(update->spread_values(soon()).has_value());
     const std::vector<float> small(kCount, 0x1.0p-10F);
-    kernel::convert_from_float(DataType::kBFloat16, small.data(), update->gradient(0).data(),
-                               kCount);
+    kernel::kernels().narrow(DataType::kBFloat16, small.data(), update->gradient(0).data(), kCount);
     // One step is too small for bfloat16's eight bits; the sum of the steps is not.
     for (int step = 0; step < 64; ++step) {
       ASSERT_TRUE(update->ready(0).has_value());
       ASSERT_TRUE(update->complete({.samples = 1, .weight = 1}, {}).has_value());
     }
     std::vector<float> values(kCount);
-    kernel::convert_to_float(DataType::kBFloat16, update->values(0).data(), values.data(), kCount);
+    kernel::kernels().widen(DataType::kBFloat16, update->values(0).data(), values.data(), kCount);
     EXPECT_THAT(values, testing::Each(1.0F - 64 * 0x1.0p-10F));
     ASSERT_TRUE(job.world().barrier().has_value());
   });

@@ -37,7 +37,7 @@ std::vector<std::uint8_t> seed(std::string_view text) { return {text.begin(), te
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tally::data;
-  const CsvFile file{std::as_bytes(std::span(data, size)), "table"};
+  const NamedBytes file{std::as_bytes(std::span(data, size)), "table"};
   for (const CsvTarget target : {CsvTarget::kAuto, CsvTarget::kClass}) {
     const auto table = make_csv(
         file, nullptr, {.split = {.validation = 0.2}, .target = target, .standardise = false});

@@ -3,8 +3,8 @@
 #include <span>
 
 #include "base/check.h"
-#include "data/idx.h"
 #include "data/input_file.h"
+#include "data/pixel_files.h"
 #include "fuzz_entry.h"
 
 namespace {

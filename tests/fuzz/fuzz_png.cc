@@ -3,7 +3,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "data/png_image.h"
+#include "data/image_codecs.h"
 #include "fuzz_entry.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

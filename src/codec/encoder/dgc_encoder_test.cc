@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "codec/encoder/encoder.h"
-#include "codec/encoder/encoder_kinds.h"
 #include "codec/families.h"
 #include "codec/sparse/sparse_test_support.h"
 

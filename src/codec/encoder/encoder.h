@@ -45,6 +45,10 @@ class Encoder {
   virtual std::vector<State> states() = 0;
 };
 
+// The share of values that dgc sends in a step. In the quarters of the warm-up it is 0.25, 0.0625,
+// 0.015625 and 0.004, but at least the spec's density; after the warm-up it is that density.
+double dgc_density(const plan::CodecSpec& spec, std::uint64_t step);
+
 // The names of Encoder::states() for this spec.
 std::vector<std::string> state_names(const plan::CodecSpec& spec);
 

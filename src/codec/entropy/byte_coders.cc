@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/errors.h"
+
 namespace tally::codec {
 
 ByteCounts count_bytes(std::span<const std::byte> bytes) {
@@ -46,7 +48,7 @@ std::vector<std::uint8_t> read_presence(std::span<const std::byte, kPresenceByte
 }
 
 Error corrupt_code(const char* problem) {
-  return {.code = ErrorCode::kCorrupt, .message = std::string("entropy-coded bytes: ") + problem};
+  return corrupt(std::string("entropy-coded bytes: ") + problem);
 }
 
 }  // namespace tally::codec

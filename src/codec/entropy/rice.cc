@@ -10,11 +10,7 @@
 namespace tally::codec {
 namespace {
 
-// Words are little-endian in memory.
-std::uint64_t swapped_on_big_endian(std::uint64_t word) {
-  if constexpr (std::endian::native == std::endian::big) return __builtin_bswap64(word);
-  return word;
-}
+static_assert(std::endian::native == std::endian::little, "words are stored as they are");
 
 // Stores the pending bits with every code, over the last store, without a branch.
 class BitWriter {
@@ -25,12 +21,11 @@ class BitWriter {
   void put(std::uint64_t bits, unsigned count) {
     pending_ |= bits << used_;
     used_ += count;
-    const std::uint64_t word = swapped_on_big_endian(pending_);
-    if (at_ + sizeof word <= out_.size()) {
-      std::memcpy(out_.data() + at_, &word, sizeof word);
+    if (at_ + sizeof pending_ <= out_.size()) {
+      std::memcpy(out_.data() + at_, &pending_, sizeof pending_);
     } else {
       TALLY_CHECK(at_ + (used_ + 7) / 8 <= out_.size());
-      std::memcpy(out_.data() + at_, &word, out_.size() - at_);
+      std::memcpy(out_.data() + at_, &pending_, out_.size() - at_);
     }
     at_ += used_ / 8;
     pending_ >>= used_ / 8 * 8;
@@ -83,18 +78,6 @@ RiceCode choose_rice(std::span<const std::uint32_t> indices) {
   return best;
 }
 
-double expected_rice_bits(double share) {
-  if (share >= 1) return 1;
-  if (share <= 0) return 0;
-  // The unary part is also geometric: above i with probability (1 - share)^(i * 2^parameter).
-  double best = 1 / share;
-  for (unsigned parameter = 1; parameter <= kMaxRice; ++parameter) {
-    const double more = std::exp(std::ldexp(std::log1p(-share), static_cast<int>(parameter)));
-    best = std::min(best, 1 + parameter + more / (1 - more));
-  }
-  return best;
-}
-
 void write_gaps(const RiceCode& code, std::span<const std::uint32_t> indices,
                 std::span<std::byte> out) {
   constexpr unsigned kMost = 56;
@@ -126,7 +109,7 @@ std::uint64_t GapReader::window() const {
   } else if (at < bytes_.size()) {
     std::memcpy(&word, bytes_.data() + at, bytes_.size() - at);
   }
-  return swapped_on_big_endian(word) >> (position_ % 8);
+  return word >> (position_ % 8);
 }
 
 bool GapReader::next(std::size_t& index) {

@@ -27,10 +27,6 @@ struct RiceCode {
 // mean gap, and parameter 0.
 RiceCode choose_rice(std::span<const std::uint32_t> indices);
 
-// The expected bits per index with the best parameter, if each index is present with probability
-// `share`.
-double expected_rice_bits(double share);
-
 // `out` has code.bytes(), and `code` is choose_rice() of the same indices.
 void write_gaps(const RiceCode& code, std::span<const std::uint32_t> indices,
                 std::span<std::byte> out);

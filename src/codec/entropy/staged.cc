@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "codec/entropy/byte_coders.h"
 #include "codec/families.h"
 #include "wire/little_endian.h"
@@ -35,24 +33,10 @@ ByteCoder byte_coder(plan::EntropyStage stage) {
 enum class Mode : std::uint8_t { kStored = 0, kCoded = 1 };
 constexpr std::size_t kHeadBytes = 5;
 
-// Approximately normal values, which gradients resemble: sums of four uniform numbers.
-std::vector<float> normal_values(std::size_t count) {
-  constexpr float kDeviation = 37837;  // of the sum: 65536 / sqrt(3)
-  std::vector<float> values(count);
-  Rng rng(1);
-  for (float& value : values) {
-    const std::uint64_t bits = rng.next();
-    float sum = -2 * 65535;
-    for (unsigned k = 0; k < 4; ++k) sum += static_cast<float>(bits >> (16 * k) & 0xFFFF);
-    value = sum / kDeviation;
-  }
-  return values;
-}
-
 class Staged final : public Codec {
  public:
   Staged(std::unique_ptr<Codec> inner, plan::EntropyStage stage)
-      : inner_(std::move(inner)), coder_(byte_coder(stage)), squeeze_(measured_squeeze()) {}
+      : inner_(std::move(inner)), coder_(byte_coder(stage)) {}
 
   Traits traits() const override {
     Traits traits = inner_->traits();
@@ -61,11 +45,6 @@ class Staged final : public Codec {
   }
   std::size_t max_bytes(std::size_t count) const override {
     return kHeadBytes + inner_->max_bytes(count);
-  }
-  std::size_t expected_bytes(std::size_t count) const override {
-    const auto inner = static_cast<double>(inner_->expected_bytes(count));
-    return kHeadBytes +
-           static_cast<std::size_t>(std::min(inner, inner * squeeze_.share + squeeze_.tables));
   }
 
   std::size_t encode(std::span<const float> values, const Draw& draw,
@@ -83,16 +62,11 @@ class Staged final : public Codec {
     return kHeadBytes + plain.size();
   }
 
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const override {
     std::vector<std::byte> scratch;
     TALLY_TRY(const auto plain, unpacked(bytes, out.size(), scratch));
-    return inner_->decode(plain, out);
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    std::vector<std::byte> scratch;
-    TALLY_TRY(const auto plain, unpacked(bytes, sum.size(), scratch));
-    return inner_->decode_add(plain, weight, sum);
+    return inner_->read(plain, weight, out);
   }
 
  private:
@@ -115,35 +89,14 @@ class Staged final : public Codec {
     return corrupt_code("unknown mode");
   }
 
-  // The compressed size: a share of the inner bytes plus the size of the tables.
-  struct Squeeze {
-    double share = 1;
-    double tables = 0;
-  };
-  // Estimated from half of the normal values and from all of them.
-  Squeeze measured_squeeze() const {
-    constexpr std::size_t kSample = 16384;
-    const std::vector<float> values = normal_values(kSample);
-    std::array<double, 2> plain{};
-    std::array<double, 2> coded{};
-    std::vector<std::byte> out(max_bytes(kSample));
-    for (std::size_t i = 0; i < 2; ++i) {
-      const std::size_t bytes = encode(std::span(values).first(kSample / 2 * (i + 1)), {}, out);
-      plain[i] = wire::load<std::uint32_t>(out, 1);
-      coded[i] = static_cast<double>(bytes - kHeadBytes);
-    }
-    const double share = std::clamp((coded[1] - coded[0]) / (plain[1] - plain[0]), 0.0, 1.0);
-    return {.share = share, .tables = std::max(0.0, coded[1] - share * plain[1])};
-  }
-
   const std::unique_ptr<Codec> inner_;
   const ByteCoder coder_;
-  const Squeeze squeeze_;
 };
 
 }  // namespace
 
 std::unique_ptr<Codec> make_staged(std::unique_ptr<Codec> inner, plan::EntropyStage stage) {
+  if (stage == plan::EntropyStage::kNone) return inner;
   return std::make_unique<Staged>(std::move(inner), stage);
 }
 

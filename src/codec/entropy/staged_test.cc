@@ -20,17 +20,13 @@ class TestCodec final : public Codec {
       out[i] = static_cast<std::byte>(static_cast<int>(values[i]));
     return values.size();
   }
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const override {
     if (bytes.size() != out.size()) return corrupt_code("wrong size");
-    for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<float>(static_cast<signed char>(bytes[i]));
-    return {};
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    std::vector<float> values(sum.size());
-    TALLY_TRY(decode(bytes, values));
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weight * values[i];
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto value = static_cast<float>(static_cast<signed char>(bytes[i]));
+      out[i] = weight == nullptr ? value : out[i] + *weight * value;
+    }
     return {};
   }
 };

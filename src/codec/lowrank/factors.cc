@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,13 +16,9 @@
 namespace tally::codec {
 namespace {
 
+static_assert(std::endian::native == std::endian::little, "floats are stored as they are");
 constexpr std::size_t kMostFactorRank = 64;
 constexpr std::size_t kHeaderBytes = 4;
-
-void store_floats(const float* values, std::size_t count, std::byte* out) {
-  for (std::size_t i = 0; i < count; ++i)
-    wire::store({out + i * 4, 4}, 0, std::bit_cast<std::uint32_t>(values[i]));
-}
 
 // Both factors in the bytes.
 struct Loaded {
@@ -33,10 +30,9 @@ struct Loaded {
   std::vector<float> part(const std::byte* factor, std::size_t stride, std::size_t first,
                           std::size_t count) const {
     std::vector<float> values(count * rank);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const std::size_t at = i / count * stride + first + i % count;
-      values[i] = std::bit_cast<float>(wire::load<std::uint32_t>({factor + at * 4, 4}, 0));
-    }
+    for (std::size_t k = 0; k < rank; ++k)
+      std::memcpy(&values[k * count], factor + (k * stride + first) * sizeof(float),
+                  count * sizeof(float));
     return values;
   }
 
@@ -73,8 +69,8 @@ void encode_factors(const Factors& factors, const FactorRun& run, std::span<std:
   wire::store(out, 0, static_cast<std::uint32_t>(factors.rank));
   std::byte* at = out.data() + kHeaderBytes;
   for (std::size_t k = 0; k < factors.rank; ++k, at += rows.count * sizeof(float))
-    store_floats(factors.left.data() + k * factors.rows + rows.first, rows.count, at);
-  store_floats(factors.right.data(), factors.right.size(), at);
+    std::memcpy(at, &factors.left[k * factors.rows + rows.first], rows.count * sizeof(float));
+  std::memcpy(at, factors.right.data(), factors.right.size_bytes());
 }
 
 Result<void> decode_factors(std::span<const std::byte> bytes, const FactorRun& run,

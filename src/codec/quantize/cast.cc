@@ -21,15 +21,14 @@ class Plain final : public Codec {
     if (!values.empty()) std::memcpy(out.data(), values.data(), values.size_bytes());
     return values.size_bytes();
   }
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const override {
     TALLY_TRY(check_size("float32", bytes, out.size_bytes(), out.size()));
-    if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
-    return {};
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    TALLY_TRY(check_size("float32", bytes, sum.size_bytes(), sum.size()));
-    kernel::quantize_kernels().add_float32(bytes.data(), sum.size(), weight, sum.data());
+    if (weight != nullptr) {
+      kernel::quantize_kernels().add_float32(bytes.data(), out.size(), *weight, out.data());
+    } else if (!out.empty()) {
+      std::memcpy(out.data(), bytes.data(), bytes.size());
+    }
     return {};
   }
 };
@@ -49,17 +48,16 @@ class Cast final : public Codec {
     kernel::kernels().narrow(type_, values.data(), out.data(), values.size());
     return max_bytes(values.size());
   }
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const override {
     TALLY_TRY(check_size(to_string(type_), bytes, max_bytes(out.size()), out.size()));
-    kernel::kernels().widen(type_, bytes.data(), out.data(), out.size());
-    return {};
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    TALLY_TRY(check_size(to_string(type_), bytes, max_bytes(sum.size()), sum.size()));
-    const kernel::QuantizeKernels& loops = kernel::quantize_kernels();
-    const auto add = type_ == DataType::kFloat16 ? loops.add_float16 : loops.add_bfloat16;
-    add(bytes.data(), sum.size(), weight, sum.data());
+    if (weight == nullptr) {
+      kernel::kernels().widen(type_, bytes.data(), out.data(), out.size());
+    } else {
+      const kernel::QuantizeKernels& loops = kernel::quantize_kernels();
+      const auto add = type_ == DataType::kFloat16 ? loops.add_float16 : loops.add_bfloat16;
+      add(bytes.data(), out.size(), *weight, out.data());
+    }
     return {};
   }
 

@@ -1,6 +1,6 @@
 #include "base/check.h"
+#include "base/errors.h"
 #include "codec/block_layout.h"
-#include "codec/draw.h"
 #include "codec/families.h"
 #include "kernel/quantize/quantize.h"
 
@@ -26,28 +26,16 @@ class Natural final : public Codec {
     return max_bytes(values.size());
   }
 
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
-    TALLY_TRY(check_bytes(bytes, out.size()));
-    kernel::quantize_kernels().natural.decode(bytes.data(), bytes.data() + out.size(), out.size(),
-                                              out.data());
-    return {};
-  }
-
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    TALLY_TRY(check_bytes(bytes, sum.size()));
-    kernel::quantize_kernels().natural.decode_add(bytes.data(), bytes.data() + sum.size(),
-                                                  sum.size(), weight, sum.data());
-    return {};
-  }
-
- private:
   // All bytes are valid exponents and all bits valid signs, except those behind the last value.
-  Result<void> check_bytes(std::span<const std::byte> bytes, std::size_t count) const {
-    TALLY_TRY(check_size("natural", bytes, max_bytes(count), count));
-    const auto used = static_cast<int>(count % 8);
-    if (used == 0 || std::to_integer<int>(bytes.back()) >> used == 0) return {};
-    return Error{.code = ErrorCode::kCorrupt, .message = "a sign behind the last value"};
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const override {
+    TALLY_TRY(check_size("natural", bytes, max_bytes(out.size()), out.size()));
+    const auto used = static_cast<int>(out.size() % 8);
+    if (used != 0 && std::to_integer<int>(bytes.back()) >> used != 0)
+      return corrupt("a sign behind the last value");
+    kernel::quantize_kernels().natural.decode(bytes.data(), bytes.data() + out.size(), out.size(),
+                                              weight, out.data());
+    return {};
   }
 };
 

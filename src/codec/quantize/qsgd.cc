@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "codec/block_layout.h"
-#include "codec/draw.h"
 #include "codec/families.h"
 #include "codec/quantize/level_codes.h"
 #include "kernel/quantize/stochastic.h"
@@ -53,28 +52,30 @@ class Qsgd final : public Codec {
     return layout.bytes();
   }
 
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
-    return for_pieces(bytes, out.size(),
-                      [&](std::size_t first, std::span<const std::int8_t> levels, float scale) {
-                        kernels_.widen(levels.data(), levels.size(), values_of(scale),
-                                       out.subspan(first).data());
-                      });
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    return for_pieces(bytes, sum.size(),
-                      [&](std::size_t first, std::span<const std::int8_t> levels, float scale) {
-                        kernels_.add(levels.data(), levels.size(), values_of(scale), weight,
-                                     sum.subspan(first).data());
-                      });
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const override {
+    const BlockLayout layout = layout_of(out.size());
+    TALLY_TRY(check_size("qsgd", bytes, layout.bytes(), out.size()));
+    const auto codes = bytes.subspan(layout.head_bytes());
+    if (!layout.ends_clear(codes)) return wrong_ends("qsgd");
+    Piece levels;
+    for (std::size_t b = 0; b < layout.blocks(); ++b) {
+      const float scale = load_float(bytes, b);
+      if (!is_scale(scale)) return wrong_scale("qsgd", b, scale);
+      const std::byte* from = codes.subspan(layout.codes_at(b)).data();
+      for (std::size_t at = 0; at < layout.length(b); at += kQsgdPiece, from += piece_bytes()) {
+        const auto piece = std::span(levels).first(std::min(kQsgdPiece, layout.length(b) - at));
+        if (!unpack_levels(from, bits_, piece)) return wrong_codes("qsgd", b);
+        kernels_.widen(piece.data(), piece.size(), {.unit = 1.0F / levels_, .scale = scale}, weight,
+                       out.subspan(layout.first(b) + at).data());
+      }
+    }
+    return {};
   }
 
  private:
   BlockLayout layout_of(std::size_t count) const {
     return {count, block_, /*floats=*/1, static_cast<std::size_t>(bits_)};
-  }
-  kernel::LevelValues values_of(float scale) const {
-    return {.unit = 1.0F / levels_, .scale = scale};
   }
   std::size_t piece_bytes() const { return kQsgdPiece * static_cast<std::size_t>(bits_) / 8; }
 
@@ -89,27 +90,6 @@ class Qsgd final : public Codec {
       values = values.subspan(some);
       codes = codes.subspan(std::min(piece_bytes(), codes.size()));
     }
-  }
-
-  // Calls use(first value, levels, scale) for pieces of blocks.
-  template <typename Use>
-  Result<void> for_pieces(std::span<const std::byte> bytes, std::size_t count, Use use) const {
-    const BlockLayout layout = layout_of(count);
-    TALLY_TRY(check_size("qsgd", bytes, layout.bytes(), count));
-    const auto codes = bytes.subspan(layout.head_bytes());
-    if (!layout.ends_clear(codes)) return wrong_ends("qsgd");
-    Piece levels;
-    for (std::size_t b = 0; b < layout.blocks(); ++b) {
-      const float scale = load_float(bytes, b);
-      if (!is_scale(scale)) return wrong_scale("qsgd", b, scale);
-      const std::byte* from = codes.subspan(layout.codes_at(b)).data();
-      for (std::size_t at = 0; at < layout.length(b); at += kQsgdPiece, from += piece_bytes()) {
-        const auto piece = std::span(levels).first(std::min(kQsgdPiece, layout.length(b) - at));
-        if (!unpack_levels(from, bits_, piece)) return wrong_codes("qsgd", b);
-        use(layout.first(b) + at, piece, scale);
-      }
-    }
-    return {};
   }
 
   const int bits_;

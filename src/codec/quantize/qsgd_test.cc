@@ -1,5 +1,4 @@
 #include "base/rng.h"
-#include "codec/draw.h"
 #include "codec/families.h"
 #include "codec/quantize/level_codes.h"
 #include "codec/quantize/stochastic_test_support.h"

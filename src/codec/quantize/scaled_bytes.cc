@@ -2,6 +2,7 @@
 // encoding has all scales first, then all bytes. A block with a NaN or an infinity is decoded as
 // NaN.
 #include "base/check.h"
+#include "base/errors.h"
 #include "codec/block_layout.h"
 #include "codec/families.h"
 #include "kernel/quantize/quantize.h"
@@ -25,17 +26,11 @@ class ScaledBytes final : public Codec {
     loops_.encode(values.data(), values.size(), block_, out.data(), codes);
     return max_bytes(values.size());
   }
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const override {
     TALLY_TRY(check_bytes(bytes, out.size()));
     const std::byte* codes = bytes.data() + scale_bytes(out.size());
-    loops_.decode(bytes.data(), codes, out.size(), block_, out.data());
-    return {};
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    TALLY_TRY(check_bytes(bytes, sum.size()));
-    const std::byte* codes = bytes.data() + scale_bytes(sum.size());
-    loops_.decode_add(bytes.data(), codes, sum.size(), block_, weight, sum.data());
+    loops_.decode(bytes.data(), codes, out.size(), block_, weight, out.data());
     return {};
   }
 
@@ -46,8 +41,7 @@ class ScaledBytes final : public Codec {
   Result<void> check_bytes(std::span<const std::byte> bytes, std::size_t count) const {
     TALLY_TRY(check_size("8-bit codec", bytes, max_bytes(count), count));
     if (loops_.valid(bytes.data(), bytes.data() + scale_bytes(count), count, block_)) return {};
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = "8-bit codec: a scale or a byte that no encoder writes"};
+    return corrupt("8-bit codec: a scale or a byte that no encoder writes");
   }
 
   const kernel::ScaledBytes& loops_;

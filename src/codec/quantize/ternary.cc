@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "codec/block_layout.h"
-#include "codec/draw.h"
 #include "codec/families.h"
 #include "codec/quantize/level_codes.h"
 #include "kernel/array/norm.h"
@@ -68,20 +67,31 @@ class Ternary final : public Codec {
     return max_bytes(values.size());
   }
 
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const override {
-    return for_pieces(bytes, out.size(),
-                      [&](std::size_t first, std::span<const std::int8_t> levels, float scale) {
-                        kernels_.widen(levels.data(), levels.size(), {.scale = scale},
-                                       out.subspan(first).data());
-                      });
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const override {
-    return for_pieces(bytes, sum.size(),
-                      [&](std::size_t first, std::span<const std::int8_t> levels, float scale) {
-                        kernels_.add(levels.data(), levels.size(), {.scale = scale}, weight,
-                                     sum.subspan(first).data());
-                      });
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const override {
+    TALLY_TRY(check_size("ternary", bytes, max_bytes(out.size()), out.size()));
+    if (out.empty()) return {};
+    const float scale = load_float(bytes, 0);
+    if (!is_scale(scale)) return wrong_scale("ternary", 0, scale);
+    const auto codes = bytes.subspan(sizeof(float));
+    const Planes planes{out.size()};
+    Trits trits;
+    const auto pointers = trits.pointers();
+    for (std::size_t at = 0; at < codes.size(); at += kTernaryPiece) {
+      const std::size_t some = std::min(kTernaryPiece, codes.size() - at);
+      if (!unpack_trits(codes.subspan(at).data(), some, pointers.data()))
+        return wrong_codes("ternary", 0);
+      for (std::size_t p = 0; p < kTritPlanes; ++p) {
+        const std::size_t length = planes.length(p, at, some);
+        if (std::any_of(pointers[p] + length, pointers[p] + some,
+                        [](std::int8_t level) { return level != 0; }))
+          return wrong_ends("ternary");
+        if (length != 0)
+          kernels_.widen(pointers[p], length, {.scale = scale}, weight,
+                         out.subspan(planes.first(p, at)).data());
+      }
+    }
+    return {};
   }
 
  private:
@@ -110,33 +120,6 @@ class Ternary final : public Codec {
       }
       pack_trits(pointers.data(), some, codes.subspan(at).data());
     }
-  }
-
-  // Calls use(first value, levels, scale) for pieces of planes.
-  template <typename Use>
-  Result<void> for_pieces(std::span<const std::byte> bytes, std::size_t count, Use use) const {
-    TALLY_TRY(check_size("ternary", bytes, max_bytes(count), count));
-    if (count == 0) return {};
-    const float scale = load_float(bytes, 0);
-    if (!is_scale(scale)) return wrong_scale("ternary", 0, scale);
-    const auto codes = bytes.subspan(sizeof(float));
-    const Planes planes{count};
-    Trits trits;
-    const auto pointers = trits.pointers();
-    for (std::size_t at = 0; at < codes.size(); at += kTernaryPiece) {
-      const std::size_t some = std::min(kTernaryPiece, codes.size() - at);
-      if (!unpack_trits(codes.subspan(at).data(), some, pointers.data()))
-        return wrong_codes("ternary", 0);
-      for (std::size_t p = 0; p < kTritPlanes; ++p) {
-        const std::size_t length = planes.length(p, at, some);
-        if (std::any_of(pointers[p] + length, pointers[p] + some,
-                        [](std::int8_t level) { return level != 0; }))
-          return wrong_ends("ternary");
-        if (length != 0)
-          use(planes.first(p, at), std::span<const std::int8_t>(pointers[p], length), scale);
-      }
-    }
-    return {};
   }
 
   const double clip_;

@@ -1,4 +1,3 @@
-#include "codec/draw.h"
 #include "codec/families.h"
 #include "codec/quantize/stochastic_test_support.h"
 

@@ -1,10 +1,10 @@
-#include "codec/sign/majority_vote.h"
+#include "codec/sign/signs.h"
 
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "codec/sign/signs.h"
+#include "base/errors.h"
 
 namespace tally::codec {
 namespace {
@@ -102,8 +102,7 @@ Result<void> vote_on_signs(std::size_t block, std::span<const Encoded> senders,
     voters.push_back({.bytes = senders[i].bytes, .share = shares[i]});
   }
   if (voters.size() > kernel::kMaxVoters)
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("{} voters, limit {}", voters.size(), kernel::kMaxVoters)};
+    return corrupt(fmt::format("{} voters, limit {}", voters.size(), kernel::kMaxVoters));
   if (all_vote(voters, layout)) {
     count_at_once(voters, layout, mean);
   } else {

@@ -13,12 +13,23 @@ namespace {
 
 class BitmapCodec : public Codec {
  public:
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const final {
-    return spread_blocks(bytes, out, 1, kernels_.spread);
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const final {
-    return spread_blocks(bytes, sum, weight, kernels_.add);
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const final {
+    const auto spread = weight == nullptr ? kernels_.spread : kernels_.add;
+    const float factor = weight == nullptr ? 1 : *weight;
+    const BlockLayout layout = layout_of(out.size());
+    TALLY_TRY(const Sections sections, checked(layout, bytes, out.size()));
+    for (std::size_t b = 0; b < layout.blocks(); ++b) {
+      const std::size_t at = layout.codes_at(b);
+      const kernel::BitValues values = values_of(sections.floats, b);
+      spread(sections.signs.subspan(at).data(),
+             sections.zeros.empty() ? nullptr : sections.zeros.subspan(at).data(), layout.length(b),
+             {.clear = factor * values.clear,
+              .set = factor * values.set,
+              .zero = factor * values.zero},
+             out.subspan(layout.first(b)).data());
+    }
+    return {};
   }
 
  protected:
@@ -35,25 +46,6 @@ class BitmapCodec : public Codec {
   virtual kernel::BitValues values_of(std::span<const std::byte> floats, std::size_t b) const = 0;
 
   const kernel::SignKernels& kernels_ = kernel::sign_kernels();
-
- private:
-  template <typename Spread>
-  Result<void> spread_blocks(std::span<const std::byte> bytes, std::span<float> out, float weight,
-                             Spread spread) const {
-    const BlockLayout layout = layout_of(out.size());
-    TALLY_TRY(const Sections sections, checked(layout, bytes, out.size()));
-    for (std::size_t b = 0; b < layout.blocks(); ++b) {
-      const std::size_t at = layout.codes_at(b);
-      const kernel::BitValues values = values_of(sections.floats, b);
-      spread(sections.signs.subspan(at).data(),
-             sections.zeros.empty() ? nullptr : sections.zeros.subspan(at).data(), layout.length(b),
-             {.clear = weight * values.clear,
-              .set = weight * values.set,
-              .zero = weight * values.zero},
-             out.subspan(layout.first(b)).data());
-    }
-    return {};
-  }
 };
 
 std::size_t count_set(std::span<const std::byte> bits) {
@@ -178,9 +170,6 @@ class Majority final : public BitmapCodec {
   std::size_t max_bytes(std::size_t count) const override {
     const BlockLayout layout = layout_of(count);
     return count == 0 ? 0 : 1 + layout.bytes() + layout.code_bytes();
-  }
-  std::size_t expected_bytes(std::size_t count) const override {
-    return count == 0 ? 0 : 1 + layout_of(count).bytes();
   }
 
   std::size_t encode(std::span<const float> values, const Draw& /*draw*/,

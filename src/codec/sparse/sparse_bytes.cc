@@ -10,25 +10,24 @@
 #include "base/check.h"
 #include "base/errors.h"
 #include "codec/entropy/rice.h"
-#include "codec/sparse/drawn_indices.h"
 #include "wire/little_endian.h"
 
 namespace tally::codec {
 namespace {
 
+static_assert(std::endian::native == std::endian::little, "floats are stored as they are");
+
 enum class Form : std::uint8_t { kDense = 0, kGaps = 1, kDrawn = 2 };
 
+// Uniform below `bound`, which is below 2^32.
+std::uint64_t below(std::uint32_t bits, std::uint64_t bound) { return (bits * bound) >> 32; }
+
 float load_float(const std::byte* from) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, from, sizeof bits);
-  if constexpr (std::endian::native == std::endian::big) bits = __builtin_bswap32(bits);
-  return std::bit_cast<float>(bits);
+  float value = 0;
+  std::memcpy(&value, from, sizeof value);
+  return value;
 }
-void store_float(std::byte* to, float value) {
-  auto bits = std::bit_cast<std::uint32_t>(value);
-  if constexpr (std::endian::native == std::endian::big) bits = __builtin_bswap32(bits);
-  std::memcpy(to, &bits, sizeof bits);
-}
+void store_float(std::byte* to, float value) { std::memcpy(to, &value, sizeof value); }
 
 void store_values(std::span<const float> values, std::span<const std::uint32_t> indices,
                   std::byte* to) {
@@ -113,10 +112,34 @@ Result<void> each(std::span<const std::byte> bytes, std::size_t count, Take take
 
 }  // namespace
 
-std::size_t expected_sparse_bytes(std::size_t count, double entries) {
-  if (count == 0) return dense_bytes(0);
-  const double bits = entries * (32 + expected_rice_bits(entries / static_cast<double>(count)));
-  return std::min(dense_bytes(count), kGapsHeader + static_cast<std::size_t>(bits / 8));
+std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t count,
+                                         std::size_t entries) {
+  TALLY_CHECK(entries <= count && count <= 0xFFFFFFFFU);
+  std::vector<std::uint32_t> indices(entries);
+  if (entries == 0) return indices;
+  const std::uint64_t shorter = count / entries;
+  const std::uint64_t longer_arcs = count % entries;
+  // Arc i uses random number i; the offset uses the next one.
+  const auto behind = static_cast<std::uint32_t>(entries);
+  std::uint64_t arc = below(kernel::random_bits(key, behind), count);
+  // Longer arcs are spread evenly: `due` grows by longer_arcs / entries per arc.
+  std::uint64_t due = 0;
+  std::size_t wrapped_from = entries;
+  for (std::size_t i = 0; i < entries; ++i) {
+    due += longer_arcs;
+    const bool is_longer = due >= entries;
+    if (is_longer) due -= entries;
+    const std::uint64_t length = shorter + (is_longer ? 1 : 0);
+    const std::uint64_t at =
+        arc + below(kernel::random_bits(key, static_cast<std::uint32_t>(i)), length);
+    if (at >= count && wrapped_from == entries) wrapped_from = i;
+    indices[i] = static_cast<std::uint32_t>(at >= count ? at - count : at);
+    arc += length;
+  }
+  // Indices that have wrapped around are below the others.
+  std::rotate(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(wrapped_from),
+              indices.end());
+  return indices;
 }
 
 std::size_t write_sparse(std::span<const float> values, std::span<const std::uint32_t> indices,
@@ -139,12 +162,7 @@ std::size_t write_sparse(std::span<const float> values, std::span<const std::uin
 std::size_t write_all(std::span<const float> values, std::span<std::byte> out) {
   TALLY_CHECK(out.size() >= dense_bytes(values.size()));
   out[0] = static_cast<std::byte>(Form::kDense);
-  std::byte* to = out.data() + 1;
-  if constexpr (std::endian::native == std::endian::little) {
-    if (!values.empty()) std::memcpy(to, values.data(), 4 * values.size());
-  } else {
-    for (std::size_t i = 0; i < values.size(); ++i) store_float(to + 4 * i, values[i]);
-  }
+  if (!values.empty()) std::memcpy(out.data() + 1, values.data(), 4 * values.size());
   return dense_bytes(values.size());
 }
 
@@ -161,14 +179,13 @@ std::size_t write_drawn(std::span<const float> values, kernel::RandomKey key,
   return size;
 }
 
-Result<void> read_sparse(std::span<const std::byte> bytes, std::span<float> out) {
+Result<void> read_sparse(std::span<const std::byte> bytes, const float* weight,
+                         std::span<float> out) {
+  if (weight != nullptr)
+    return each(bytes, out.size(),
+                [out, factor = *weight](std::size_t i, float value) { out[i] += factor * value; });
   std::fill(out.begin(), out.end(), 0.0F);
   return each(bytes, out.size(), [out](std::size_t i, float value) { out[i] = value; });
-}
-
-Result<void> add_sparse(std::span<const std::byte> bytes, float weight, std::span<float> sum) {
-  return each(bytes, sum.size(),
-              [sum, weight](std::size_t i, float value) { sum[i] += weight * value; });
 }
 
 }  // namespace tally::codec

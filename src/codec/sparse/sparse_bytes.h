@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernel/counter_random.h"
 #include "tally/error.h"
@@ -23,8 +24,6 @@ inline constexpr std::size_t kGapsHeader = 6;
 inline constexpr std::size_t kDrawnHeader = 13;
 
 constexpr std::size_t dense_bytes(std::size_t count) { return 1 + 4 * count; }
-// The expected size of the smaller form if `entries` of `count` values are sent.
-std::size_t expected_sparse_bytes(std::size_t count, double entries);
 
 // Writes the values at ascending `indices`, in the gaps or the dense form; `out` has
 // dense_bytes(values.size()) bytes. Returns the bytes used.
@@ -34,12 +33,19 @@ std::size_t write_sparse(std::span<const float> values, std::span<const std::uin
 // Writes all values in the dense form.
 std::size_t write_all(std::span<const float> values, std::span<std::byte> out);
 
+// Draws `entries` distinct ascending indices below `count`, by the key alone. entries <= count <
+// 2^32. Each index is drawn with probability entries / count, except for a share of 2^-32: the ring
+// of indices is cut at a random offset into `entries` arcs whose lengths differ by at most one, and
+// one index of each arc is drawn.
+std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t count,
+                                         std::size_t entries);
+
 // As write_sparse(), in the drawn or the dense form: `drawn` is drawn_indices() of the key.
 std::size_t write_drawn(std::span<const float> values, kernel::RandomKey key,
                         std::span<const std::uint32_t> drawn, std::span<std::byte> out);
 
-// Codec::decode() and decode_add() for all three forms.
-Result<void> read_sparse(std::span<const std::byte> bytes, std::span<float> out);
-Result<void> add_sparse(std::span<const std::byte> bytes, float weight, std::span<float> sum);
+// Codec::read() for all three forms.
+Result<void> read_sparse(std::span<const std::byte> bytes, const float* weight,
+                         std::span<float> out);
 
 }  // namespace tally::codec

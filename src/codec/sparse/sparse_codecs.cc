@@ -7,9 +7,7 @@
 #include <iterator>
 #include <limits>
 
-#include "codec/draw.h"
 #include "codec/families.h"
-#include "codec/sparse/drawn_indices.h"
 #include "codec/sparse/sparse_bytes.h"
 #include "codec/sparse/top_selection.h"
 #include "kernel/sparse/residual.h"
@@ -23,12 +21,9 @@ class SparseCodec : public Codec {
  public:
   // The non-finite values alone may be all values.
   std::size_t max_bytes(std::size_t count) const final { return dense_bytes(count); }
-  Result<void> decode(std::span<const std::byte> bytes, std::span<float> out) const final {
-    return read_sparse(bytes, out);
-  }
-  Result<void> decode_add(std::span<const std::byte> bytes, float weight,
-                          std::span<float> sum) const final {
-    return add_sparse(bytes, weight, sum);
+  Result<void> read(std::span<const std::byte> bytes, const float* weight,
+                    std::span<float> out) const final {
+    return read_sparse(bytes, weight, out);
   }
 };
 
@@ -38,9 +33,6 @@ class Topk final : public SparseCodec {
   Topk(double density, bool exact) : density_(density), exact_(exact) {}
 
   Traits traits() const override { return {.exact = density_ >= 1}; }
-  std::size_t expected_bytes(std::size_t count) const override {
-    return expected_sparse_bytes(count, static_cast<double>(entries_of(density_, count)));
-  }
   std::size_t encode(std::span<const float> values, const Draw& /*draw*/,
                      std::span<std::byte> out) const override {
     const std::size_t wanted = entries_of(density_, values.size());
@@ -81,10 +73,6 @@ class Threshold final : public SparseCodec {
 class RandomIndexCodec : public SparseCodec {
  public:
   explicit RandomIndexCodec(double density) : density_(density) {}
-
-  std::size_t expected_bytes(std::size_t count) const final {
-    return std::min(dense_bytes(count), kDrawnHeader + 4 * entries_of(density_, count));
-  }
 
  protected:
   struct Drawn {

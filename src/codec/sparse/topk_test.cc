@@ -142,17 +142,6 @@ TEST(Topk, DensityOneIsExact) {
   }
 }
 
-TEST(Topk, ExpectedBytesAreWhatNormalValuesTake) {
-  Rng rng(4);
-  const Floats values = normal_values(65536, rng);
-  for (const double density : {0.001, 0.01, 0.1, 0.3, 1.0}) {
-    const auto codec = make_topk(density, /*exact=*/true);
-    const auto real = static_cast<double>(encoded(*codec, values).size());
-    EXPECT_NEAR(static_cast<double>(codec->expected_bytes(values.size())), real, 0.01 * real + 8)
-        << density;
-  }
-}
-
 TEST(Topk, SmallestEncodingIsNeverAboveTheBound) {
   Rng rng(5);
   for (std::size_t count = 0; count <= 300; ++count) {

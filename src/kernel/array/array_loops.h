@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 
 #include "kernel/level.h"
 
@@ -21,17 +22,14 @@ struct ArrayLoopsOf {
 
 inline constexpr std::size_t kInputsAtOnce = 8;
 
-struct ArrayLoops {
-  ArrayLoopsOf<float> of_float;
-  ArrayLoopsOf<double> of_double;
-};
-
 // Compiled from array_loops.inc.
+using ArrayLoops = ByFloatType<ArrayLoopsOf>;
 struct ArrayLevels {
   static const ArrayLoops baseline, avx2, avx512;
 };
 
-inline const ArrayLoops& array_loops(Level level) { return table_of<ArrayLevels>(level); }
-inline const ArrayLoops& array_loops() { return best_table<ArrayLevels>(); }
+inline const ArrayLoops& array_loops(std::optional<Level> level) {
+  return table_of<ArrayLevels>(level);
+}
 
 }  // namespace tally::kernel

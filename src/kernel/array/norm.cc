@@ -1,38 +1,19 @@
 #include "kernel/array/norm.h"
 
-#include <type_traits>
-
 #include "kernel/array/array_loops.h"
 
 namespace tally::kernel {
-namespace {
 
 static_assert(kNormLanes == 32, "array_loops.inc is written for 32 lanes");
 
 template <typename T>
-double square_sum_by(const ArrayLoops& loops, std::span<const T> values) {
+double square_sum(std::span<const T> values, std::optional<Level> level) {
   double lanes[kNormLanes] = {};
-  if constexpr (std::is_same_v<T, float>) {
-    loops.of_float.add_squares(values.data(), values.size(), lanes);
-  } else {
-    loops.of_double.add_squares(values.data(), values.size(), lanes);
-  }
+  array_loops(level).of<T>().add_squares(values.data(), values.size(), lanes);
   for (std::size_t half = kNormLanes / 2; half > 0; half /= 2) {
     for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
   }
   return lanes[0];
-}
-
-}  // namespace
-
-template <typename T>
-double square_sum(std::span<const T> values) {
-  return square_sum_by(array_loops(), values);
-}
-
-template <typename T>
-double square_sum(Level level, std::span<const T> values) {
-  return square_sum_by(array_loops(level), values);
 }
 
 template <typename T>
@@ -53,10 +34,8 @@ double square_sum_reference(std::span<const T> values) {
   return folded(folded, 0, 1);
 }
 
-template double square_sum(std::span<const float>);
-template double square_sum(std::span<const double>);
-template double square_sum(Level, std::span<const float>);
-template double square_sum(Level, std::span<const double>);
+template double square_sum(std::span<const float>, std::optional<Level>);
+template double square_sum(std::span<const double>, std::optional<Level>);
 template double square_sum_reference(std::span<const float>);
 template double square_sum_reference(std::span<const double>);
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "kernel/level.h"
@@ -13,9 +14,7 @@ namespace tally::kernel {
 inline constexpr std::size_t kNormLanes = 32;
 
 template <typename T>
-double square_sum(std::span<const T> values);
-template <typename T>
-double square_sum(Level level, std::span<const T> values);
+double square_sum(std::span<const T> values, std::optional<Level> level = {});
 template <typename T>
 double square_sum_reference(std::span<const T> values);
 

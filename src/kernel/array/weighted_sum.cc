@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <type_traits>
 
 #include "base/check.h"
 #include "kernel/array/array_loops.h"
@@ -13,15 +12,6 @@ namespace {
 
 // Fits into the L1 cache together with the inputs.
 constexpr std::size_t kBlock = 2048;
-
-template <typename T>
-const ArrayLoopsOf<T>& loops_for(const ArrayLoops& loops) {
-  if constexpr (std::is_same_v<T, float>) {
-    return loops.of_float;
-  } else {
-    return loops.of_double;
-  }
-}
 
 // Up to kInputsAtOnce inputs to read, with their weights.
 template <typename T>
@@ -106,81 +96,40 @@ void sum_halves(const ArrayLoopsOf<float>& loops, const Kernels& kernels, DataTy
   }
 }
 
-void sum_any(const ArrayLoops& loops, const Kernels& kernels, DataType type,
-             std::span<const void* const> inputs, std::span<const float> weights, float* out,
-             std::size_t count) {
-  TALLY_CHECK(inputs.size() == weights.size());
-  if (type == DataType::kFloat32) return sum_floats(loops.of_float, inputs, weights, out, count);
-  TALLY_CHECK(type == DataType::kFloat16 || type == DataType::kBFloat16);
-  sum_halves(loops.of_float, kernels, type, inputs, weights, out, count);
-}
-
-void sum_doubles(const ArrayLoops& loops, DataType type, std::span<const void* const> inputs,
-                 std::span<const double> weights, double* out, std::size_t count) {
-  TALLY_CHECK(inputs.size() == weights.size());
-  TALLY_CHECK(type == DataType::kFloat64);
-  sum_floats(loops.of_double, inputs, weights, out, count);
-}
-
 }  // namespace
 
 void weighted_sum(DataType type, std::span<const void* const> inputs,
-                  std::span<const float> weights, float* out, std::size_t count) {
-  sum_any(array_loops(), kernels(), type, inputs, weights, out, count);
+                  std::span<const float> weights, float* out, std::size_t count,
+                  std::optional<Level> level) {
+  TALLY_CHECK(inputs.size() == weights.size());
+  const auto& loops = array_loops(level).of_float;
+  if (type == DataType::kFloat32) return sum_floats(loops, inputs, weights, out, count);
+  TALLY_CHECK(type == DataType::kFloat16 || type == DataType::kBFloat16);
+  sum_halves(loops, kernels(level), type, inputs, weights, out, count);
 }
 
 void weighted_sum(DataType type, std::span<const void* const> inputs,
-                  std::span<const double> weights, double* out, std::size_t count) {
-  sum_doubles(array_loops(), type, inputs, weights, out, count);
-}
-
-void weighted_sum(Level level, DataType type, std::span<const void* const> inputs,
-                  std::span<const float> weights, float* out, std::size_t count) {
-  sum_any(array_loops(level), kernels(level), type, inputs, weights, out, count);
-}
-
-void weighted_sum(Level level, DataType type, std::span<const void* const> inputs,
-                  std::span<const double> weights, double* out, std::size_t count) {
-  sum_doubles(array_loops(level), type, inputs, weights, out, count);
-}
-
-void convert_from_float(DataType to, const float* in, void* out, std::size_t count) {
-  if (to != DataType::kFloat32) return kernels().narrow(to, in, out, count);
-  if (count != 0) std::memcpy(out, in, count * sizeof(float));
-}
-
-void convert_to_float(DataType from, const void* in, float* out, std::size_t count) {
-  if (from != DataType::kFloat32) return kernels().widen(from, in, out, count);
-  if (count != 0) std::memcpy(out, in, count * sizeof(float));
+                  std::span<const double> weights, double* out, std::size_t count,
+                  std::optional<Level> level) {
+  TALLY_CHECK(inputs.size() == weights.size());
+  TALLY_CHECK(type == DataType::kFloat64);
+  sum_floats(array_loops(level).of_double, inputs, weights, out, count);
 }
 
 template <typename T>
-void clamp(Level level, T* data, std::size_t count, T limit) {
+void clamp(T* data, std::size_t count, T limit, std::optional<Level> level) {
   TALLY_CHECK(limit >= 0);
-  loops_for<T>(array_loops(level)).clamp(data, count, limit);
-}
-template <typename T>
-void clamp(T* data, std::size_t count, T limit) {
-  TALLY_CHECK(limit >= 0);
-  loops_for<T>(array_loops()).clamp(data, count, limit);
+  array_loops(level).of<T>().clamp(data, count, limit);
 }
 
 template <typename T>
-void scale(Level level, T* data, std::size_t count, T factor) {
-  loops_for<T>(array_loops(level)).scale(data, count, factor);
-}
-template <typename T>
-void scale(T* data, std::size_t count, T factor) {
-  loops_for<T>(array_loops()).scale(data, count, factor);
+void scale(T* data, std::size_t count, T factor, std::optional<Level> level) {
+  array_loops(level).of<T>().scale(data, count, factor);
 }
 
-template void clamp(Level, float*, std::size_t, float);
-template void clamp(Level, double*, std::size_t, double);
-template void clamp(float*, std::size_t, float);
-template void clamp(double*, std::size_t, double);
-template void scale(Level, float*, std::size_t, float);
-template void scale(Level, double*, std::size_t, double);
-template void scale(float*, std::size_t, float);
-template void scale(double*, std::size_t, double);
+template void clamp(float*, std::size_t, float, std::optional<Level>);
+template void clamp(double*, std::size_t, double, std::optional<Level>);
+template void scale(float*, std::size_t, float, std::optional<Level>);
+template void scale(double*, std::size_t, double, std::optional<Level>);
 
 }  // namespace tally::kernel

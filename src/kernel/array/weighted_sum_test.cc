@@ -52,7 +52,7 @@ TYPED_TEST(WeightedSum, EveryLevelAndNumberOfInputsGivesTheReferencesBits) {
       weighted_sum_reference(kDataTypeOf<T>, from.pointers(), weights, expected.data(), count);
       for (const Level level : available_levels()) {
         Array<T> actual(count, shift);
-        weighted_sum(level, kDataTypeOf<T>, from.pointers(), weights, actual.data(), count);
+        weighted_sum(kDataTypeOf<T>, from.pointers(), weights, actual.data(), count, level);
         EXPECT_TRUE(actual.same_as(expected)) << to_string(level) << " " << inputs;
       }
     }
@@ -106,8 +106,8 @@ TEST(WeightedSumOfHalves, EveryLevelGivesTheReferencesBits) {
     weighted_sum_reference(type, pointers, values.weights, expected.data(), kCount);
     for (const Level level : available_levels()) {
       Array<float> actual(kCount, 0);
-      weighted_sum(level, type, pointers, std::span<const float>(values.weights), actual.data(),
-                   kCount);
+      weighted_sum(type, pointers, std::span<const float>(values.weights), actual.data(), kCount,
+                   level);
       EXPECT_TRUE(actual.same_as(expected)) << to_string(level);
     }
   }
@@ -134,7 +134,7 @@ TYPED_TEST(WeightedSum, ClampMovesIntoTheRangeAndLeavesNan) {
     }
     for (const Level level : available_levels()) {
       auto actual = before;
-      clamp(level, actual.data(), count, T(0.5));
+      clamp(actual.data(), count, T(0.5), level);
       EXPECT_TRUE(actual.same_as(expected)) << to_string(level);
     }
   }
@@ -152,7 +152,7 @@ TYPED_TEST(WeightedSum, ScaleMultipliesEveryElement) {
     for (std::size_t i = 0; i < count; ++i) expected.data()[i] = before.data()[i] * T(0.3);
     for (const Level level : available_levels()) {
       auto actual = before;
-      scale(level, actual.data(), count, T(0.3));
+      scale(actual.data(), count, T(0.3), level);
       EXPECT_TRUE(actual.same_as(expected)) << to_string(level);
     }
     auto best = before;
@@ -163,10 +163,11 @@ TYPED_TEST(WeightedSum, ScaleMultipliesEveryElement) {
 
 TEST(Convert, ThereAndBackKeepsWhatFits) {
   const std::array<float, 4> values{0, 1.5F, -2, 1024};
-  for (const DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
-    std::array<float, 4> stored{}, back{};
-    convert_from_float(type, values.data(), stored.data(), 4);
-    convert_to_float(type, stored.data(), back.data(), 4);
+  for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
+    std::array<std::uint16_t, 4> stored{};
+    std::array<float, 4> back{};
+    kernels().narrow(type, values.data(), stored.data(), 4);
+    kernels().widen(type, stored.data(), back.data(), 4);
     EXPECT_EQ(back, values) << to_string(type);
   }
 }
@@ -175,7 +176,7 @@ TEST(Convert, HalvesRoundToNearestEven) {
   // Neighbouring float16 values at 1 are 2^-10 apart; a tie rounds to even.
   const std::array<float, 3> values{1 + 0x1p-11F, 1 + 3 * 0x1p-11F, 1 + 0x1.2p-11F};
   std::array<std::uint16_t, 3> halves{};
-  convert_from_float(DataType::kFloat16, values.data(), halves.data(), 3);
+  kernels().narrow(DataType::kFloat16, values.data(), halves.data(), 3);
   EXPECT_EQ(halves, (std::array<std::uint16_t, 3>{0x3C00, 0x3C02, 0x3C01}));
 }
 

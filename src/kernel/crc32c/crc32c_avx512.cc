@@ -14,11 +14,9 @@ namespace {
 
 constexpr std::size_t kStrideBytes = 256;
 
-// x^exponent modulo the polynomial, reflected, one place up as the multiplication wants it.
-constexpr long long constant(int exponent) {
-  std::uint32_t power = 0x80000000U;
-  for (int i = 0; i < exponent; ++i) power = (power >> 1) ^ (power % 2 == 1 ? kCastagnoli : 0U);
-  const long long wide = power;
+// x^exponent, one place up as the multiplication wants it.
+consteval long long constant(int exponent) {
+  const long long wide = power_of_x(exponent);
   return wide * 2;
 }
 

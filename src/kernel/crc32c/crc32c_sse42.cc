@@ -13,13 +13,6 @@
 namespace tally::kernel {
 namespace {
 
-// x^exponent modulo the polynomial, reflected: bit 31 is x^0.
-constexpr std::uint32_t power_of_x(int exponent) {
-  std::uint32_t power = 0x80000000U;
-  for (int i = 0; i < exponent; ++i) power = (power >> 1) ^ (power % 2 == 1 ? kCastagnoli : 0U);
-  return power;
-}
-
 std::uint64_t load_word(const std::byte* from) {
   std::uint64_t word;
   __builtin_memcpy(&word, from, sizeof word);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 
 #include "kernel/level.h"
 
@@ -33,10 +34,10 @@ struct FactorLevels {
   static const FactorKernels baseline, avx2, avx512;
 };
 
-// The loops of this processor's best level, and of a level from available_levels().
-inline const FactorKernels& factor_kernels() { return best_table<FactorLevels>(); }
-inline const FactorKernels& factor_kernels(Level level) { return table_of<FactorLevels>(level); }
-// Plain loops for tests to compare with.
+// The loops of a level (see table_of()), and plain loops for tests to compare with.
+inline const FactorKernels& factor_kernels(std::optional<Level> level = {}) {
+  return table_of<FactorLevels>(level);
+}
 const FactorKernels& factor_kernels_reference();
 
 }  // namespace tally::kernel

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "kernel/counter_random.h"
 #include "kernel/level.h"
@@ -23,11 +24,9 @@ struct ScaledBytes {
   // False if a scale or a byte is none that encode() writes.
   bool (*valid)(const std::byte* scales, const std::byte* codes, std::size_t count,
                 std::size_t block);
-  // out[i] = value i; sum[i] = sum[i] + weight * value i. The bytes are valid.
+  // out[i] = value i or, with a weight, out[i] + *weight * value i. The bytes are valid.
   void (*decode)(const std::byte* scales, const std::byte* codes, std::size_t count,
-                 std::size_t block, float* out);
-  void (*decode_add)(const std::byte* scales, const std::byte* codes, std::size_t count,
-                     std::size_t block, float weight, float* sum);
+                 std::size_t block, const float* weight, float* out);
 };
 
 // Powers of two: per value a byte with float32's exponent, and a sign bit, first value in the
@@ -39,14 +38,14 @@ struct NaturalBytes {
   // Value i uses number i of the random sequence. Nothing overlaps.
   void (*encode)(const float* values, std::size_t count, RandomKey key, std::byte* exponents,
                  std::byte* signs);
-  void (*decode)(const std::byte* exponents, const std::byte* signs, std::size_t count, float* out);
-  void (*decode_add)(const std::byte* exponents, const std::byte* signs, std::size_t count,
-                     float weight, float* sum);
+  // As above.
+  void (*decode)(const std::byte* exponents, const std::byte* signs, std::size_t count,
+                 const float* weight, float* out);
 };
 
 // The loops of codecs that quantize each value. Bytes may have any address, floats are aligned.
-// Every level gives the same bits as the reference, except for sign and payload where decode_add()
-// has a NaN. The thread's rounding mode is to nearest; nothing is fused.
+// Every level gives the same bits as the reference, except for sign and payload where an
+// addition has a NaN. The thread's rounding mode is to nearest; nothing is fused.
 struct QuantizeKernels {
   // sum[i] = sum[i] + weight * value i, for little-endian values.
   void (*add_float32)(const std::byte* values, std::size_t count, float weight, float* sum);
@@ -64,12 +63,10 @@ struct QuantizeLevels {
   static const QuantizeKernels baseline, avx2, avx512;
 };
 
-// The loops of this processor's best level, and of a level from available_levels().
-inline const QuantizeKernels& quantize_kernels() { return best_table<QuantizeLevels>(); }
-inline const QuantizeKernels& quantize_kernels(Level level) {
+// The loops of a level (see table_of()), and plain loops for tests to compare with.
+inline const QuantizeKernels& quantize_kernels(std::optional<Level> level = {}) {
   return table_of<QuantizeLevels>(level);
 }
-// Plain loops for tests to compare with.
 const QuantizeKernels& quantize_reference();
 
 }  // namespace tally::kernel

@@ -25,6 +25,7 @@ std::vector<float> any_values(std::size_t count, Rng& rng) {
 }
 
 TEST(QuantizeNatural, EveryLengthAndAddressIsAsTheReference) {
+  constexpr float kWeight = 0.7F;
   Rng rng(8);
   const NaturalBytes& reference = quantize_reference().natural;
   for (std::size_t count = 0; count <= 1000; ++count) {
@@ -40,10 +41,10 @@ TEST(QuantizeNatural, EveryLengthAndAddressIsAsTheReference) {
     const auto into = random_array<float>(count, count % 16, rng);
     auto decoded = into;
     auto added = into;
-    reference.decode(expected.data() + shift, expected.data() + shift + count, count,
+    reference.decode(expected.data() + shift, expected.data() + shift + count, count, nullptr,
                      decoded.data());
-    reference.decode_add(expected.data() + shift, expected.data() + shift + count, count, 0.7F,
-                         added.data());
+    reference.decode(expected.data() + shift, expected.data() + shift + count, count, &kWeight,
+                     added.data());
     for (const Level level : available_levels()) {
       const NaturalBytes& loops = quantize_kernels(level).natural;
       std::vector<std::byte> bytes(expected.size(), std::byte{0x5A});
@@ -53,8 +54,8 @@ TEST(QuantizeNatural, EveryLengthAndAddressIsAsTheReference) {
       ASSERT_EQ(bytes, expected) << to_string(level) << " " << count;
       auto out = into;
       auto sum = into;
-      loops.decode(exponents, signs, count, out.data());
-      loops.decode_add(exponents, signs, count, 0.7F, sum.data());
+      loops.decode(exponents, signs, count, nullptr, out.data());
+      loops.decode(exponents, signs, count, &kWeight, sum.data());
       ASSERT_TRUE(out.same_as(decoded)) << to_string(level) << " " << count;
       ASSERT_TRUE(sum.same_as(added)) << to_string(level) << " " << count;
     }
@@ -70,10 +71,12 @@ TEST(QuantizeNatural, EveryPairOfBytesDecodesAsTheReference) {
     if (i % 2 == 1) signs[i / 8] |= std::byte{1} << (i % 8);
   }
   std::vector<float> expected(512);
-  quantize_reference().natural.decode(exponents.data(), signs.data(), 512, expected.data());
+  quantize_reference().natural.decode(exponents.data(), signs.data(), 512, nullptr,
+                                      expected.data());
   for (const Level level : available_levels()) {
     std::vector<float> out(512);
-    quantize_kernels(level).natural.decode(exponents.data(), signs.data(), 512, out.data());
+    quantize_kernels(level).natural.decode(exponents.data(), signs.data(), 512, nullptr,
+                                           out.data());
     EXPECT_EQ(std::memcmp(out.data(), expected.data(), 512 * 4), 0) << to_string(level);
   }
 }

@@ -137,30 +137,23 @@ bool valid(const std::byte* scales, const std::byte* codes, std::size_t count, s
   return true;
 }
 
-template <Meaning kMeaning>
-float value_at(const std::byte* scales, const std::byte* codes, std::size_t i, std::size_t block) {
-  return static_cast<float>(kMeaning(std::to_integer<int>(codes[i]))) *
-         read<float>(scales, i / block);
+// Writes a value, or adds it with a weight.
+void give(float value, const float* weight, float& out) {
+  out = weight == nullptr ? value : out + *weight * value;
 }
 
 template <Meaning kMeaning>
 void decode(const std::byte* scales, const std::byte* codes, std::size_t count, std::size_t block,
-            float* out) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = value_at<kMeaning>(scales, codes, i, block);
-}
-
-template <Meaning kMeaning>
-void decode_add(const std::byte* scales, const std::byte* codes, std::size_t count,
-                std::size_t block, float weight, float* sum) {
-  for (std::size_t i = 0; i < count; ++i)
-    sum[i] = sum[i] + weight * value_at<kMeaning>(scales, codes, i, block);
+            const float* weight, float* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto meaning = static_cast<float>(kMeaning(std::to_integer<int>(codes[i])));
+    give(meaning * read<float>(scales, i / block), weight, out[i]);
+  }
 }
 
 template <Meaning kMeaning, int kTop>
-constexpr ScaledBytes kScaled = {.encode = encode<kMeaning, kTop>,
-                                 .valid = valid<kMeaning, kTop>,
-                                 .decode = decode<kMeaning>,
-                                 .decode_add = decode_add<kMeaning>};
+constexpr ScaledBytes kScaled = {
+    .encode = encode<kMeaning, kTop>, .valid = valid<kMeaning, kTop>, .decode = decode<kMeaning>};
 
 struct Power {
   int exponent;
@@ -200,14 +193,8 @@ float natural_at(const std::byte* exponents, const std::byte* signs, std::size_t
 }
 
 void decode_natural(const std::byte* exponents, const std::byte* signs, std::size_t count,
-                    float* out) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = natural_at(exponents, signs, i);
-}
-
-void add_natural(const std::byte* exponents, const std::byte* signs, std::size_t count,
-                 float weight, float* sum) {
-  for (std::size_t i = 0; i < count; ++i)
-    sum[i] = sum[i] + weight * natural_at(exponents, signs, i);
+                    const float* weight, float* out) {
+  for (std::size_t i = 0; i < count; ++i) give(natural_at(exponents, signs, i), weight, out[i]);
 }
 
 constexpr QuantizeKernels kReference = {
@@ -217,7 +204,7 @@ constexpr QuantizeKernels kReference = {
     .int8 = kScaled<int8_meaning, 127>,
     .e4m3 = kScaled<float8_meaning<3, 0x7E>, 448>,
     .e5m2 = kScaled<float8_meaning<2, 0x7B>, 57344>,
-    .natural = {.encode = encode_natural, .decode = decode_natural, .decode_add = add_natural},
+    .natural = {.encode = encode_natural, .decode = decode_natural},
 };
 
 }  // namespace

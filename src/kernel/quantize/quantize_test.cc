@@ -49,6 +49,8 @@ class Area {
   std::size_t end_ = 0;
 };
 
+constexpr float kQuantizeWeight = 0.7F;
+
 std::size_t blocks_of(std::size_t count, std::size_t block) { return (count + block - 1) / block; }
 
 // Ordinary blocks mixed with tiny, huge and zero blocks and blocks with NaN or infinity.
@@ -106,15 +108,18 @@ TEST(Quantize, LengthsUpToAThousandDecodeAsTheReference) {
       const auto into = random_array<float>(count, 3, rng);
       auto decoded = into;
       auto added = into;
-      reference.decode(from.scales.data(), from.codes.data(), count, block, decoded.data());
-      reference.decode_add(from.scales.data(), from.codes.data(), count, block, 0.7F, added.data());
+      reference.decode(from.scales.data(), from.codes.data(), count, block, nullptr,
+                       decoded.data());
+      reference.decode(from.scales.data(), from.codes.data(), count, block, &kQuantizeWeight,
+                       added.data());
       for (const Level level : available_levels()) {
         const ScaledBytes& loops = quantize_kernels(level).*format.loops;
         auto out = into;
         auto sum = into;
         ASSERT_TRUE(loops.valid(from.scales.data(), from.codes.data(), count, block));
-        loops.decode(from.scales.data(), from.codes.data(), count, block, out.data());
-        loops.decode_add(from.scales.data(), from.codes.data(), count, block, 0.7F, sum.data());
+        loops.decode(from.scales.data(), from.codes.data(), count, block, nullptr, out.data());
+        loops.decode(from.scales.data(), from.codes.data(), count, block, &kQuantizeWeight,
+                     sum.data());
         ASSERT_TRUE(out.same_as(decoded)) << to_string(level) << format.name << count;
         ASSERT_TRUE(sum.same_as(added)) << to_string(level) << format.name << count;
       }
@@ -132,7 +137,8 @@ TEST(Quantize, BytesMayLieAtAnyAddress) {
       const Encoded expected = encoded(quantize_reference().*format.loops, values, kBlock);
       std::vector<float> decoded(count);
       (quantize_reference().*format.loops)
-          .decode(expected.scales.data(), expected.codes.data(), count, kBlock, decoded.data());
+          .decode(expected.scales.data(), expected.codes.data(), count, kBlock, nullptr,
+                  decoded.data());
       for (const Level level : available_levels()) {
         const ScaledBytes& loops = quantize_kernels(level).*format.loops;
         Area scales(expected.scales.size(), shift);
@@ -142,7 +148,7 @@ TEST(Quantize, BytesMayLieAtAnyAddress) {
         std::memcpy(from.data(), values.data(), count * 4);
         loops.encode(reinterpret_cast<const float*>(from.data()), count, kBlock, scales.data(),
                      codes.data());
-        loops.decode(scales.data(), codes.data(), count, kBlock,
+        loops.decode(scales.data(), codes.data(), count, kBlock, nullptr,
                      reinterpret_cast<float*>(to.data()));
         ASSERT_EQ(scales.content(), expected.scales) << to_string(level) << format.name << shift;
         ASSERT_EQ(codes.content(), expected.codes) << to_string(level) << format.name << shift;
@@ -168,7 +174,7 @@ TEST(Quantize, EveryCodeComesBack) {
       }
       ASSERT_EQ(codes.size(), format.top == 127 ? 255U : format.top == 448 ? 254U : 248U);
       std::vector<float> values(codes.size());
-      loops.decode(scale.data(), codes.data(), codes.size(), 256, values.data());
+      loops.decode(scale.data(), codes.data(), codes.size(), 256, nullptr, values.data());
       ASSERT_EQ(*std::max_element(values.begin(), values.end()), format.top);
       const Encoded again = encoded(loops, values, 256);
       EXPECT_EQ(again.scales, scale) << to_string(level) << format.name;
@@ -190,7 +196,7 @@ TEST(Quantize, RoundingTurnsInTheMiddle) {
       const auto byte = static_cast<std::byte>(code);
       float value = 0;
       if (!reference.valid(scale.data(), &byte, 1, 1)) continue;
-      reference.decode(scale.data(), &byte, 1, 1, &value);
+      reference.decode(scale.data(), &byte, 1, 1, nullptr, &value);
       numbers.push_back(value);
     }
     std::sort(numbers.begin(), numbers.end());
@@ -218,7 +224,7 @@ TEST(Quantize, NothingOverflows) {
       const Encoded from = encoded(loops, {value, -value}, 2);
       float back[2];
       ASSERT_TRUE(loops.valid(from.scales.data(), from.codes.data(), 2, 2));
-      loops.decode(from.scales.data(), from.codes.data(), 2, 2, back);
+      loops.decode(from.scales.data(), from.codes.data(), 2, 2, nullptr, back);
       ASSERT_NEAR(back[0] / value, 1, 1e-6) << format.name;
       ASSERT_EQ(back[1], -back[0]);
     }

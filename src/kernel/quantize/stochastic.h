@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "kernel/counter_random.h"
 #include "kernel/level.h"
@@ -32,11 +33,9 @@ struct StochasticKernels {
   void (*round)(const float* values, std::size_t count, const StochasticRounding& rounding,
                 std::int8_t* levels);
 
-  // out[i] = value of level i; sum[i] += weight * value of level i, the product rounded.
+  // out[i] = value of level i or, with a weight, out[i] + *weight * value, the product rounded.
   void (*widen)(const std::int8_t* levels, std::size_t count, const LevelValues& values,
-                float* out);
-  void (*add)(const std::int8_t* levels, std::size_t count, const LevelValues& values, float weight,
-              float* sum);
+                const float* weight, float* out);
 };
 
 // Compiled from stochastic_loops.inc.
@@ -44,12 +43,10 @@ struct StochasticLevels {
   static const StochasticKernels baseline, avx2, avx512;
 };
 
-// The loops of this processor's best level, and of a level from available_levels().
-inline const StochasticKernels& stochastic_kernels() { return best_table<StochasticLevels>(); }
-inline const StochasticKernels& stochastic_kernels(Level level) {
+// The loops of a level (see table_of()), and plain loops for tests to compare with.
+inline const StochasticKernels& stochastic_kernels(std::optional<Level> level = {}) {
   return table_of<StochasticLevels>(level);
 }
-// Plain loops for tests to compare with.
 const StochasticKernels& stochastic_reference();
 
 }  // namespace tally::kernel

@@ -28,27 +28,19 @@ void round_all(const float* values, std::size_t count, const StochasticRounding&
   }
 }
 
-void widen(const std::int8_t* levels, std::size_t count, const LevelValues& values, float* out) {
+void widen(const std::int8_t* levels, std::size_t count, const LevelValues& values,
+           const float* weight, float* out) {
   for (std::size_t i = 0; i < count; ++i) {
     const float share = static_cast<float>(levels[i]) * values.unit;
-    out[i] = share * values.scale;
-  }
-}
-
-void add(const std::int8_t* levels, std::size_t count, const LevelValues& values, float weight,
-         float* sum) {
-  for (std::size_t i = 0; i < count; ++i) {
-    float value = 0;
-    widen(levels + i, 1, values, &value);
-    const float product = weight * value;
-    sum[i] = sum[i] + product;
+    const float value = share * values.scale;
+    out[i] = weight == nullptr ? value : out[i] + *weight * value;
   }
 }
 
 }  // namespace
 
 const StochasticKernels& stochastic_reference() {
-  static constexpr StochasticKernels kReference = {max_magnitude, round_all, widen, add};
+  static constexpr StochasticKernels kReference = {max_magnitude, round_all, widen};
   return kReference;
 }
 

@@ -63,16 +63,17 @@ TEST(StochasticRounding, TheLargestMagnitudeIsNanIfAnyValueIs) {
 }
 
 void expect_same_values(Level level, std::size_t count, std::size_t shift, Rng& rng) {
+  constexpr float kWeight = 0.3F;
   Levels levels(count + shift);
   for (std::int8_t& one : levels) one = static_cast<std::int8_t>(rng.next());
   const LevelValues values = {.unit = 1.0F / 7, .scale = random_value<float>(rng, true)};
   auto wanted = random_array<float>(count, shift % 16, rng);
   auto got = wanted;
-  stochastic_reference().add(levels.data() + shift, count, values, 0.3F, wanted.data());
-  stochastic_kernels(level).add(levels.data() + shift, count, values, 0.3F, got.data());
+  stochastic_reference().widen(levels.data() + shift, count, values, &kWeight, wanted.data());
+  stochastic_kernels(level).widen(levels.data() + shift, count, values, &kWeight, got.data());
   EXPECT_TRUE(got.same_as(wanted)) << at(level, count);
-  stochastic_reference().widen(levels.data() + shift, count, values, wanted.data());
-  stochastic_kernels(level).widen(levels.data() + shift, count, values, got.data());
+  stochastic_reference().widen(levels.data() + shift, count, values, nullptr, wanted.data());
+  stochastic_kernels(level).widen(levels.data() + shift, count, values, nullptr, got.data());
   EXPECT_TRUE(got.same_as(wanted)) << at(level, count);
 }
 

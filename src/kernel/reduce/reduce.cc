@@ -75,7 +75,6 @@ struct KernelLevels {
 
 }  // namespace
 
-const Kernels& kernels() { return best_table<KernelLevels>(); }
-const Kernels& kernels(Level level) { return table_of<KernelLevels>(level); }
+const Kernels& kernels(std::optional<Level> level) { return table_of<KernelLevels>(level); }
 
 }  // namespace tally::kernel

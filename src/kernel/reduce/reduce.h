@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "kernel/level.h"
@@ -36,10 +37,8 @@ struct Kernels {
   void (*narrow)(DataType type, const float* values, void* halves, std::size_t count);
 };
 
-// The functions of this processor's best level, chosen once.
-const Kernels& kernels();
-// The functions of a level from available_levels(), for tests and measurements.
-const Kernels& kernels(Level level);
+// The functions of a level: see table_of().
+const Kernels& kernels(std::optional<Level> level = {});
 
 // Plain loops, one element at a time, for tests to compare with.
 const Kernels& reference_kernels();

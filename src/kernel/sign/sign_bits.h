@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 
 #include "kernel/level.h"
 
@@ -50,10 +51,10 @@ struct SignLevels {
   static const SignKernels baseline, avx2, avx512;
 };
 
-// The loops of this processor's best level, and of a level from available_levels().
-inline const SignKernels& sign_kernels() { return best_table<SignLevels>(); }
-inline const SignKernels& sign_kernels(Level level) { return table_of<SignLevels>(level); }
-// Plain loops for tests to compare with.
+// The loops of a level (see table_of()), and plain loops for tests to compare with.
+inline const SignKernels& sign_kernels(std::optional<Level> level = {}) {
+  return table_of<SignLevels>(level);
+}
 const SignKernels& sign_reference();
 
 }  // namespace tally::kernel

@@ -1,5 +1,4 @@
 #include <cstddef>
-#include <cstdint>
 
 #include "kernel/sign/sign_bits.h"
 

@@ -4,38 +4,9 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernel/skipgram/skipgram_level.h"
 
 namespace tally::kernel {
 namespace {
-
-void check(const SkipgramBatch& batch) {
-  TALLY_CHECK(batch.input_count <= kSkipgramRows && batch.output_count <= kSkipgramRows);
-  TALLY_CHECK(batch.stride % kSkipgramLanes == 0);
-}
-
-template <const SkipgramLoops& kLoops>
-void step(const SkipgramBatch& batch, SkipgramGradients& gradients) {
-  check(batch);
-  kLoops.step(batch, sigmoid_table(), gradients.values);
-}
-
-template <const SkipgramLoops& kLoops>
-void products(const SkipgramBatch& batch, SkipgramGradients& values) {
-  check(batch);
-  kLoops.products(batch, values.values);
-}
-
-struct SkipgramKernelLevels {
-  template <const SkipgramLoops& kLoops>
-  static constexpr SkipgramKernels kChecked = {step<kLoops>, products<kLoops>};
-
-  static constexpr const SkipgramKernels& baseline = kChecked<SkipgramLevels::baseline>;
-#if defined(__x86_64__)
-  static constexpr const SkipgramKernels& avx2 = kChecked<SkipgramLevels::avx2>;
-  static constexpr const SkipgramKernels& avx512 = kChecked<SkipgramLevels::avx512>;
-#endif
-};
 
 std::array<float, kSigmoidEntries> make_sigmoid_table() {
   std::array<float, kSigmoidEntries> table{};
@@ -53,9 +24,9 @@ const float* sigmoid_table() {
   return table.data();
 }
 
-const SkipgramKernels& skipgram_kernels() { return best_table<SkipgramKernelLevels>(); }
-const SkipgramKernels& skipgram_kernels(Level level) {
-  return table_of<SkipgramKernelLevels>(level);
+void check_batch(const SkipgramBatch& batch) {
+  TALLY_CHECK(batch.input_count <= kSkipgramRows && batch.output_count <= kSkipgramRows);
+  TALLY_CHECK(batch.stride % kSkipgramLanes == 0);
 }
 
 double skipgram_loss(const SkipgramBatch& batch, const SkipgramGradients& gradients) {

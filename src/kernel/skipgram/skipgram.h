@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 
 #include "kernel/level.h"
 
@@ -49,12 +50,21 @@ struct SkipgramKernels {
   void (*products)(const SkipgramBatch& batch, SkipgramGradients& products);
 };
 
-// The loops of this processor's best level, of a level from available_levels(), and plain loops.
-// All give the same bits: the products of two rows are added in kSkipgramLanes lanes, and these in
-// a fixed order.
-const SkipgramKernels& skipgram_kernels();
-const SkipgramKernels& skipgram_kernels(Level level);
+// Compiled from skipgram_loops.inc.
+struct SkipgramLevels {
+  static const SkipgramKernels baseline, avx2, avx512;
+};
+
+// The loops of a level (see table_of()), and plain loops for tests to compare with. All give the
+// same bits: the products of two rows are added in kSkipgramLanes lanes, and these in a fixed
+// order.
+inline const SkipgramKernels& skipgram_kernels(std::optional<Level> level = {}) {
+  return table_of<SkipgramLevels>(level);
+}
 const SkipgramKernels& skipgram_reference();
+
+// Aborts if the loops cannot take the batch.
+void check_batch(const SkipgramBatch& batch);
 
 // The sum of -log(sigmoid(x . y)) over the positive pairs and of -log(1 - sigmoid(x . y)) over the
 // negative ones, before the step that left these gradients. `rate` is positive.
@@ -65,5 +75,6 @@ double skipgram_loss(const SkipgramBatch& batch, const SkipgramGradients& gradie
 inline constexpr int kSigmoidEntries = 1000;
 inline constexpr float kSigmoidLimit = 6;
 float sigmoid_of(float x);
+const float* sigmoid_table();
 
 }  // namespace tally::kernel

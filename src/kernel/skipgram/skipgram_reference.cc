@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "kernel/skipgram/skipgram.h"
-#include "kernel/skipgram/skipgram_level.h"
 
 namespace tally::kernel {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "kernel/level.h"
 
@@ -44,12 +45,10 @@ struct ResidualLevels {
   static const ResidualKernels baseline, avx2, avx512;
 };
 
-// The loops of this processor's best level, and of a level from available_levels().
-inline const ResidualKernels& residual_kernels() { return best_table<ResidualLevels>(); }
-inline const ResidualKernels& residual_kernels(Level level) {
+// The loops of a level (see table_of()), and plain loops for tests to compare with.
+inline const ResidualKernels& residual_kernels(std::optional<Level> level = {}) {
   return table_of<ResidualLevels>(level);
 }
-// Plain loops for tests to compare with.
 const ResidualKernels& residual_reference();
 
 }  // namespace tally::kernel

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <limits>
-#include <type_traits>
+#include <optional>
 
 #include "kernel/level.h"
 
@@ -92,35 +92,18 @@ struct UpdateKernels {
                                 const T* backup, T* gradient, T* mean_square, std::size_t count);
 };
 
-// The steps of one level for both types, compiled from update_loops.inc.
-struct UpdateLoops {
-  UpdateKernels<float> of_float;
-  UpdateKernels<double> of_double;
-
-  template <typename T>
-  const UpdateKernels<T>& of() const {
-    if constexpr (std::is_same_v<T, float>) {
-      return of_float;
-    } else {
-      return of_double;
-    }
-  }
-};
+// Compiled from update_loops.inc.
+using UpdateLoops = ByFloatType<UpdateKernels>;
 struct UpdateLevels {
   static const UpdateLoops baseline, avx2, avx512;
 };
 
-// The steps of this processor's best level, and of a level from available_levels(); T is float or
+// The steps of a level (see table_of()), and plain loops for tests to compare with; T is float or
 // double.
 template <typename T>
-const UpdateKernels<T>& update_kernels() {
-  return best_table<UpdateLevels>().template of<T>();
-}
-template <typename T>
-const UpdateKernels<T>& update_kernels(Level level) {
+const UpdateKernels<T>& update_kernels(std::optional<Level> level = {}) {
   return table_of<UpdateLevels>(level).template of<T>();
 }
-// Plain loops for tests to compare with.
 template <typename T>
 const UpdateKernels<T>& update_reference();
 

@@ -61,8 +61,8 @@ void sum(benchmark::State& state, Level level, std::size_t inputs) {
   std::vector<const void*> from;
   for (std::size_t r = 0; r < inputs; ++r) from.push_back(a[r].data());
   for (auto _ : state) {
-    weighted_sum(level, DataType::kFloat32, from, std::span<const float>(weights), a.back().data(),
-                 a.back().size());
+    weighted_sum(DataType::kFloat32, from, std::span<const float>(weights), a.back().data(),
+                 a.back().size(), level);
     benchmark::ClobberMemory();
   }
   count_bytes(state, static_cast<int>(inputs) + 1);
@@ -71,7 +71,7 @@ void sum(benchmark::State& state, Level level, std::size_t inputs) {
 void norm(benchmark::State& state, Level level) {
   const Arrays a = make_arrays(1, state);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(square_sum(level, std::span<const float>(a[0])));
+    benchmark::DoNotOptimize(square_sum(std::span<const float>(a[0]), level));
   }
   count_bytes(state, 1);
 }

@@ -1,12 +1,28 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "checkpoint/exchange.h"
 #include "checkpoint/layout.h"
+#include "tally/communicator.h"
 
+// Messages of any length between the ranks that save together.
 namespace tally::checkpoint {
+
+using Message = std::vector<std::byte>;
+
+// Collective. Gathers the messages of all ranks at rank 0, ordered by rank. Other ranks get an
+// empty vector.
+Result<std::vector<Message>> gather(Communicator& group, const Message& own, Deadline by);
+
+// Collective. Broadcasts rank 0's outcome: all ranks return success or the same error. `own` of
+// other ranks is ignored.
+Result<void> agree(Communicator& group, const Result<void>& own, Deadline by);
+
+// Collective. Broadcasts rank 0's text. `own` of other ranks is ignored.
+Result<std::string> tell(Communicator& group, const std::string& own, Deadline by);
 
 // Message of each rank to rank 0 before a save: whether its content is valid, and which elements it
 // has.
@@ -37,7 +53,8 @@ struct Written {
   std::uint32_t optimizer_crc32c = 0;
 };
 Message encode(const Written& written);
-Result<Written> decode_written(const Message& message);
+// Decodes the messages of all ranks; the error of the first rank that has failed, if one has.
+Result<std::vector<Written>> decode_written(const std::vector<Message>& messages);
 
 // Copies the error with `rank` as its peer and at the start of its message.
 Error of_rank(Rank rank, const Error& error);

@@ -1,10 +1,26 @@
 #pragma once
 #include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "data/pixels.h"
 
 namespace tally::data {
+
+// The format of the MNIST family: a file of images and a file of labels, each with a big-endian
+// header and optionally gzip-compressed. Only the element type byte is supported, which all
+// datasets of the family use.
+
+// Reads images and labels. With `classes`, all labels must be below it; without it any label is
+// valid. kCorrupt for any violation of the format.
+Result<PixelSamples> read_idx(const std::filesystem::path& images,
+                              const std::filesystem::path& labels, std::optional<int> classes);
+
+// The same for files in memory; messages use their names.
+Result<PixelSamples> parse_idx(const NamedBytes& images, const NamedBytes& labels,
+                               std::optional<int> classes);
 
 // The binary format of CIFAR-10: records of 3073 bytes, each a label below 10 and 32 x 32 pixels,
 // stored as a red, a green and a blue plane.

@@ -7,6 +7,18 @@
 
 namespace tally::data {
 
+// JPEG by libjpeg-turbo. Grey images have one channel, all others are converted to RGB.
+
+bool is_jpeg(std::span<const std::byte> bytes);
+
+// Reads only the header. kCorrupt as below.
+Result<ImageSize> jpeg_size(std::span<const std::byte> bytes, const std::string& name);
+
+// Decodes at 1/`reduction` of both sides, rounded up. `reduction` is 1, 2, 4 or 8; larger is
+// faster. kCorrupt, with the offset and the message of the library, for a damaged or incomplete
+// image; kExhausted if decoding needs too much memory.
+Result<Image> decode_jpeg(std::span<const std::byte> bytes, const std::string& name, int reduction);
+
 // PNG by libpng. Grey images have one channel, all others are converted to RGB. Transparent pixels
 // are blended with black.
 

@@ -1,4 +1,4 @@
-#include "data/idx.h"
+#include "data/pixel_files.h"
 
 #include <array>
 
@@ -12,7 +12,7 @@ constexpr std::uint32_t kLabelsMagic = 0x00000801;  // bytes, one dimension
 constexpr int kMaxSide = 4096;
 
 // Checks the magic number and that the header is complete.
-Result<void> check_header(const IdxFile& file, std::uint32_t magic, const char* what) {
+Result<void> check_header(const NamedBytes& file, std::uint32_t magic, const char* what) {
   const std::size_t header_bytes = 4 + 4 * std::size_t{magic & 0xFF};
   if (file.bytes.size() < header_bytes) {
     return corrupt(file.name, file.bytes.size(),
@@ -24,8 +24,8 @@ Result<void> check_header(const IdxFile& file, std::uint32_t magic, const char* 
   return {};
 }
 
-Result<void> check_length(const IdxFile& file, std::uint64_t header_bytes, std::uint64_t data_bytes,
-                          const std::string& what) {
+Result<void> check_length(const NamedBytes& file, std::uint64_t header_bytes,
+                          std::uint64_t data_bytes, const std::string& what) {
   if (file.bytes.size() == header_bytes + data_bytes) return {};
   const std::string expected =
       fmt::format("{} bytes: a header of {} and {}", header_bytes + data_bytes, header_bytes, what);
@@ -40,7 +40,7 @@ struct Images {
   ImageSize size;
 };
 
-Result<Images> parse_images(const IdxFile& file) {
+Result<Images> parse_images(const NamedBytes& file) {
   TALLY_TRY(check_header(file, kImagesMagic, "a file of images"));
   const std::uint32_t count = big_endian(file.bytes, 4);
   const std::array<std::uint32_t, 2> sides{big_endian(file.bytes, 8), big_endian(file.bytes, 12)};
@@ -56,7 +56,7 @@ Result<Images> parse_images(const IdxFile& file) {
 
 }  // namespace
 
-Result<PixelSamples> parse_idx(const IdxFile& images, const IdxFile& labels,
+Result<PixelSamples> parse_idx(const NamedBytes& images, const NamedBytes& labels,
                                std::optional<int> classes) {
   TALLY_TRY(const Images header, parse_images(images));
   TALLY_TRY(check_header(labels, kLabelsMagic, "a file of labels"));
@@ -84,6 +84,38 @@ Result<PixelSamples> read_idx(const std::filesystem::path& images,
   TALLY_TRY(const Bytes image_bytes, read_file(images));
   TALLY_TRY(const Bytes label_bytes, read_file(labels));
   return parse_idx({image_bytes, images.string()}, {label_bytes, labels.string()}, classes);
+}
+
+Result<void> parse_cifar(std::span<const std::byte> bytes, const std::string& name,
+                         PixelSamples& samples) {
+  samples.size = {3, 32, 32};
+  const std::size_t count = bytes.size() / kCifarRecordBytes;
+  if (count == 0 || bytes.size() % kCifarRecordBytes != 0) {
+    return corrupt(
+        name, count * kCifarRecordBytes,
+        fmt::format("records of {} bytes each, at least one", kCifarRecordBytes),
+        fmt::format("{} bytes and the end of the file", bytes.size() % kCifarRecordBytes));
+  }
+  samples.pixels.reserve(samples.pixels.size() + count * (kCifarRecordBytes - 1));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto record = bytes.subspan(i * kCifarRecordBytes, kCifarRecordBytes);
+    const auto label = std::to_integer<std::uint8_t>(record[0]);
+    if (label >= kCifarClasses)
+      return corrupt(name, i * kCifarRecordBytes, fmt::format("a label below {}", kCifarClasses),
+                     fmt::format("{}", label));
+    samples.labels.push_back(label);
+    samples.pixels.insert(samples.pixels.end(), record.begin() + 1, record.end());
+  }
+  return {};
+}
+
+Result<PixelSamples> read_cifar(const std::vector<std::filesystem::path>& files) {
+  PixelSamples samples;
+  for (const std::filesystem::path& file : files) {
+    TALLY_TRY(const Bytes bytes, read_file(file));
+    TALLY_TRY(parse_cifar(bytes, file.string(), samples));
+  }
+  return samples;
 }
 
 }  // namespace tally::data
