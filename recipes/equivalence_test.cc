@@ -48,7 +48,7 @@ std::vector<Subject> subjects() {
   };
   const auto answers = [] { return at::arange(kSamples, at::kLong).mul(7).remainder(5).lt(2); };
   const auto keyed = [] { return keyed_samples(kSamples); };
-  const RecommenderShape recommender{
+  const KeyedShape recommender{
       .slots = 4, .rows = 64, .embedding = 4, .hidden = 16, .layers = 2, .dropout = 0, .l2 = 0.01};
   return {{"mlp", Task::kClassification,
            [] {
@@ -59,7 +59,7 @@ std::vector<Subject> subjects() {
              return waves({kSamples, 30});
            },
            labels},
-          {"lenet", Task::kClassification, [] { return std::make_shared<LeNet>(LeNetShape{}); },
+          {"lenet", Task::kClassification, [] { return std::make_shared<LeNet>(ImageShape{}); },
            [] {
              return waves({kSamples, 1, 28, 28});
            },
@@ -71,7 +71,7 @@ std::vector<Subject> subjects() {
            },
            [symbols] { return symbols(0); }, [symbols] { return symbols(1); }},
           {"logistic", Task::kBinary,
-           [] { return std::make_shared<Logistic>(LogisticShape{.rows = 64, .l2 = 0.01}); }, keyed,
+           [] { return std::make_shared<Logistic>(KeyedShape{.rows = 64, .l2 = 0.01}); }, keyed,
            answers},
           {"widedeep", Task::kBinary,
            [recommender] {

@@ -1,35 +1,30 @@
 #pragma once
 #include <cstdint>
-#include <string>
+#include <memory>
 
+#include "recipes/model.h"
 #include "recipes/recipe.h"
 
 namespace tally::recipes {
 
-// The images that a model accepts. Sizes are those of square images.
-struct ImageNeeds {
-  std::int64_t least = 1;
-  std::int64_t most = 4096;
-  bool augment = false;  // training images are shifted and mirrored
-};
-
-struct ImageFacts {
+// Square images of a dataset.
+struct ImageShape {
   std::int64_t channels = 1;
   std::int64_t size = 28;
   std::int64_t classes = 10;
 };
 
-// kInvalid, with what `recipe` accepts, unless the samples are labelled square images of such a
-// size.
-Result<void> accepts_images(const std::string& recipe, const ImageNeeds& needs,
-                            const data::Dataset& dataset);
-// For an accepted dataset.
-ImageFacts image_facts(const data::Dataset& dataset);
-
-// Opens images as they are stored; the pictures of a folder are read as colour images of
-// `folder_size`.
-Result<std::unique_ptr<data::Dataset>> open_images(const DataRequest& request,
-                                                   const ImageNeeds& needs,
-                                                   std::int64_t folder_size);
+// The differences between recipes on labelled square images.
+struct ImageKind {
+  RecipeFacts facts;
+  // The sizes that the model accepts.
+  std::int64_t least = 1;
+  std::int64_t most = 4096;
+  bool even_size = false;         // odd sizes are refused
+  bool augment = false;           // training images are shifted and mirrored
+  std::int64_t folder_size = 32;  // to which the pictures of a folder are cut
+  std::shared_ptr<Model> (*make_model)(const ImageShape& shape) = nullptr;
+};
+std::unique_ptr<Recipe> make_image_recipe(const ImageKind& kind);
 
 }  // namespace tally::recipes

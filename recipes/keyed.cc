@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "data/keyed_open.h"
 
 namespace tally::recipes {
@@ -23,37 +24,61 @@ class Shrink : public torch::autograd::Function<Shrink> {
   }
 };
 
-const data::KeyedDataset* keyed(const data::Dataset& dataset) {
-  return dynamic_cast<const data::KeyedDataset*>(&dataset);
+class KeyedRecipe final : public Recipe {
+ public:
+  explicit KeyedRecipe(const KeyedKind& kind)
+      : Recipe(kind.facts), kind_(kind), shape_(kind.shape) {}
+
+  std::vector<RecipeOption> options() override { return kind_.options(shape_); }
+
+  Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
+    if (request.data.empty())
+      return invalid("name a file or a folder, as in --data a9a or --data adult");
+    TALLY_TRY(const data::Location location, data::locate_keyed(request.data, request.cache));
+    TALLY_TRY(std::unique_ptr<data::Dataset> dataset,
+              data::open_keyed(location, {.train = request.train, .seed = request.seed}));
+    return dataset;
+  }
+
+  Result<void> accepts(const data::Dataset& dataset) const override {
+    const auto* const keyed = dynamic_cast<const data::KeyedDataset*>(&dataset);
+    if (keyed != nullptr && (!kind_.needs_fields || !keyed->fields().empty())) return {};
+    return invalid(fmt::format("{} takes tables of fields (Criteo, Adult, MovieLens){}", name(),
+                               kind_.needs_fields ? "; for rows in libsvm's form there is logistic"
+                                                  : ", and rows in libsvm's form"));
+  }
+
+  Task task(const data::Dataset& /*dataset*/) const override { return Task::kBinary; }
+
+  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
+    KeyedShape shape = shape_;
+    shape.slots = dataset.shape().input.at(1);
+    return kind_.make_model(shape, dynamic_cast<const data::KeyedDataset&>(dataset).fields());
+  }
+
+ private:
+  const KeyedKind kind_;
+  KeyedShape shape_;
+};
+
+// Returns the rows times their values: [samples, slots, dimension].
+at::Tensor valued(const at::Tensor& rows, const at::Tensor& values) {
+  return rows * values.to(rows.scalar_type()).unsqueeze(-1);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<data::Dataset>> open_keyed_data(const DataRequest& request) {
-  if (request.data.empty())
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "name a file or a folder, as in --data a9a or --data adult"};
-  TALLY_TRY(const data::Location location, data::locate_keyed(request.data, request.cache));
-  TALLY_TRY(std::unique_ptr<data::Dataset> dataset,
-            data::open_keyed(location, {.train = request.train, .seed = request.seed}));
-  return dataset;
+std::unique_ptr<Recipe> make_keyed_recipe(const KeyedKind& kind) {
+  return std::make_unique<KeyedRecipe>(kind);
 }
 
-Result<void> accepts_keyed(const std::string& recipe, bool fields, const data::Dataset& dataset) {
-  const data::KeyedDataset* const found = keyed(dataset);
-  if (found != nullptr && (!fields || !found->fields().empty())) return {};
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format("{} takes tables of fields (Criteo, Adult, MovieLens){}", recipe,
-                             fields ? "; for rows in libsvm's form there is logistic"
-                                    : ", and rows in libsvm's form")};
-}
-
-std::int64_t slots_of(const data::Dataset& dataset) { return dataset.shape().input.at(1); }
-
-std::vector<std::string> fields_of(const data::Dataset& dataset) {
-  const data::KeyedDataset* const found = keyed(dataset);
-  return found != nullptr ? found->fields() : std::vector<std::string>{};
+std::vector<RecipeOption> recommender_options(KeyedShape& shape) {
+  return {{"embedding", "Numbers per key", &shape.embedding, 1, 4096},
+          {"hidden", "Units of each deep layer", &shape.hidden, 1, 65536},
+          {"layers", "Deep layers", &shape.layers, 0, 100},
+          {"dropout", "Share of units left out while training", &shape.dropout, 0, 0.99},
+          {"l2", "Each sample pulls the rows it uses towards zero, so strongly", &shape.l2, 0, 1e6},
+          {"rows", "Rows of a table; keys are hashed onto them", &shape.rows, 1, 1e9}};
 }
 
 KeyedBatch keyed_batch(const at::Tensor& input) {
@@ -70,10 +95,6 @@ SparseEmbedding make_embedding(std::int64_t dimension, std::int64_t rows, double
                                                 .seed = static_cast<std::uint64_t>(seed)});
 }
 
-at::Tensor valued(const at::Tensor& rows, const at::Tensor& values) {
-  return rows * values.to(rows.scalar_type()).unsqueeze(-1);
-}
-
 at::Tensor shrinking(const at::Tensor& rows, double l2) {
   if (l2 == 0) return rows;
   return Shrink::apply(rows, l2 / static_cast<double>(rows.size(0)));
@@ -83,22 +104,22 @@ at::Tensor linear_part(SparseEmbedding& weights, const KeyedBatch& batch, double
   return valued(shrinking(weights->forward(batch.keys), l2), batch.values).sum({1, 2});
 }
 
-DeepPartImpl::DeepPartImpl(const DeepShape& shape) : dropout_(shape.dropout) {
-  std::int64_t inputs = shape.inputs;
-  for (std::int64_t i = 0; i <= shape.layers; ++i) {
-    const std::int64_t outputs = i == shape.layers ? 1 : shape.width;
-    layers_.push_back(
-        register_module("fc" + std::to_string(i + 1), torch::nn::Linear(inputs, outputs)));
-    inputs = outputs;
-  }
-  register_module("dropout", dropout_);
-}
+Tower::Tower(torch::nn::Module& model, const std::string& weights_name, const KeyedShape& shape,
+             double initial_scale)
+    : l2_(shape.l2),
+      weights_(model.register_module(weights_name, make_embedding(1, shape.rows, 0))),
+      embedding_(model.register_module("embedding",
+                                       make_embedding(shape.embedding, shape.rows, initial_scale))),
+      deep_(model.register_module(
+          "deep", std::make_shared<Mlp>(MlpShape{.inputs = shape.slots * shape.embedding,
+                                                 .width = shape.hidden,
+                                                 .hidden_layers = shape.layers,
+                                                 .outputs = 1,
+                                                 .dropout = shape.dropout}))),
+      bias_(model.register_parameter("bias", at::zeros({1}))) {}
 
-at::Tensor DeepPartImpl::forward(const at::Tensor& input) {
-  at::Tensor x = input;
-  for (std::size_t i = 0; i + 1 < layers_.size(); ++i)
-    x = dropout_->forward(torch::relu(layers_[i]->forward(x)));
-  return layers_.back()->forward(x).squeeze(-1);
+at::Tensor Tower::vectors(const KeyedBatch& batch) {
+  return valued(shrinking(embedding_->forward(batch.keys), l2_), batch.values);
 }
 
 }  // namespace tally::recipes

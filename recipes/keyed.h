@@ -4,24 +4,39 @@
 #include <string>
 #include <vector>
 
+#include "recipes/mlp/model.h"
 #include "recipes/model.h"
 #include "recipes/recipe.h"
 #include "tally/sparse.h"
 
+// Shared by recipes on tables of keys (src/data/keyed.h).
 namespace tally::recipes {
 
-// Shared by recipes on tables of keys (src/data/keyed.h).
+// Shape of models on keys: one table of weights; in recommenders also one of vectors, and layers on
+// the vectors.
+struct KeyedShape {
+  std::int64_t slots = 0;
+  std::int64_t rows = 1 << 16;
+  std::int64_t embedding = 16;
+  std::int64_t hidden = 400;
+  std::int64_t layers = 3;
+  double dropout = 0.3;
+  double l2 = 0;  // of the rows of all tables
+};
 
-Result<std::unique_ptr<data::Dataset>> open_keyed_data(const DataRequest& request);
-
-// Checks that these are samples of keys with a label 0 or 1; with `fields`, those of a table.
-// kInvalid says what `recipe` accepts.
-Result<void> accepts_keyed(const std::string& recipe, bool fields, const data::Dataset& dataset);
-
-// For an accepted dataset.
-std::int64_t slots_of(const data::Dataset& dataset);
-// Returns the names of the fields; none for sparse vectors.
-std::vector<std::string> fields_of(const data::Dataset& dataset);
+// The differences between recipes on samples of keys with a label 0 or 1.
+struct KeyedKind {
+  RecipeFacts facts;
+  bool needs_fields = true;  // takes tables only, no sparse vectors
+  KeyedShape shape = {};
+  std::vector<RecipeOption> (*options)(KeyedShape& shape);
+  // `shape` has the slots of the dataset; `fields` are their names, none for sparse vectors.
+  std::shared_ptr<Model> (*make_model)(const KeyedShape& shape,
+                                       const std::vector<std::string>& fields);
+};
+std::unique_ptr<Recipe> make_keyed_recipe(const KeyedKind& kind);
+// Returns the options of models with a Tower.
+std::vector<RecipeOption> recommender_options(KeyedShape& shape);
 
 // Samples as a model takes them, [samples, slots] each.
 struct KeyedBatch {
@@ -34,9 +49,6 @@ KeyedBatch keyed_batch(const at::Tensor& input);
 // Makes an embedding initialised by torch's random numbers; with scale 0 it is zero.
 SparseEmbedding make_embedding(std::int64_t dimension, std::int64_t rows, double scale);
 
-// Returns the rows times their values: [samples, slots, dimension].
-at::Tensor valued(const at::Tensor& rows, const at::Tensor& values);
-
 // Returns `rows` [samples, ...] unchanged, with the gradient of a loss that has an additional l2 /
 // 2 times the sum of their squares per sample. So each sample decays only the rows that it uses.
 at::Tensor shrinking(const at::Tensor& rows, double l2);
@@ -45,24 +57,28 @@ at::Tensor shrinking(const at::Tensor& rows, double l2);
 // decay as in shrinking().
 at::Tensor linear_part(SparseEmbedding& weights, const KeyedBatch& batch, double l2);
 
-struct DeepShape {
-  std::int64_t inputs = 0;
-  std::int64_t width = 400;
-  std::int64_t layers = 3;
-  double dropout = 0;
-};
-
-// Fully connected layers fc1, fc2, ... with ReLU and dropout, and one output: [samples, inputs] to
-// [samples].
-class DeepPartImpl : public torch::nn::Module {
+// The common part of recommenders: a weight and a vector per key, layers on all vectors of a
+// sample, a bias. Its modules belong to the model, as `weights_name`, `embedding`, `deep` and
+// `bias`. Threads: those of the model.
+class Tower final {
  public:
-  explicit DeepPartImpl(const DeepShape& shape);
-  at::Tensor forward(const at::Tensor& input);
+  // Initial weights are zero; initial vectors are normal values times `initial_scale`.
+  Tower(torch::nn::Module& model, const std::string& weights_name, const KeyedShape& shape,
+        double initial_scale);
+
+  at::Tensor linear(const KeyedBatch& batch) { return linear_part(weights_, batch, l2_); }
+  // Returns the vectors of all slots times their values: [samples, slots, dimension].
+  at::Tensor vectors(const KeyedBatch& batch);
+  // Returns the output of the layers for vectors(): [samples].
+  at::Tensor deep(const at::Tensor& vectors) { return deep_->forward(vectors).squeeze(-1); }
+  const at::Tensor& bias() const { return bias_; }
 
  private:
-  std::vector<torch::nn::Linear> layers_;
-  torch::nn::Dropout dropout_;
+  const double l2_;
+  SparseEmbedding weights_;
+  SparseEmbedding embedding_;
+  std::shared_ptr<Mlp> deep_;
+  at::Tensor bias_;
 };
-TORCH_MODULE(DeepPart);
 
 }  // namespace tally::recipes

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -27,6 +28,12 @@ struct Defaults {
   std::string eval_every = "1 epoch";
 };
 
+struct RecipeFacts {
+  std::string name;
+  std::string description;
+  Defaults defaults;
+};
+
 // An option of this recipe only. `value` belongs to the recipe and holds the default; values are
 // from `least` to `most`.
 struct RecipeOption {
@@ -35,7 +42,6 @@ struct RecipeOption {
   std::variant<std::int64_t*, double*> value;
   double least = 0;
   double most = 0;
-  bool of_model = true;  // another value makes another model, which does not fit older checkpoints
 };
 
 // A part of a dataset.
@@ -55,11 +61,12 @@ struct Finish {
 // A model, its data and its defaults. Threads: one at a time.
 class Recipe {
  public:
+  explicit Recipe(RecipeFacts facts) : facts_(std::move(facts)) {}
   virtual ~Recipe() = default;
 
-  virtual std::string name() const = 0;
-  virtual std::string description() const = 0;
-  virtual Defaults defaults() const = 0;
+  const std::string& name() const { return facts_.name; }
+  const std::string& description() const { return facts_.description; }
+  const Defaults& defaults() const { return facts_.defaults; }
   virtual std::vector<RecipeOption> options() { return {}; }
   // kInvalid if options contradict each other.
   virtual Result<void> check_options() const { return {}; }
@@ -72,8 +79,19 @@ class Recipe {
   virtual std::shared_ptr<Model> make_model(const data::Dataset& dataset) const = 0;
 
   // Evaluates the trained model, on one worker. `seed` determines all random draws.
-  virtual Result<Finish> finish(Model& model, const data::Dataset& train,
-                                std::uint64_t seed) const = 0;
+  virtual Result<Finish> finish(Model& /*model*/, const data::Dataset& /*train*/,
+                                std::uint64_t /*seed*/) const {
+    return Finish{};
+  }
+
+ private:
+  const RecipeFacts facts_;
 };
+
+// For samples of float32 numbers with one target each: the task, classification if the targets are
+// whole numbers; the numbers of a sample; the outputs of its model, a score per class or one number.
+Task task_of_targets(const data::Dataset& dataset);
+std::int64_t inputs_of(const data::Dataset& dataset);
+std::int64_t outputs_for(const data::Dataset& dataset);
 
 }  // namespace tally::recipes

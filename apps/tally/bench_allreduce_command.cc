@@ -1,3 +1,4 @@
+#include "apps/tally/commands.h"
 
 #include <cstdlib>
 #include <memory>
@@ -8,17 +9,12 @@
 #include <fmt/format.h>
 
 #include "apps/tally/algorithm_names.h"
-#include "apps/tally/build_info.h"
-#include "apps/tally/commands.h"
+#include "apps/tally/bench_scaffold.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "bench/allreduce/comparison.h"
-#include "bench/allreduce/contender.h"
 #include "bench/allreduce/launches.h"
-#include "bench/allreduce/report.h"
-#include "bench/allreduce/tally_worker.h"
 #include "process/interrupt.h"
-#include "process/progress.h"
 #include "tally/job.h"
 
 namespace tally::app {
@@ -48,90 +44,62 @@ struct AllreduceBenchOptions {
   std::string json;
 };
 
-// The contenders to measure, and why contenders that were asked for are missing.
-struct Contenders {
-  std::vector<std::unique_ptr<bench::Contender>> running;
-  std::vector<std::string> failures;
-};
-
-class ContenderStarter final {
+class AllreduceBench final {
  public:
-  ContenderStarter(const AllreduceBenchOptions& options, process::Progress& progress)
+  AllreduceBench(const AllreduceBenchOptions& options, process::Progress& progress)
       : options_(options), progress_(progress) {}
 
-  Contenders start() {
-    for (const std::string& transport : options_.transports) {
-      if (transport == "none") continue;
-      add("tally " + transport,
-          transport.starts_with("mpi")
-              ? bench::launch_tally_mpi(options_.ranks, transport, options_.mpirun)
-              : bench::launch_tally(options_.ranks, transport, options_.algorithm),
-          true);
-    }
-    for (const std::string& peer : options_.peers) {
-      if (peer == "none") continue;
-      add(peer,
-          peer == "gloo" ? bench::launch_gloo(options_.ranks, options_.python)
-                         : bench::launch_mpi(options_.ranks, peer, options_.mpirun),
-          options_.peers_named);
-    }
-    started_.running.push_back(bench::make_memory_floor(options_.ranks));
-    return std::move(started_);
+  Result<bench::Report> run() {
+    bench::ComparisonOptions comparison{.rounds = options_.rounds,
+                                        .slice = std::chrono::milliseconds(options_.slice_ms)};
+    if (options_.minutes > 0)
+      comparison.budget = std::chrono::seconds(static_cast<long>(options_.minutes * 60));
+    for (const std::string& size : options_.sizes)
+      comparison.sizes_bytes.push_back(*parse_bytes(size));
+    start_all();
+    const bench::Comparison result =
+        compare(std::move(contenders_), comparison, std::move(failures_), progress_);
+    // Whole rounds that were measured before an interruption are reported.
+    if (result.rounds == 0) TALLY_TRY(bench::check_interrupted());
+    return report_on(result, options_.ranks, options_.algorithm);
   }
 
  private:
-  void add(const std::string& title, Result<bench::Launch> launch, bool wanted) {
-    if (process::interrupted() != 0) return;
-    if (!launch) {
-      progress_.note(fmt::format("{}: {}: {}", wanted ? "missing" : "left out", title,
-                                 launch.error().message));
-      if (wanted) started_.failures.push_back(title + ": " + launch.error().message);
-      return;
+  void start_all() {
+    for (const std::string& transport : options_.transports) {
+      if (transport == "none") continue;
+      start("tally " + transport,
+            transport.starts_with("mpi")
+                ? bench::launch_tally_mpi(options_.ranks, transport, options_.mpirun)
+                : bench::launch_tally(options_.ranks, transport, options_.algorithm),
+            true);
     }
+    for (const std::string& peer : options_.peers) {
+      if (peer == "none") continue;
+      start(peer,
+            peer == "gloo" ? bench::launch_gloo(options_.ranks, options_.python)
+                           : bench::launch_mpi(options_.ranks, peer, options_.mpirun),
+            options_.peers_named);
+    }
+    contenders_.push_back(bench::make_memory_floor(options_.ranks));
+  }
+
+  void start(const std::string& title, Result<bench::Launch> launch, bool wanted) {
+    if (process::interrupted() != 0) return;
+    if (!launch && wanted) return failures_.add(title, launch.error(), progress_);
+    if (!launch) return progress_.note("left out: " + title + ": " + launch.error().message);
     progress_.stage("starting " + title);
     const Duration timeout = std::chrono::seconds(options_.deadline_s);
     auto group = bench::WorkerGroup::start(std::move(*launch), SteadyClock().after(timeout));
-    if (!group) {
-      started_.failures.push_back(fmt::format("{}, start: {}", title, group.error().message));
-      if (process::interrupted() == 0) progress_.note("failed: " + started_.failures.back());
-      return;
-    }
-    started_.running.push_back(bench::make_contender(std::move(*group), timeout));
+    if (!group) return failures_.add(title + ", start", group.error(), progress_);
+    contenders_.push_back(bench::make_contender(std::move(*group), timeout));
   }
 
   const AllreduceBenchOptions& options_;
   process::Progress& progress_;
-  Contenders started_;
+  std::vector<std::unique_ptr<bench::Contender>> contenders_;
+  bench::Failures failures_;  // of contenders that were asked for
 };
-
-int run_allreduce_bench(const AllreduceBenchOptions& options) {
-  bench::ComparisonOptions comparison_options{.rounds = options.rounds,
-                                              .slice = std::chrono::milliseconds(options.slice_ms)};
-  if (options.minutes > 0) {
-    comparison_options.budget = std::chrono::seconds(static_cast<long>(options.minutes * 60));
-  }
-  for (const std::string& size : options.sizes) {
-    comparison_options.sizes_bytes.push_back(*parse_bytes(size));
-  }
-  const process::InterruptGuard guard;
-  bench::Comparison comparison;
-  {
-    process::Progress progress;
-    Contenders contenders = ContenderStarter(options, progress).start();
-    comparison = compare(std::move(contenders.running), comparison_options, progress);
-    comparison.failures.insert(comparison.failures.begin(), contenders.failures.begin(),
-                               contenders.failures.end());
-  }
-  // Whole rounds that were measured before an interruption are reported.
-  if (process::interrupted() != 0 && comparison.rounds == 0) return process::kInterruptedExitCode;
-  const bench::ReportContext context{.machine = bench::host_facts(kCommit),
-                                     .ranks = options.ranks,
-                                     .algorithm = options.algorithm};
-  return bench::publish(
-      table_text(comparison, context), options.json,
-      [&](std::ostream& out) { write_json(out, comparison, context); },
-      !comparison.failures.empty());
-}
 
 std::vector<std::string> transport_names() {
   std::vector<std::string> names = {"shm", "shm-plain", "tcp", "tls", "none"};
@@ -208,11 +176,11 @@ void add_bench_allreduce_command(Command bench, Command top) {
   command.add("--python", &o->python, "Interpreter with torch", {.value = "PATH"});
   command.add("--mpirun", &o->mpirun, "mpirun of the MPI to use, with mpicc beside it",
               {.value = "PATH"});
-  command.add("--json", &o->json, "Append one JSON line per contender and size; - is stdout",
-              {.value = "FILE"});
+  add_json_option(command, &o->json, " per contender and size");
   command.action([o, command] {
     o->peers_named = command.given("--against");
-    return run_allreduce_bench(*o);
+    return run_bench("allreduce", o->json,
+                     [&](auto& progress) { return AllreduceBench(*o, progress).run(); });
   });
 
   Command worker = top.add_hidden_command("bench-worker");

@@ -6,12 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/build_info.h"
+#include "apps/tally/bench_scaffold.h"
 #include "bench/codec/codec_list.h"
-#include "bench/codec/report.h"
-#include "kernel/reduce/reduce.h"
-#include "process/interrupt.h"
-#include "process/progress.h"
+#include "bench/codec/measure.h"
+#include "bench/common/rounds.h"
 
 namespace tally::app {
 namespace {
@@ -57,20 +55,21 @@ std::string codecs_problem(const std::string& text) {
 
 class CodecBench {
  public:
-  explicit CodecBench(const CodecBenchOptions& options) : options_(options) {
+  CodecBench(const CodecBenchOptions& options, process::Progress& progress)
+      : options_(options), progress_(progress) {
     const std::vector<std::string> texts =
         options.codecs.empty() ? bc::usual_codecs() : *bc::parse_codec_list(options.codecs);
     for (const std::string& text : texts) specs_.push_back(*plan::parse_codec(text));
   }
 
-  Result<bc::Results> run() {
+  Result<bench::Report> run() {
     for (const bc::Shape shape : {bc::Shape::kGaussian, bc::Shape::kLaplace})
       TALLY_TRY(measure(bc::made_input(shape, options_.elements, options_.seed)));
     for (const std::string& file : options_.gradients) {
       TALLY_TRY(const bc::Input input, bc::recorded_input(file, options_.elements));
       TALLY_TRY(measure(input));
     }
-    return std::move(results_);
+    return report_on(results_, options_.repeats);
   }
 
  private:
@@ -95,8 +94,7 @@ class CodecBench {
     return {};
   }
   Result<void> go_on(const std::string& what) {
-    if (process::interrupted() != 0)
-      return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
+    TALLY_TRY(bench::check_interrupted());
     progress_.now(what);
     return {};
   }
@@ -104,21 +102,8 @@ class CodecBench {
   const CodecBenchOptions& options_;
   std::vector<plan::CodecSpec> specs_;
   bc::Results results_;
-  process::Progress progress_;
+  process::Progress& progress_;
 };
-
-int run_codec_bench(const CodecBenchOptions& options) {
-  const process::InterruptGuard guard;
-  const auto results = [&] { return CodecBench(options).run(); }();
-  if (process::interrupted() != 0) return process::kInterruptedExitCode;
-  if (!results) return fail("tally bench codec", results.error());
-  const bc::ReportContext context{
-      .machine = bench::host_facts(kCommit),
-      .level = std::string(to_string(kernel::available_levels().back())),
-      .repeats = options.repeats};
-  return bench::publish(table_text(*results, context), options.json,
-                        [&](std::ostream& out) { write_json(out, *results, context); });
-}
 
 }  // namespace
 
@@ -137,9 +122,11 @@ void add_bench_codec_command(Command bench) {
               {.least = 1, .most = 1 << 30});
   command.add("--repeat", &o->repeats, "Samples of each speed", {.least = 1, .most = 1000});
   command.add("--seed", &o->seed, "Seed of generated values");
-  command.add("--json", &o->json, "Append one JSON line per codec and input; - is stdout",
-              {.value = "FILE"});
-  command.action([o] { return run_codec_bench(*o); });
+  add_json_option(command, &o->json, " per codec and input");
+  command.action([o] {
+    return run_bench("codec", o->json,
+                     [&](auto& progress) { return CodecBench(*o, progress).run(); });
+  });
 }
 
 }  // namespace tally::app

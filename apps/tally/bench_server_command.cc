@@ -1,6 +1,5 @@
 #include "apps/tally/commands.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -9,12 +8,10 @@
 #include <fmt/format.h>
 
 #include "apps/tally/algorithm_names.h"
-#include "apps/tally/build_info.h"
-#include "bench/server/report.h"
+#include "apps/tally/bench_scaffold.h"
 #include "bench/server/run.h"
 #include "bench/server/worker.h"
 #include "process/interrupt.h"
-#include "process/progress.h"
 #include "tally/job.h"
 
 namespace tally::app {
@@ -57,31 +54,24 @@ std::vector<bench::servers::Series> settings_of(const ServerBenchOptions& option
   return all;
 }
 
-int run_server_bench(const ServerBenchOptions& options) {
-  const process::InterruptGuard guard;
+bench::Report measure_servers(const ServerBenchOptions& options, process::Progress& progress) {
   std::vector<bench::servers::Series> all = settings_of(options);
   bool failed = false;
-  {
-    process::Progress progress;
-    for (int round = 0; round < options.rounds && process::interrupted() == 0; ++round) {
-      for (bench::servers::Series& series : all) {
-        if (process::interrupted() != 0) break;
-        progress.stage(fmt::format("round {} of {}: {}, {} workers", round + 1, options.rounds,
-                                   series.setting.transport, series.setting.workers));
-        auto outcome = run_once(series.setting);
-        if (outcome.has_value()) {
-          series.outcomes.push_back(*std::move(outcome));
-        } else if (process::interrupted() == 0) {
-          progress.note("failed: " + outcome.error().message);
-          failed = true;
-        }
+  for (int round = 0; round < options.rounds; ++round) {
+    for (bench::servers::Series& series : all) {
+      if (process::interrupted() != 0) break;
+      progress.stage(fmt::format("round {} of {}: {}, {} workers", round + 1, options.rounds,
+                                 series.setting.transport, series.setting.workers));
+      auto outcome = run_once(series.setting);
+      if (outcome.has_value()) {
+        series.outcomes.push_back(*std::move(outcome));
+      } else if (process::interrupted() == 0) {
+        progress.note("failed: " + outcome.error().message);
+        failed = true;
       }
     }
   }
-  const bench::HostFacts machine = bench::host_facts(kCommit);
-  return bench::publish(
-      table_text(all, machine), options.json,
-      [&](std::ostream& out) { write_json(out, all, machine); }, failed);
+  return report_on(all, failed);
 }
 
 struct ServerWorkerOptions {
@@ -98,10 +88,7 @@ Result<void> run_server_worker(const ServerWorkerOptions& options) {
               return std::string_view(name) == "TALLY_SECRET_FILE" ? std::getenv(name) : nullptr;
             }));
   worker.client.secret = job.secret;
-  return bench::servers::run_worker(worker, [](const bench::servers::Figure& figure) {
-    fmt::print("figure {}={}\n", figure.name, figure.value);
-    std::fflush(stdout);
-  });
+  return run_worker(worker);
 }
 
 }  // namespace
@@ -122,9 +109,11 @@ void add_bench_server_command(Command bench, Command top) {
   command.add("--slice", &o->slice_ms, "Milliseconds of each measurement",
               {.least = 10, .most = 60000});
   command.add("--only", &o->only, "Cases whose name contains TEXT: \"dense pull\", sparse");
-  command.add("--json", &o->json, "Append one JSON line per setting and case; - is stdout",
-              {.value = "FILE"});
-  command.action([o] { return run_server_bench(*o); });
+  add_json_option(command, &o->json, " per setting and case");
+  command.action([o] {
+    return run_bench("server", o->json,
+                     [&](process::Progress& progress) { return measure_servers(*o, progress); });
+  });
 
   Command worker = top.add_hidden_command("bench-server-worker");
   const auto w = std::make_shared<ServerWorkerOptions>();

@@ -4,16 +4,12 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "apps/tally/build_info.h"
+#include "apps/tally/bench_scaffold.h"
 #include "apps/tally/word2vec_options.h"
-#include "bench/common/report.h"
 #include "bench/word2vec/comparison.h"
 #include "data/input_file.h"
 #include "process/child_process.h"
-#include "process/interrupt.h"
-#include "process/progress.h"
 #include "process/temp_dir.h"
 
 namespace tally::app {
@@ -68,11 +64,23 @@ Result<void> write_text(const std::string& data, const std::string& file) {
 
 class Word2vecBench {
  public:
-  Word2vecBench(const Word2vecBenchOptions& options, const bench::Word2vecPrograms& programs,
-                bench::Word2vecQuestions questions)
-      : options_(options), programs_(programs), questions_(std::move(questions)) {}
+  Word2vecBench(const Word2vecBenchOptions& options, process::Progress& progress)
+      : options_(options), progress_(progress) {}
 
-  Result<bench::Word2vecComparison> run() {
+  Result<bench::Report> run() {
+    TALLY_TRY(questions_, read_questions(options_));
+    if (options_.against == "fasttext") {
+      const auto found = process::find_program("fasttext");
+      if (!found)
+        return Error{.code = ErrorCode::kSystem,
+                     .message =
+                         "fasttext is not installed: install the package fasttext, or give "
+                         "--against none"};
+      programs_.fasttext = *found;
+    }
+    TALLY_TRY(const auto folder, process::TempDir::make());
+    programs_.folder = folder->path();
+    TALLY_TRY(write_text(options_.data, programs_.folder + "/text.txt"));
     const bool alone = programs_.fasttext.empty();
     for (int round = 0; round < options_.seeds; ++round) {
       bench::Word2vecTask task = options_.task;
@@ -83,7 +91,7 @@ class Word2vecBench {
       if (!alone) TALLY_TRY(take("fasttext", bench::run_fasttext, task, comparison_.fasttext));
       if (!ours_first) TALLY_TRY(take("tally", bench::run_tally_word2vec, task, comparison_.tally));
     }
-    return std::move(comparison_);
+    return report();
   }
 
  private:
@@ -98,75 +106,26 @@ class Word2vecBench {
     return {};
   }
 
+  bench::Report report() const {
+    const bench::Word2vecTask& task = options_.task;
+    bench::Json line{{"data", options_.data},
+                     {"threads", task.threads},
+                     {"epochs", task.epochs},
+                     {"dimension", task.dimension}};
+    line.update(json_of(comparison_));
+    return {.table = fmt::format("word2vec on {}, {} threads, {} epochs, dimension {}; medians of "
+                                 "{} seeds\n{}",
+                                 options_.data, task.threads, task.epochs, task.dimension,
+                                 options_.seeds, comparison_text(comparison_)),
+            .lines = {std::move(line)}};
+  }
+
   const Word2vecBenchOptions& options_;
-  const bench::Word2vecPrograms& programs_;
-  const bench::Word2vecQuestions questions_;
+  process::Progress& progress_;
+  bench::Word2vecPrograms programs_{.tally = process::own_program()};
+  bench::Word2vecQuestions questions_;
   bench::Word2vecComparison comparison_;
-  process::Progress progress_;
 };
-
-nlohmann::ordered_json run_json(const bench::Word2vecRun& run) {
-  nlohmann::ordered_json line;
-  line["words_per_s"] = run.words_per_s;
-  line["program_s"] = run.program_s;
-  line["processor_s"] = run.processor_s;
-  const auto score = [](const word2vec::Score& s) {
-    return nlohmann::ordered_json{{"correct", s.correct}, {"asked", s.asked}};
-  };
-  if (run.analogies) {
-    line["analogies"] = score(run.analogies->total);
-    line["semantic"] = score(run.analogies->semantic);
-    line["syntactic"] = score(run.analogies->syntactic);
-  }
-  if (run.similarity) line["similarity"] = run.similarity->correlation;
-  return line;
-}
-
-nlohmann::ordered_json word2vec_line(const Word2vecBenchOptions& options,
-                                     const bench::Word2vecComparison& comparison) {
-  nlohmann::ordered_json line = bench::json_line("word2vec", bench::host_facts(kCommit));
-  line["data"] = options.data;
-  line["threads"] = options.task.threads;
-  line["epochs"] = options.task.epochs;
-  line["dimension"] = options.task.dimension;
-  for (const bench::Word2vecRun& run : comparison.tally) line["tally"].push_back(run_json(run));
-  for (const bench::Word2vecRun& run : comparison.fasttext)
-    line["fasttext"].push_back(run_json(run));
-  return line;
-}
-
-Result<bench::Word2vecComparison> comparison_of(const Word2vecBenchOptions& options) {
-  TALLY_TRY(bench::Word2vecQuestions questions, read_questions(options));
-  bench::Word2vecPrograms programs{.tally = process::own_program()};
-  if (options.against == "fasttext") {
-    const auto found = process::find_program("fasttext");
-    if (!found)
-      return Error{.code = ErrorCode::kSystem,
-                   .message =
-                       "fasttext is not installed: install the package fasttext, or give "
-                       "--against none"};
-    programs.fasttext = *found;
-  }
-  TALLY_TRY(const auto folder, process::TempDir::make());
-  programs.folder = folder->path();
-  TALLY_TRY(write_text(options.data, programs.folder + "/text.txt"));
-  return Word2vecBench(options, programs, std::move(questions)).run();
-}
-
-int run_word2vec_bench(const Word2vecBenchOptions& options) {
-  const process::InterruptGuard guard;
-  const auto comparison = comparison_of(options);
-  if (process::interrupted() != 0) return process::kInterruptedExitCode;
-  if (!comparison) return fail("tally bench word2vec", comparison.error());
-  const std::string title = fmt::format(
-      "word2vec on {}, {} threads, {} epochs, dimension {}; medians of {} seeds\n", options.data,
-      options.task.threads, options.task.epochs, options.task.dimension, options.seeds);
-  return bench::publish(title + comparison_text(*comparison), options.json, [&](std::ostream& out) {
-    out << word2vec_line(options, *comparison)
-               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-        << "\n";
-  });
-}
 
 }  // namespace
 
@@ -186,8 +145,11 @@ void add_bench_word2vec_command(Command bench) {
               {.value = "FILE"});
   command.add("--analogy", &o->analogy,
               "Evaluate on analogies in word2vec's questions-words format", {.value = "FILE"});
-  command.add("--json", &o->json, "Append one JSON line; - is stdout", {.value = "FILE"});
-  command.action([o] { return run_word2vec_bench(*o); });
+  add_json_option(command, &o->json, "");
+  command.action([o] {
+    return run_bench("word2vec", o->json,
+                     [&](auto& progress) { return Word2vecBench(*o, progress).run(); });
+  });
 }
 
 }  // namespace tally::app

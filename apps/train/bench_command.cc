@@ -1,22 +1,14 @@
 #include "apps/train/train_commands.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "apps/tally/build_info.h"
-#include "apps/tally/command_line.h"
+#include "apps/tally/bench_scaffold.h"
 #include "base/units.h"
 #include "bench/train/comparison.h"
-#include "bench/train/report.h"
 #include "bench/train/torch_worker.h"
-#include "process/interrupt.h"
-#include "process/progress.h"
 
 namespace tally::app {
 namespace {
@@ -36,43 +28,18 @@ struct TrainBenchOptions {
   std::vector<std::string> models = {"mlp", "cnn", "gpt"};
   std::string against = "ddp";
   std::string bucket = "0";
-  int ranks = 2;
-  int threads = 1;
-  int steps = 10;
-  int rounds = 5;
   int deadline_s = 300;
-  std::string python = "/usr/bin/python3";
+  bt::ComparisonOptions comparison;
   std::string json;
 };
 
-bt::ComparisonOptions comparison_options(const TrainBenchOptions& options) {
-  bt::ComparisonOptions comparison{
-      .workers = {.ranks = options.ranks,
-                  .threads = options.threads,
-                  .bucket_bytes = *parse_bytes(options.bucket),
-                  .python = options.python},
-      .against_ddp = options.against == "ddp",
-      .timing = {.rounds = options.rounds,
-                 .steps = options.steps,
-                 .command_timeout = std::chrono::seconds(options.deadline_s)}};
+bench::Report run_train_bench(const TrainBenchOptions& options, process::Progress& progress) {
+  bt::ComparisonOptions comparison = options.comparison;
+  comparison.workers.bucket_bytes = *parse_bytes(options.bucket);
+  comparison.against_ddp = options.against == "ddp";
+  comparison.timing.command_timeout = std::chrono::seconds(options.deadline_s);
   for (const std::string& name : options.models) comparison.models.push_back(*bt::find_model(name));
-  return comparison;
-}
-
-int run_train_bench(const TrainBenchOptions& options) {
-  const bt::ReportContext context{.machine = bench::host_facts(kCommit),
-                                  .threads = options.threads,
-                                  .bucket_bytes = *parse_bytes(options.bucket)};
-  const process::InterruptGuard guard;
-  bt::Comparison comparison;
-  {
-    process::Progress progress;
-    comparison = compare(comparison_options(options), progress);
-  }
-  return bench::publish(
-      table_text(comparison, context), options.json,
-      [&](std::ostream& out) { write_json(out, comparison, context); },
-      !comparison.failures.empty());
+  return report_on(compare(comparison, progress), comparison.workers);
 }
 
 void add_worker_command(Command& top) {
@@ -100,22 +67,27 @@ void add_bench_command(Command& top) {
               {.value = "NAME,...",
                .check = [](const std::string& name) { return problem_of(bt::find_model(name)); },
                .commas = true});
-  command.add("--ranks", &o->ranks, "Workers of tally and of DDP", {.least = 2, .most = 1024});
+  command.add("--ranks", &o->comparison.workers.ranks, "Workers of tally and of DDP",
+              {.least = 2, .most = 1024});
   command.add("--against", &o->against, "Peer", {.choices = {"ddp", "none"}});
-  command.add("--threads", &o->threads, "Threads of each worker", {.least = 1, .most = 1024});
-  command.add("--steps", &o->steps, "Timed steps of each contender in a round",
+  command.add("--threads", &o->comparison.workers.threads, "Threads of each worker",
+              {.least = 1, .most = 1024});
+  command.add("--steps", &o->comparison.timing.steps, "Timed steps of each contender in a round",
               {.least = 1, .most = 250});
-  command.add("--rounds", &o->rounds, "Rounds; each measures all contenders",
+  command.add("--rounds", &o->comparison.timing.rounds, "Rounds; each measures all contenders",
               {.least = 1, .most = 10000});
   command.add("--bucket", &o->bucket, "Size of tally's buckets; 0: the default of the trainer",
               {.value = "SIZE",
                .check = [](const std::string& text) { return problem_of(parse_bytes(text)); }});
   command.add("--deadline", &o->deadline_s, "Seconds after which a contender counts as hung",
               {.least = 1, .most = 3600});
-  command.add("--python", &o->python, "Interpreter with torch", {.value = "PATH"});
-  command.add("--json", &o->json, "Append one JSON line per contender and model; - is stdout",
-              {.value = "FILE"});
-  command.action([o] { return run_train_bench(*o); });
+  command.add("--python", &o->comparison.workers.python, "Interpreter with torch",
+              {.value = "PATH"});
+  add_json_option(command, &o->json, " per contender and model");
+  command.action([o] {
+    return run_bench("train", o->json,
+                     [&](auto& progress) { return run_train_bench(*o, progress); });
+  });
   add_worker_command(top);
 }
 

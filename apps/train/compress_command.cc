@@ -1,24 +1,13 @@
 #include "apps/train/train_commands.h"
 
-#include <cstdio>
-
-#include <fmt/format.h>
-
-#include "apps/tally/build_info.h"
-#include "apps/tally/command_line.h"
+#include "apps/tally/bench_scaffold.h"
 #include "bench/codec/codec_list.h"
-#include "bench/compress/accuracy.h"
 #include "bench/compress/comparison.h"
-#include "bench/compress/report.h"
-#include "process/interrupt.h"
-#include "process/progress.h"
 
 namespace tally::app {
 namespace {
 
 namespace bc = bench::compress;
-
-constexpr const char* kCompress = "tally bench compress";
 
 constexpr const char* kCompressFooter = R"(
 Examples:
@@ -36,13 +25,11 @@ Exit codes: 0 success; 1 something failed; 2 wrong usage, or no root; 130 interr
 
 struct CompressOptions {
   std::vector<std::string> models = {"mlp", "gpt"};
-  std::vector<std::string> links = {"100mbit", "1gbit", "none"};
   std::string codecs = "none,bf16,int8,sign,topk:0.01,dgc:0.001,warmup=0,powersgd:2,auto";
   std::string plans;
-  int threads = 1;
-  int steps = 10;
-  int rounds = 3;
   int deadline_s = 300;
+  bc::PlanComparisonOptions comparison = {.links = {"100mbit", "1gbit", "none"},
+                                          .timing = {.rounds = 3}};
   bool accuracy = false;
   bc::AccuracyOptions training;
   std::string json;
@@ -55,54 +42,20 @@ std::vector<std::string> plans_of(const CompressOptions& options) {
   return plans;
 }
 
-int run_accuracy(const CompressOptions& options, bc::Hosts& hosts,
-                 const bc::ReportContext& context) {
-  bc::AccuracyOptions training = options.training;
-  training.plans = plans_of(options);
-  Result<std::vector<bc::Accuracy>> results = std::vector<bc::Accuracy>{};
-  {
-    process::Progress progress;
-    const auto shaped = hosts.shape(options.links.back());
-    if (!shaped) return fail(kCompress, shaped.error());
-    results = bc::train_all(training, hosts, progress);
+Result<bench::Report> run_compress(const CompressOptions& options, process::Progress& progress) {
+  TALLY_TRY(const auto hosts, bc::Hosts::make());
+  if (options.accuracy) {
+    bc::AccuracyOptions training = options.training;
+    training.plans = plans_of(options);
+    TALLY_TRY(hosts->shape(options.comparison.links.back()));
+    return compare_accuracy(training, *hosts, progress);
   }
-  if (!results) return fail(kCompress, results.error());
-  return bench::publish(
-      bc::accuracy_text(training, *results), options.json,
-      [&](std::ostream& out) { write_accuracy_json(out, training, *results, context); });
-}
-
-int run_comparison(const CompressOptions& options, bc::Hosts& hosts,
-                   const bc::ReportContext& context) {
-  bc::PlanComparisonOptions comparison{
-      .links = options.links,
-      .plans = plans_of(options),
-      .threads = options.threads,
-      .timing = {.rounds = options.rounds,
-                 .steps = options.steps,
-                 .command_timeout = std::chrono::seconds(options.deadline_s)}};
+  bc::PlanComparisonOptions comparison = options.comparison;
+  comparison.plans = plans_of(options);
+  comparison.timing.command_timeout = std::chrono::seconds(options.deadline_s);
   for (const std::string& name : options.models)
     comparison.models.push_back(*bench::train::find_model(name));
-  bc::PlanComparison result;
-  {
-    process::Progress progress;
-    result = compare_plans(comparison, hosts, progress);
-  }
-  return bench::publish(
-      table_text(result, context), options.json,
-      [&](std::ostream& out) { write_json(out, result, context); }, !result.failures.empty());
-}
-
-int run_compress(const CompressOptions& options) {
-  const bc::ReportContext context{.machine = bench::host_facts(kCommit),
-                                  .threads = options.threads};
-  const process::InterruptGuard guard;
-  const auto hosts = bc::Hosts::make();
-  if (!hosts)
-    return fail(kCompress, hosts.error(),
-                hosts.error().code == ErrorCode::kInvalid ? kWrongUsage : 1);
-  return options.accuracy ? run_accuracy(options, **hosts, context)
-                          : run_comparison(options, **hosts, context);
+  return report_on(compare_plans(comparison, *hosts, progress), comparison.threads);
 }
 
 void add_compared(Command& command, CompressOptions& o) {
@@ -111,7 +64,7 @@ void add_compared(Command& command, CompressOptions& o) {
       {.value = "NAME,...",
        .check = [](const std::string& text) { return problem_of(bench::train::find_model(text)); },
        .commas = true});
-  command.add("--links", &o.links, "Speed in each direction; none: unlimited",
+  command.add("--links", &o.comparison.links, "Speed in each direction; none: unlimited",
               {.value = "RATE,...",
                .check = [](const std::string& text) { return problem_of(bc::check_link(text)); },
                .commas = true});
@@ -126,15 +79,15 @@ void add_compared(Command& command, CompressOptions& o) {
 }
 
 void add_measurement(Command& command, CompressOptions& o) {
-  command.add("--threads", &o.threads, "Threads of each worker", {.least = 1, .most = 1024});
-  command.add("--steps", &o.steps, "Timed steps of each plan in a round",
+  command.add("--threads", &o.comparison.threads, "Threads of each worker",
+              {.least = 1, .most = 1024});
+  command.add("--steps", &o.comparison.timing.steps, "Timed steps of each plan in a round",
               {.least = 1, .most = 250});
-  command.add("--rounds", &o.rounds, "Rounds; each measures all plans",
+  command.add("--rounds", &o.comparison.timing.rounds, "Rounds; each measures all plans",
               {.least = 1, .most = 10000});
   command.add("--deadline", &o.deadline_s, "Seconds after which a plan counts as hung",
               {.least = 1, .most = 3600});
-  command.add("--json", &o.json, "Append one JSON line per model, link and plan; - is stdout",
-              {.value = "FILE"});
+  add_json_option(command, &o.json, " per model, link and plan");
 }
 
 void add_accuracy(Command& command, CompressOptions& o) {
@@ -162,14 +115,20 @@ void add_accuracy(Command& command, CompressOptions& o) {
 }  // namespace
 
 int run_compress_command(const std::vector<std::string>& words) {
-  CommandLine line("Gain of codecs between two hosts, by the speed of the link", kCompress);
+  CommandLine line("Gain of codecs between two hosts, by the speed of the link",
+                   "tally bench compress");
   Command top = line.top();
   top.footer(kCompressFooter);
   CompressOptions options;
   add_compared(top, options);
   add_measurement(top, options);
   add_accuracy(top, options);
-  top.action([&options] { return run_compress(options); });
+  top.action([&options] {
+    // No root is wrong usage.
+    return run_bench(
+        "compress", options.json, [&](auto& progress) { return run_compress(options, progress); },
+        kWrongUsage);
+  });
   return line.run(words).value_or(kWrongUsage);
 }
 

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "bench/allreduce/contender.h"
+#include "bench/common/report.h"
+#include "bench/common/rounds.h"
 #include "process/progress.h"
 #include "tally/deadline.h"
 
@@ -19,25 +21,28 @@ struct ComparisonOptions {
 
 // All samples of one contender at one size.
 struct Measurement {
-  std::string contender;
-  std::string transport;
-  std::string version;
+  ContenderFacts contender;
   std::size_t bytes = 0;
-  std::vector<double> samples_us;
-  long calls = 0;
-  double bytes_sent = -1;  // per call, by rank 0; negative: unknown
+  Answer sum = {};
 };
 
 struct Comparison {
   std::vector<Measurement> measurements;  // by contender in the given order, then by size
-  std::vector<std::string> failures;      // one text each
-  int rounds = 0;
+  Failures failures;
+  int rounds = 0;  // complete ones
 };
 
 // Checks every contender at every size, then measures in rounds. In each round every contender has
 // a slice of time at every size, so that noise of the machine affects all alike. A contender that
-// fails is ended and reported, the rest go on. Stops early when the process is interrupted.
+// fails is ended and added to the failures, the rest go on. Stops early when the process is
+// interrupted.
 Comparison compare(std::vector<std::unique_ptr<Contender>> contenders,
-                   const ComparisonOptions& options, process::Progress& progress);
+                   const ComparisonOptions& options, Failures failures,
+                   process::Progress& progress);
+
+// The table has medians by contender and size; then tally's time over that of Gloo and of the
+// better MPI, and the floor over tally's time. There is a line for each contender and size that was
+// measured. `algorithm`: that of tally.
+Report report_on(const Comparison& comparison, int ranks, const std::string& algorithm);
 
 }  // namespace tally::bench

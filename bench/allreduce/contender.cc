@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "bench/allreduce/values.h"
 #include "bench/common/statistics.h"
 
@@ -41,45 +42,37 @@ Effort effort_for(std::size_t bytes, double call_us, Duration time, int ranks) {
 class WorkerContender final : public Contender {
  public:
   WorkerContender(std::unique_ptr<WorkerGroup> group, Duration command_timeout)
-      : group_(std::move(group)), command_timeout_(command_timeout) {}
+      : group_(std::move(group)),
+        facts_{group_->launch().contender, group_->launch().transport, group_->version()},
+        command_timeout_(command_timeout) {}
 
-  const std::string& name() const override { return group_->launch().contender; }
-  const std::string& transport() const override { return group_->launch().transport; }
-  const std::string& version() const override { return group_->version(); }
+  const ContenderFacts& facts() const override { return facts_; }
 
   Result<void> check(std::size_t bytes) override {
     TALLY_TRY(group_->command(fmt::format("check {}", bytes), deadline()));
     return {};
   }
 
-  Result<Slice> measure(std::size_t bytes, Duration time) override {
-    if (!call_us_.contains(bytes)) {
-      const Effort probe{.batches = kProbeBatches, .calls = 1};
-      TALLY_TRY(const Slice first, run(bytes, probe));
-      call_us_[bytes] = std::max(0.01, median(first.samples_us));
-    }
-    const int ranks = group_->launch().ranks;
-    TALLY_TRY(Slice slice, run(bytes, effort_for(bytes, call_us_[bytes], time, ranks)));
-    call_us_[bytes] = std::max(0.01, median(slice.samples_us));
-    return slice;
+  Result<Answer> measure(std::size_t bytes, Duration time) override {
+    if (!call_us_.contains(bytes)) TALLY_TRY(run(bytes, {.batches = kProbeBatches, .calls = 1}));
+    return run(bytes, effort_for(bytes, call_us_[bytes], time, group_->launch().ranks));
   }
 
  private:
   Deadline deadline() const { return SteadyClock().after(command_timeout_); }
 
-  Result<Slice> run(std::size_t bytes, const Effort& effort) {
+  Result<Answer> run(std::size_t bytes, const Effort& effort) {
     TALLY_TRY(Answer answer,
               group_->command(fmt::format("run {} {} {}", bytes, effort.batches, effort.calls),
                               deadline()));
-    if (answer.samples_us.empty()) {
-      return Error{.code = ErrorCode::kCorrupt, .message = "rank 0 sent no samples"};
-    }
-    return Slice{.samples_us = std::move(answer.samples_us),
-                 .calls = effort.batches * effort.calls,
-                 .bytes_sent = answer.bytes_sent};
+    if (answer.samples_us.empty()) return corrupt("rank 0 sent no samples");
+    answer.calls = long{effort.batches} * effort.calls;
+    call_us_[bytes] = std::max(0.01, median(answer.samples_us));
+    return answer;
   }
 
   std::unique_ptr<WorkerGroup> group_;
+  const ContenderFacts facts_;
   Duration command_timeout_;
   std::map<std::size_t, double> call_us_;  // by size, from the last slice
 };

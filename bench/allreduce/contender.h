@@ -1,21 +1,18 @@
 #pragma once
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "bench/allreduce/worker_group.h"
+#include "bench/common/worker_group.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::bench {
 
-// Result of one slice of time: one sample per timed batch of calls.
-struct Slice {
-  std::vector<double> samples_us;
-  int calls = 0;
-  double bytes_sent = -1;  // per call, by rank 0; negative: unknown
+struct ContenderFacts {
+  std::string name;
+  std::string transport;
+  std::string version;
 };
 
 // An implementation of all-reduce of float32 in place that can be timed. Threads: one at a time,
@@ -23,14 +20,12 @@ struct Slice {
 class Contender {
  public:
   virtual ~Contender() = default;
-  virtual const std::string& name() const = 0;
-  virtual const std::string& transport() const = 0;
-  virtual const std::string& version() const = 0;
+  virtual const ContenderFacts& facts() const = 0;
 
   // Reduces known values of this size and compares all of them with their sum.
   virtual Result<void> check(std::size_t bytes) = 0;
-  // Measures for about `time`, at least three calls.
-  virtual Result<Slice> measure(std::size_t bytes, Duration time) = 0;
+  // Measures for about `time`, at least three calls. One sample per timed batch of calls.
+  virtual Result<Answer> measure(std::size_t bytes, Duration time) = 0;
 };
 
 // A contender in processes of its own. Every command must be answered within `command_timeout`.

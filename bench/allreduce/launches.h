@@ -2,8 +2,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/allreduce/worker_group.h"
+#include "bench/common/worker_group.h"
+#include "tally/communicator.h"
 #include "tally/error.h"
+#include "tally/job.h"
 
 namespace tally::bench {
 
@@ -32,5 +34,15 @@ Result<Launch> launch_gloo(int ranks, const std::string& python);
 // `name` is "openmpi" or "mpich". Takes the first of `mpirun` (if not empty), mpirun.NAME, mpirun
 // and mpiexec that belongs to this MPI and has its compiler wrapper beside it.
 Result<Launch> launch_mpi(int ranks, const std::string& name, const std::string& mpirun);
+
+struct TallyWorkerOptions {
+  std::string folder;          // holds the pipes "in.RANK" and "out"
+  bool shared_buffers = true;  // Communicator::allocate, or else ordinary memory
+  Algorithm algorithm = Algorithm::kAuto;
+};
+
+// One rank of tally's contender: joins the job and answers the commands of its pipe (see
+// mpi_worker.c) until it is closed.
+Result<void> run_tally_worker(const JobOptions& job, const TallyWorkerOptions& options);
 
 }  // namespace tally::bench

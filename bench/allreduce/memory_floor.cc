@@ -120,23 +120,19 @@ class MemoryFloor final : public Contender {
       : ranks_(ranks),
         threads_(std::clamp(ranks, 1, static_cast<int>(std::thread::hardware_concurrency()))) {}
 
-  const std::string& name() const override { return name_; }
-  const std::string& transport() const override { return transport_; }
-  const std::string& version() const override { return version_; }
+  const ContenderFacts& facts() const override { return facts_; }
   Result<void> check(std::size_t) override { return {}; }
-  Result<Slice> measure(std::size_t bytes, Duration time) override;
+  Result<Answer> measure(std::size_t bytes, Duration time) override;
 
  private:
   int ranks_;
   int threads_;
-  std::string name_ = "memory-floor";
-  std::string transport_ = "memory";
-  std::string version_;
+  const ContenderFacts facts_{"memory-floor", "memory", ""};
 };
 
 // In each sample all threads start together and process their own parts `passes` times. The thread
 // that uses a part touches it first.
-Result<Slice> MemoryFloor::measure(std::size_t bytes, Duration time) {
+Result<Answer> MemoryFloor::measure(std::size_t bytes, Duration time) {
   const std::size_t count =
       std::max<std::size_t>(static_cast<std::size_t>(threads_), bytes / sizeof(float) * ranks_ / 2);
   const double slice_us = std::chrono::duration<double, std::micro>(time).count();
@@ -173,9 +169,10 @@ Result<Slice> MemoryFloor::measure(std::size_t bytes, Duration time) {
     workers.reserve(threads_);
     for (int thread = 0; thread < threads_; ++thread) workers.emplace_back(work, thread);
   }
-  Slice slice{.samples_us = times_together(intervals), .calls = samples * passes, .bytes_sent = 0};
-  for (double& sample : slice.samples_us) sample /= passes;
-  return slice;
+  Answer answer{
+      .samples_us = times_together(intervals), .bytes_sent = 0, .calls = long{samples} * passes};
+  for (double& sample : answer.samples_us) sample /= passes;
+  return answer;
 }
 
 }  // namespace

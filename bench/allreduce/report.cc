@@ -1,15 +1,13 @@
-#include "bench/allreduce/report.h"
+#include "bench/allreduce/comparison.h"
 
 #include <algorithm>
 #include <optional>
-#include <ostream>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/cpu.h"
 #include "base/units.h"
-#include "bench/allreduce/contender.h"
 #include "bench/common/statistics.h"
 
 namespace tally::bench {
@@ -26,18 +24,18 @@ struct Row {
 };
 
 std::string title_of(const Measurement& measurement) {
-  if (measurement.contender == "tally") return "tally " + measurement.transport;
-  return measurement.contender;
+  const ContenderFacts& contender = measurement.contender;
+  return contender.name == "tally" ? "tally " + contender.transport : contender.name;
 }
 
 std::vector<Row> rows_of(const Comparison& comparison) {
   std::vector<Row> rows;
   for (const Measurement& m : comparison.measurements) {
     if (rows.empty() || rows.back().title != title_of(m)) {
-      rows.push_back({.title = title_of(m), .contender = m.contender});
+      rows.push_back({.title = title_of(m), .contender = m.contender.name});
     }
-    rows.back().medians.push_back(m.samples_us.empty() ? std::nullopt
-                                                       : std::optional(median(m.samples_us)));
+    rows.back().medians.push_back(
+        m.sum.samples_us.empty() ? std::nullopt : std::optional(median(m.sum.samples_us)));
   }
   return rows;
 }
@@ -108,15 +106,13 @@ std::string ratio_lines(const std::vector<Row>& rows) {
   return text;
 }
 
-}  // namespace
-
-std::string table_text(const Comparison& comparison, const ReportContext& context) {
+std::string table_text(const Comparison& comparison, int ranks) {
   const std::vector<Row> rows = rows_of(comparison);
   if (rows.empty()) return "nothing was measured\n";
   const std::size_t columns = rows.front().medians.size();
   std::string text = fmt::format(
       "all-reduce of float32 in place, ranks: {}, cores: {}, rounds: {}; median us per call\n\n",
-      context.ranks, context.machine.cores, comparison.rounds);
+      ranks, usable_cores(), comparison.rounds);
   text += line_text("", columns,
                     [&](std::size_t i) { return format_bytes(comparison.measurements[i].bytes); });
   for (const Row& row : rows) {
@@ -125,31 +121,35 @@ std::string table_text(const Comparison& comparison, const ReportContext& contex
     });
   }
   text += fmt::format("\n{}\n{}\n", ratio_lines(rows), kMemoryFloorFormula);
-  return text + failures_text(comparison.failures);
+  return text + failures_text(comparison.failures.texts);
 }
 
-void write_json(std::ostream& out, const Comparison& comparison, const ReportContext& context) {
-  for (const Measurement& m : comparison.measurements) {
-    if (m.samples_us.empty()) continue;
-    const double median_us = median(m.samples_us);
-    nlohmann::ordered_json line = json_line("allreduce", context.machine);
-    line["contender"] = m.contender;
-    line["transport"] = m.transport;
-    line["ranks"] = context.ranks;
-    line["bytes"] = m.bytes;
+}  // namespace
+
+Report report_on(const Comparison& comparison, int ranks, const std::string& algorithm) {
+  Report report{.table = table_text(comparison, ranks),
+                .failed = !comparison.failures.texts.empty()};
+  for (const auto& [contender, bytes, sum] : comparison.measurements) {
+    if (sum.samples_us.empty()) continue;
+    const double median_us = median(sum.samples_us);
+    Json& line = report.lines.emplace_back();
+    line["contender"] = contender.name;
+    line["transport"] = contender.transport;
+    line["ranks"] = ranks;
+    line["bytes"] = bytes;
     line["median_us"] = median_us;
-    line["spread_us"] = spread(m.samples_us);
-    line["least_us"] = quantile(m.samples_us, 0);
-    line["busbw_gbps"] = bus_bandwidth(m.bytes, median_us, context.ranks);
-    line["checked"] = m.contender != "memory-floor";
-    line["algorithm"] = m.contender == "tally" ? context.algorithm : "default";
-    line["version"] = m.version;
+    line["spread_us"] = spread(sum.samples_us);
+    line["least_us"] = quantile(sum.samples_us, 0);
+    line["busbw_gbps"] = bus_bandwidth(bytes, median_us, ranks);
+    line["checked"] = contender.name != "memory-floor";
+    line["algorithm"] = contender.name == "tally" ? algorithm : "default";
+    line["version"] = contender.version;
     line["rounds"] = comparison.rounds;
-    line["samples"] = m.samples_us.size();
-    line["runs"] = m.calls;
-    if (m.bytes_sent >= 0) line["bytes_sent"] = m.bytes_sent;
-    out << line.dump() << "\n";
+    line["samples"] = sum.samples_us.size();
+    line["runs"] = sum.calls;
+    if (sum.bytes_sent >= 0) line["bytes_sent"] = sum.bytes_sent;
   }
+  return report;
 }
 
 }  // namespace tally::bench

@@ -1,24 +1,18 @@
-#include "bench/allreduce/report.h"
-
-#include <sstream>
+#include "bench/allreduce/comparison.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 namespace tally::bench {
 namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 Measurement at(const std::string& contender, const std::string& transport, double us) {
-  return {.contender = contender,
-          .transport = transport,
+  return {.contender = {contender, transport, ""},
           .bytes = 1 << 20,
-          .samples_us = {us},
-          .calls = 10};
+          .sum = {.samples_us = {us}, .calls = 10}};
 }
 
 Comparison example() {
@@ -29,7 +23,7 @@ Comparison example() {
 }
 
 TEST(Report, TableHasMediansAndRatios) {
-  const std::string table = table_text(example(), {.machine = {.cores = 2}, .ranks = 2});
+  const std::string table = report_on(example(), 2, "ring").table;
   EXPECT_THAT(table, ContainsRegex("tally shm +100\n"));
   EXPECT_THAT(table, ContainsRegex("tally shm / gloo +0.10\n"));
   EXPECT_THAT(table, ContainsRegex("tally shm / best MPI +0.50\n"));
@@ -38,31 +32,26 @@ TEST(Report, TableHasMediansAndRatios) {
 
 TEST(Report, WhatWasNotMeasuredIsADashAndNoJsonLine) {
   Comparison comparison = example();
-  comparison.measurements[1].samples_us.clear();
-  comparison.failures.push_back("gloo tcp, 1 MiB: no answer in time from ranks 1");
-  const std::string table = table_text(comparison, {});
-  EXPECT_THAT(table, ContainsRegex("gloo +-\n"));
-  EXPECT_THAT(table, ContainsRegex("tally shm / gloo +-\n"));
-  EXPECT_THAT(table, HasSubstr("failed: gloo tcp"));
-  std::ostringstream json;
-  write_json(json, comparison, {});
-  EXPECT_THAT(json.str(), Not(HasSubstr("gloo")));
+  comparison.measurements[1].sum.samples_us.clear();
+  comparison.failures.texts.push_back("gloo tcp, 1 MiB: no answer in time from ranks 1");
+  const Report report = report_on(comparison, 2, "ring");
+  EXPECT_THAT(report.table, ContainsRegex("gloo +-\n"));
+  EXPECT_THAT(report.table, ContainsRegex("tally shm / gloo +-\n"));
+  EXPECT_THAT(report.table, HasSubstr("failed: gloo tcp"));
+  EXPECT_TRUE(report.failed);
+  for (const Json& line : report.lines) EXPECT_NE(line["contender"], "gloo");
 }
 
 TEST(Report, EachJsonLineStandsAlone) {
-  std::ostringstream json;
-  write_json(json, example(), {.machine = {.commit = "c", .host = "h", .cores = 4}, .ranks = 2});
-  std::istringstream lines(json.str());
-  int count = 0;
-  for (std::string line; std::getline(lines, line); ++count) {
-    const auto value = nlohmann::json::parse(line);
-    EXPECT_EQ(value["bench"], "allreduce");
-    EXPECT_EQ(value["bytes"], 1 << 20);
-    EXPECT_EQ(value["runs"], 10);
-    EXPECT_EQ(value["commit"], "c");
-    EXPECT_EQ(value["checked"], value["contender"] != "memory-floor");
+  const Report report = report_on(example(), 2, "ring");
+  EXPECT_EQ(report.lines.size(), 5U);
+  EXPECT_FALSE(report.failed);
+  for (const Json& line : report.lines) {
+    EXPECT_EQ(line["bytes"], 1 << 20);
+    EXPECT_EQ(line["runs"], 10);
+    EXPECT_EQ(line["checked"], line["contender"] != "memory-floor");
+    EXPECT_EQ(line["algorithm"], line["contender"] == "tally" ? "ring" : "default");
   }
-  EXPECT_EQ(count, 5);
 }
 
 }  // namespace

@@ -1,13 +1,9 @@
-#include "bench/allreduce/tally_worker.h"
+#include "bench/allreduce/launches.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,10 +15,18 @@ namespace {
 
 class TallyWorker final {
  public:
-  TallyWorker(Communicator& world, const TallyWorkerOptions& options, int out_fd)
-      : world_(world), options_(options), out_fd_(out_fd) {}
+  TallyWorker(Communicator& world, const TallyWorkerOptions& options)
+      : world_(world), options_(options) {}
 
-  Result<void> serve(std::istream& commands);
+  // Returns the text of the answer after "done RANK ".
+  Result<std::string> execute(std::istream& words) {
+    std::string name;
+    std::size_t bytes = 0;
+    int batches = 0;
+    int calls = 0;
+    words >> name >> bytes >> batches >> calls;
+    return name == "check" ? check(bytes) : run(bytes, batches, calls);
+  }
 
  private:
   struct Buffer {
@@ -35,14 +39,11 @@ class TallyWorker final {
   Result<void> allreduce(std::span<float> data) {
     return world_.allreduce(data, ReduceOp::kSum, {.algorithm = options_.algorithm});
   }
-  // Both return the text of the answer after "done RANK".
   Result<std::string> check(std::size_t bytes);
   Result<std::string> run(std::size_t bytes, int batches, int calls);
-  void answer(const std::string& line) const;
 
   Communicator& world_;
   TallyWorkerOptions options_;
-  int out_fd_;
   std::map<std::size_t, Buffer> buffers_;
 };
 
@@ -63,7 +64,7 @@ Result<std::string> TallyWorker::check(std::size_t bytes) {
   fill_for_check(data, world_.rank());
   TALLY_TRY(allreduce(data));
   TALLY_TRY(compare_with_sum(data, world_.size()));
-  return std::string(" -");
+  return std::string("-");
 }
 
 Result<std::string> TallyWorker::run(std::size_t bytes, int batches, int calls) {
@@ -88,46 +89,17 @@ Result<std::string> TallyWorker::run(std::size_t bytes, int batches, int calls) 
   if (world_.rank() != 0) samples.clear();
   const Traffic after = world_.traffic();
   const auto operations = std::max<std::uint64_t>(1, after.operations - before.operations);
-  return fmt::format(" {}{}", (after.bytes_sent - before.bytes_sent) / operations, samples);
-}
-
-// One line in one write(): lines of different ranks do not mix.
-void TallyWorker::answer(const std::string& line) const {
-  const std::string text = line + "\n";
-  if (::write(out_fd_, text.data(), text.size()) < 0) ::_exit(1);  // the parent is gone
-}
-
-Result<void> TallyWorker::serve(std::istream& commands) {
-  answer(fmt::format("ready {} tally", world_.rank()));
-  for (std::string line; std::getline(commands, line);) {
-    std::istringstream words(line);
-    std::string name;
-    std::size_t bytes = 0;
-    int batches = 0;
-    int calls = 0;
-    words >> name >> bytes >> batches >> calls;
-    const auto outcome = name == "check" ? check(bytes) : run(bytes, batches, calls);
-    if (!outcome) {
-      answer(fmt::format("failed {} {}", world_.rank(), to_string(outcome.error())));
-      return outcome.error();
-    }
-    answer(fmt::format("done {}{}", world_.rank(), *outcome));
-  }
-  return {};
+  return fmt::format("{}{}", (after.bytes_sent - before.bytes_sent) / operations, samples);
 }
 
 }  // namespace
 
 Result<void> run_tally_worker(const JobOptions& job_options, const TallyWorkerOptions& options) {
   TALLY_TRY(const std::unique_ptr<Job> job, Job::join(job_options));
-  const int out_fd = ::open((options.folder + "/out").c_str(), O_WRONLY | O_CLOEXEC);
-  std::ifstream commands(fmt::format("{}/in.{}", options.folder, job->rank()));
-  if (out_fd < 0 || !commands) {
-    return Error{.code = ErrorCode::kSystem, .message = "no pipes in " + options.folder};
-  }
-  Result<void> outcome = TallyWorker(job->world(), options, out_fd).serve(commands);
+  TallyWorker worker(job->world(), options);
+  const auto outcome = serve_commands(options.folder, job->rank(), "tally",
+                                      [&](std::istream& words) { return worker.execute(words); });
   job->close();
-  ::close(out_fd);
   return outcome;
 }
 

@@ -1,7 +1,6 @@
 // Measures the cost of saving for the training; see README.md.
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cpu.h"
+#include "bench/common/clocks.h"
 #include "tally/checkpoint.h"
 #include "tally/job.h"
 
@@ -19,17 +19,7 @@ namespace {
 constexpr int kBlocks = 10;  // every other one saves
 constexpr int kRepeats = 1000;
 
-double wall_ms() {
-  return std::chrono::duration<double, std::milli>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-double cpu_ms(clockid_t clock) {
-  timespec time{};
-  ::clock_gettime(clock, &time);
-  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
-}
+double ms_on(clockid_t clock) { return 1e3 * seconds_on(clock); }
 
 struct Options {
   std::string folder;
@@ -40,7 +30,7 @@ struct Options {
 
 // Returns the processor time of all threads but the training one.
 double background_cpu_ms() {
-  return cpu_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu_ms(CLOCK_THREAD_CPUTIME_ID);
+  return ms_on(CLOCK_PROCESS_CPUTIME_ID) - ms_on(CLOCK_THREAD_CPUTIME_ID);
 }
 
 struct Spent {
@@ -89,7 +79,7 @@ class Rank {
  private:
   Result<void> run_block(bool saving, Spent& spent) {
     TALLY_TRY(job_.world().barrier());
-    const double wall = wall_ms();
+    const double wall = ms_on(CLOCK_MONOTONIC);
     const double background = background_cpu_ms();
     for (int i = 0; i < options_.steps; ++i) {
       for (int repeat = 0; repeat < kRepeats; ++repeat)
@@ -98,14 +88,14 @@ class Rank {
       if (saving && i % options_.every == 0) TALLY_TRY(save());
     }
     TALLY_TRY(writer_.wait(Deadline::after(std::chrono::minutes(5))));
-    spent.wall_ms += wall_ms() - wall;
+    spent.wall_ms += ms_on(CLOCK_MONOTONIC) - wall;
     spent.background_cpu_ms += background_cpu_ms() - background;
     return {};
   }
 
   Result<void> save() {
-    const double begin = wall_ms();
-    const double cpu = cpu_ms(CLOCK_THREAD_CPUTIME_ID);
+    const double begin = ms_on(CLOCK_MONOTONIC);
+    const double cpu = ms_on(CLOCK_THREAD_CPUTIME_ID);
     own_[0] = static_cast<float>(++saves_);
     const std::vector<std::int64_t> shape{static_cast<std::int64_t>(count_)};
     const std::vector<checkpoint::Piece> pieces{
@@ -116,8 +106,8 @@ class Rank {
                             .state_tensors = {{.name = "w/momentum", .shape = shape}},
                             .optimizer = pieces,
                             .state = "{}"}));
-    call_ms_ += wall_ms() - begin;
-    call_cpu_ms_ += cpu_ms(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    call_ms_ += ms_on(CLOCK_MONOTONIC) - begin;
+    call_cpu_ms_ += ms_on(CLOCK_THREAD_CPUTIME_ID) - cpu;
     return {};
   }
 

@@ -1,4 +1,4 @@
-#include "bench/codec/bounds.h"
+#include "bench/codec/harness.h"
 
 #include <algorithm>
 #include <cmath>

@@ -30,4 +30,17 @@ Result<std::vector<std::string>> parse_codec_list(std::string_view text) {
   return codecs;
 }
 
+std::vector<std::string> usual_codecs() {
+  return {"fp16",          "bf16",         "int8",
+          "fp8",           "fp8:e5m2",     "qsgd:2",
+          "qsgd:4",        "qsgd:8",       "ternary",
+          "natural",       "onebit",       "sign",
+          "onebit-adam",   "topk:0.01",    "topk:0.01,exact",
+          "randk:0.01",    "dgc:0.001",    "threshold",
+          "powersgd:2",    "int8+rans",    "int8+huffman",
+          "int8+zstd",     "qsgd:4+rans",  "qsgd:4+huffman",
+          "qsgd:4+zstd",   "ternary+rans", "ternary+zstd",
+          "topk:0.01+rans"};
+}
+
 }  // namespace tally::bench::codecs

@@ -12,4 +12,7 @@ namespace tally::bench::codecs {
 // the wrong word.
 Result<std::vector<std::string>> parse_codec_list(std::string_view text);
 
+// Returns the default codecs: every codec with its defaults, and some with entropy stages.
+std::vector<std::string> usual_codecs();
+
 }  // namespace tally::bench::codecs

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/codec/report.h"
 #include "plan/codec_spec.h"
 
 namespace tally::bench::codecs {

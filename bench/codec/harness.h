@@ -1,46 +1,37 @@
 #pragma once
-#include <time.h>
-
-#include <cstring>
+#include <cstddef>
+#include <functional>
+#include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "bench/codec/measure.h"
 
 namespace tally::bench::codecs {
 
-// Returns the processor time of this thread, so that other processes of a busy machine do not
-// count.
-inline double own_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
+// Returns the speed of `work` in GB/s of `bytes`, by the processor time of this thread, so that
+// other processes of a busy machine do not count.
+double gb_per_s(std::size_t bytes, const std::function<void()>& work);
 
-// Returns the speed of `work` in GB/s of `bytes`.
-template <typename Work>
-double gb_per_s(std::size_t bytes, Work&& work) {
-  const double start = own_seconds();
-  std::forward<Work>(work)();
-  return static_cast<double>(bytes) / 1e9 / (own_seconds() - start);
-}
+// One kind of work on all values of an input, and where its speed belongs.
+struct Work {
+  Measurement::Speed Measurement::*speed;
+  std::function<void()> run;
+};
+// Times each work `repeats` times. Each repetition is timed beside a memory copy of its own, in the
+// same pieces as codecs get, into `out`, which is as large as the input.
+void time_all(const Input& input, std::span<float> out, int repeats, const std::vector<Work>& works,
+              Measurement& result);
 
-inline void add_sample(Measurement::Speed& speed, double gb, double copy_gb) {
-  speed.gb_per_s.push_back(gb);
-  speed.share.push_back(gb / copy_gb);
-}
+// Returns the first value of a run whose decoded value differs more than its codec allows: half a
+// step for rounding, a step for stochastic rounding, the value itself for sparsification. Nothing
+// if all are within bounds. `block`: values that share a scale; 0: none.
+std::optional<std::size_t> first_out_of_bounds(const plan::CodecSpec& spec, std::size_t block,
+                                               std::span<const float> values,
+                                               std::span<const float> decoded);
 
-// Copies all runs in the same pieces as codecs get them. `out` is as large as the input.
-inline double copy_gb_per_s(const Input& input, std::span<const Run> runs, std::span<float> out) {
-  return gb_per_s(input.values.size() * sizeof(float), [&] {
-    for (const Run& run : runs) {
-      std::memcpy(&out[run.first], &input.values[run.first], run.count * sizeof(float));
-      // Keeps the compiler from dropping unread writes.
-      asm volatile("" : : "r"(out.data()) : "memory");
-    }
-  });
-}
+// ||a - b|| / ||a||; 0 if both are zero.
+double relative_error(std::span<const float> a, std::span<const float> b);
 
 // Steps of a sender with the same values, to measure error feedback.
 inline constexpr int kFeedbackSteps = 20;

@@ -35,11 +35,7 @@ Input made_input(Shape shape, std::size_t elements, std::uint64_t seed);
 Result<Input> recorded_input(const std::filesystem::path& file, std::size_t elements);
 
 // A piece of at most codec::kRunElements values inside one tensor.
-struct Run {
-  std::size_t first = 0;
-  std::size_t count = 0;
-  std::size_t columns = 0;  // of its tensor
-};
+using Run = Tensor;
 std::vector<Run> runs_of(const Input& input);
 
 }  // namespace tally::bench::codecs

@@ -1,13 +1,14 @@
 #include "bench/codec/measure.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 
 #include <fmt/format.h>
 
-#include "bench/codec/bounds.h"
 #include "bench/codec/harness.h"
+#include "bench/common/clocks.h"
 #include "codec/codec.h"
 #include "codec/encoder/encoder.h"
 
@@ -46,7 +47,7 @@ class Trial final {
   }
 
   Result<void> check();
-  void measure(Measurement& result);
+  void measure(int repeats, Measurement& result);
   double feedback_error();
   double error() const { return relative_error(input_.values, decoded_); }
   double bytes_per_value() const {
@@ -125,20 +126,16 @@ Result<void> Trial::check() {
   return decode_all();
 }
 
-// Each repetition is timed beside a memory copy of its own.
-void Trial::measure(Measurement& result) {
-  const std::size_t bytes = input_.values.size() * sizeof(float);
-  const double copy = copy_gb_per_s(input_, runs_, decoded_);
-  result.copy_gb_per_s.push_back(copy);
-  add_sample(result.encode, gb_per_s(bytes, [this] { encode_all(); }), copy);
+void Trial::measure(int repeats, Measurement& result) {
   // Decoding cannot fail after check().
-  add_sample(result.decode, gb_per_s(bytes, [this] { (void)decode_all().has_value(); }), copy);
-  add_sample(result.decode_add, gb_per_s(bytes, [this] { (void)add_all().has_value(); }), copy);
-  if (senders_.empty()) return;
+  std::vector<Work> works = {{&Measurement::encode, [this] { encode_all(); }},
+                             {&Measurement::decode, [this] { (void)decode_all().has_value(); }},
+                             {&Measurement::decode_add, [this] { (void)add_all().has_value(); }}};
   const auto send = [this](std::size_t i, std::span<std::byte> room) {
     return senders_[i]->encode(values_of(runs_[i]), draw_of(runs_[i], kStep), room);
   };
-  add_sample(result.send, gb_per_s(bytes, [&] { encode_all(send); }), copy);
+  if (!senders_.empty()) works.push_back({&Measurement::send, [&] { encode_all(send); }});
+  time_all(input_, decoded_, repeats, works, result);
 }
 
 double Trial::feedback_error() {
@@ -163,6 +160,33 @@ double Trial::feedback_error() {
 
 }  // namespace
 
+double gb_per_s(std::size_t bytes, const std::function<void()>& work) {
+  const double start = seconds_on(CLOCK_THREAD_CPUTIME_ID);
+  work();
+  return static_cast<double>(bytes) / 1e9 / (seconds_on(CLOCK_THREAD_CPUTIME_ID) - start);
+}
+
+void time_all(const Input& input, std::span<float> out, int repeats, const std::vector<Work>& works,
+              Measurement& result) {
+  const std::vector<Run> runs = runs_of(input);
+  const std::size_t bytes = input.values.size() * sizeof(float);
+  for (int i = 0; i < repeats; ++i) {
+    const double copy = gb_per_s(bytes, [&] {
+      for (const Run& run : runs) {
+        std::memcpy(&out[run.first], &input.values[run.first], run.count * sizeof(float));
+        // Keeps the compiler from dropping unread writes.
+        asm volatile("" : : "r"(out.data()) : "memory");
+      }
+    });
+    result.copy_gb_per_s.push_back(copy);
+    for (const Work& work : works) {
+      const double speed = gb_per_s(bytes, work.run);
+      (result.*work.speed).gb_per_s.push_back(speed);
+      (result.*work.speed).share.push_back(speed / copy);
+    }
+  }
+}
+
 Result<Measurement> measure(const plan::CodecSpec& spec, const Input& input, int repeats) {
   if (spec.kind == plan::Codec::kPowersgd) return measure_powersgd(spec, input, repeats);
   Trial trial(spec, input);
@@ -175,7 +199,7 @@ Result<Measurement> measure(const plan::CodecSpec& spec, const Input& input, int
   // onebit-adam sends momentum, which differs from its input.
   if (spec.feedback && spec.kind != plan::Codec::kOnebitAdam)
     result.error_with_feedback = trial.feedback_error();
-  for (int i = 0; i < repeats; ++i) trial.measure(result);
+  trial.measure(repeats, result);
   return result;
 }
 

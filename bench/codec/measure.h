@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench/codec/input.h"
+#include "bench/common/report.h"
 #include "plan/codec_spec.h"
 #include "tally/error.h"
 
@@ -49,5 +50,16 @@ struct StageMeasurement {
 };
 Result<StageMeasurement> measure_stage(plan::EntropyStage stage, const plan::CodecSpec& spec,
                                        const Input& input, int repeats);
+
+struct Results {
+  std::vector<Measurement> codecs;
+  std::vector<StageMeasurement> stages;
+};
+
+// Returns the targets of measured codecs, on the first input.
+std::vector<Target> targets_of(const Results& results);
+
+// There is a line for each codec and input, and for each stage.
+Report report_on(const Results& results, int repeats);
 
 }  // namespace tally::bench::codecs

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "bench/codec/bounds.h"
+#include "base/errors.h"
 #include "bench/codec/harness.h"
 #include "codec/lowrank/powersgd.h"
 
@@ -69,9 +69,7 @@ Result<Measurement> measure_powersgd(const plan::CodecSpec& spec, const Input& i
                      .error = relative_error(input.values, trial.decoded())};
   // A projection on orthonormal columns is not longer than its input, and neither is the remainder.
   if (!(result.error <= 1 + 1e-5))
-    return Error{
-        .code = ErrorCode::kCorrupt,
-        .message = fmt::format("{} on {}: an error of {}", result.codec, input.name, result.error)};
+    return corrupt(fmt::format("{} on {}: an error of {}", result.codec, input.name, result.error));
   std::vector<float> mean(trial.decoded().begin(), trial.decoded().end());
   for (int step = 1; step < kFeedbackSteps; ++step) {
     trial.encode();
@@ -80,14 +78,10 @@ Result<Measurement> measure_powersgd(const plan::CodecSpec& spec, const Input& i
   }
   for (float& value : mean) value /= kFeedbackSteps;
   result.error_with_feedback = relative_error(input.values, mean);
-  const std::vector<Run> runs = runs_of(input);
-  const std::size_t bytes = input.values.size() * sizeof(float);
-  for (int i = 0; i < repeats; ++i) {
-    const double copy = copy_gb_per_s(input, runs, trial.decoded());
-    result.copy_gb_per_s.push_back(copy);
-    add_sample(result.encode, gb_per_s(bytes, [&] { trial.encode(); }), copy);
-    add_sample(result.decode, gb_per_s(bytes, [&] { trial.decode(); }), copy);
-  }
+  time_all(input, trial.decoded(), repeats,
+           {{&Measurement::encode, [&] { trial.encode(); }},
+            {&Measurement::decode, [&] { trial.decode(); }}},
+           result);
   return result;
 }
 

@@ -1,12 +1,11 @@
-#include "bench/codec/report.h"
+#include "bench/codec/measure.h"
 
 #include <algorithm>
-#include <ostream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "bench/common/statistics.h"
+#include "kernel/reduce/reduce.h"
 
 namespace tally::bench::codecs {
 namespace {
@@ -57,43 +56,7 @@ std::string stages_text(const Results& results) {
   return text;
 }
 
-std::string targets_text(const Results& results) {
-  const std::vector<Target> targets = targets_of(results);
-  if (targets.empty()) return "";
-  std::string text =
-      fmt::format("\n{:<38}{:>10}{:>10}\n", "on " + results.codecs.front().input, "wanted", "seen");
-  for (const Target& target : targets) {
-    const auto cell = [&](double value) {
-      return target.is_share ? fmt::format("{:.0f} %", 100 * value)
-                             : fmt::format("{:.2f} GB/s", value);
-    };
-    text += fmt::format("{:<38}{:>10}{:>10}  {}\n", target.what, cell(target.wanted),
-                        cell(target.seen), target.met() ? "met" : "missed");
-  }
-  return text;
-}
-
-nlohmann::ordered_json codec_line(const ReportContext& context) {
-  nlohmann::ordered_json line = json_line("codec", context.machine);
-  line["level"] = context.level;
-  line["runs"] = context.repeats;
-  return line;
-}
-
 }  // namespace
-
-std::vector<std::string> usual_codecs() {
-  return {"fp16",          "bf16",         "int8",
-          "fp8",           "fp8:e5m2",     "qsgd:2",
-          "qsgd:4",        "qsgd:8",       "ternary",
-          "natural",       "onebit",       "sign",
-          "onebit-adam",   "topk:0.01",    "topk:0.01,exact",
-          "randk:0.01",    "dgc:0.001",    "threshold",
-          "powersgd:2",    "int8+rans",    "int8+huffman",
-          "int8+zstd",     "qsgd:4+rans",  "qsgd:4+huffman",
-          "qsgd:4+zstd",   "ternary+rans", "ternary+zstd",
-          "topk:0.01+rans"};
-}
 
 std::vector<Target> targets_of(const Results& results) {
   std::vector<Target> targets;
@@ -104,14 +67,15 @@ std::vector<Target> targets_of(const Results& results) {
       if (m.codec == wish.codec && m.input == input)
         targets.push_back({.what = fmt::format("{}: {}, of a memory copy", wish.codec, wish.does),
                            .wanted = wish.share,
-                           .seen = median((m.*wish.speed).share)});
+                           .seen = median((m.*wish.speed).share),
+                           .unit = "%"});
   for (const StageMeasurement& stage : results.stages) {
     if (stage.stage != "rans") continue;
     const auto add = [&](const char* does, const std::vector<double>& speeds) {
       targets.push_back({.what = fmt::format("rans on {}: {}, symbols", stage.of, does),
                          .wanted = kRansWanted,
                          .seen = median(speeds),
-                         .is_share = false});
+                         .unit = " GB/s"});
     };
     add("encode", stage.encode_gb_per_s);
     add("decode", stage.decode_gb_per_s);
@@ -119,31 +83,29 @@ std::vector<Target> targets_of(const Results& results) {
   return targets;
 }
 
-std::string table_text(const Results& results, const ReportContext& context) {
-  std::string text;
+Report report_on(const Results& results, int repeats) {
+  const std::string level(to_string(kernel::available_levels().back()));
+  Report report;
   std::string input;
+  const auto new_line = [&]() -> Json& {
+    return report.lines.emplace_back(Json{{"level", level}, {"runs", repeats}});
+  };
   for (const Measurement& m : results.codecs) {
     if (m.input != input) {
       input = m.input;
-      text += fmt::format(
+      report.table += fmt::format(
           "{}{}: {} values; memory copy {:.2f} GB/s; one core, {}; medians of {}\n"
           "{:<18}{:>14}{:>14}{:>14}{:>14}{:>9}{:>8}{:>9}{:>10}\n",
-          text.empty() ? "" : "\n", m.input, m.elements, median(m.copy_gb_per_s), context.level,
-          context.repeats, "codec", "encode GB/s", "decode", "decode-add", "send", "bytes/v",
-          "ratio", "error", "after 20");
+          report.table.empty() ? "" : "\n", m.input, m.elements, median(m.copy_gb_per_s), level,
+          repeats, "codec", "encode GB/s", "decode", "decode-add", "send", "bytes/v", "ratio",
+          "error", "after 20");
     }
-    text +=
+    report.table +=
         fmt::format("{:<18}{}{}{}{}{:>9.3f}{:>8.1f}{:>9.1e}{:>10}\n", m.codec, speed_text(m.encode),
                     speed_text(m.decode), speed_text(m.decode_add), speed_text(m.send),
                     m.bytes_per_value, kFloatBytes / m.bytes_per_value, m.error,
                     m.error_with_feedback ? fmt::format("{:.1e}", *m.error_with_feedback) : "");
-  }
-  return text + stages_text(results) + targets_text(results);
-}
-
-void write_json(std::ostream& out, const Results& results, const ReportContext& context) {
-  for (const Measurement& m : results.codecs) {
-    nlohmann::ordered_json line = codec_line(context);
+    Json& line = new_line();
     line["codec"] = m.codec;
     line["data"] = m.input;
     line["elements"] = m.elements;
@@ -162,17 +124,19 @@ void write_json(std::ostream& out, const Results& results, const ReportContext& 
     line["ratio"] = kFloatBytes / m.bytes_per_value;
     line["error"] = m.error;
     if (m.error_with_feedback) line["error_with_feedback"] = *m.error_with_feedback;
-    out << line.dump() << '\n';
   }
   for (const StageMeasurement& stage : results.stages) {
-    nlohmann::ordered_json line = codec_line(context);
+    Json& line = new_line();
     line["stage"] = stage.stage;
     line["bytes_of"] = stage.of;
     line["encode_gb_per_s"] = median(stage.encode_gb_per_s);
     line["decode_gb_per_s"] = median(stage.decode_gb_per_s);
     line["ratio"] = stage.ratio;
-    out << line.dump() << '\n';
   }
+  report.table += stages_text(results);
+  if (!results.codecs.empty())
+    report.table += targets_text("on " + results.codecs.front().input, 38, targets_of(results));
+  return report;
 }
 
 }  // namespace tally::bench::codecs

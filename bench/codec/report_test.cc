@@ -1,10 +1,7 @@
-#include "bench/codec/report.h"
-
-#include <sstream>
+#include "bench/codec/measure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 namespace tally::bench::codecs {
 namespace {
@@ -38,27 +35,22 @@ TEST(CodecReport, ListsWhatWasWantedOfTheFirstInput) {
   EXPECT_TRUE(targets[1].met());
   EXPECT_FALSE(targets[2].met());
   EXPECT_TRUE(targets[3].met());
-  const std::string text = table_text(some_results(), {.level = "avx2"});
+  const std::string text = report_on(some_results(), 3).table;
   EXPECT_THAT(text, HasSubstr("missed"));
   EXPECT_THAT(text, HasSubstr("laplace: 100 values"));
 }
 
 TEST(CodecReport, HasALineOfJsonForEach) {
-  std::ostringstream out;
-  write_json(out, some_results(),
-             {.machine = {.commit = "c", .host = "h", .cores = 2}, .level = "avx2"});
-  std::istringstream lines(out.str());
-  std::string line;
-  ASSERT_TRUE(std::getline(lines, line));
-  const auto first = nlohmann::json::parse(line);
+  const Report report = report_on(some_results(), 3);
+  ASSERT_EQ(report.lines.size(), 3U);
+  const Json& first = report.lines[0];
   EXPECT_EQ(first["codec"], "int8");
+  EXPECT_EQ(first["runs"], 3);
   EXPECT_EQ(first["encode_gb_per_s"], 5);
   EXPECT_EQ(first["encode_of_copy"], 0.45);
   EXPECT_EQ(first["ratio"], 4);
   EXPECT_FALSE(first.contains("send_gb_per_s"));
-  ASSERT_TRUE(std::getline(lines, line));
-  ASSERT_TRUE(std::getline(lines, line));
-  EXPECT_EQ(nlohmann::json::parse(line)["stage"], "rans");
+  EXPECT_EQ(report.lines[2]["stage"], "rans");
 }
 
 }  // namespace

@@ -1,48 +1,54 @@
 #include "bench/common/report.h"
 
+#include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <string_view>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/cpu.h"
 #include "group/host.h"
 #include "process/interrupt.h"
 
 namespace tally::bench {
-namespace {
 
-bool append(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  if (path.empty()) return true;
-  if (path == "-") {
-    write(std::cout);
-    return true;
-  }
-  std::ofstream file(path, std::ios::app);
-  write(file);
-  file.close();
-  if (!file) fmt::print(stderr, "cannot write {}\n", path);
-  return static_cast<bool>(file);
-}
-
-}  // namespace
-
-HostFacts host_facts(std::string commit) {
-  return {.commit = std::move(commit), .host = group::host_name(), .cores = usable_cores()};
-}
-
-nlohmann::ordered_json json_line(const char* bench, const HostFacts& facts) {
-  return {{"bench", bench}, {"commit", facts.commit}, {"host", facts.host}, {"cores", facts.cores}};
-}
-
-int publish(const std::string& table, const std::string& json,
-            const std::function<void(std::ostream&)>& write_json, bool failed) {
-  fmt::print("{}", table);
+int publish(const Report& report, const std::string& bench, const std::string& commit,
+            const std::string& json) {
+  fmt::print("{}", report.table);
   std::fflush(stdout);  // before output of std::cout
-  const bool saved = append(json, write_json);
+  std::ofstream file;
+  if (!json.empty() && json != "-") file.open(json, std::ios::app);
+  std::ostream& out = json == "-" ? std::cout : file;
+  for (const Json& figures : report.lines) {
+    if (json.empty()) break;
+    Json line{{"bench", bench},
+              {"commit", commit},
+              {"host", group::host_name()},
+              {"cores", usable_cores()}};
+    line.update(figures);
+    out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  }
+  if (file.is_open()) file.close();
+  if (!file) fmt::print(stderr, "cannot write {}\n", json);
   if (process::interrupted() != 0) return process::kInterruptedExitCode;
-  return saved && !failed ? 0 : 1;
+  return file && !report.failed ? 0 : 1;
+}
+
+std::string targets_text(const std::string& heading, int width,
+                         const std::vector<Target>& targets) {
+  std::string text;
+  for (const Target& target : targets) {
+    const auto cell = [&](double value) {
+      return target.unit == std::string_view("%") ? fmt::format("{:.0f} %", 100 * value)
+                                                  : fmt::format("{:.2f}{}", value, target.unit);
+    };
+    if (text.empty())
+      text = fmt::format("\n{:<{}}{:>10}{:>10}\n", heading, width, "wanted", "seen");
+    text += fmt::format("{:<{}}{:>10}{:>10}  {}\n", target.what, width, cell(target.wanted),
+                        cell(target.seen), target.met() ? "met" : "missed");
+  }
+  return text;
 }
 
 std::string failures_text(const std::vector<std::string>& failures) {

@@ -1,29 +1,37 @@
 #pragma once
-#include <functional>
-#include <iosfwd>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 
 namespace tally::bench {
 
-// The facts that every JSON line of a result has.
-struct HostFacts {
-  std::string commit = {};
-  std::string host = {};
-  int cores = 1;
+using Json = nlohmann::ordered_json;
+
+// The result of a benchmark: a text for people, and one JSON object for each thing measured.
+struct Report {
+  std::string table;
+  std::vector<Json> lines;
+  bool failed = false;  // a contender that was asked for failed or is missing
 };
-HostFacts host_facts(std::string commit);
 
-// The first fields of a JSON line: bench, commit, host, cores.
-nlohmann::ordered_json json_line(const char* bench, const HostFacts& facts);
+// Prints the table and appends the lines to the file `json`; "-" is stdout, empty: nothing is
+// written. Each line begins with `bench`, the commit, the host and its cores. Returns the exit code
+// of the benchmark: 130 if it was interrupted, 1 if something failed or the file cannot be written,
+// else 0.
+int publish(const Report& report, const std::string& bench, const std::string& commit,
+            const std::string& json);
 
-// Prints the table and appends the output of `write_json` to the file `json`; "-" is stdout, empty:
-// nothing is written. Returns the exit code of the benchmark: 130 if it was interrupted, 1 if
-// something failed or the file cannot be written, else 0.
-int publish(const std::string& table, const std::string& json,
-            const std::function<void(std::ostream&)>& write_json, bool failed = false);
+// A required and a measured figure.
+struct Target {
+  std::string what;
+  double wanted = 0;
+  double seen = 0;
+  const char* unit = "x";  // "%": of shares, shown times 100
+  bool met() const { return seen >= wanted; }
+};
+// Returns one line per target below a heading, the first column `width` wide; empty without targets.
+std::string targets_text(const std::string& heading, int width, const std::vector<Target>& targets);
 
 // "\nfailed: TEXT\n" for each.
 std::string failures_text(const std::vector<std::string>& failures);

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/common/report.h"
+#include "bench/common/rounds.h"
 #include "bench/compress/hosts.h"
 #include "bench/train/launches.h"
 #include "bench/train/model_facts.h"
@@ -39,7 +41,7 @@ struct Measurement {
 
 struct PlanComparison {
   std::vector<Measurement> measurements;
-  std::vector<std::string> failures;  // one text each
+  Failures failures;
 };
 
 // For each model and link: starts two workers for each plan, one on each host, checks the losses of
@@ -49,5 +51,31 @@ struct PlanComparison {
 // the process is interrupted.
 PlanComparison compare_plans(const PlanComparisonOptions& options, Hosts& hosts,
                              process::Progress& progress);
+
+inline constexpr double kBytesPerMegabyte = 1e6;
+
+// Returns the ratios of the best codec to the first plan at 1gbit on mlp, and of auto to the best
+// and to the first plan everywhere, as far as measured.
+std::vector<Target> targets_of(const PlanComparison& comparison);
+
+// There is a line for each model, link and plan.
+Report report_on(const PlanComparison& comparison, int threads);
+
+// Options for measuring the effect of codecs on accuracy: `tally train RECIPE` on both hosts.
+struct AccuracyOptions {
+  std::string recipe = "lenet";
+  std::string data = "fashion-mnist";
+  std::vector<std::string> plans;  // the first is the baseline
+  int workers = 4;                 // even: half of them on each host
+  int epochs = 4;
+  int seeds = 3;                  // seeds 1 to N
+  std::vector<std::string> more;  // further words for `tally train`
+  Duration training_timeout = std::chrono::minutes(30);
+};
+
+// Trains one plan after the other over the current link. The first failure ends it. There is a line
+// for each plan.
+Result<Report> compare_accuracy(const AccuracyOptions& options, Hosts& hosts,
+                                process::Progress& progress);
 
 }  // namespace tally::bench::compress

@@ -52,7 +52,7 @@ Result<std::unique_ptr<Hosts>> Hosts::make() {
   if (::geteuid() != 0)
     return invalid("two hosts on one machine are network namespaces, which only root can make");
   TALLY_TRY(std::unique_ptr<process::TempDir> folder, process::TempDir::make());
-  remove_left_over(folder->path() + "/removal");
+  remove_left_over();
   TALLY_TRY(const NamespaceOwner self, this_owner());
   std::unique_ptr<Hosts> hosts(new Hosts(std::move(folder), self));
   TALLY_TRY(hosts->build());

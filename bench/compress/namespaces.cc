@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "process/child_process.h"
+#include "process/exec.h"
 
 namespace tally::bench::compress {
 
@@ -112,22 +113,14 @@ Result<std::unique_ptr<NamespaceCleaner>> NamespaceCleaner::start(
     const std::vector<std::string>& namespaces) {
   std::vector<std::string> words = {"/bin/sh", "-c", kScript, "tally-bench-cleaner"};
   words.insert(words.end(), namespaces.begin(), namespaces.end());
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot make a pipe: {}", strerror(errno))};
-  const Descriptor theirs(ends[0]);
-  Descriptor ours(ends[1]);
+  const std::vector<char*> pointers = process::pointers_to(words);
+  TALLY_TRY(process::Pipe pipe, process::make_pipe());
   const pid_t pid = ::fork();
-  if (pid == 0) become(pointers.data(), theirs.descriptor());
+  if (pid == 0) become(pointers.data(), pipe.read.descriptor());
   if (pid < 0)
     return Error{.code = ErrorCode::kSystem,
                  .message = fmt::format("cannot start a process: {}", strerror(errno))};
-  return std::unique_ptr<NamespaceCleaner>(new NamespaceCleaner(pid, std::move(ours)));
+  return std::unique_ptr<NamespaceCleaner>(new NamespaceCleaner(pid, std::move(pipe.write)));
 }
 
 NamespaceCleaner::~NamespaceCleaner() {
@@ -139,7 +132,7 @@ NamespaceCleaner::~NamespaceCleaner() {
     std::this_thread::sleep_for(kPollInterval);
 }
 
-void remove_left_over(const std::string& log_file) {
+void remove_left_over() {
   const auto self = this_owner();
   if (!self) return;
   std::vector<std::string> names;
@@ -151,11 +144,10 @@ void remove_left_over(const std::string& log_file) {
     if (owner && is_gone(*owner, self->pid_namespace, began_ticks_of(owner->pid)))
       names.push_back(name);
   }
-  for (const std::string& name : names) {
-    const auto removal = process::ChildProcess::start(
-        {.command = {kIp, "netns", "del", name}, .log_file = log_file});
-    if (removal) (*removal)->wait(SteadyClock().after(kRemovalTimeout));
-  }
+  // A namespace that cannot be removed now is left to a later call.
+  for (const std::string& name : names)
+    (void)process::output_of({kIp, "netns", "del", name}, SteadyClock().after(kRemovalTimeout))
+        .has_value();
 }
 
 }  // namespace tally::bench::compress

@@ -64,6 +64,6 @@ class NamespaceCleaner final {
 
 // Removes namespaces whose owners have ended and whose cleaners were killed; only names of
 // namespace_name() are considered.
-void remove_left_over(const std::string& log_file);
+void remove_left_over();
 
 }  // namespace tally::bench::compress

@@ -1,12 +1,11 @@
-#include "bench/compress/report.h"
+#include "bench/compress/comparison.h"
 
 #include <algorithm>
 #include <optional>
-#include <ostream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/cpu.h"
 #include "bench/common/statistics.h"
 
 namespace tally::bench::compress {
@@ -76,35 +75,22 @@ std::vector<Target> targets_of(const PlanComparison& comparison) {
   return targets;
 }
 
-std::string table_text(const PlanComparison& comparison, const ReportContext& context) {
-  std::string text = fmt::format(
-      "two hosts with a worker each, threads per worker: {}, cores of the machine: {}\n",
-      context.threads, context.machine.cores);
+Report report_on(const PlanComparison& comparison, int threads) {
+  Report report{.failed = !comparison.failures.texts.empty()};
+  std::string& text = report.table;
+  text = fmt::format(
+      "two hosts with a worker each, threads per worker: {}, cores of the machine: {}\n", threads,
+      usable_cores());
   for (const Table& table : tables_of(comparison)) {
     text += fmt::format("\n{}, link {}\n  {:<30}{:>10}{:>10}{:>12}{:>9}{:>11}\n", table.model,
                         table.link, "plan", "ms/step", "spread", "MB/step", "gain", "loss ratio");
-    for (const Measurement* m : table.rows)
+    for (const Measurement* m : table.rows) {
       text +=
           fmt::format("  {:<30}{:>10.2f}{:>10.2f}{:>12.3f}{:>8.2f}x{:>11.4f}\n",
                       short_name(m->plan), ms(*m), spread(m->samples_ms),
                       median(m->sent_bytes) / kBytesPerMegabyte, gain(table, *m), m->loss_ratio);
-    if (const Measurement* own = own_choice(table); own != nullptr && !own->said.empty())
-      text += fmt::format("  auto: {}\n", own->said);
-  }
-  const std::vector<Target> targets = targets_of(comparison);
-  if (!targets.empty())
-    text += fmt::format("\n{:<52}{:>8}{:>8}\n", "what is asked", "wanted", "seen");
-  for (const Target& target : targets)
-    text += fmt::format("{:<52}{:>7.2f}x{:>7.2f}x  {}\n", target.what, target.wanted, target.seen,
-                        target.met() ? "met" : "missed");
-  return text + failures_text(comparison.failures);
-}
-
-void write_json(std::ostream& out, const PlanComparison& comparison, const ReportContext& context) {
-  for (const Table& table : tables_of(comparison)) {
-    for (const Measurement* m : table.rows) {
-      nlohmann::ordered_json line = json_line("compress", context.machine);
-      line["threads"] = context.threads;
+      Json& line = report.lines.emplace_back();
+      line["threads"] = threads;
       line["model"] = m->model;
       line["link"] = m->link;
       line["plan"] = m->plan;
@@ -115,9 +101,13 @@ void write_json(std::ostream& out, const PlanComparison& comparison, const Repor
       line["gain"] = gain(table, *m);
       line["loss_ratio"] = m->loss_ratio;
       if (!m->said.empty()) line["said"] = m->said;
-      out << line.dump() << '\n';
     }
+    if (const Measurement* own = own_choice(table); own != nullptr && !own->said.empty())
+      text += fmt::format("  auto: {}\n", own->said);
   }
+  text += targets_text("what is asked", 52, targets_of(comparison));
+  text += failures_text(comparison.failures.texts);
+  return report;
 }
 
 }  // namespace tally::bench::compress

@@ -1,10 +1,7 @@
-#include "bench/compress/report.h"
-
-#include <sstream>
+#include "bench/compress/comparison.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 namespace tally::bench::compress {
 namespace {
@@ -26,7 +23,7 @@ PlanComparison some_comparison() {
       .measurements = {measured("1gbit", "codec=none", 300), measured("1gbit", "codec=int8", 90),
                        measured("1gbit", "codec=auto", 100), measured("none", "codec=none", 50),
                        measured("none", "codec=auto", 51)},
-      .failures = {"mlp, none, codec=sign: gone"}};
+      .failures = {{"mlp, none, codec=sign: gone"}}};
 }
 
 TEST(CompressReport, ComparesWithTheFirstPlanOfTheSameLink) {
@@ -40,20 +37,16 @@ TEST(CompressReport, ComparesWithTheFirstPlanOfTheSameLink) {
   EXPECT_TRUE(targets[2].met());
   EXPECT_TRUE(targets[3].met());
   EXPECT_TRUE(targets[4].met());  // 2 % slower
-  const std::string text = table_text(some_comparison(), {});
+  const std::string text = report_on(some_comparison(), 1).table;
   EXPECT_THAT(text, HasSubstr("failed: mlp, none, codec=sign: gone"));
   EXPECT_THAT(text, HasSubstr("3.33x"));
 }
 
 TEST(CompressReport, HasALineOfJsonForEach) {
-  std::ostringstream out;
-  write_json(out, some_comparison(), {.machine = {.commit = "c", .host = "h"}});
-  std::istringstream lines(out.str());
   std::vector<std::string> plans;
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::json::parse(line);
-    plans.push_back(json["plan"]);
-    EXPECT_EQ(json["sent_bytes_per_step"], 2e6);
+  for (const Json& line : report_on(some_comparison(), 1).lines) {
+    plans.push_back(line["plan"]);
+    EXPECT_EQ(line["sent_bytes_per_step"], 2e6);
   }
   EXPECT_THAT(plans,
               ElementsAre("codec=none", "codec=int8", "codec=auto", "codec=none", "codec=auto"));

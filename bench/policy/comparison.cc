@@ -3,7 +3,12 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+
+#include "base/errors.h"
+#include "base/file.h"
+#include "bench/common/words.h"
+#include "process/child_process.h"
+#include "process/temp_dir.h"
 
 namespace tally::bench {
 
@@ -23,7 +28,7 @@ std::vector<PolicyContender> policy_contenders() {
 
 Result<PolicyRun> read_policy_run(std::string_view text) {
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = Json::parse(text);
     PolicyRun run{.elapsed_s = json.at("elapsed_s").get<double>(),
                   .steps_per_s = json.at("steps_per_s").get<double>(),
                   .accuracy = json.at("accuracy").get<double>(),
@@ -41,9 +46,8 @@ Result<PolicyRun> read_policy_run(std::string_view text) {
     }
     if (applied > 0) run.mean_staleness = late / applied;
     return run;
-  } catch (const nlohmann::json::exception& error) {
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("not the result of a training: {}", error.what())};
+  } catch (const Json::exception& error) {
+    return corrupt(fmt::format("not the result of a training: {}", error.what()));
   }
 }
 
@@ -107,6 +111,90 @@ std::string policy_table(const std::vector<PolicyResult>& results, double target
                         result.run.mean_staleness, result.run.dropped);
   }
   return text;
+}
+
+namespace {
+
+std::vector<std::string> training_command(const PolicyOptions& options,
+                                          const PolicyScenario& scenario,
+                                          const PolicyContender& contender,
+                                          const std::string& json) {
+  std::vector<std::string> command = words(
+      "{} train {} --data {} --workers {} --plan {} --steps {} --batch {} --rate {} --schedule "
+      "linear --optimizer sgd --eval-every {} --json {} --device cpu --no-progress",
+      process::own_program(), options.recipe, options.data, options.workers, contender.plan,
+      options.steps, options.batch, options.rate, std::max(1, options.steps / options.evaluations),
+      json);
+  const auto add_if = [&command](bool wanted, const char* option, const std::string& value) {
+    if (wanted) command.insert(command.end(), {option, value});
+  };
+  add_if(contender.plan.find("home=server") != std::string::npos, "--servers",
+         std::to_string(options.servers));
+  add_if(!scenario.straggle.empty(), "--straggle", scenario.straggle);
+  add_if(!scenario.delay.empty(), "--delay", scenario.delay);
+  add_if(options.threads > 0, "--threads", std::to_string(options.threads));
+  return command;
+}
+
+Json json_of(const PolicyOptions& options, const PolicyResult& result, double target) {
+  Json line;
+  line["recipe"] = options.recipe;
+  line["workers"] = options.workers;
+  line["servers"] = options.servers;
+  line["steps"] = options.steps;
+  line["batch"] = options.batch;
+  line["scenario"] = result.scenario;
+  line["plan"] = result.contender;
+  line["target_loss"] = target;
+  line["steps_per_s"] = result.run.steps_per_s;
+  line["accuracy"] = result.run.accuracy;
+  line["accuracy_difference"] = result.accuracy_difference;
+  line["mean_staleness"] = result.run.mean_staleness;
+  line["dropped_gradients"] = result.run.dropped;
+  if (result.to_target_s) line["to_target_s"] = *result.to_target_s;
+  if (result.gain) line["gain"] = *result.gain;
+  return line;
+}
+
+}  // namespace
+
+Result<Report> run_policies(PolicyOptions options, process::Progress& progress) {
+  TALLY_TRY(const auto folder, process::TempDir::make());
+  MadeImages images;
+  if (options.quick) {
+    options.steps = std::min(options.steps, 24);
+    options.evaluations = 4;
+    options.batch = std::min(options.batch, 16);
+    images = {.train = 2000, .test = 200};
+  }
+  if (options.data.empty()) {
+    progress.stage("making images");
+    options.data = folder->path() + "/images";
+    TALLY_TRY(write_made_images(options.data, images));
+  }
+  const auto scenarios = policy_scenarios(options.workers);
+  const auto contenders = policy_contenders();
+  std::vector<PolicyRun> runs;
+  for (const PolicyScenario& scenario : scenarios) {
+    for (const PolicyContender& contender : contenders) {
+      const std::string title = fmt::format("{}: {}", scenario.name, contender.name);
+      progress.stage(title);
+      const std::string json = fmt::format("{}/{}.json", folder->path(), runs.size());
+      auto outcome = process::output_of(training_command(options, scenario, contender, json),
+                                        Deadline::after(std::chrono::seconds(options.deadline_s)));
+      if (!outcome) {
+        outcome.error().message.insert(0, title + ": ");
+        return std::move(outcome).error();
+      }
+      TALLY_TRY(runs.emplace_back(), read_policy_run(file_contents(json).value_or("")));
+    }
+  }
+  const double target = loss_at(runs.front().points, 0.75);
+  const auto results = compare_policies(scenarios, contenders, runs, target);
+  Report report{.table = policy_table(results, target)};
+  for (const PolicyResult& result : results)
+    report.lines.push_back(json_of(options, result, target));
+  return report;
 }
 
 }  // namespace tally::bench

@@ -1,13 +1,30 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bench/common/report.h"
+#include "process/progress.h"
 #include "tally/error.h"
 
 namespace tally::bench {
+
+struct PolicyOptions {
+  std::string recipe = "lenet";
+  std::string data;  // empty: generated images
+  int workers = 4;
+  int servers = 2;
+  int steps = 480;
+  int evaluations = 16;
+  int batch = 64;
+  double rate = 0.04;
+  int threads = 0;       // 0: the default of `tally train`
+  int deadline_s = 300;  // of a training
+  bool quick = false;    // a few small steps each
+};
 
 // Slow-downs of the workers.
 struct PolicyScenario {
@@ -59,5 +76,19 @@ std::vector<PolicyResult> compare_policies(const std::vector<PolicyScenario>& sc
                                            const std::vector<PolicyContender>& contenders,
                                            const std::vector<PolicyRun>& runs, double target_loss);
 std::string policy_table(const std::vector<PolicyResult>& results, double target_loss);
+
+struct MadeImages {
+  std::uint64_t train = 20000;
+  std::uint64_t test = 2000;
+  std::uint64_t seed = 1;
+};
+
+// Writes generated 28 x 28 images of ten classes in the idx format: each is one of several pictures
+// of its class under strong noise, so that a training needs no external data.
+Result<void> write_made_images(const std::filesystem::path& folder, const MadeImages& what);
+
+// Trains all contenders in all scenarios. The target is the loss of the first training after three
+// quarters of its time. There is a line for each training.
+Result<Report> run_policies(PolicyOptions options, process::Progress& progress);
 
 }  // namespace tally::bench

@@ -1,4 +1,4 @@
-#include "bench/policy/made_images.h"
+#include "bench/policy/comparison.h"
 
 #include <algorithm>
 #include <array>

@@ -1,14 +1,14 @@
-#include "bench/server/report.h"
+#include "bench/server/run.h"
 
 #include <algorithm>
 #include <optional>
-#include <ostream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/cpu.h"
 #include "bench/common/statistics.h"
 #include "bench/server/worker.h"
+#include "group/host.h"
 
 namespace tally::bench::servers {
 namespace {
@@ -28,77 +28,59 @@ const char* unit_of(const std::string& name) {
   return name.rfind("sparse", 0) == 0 ? "Mkeys/s" : "us";
 }
 
-std::vector<double> values_of(const Series& series, const std::string& name) {
+// The figures of one case in all runs.
+struct Figures {
   std::vector<double> values;
-  for (const Outcome& outcome : series.outcomes)
-    if (const auto found = outcome.sums.find(name); found != outcome.sums.end())
-      values.push_back(found->second);
-  return values;
-}
+  std::vector<double> shares;  // relative to the raw figure of the same run; of cases with bytes
+};
 
-// Returns the figures relative to the raw figure of the same run.
-std::vector<double> shares_of(const Series& series, const std::string& name) {
-  std::vector<double> shares;
-  for (const Outcome& outcome : series.outcomes) {
+Figures figures_of(const std::vector<Outcome>& outcomes, const std::string& name) {
+  Figures figures;
+  for (const Outcome& outcome : outcomes) {
     const auto found = outcome.sums.find(name);
     if (found == outcome.sums.end()) continue;
-    if (const auto rate = gigabytes(name, found->second)) shares.push_back(*rate / outcome.raw);
+    figures.values.push_back(found->second);
+    if (const auto rate = gigabytes(name, found->second))
+      figures.shares.push_back(*rate / outcome.raw);
   }
-  return shares;
-}
-
-std::vector<double> raw_of(const Series& series) {
-  std::vector<double> raw;
-  for (const Outcome& outcome : series.outcomes) raw.push_back(outcome.raw);
-  return raw;
+  return figures;
 }
 
 }  // namespace
 
-std::string table_text(const std::vector<Series>& all, const HostFacts& machine) {
-  std::string text =
-      fmt::format("{} cores, {}; raw: iperf3 for tcp and tls, a memory copy for shm\n",
-                  machine.cores, machine.host);
-  for (const Series& series : all) {
-    if (series.outcomes.empty()) continue;
-    const Setting& setting = series.setting;
-    text += fmt::format("\n{}, {} worker{}, {} server{}; raw {:.2f} GB/s; {} runs\n",
-                        setting.transport, setting.workers, setting.workers == 1 ? "" : "s",
-                        setting.servers, setting.servers == 1 ? "" : "s", median(raw_of(series)),
-                        series.outcomes.size());
+Report report_on(const std::vector<Series>& all, bool failed) {
+  Report report{.failed = failed};
+  report.table = fmt::format("{} cores, {}; raw: iperf3 for tcp and tls, a memory copy for shm\n",
+                             usable_cores(), group::host_name());
+  for (const auto& [setting, outcomes] : all) {
+    if (outcomes.empty()) continue;
+    std::vector<double> raw;
+    for (const Outcome& outcome : outcomes) raw.push_back(outcome.raw);
+    report.table +=
+        fmt::format("\n{}, {} worker{}, {} server{}; raw {:.2f} GB/s; {} runs\n", setting.transport,
+                    setting.workers, setting.workers == 1 ? "" : "s", setting.servers,
+                    setting.servers == 1 ? "" : "s", median(raw), outcomes.size());
     for (const std::string_view each : kCases) {
       const std::string name(each);
-      const std::vector<double> values = values_of(series, name);
+      const auto [values, shares] = figures_of(outcomes, name);
       if (values.empty()) continue;
-      text += fmt::format("  {:<26}{:>10.2f} {:<8}", name, median(values), unit_of(name));
-      const std::vector<double> shares = shares_of(series, name);
-      text += shares.empty() ? "\n" : fmt::format("{:>6.0f} % of raw\n", 100 * median(shares));
-    }
-  }
-  return text;
-}
-
-void write_json(std::ostream& out, const std::vector<Series>& all, const HostFacts& machine) {
-  for (const Series& series : all) {
-    for (const std::string_view each : kCases) {
-      const std::string name(each);
-      const std::vector<double> values = values_of(series, name);
-      if (values.empty()) continue;
-      nlohmann::ordered_json line = json_line("server", machine);
-      line["transport"] = series.setting.transport;
-      line["workers"] = series.setting.workers;
-      line["servers"] = series.setting.servers;
+      report.table += fmt::format("  {:<26}{:>10.2f} {:<8}", name, median(values), unit_of(name));
+      report.table +=
+          shares.empty() ? "\n" : fmt::format("{:>6.0f} % of raw\n", 100 * median(shares));
+      Json& line = report.lines.emplace_back();
+      line["transport"] = setting.transport;
+      line["workers"] = setting.workers;
+      line["servers"] = setting.servers;
       line["case"] = name;
       line["unit"] = unit_of(name);
       line["runs"] = values.size();
       line["median"] = median(values);
       line["spread"] = spread(values);
-      line["raw_gb_per_s"] = median(raw_of(series));
-      const std::vector<double> shares = shares_of(series, name);
+      line["raw_gb_per_s"] = median(raw);
       if (!shares.empty()) line["share_of_raw"] = median(shares);
-      out << line.dump() << '\n';
     }
   }
+  return report;
 }
 
 }  // namespace tally::bench::servers

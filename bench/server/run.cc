@@ -1,19 +1,19 @@
 #include "bench/server/run.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "bench/common/words.h"
 #include "bench/server/worker.h"
 #include "group/secret_text.h"
 #include "net/socket.h"
@@ -23,47 +23,41 @@
 #include "process/temp_dir.h"
 
 namespace tally::bench::servers {
-
 namespace {
 
 using namespace std::chrono_literals;
 
-// Returns a port that was free a moment ago: iperf3 chooses none by itself.
-Result<std::uint16_t> free_port() {
-  TALLY_TRY(const net::Listener listener, net::Listener::bind({"127.0.0.1", 0}));
-  return listener.address().port;
-}
+constexpr Duration kRawTime = 1s;
+constexpr Duration kRunLimit = 120s;
 
-}  // namespace
-
-Result<double> iperf3_rate(Duration time) {
-  TALLY_TRY(const std::uint16_t port, free_port());
-  const std::string number = std::to_string(port);
-  TALLY_TRY(const auto server, process::ChildProcess::start({.command = {"iperf3", "-s", "-1", "-B",
-                                                                         "127.0.0.1", "-p", number},
-                                                             .log_file = "/dev/null"}));
-  const Deadline by = Deadline::after(time + 10s);
+// Returns the speed of iperf3 over one loopback connection in GB/s; kSystem if iperf3 is not
+// installed.
+Result<double> iperf3_rate() {
+  std::uint16_t port = 0;
+  {  // A port that was free a moment ago: iperf3 chooses none by itself.
+    TALLY_TRY(const net::Listener listener, net::Listener::bind({"127.0.0.1", 0}));
+    port = listener.address().port;
+  }
+  TALLY_TRY(const auto server,
+            process::ChildProcess::start({.command = words("iperf3 -s -1 -B 127.0.0.1 -p {}", port),
+                                          .log_file = "/dev/null"}));
+  const Deadline by = Deadline::after(kRawTime + 10s);
   // The client retries until the server listens.
   Error last;
   while (!by.passed(SteadyClock().now())) {
-    const auto output =
-        process::output_of({"iperf3", "-c", "127.0.0.1", "-p", number, "-J", "-t",
-                            fmt::format("{:.1f}", std::chrono::duration<double>(time).count())},
-                           by);
-    if (output.has_value()) {
-      const auto read = nlohmann::json::parse(*output, nullptr, false);
-      const auto pointer = nlohmann::json::json_pointer("/end/sum_received/bits_per_second");
-      if (!read.is_discarded() && read.contains(pointer))
-        return read.at(pointer).get<double>() / 8e9;
-      last = {.code = ErrorCode::kSystem, .message = "iperf3 said something else than expected"};
-    } else {
-      last = output.error();
-    }
+    const auto output = process::output_of(words("iperf3 -c 127.0.0.1 -p {} -J -t 1.0", port), by);
+    const auto read = Json::parse(output ? *output : "", nullptr, false);
+    const auto pointer = Json::json_pointer("/end/sum_received/bits_per_second");
+    if (!read.is_discarded() && read.contains(pointer)) return read.at(pointer).get<double>() / 8e9;
+    last = output ? Error{.code = ErrorCode::kSystem,
+                          .message = "iperf3 said something else than expected"}
+                  : output.error();
   }
   return last;
 }
 
-double copy_rate(Duration time) {
+// Returns the speed of memcpy of 64 MiB by one thread in GB/s.
+double copy_rate() {
   const std::vector<char> from(kDenseBytes, 1);
   std::vector<char> to(kDenseBytes, 2);
   const SteadyClock clock;
@@ -75,17 +69,10 @@ double copy_rate(Duration time) {
     // Keeps the compiler from dropping unread writes.
     asm volatile("" : : "r"(to.data()) : "memory");
     ++rounds;
-  } while (clock.now() - start < time);
+  } while (clock.now() - start < kRawTime);
   const double seconds = std::chrono::duration<double>(clock.now() - start).count();
   return rounds * static_cast<double>(kDenseBytes) / seconds / 1e9;
 }
-
-namespace {
-
-using namespace std::chrono_literals;
-
-constexpr Duration kRawTime = 1s;
-constexpr Duration kRunLimit = 120s;
 
 struct Processes {
   std::unique_ptr<process::TempDir> folder;
@@ -101,7 +88,7 @@ Result<Processes> start(const Setting& setting) {
   Processes processes;
   TALLY_TRY(processes.folder, process::TempDir::make());
   process::ServerProcessesOptions options{.servers = setting.servers, .replicas = 1};
-  std::vector<std::pair<std::string, std::string>> variables;
+  process::Variables variables;
   if (setting.transport == "tls") {
     TALLY_TRY(options.secret, group::fresh_secret());
     const std::string path = processes.folder->path() + "/secret";
@@ -111,16 +98,15 @@ Result<Processes> start(const Setting& setting) {
   }
   TALLY_TRY(processes.servers, process::ServerProcesses::start(options, {}));
   for (int rank = 0; rank < setting.workers; ++rank) {
-    TALLY_TRY(auto worker,
+    TALLY_TRY(processes.workers.emplace_back(),
               process::ChildProcess::start(
-                  {.command = {process::own_program(), "bench-server-worker", "--directory",
-                               processes.servers->directory(), "--rank", std::to_string(rank),
-                               "--workers", std::to_string(setting.workers), "--transport",
-                               setting.transport, "--only", setting.only, "--slice",
-                               std::to_string(setting.slice.count())},
+                  {.command = words("{} bench-server-worker --directory {} --rank {} --workers {} "
+                                    "--transport {} --only {} --slice {}",
+                                    process::own_program(), processes.servers->directory(), rank,
+                                    setting.workers, setting.transport, setting.only,
+                                    setting.slice.count()),
                    .variables = variables,
                    .log_file = processes.log(static_cast<std::size_t>(rank))}));
-    processes.workers.push_back(std::move(worker));
   }
   return processes;
 }
@@ -143,11 +129,7 @@ void collect(const std::string& text, std::map<std::string, double>& sums) {
 
 Result<Outcome> run_once(const Setting& setting) {
   Outcome outcome;
-  if (setting.transport == "shm") {
-    outcome.raw = copy_rate(kRawTime);
-  } else {
-    TALLY_TRY(outcome.raw, iperf3_rate(kRawTime));
-  }
+  TALLY_TRY(outcome.raw, setting.transport == "shm" ? copy_rate() : iperf3_rate());
   TALLY_TRY(const Processes processes, start(setting));
   const SteadyClock clock;
   const Deadline by = clock.after(kRunLimit);

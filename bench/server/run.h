@@ -4,16 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "tally/deadline.h"
+#include "bench/common/report.h"
 #include "tally/error.h"
 
 namespace tally::bench::servers {
-
-// Returns the speed of iperf3 over one loopback connection in GB/s; kSystem if iperf3 is not
-// installed.
-Result<double> iperf3_rate(Duration time);
-// Returns the speed of memcpy of 64 MiB by one thread in GB/s.
-double copy_rate(Duration time);
 
 struct Setting {
   std::string transport;  // shm, tcp, tls
@@ -35,5 +29,9 @@ struct Series {
   Setting setting;
   std::vector<Outcome> outcomes;
 };
+
+// The table has the medians of all runs, each beside the raw figure of the same run. There is a line
+// for each series and case.
+Report report_on(const std::vector<Series>& all, bool failed);
 
 }  // namespace tally::bench::servers

@@ -1,6 +1,7 @@
 #include "bench/server/worker.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <thread>
@@ -33,6 +34,11 @@ constexpr int kLatencies = 2000;
 Deadline soon() { return Deadline::after(60s); }
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
+void tell(const std::string& name, double value) {
+  fmt::print("figure {}={}\n", name, value);
+  std::fflush(stdout);
+}
+
 Error mismatch(std::string message) {
   return {.code = ErrorCode::kMismatch, .message = std::move(message)};
 }
@@ -57,8 +63,7 @@ Result<std::span<T>> shared(Client& client, std::size_t count) {
 
 class Worker final {
  public:
-  Worker(Client& client, const WorkerOptions& options, const std::function<void(Figure)>& tell)
-      : client_(client), options_(options), tell_(tell) {}
+  Worker(Client& client, const WorkerOptions& options) : client_(client), options_(options) {}
 
   Result<void> run() {
     TALLY_TRY(measure_dense());
@@ -95,7 +100,7 @@ class Worker final {
   Result<void> measure(const std::string& name, double factor, Begin begin) {
     if (name.find(options_.only) == std::string::npos) return {};
     TALLY_TRY(const double rounds, rate(begin));
-    tell_({name, rounds * factor});
+    tell(name, rounds * factor);
     return {};
   }
 
@@ -197,25 +202,24 @@ class Worker final {
       times.push_back(seconds(steady_now() - start) * 1e6);
     }
     TALLY_TRY(client_.barrier(soon()));
-    tell_({"latency", quantile(times, 0.5)});
-    tell_({"latency p99", quantile(times, 0.99)});
+    tell("latency", quantile(times, 0.5));
+    tell("latency p99", quantile(times, 0.99));
     return {};
   }
 
   Client& client_;
   const WorkerOptions& options_;
-  const std::function<void(Figure)>& tell_;
 };
 
 }  // namespace
 
-Result<void> run_worker(const WorkerOptions& options, const std::function<void(Figure)>& tell) {
+Result<void> run_worker(const WorkerOptions& options) {
   TALLY_TRY(const auto client, Client::connect(options.client));
   // Barriers do not work here: a worker that joins later would not know of earlier ones.
   const Deadline by = soon();
   while (client->membership().workers < options.workers && !by.passed(steady_now()))
     std::this_thread::sleep_for(5ms);
-  return Worker(*client, options, tell).run();
+  return Worker(*client, options).run();
 }
 
 }  // namespace tally::bench::servers

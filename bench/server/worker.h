@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -28,13 +27,6 @@ inline constexpr std::array<std::string_view, 8> kCases = {
     "latency p99",
 };
 
-// One figure of one worker: "dense push" in GB/s, sparse cases in million keys/s, latencies in
-// microseconds.
-struct Figure {
-  std::string name;
-  double value = 0;
-};
-
 // Bytes of a key on the wire, in both directions, in a push-and-pull of rows of `dimension` float32
 // values.
 constexpr double bytes_per_key(int dimension) { return 8.0 + 2.0 * 4.0 * dimension; }
@@ -47,8 +39,8 @@ struct WorkerOptions {
 };
 
 // One worker: compares the result of its pushes with the expected values, then measures every case
-// for a slice, together with the others. kMismatch if contents are wrong. `tell` receives each
-// figure.
-Result<void> run_worker(const WorkerOptions& options, const std::function<void(Figure)>& tell);
+// for a slice, together with the others. Prints "figure CASE=VALUE" for each: dense cases in GB/s,
+// sparse ones in million keys/s, latencies in microseconds. kMismatch if contents are wrong.
+Result<void> run_worker(const WorkerOptions& options);
 
 }  // namespace tally::bench::servers

@@ -9,6 +9,9 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
+#include "bench/common/statistics.h"
+#include "bench/common/words.h"
 #include "process/child_process.h"
 #include "tally/job.h"
 
@@ -48,18 +51,34 @@ Result<double> time_of(const std::vector<std::string>& command, const std::strin
 
 }  // namespace
 
-Result<StartupTimes> measure_startup(const StartupOptions& options) {
-  const std::vector<std::string> worker = {options.tally, "startup-worker"};
-  std::vector<std::string> job = {options.tally, "run", "-n", std::to_string(options.ranks), "--"};
-  job.insert(job.end(), worker.begin(), worker.end());
-  StartupTimes times;
+Result<Report> measure_startup(const StartupOptions& options) {
+  std::vector<double> first_sum;
+  std::vector<double> program;
   for (int run = 0; run < options.runs; ++run) {
-    TALLY_TRY(times.program.emplace_back(), time_of(worker, "entered", 1, options.run_timeout));
-    TALLY_TRY(
-        times.first_sum.emplace_back(),
-        time_of(job, "reduced", static_cast<std::size_t>(options.ranks), options.run_timeout));
+    TALLY_TRY(program.emplace_back(), time_of(words("{} startup-worker", options.tally), "entered",
+                                              1, options.run_timeout));
+    TALLY_TRY(first_sum.emplace_back(),
+              time_of(words("{} run -n {} -- {} startup-worker", options.tally, options.ranks,
+                            options.tally),
+                      "reduced", static_cast<std::size_t>(options.ranks), options.run_timeout));
   }
-  return times;
+  const double whole_s = median(first_sum);
+  const double program_s = median(program);
+  Report report;
+  report.table = fmt::format(
+      "{} ranks, {} cores, medians of {} runs\n"
+      "  tally run to the first all-reduce  {:7.1f} ms  (half of the runs within {:.1f} ms)\n"
+      "  start of the program itself        {:7.1f} ms\n"
+      "  difference                         {:7.1f} ms\n",
+      options.ranks, usable_cores(), options.runs, 1e3 * whole_s, 1e3 * spread(first_sum),
+      1e3 * program_s, 1e3 * (whole_s - program_s));
+  Json& line = report.lines.emplace_back();
+  line["ranks"] = options.ranks;
+  line["runs"] = options.runs;
+  line["first_sum_s"] = whole_s;
+  line["first_sum_spread_s"] = spread(first_sum);
+  line["program_s"] = program_s;
+  return report;
 }
 
 Result<void> run_startup_worker() {

@@ -1,18 +1,11 @@
 #pragma once
 #include <string>
-#include <vector>
 
+#include "bench/common/report.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::bench {
-
-// Seconds, one value per run.
-struct StartupTimes {
-  std::vector<double>
-      first_sum;                // from the start of `tally run` to the last rank's first all-reduce
-  std::vector<double> program;  // from the start of the program to its first line
-};
 
 struct StartupOptions {
   std::string tally;  // the program
@@ -21,8 +14,10 @@ struct StartupOptions {
   Duration run_timeout = std::chrono::seconds(60);
 };
 
-// kSystem, with the output, if a run fails or a rank reports nothing.
-Result<StartupTimes> measure_startup(const StartupOptions& options);
+// Measures, in each run, the time from the start of `tally run` to the last rank's first
+// all-reduce, and from the start of the program to its first line. kSystem, with the output, if a
+// run fails or a rank reports nothing.
+Result<Report> measure_startup(const StartupOptions& options);
 
 // One rank: joins, reduces, and reports the times. kMismatch if the sum is wrong.
 Result<void> run_startup_worker();

@@ -6,19 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "base/clock.h"
+#include "bench/train/contest.h"
 #include "bench/train/curves.h"
-#include "bench/train/problem_files.h"
-#include "process/interrupt.h"
-#include "process/temp_dir.h"
 
 namespace tally::bench::train {
 namespace {
-
-struct Contender {
-  std::unique_ptr<WorkerGroup> group;  // nullptr: failed or missing
-  Measurement measured;
-};
 
 // The contenders of one model.
 class ModelRun final {
@@ -29,141 +21,85 @@ class ModelRun final {
         facts_(facts),
         workers_(options.workers),
         result_(result),
-        progress_(progress) {}
+        progress_(progress),
+        contest_(facts.name, options.timing, result.failures, progress) {}
 
   void run();
 
  private:
-  Result<void> prepare();
   // Starts a group, gets its first losses and ends it.
-  Result<Curve> losses_once(Result<Launch> launch);
-  Result<Curve> losses_of(WorkerGroup& group);
-  Result<std::unique_ptr<WorkerGroup>> start(Result<Launch> launch);
+  Result<Curve> losses_once(const std::string& name, Result<Launch> launch);
   // Starts and checks one contender against the curves in `agreed`, and adds its own curve to them.
-  void enter(const std::string& name, int ranks, Result<Launch> launch, std::vector<Curve>& agreed);
+  Result<void> enter(const std::string& name, int ranks, Result<Launch> launch,
+                     std::vector<Curve>& agreed);
   Result<Curve> single_reference();
-  int measure();
-  void fail(const std::string& who, const Error& error);
-  Deadline deadline() const { return SteadyClock().after(options_.timing.command_timeout); }
 
   const ComparisonOptions& options_;
   const ModelFacts& facts_;
   Workers workers_;
   Comparison& result_;
   process::Progress& progress_;
-  std::unique_ptr<process::TempDir> folder_;
-  std::vector<Contender> contenders_;
+  Contest contest_;
+  std::vector<Measurement> measured_;
 };
 
 void ModelRun::run() {
-  if (const auto prepared = prepare(); !prepared) return fail("problem", prepared.error());
+  auto folder = contest_.prepare(facts_, workers_.ranks);
+  if (!folder) return contest_.fail("problem", folder.error());
+  workers_.problem = *std::move(folder);
   progress_.stage(fmt::format("{}: comparing losses of {} steps", facts_.name, kCheckedSteps));
-  const auto reference = losses_once(launch_plain(workers_, "reference", workers_.ranks));
+  const auto reference =
+      losses_once("reference", launch_plain(workers_, "reference", workers_.ranks));
   const auto twin = single_reference();
-  if (!reference) return fail("reference", reference.error());
-  if (!twin) return fail("reference of single", twin.error());
+  if (!reference) return contest_.fail("reference", reference.error());
+  if (!twin) return contest_.fail("reference of single", twin.error());
   std::vector<Curve> of_all = {*reference};
   std::vector<Curve> of_one = {*twin};
-  enter("tally", workers_.ranks, launch_tally(workers_), of_all);
-  enter("single", 1, launch_plain(workers_, "single", 1), of_one);
-  if (options_.against_ddp) enter("ddp", workers_.ranks, launch_ddp(workers_), of_all);
-  result_.rounds = std::min(result_.rounds, measure());
-  for (Contender& contender : contenders_)
-    result_.measurements.push_back(std::move(contender.measured));
+  const auto entered = [this](const std::string& name, const Result<void>& outcome) {
+    if (!outcome) contest_.fail(name, outcome.error());
+  };
+  const int ranks = workers_.ranks;
+  entered("tally", enter("tally", ranks, launch_tally(workers_), of_all));
+  entered("single", enter("single", 1, launch_plain(workers_, "single", 1), of_one));
+  if (options_.against_ddp) entered("ddp", enter("ddp", ranks, launch_ddp(workers_), of_all));
+  const int rounds =
+      contest_.measure([this](std::size_t i) { return contest_.time(i, measured_[i].samples_ms); });
+  result_.rounds = std::min(result_.rounds, rounds);
+  std::move(measured_.begin(), measured_.end(), std::back_inserter(result_.measurements));
 }
 
-Result<void> ModelRun::prepare() {
-  TALLY_TRY(folder_, process::TempDir::make());
-  workers_.problem = folder_->path();
-  return write_problem(folder_->path(), facts_, workers_.ranks, options_.timing.seed);
-}
-
-Result<std::unique_ptr<WorkerGroup>> ModelRun::start(Result<Launch> launch) {
-  if (!launch) return launch.error();
-  if (process::interrupted() != 0)
-    return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
-  progress_.now(fmt::format("{}: starting {}", facts_.name, launch->contender));
-  return WorkerGroup::start(std::move(*launch), deadline());
-}
-
-Result<Curve> ModelRun::losses_of(WorkerGroup& group) {
-  progress_.now(fmt::format("{}: losses of {}", facts_.name, group.launch().contender));
-  TALLY_TRY(Answer answer, group.command(fmt::format("check {}", kCheckedSteps), deadline()));
-  if (answer.samples_us.size() != kCheckedSteps)
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("{} losses of {} are numbers", answer.samples_us.size(),
-                                        kCheckedSteps)};
-  return Curve{.name = group.launch().contender, .losses = std::move(answer.samples_us)};
-}
-
-Result<Curve> ModelRun::losses_once(Result<Launch> launch) {
-  TALLY_TRY(const std::unique_ptr<WorkerGroup> group, start(std::move(launch)));
-  return losses_of(*group);
+Result<Curve> ModelRun::losses_once(const std::string& name, Result<Launch> launch) {
+  TALLY_TRY(const std::unique_ptr<WorkerGroup> group, contest_.start(std::move(launch)));
+  TALLY_TRY(std::vector<double> losses, contest_.losses_of(*group));
+  return Curve{.name = name, .losses = std::move(losses)};
 }
 
 Result<Curve> ModelRun::single_reference() {
   if (options_.against_ddp) {
     auto launch = launch_python_twin(workers_);
-    if (launch) return losses_once(std::move(launch));
+    if (launch) return losses_once("python twin", std::move(launch));
   }
   Workers one = workers_;
   one.ranks = 1;
-  TALLY_TRY(Curve curve, losses_once(launch_tally(one)));
-  curve.name = "tally with one rank";
-  return curve;
+  return losses_once("tally with one rank", launch_tally(one));
 }
 
-void ModelRun::enter(const std::string& name, int ranks, Result<Launch> launch,
-                     std::vector<Curve>& agreed) {
-  auto group = start(std::move(launch));
-  if (!group) return fail(name, group.error());
-  const auto curve = losses_of(**group);
-  if (!curve) return fail(name, curve.error());
-  const auto difference = agreement(*curve, agreed);
-  if (!difference) return fail(name, difference.error());
-  agreed.push_back(*curve);
-  const double units = static_cast<double>(facts_.units()) * ranks;
-  Measurement measured{.model = facts_.name,
+Result<void> ModelRun::enter(const std::string& name, int ranks, Result<Launch> launch,
+                             std::vector<Curve>& agreed) {
+  TALLY_TRY(auto group, contest_.start(std::move(launch)));
+  TALLY_TRY(std::vector<double> losses, contest_.losses_of(*group));
+  Curve curve{.name = name, .losses = std::move(losses)};
+  TALLY_TRY(const double difference, agreement(curve, agreed));
+  agreed.push_back(std::move(curve));
+  measured_.push_back({.model = facts_.name,
                        .contender = name,
                        .ranks = ranks,
                        .unit = facts_.unit(),
-                       .units_per_step = units,
-                       .checked = true,
-                       .difference = *difference,
-                       .version = (*group)->version()};
-  contenders_.push_back({.group = std::move(*group), .measured = std::move(measured)});
-}
-
-// Each round begins with another contender, so that no contender always follows the same neighbour.
-// Returns complete rounds.
-int ModelRun::measure() {
-  for (int round = 0; round < options_.timing.rounds; ++round) {
-    progress_.stage(
-        fmt::format("{}: round {} of {}", facts_.name, round + 1, options_.timing.rounds));
-    for (std::size_t i = 0; i < contenders_.size(); ++i) {
-      Contender& contender =
-          contenders_[(i + static_cast<std::size_t>(round)) % contenders_.size()];
-      if (process::interrupted() != 0) return round;
-      if (contender.group == nullptr) continue;
-      progress_.now(
-          fmt::format("{}: round {}: {}", facts_.name, round + 1, contender.measured.contender));
-      const auto answer =
-          contender.group->command(fmt::format("run {}", options_.timing.steps), deadline());
-      if (!answer) {
-        fail(contender.measured.contender, answer.error());
-        contender.group.reset();
-        continue;
-      }
-      for (const double us : answer->samples_us) contender.measured.samples_ms.push_back(us / 1000);
-    }
-  }
-  return options_.timing.rounds;
-}
-
-void ModelRun::fail(const std::string& who, const Error& error) {
-  if (process::interrupted() != 0) return;
-  result_.failures.push_back(fmt::format("{}, {}: {}", facts_.name, who, error.message));
-  progress_.note("failed: " + result_.failures.back());
+                       .units_per_step = static_cast<double>(facts_.units()) * ranks,
+                       .difference = difference,
+                       .version = group->version()});
+  contest_.enter(name, std::move(group));
+  return {};
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/common/report.h"
+#include "bench/common/rounds.h"
 #include "bench/train/launches.h"
 #include "bench/train/model_facts.h"
 #include "process/progress.h"
-#include "tally/deadline.h"
 
 namespace tally::bench::train {
 
@@ -16,7 +18,7 @@ struct ComparisonOptions {
   TimingOptions timing = {};
 };
 
-// All timed steps of one contender with one model.
+// All timed steps of one contender with one model, whose losses agreed with those of the others.
 struct Measurement {
   std::string model;
   std::string contender;  // tally, single, ddp
@@ -24,15 +26,14 @@ struct Measurement {
   std::string unit;           // samples or tokens
   double units_per_step = 0;  // of all ranks
   std::vector<double> samples_ms;
-  bool checked = false;   // its losses agreed with those of the others
-  double difference = 0;  // largest relative difference
+  double difference = 0;  // largest relative difference of a loss
   std::string version;    // of torch
 };
 
 struct Comparison {
   std::vector<Measurement> measurements;
-  std::vector<std::string> failures;  // one text each
-  int rounds = 0;                     // the least of all models
+  Failures failures;
+  int rounds = 0;  // the least of all models
 };
 
 // For each model: starts the contenders, compares the losses of their first steps, and times those
@@ -44,5 +45,18 @@ struct Comparison {
 // each other. `single` is compared with the same loop in Python, or without Python with one rank of
 // tally.
 Comparison compare(const ComparisonOptions& options, process::Progress& progress);
+
+// Returns units per second at the median step; nothing without measurements.
+std::optional<double> units_per_second(const Measurement& measurement);
+
+// `measurement` relative to others of its model.
+struct Standing {
+  std::optional<double> over_ddp;    // relative to ddp with as many ranks
+  std::optional<double> efficiency;  // relative to `single` times the number of ranks
+};
+Standing standing(const Measurement& measurement, const Comparison& comparison);
+
+// There is a line for each contender and model that was measured.
+Report report_on(const Comparison& comparison, const Workers& workers);
 
 }  // namespace tally::bench::train

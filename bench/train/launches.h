@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bench/allreduce/worker_group.h"
+#include "bench/common/worker_group.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 

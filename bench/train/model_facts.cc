@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/errors.h"
+
 namespace tally::bench::train {
 namespace {
 
@@ -11,6 +13,8 @@ namespace {
 // step 20 by a relative 4e-4 with a learning rate of 0.01, and by 1e-5 with this one. Two correct
 // trainers must agree to 1e-4.
 constexpr double kCnnRate = 0.001;
+
+constexpr const char* kFamilyNames[] = {"mlp", "cnn", "gpt"};
 
 std::vector<ModelFacts> all_models() {
   return {
@@ -58,37 +62,23 @@ std::vector<ModelFacts> all_models() {
 
 }  // namespace
 
-std::string_view to_string(Family family) {
-  switch (family) {
-    case Family::kMlp:
-      return "mlp";
-    case Family::kCnn:
-      return "cnn";
-    case Family::kGpt:
-      return "gpt";
-  }
-  return "unknown";
-}
-
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const ModelFacts& facts : all_models()) names.push_back(facts.name);
-  return names;
-}
-
 Result<ModelFacts> find_model(std::string_view name) {
-  for (ModelFacts& facts : all_models())
+  std::vector<std::string> names;
+  for (ModelFacts& facts : all_models()) {
     if (facts.name == name) return std::move(facts);
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format("no model {}: there are {}", name, fmt::join(model_names(), ", "))};
+    names.push_back(facts.name);
+  }
+  return invalid(fmt::format("no model {}: there are {}", name, fmt::join(names, ", ")));
 }
 
 nlohmann::ordered_json to_json(const ModelFacts& facts) {
-  nlohmann::ordered_json json{
-      {"family", to_string(facts.family)}, {"input", facts.input}, {"target", facts.target},
-      {"classes", facts.classes},          {"batch", facts.batch}, {"rate", facts.rate},
-      {"momentum", facts.momentum}};
+  nlohmann::ordered_json json{{"family", kFamilyNames[static_cast<std::size_t>(facts.family)]},
+                              {"input", facts.input},
+                              {"target", facts.target},
+                              {"classes", facts.classes},
+                              {"batch", facts.batch},
+                              {"rate", facts.rate},
+                              {"momentum", facts.momentum}};
   switch (facts.family) {
     case Family::kMlp:
       json["widths"] = facts.widths;

@@ -35,12 +35,9 @@ struct ModelFacts {
   std::int64_t units() const { return family == Family::kGpt ? batch * input.front() : batch; }
 };
 
-std::string_view to_string(Family family);
-
 // Finds mlp, cnn, gpt; and tiny-mlp, tiny-cnn, tiny-gpt, which test the benchmark itself. kInvalid:
 // no such model.
 Result<ModelFacts> find_model(std::string_view name);
-std::vector<std::string> model_names();
 
 // Returns the format that ddp_worker.py reads.
 nlohmann::ordered_json to_json(const ModelFacts& facts);

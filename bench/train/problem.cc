@@ -11,16 +11,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/errors.h"
 #include "base/file.h"
-#include "bench/train/problem_files.h"
 #include "bench/train/samples.h"
 
 namespace tally::bench::train {
 namespace {
-
-Error corrupt_file(const std::filesystem::path& file, const std::string& what) {
-  return {.code = ErrorCode::kCorrupt, .message = fmt::format("{}: {}", file.string(), what)};
-}
 
 Result<void> write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   std::ofstream file(path, std::ios::binary);
@@ -43,7 +39,8 @@ Result<torch::Tensor> read_tensor(const std::filesystem::path& path,
   if (!bytes) return Error{.code = ErrorCode::kSystem, .message = "cannot read " + path.string()};
   torch::Tensor tensor = torch::empty(shape, type);
   if (bytes->size() != tensor.nbytes())
-    return corrupt_file(path, fmt::format("{} bytes, expected {}", bytes->size(), tensor.nbytes()));
+    return corrupt(
+        fmt::format("{}: {} bytes, expected {}", path.string(), bytes->size(), tensor.nbytes()));
   std::memcpy(tensor.data_ptr(), bytes->data(), bytes->size());
   return tensor;
 }
@@ -100,7 +97,7 @@ Result<Problem> Problem::open(const std::filesystem::path& folder) {
   if (!text) return Error{.code = ErrorCode::kSystem, .message = "cannot read " + file.string()};
   const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object() || !json["model"].is_string() || !json["ranks"].is_number_integer())
-    return corrupt_file(file, "model and ranks expected");
+    return corrupt(file.string() + ": model and ranks expected");
   Problem problem;
   TALLY_TRY(problem.facts, find_model(json["model"].get<std::string>()));
   problem.ranks = json["ranks"].get<int>();

@@ -1,10 +1,8 @@
-#include "bench/train/report.h"
-
-#include <ostream>
+#include "bench/train/comparison.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/cpu.h"
 #include "bench/common/statistics.h"
 #include "bench/train/curves.h"
 
@@ -43,35 +41,29 @@ Standing standing(const Measurement& measurement, const Comparison& comparison) 
   return standing;
 }
 
-std::string table_text(const Comparison& comparison, const ReportContext& context) {
-  std::string text = fmt::format(
+Report report_on(const Comparison& comparison, const Workers& workers) {
+  Report report{.failed = !comparison.failures.texts.empty()};
+  report.table = fmt::format(
       "training with momentum SGD, threads per rank: {}, cores: {}, rounds: {}; losses of {} steps "
       "agree within {:.0e}\n\n"
       "{:<10}{:<11}{:>5}{:>12}{:>10}{:>14} {:<8}{:>8}{:>12}{:>10}\n",
-      context.threads, context.machine.cores, comparison.rounds, kCheckedSteps, kTolerance, "model",
+      workers.threads, usable_cores(), comparison.rounds, kCheckedSteps, kTolerance, "model",
       "contender", "ranks", "ms/step", "spread", "per second", "", "/ ddp", "efficiency", "apart");
   for (const Measurement& m : comparison.measurements) {
     if (m.samples_ms.empty()) continue;
     const Standing stands = standing(m, comparison);
-    text += fmt::format("{:<10}{:<11}{:>5}{:>12.2f}{:>10.2f}{:>14.1f} {:<8}{:>8}{:>12}{:>10.1e}\n",
-                        m.model, m.contender, m.ranks, median(m.samples_ms), spread(m.samples_ms),
-                        *units_per_second(m), m.unit, cell(stands.over_ddp, 1, ""),
-                        m.ranks > 1 ? cell(stands.efficiency, 100, " %") : "", m.difference);
-  }
-  return text + failures_text(comparison.failures);
-}
-
-void write_json(std::ostream& out, const Comparison& comparison, const ReportContext& context) {
-  for (const Measurement& m : comparison.measurements) {
-    if (m.samples_ms.empty()) continue;
-    const Standing stands = standing(m, comparison);
-    nlohmann::ordered_json line = json_line("train", context.machine);
+    report.table +=
+        fmt::format("{:<10}{:<11}{:>5}{:>12.2f}{:>10.2f}{:>14.1f} {:<8}{:>8}{:>12}{:>10.1e}\n",
+                    m.model, m.contender, m.ranks, median(m.samples_ms), spread(m.samples_ms),
+                    *units_per_second(m), m.unit, cell(stands.over_ddp, 1, ""),
+                    m.ranks > 1 ? cell(stands.efficiency, 100, " %") : "", m.difference);
+    Json& line = report.lines.emplace_back();
     line["contender"] = m.contender;
     line["model"] = m.model;
     line["ranks"] = m.ranks;
     line["median_ms"] = median(m.samples_ms);
     line["units_per_s"] = *units_per_second(m);
-    line["checked"] = m.checked;
+    line["checked"] = true;
     line["unit"] = m.unit;
     line["spread_ms"] = spread(m.samples_ms);
     line["least_ms"] = quantile(m.samples_ms, 0);
@@ -80,11 +72,12 @@ void write_json(std::ostream& out, const Comparison& comparison, const ReportCon
     line["loss_difference"] = m.difference;
     line["rounds"] = comparison.rounds;
     line["runs"] = m.samples_ms.size();
-    line["threads"] = context.threads;
-    if (m.contender == "tally") line["bucket_bytes"] = context.bucket_bytes;
+    line["threads"] = workers.threads;
+    if (m.contender == "tally") line["bucket_bytes"] = workers.bucket_bytes;
     line["torch"] = m.version;
-    out << line.dump() << "\n";
   }
+  report.table += failures_text(comparison.failures.texts);
+  return report;
 }
 
 }  // namespace tally::bench::train

@@ -1,18 +1,14 @@
 #include "bench/train/torch_worker.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <chrono>
+#include <cstdio>
 #include <exception>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/descriptor.h"
+#include "bench/common/worker_group.h"
 #include "bench/train/train_loop.h"
 
 namespace tally::bench::train {
@@ -39,28 +35,15 @@ std::string run(TrainLoop& loop, int steps) {
   return answer;
 }
 
-// One line in one write(): lines of different ranks do not mix.
-Result<void> answer(int out, const std::string& line) {
-  const std::string text = line + "\n";
-  if (::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size())) return {};
-  return Error{.code = ErrorCode::kSystem, .message = "the parent process is gone"};
-}
-
 Result<void> serve(TrainLoop& loop, Rank rank, const std::string& folder) {
-  const Descriptor out(::open((folder + "/out").c_str(), O_WRONLY | O_CLOEXEC));
-  std::ifstream commands(fmt::format("{}/in.{}", folder, rank));
-  if (!out.open() || !commands)
-    return Error{.code = ErrorCode::kSystem, .message = "no pipes in " + folder};
-  TALLY_TRY(answer(out.descriptor(), fmt::format("ready {} {}", rank, TORCH_VERSION)));
-  for (std::string line; std::getline(commands, line);) {
-    std::istringstream words(line);
-    std::string name;
-    int steps = 0;
-    words >> name >> steps;
-    const std::string values = name == "check" ? check(loop, steps) : run(loop, steps);
-    TALLY_TRY(answer(out.descriptor(), fmt::format("done {} -{}", rank, rank == 0 ? values : "")));
-  }
-  return {};
+  return serve_commands(
+      folder, rank, TORCH_VERSION, [&](std::istream& words) -> Result<std::string> {
+        std::string name;
+        int steps = 0;
+        words >> name >> steps;
+        const std::string values = name == "check" ? check(loop, steps) : run(loop, steps);
+        return "-" + (rank == 0 ? values : "");
+      });
 }
 
 Result<void> work(const TorchWorkerOptions& options,
@@ -75,9 +58,12 @@ Result<void> work(const TorchWorkerOptions& options,
   TALLY_TRY(const JobOptions job_options, options_from(variable));
   TALLY_TRY(const std::unique_ptr<Job> job, Job::join(job_options));
   {
+    TrainerOptions trainer;
+    trainer.bucket_bytes = options.bucket_bytes;
+    trainer.plan = options.plan;
+    trainer.on_event = [](const std::string& event) { fmt::print(stderr, "{}\n", event); };
     TALLY_TRY(const std::unique_ptr<TrainLoop> loop,
-              make_tally_loop(std::move(problem), *job,
-                              {.bucket_bytes = options.bucket_bytes, .plan = options.plan}));
+              make_tally_loop(std::move(problem), *job, trainer));
     TALLY_TRY(serve(*loop, job->rank(), options.folder));
   }
   job->close();

@@ -1,11 +1,10 @@
 #pragma once
-#include <cstddef>
 #include <memory>
-#include <string>
 
 #include "bench/train/problem.h"
 #include "tally/error.h"
 #include "tally/job.h"
+#include "tally/torch.h"
 
 namespace tally::bench::train {
 
@@ -25,13 +24,8 @@ class TrainLoop {
 // is what N ranks must compute.
 Result<std::unique_ptr<TrainLoop>> make_plain_loop(Problem problem, int parts);
 
-struct TallyLoopOptions {
-  std::size_t bucket_bytes = 0;  // 0: the trainer's default
-  std::string plan = {};
-};
-
-// tally's trainer as a rank of `job`, which outlives the loop. Its messages go to stderr.
+// tally's trainer as a rank of `job`, which outlives the loop.
 Result<std::unique_ptr<TrainLoop>> make_tally_loop(Problem problem, Job& job,
-                                                   const TallyLoopOptions& options);
+                                                   const TrainerOptions& options);
 
 }  // namespace tally::bench::train

@@ -6,23 +6,19 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <string_view>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "bench/common/statistics.h"
+#include "bench/common/words.h"
 #include "process/child_process.h"
-#include "process/interrupt.h"
 
 namespace tally::bench {
 
 namespace {
-
-constexpr Duration kPoll = std::chrono::milliseconds(200);
 
 struct Finished {
   std::string printed;
@@ -40,35 +36,22 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Returns the last lines of the output.
-std::string tail_of(const std::string& printed) {
-  constexpr std::size_t kMost = 600;
-  return printed.size() > kMost ? printed.substr(printed.size() - kMost) : printed;
-}
-
-Result<Finished> run_to_end(const std::vector<std::string>& command, const std::string& log,
-                            Duration timeout) {
-  std::filesystem::remove(log);
+Result<Finished> run_to_end(const std::vector<std::string>& command, Duration timeout) {
   const SteadyClock clock;
   const TimePoint begin = clock.now();
   const double computed = processor_seconds();
-  const Deadline by = clock.after(timeout);
-  TALLY_TRY(const auto child, process::ChildProcess::start({.command = command, .log_file = log}));
-  std::optional<process::ExitStatus> status;
-  while (!status) {
-    status = child->wait(earlier(by, clock.after(kPoll)));
-    if (!status && process::interrupted() != 0)
-      return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
-    if (!status && by.passed(clock.now()))
-      return Error{.code = ErrorCode::kTimeout, .message = command.front() + " takes too long"};
-  }
-  Finished finished{.printed = file_contents(log).value_or(""),
-                    .seconds = std::chrono::duration<double>(clock.now() - begin).count(),
-                    .processor_seconds = processor_seconds() - computed};
-  if (status->ok()) return finished;
-  return Error{.code = ErrorCode::kSystem,
-               .message = fmt::format("{} {}: {}", command.front(), to_string(*status),
-                                      tail_of(finished.printed))};
+  TALLY_TRY(std::string printed, process::output_of(command, clock.after(timeout)));
+  return Finished{.printed = std::move(printed),
+                  .seconds = std::chrono::duration<double>(clock.now() - begin).count(),
+                  .processor_seconds = processor_seconds() - computed};
+}
+
+// Returns the error of a program that reported no speed, with the last part of its output.
+Error no_speed(const std::string& program, const std::string& printed) {
+  constexpr std::size_t kMost = 600;
+  return {.code = ErrorCode::kSystem,
+          .message = program + " reported no speed: " +
+                     printed.substr(printed.size() - std::min(printed.size(), kMost))};
 }
 
 }  // namespace
@@ -78,43 +61,16 @@ Result<Word2vecOutcome> run_tally_word2vec(const Word2vecPrograms& programs,
   const std::string vectors = programs.folder + "/vectors.bin";
   const std::string json = programs.folder + "/result.json";
   std::filesystem::remove(json);
-  const auto text = [](auto value) { return fmt::format("{}", value); };
-  TALLY_TRY(const Finished finished, run_to_end({programs.tally,
-                                                 "train",
-                                                 "word2vec",
-                                                 "--data",
-                                                 task.text,
-                                                 "--words",
-                                                 "plain",
-                                                 "--workers",
-                                                 text(task.threads),
-                                                 "--epochs",
-                                                 text(task.epochs),
-                                                 "--dimension",
-                                                 text(task.dimension),
-                                                 "--window",
-                                                 text(task.window),
-                                                 "--negative",
-                                                 text(task.negatives),
-                                                 "--sample",
-                                                 text(task.sample),
-                                                 "--min-count",
-                                                 text(task.min_count),
-                                                 "--rate",
-                                                 text(task.rate),
-                                                 "--seed",
-                                                 text(task.seed),
-                                                 "--output",
-                                                 vectors,
-                                                 "--json",
-                                                 json,
-                                                 "--no-progress"},
-                                                programs.folder + "/tally.log", programs.timeout));
-  const auto result =
-      nlohmann::json::parse(file_contents(json).value_or(""), nullptr, /*allow_exceptions=*/false);
+  const std::vector<std::string> command = words(
+      "{} train word2vec --data {} --words plain --workers {} --epochs {} --dimension {} "
+      "--window {} --negative {} --sample {} --min-count {} --rate {} --seed {} --output {} "
+      "--json {} --no-progress",
+      programs.tally, task.text, task.threads, task.epochs, task.dimension, task.window,
+      task.negatives, task.sample, task.min_count, task.rate, task.seed, vectors, json);
+  TALLY_TRY(const Finished finished, run_to_end(command, programs.timeout));
+  const auto result = Json::parse(file_contents(json).value_or(""), nullptr, false);
   if (!result.is_object() || !result.contains("words_per_s") || !result["words_per_s"].is_number())
-    return Error{.code = ErrorCode::kSystem,
-                 .message = "tally reported no speed: " + tail_of(finished.printed)};
+    return no_speed("tally", finished.printed);
   return Word2vecOutcome{.run = {.words_per_s = result["words_per_s"].get<double>(),
                                  .program_s = finished.seconds,
                                  .processor_s = finished.processor_seconds},
@@ -135,46 +91,17 @@ std::optional<double> fasttext_speed(const std::string& printed) {
 
 Result<Word2vecOutcome> run_fasttext(const Word2vecPrograms& programs, const Word2vecTask& task) {
   const std::string stem = programs.folder + "/vectors";
-  const auto text = [](auto value) { return fmt::format("{}", value); };
-  TALLY_TRY(const Finished finished,
-            run_to_end({programs.fasttext,
-                        "skipgram",
-                        "-input",
-                        task.text,
-                        "-output",
-                        stem,
-                        "-minn",
-                        "0",
-                        "-maxn",
-                        "0",
-                        "-dim",
-                        text(task.dimension),
-                        "-ws",
-                        text(task.window),
-                        "-neg",
-                        text(task.negatives),
-                        "-t",
-                        text(task.sample),
-                        "-minCount",
-                        text(task.min_count),
-                        "-lr",
-                        text(task.rate),
-                        "-epoch",
-                        text(task.epochs),
-                        "-thread",
-                        text(task.threads),
-                        "-seed",
-                        text(task.seed),
-                        "-verbose",
-                        "2"},
-                       programs.folder + "/fasttext.log", programs.timeout));
+  const std::vector<std::string> command = words(
+      "{} skipgram -input {} -output {} -minn 0 -maxn 0 -dim {} -ws {} -neg {} -t {} "
+      "-minCount {} -lr {} -epoch {} -thread {} -seed {} -verbose 2",
+      programs.fasttext, task.text, stem, task.dimension, task.window, task.negatives, task.sample,
+      task.min_count, task.rate, task.epochs, task.threads, task.seed);
+  TALLY_TRY(const Finished finished, run_to_end(command, programs.timeout));
   // fasttext also writes a model, which is not needed.
   std::error_code ignored;
   std::filesystem::remove(stem + ".bin", ignored);
   const auto speed = fasttext_speed(finished.printed);
-  if (!speed)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = "fasttext reported no speed: " + tail_of(finished.printed)};
+  if (!speed) return no_speed("fasttext", finished.printed);
   return Word2vecOutcome{.run = {.words_per_s = *speed * task.threads,
                                  .program_s = finished.seconds,
                                  .processor_s = finished.processor_seconds},
@@ -193,14 +120,6 @@ Result<void> ask(const std::string& vectors, const Word2vecQuestions& questions,
 
 namespace {
 
-using Figure = std::function<double(const Word2vecRun&)>;
-
-std::vector<double> figures(const std::vector<Word2vecRun>& runs, const Figure& figure) {
-  std::vector<double> values;
-  for (const Word2vecRun& run : runs) values.push_back(figure(run));
-  return values;
-}
-
 double percent(const word2vec::Score& score) {
   return score.asked > 0
              ? 100 * static_cast<double>(score.correct) / static_cast<double>(score.asked)
@@ -214,32 +133,58 @@ std::string range_text(const std::vector<double>& values, int digits, std::strin
 }
 
 std::string program_text(std::string_view name, const std::vector<Word2vecRun>& runs) {
-  const auto speed = figures(runs, [](const Word2vecRun& r) { return r.words_per_s / 1e3; });
-  const auto whole = figures(runs, [](const Word2vecRun& r) { return r.program_s; });
-  const auto computed = figures(runs, [](const Word2vecRun& r) { return r.processor_s; });
-  std::string text = fmt::format("{:<9} {} thousand words/s\n", name, range_text(speed, 0, ""));
+  const auto range = [&runs](int digits, std::string_view unit, auto figure) {
+    std::vector<double> values;
+    for (const Word2vecRun& run : runs) values.push_back(figure(run));
+    return range_text(values, digits, unit);
+  };
+  const auto share = [&](word2vec::Score word2vec::AnalogyResult::*score) {
+    return range(1, " %", [&](const Word2vecRun& r) { return percent((*r.analogies).*score); });
+  };
+  std::string text =
+      fmt::format("{:<9} {} thousand words/s\n", name,
+                  range(0, "", [](const Word2vecRun& r) { return r.words_per_s / 1e3; }));
   text += fmt::format("          whole program {} s; processor time {} s\n",
-                      range_text(whole, 1, ""), range_text(computed, 1, ""));
-  if (runs.front().analogies) {
-    const auto total =
-        figures(runs, [](const Word2vecRun& r) { return percent(r.analogies->total); });
-    const auto semantic =
-        figures(runs, [](const Word2vecRun& r) { return percent(r.analogies->semantic); });
-    const auto syntactic =
-        figures(runs, [](const Word2vecRun& r) { return percent(r.analogies->syntactic); });
+                      range(1, "", [](const Word2vecRun& r) { return r.program_s; }),
+                      range(1, "", [](const Word2vecRun& r) { return r.processor_s; }));
+  if (runs.front().analogies)
     text += fmt::format("          analogies {} of {}; semantic {}, syntactic {}\n",
-                        range_text(total, 1, " %"), runs.front().analogies->total.asked,
-                        range_text(semantic, 1, " %"), range_text(syntactic, 1, " %"));
-  }
-  if (runs.front().similarity) {
-    const auto rank = figures(runs, [](const Word2vecRun& r) { return r.similarity->correlation; });
-    text += fmt::format("          similarity {}, {}/{} pairs found\n", range_text(rank, 3, ""),
-                        runs.front().similarity->found, runs.front().similarity->total);
-  }
+                        share(&word2vec::AnalogyResult::total), runs.front().analogies->total.asked,
+                        share(&word2vec::AnalogyResult::semantic),
+                        share(&word2vec::AnalogyResult::syntactic));
+  if (runs.front().similarity)
+    text +=
+        fmt::format("          similarity {}, {}/{} pairs found\n",
+                    range(3, "", [](const Word2vecRun& r) { return r.similarity->correlation; }),
+                    runs.front().similarity->found, runs.front().similarity->total);
   return text;
 }
 
+Json json_of(const Word2vecRun& run) {
+  Json line;
+  line["words_per_s"] = run.words_per_s;
+  line["program_s"] = run.program_s;
+  line["processor_s"] = run.processor_s;
+  const auto score = [](const word2vec::Score& s) {
+    return Json{{"correct", s.correct}, {"asked", s.asked}};
+  };
+  if (run.analogies) {
+    line["analogies"] = score(run.analogies->total);
+    line["semantic"] = score(run.analogies->semantic);
+    line["syntactic"] = score(run.analogies->syntactic);
+  }
+  if (run.similarity) line["similarity"] = run.similarity->correlation;
+  return line;
+}
+
 }  // namespace
+
+Json json_of(const Word2vecComparison& comparison) {
+  Json programs;
+  for (const Word2vecRun& run : comparison.tally) programs["tally"].push_back(json_of(run));
+  for (const Word2vecRun& run : comparison.fasttext) programs["fasttext"].push_back(json_of(run));
+  return programs;
+}
 
 std::string comparison_text(const Word2vecComparison& comparison) {
   std::string text;

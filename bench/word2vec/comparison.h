@@ -1,10 +1,10 @@
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/common/report.h"
 #include "recipes/word2vec/evaluation.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
@@ -66,6 +66,8 @@ struct Word2vecComparison {
   std::vector<Word2vecRun> fasttext;  // empty if only tally was run
 };
 
+// All runs of both programs as JSON, by the name of the program.
+Json json_of(const Word2vecComparison& comparison);
 // Returns one line per program with the medians, then the ratio.
 std::string comparison_text(const Word2vecComparison& comparison);
 

@@ -1,6 +1,5 @@
 #pragma once
-#include "recipes/model.h"
-#include "recipes/recommender/tower.h"
+#include "recipes/keyed.h"
 
 namespace tally::recipes {
 
@@ -8,13 +7,11 @@ namespace tally::recipes {
 // embeddings. `linear` has a weight per key; the rest is in Tower.
 class DeepFm final : public Model {
  public:
-  explicit DeepFm(const RecommenderShape& shape);
+  explicit DeepFm(const KeyedShape& shape);
   // Logits [samples].
   at::Tensor forward(const at::Tensor& input) override;
 
  private:
-  const double l2_;
-  SparseEmbedding linear_;
   Tower tower_;
 };
 

@@ -105,12 +105,6 @@ class Gpt::Block final : public torch::nn::Module {
   std::shared_ptr<FeedForward> mlp_;
 };
 
-std::int64_t parameter_count(const GptShape& shape) {
-  const std::int64_t width = shape.width;
-  const std::int64_t block = 12 * width * width + 13 * width;
-  return (shape.symbols + shape.context) * width + shape.layers * block + 2 * width;
-}
-
 Gpt::Gpt(const GptShape& shape)
     : shape_(shape),
       wte_(register_module("wte", embedding(shape.symbols, shape.width))),

@@ -14,9 +14,6 @@ struct GptShape {
   double dropout = 0;
 };
 
-// Returns the number of parameters: each block has 12·width² + 13·width.
-std::int64_t parameter_count(const GptShape& shape);
-
 // A decoder after Radford et al. (2019), with their names: pre-norm blocks of causal attention and
 // a GELU layer, learned positions, and one matrix for both the symbol embedding and the output.
 class Gpt final : public Model {

@@ -10,32 +10,30 @@ namespace {
 
 class GptRecipe final : public Recipe {
  public:
-  std::string name() const override { return "gpt"; }
-  std::string description() const override {
-    return "a decoder with causal attention on the characters of a text, which it then continues";
-  }
-  Defaults defaults() const override {
-    return {.data = "moby-dick",
-            .batch = 16,
-            .epochs = 4,
-            .optimizer = "adamw:beta2=0.99,decay=0.1",
-            .rate = 3e-3,
-            .schedule = "cosine:min=0.1",
-            .warmup = 100,
-            .clip_norm = 1};
-  }
+  GptRecipe()
+      : Recipe({.name = "gpt",
+                .description = "a decoder with causal attention on the characters of a text, which "
+                               "it then continues",
+                .defaults = {.data = "moby-dick",
+                             .batch = 16,
+                             .epochs = 4,
+                             .optimizer = "adamw:beta2=0.99,decay=0.1",
+                             .rate = 3e-3,
+                             .schedule = "cosine:min=0.1",
+                             .warmup = 100,
+                             .clip_norm = 1}}) {}
+
   std::vector<RecipeOption> options() override {
-    return {
-        {"layers", "Blocks of attention and feed-forward layers", &shape_.layers, 1, 1000},
-        {"width", "Numbers per symbol between the blocks", &shape_.width, 1, 65536},
-        {"heads", "Heads of attention; they divide the width", &shape_.heads, 1, 65536},
-        {"context", "Symbols that a prediction sees at most", &shape_.context, 1, 1 << 20},
-        {"dropout", "Share of numbers left out while training", &shape_.dropout, 0, 0.99, false},
-        {"sample-length", "Characters to write at the end", &sampling_.length, 0, 1e6, false},
-        {"temperature", "Of that text: below 1 the likelier, above 1 the rarer come oftener",
-         &sampling_.temperature, 1e-3, 100, false},
-        {"top-k", "Generated text: draw from the N best characters only; 0: all", &sampling_.top_k,
-         0, 1e6, false}};
+    return {{"layers", "Blocks of attention and feed-forward layers", &shape_.layers, 1, 1000},
+            {"width", "Numbers per symbol between the blocks", &shape_.width, 1, 65536},
+            {"heads", "Heads of attention; they divide the width", &shape_.heads, 1, 65536},
+            {"context", "Symbols that a prediction sees at most", &shape_.context, 1, 1 << 20},
+            {"dropout", "Share of numbers left out while training", &shape_.dropout, 0, 0.99},
+            {"sample-length", "Characters to write at the end", &sampling_.length, 0, 1e6},
+            {"temperature", "Of that text: below 1 the likelier, above 1 the rarer come oftener",
+             &sampling_.temperature, 1e-3, 100},
+            {"top-k", "Generated text: draw from the N best characters only; 0: all",
+             &sampling_.top_k, 0, 1e6}};
   }
   Result<void> check_options() const override {
     if (shape_.width % shape_.heads == 0) return {};

@@ -1,19 +1,14 @@
 #pragma once
-#include "recipes/model.h"
+#include "recipes/images.h"
 
 namespace tally::recipes {
 
-struct LeNetShape {
-  std::int64_t channels = 1;
-  std::int64_t size = 28;  // of the square images: 28, which the first convolution pads, or 32
-  std::int64_t classes = 10;
-};
-
 // LeNet-5 (LeCun, Bottou, Bengio, Haffner 1998) in its present form: ReLU, max-pooling, all maps of
-// the second convolution connected. 61,706 parameters for grey images and ten classes.
+// the second convolution connected. 61,706 parameters for grey images and ten classes. The first
+// convolution pads images below 32x32 pixels.
 class LeNet final : public Model {
  public:
-  explicit LeNet(const LeNetShape& shape);
+  explicit LeNet(const ImageShape& shape);
   at::Tensor forward(const at::Tensor& input) override;
 
  private:

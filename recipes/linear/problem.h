@@ -10,7 +10,6 @@ namespace tally::recipes {
 // A linear regression y = w·x + b + noise, drawn from `seed`. Sample i is the same in every
 // process.
 struct LinearSpec {
-  std::uint64_t samples = 10000;
   std::int64_t features = 8;
   std::uint64_t seed = 1;
   double noise = 0.1;  // standard deviation

@@ -22,7 +22,7 @@ Sample sample_of(const data::Dataset& dataset, std::uint64_t index) {
 }
 
 TEST(LinearSamples, ASampleIsTheSameInEveryPart) {
-  const LinearSpec spec{.samples = 100, .features = 3, .seed = 5};
+  const LinearSpec spec{.features = 3, .seed = 5};
   const LinearSamples all(spec, {.count = 100});
   const LinearSamples part(spec, {.first = 40, .count = 20});
   ASSERT_EQ(part.size(), 20U);
@@ -63,7 +63,7 @@ TEST(LeastSquares, RefusesTooFewSamples) {
 
 // At the solution the residuals are orthogonal to every feature and sum to zero.
 TEST(LeastSquares, LeavesErrorsThatNoWeightCouldLessen) {
-  const LinearSamples samples({.samples = 500, .features = 6}, {.count = 500});
+  const LinearSamples samples({.features = 6}, {.count = 500});
   const auto weights = least_squares(samples);
   ASSERT_TRUE(weights.has_value());
   std::vector<double> gradient(7, 0.0);

@@ -37,25 +37,21 @@ constexpr std::size_t kMostListed = 32;
 
 class Linear final : public Recipe {
  public:
-  std::string name() const override { return "linear"; }
-  std::string description() const override {
-    return "linear regression on made data, compared with its closed form; or on a csv or libsvm "
-           "file";
-  }
   // Full batches: a step sees all samples for any number of workers.
-  Defaults defaults() const override {
-    return {.data = "",
-            .batch = 10000,
-            .epochs = 100,
-            .optimizer = "sgd",
-            .rate = 0.25,
-            .schedule = "constant",
-            .eval_every = "20 epochs"};
-  }
+  Linear()
+      : Recipe({.name = "linear",
+                .description = "linear regression on made data, compared with its closed form; or "
+                               "on a csv or libsvm file",
+                .defaults = {.batch = 10000,
+                             .epochs = 100,
+
+                             .rate = 0.25,
+                             .eval_every = "20 epochs"}}) {}
+
   std::vector<RecipeOption> options() override {
-    return {{"samples", "Samples of the made data", &samples_, 1, 1e8, false},
+    return {{"samples", "Samples of the made data", &samples_, 1, 1e8},
             {"features", "Weights beside the intercept, of the made data", &features_, 1, 4096},
-            {"noise", "Its standard deviation, in the made data", &noise_, 0, 1e6, false}};
+            {"noise", "Its standard deviation, in the made data", &noise_, 0, 1e6}};
   }
 
   Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
@@ -63,8 +59,7 @@ class Linear final : public Recipe {
       return data::open_dataset(request.data, request.cache,
                                 {.train = request.train, .seed = request.seed});
     const auto samples = static_cast<std::uint64_t>(samples_);
-    const LinearSpec spec{
-        .samples = samples, .features = features_, .seed = request.seed, .noise = noise_};
+    const LinearSpec spec{.features = features_, .seed = request.seed, .noise = noise_};
     LinearSamples::Range range{.first = 0, .count = samples};
     if (!request.train)
       range = {.first = samples, .count = std::max<std::uint64_t>(1, samples / 10)};
@@ -80,17 +75,10 @@ class Linear final : public Recipe {
                      "libsvm file has"};
   }
 
-  Task task(const data::Dataset& dataset) const override {
-    return dataset.shape().target_type == DataType::kInt64 ? Task::kClassification
-                                                           : Task::kRegression;
-  }
+  Task task(const data::Dataset& dataset) const override { return task_of_targets(dataset); }
 
   std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
-    const auto features =
-        static_cast<std::int64_t>(data::input_bytes(dataset.shape()) / sizeof(float));
-    const auto classes = static_cast<std::int64_t>(dataset.classes().size());
-    const bool scores = task(dataset) == Task::kClassification;
-    return std::make_shared<LinearModel>(features, scores ? std::max<std::int64_t>(classes, 2) : 1);
+    return std::make_shared<LinearModel>(inputs_of(dataset), outputs_for(dataset));
   }
 
   Result<Finish> finish(Model& model, const data::Dataset& train,

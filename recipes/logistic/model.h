@@ -1,19 +1,13 @@
 #pragma once
 #include "recipes/keyed.h"
-#include "recipes/model.h"
 
 namespace tally::recipes {
 
-struct LogisticShape {
-  std::int64_t rows = 1 << 18;
-  double l2 = 0;
-};
-
 // Logistic regression on samples of keys: a weight per key, `linear`, and `bias`. Both are
-// initially zero.
+// initially zero. Uses `rows` and `l2` of the shape.
 class Logistic final : public Model {
  public:
-  explicit Logistic(const LogisticShape& shape);
+  explicit Logistic(const KeyedShape& shape);
   // Logits [samples].
   at::Tensor forward(const at::Tensor& input) override;
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "recipes/model.h"
 
 namespace tally::recipes {
@@ -8,9 +10,10 @@ struct MlpShape {
   std::int64_t width = 512;
   std::int64_t hidden_layers = 2;
   std::int64_t outputs = 10;
+  double dropout = 0;
 };
 
-// Fully connected layers with ReLU between them: fc1, fc2, ...
+// Fully connected layers fc1, fc2, ..., with ReLU and dropout between them.
 class Mlp final : public Model {
  public:
   explicit Mlp(const MlpShape& shape);
@@ -18,6 +21,7 @@ class Mlp final : public Model {
 
  private:
   std::vector<torch::nn::Linear> layers_;
+  torch::nn::Dropout dropout_;
 };
 
 }  // namespace tally::recipes

@@ -1,19 +1,17 @@
 #pragma once
 #include <array>
 
-#include "recipes/model.h"
+#include "recipes/images.h"
 
 namespace tally::recipes {
 
 struct ResNetShape {
   std::array<int, 4> blocks = {2, 2, 2, 2};
   bool bottleneck = false;  // blocks of 1x1, 3x3, 1x1 instead of two 3x3
-  std::int64_t channels = 3;
-  std::int64_t size = 32;  // of the square images; from 64 on with ImageNet's stem
-  std::int64_t classes = 10;
+  ImageShape images;        // from 64 pixels on with ImageNet's stem
 };
-ResNetShape resnet18(std::int64_t channels, std::int64_t size, std::int64_t classes);
-ResNetShape resnet50(std::int64_t channels, std::int64_t size, std::int64_t classes);
+ResNetShape resnet18(const ImageShape& images);
+ResNetShape resnet50(const ImageShape& images);
 
 // Residual network (He, Zhang, Ren, Sun 2015), stride in the 3x3 convolution of a bottleneck; names
 // as in torchvision. The stem for small images is one 3x3 convolution, for larger ones 7x7 with

@@ -1,7 +1,6 @@
 #include "recipes/resnet/model.h"
 
 #include "recipes/catalogue.h"
-#include "recipes/images.h"
 
 namespace tally::recipes {
 
@@ -67,29 +66,21 @@ class Block final : public torch::nn::Module {
 
 }  // namespace
 
-ResNetShape resnet18(std::int64_t channels, std::int64_t size, std::int64_t classes) {
-  return {.blocks = {2, 2, 2, 2},
-          .bottleneck = false,
-          .channels = channels,
-          .size = size,
-          .classes = classes};
+ResNetShape resnet18(const ImageShape& images) {
+  return {.blocks = {2, 2, 2, 2}, .bottleneck = false, .images = images};
 }
 
-ResNetShape resnet50(std::int64_t channels, std::int64_t size, std::int64_t classes) {
-  return {.blocks = {3, 4, 6, 3},
-          .bottleneck = true,
-          .channels = channels,
-          .size = size,
-          .classes = classes};
+ResNetShape resnet50(const ImageShape& images) {
+  return {.blocks = {3, 4, 6, 3}, .bottleneck = true, .images = images};
 }
 
-ResNet::ResNet(const ResNetShape& shape) : large_stem_(shape.size >= kLargeStemFrom) {
-  conv1_ = register_module("conv1", large_stem_ ? convolution(shape.channels, planes_, 7, 2)
-                                                : convolution(shape.channels, planes_, 3));
+ResNet::ResNet(const ResNetShape& shape) : large_stem_(shape.images.size >= kLargeStemFrom) {
+  conv1_ = register_module("conv1", large_stem_ ? convolution(shape.images.channels, planes_, 7, 2)
+                                                : convolution(shape.images.channels, planes_, 3));
   bn1_ = register_module("bn1", torch::nn::BatchNorm2d(planes_));
   for (std::size_t stage = 0; stage < layers_.size(); ++stage)
     layers_[stage] = register_module("layer" + std::to_string(stage + 1), layer(shape, stage));
-  fc_ = register_module("fc", torch::nn::Linear(planes_, shape.classes));
+  fc_ = register_module("fc", torch::nn::Linear(planes_, shape.images.classes));
   initialise();
 }
 
@@ -123,74 +114,43 @@ at::Tensor ResNet::forward(const at::Tensor& input) {
 
 namespace {
 
-// Below 17 pixels, convolutions with stride leave no pixel for the last layers.
-constexpr ImageNeeds kResnetImages{.least = 17, .most = 1024, .augment = true};
-
-constexpr std::int64_t kFolderSize = 224;  // pixels to which the pictures of a folder are cut
-
-// The differences between residual networks.
-struct ResNetKind {
-  std::string name;
-  std::string description;
-  ResNetShape (*shape)(std::int64_t channels, std::int64_t size, std::int64_t classes);
-  std::uint64_t batch = 64;
-  std::uint64_t epochs = 30;
-};
-
-class ResNetRecipe final : public Recipe {
- public:
-  explicit ResNetRecipe(const ResNetKind& kind) : kind_(kind) {}
-
-  std::string name() const override { return kind_.name; }
-  std::string description() const override { return kind_.description; }
-  Defaults defaults() const override {
-    return {.data = "cifar10",
-            .batch = kind_.batch,
-            .epochs = kind_.epochs,
-            .optimizer = "nesterov:decay=5e-4",
-            .rate = 0.1,
-            .schedule = "cosine",
-            .warmup = 400};
-  }
-  Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
-    return open_images(request, kResnetImages, kFolderSize);
-  }
-  Result<void> accepts(const data::Dataset& dataset) const override {
-    return accepts_images(kind_.name, kResnetImages, dataset);
-  }
-  Task task(const data::Dataset& /*dataset*/) const override { return Task::kClassification; }
-  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
-    const ImageFacts facts = image_facts(dataset);
-    return std::make_shared<ResNet>(kind_.shape(facts.channels, facts.size, facts.classes));
-  }
-  Result<Finish> finish(Model& /*model*/, const data::Dataset& /*train*/,
-                        std::uint64_t /*seed*/) const override {
-    return Finish{};
-  }
-
- private:
-  const ResNetKind kind_;
-};
+std::unique_ptr<Recipe> make_resnet(const std::string& name, const std::string& description,
+                                    std::uint64_t batch, std::uint64_t epochs,
+                                    std::shared_ptr<Model> (*make_model)(const ImageShape&)) {
+  return make_image_recipe(
+      {.facts = {.name = name,
+                 .description = description,
+                 .defaults = {.data = "cifar10",
+                              .batch = batch,
+                              .epochs = epochs,
+                              .optimizer = "nesterov:decay=5e-4",
+                              .rate = 0.1,
+                              .schedule = "cosine",
+                              .warmup = 400}},
+       .least = 17,  // below, convolutions with stride leave no pixel for the last layers
+       .most = 1024,
+       .augment = true,
+       .folder_size = 224,
+       .make_model = make_model});
+}
 
 }  // namespace
 
 std::unique_ptr<Recipe> make_resnet18() {
-  return std::make_unique<ResNetRecipe>(ResNetKind{
-      .name = "resnet18",
-      .description = "residual network of 18 layers, 11.2 million parameters, on images; for a GPU",
-      .shape = resnet18,
-      .batch = 128,
-      .epochs = 30});
+  return make_resnet("resnet18",
+                     "residual network of 18 layers, 11.2 million parameters, on images; for a GPU",
+                     128, 30, [](const ImageShape& images) -> std::shared_ptr<Model> {
+                       return std::make_shared<ResNet>(resnet18(images));
+                     });
 }
 
 std::unique_ptr<Recipe> make_resnet50() {
-  return std::make_unique<ResNetRecipe>(ResNetKind{
-      .name = "resnet50",
-      .description = "residual network of 50 layers, 23.5 to 25.6 million parameters, on images; "
-                     "for a GPU",
-      .shape = resnet50,
-      .batch = 64,
-      .epochs = 90});
+  return make_resnet(
+      "resnet50",
+      "residual network of 50 layers, 23.5 to 25.6 million parameters, on images; for a GPU", 64,
+      90, [](const ImageShape& images) -> std::shared_ptr<Model> {
+        return std::make_shared<ResNet>(resnet50(images));
+      });
 }
 
 }  // namespace tally::recipes

@@ -1,4 +1,4 @@
-#include "recipes/widedeep/crosses.h"
+#include "recipes/widedeep/model.h"
 
 #include <algorithm>
 #include <initializer_list>

@@ -1,24 +1,32 @@
 #pragma once
+#include <cstdint>
+#include <string>
 #include <vector>
 
-#include "recipes/model.h"
-#include "recipes/recommender/tower.h"
-#include "recipes/widedeep/crosses.h"
+#include "recipes/keyed.h"
 
 namespace tally::recipes {
+
+// Slots that are crossed: one key for their combination.
+using Cross = std::vector<std::int64_t>;
+
+// Returns the crosses of the wide part for a table with these fields; none for unknown tables.
+std::vector<Cross> crosses_for(const std::vector<std::string>& fields);
+
+// Returns the key of each cross of each sample: int64 [samples, slots] to [samples, crosses]; -1 if
+// a slot is empty.
+at::Tensor crossed_keys(const at::Tensor& keys, const std::vector<Cross>& crosses);
 
 // Wide & Deep (Cheng et al. 2016): `wide` has a weight per key and per crossed key; the rest is in
 // Tower.
 class WideDeep final : public Model {
  public:
-  WideDeep(const RecommenderShape& shape, std::vector<Cross> crosses);
+  WideDeep(const KeyedShape& shape, std::vector<Cross> crosses);
   // Logits [samples].
   at::Tensor forward(const at::Tensor& input) override;
 
  private:
-  const double l2_;
   const std::vector<Cross> crosses_;
-  SparseEmbedding wide_;
   Tower tower_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -12,6 +11,8 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
+#include "base/option_text.h"
 #include "kernel/skipgram/skipgram.h"
 #include "recipes/word2vec/vocabulary.h"
 
@@ -38,8 +39,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
 }
 
 Error wrong_line(const std::string& name, std::size_t number, std::string_view expected) {
-  return {.code = ErrorCode::kCorrupt,
-          .message = fmt::format("{}: line {}: expected {}", name, number, expected)};
+  return corrupt(fmt::format("{}: line {}: expected {}", name, number, expected));
 }
 
 // Calls `take` with the words of each non-empty line and its number from 1; ends with the first
@@ -54,13 +54,6 @@ Result<void> each_line(std::span<const std::byte> bytes, Take take) {
     if (!words.empty()) TALLY_TRY(take(words, number));
   }
   return {};
-}
-
-std::optional<double> number_of(std::string_view text) {
-  double value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = code == std::errc() && end == text.data() + text.size();
-  return whole && std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
@@ -92,7 +85,7 @@ Result<std::vector<SimilarPair>> parse_pairs(std::span<const std::byte> bytes,
   const auto take = [&](const std::vector<std::string_view>& words,
                         std::size_t number) -> Result<void> {
     if (words[0].front() == '#') return {};
-    const auto score = words.size() == 3 ? number_of(words[2]) : std::nullopt;
+    const auto score = parse_number(words.size() == 3 ? words[2] : "");
     if (!score) return wrong_line(name, number, "two words and a number");
     pairs.push_back(
         {.first = lower_word(words[0]), .second = lower_word(words[1]), .score = *score});

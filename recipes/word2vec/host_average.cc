@@ -31,21 +31,12 @@ TALLY_HOGWILD void add_difference(std::span<float> values, std::span<const float
 
 HostAverage::HostAverage(Communicator& lane, HostTables& tables, const train::Tiers& tiers,
                          const AveragingSchedule& schedule, std::uint64_t own_words)
-    : lane_(&lane), tables_(&tables), schedule_(schedule), own_words_(own_words) {
+    : lane_(lane), tables_(tables), schedule_(schedule), own_words_(own_words) {
   const auto part = static_cast<std::size_t>(tiers.local);
   const auto parts = static_cast<std::size_t>(tiers.locals());
   first_row_ = tables.shape().rows * part / parts;
   last_row_ = tables.shape().rows * (part + 1) / parts;
   last_round_ = SteadyClock().now();
-}
-
-Result<HostAverage> HostAverage::make(Communicator& lane, HostTables& tables,
-                                      const train::Tiers& tiers, const UpdateRule& rule,
-                                      std::uint64_t own_words) {
-  auto longest = static_cast<std::int64_t>(own_words);
-  TALLY_TRY(lane.allreduce(std::span<std::int64_t>(&longest, 1), ReduceOp::kMax));
-  return HostAverage(lane, tables, tiers,
-                     AveragingSchedule(rule, static_cast<std::uint64_t>(longest)), own_words);
 }
 
 Result<bool> HostAverage::advance(std::uint64_t done, bool wants_to_stop) {
@@ -60,29 +51,29 @@ Result<bool> HostAverage::advance(std::uint64_t done, bool wants_to_stop) {
 
 Result<bool> HostAverage::hold_round(bool wants_to_stop) {
   const TimePoint now = SteadyClock().now();
-  const std::uint64_t words = tables_->progress().words;
+  const std::uint64_t words = tables_.progress().words;
   const auto own = static_cast<double>(words - words_before_);
   // Words of the hosts, seconds, and the number of workers that want to stop.
   std::array<double, 3> facts = {own, std::chrono::duration<double>(now - last_round_).count(),
                                  wants_to_stop ? 1.0 : 0.0};
-  TALLY_TRY(lane_->allreduce(std::span<double>(facts)));
-  const double weight = facts[0] > 0 ? own / facts[0] : 1.0 / lane_->size();
-  const std::size_t half = tables_->values().size() / 2;
-  const std::size_t begin = first_row_ * tables_->stride();
-  const std::size_t count = (last_row_ - first_row_) * tables_->stride();
-  TALLY_TRY(average(tables_->values().subspan(begin, count), weight));
-  TALLY_TRY(average(tables_->values().subspan(half + begin, count), weight));
+  TALLY_TRY(lane_.allreduce(std::span<double>(facts)));
+  const double weight = facts[0] > 0 ? own / facts[0] : 1.0 / lane_.size();
+  const std::size_t half = tables_.values().size() / 2;
+  const std::size_t begin = first_row_ * tables_.stride();
+  const std::size_t count = (last_row_ - first_row_) * tables_.stride();
+  TALLY_TRY(average(tables_.values().subspan(begin, count), weight));
+  TALLY_TRY(average(tables_.values().subspan(half + begin, count), weight));
   words_before_ = words;
   last_round_ = now;
   ++rounds_;
-  schedule_.advance(facts[1] / lane_->size());
+  schedule_.advance(facts[1] / lane_.size());
   return facts[2] > 0;
 }
 
 Result<void> HostAverage::average(std::span<float> part, double weight) {
   if (part.empty()) return {};
   take_part(part, static_cast<float>(weight), before_, sum_);
-  TALLY_TRY(lane_->allreduce(std::span<float>(sum_)));
+  TALLY_TRY(lane_.allreduce(std::span<float>(sum_)));
   add_difference(part, sum_, before_);
   return {};
 }

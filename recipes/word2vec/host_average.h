@@ -14,10 +14,10 @@ namespace tally::word2vec {
 // kept. Threads: one.
 class HostAverage final {
  public:
-  // Called by all ranks; `lane` has one rank of each host. `own_words`: all words of this worker.
-  // Neither object is owned.
-  static Result<HostAverage> make(Communicator& lane, HostTables& tables, const train::Tiers& tiers,
-                                  const UpdateRule& rule, std::uint64_t own_words);
+  // `lane` has one rank of each host. `own_words`: all words of this worker. The caller owns both
+  // objects.
+  HostAverage(Communicator& lane, HostTables& tables, const train::Tiers& tiers,
+              const AveragingSchedule& schedule, std::uint64_t own_words);
 
   // Holds the rounds that are due when this worker has trained `done` words. True if the training
   // ends, because a worker of the lane wants to stop or the last round was held.
@@ -25,13 +25,11 @@ class HostAverage final {
   std::uint64_t rounds() const { return rounds_; }
 
  private:
-  HostAverage(Communicator& lane, HostTables& tables, const train::Tiers& tiers,
-              const AveragingSchedule& schedule, std::uint64_t own_words);
   Result<bool> hold_round(bool wants_to_stop);
   Result<void> average(std::span<float> part, double weight);
 
-  Communicator* lane_;
-  HostTables* tables_;
+  Communicator& lane_;
+  HostTables& tables_;
   AveragingSchedule schedule_;
   std::uint64_t own_words_;
   std::size_t first_row_ = 0, last_row_ = 0;

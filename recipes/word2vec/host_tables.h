@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "recipes/word2vec/rows.h"
+#include "recipes/word2vec/chunk.h"
 #include "tally/communicator.h"
 #include "train/tiers.h"
 

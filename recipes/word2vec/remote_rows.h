@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "recipes/word2vec/rows.h"
+#include "recipes/word2vec/chunk.h"
 
 namespace tally::word2vec {
 

@@ -3,7 +3,6 @@
 
 #include "kernel/skipgram/skipgram.h"
 #include "recipes/word2vec/chunk.h"
-#include "recipes/word2vec/rows.h"
 
 namespace tally::word2vec {
 

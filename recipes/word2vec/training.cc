@@ -64,9 +64,11 @@ Result<void> Training::connect() {
   for (const Rank rank : tiers_.neighbours)
     host_total_ += static_cast<std::uint64_t>(words[static_cast<std::size_t>(rank)]);
   if (tiers_.hosts == 1 || service_ != nullptr) return {};
-  TALLY_TRY(auto average, HostAverage::make(*tiers_.sums, *tables_, tiers_, settings_.rule,
-                                            static_cast<std::uint64_t>(own)));
-  average_.emplace(std::move(average));
+  std::int64_t longest = own;
+  TALLY_TRY(tiers_.sums->allreduce(std::span<std::int64_t>(&longest, 1), ReduceOp::kMax));
+  average_.emplace(*tiers_.sums, *tables_, tiers_,
+                   AveragingSchedule(settings_.rule, static_cast<std::uint64_t>(longest)),
+                   static_cast<std::uint64_t>(own));
   return {};
 }
 

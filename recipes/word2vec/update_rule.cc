@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/errors.h"
-#include "plan/plan.h"
 
 namespace tally::word2vec {
 
@@ -38,20 +37,18 @@ Result<UpdateRule> parse_update_rule(std::string_view text) {
     plan = {.home = plan::Home::kServer, .update = plan::Update::kAsp};
   TALLY_TRY(plan, plan::parse_plan(text, plan));
   TALLY_TRY(check_fixed(plan));
-  const bool server = plan.home == plan::Home::kServer;
-  UpdateRule rule;
+  UpdateRule rule{.kind = plan.update};
   switch (plan.update) {
     case plan::Update::kAverage:
       rule.period = plan.average_every;
       break;
     case plan::Update::kLocal:
-      rule = {.kind = UpdateRule::Kind::kLocal, .words = plan.local_steps};
-      break;
-    case plan::Update::kAsp:
-      rule.kind = UpdateRule::Kind::kAsp;
+      rule.words = plan.local_steps;
       break;
     case plan::Update::kSsp:
-      rule = {.kind = UpdateRule::Kind::kSsp, .bound = plan.bound};
+      rule.bound = plan.bound;
+      break;
+    case plan::Update::kAsp:
       break;
     default:
       return invalid(
@@ -59,25 +56,19 @@ Result<UpdateRule> parse_update_rule(std::string_view text) {
                       "at every step; {}",
                       update_text(plan), kOffered));
   }
+  const bool server = plan.home == plan::Home::kServer;
   if (rule.uses_servers() == server) return rule;
   return invalid(fmt::format("home={} does not go with {} in word2vec; {}",
                              server ? "server" : "group", update_text(plan), kOffered));
 }
 
 std::string to_string(const UpdateRule& rule) {
-  switch (rule.kind) {
-    case UpdateRule::Kind::kAverage:
-      return fmt::format(
-          "home=group update=average:{}",
-          std::chrono::duration_cast<std::chrono::milliseconds>(rule.period).count());
-    case UpdateRule::Kind::kLocal:
-      return fmt::format("home=group update=local:{}", rule.words);
-    case UpdateRule::Kind::kAsp:
-      return "home=server update=asp";
-    case UpdateRule::Kind::kSsp:
-      return fmt::format("home=server update=ssp:{}", rule.bound);
-  }
-  return "";
+  const plan::Plan plan{
+      .update = rule.kind,
+      .bound = rule.bound,
+      .average_every = std::chrono::duration_cast<std::chrono::milliseconds>(rule.period),
+      .local_steps = rule.words};
+  return fmt::format("home={} {}", rule.uses_servers() ? "server" : "group", update_text(plan));
 }
 
 namespace {

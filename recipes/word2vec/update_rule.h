@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "plan/plan.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
@@ -12,12 +13,11 @@ namespace tally::word2vec {
 // one host always share one pair of tables and never wait for each other; the rule applies between
 // hosts, or between workers and servers.
 struct UpdateRule {
-  enum class Kind : std::uint8_t {
-    kAverage,  // home=group: hosts average their tables about every `period`
-    kLocal,    // home=group: hosts average their tables after every `words` words of a worker
-    kAsp,      // home=server: workers pull and push rows without waiting
-    kSsp,      // home=server: no worker is more than `bound` chunks ahead of the slowest
-  };
+  // kAverage   home=group: hosts average their tables about every `period`
+  // kLocal     home=group: hosts average their tables after every `words` words of a worker
+  // kAsp       home=server: workers pull and push rows without waiting
+  // kSsp       home=server: no worker is more than `bound` chunks ahead of the slowest
+  using Kind = plan::Update;
   Kind kind = Kind::kAverage;
   Duration period = std::chrono::milliseconds(500);
   std::uint64_t words = 0;

@@ -1,8 +1,11 @@
 #pragma once
+#include <functional>
+#include <istream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "process/child_process.h"
 #include "process/local_job.h"
 #include "process/temp_dir.h"
@@ -19,12 +22,28 @@ struct Launch {
   std::unique_ptr<process::TempDir> folder;
   std::unique_ptr<process::LocalJob> job;        // for ranks of tally
   std::vector<process::ChildOptions> processes;  // one per rank, or one launcher of all ranks
+
+  // A launch without processes, with a fresh folder.
+  static Result<Launch> make(std::string contender, std::string transport, int ranks);
+
+  // Adds a process that writes to the log in the folder.
+  void add(std::vector<std::string> command, process::Variables variables = {});
+  // Adds all ranks of a job of tally.
+  Result<void> add_tally_ranks(const std::vector<std::string>& command,
+                               const process::Variables& variables = {});
+  // Adds all ranks of a script with torch, called with the folder and `arguments`. kInvalid if the
+  // interpreter has no torch.
+  Result<void> add_python_ranks(const std::string& python, const std::string& source,
+                                const std::vector<std::string>& arguments, int threads);
+  // Writes a file into the folder and returns its path.
+  Result<std::string> write(const std::string& name, const std::string& text) const;
 };
 
 // Measurement of rank 0.
 struct Answer {
   std::vector<double> samples_us;
   double bytes_sent = -1;  // per call, by rank 0; negative: unknown
+  long calls = 0;          // set by callers that know it
 };
 
 // The running worker processes of one contender. Each rank sleeps in a read of its own pipe until a
@@ -52,18 +71,23 @@ class WorkerGroup final {
   Result<void> open_pipes();
   Result<Answer> collect(Deadline by);
   // False if no more is available now.
-  Result<bool> next_line(std::string& line);
+  bool next_line(std::string& line);
   Result<void> processes_alive();
   std::string log_tail() const;
-  void end_processes();
 
   Launch launch_;
-  std::vector<int> command_fds_;
-  int answer_fd_ = -1;
+  std::vector<Descriptor> commands_;
+  Descriptor answers_;
   std::string unread_;
   std::string version_;
   bool failed_ = false;
   std::vector<std::unique_ptr<process::ChildProcess>> processes_;
 };
+
+// One rank of a WorkerGroup in C++: reports that it is ready and answers the commands of its pipe
+// in `folder` until that closes. `execute` gets the words of a command and returns the text after
+// "done RANK "; its first error is reported and ends the rank.
+Result<void> serve_commands(const std::string& folder, Rank rank, const std::string& version,
+                            const std::function<Result<std::string>(std::istream& words)>& execute);
 
 }  // namespace tally::bench

@@ -1,8 +1,10 @@
+#include "bench/train/train_loop.h"
+
 #include <utility>
 #include <vector>
 
 #include "bench/train/samples.h"
-#include "bench/train/train_loop.h"
+#include "tally/optimizer.h"
 
 namespace tally::bench::train {
 namespace {
@@ -47,6 +49,35 @@ class PlainLoop final : public TrainLoop {
   std::size_t steps_ = 0;
 };
 
+class TallyLoop final : public TrainLoop {
+ public:
+  TallyLoop(Problem problem, Batches batches, Job& job, const TrainerOptions& options)
+      : model_(std::move(problem.model)),
+        batches_(std::move(batches)),
+        samples_(static_cast<std::uint64_t>(problem.facts.batch)),
+        trainer_(job, *model_,
+                 sgd({.rate = problem.facts.rate, .momentum = problem.facts.momentum}), options) {
+    model_->train();
+  }
+
+  double step_with_loss() override {
+    const std::size_t batch = steps_++ % kBatches;
+    return trainer_
+        .step(samples_,
+              [&] { return model_->loss(batches_.inputs[batch], batches_.targets[batch]); })
+        .loss;
+  }
+
+  void step() override { step_with_loss(); }
+
+ private:
+  std::shared_ptr<BenchModel> model_;
+  Batches batches_;
+  std::uint64_t samples_;
+  Trainer trainer_;
+  std::size_t steps_ = 0;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<TrainLoop>> make_plain_loop(Problem problem, int parts) {
@@ -57,6 +88,13 @@ Result<std::unique_ptr<TrainLoop>> make_plain_loop(Problem problem, int parts) {
   }
   return std::unique_ptr<TrainLoop>(
       std::make_unique<PlainLoop>(std::move(problem), std::move(batches)));
+}
+
+Result<std::unique_ptr<TrainLoop>> make_tally_loop(Problem problem, Job& job,
+                                                   const TrainerOptions& options) {
+  TALLY_TRY(Batches batches, problem.batches_of(job.rank()));
+  return std::unique_ptr<TrainLoop>(
+      std::make_unique<TallyLoop>(std::move(problem), std::move(batches), job, options));
 }
 
 }  // namespace tally::bench::train
