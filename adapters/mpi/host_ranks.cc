@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/errors.h"
 #include "group/host.h"
 #include "net/socket.h"
 
@@ -58,9 +59,8 @@ Result<Meeting> agree(Communicator& host, Deadline by) {
   std::memcpy(meeting.secret.bytes.data(), bytes.data() + sizeof(meeting.port),
               meeting.secret.bytes.size());
   if (meeting.port == 0)
-    return Error{
-        .code = ErrorCode::kSystem,
-        .message = "the first rank of this host found no free port, or getrandom() failed"};
+    return make_error(ErrorCode::kSystem,
+                      "the first rank of this host found no free port, or getrandom() failed");
   return meeting;
 }
 

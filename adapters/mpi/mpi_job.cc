@@ -7,6 +7,7 @@
 #include "adapters/mpi/mpi_communicator.h"
 #include "adapters/mpi/polling.h"
 #include "adapters/mpi/tiered_communicator.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/signal_dump.h"
 #include "base/stack_capture.h"
@@ -28,9 +29,8 @@ constexpr std::size_t kTieredBytes = std::size_t{64} << 10;
 void lose(MpiProcess& process, group::Watched* inside, const std::vector<Rank>& in_host,
           const group::LostRanks& lost) {
   if (lost.ranks.empty()) return;
-  process.spoil({.code = ErrorCode::kPeerLost,
-                 .peer = lost.ranks.front(),
-                 .message = fmt::format("the coordinator says: {}", lost.why)});
+  process.spoil(
+      make_error(ErrorCode::kPeerLost, lost.ranks.front(), "the coordinator says: {}", lost.why));
   if (inside != nullptr) inside->lost({.ranks = in_host, .why = lost.why});
 }
 
@@ -52,8 +52,7 @@ class MpiJob final : public Job {
   Communicator& world() override { return *world_; }
 
   Result<void> reform(const std::vector<Rank>&, Deadline) override {
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "engine=mpi cannot form a new group: a lost rank ends an MPI job"};
+    return invalid("engine=mpi cannot form a new group: a lost rank ends an MPI job");
   }
 
   void count_step(std::uint64_t samples) override {
@@ -92,11 +91,10 @@ class MpiJob final : public Job {
 // Under a launcher that is not MPI's, each rank is an MPI job of its own.
 Result<void> MpiJob::check_ranks() const {
   if (options_.size == 1 || (options_.size == size_ && options_.rank == rank_)) return {};
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format("this is rank {} of {}, but MPI has it as rank {} of {}: with "
-                             "engine=mpi, start it by that MPI's mpirun or by srun",
-                             options_.rank, options_.size, rank_, size_)};
+  return invalid(
+      "this is rank {} of {}, but MPI has it as rank {} of {}: with "
+      "engine=mpi, start it by that MPI's mpirun or by srun",
+      options_.rank, options_.size, rank_, size_);
 }
 
 Result<void> MpiJob::join() {
@@ -195,10 +193,10 @@ Result<void> MpiJob::share_memory(Deadline by) {
     inside_ = *std::move(inside);
     return {};
   }
-  const Error error = inside.has_value()
-                          ? Error{.code = ErrorCode::kSystem,
-                                  .message = "the ranks of another host could not share memory"}
-                          : inside.error();
+  const Error error =
+      inside.has_value()
+          ? make_error(ErrorCode::kSystem, "the ranks of another host could not share memory")
+          : inside.error();
   if (options_.mpi_inside == MpiInside::kShm) return error;
   log_warning(
       fmt::format("rank {}: using MPI inside hosts, too, because memory could not be shared: {}",

@@ -3,11 +3,10 @@
 // slots: while one message is added, the next one arrives in the other slot.
 #include "adapters/mpi/mpi_operation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "base/errors.h"
 #include "collective/request.h"
 #include "kernel/reduce/reduce.h"
 
@@ -205,10 +204,9 @@ Result<bool> MpiOperation::advance_transfer(Transfer& transfer) {
     TALLY_TRY(
         outcome_of(MPI_Get_count(&status, type_of(request_.type), &arrived), "MPI_Get_count"));
     if (arrived != static_cast<int>(count))
-      return Error{.code = ErrorCode::kMismatch,
-                   .peer = transfer.peer,
-                   .message = fmt::format("rank {} sent {} elements, {} were expected",
-                                          transfer.peer, arrived, count)};
+      return make_error(ErrorCode::kMismatch, transfer.peer,
+                        "rank {} sent {} elements, {} were expected", transfer.peer, arrived,
+                        count);
     if (transfer.kind != ActionKind::kCombine) continue;
     const std::size_t offset = transfer.done * message_elements_ * size_of(request_.type);
     if (count > 0)

@@ -1,9 +1,8 @@
 #include "collective/choose_bootstrap.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 
+#include "base/errors.h"
 #include "collective/slurm_lists.h"
 
 namespace tally::collective {
@@ -43,8 +42,7 @@ Way usual_way(const LaunchFacts& facts, const Variables& variable) {
 Result<Way> way_named(const std::string& name, const LaunchFacts& facts,
                       const Variables& variable) {
   const auto lacks = [&](const char* what) {
-    return invalid(
-        fmt::format("TALLY_MEET={}: {} has no {}", name, to_string(facts.launcher), what));
+    return invalid("TALLY_MEET={}: {} has no {}", name, to_string(facts.launcher), what);
   };
   if (name.empty() || name == "auto") return usual_way(facts, variable);
   if (name == "address") {
@@ -67,8 +65,7 @@ Result<Way> way_named(const std::string& name, const LaunchFacts& facts,
     if (facts.launcher != Launcher::kSlurm) return lacks("Slurm step");
     return Way::kSlurm;
   }
-  return invalid(
-      fmt::format("TALLY_MEET={} is none of auto, address, area, pmix, pmi, slurm", name));
+  return invalid("TALLY_MEET={} is none of auto, address, area, pmix, pmi, slurm", name);
 }
 
 Result<void> meet_at_address(const LaunchFacts& facts, const Variables& variable,

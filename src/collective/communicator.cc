@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "base/stack_capture.h"
 #include "collective/direct.h"
 #include "collective/handle.h"
@@ -109,7 +110,7 @@ Deadline GroupCommunicator::deadline_of(const Request& request) const {
 Result<void> GroupCommunicator::admit(const Request& request) {
   if (const auto over = failure()) return *over;
   if (closed_.load(std::memory_order_relaxed))
-    return Error{.code = ErrorCode::kClosed, .message = "the communicator was closed"};
+    return make_error(ErrorCode::kClosed, "the communicator was closed");
   return check(request, rank(), size());
 }
 
@@ -277,10 +278,8 @@ Result<std::vector<std::span<std::byte>>> GroupCommunicator::share(const SharedB
     if (neighbour == rank() || name.name == 0) continue;
     std::byte* const memory = context_->segment->find(name.name, name.bytes);
     if (memory == nullptr) {
-      return Error{.code = ErrorCode::kCorrupt,
-                   .peer = neighbour,
-                   .message = fmt::format("{} bytes of memory that cannot be rank {}'s", name.bytes,
-                                          neighbour)};
+      return make_error(ErrorCode::kCorrupt, neighbour,
+                        "{} bytes of memory that cannot be rank {}'s", name.bytes, neighbour);
     }
     views[index] = {memory, name.bytes};
   }
@@ -329,10 +328,8 @@ Result<std::byte*> GroupCommunicator::share_area(const std::vector<Rank>& member
   if (owner == kNoRank) return nullptr;
   std::byte* const memory = context_->segment->find(names[static_cast<std::size_t>(owner)], bytes);
   if (memory == nullptr) {
-    return Error{
-        .code = ErrorCode::kExhausted,
-        .peer = owner,
-        .message = fmt::format("rank {} had no shared memory for a new communicator", owner)};
+    return make_error(ErrorCode::kExhausted, owner,
+                      "rank {} had no shared memory for a new communicator", owner);
   }
   return memory;
 }

@@ -1,12 +1,11 @@
 #include "collective/direct.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "kernel/reduce/copy.h"
 #include "kernel/reduce/reduce.h"
 
@@ -32,11 +31,9 @@ Result<void> compare_notices(const SharedArea& area, const Notice& mine) {
     const auto theirs = area.notice(member, mine.sequence);
     if (!theirs || theirs->signature == mine.signature) continue;
     const Rank rank = area.rank_of(member);
-    return Error{
-        .code = ErrorCode::kMismatch,
-        .peer = rank,
-        .message = fmt::format("rank {} called {}, rank {} called {}", area.rank_of(area.self()),
-                               describe(mine.signature), rank, describe(theirs->signature))};
+    return make_error(ErrorCode::kMismatch, rank, "rank {} called {}, rank {} called {}",
+                      area.rank_of(area.self()), describe(mine.signature), rank,
+                      describe(theirs->signature));
   }
   return {};
 }
@@ -116,10 +113,8 @@ Result<void> DirectTask::meet() {
                      (them.output_kind == Place::Kind::kVisible && them.output == nullptr);
     if (bad) {
       const Rank rank = area_.rank_of(member);
-      return Error{
-          .code = ErrorCode::kCorrupt,
-          .peer = rank,
-          .message = fmt::format("rank {} announced memory that is not in the segment", rank)};
+      return make_error(ErrorCode::kCorrupt, rank,
+                        "rank {} announced memory that is not in the segment", rank);
     }
   }
   choose_pieces();

@@ -1,12 +1,12 @@
 #include "collective/group_job.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
 
+#include "base/errors.h"
 #include "base/signal_dump.h"
 #include "collective/engine_plugin.h"
 #include "collective/job_member.h"
@@ -27,9 +27,8 @@ void lose(Context& context, const group::LostRanks& lost) {
   if (context.left) return;
   for (const Rank rank : lost.ranks) {
     if (rank < 0 || rank >= context.transport->size()) continue;
-    context.router->lost(rank, {.code = ErrorCode::kPeerLost,
-                                .peer = rank,
-                                .message = fmt::format("the coordinator says: {}", lost.why)});
+    context.router->lost(
+        rank, make_error(ErrorCode::kPeerLost, rank, "the coordinator says: {}", lost.why));
   }
   context.router->progress();
   // Peers that do not know of the loss yet may still write to memory of this rank.
@@ -81,7 +80,7 @@ class GroupJob final : public MemberJob {
     Rank meet_at = 0;
     while (std::find(gone.begin(), gone.end(), meet_at) != gone.end()) ++meet_at;
     if (meet_at >= size() || std::find(gone.begin(), gone.end(), rank()) != gone.end())
-      return Error{.code = ErrorCode::kInvalid, .message = "this rank itself is among the lost"};
+      return invalid("this rank itself is among the lost");
     const group::MembershipOptions next{
         .rank = rank(),
         .size = size(),

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/errors.h"
 #include "collective/job_member.h"
 #include "net/shm_transport.h"
 
@@ -21,8 +22,7 @@ class InProcessJob final : public Job {
   Communicator& world() override { return *world_; }
 
   Result<void> reform(const std::vector<Rank>&, Deadline) override {
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "ranks inside one process live and die together: make a new job"};
+    return invalid("ranks inside one process live and die together: make a new job");
   }
 
   void count_step(std::uint64_t) override {}  // there is no coordinator
@@ -59,7 +59,7 @@ namespace tally {
 
 Result<std::vector<std::unique_ptr<Job>>> Job::in_process(int size) {
   using namespace collective;
-  if (size < 1) return Error{.code = ErrorCode::kInvalid, .message = "a job has at least one rank"};
+  if (size < 1) return invalid("a job has at least one rank");
   TALLY_TRY(auto segment, net::Segment::in_process({.members = size}));
   TALLY_TRY(std::byte* const area, segment->allocate(0, SharedArea::bytes_for(size)));
   std::vector<Rank> ranks(static_cast<std::size_t>(size));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/errors.h"
 #include "collective/handle.h"
 #include "collective/request.h"
 
@@ -19,8 +20,7 @@ OperationQueue::~OperationQueue() {
 Handle OperationQueue::push(const Request& request) {
   auto state = std::make_shared<Handle::State>();
   if (pending_.load() >= kCapacity) {
-    state->complete(
-        Error{.code = ErrorCode::kExhausted, .message = "too many operations in flight"});
+    state->complete(make_error(ErrorCode::kExhausted, "too many operations in flight"));
     return Handle(state);
   }
   std::list<Item> pushed;

@@ -4,12 +4,13 @@
 
 #include <limits>
 
+#include "base/errors.h"
+
 namespace tally::collective {
 namespace {
 
 Error invalid_request(const Request& request, std::string_view what) {
-  return {.code = ErrorCode::kInvalid,
-          .message = fmt::format("{}: {}", to_string(request.operation), what)};
+  return invalid("{}: {}", to_string(request.operation), what);
 }
 
 bool has_root(Operation operation) {

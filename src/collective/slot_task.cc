@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "collective/direct.h"
 #include "kernel/reduce/reduce.h"
 
@@ -57,9 +58,8 @@ Result<void> SlotTask::meet() {
     if (notice->output.kind == Place::Kind::kVisible)
       outputs[index] = area_.segment().find(notice->output.name, bytes);
     if (inputs[index] == nullptr) {
-      return Error{.code = ErrorCode::kCorrupt,
-                   .peer = area_.rank_of(member),
-                   .message = "announced memory that is not in the segment"};
+      return make_error(ErrorCode::kCorrupt, area_.rank_of(member),
+                        "announced memory that is not in the segment");
     }
     if (notice->input.kind == Place::Kind::kVisible) visible += outputs[index] != nullptr ? 2 : 1;
   }

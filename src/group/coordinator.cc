@@ -37,16 +37,16 @@ using Command = std::variant<NewGeneration, EndedProcess>;
 
 Result<void> check(const CoordinatorOptions& options) {
   if (!is_job_name(options.job))
-    return invalid(fmt::format(
+    return invalid(
         "'{}' is no name for a job: 1 to 64 letters, digits, dots, underscores and dashes",
-        options.job));
+        options.job);
   if (options.size < 1 || options.size > kMaxRanks)
-    return invalid(fmt::format("a job of {} ranks, 1 to {} are possible", options.size, kMaxRanks));
+    return invalid("a job of {} ranks, 1 to {} are possible", options.size, kMaxRanks);
   if (options.heartbeat <= Duration::zero() || options.missed_heartbeats < 1)
     return invalid("heartbeats need a time between them");
   if (!options.secret && !net::on_loopback(options.listen))
-    return invalid(fmt::format("a coordinator at {} needs a secret: others can reach it",
-                               to_string(options.listen)));
+    return invalid("a coordinator at {} needs a secret: others can reach it",
+                   to_string(options.listen));
   return {};
 }
 
@@ -208,15 +208,15 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(
   if (!options.state_file.empty()) {
     TALLY_TRY(state, load_state(options.state_file));
     if (state && state->job != options.job)
-      return invalid(fmt::format("{} is the state of job {}, this is {}", options.state_file,
-                                 state->job, options.job));
+      return invalid("{} is the state of job {}, this is {}", options.state_file, state->job,
+                     options.job);
     // A later generation may have fewer ranks: survivors form one without the lost.
     if (state && !state->over() &&
         (state->size > options.size ||
          (state->size != options.size && state->generation == options.generation)))
-      return invalid(fmt::format(
+      return invalid(
           "{} is the state of a job of {} ranks, this one has {}: remove it if that job is over",
-          options.state_file, state->size, options.size));
+          options.state_file, state->size, options.size);
   }
   TALLY_TRY(net::Listener listener, net::Listener::bind(options.listen));
   TALLY_TRY(LocalAccess local, open_local_access(options.job));

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <memory>
 
+#include "base/errors.h"
 #include "net/socket.h"
 
 namespace tally::group {
@@ -74,7 +75,7 @@ InterfaceAddress described(const ifaddrs& entry) {
 Result<std::string> host_identity(const std::string& label) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
-  if (!(file >> boot)) return Error{.code = ErrorCode::kSystem, .message = "no boot id in /proc"};
+  if (!(file >> boot)) return make_error(ErrorCode::kSystem, "no boot id in /proc");
   return fmt::format("{}/{}/{}/{}/{}", boot, namespace_of("net"), namespace_of("pid"), geteuid(),
                      label);
 }
@@ -93,7 +94,7 @@ std::string machine_identity() {
 Result<std::string> random_name() {
   std::array<std::uint64_t, 2> bits{};
   if (getrandom(bits.data(), sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits)))
-    return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
+    return make_error(ErrorCode::kSystem, "no random numbers from the system");
   return fmt::format("tally-{:016x}{:016x}", bits[0], bits[1]);
 }
 
@@ -119,9 +120,7 @@ Result<std::string> choose_address(const std::vector<InterfaceAddress>& addresse
   std::string known;
   for (const InterfaceAddress& each : addresses)
     if (known.find(each.interface) == std::string::npos) known += " " + each.interface;
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format("no network interface {} with an address; there are:{}",
-                                      wanted, known)};
+  return invalid("no network interface {} with an address; there are:{}", wanted, known);
 }
 
 }  // namespace tally::group

@@ -1,9 +1,9 @@
 #include "group/observer.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "group/local_access.h"
 #include "net/stream_factory.h"
 
@@ -20,8 +20,7 @@ Result<Observer> Observer::local(const std::string& name) {
 Result<Observer> Observer::remote(const net::Address& at, const std::optional<Secret>& secret,
                                   Deadline by) {
   if (!secret && !net::on_loopback(at))
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("asking {} needs the job's secret", to_string(at))};
+    return invalid("asking {} needs the job's secret", to_string(at));
   TALLY_TRY(net::Socket socket, net::connect(at, by));
   TALLY_TRY(const auto streams, net::StreamFactory::make(secret, "tally observer"));
   TALLY_TRY(auto stream, streams.client(std::move(socket)));
@@ -43,7 +42,7 @@ Result<void> Observer::ask(ControlKind question, const Take& take, Deadline by) 
     if (!connection_->pending() &&
         ::poll(entries.data(), entries.size(), net::poll_timeout(by)) == 0 &&
         by.passed(SteadyClock().now()))
-      return Error{.code = ErrorCode::kTimeout, .message = "the coordinator does not answer"};
+      return make_error(ErrorCode::kTimeout, "the coordinator does not answer");
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "base/errors.h"
 #include "group/pmi_message.h"
 #include "net/socket.h"
 
@@ -19,7 +20,7 @@ namespace {
 constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
 
 Error pmi_error(ErrorCode code, std::string_view what) {
-  return {.code = code, .message = fmt::format("PMI server: {}", what)};
+  return make_error(code, "PMI server: {}", what);
 }
 
 class PmiClient {

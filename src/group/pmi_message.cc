@@ -1,15 +1,13 @@
 #include "group/pmi_message.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
+
+#include "base/errors.h"
 
 namespace tally::group {
 namespace {
 
-Error corrupt_pmi(std::string_view what) {
-  return {.code = ErrorCode::kCorrupt, .message = fmt::format("PMI server: {}", what)};
-}
+Error corrupt_pmi(std::string_view what) { return corrupt("PMI server: {}", what); }
 
 Result<void> take(std::string_view name, std::string_view value, PmiAnswer& answer) {
   if (name == "cmd") {

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/mutex.h"
 #include "group/rendezvous_note.h"
 
@@ -70,9 +71,8 @@ Result<Functions> load() {
                      find(library, "PMIx_Fence_nb", functions.fence) &&
                      find(library, "PMIx_Error_string", functions.error_string);
   if (whole) return functions;
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format("meeting by PMIx needs {} (package libpmix2): {}", kLibrary,
-                                      library == nullptr ? dlerror() : "it is not as expected")};
+  return invalid("meeting by PMIx needs {} (package libpmix2): {}", kLibrary,
+                 library == nullptr ? dlerror() : "it is not as expected");
 }
 
 // This process's registration with its PMIx server.
@@ -83,8 +83,7 @@ class PmixRegistration {
     pmix_proc_t self{};
     const pmix_status_t status = functions.init(&self, nullptr, 0);
     if (status != PMIX_SUCCESS)
-      return Error{.code = ErrorCode::kSystem,
-                   .message = fmt::format("no PMIx server: {}", functions.error_string(status))};
+      return make_error(ErrorCode::kSystem, "no PMIx server: {}", functions.error_string(status));
     return std::unique_ptr<PmixRegistration>(new PmixRegistration(functions, self));
   }
   ~PmixRegistration() {
@@ -97,8 +96,7 @@ class PmixRegistration {
   Result<PmixFacts> facts() const {
     PmixFacts facts{.rank = static_cast<Rank>(self_.rank)};
     const auto size = number(everybody(), PMIX_JOB_SIZE);
-    if (!size)
-      return Error{.code = ErrorCode::kSystem, .message = "the PMIx server knows no job size"};
+    if (!size) return make_error(ErrorCode::kSystem, "the PMIx server knows no job size");
     facts.size = *size;
     facts.local_rank = number(self_, PMIX_LOCAL_RANK);
     facts.local_size = number(everybody(), PMIX_LOCAL_SIZE);
@@ -120,7 +118,7 @@ class PmixRegistration {
     first.rank = 0;
     const Value value = get(first, key.c_str());
     if (!value || value->type != PMIX_STRING || value->data.string == nullptr)
-      return Error{.code = ErrorCode::kCorrupt, .message = "the PMIx server lost rank 0's note"};
+      return corrupt("the PMIx server lost rank 0's note");
     return std::string(value->data.string, strnlen(value->data.string, kMaxNoteBytes + 1));
   }
 
@@ -154,8 +152,7 @@ class PmixRegistration {
 
   Result<void> check(const char* what, pmix_status_t status) const {
     if (status == PMIX_SUCCESS) return {};
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("{}: {}", what, functions_.error_string(status))};
+    return make_error(ErrorCode::kSystem, "{}: {}", what, functions_.error_string(status));
   }
 
   // Waits for all ranks and fetches the values that they put.
@@ -187,8 +184,8 @@ class PmixRegistration {
     while (!state.done) {
       const Duration left = by.remaining(SteadyClock().now());
       if (left <= Duration::zero())
-        return Error{.code = ErrorCode::kTimeout,
-                     .message = "not all ranks came to the fence of the PMIx server"};
+        return make_error(ErrorCode::kTimeout,
+                          "not all ranks came to the fence of the PMIx server");
       state.ended.wait_for(state.mutex, std::min<Duration>(left, std::chrono::seconds(1)));
     }
     return check("PMIx_Fence_nb", state.status);
@@ -229,9 +226,7 @@ namespace tally::group {
 namespace {
 
 Error missing() {
-  return {
-      .code = ErrorCode::kInvalid,
-      .message = "meeting by PMIx needs a Tally that was built with the headers of libpmix-dev"};
+  return invalid("meeting by PMIx needs a Tally that was built with the headers of libpmix-dev");
 }
 
 }  // namespace

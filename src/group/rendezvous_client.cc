@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "group/control.h"
 #include "group/rendezvous.h"
 #include "net/stream_factory.h"
@@ -14,10 +15,8 @@ class Client {
   Result<void> reach() {
     auto socket = net::connect_retrying(options_.at, by_);
     if (!socket.has_value()) {
-      return Error{.code = socket.error().code,
-                   .peer = options_.host,
-                   .message = fmt::format("no rendezvous at {}: {}", to_string(options_.at),
-                                          socket.error().message)};
+      return make_error(socket.error().code, options_.host, "no rendezvous at {}: {}",
+                        to_string(options_.at), socket.error().message);
     }
     TALLY_TRY(local_, net::local_address(*socket));
     TALLY_TRY(const auto streams,
@@ -69,16 +68,13 @@ class Client {
     }
     if (message->kind == ControlKind::kAbort) return error_in(*message);
     if (message->kind != expected)
-      return Error{
-          .code = ErrorCode::kCorrupt, .peer = options_.host, .message = "an unexpected answer"};
+      return make_error(ErrorCode::kCorrupt, options_.host, "an unexpected answer");
     return message;
   }
 
   Error at_rendezvous(const Error& why, const char* hint = "") const {
-    return {.code = why.code,
-            .peer = options_.host,
-            .message = fmt::format("the rendezvous at {}: {}{}", to_string(options_.at),
-                                   why.message, hint)};
+    return make_error(why.code, options_.host, "the rendezvous at {}: {}{}", to_string(options_.at),
+                      why.message, hint);
   }
 
   RendezvousOptions options_;

@@ -5,6 +5,7 @@
 #include <list>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "group/control.h"
 #include "group/rendezvous.h"
@@ -72,7 +73,7 @@ class Host {
     TALLY_TRY(const Welcome welcome, make_welcome());
     const ControlMessage message = message_of(ControlKind::kWelcome, welcome);
     if (message.body.size() >= wire::kMaxPayloadBytes)
-      return Error{.code = ErrorCode::kExhausted, .message = "too many ranks for one rendezvous"};
+      return make_error(ErrorCode::kExhausted, "too many ranks for one rendezvous");
     TALLY_TRY(tell_all(message));
     TALLY_TRY(connect(welcome));
     TALLY_TRY(hear_all_ready());
@@ -158,7 +159,7 @@ class Host {
     auto hello = hear(caller);
     if (hello.has_value() && !*hello) {
       if (!caller.by.passed(clock_.now())) return false;
-      hello = Error{.code = ErrorCode::kTimeout, .message = "no greeting in time"};
+      hello = make_error(ErrorCode::kTimeout, "no greeting in time");
     }
     if (caller.greeting) take_connection(caller);
     if (!hello.has_value()) {
@@ -186,8 +187,7 @@ class Host {
     }
     TALLY_TRY(const auto messages, advance(*caller.connection));
     if (messages.empty()) return std::optional<Hello>();
-    if (messages.front().kind != ControlKind::kHello)
-      return Error{.code = ErrorCode::kCorrupt, .message = "no hello after the greeting"};
+    if (messages.front().kind != ControlKind::kHello) return corrupt("no hello after the greeting");
     TALLY_TRY(Hello hello, body_of(messages.front(), &read_hello));
     return std::optional(std::move(hello));
   }
@@ -213,7 +213,7 @@ class Host {
     const bool first = options_.token == wire::JobToken{};
     if (first && getrandom(welcome.token.data(), welcome.token.size(), 0) !=
                      static_cast<ssize_t>(welcome.token.size()))
-      return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
+      return make_error(ErrorCode::kSystem, "no random numbers from the system");
     return welcome;
   }
 
@@ -230,17 +230,14 @@ class Host {
       auto answer = receive(*peer.connection, by_);
       if (!answer.has_value()) return lost(peer, answer.error());
       if (answer->kind == ControlKind::kTrouble) return error_in(*answer);
-      if (answer->kind != ControlKind::kReady)
-        return lost(peer, {.code = ErrorCode::kCorrupt, .message = "an unexpected answer"});
+      if (answer->kind != ControlKind::kReady) return lost(peer, corrupt("an unexpected answer"));
     }
     return {};
   }
 
   static Error lost(const Peer& peer, const Error& why) {
-    return {.code = why.code,
-            .peer = peer.hello.rank,
-            .message = fmt::format("rank {} (pid {} on {}) while joining: {}", peer.hello.rank,
-                                   peer.hello.pid, peer.hello.host_name, why.message)};
+    return make_error(why.code, peer.hello.rank, "rank {} (pid {} on {}) while joining: {}",
+                      peer.hello.rank, peer.hello.pid, peer.hello.host_name, why.message);
   }
 
   const SteadyClock clock_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "group/secret_text.h"
 
 namespace tally::group {
@@ -13,10 +14,7 @@ namespace {
 
 constexpr std::string_view kFormat = "tally1";
 
-Error corrupt_note(const char* what) {
-  return {.code = ErrorCode::kCorrupt,
-          .message = fmt::format("the note on where to meet: {}", what)};
-}
+Error corrupt_note(const char* what) { return corrupt("the note on where to meet: {}", what); }
 
 std::vector<std::string_view> fields_of(std::string_view note) {
   std::vector<std::string_view> fields;

@@ -5,6 +5,9 @@
 
 #include <charconv>
 
+#include "base/errors.h"
+#include "base/names.h"
+
 namespace tally::group {
 namespace {
 
@@ -15,17 +18,7 @@ std::string who(const Hello& hello) {
 }
 
 std::string_view name_of(TransportKind kind) {
-  switch (kind) {
-    case TransportKind::kAuto:
-      return "auto";
-    case TransportKind::kShm:
-      return "shm";
-    case TransportKind::kTcp:
-      return "tcp";
-    case TransportKind::kTls:
-      return "tls";
-  }
-  return "unknown";
+  return name_in<TransportKind::kTls>({"auto", "shm", "tcp", "tls"}, kind);
 }
 
 Error disagree(const Hello& second, std::string message) {
@@ -65,11 +58,9 @@ Result<void> RendezvousState::arrive(const Hello& hello) {
   }
   const auto [place, is_new] = present_.emplace(hello.rank, hello);
   if (!is_new) {
-    return Error{.code = ErrorCode::kRefused,
-                 .peer = hello.rank,
-                 .message = fmt::format("rank {} came twice: pid {} on {} and pid {} on {}",
-                                        hello.rank, place->second.pid, place->second.host_name,
-                                        hello.pid, hello.host_name)};
+    return make_error(ErrorCode::kRefused, hello.rank,
+                      "rank {} came twice: pid {} on {} and pid {} on {}", hello.rank,
+                      place->second.pid, place->second.host_name, hello.pid, hello.host_name);
   }
   lost_.insert(hello.lost.begin(), hello.lost.end());
   return {};

@@ -1,6 +1,5 @@
 #include "group/reporter.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "group/reporter_connection.h"
@@ -170,22 +170,21 @@ void Reporter::move_to(const Registration& identity, std::shared_ptr<Watched> wa
 void Reporter::close() { impl_->close(); }
 
 Result<net::Address> address_from(const std::string& text) {
-  const auto invalid = [&text] {
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("'{}' is not HOST:PORT or [V6]:PORT", text)};
+  const auto wrong = [&text] {
+    return invalid("'{}' is not HOST:PORT or [V6]:PORT", text);
   };
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return invalid();
+  if (colon == std::string::npos) return wrong();
   std::string host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (host.find(':') != std::string::npos) {
-    return invalid();
+    return wrong();
   }
   std::uint16_t port = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, problem] = std::from_chars(text.data() + colon + 1, end, port);
-  if (host.empty() || problem != std::errc() || stop != end) return invalid();
+  if (host.empty() || problem != std::errc() || stop != end) return wrong();
   return net::Address{.host = host, .port = port};
 }
 

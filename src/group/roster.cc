@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/names.h"
+
 namespace tally::group {
 namespace {
 
@@ -18,19 +20,7 @@ bool gone(Presence presence) { return presence == Presence::kLost || presence ==
 }  // namespace
 
 std::string_view to_string(Presence presence) {
-  switch (presence) {
-    case Presence::kExpected:
-      return "expected";
-    case Presence::kPresent:
-      return "present";
-    case Presence::kUnreachable:
-      return "unreachable";
-    case Presence::kLost:
-      return "lost";
-    case Presence::kLeft:
-      return "left";
-  }
-  return "unknown";
+  return name_in<Presence::kLeft>({"expected", "present", "unreachable", "lost", "left"}, presence);
 }
 
 std::string Member::text() const {

@@ -5,13 +5,15 @@
 
 #include <charconv>
 
+#include "base/errors.h"
+
 namespace tally::group {
 
 Result<Secret> fresh_secret() {
   Secret secret;
   if (getrandom(secret.bytes.data(), secret.bytes.size(), 0) !=
       static_cast<ssize_t>(secret.bytes.size()))
-    return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
+    return make_error(ErrorCode::kSystem, "no random numbers from the system");
   return secret;
 }
 

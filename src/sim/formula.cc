@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/errors.h"
+
 namespace tally::sim {
 namespace {
 
@@ -20,7 +22,7 @@ Result<Formula> formula(Algorithm algorithm, int ranks, std::size_t bytes, const
     if (g > 0) text += adding;
     return Formula{.text = std::move(text), .time = Duration(std::llround(time * 1e9))};
   };
-  if (ranks < 1) return Error{.code = ErrorCode::kInvalid, .message = "no ranks"};
+  if (ranks < 1) return invalid("no ranks");
   const auto unsigned_ranks = static_cast<unsigned>(ranks);
   switch (algorithm) {
     case Algorithm::kRing:
@@ -39,7 +41,7 @@ Result<Formula> formula(Algorithm algorithm, int ranks, std::size_t bytes, const
     }
     case Algorithm::kHierarchical: {
       if (model.local_ranks < 1 || ranks % model.local_ranks != 0) {
-        return Error{.code = ErrorCode::kInvalid, .message = "the ranks do not fill their hosts"};
+        return invalid("the ranks do not fill their hosts");
       }
       const double l = model.local_ranks;
       const double k = n / l;
@@ -50,7 +52,7 @@ Result<Formula> formula(Algorithm algorithm, int ranks, std::size_t bytes, const
                 "2(L-1)(a' + M/(L B')) + 2(K-1)(a + M/(N B))", " + ((L-1)/L + (K-1)/N) M g");
     }
     default:
-      return Error{.code = ErrorCode::kInvalid, .message = "no formula for this algorithm"};
+      return invalid("no formula for this algorithm");
   }
 }
 

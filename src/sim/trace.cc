@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/errors.h"
 #include "collective/algorithms.h"
 
 namespace tally::sim {
@@ -101,7 +100,7 @@ std::size_t Trace::bytes_sent() const {
 
 Result<std::vector<Trace>> trace_allreduce(const Workload& workload) {
   if (workload.ranks < 1) {
-    return Error{.code = ErrorCode::kInvalid, .message = fmt::format("{} ranks", workload.ranks)};
+    return invalid("{} ranks", workload.ranks);
   }
   switch (workload.algorithm) {
     case Algorithm::kRing:
@@ -112,14 +111,11 @@ Result<std::vector<Trace>> trace_allreduce(const Workload& workload) {
       return trace_flat(workload, collective::tree_allreduce);
     case Algorithm::kHierarchical:
       if (workload.local_ranks < 1 || workload.ranks % workload.local_ranks != 0) {
-        return Error{.code = ErrorCode::kInvalid,
-                     .message = fmt::format("{} ranks do not fill hosts of {}", workload.ranks,
-                                            workload.local_ranks)};
+        return invalid("{} ranks do not fill hosts of {}", workload.ranks, workload.local_ranks);
       }
       return trace_hierarchical(workload);
     default:
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = "only ring, halving-doubling, tree and hierarchical are simulated"};
+      return invalid("only ring, halving-doubling, tree and hierarchical are simulated");
   }
 }
 

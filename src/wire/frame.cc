@@ -1,7 +1,5 @@
 #include "wire/frame.h"
 
-#include <fmt/format.h>
-
 #include "base/errors.h"
 #include "kernel/crc32c/crc32c.h"
 #include "wire/little_endian.h"
@@ -45,8 +43,7 @@ Result<void> check_envelope(std::span<const std::byte, kHeaderBytes> bytes) {
   if (load<std::uint32_t>(bytes, kMagicAt) != kMagic) return corrupt("not a frame: wrong magic");
   const auto version = load<std::uint16_t>(bytes, kVersionAt);
   if (version != kProtocolVersion) {
-    return corrupt(
-        fmt::format("frame of protocol version {}, expected {}", version, kProtocolVersion));
+    return corrupt("frame of protocol version {}, expected {}", version, kProtocolVersion);
   }
   if (load<std::uint32_t>(bytes, kHeaderChecksumAt) !=
       kernel::crc32c(bytes.first(kHeaderChecksumAt))) {
@@ -88,7 +85,7 @@ EncodedHeader encode(const FrameHeader& header) {
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   TALLY_TRY(check_envelope(bytes));
   const auto kind = load<std::uint8_t>(bytes, kKindAt);
-  if (!known(kind)) return corrupt(fmt::format("frame of unknown kind {}", kind));
+  if (!known(kind)) return corrupt("frame of unknown kind {}", kind);
 
   FrameHeader header;
   header.kind = static_cast<FrameKind>(kind);
@@ -109,13 +106,12 @@ Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   header.payload_checksum = load<std::uint32_t>(bytes, kPayloadChecksumAt);
 
   if (header.payload_bytes > kMaxPayloadBytes) {
-    return corrupt(
-        fmt::format("frame of {} bytes, limit {}", header.payload_bytes, kMaxPayloadBytes));
+    return corrupt("frame of {} bytes, limit {}", header.payload_bytes, kMaxPayloadBytes);
   }
   if (header.offset_bytes > header.message_bytes ||
       header.payload_bytes > header.message_bytes - header.offset_bytes) {
-    return corrupt(fmt::format("frame of {} bytes at {} in a message of {}", header.payload_bytes,
-                               header.offset_bytes, header.message_bytes));
+    return corrupt("frame of {} bytes at {} in a message of {}", header.payload_bytes,
+                   header.offset_bytes, header.message_bytes);
   }
   return header;
 }
