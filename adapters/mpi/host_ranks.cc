@@ -1,7 +1,5 @@
 #include "adapters/mpi/host_ranks.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/errors.h"
 #include "group/host.h"
+#include "group/secret_text.h"
 #include "net/socket.h"
 
 namespace tally::mpi {
@@ -35,14 +34,10 @@ constexpr std::size_t kMeetingBytes = sizeof(std::uint16_t) + sizeof(Secret::byt
 using MeetingBytes = std::array<std::uint8_t, kMeetingBytes>;
 
 Meeting make_meeting() {
-  Meeting meeting;
   const auto listener = net::Listener::bind({.host = "127.0.0.1", .port = 0});
-  const auto bytes = static_cast<ssize_t>(meeting.secret.bytes.size());
-  if (!listener.has_value() ||
-      getrandom(meeting.secret.bytes.data(), meeting.secret.bytes.size(), 0) != bytes)
-    return {};
-  meeting.port = listener->address().port;
-  return meeting;
+  const auto secret = group::fresh_secret();
+  if (!listener.has_value() || !secret.has_value()) return {};
+  return {.port = listener->address().port, .secret = *secret};
 }
 
 Result<Meeting> agree(Communicator& host, Deadline by) {

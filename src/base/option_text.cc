@@ -1,7 +1,6 @@
 #include "base/option_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/errors.h"
@@ -41,13 +40,9 @@ Result<OptionText> parse_option_text(std::string_view text) {
 }
 
 Result<double> parse_number(std::string_view text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, number);
-  if (status != std::errc() || rest != end || !std::isfinite(number)) {
-    return invalid("'{}' is not a number", text);
-  }
-  return number;
+  const auto number = parse_as<double>(text);
+  if (!number || !std::isfinite(*number)) return invalid("'{}' is not a number", text);
+  return *number;
 }
 
 Result<std::uint64_t> parse_count(std::string_view text) {

@@ -23,11 +23,8 @@ constexpr Duration kTraceTime = std::chrono::seconds(2);
 constexpr std::ptrdiff_t kMaxUnknown = 64;
 // Ranks of an earlier coordinator reconnect within their longest pause between two attempts.
 constexpr Duration kReturnTime = std::chrono::seconds(5);
-constexpr std::size_t kMaxStackBytes = 4096;
 // The status of a job of thousands of ranks has some megabytes.
 constexpr std::size_t kMaxUnsentBytes = std::size_t{16} << 20;
-
-Result<std::string> read_stack(wire::Reader& reader) { return reader.string(kMaxStackBytes); }
 
 Error refusal(std::string why) { return {.code = ErrorCode::kRefused, .message = std::move(why)}; }
 
@@ -70,7 +67,7 @@ void CoordinatorService::resume(const SavedState& state, TimePoint now) {
   roster_->expect(state.members, now, kReturnTime);
 }
 
-void CoordinatorService::begin_generation(std::uint32_t generation, int size, TimePoint) {
+void CoordinatorService::begin_generation(std::uint32_t generation, int size) {
   roster_ = std::make_unique<Roster>(roster_options(options_, generation, size));
   stalls_.forget();
   changed_ = true;
@@ -121,7 +118,7 @@ Result<void> CoordinatorService::handle_unknown(CoordinatorSession& session,
   }
   if (message.kind != ControlKind::kRegister || session.local)
     return refusal("it did not say who it is");
-  TALLY_TRY(const Registration who, body_of(message, &read_registration));
+  TALLY_TRY(const Registration who, body_of<Registration>(message));
   return take_registration(session, who, now);
 }
 
@@ -135,7 +132,7 @@ Result<void> CoordinatorService::take_registration(CoordinatorSession& session,
                                who.generation, roster_->options().generation));
   // Surviving ranks that formed a new generation among themselves announce it.
   if (who.generation > roster_->options().generation) {
-    begin_generation(who.generation, who.size, now);
+    begin_generation(who.generation, who.size);
     pending_.push_back(
         {EventKind::kJoined,
          {},
@@ -191,19 +188,19 @@ Result<void> CoordinatorService::handle_rank(CoordinatorSession& session,
       return {};
     }
     case ControlKind::kStack: {
-      TALLY_TRY(const std::string stack, body_of(message, &read_stack));
+      TALLY_TRY(const StackReply reply, body_of<StackReply>(message));
       if (session.generation == roster_->options().generation)
-        stalls_.stack_arrived(session.rank, stack);
+        stalls_.stack_arrived(session.rank, reply.stack);
       return {};
     }
     case ControlKind::kTrace: {
-      TALLY_TRY(const Trace trace, body_of(message, &read_trace));
+      TALLY_TRY(const Trace trace, body_of<Trace>(message));
       if (trace.rank == session.rank) take_trace(message, trace);
       return {};
     }
     case ControlKind::kRegister: {
       // The rank is in a new membership and keeps its connection.
-      TALLY_TRY(const Registration who, body_of(message, &read_registration));
+      TALLY_TRY(const Registration who, body_of<Registration>(message));
       session.role = Role::kUnknown;
       return take_registration(session, who, now);
     }
@@ -214,7 +211,7 @@ Result<void> CoordinatorService::handle_rank(CoordinatorSession& session,
 
 Result<void> CoordinatorService::take_report(CoordinatorSession& session,
                                              const ControlMessage& message, TimePoint now) {
-  TALLY_TRY(Report report, body_of(message, &read_report));
+  TALLY_TRY(Report report, body_of<Report>(message));
   if (report.rank != session.rank || report.generation != session.generation)
     return refusal("a rank that reports for another");
   report.pid = session.pid;

@@ -7,14 +7,33 @@
 #include <string>
 
 #include "group/control.h"
-#include "group/coordinator.h"
 #include "group/refusals.h"
 #include "group/roster.h"
-#include "group/stall_watch.h"
+#include "group/stall.h"
 #include "group/state_file.h"
 #include "group/watch_message.h"
+#include "net/socket.h"
+#include "tally/job.h"
 
 namespace tally::group {
+
+struct CoordinatorOptions {
+  std::string job;  // for `tally status`; is_job_name() holds
+  int size = 1;
+  std::uint32_t generation = 1;
+  net::Address listen{.host = "127.0.0.1", .port = 0};
+  std::optional<Secret> secret;  // set: TLS; not set: the coordinator listens on loopback only
+  // Empty: none. If the file exists and its job is this one and not over, the coordinator takes
+  // generation and members from it.
+  std::string state_file;
+  Duration heartbeat = std::chrono::seconds(1);
+  // A rank counts as unreachable, and is reported, after this many.
+  int missed_heartbeats = 3;
+  // Zero: an unreachable rank is lost at once. Longer: it is lost once it has been silent for this
+  // long, since a network link may recover.
+  Duration lost_after{};
+  Duration stall_warning = std::chrono::seconds(10);
+};
 
 // One connection to a coordinator, and the facts about its peer.
 struct CoordinatorSession {
@@ -63,7 +82,7 @@ class CoordinatorService final {
   Sessions& sessions() { return sessions_; }
   // Reads, handles and answers the messages of one connection.
   void serve(CoordinatorSession& session, TimePoint now);
-  void begin_generation(std::uint32_t generation, int size, TimePoint now);
+  void begin_generation(std::uint32_t generation, int size);
   void process_ended(Rank rank, const std::string& how, TimePoint now);
   // Queues a sentence for on_event.
   void say(std::string sentence) {

@@ -50,9 +50,9 @@ Result<JobStatus> Observer::status(Deadline by) {
   JobStatus status;
   const auto take = [&status](const ControlMessage& message) -> Result<void> {
     if (message.kind == ControlKind::kJob) {
-      TALLY_TRY(status, body_of(message, &read_job_status));
+      TALLY_TRY(status, body_of<JobStatus>(message));
     } else if (message.kind == ControlKind::kMember) {
-      TALLY_TRY(MemberStatus member, body_of(message, &read_member_status));
+      TALLY_TRY(MemberStatus member, body_of<MemberStatus>(message));
       status.members.push_back(std::move(member));
     }
     return {};
@@ -65,7 +65,7 @@ Result<std::vector<Trace>> Observer::traces(Deadline by) {
   std::vector<Trace> traces;
   const auto take = [&traces](const ControlMessage& message) -> Result<void> {
     if (message.kind != ControlKind::kTrace) return {};
-    TALLY_TRY(Trace trace, body_of(message, &read_trace));
+    TALLY_TRY(Trace trace, body_of<Trace>(message));
     traces.push_back(std::move(trace));
     return {};
   };

@@ -40,22 +40,12 @@ class Client {
     return send(*connection_, message_of(ControlKind::kHello, options_.hello), by_);
   }
 
-  Result<Welcome> hear_welcome() {
-    TALLY_TRY(const ControlMessage message, hear(ControlKind::kWelcome));
-    return body_of(message, &read_welcome);
-  }
-
   Result<void> report(const Result<void>& connected) {
     if (connected.has_value()) return send(*connection_, {ControlKind::kReady, {}}, by_);
     return send(*connection_, message_of(ControlKind::kTrouble, connected.error()), by_);
   }
 
-  Result<void> hear_go() {
-    TALLY_TRY(hear(ControlKind::kGo));
-    return {};
-  }
-
- private:
+  // The next message, which must be of this kind.
   Result<ControlMessage> hear(ControlKind expected) {
     auto message = receive(*connection_, by_);
     if (!message.has_value()) {
@@ -72,6 +62,7 @@ class Client {
     return message;
   }
 
+ private:
   Error at_rendezvous(const Error& why, const char* hint = "") const {
     return make_error(why.code, options_.host, "the rendezvous at {}: {}{}", to_string(options_.at),
                       why.message, hint);
@@ -92,12 +83,13 @@ Result<Welcome> join_rendezvous(
   Client client(std::move(options), by);
   TALLY_TRY(client.reach());
   TALLY_TRY(client.introduce(introduce));
-  TALLY_TRY(const Welcome welcome, client.hear_welcome());
+  TALLY_TRY(const ControlMessage message, client.hear(ControlKind::kWelcome));
+  TALLY_TRY(const Welcome welcome, body_of<Welcome>(message));
   const Result<void> connected = connect(welcome);
-  (void)client.report(connected);  // hear_go() returns the error of a lost host
+  (void)client.report(connected);  // the next hear() returns the error of a lost host
   // The host's outcome counts, since it names the first problem; if the host is lost, this rank's
   // own problem does.
-  const Result<void> verdict = client.hear_go();
+  const auto verdict = client.hear(ControlKind::kGo);
   if (verdict.has_value()) return welcome;
   if (!connected.has_value() && verdict.error().code == ErrorCode::kPeerLost)
     return connected.error();

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/random.h>
 
 #include <list>
 
@@ -8,6 +7,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "group/control.h"
+#include "group/host.h"
 #include "group/rendezvous.h"
 #include "group/rendezvous_state.h"
 #include "net/greeting_exchange.h"
@@ -188,7 +188,7 @@ class Host {
     TALLY_TRY(const auto messages, advance(*caller.connection));
     if (messages.empty()) return std::optional<Hello>();
     if (messages.front().kind != ControlKind::kHello) return corrupt("no hello after the greeting");
-    TALLY_TRY(Hello hello, body_of(messages.front(), &read_hello));
+    TALLY_TRY(Hello hello, body_of<Hello>(messages.front()));
     return std::optional(std::move(hello));
   }
 
@@ -210,10 +210,7 @@ class Host {
     Welcome welcome{.generation = options_.hello.generation,
                     .token = options_.token,
                     .members = state_.members()};
-    const bool first = options_.token == wire::JobToken{};
-    if (first && getrandom(welcome.token.data(), welcome.token.size(), 0) !=
-                     static_cast<ssize_t>(welcome.token.size()))
-      return make_error(ErrorCode::kSystem, "no random numbers from the system");
+    if (options_.token == wire::JobToken{}) TALLY_TRY(fill_randomly(welcome.token));
     return welcome;
   }
 

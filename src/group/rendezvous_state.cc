@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
-
 #include "base/errors.h"
 #include "base/names.h"
+#include "base/option_text.h"
 
 namespace tally::group {
 namespace {
@@ -29,10 +28,7 @@ Error disagree(const Hello& second, std::string message) {
 
 Rank rank_in_identity(const std::string& identity) {
   if (identity.rfind(kIdentity, 0) != 0) return kNoRank;
-  Rank rank = kNoRank;
-  const char* const end = identity.data() + identity.size();
-  const auto [stop, problem] = std::from_chars(identity.data() + kIdentity.size(), end, rank);
-  return problem == std::errc() && stop == end ? rank : kNoRank;
+  return parse_as<Rank>(std::string_view(identity).substr(kIdentity.size())).value_or(kNoRank);
 }
 
 Result<void> RendezvousState::compare(const Hello& first, const Hello& second) const {
