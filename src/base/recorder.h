@@ -61,14 +61,14 @@ class Recorder {
   // One line per operation, oldest first; the last line lists the ranks that have arrived and those
   // that have not.
   std::string text(TimePoint now) const;
-  // The last `most` operations as values.
-  RecorderSnapshot snapshot(std::size_t most = kCapacity) const;
+  // The operations as values.
+  RecorderSnapshot snapshot() const;
 
  private:
-  enum class Stage : std::uint32_t { kEmpty, kRunning, kDone, kFailed };
+  using Stage = OperationRecord::Stage;
   struct Entry {
     std::atomic<std::uint32_t> sequence{0};
-    std::atomic<Stage> stage{Stage::kEmpty};
+    std::atomic<Stage> stage{Stage::kRunning};
     // Operation, type, reduce operation and algorithm, one byte each; the root in the upper half.
     std::atomic<std::uint64_t> what{0};
     std::atomic<std::uint64_t> count{0};
