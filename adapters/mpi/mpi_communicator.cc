@@ -248,11 +248,7 @@ Result<void> MpiCommunicator::run(const Request& request) {
 }
 
 Handle MpiCommunicator::start(const Request& request) {
-  if (!context_->process->threads()) {
-    auto state = std::make_shared<Handle::State>();
-    state->complete(run(request));
-    return Handle(state);
-  }
+  if (!context_->process->threads()) return ended_handle(run(request));
   context_->issuer.store(this_thread_id(), std::memory_order_relaxed);
   if (!queue_)
     queue_ = std::make_unique<OperationQueue>(static_cast<OperationQueue::Runner&>(*this));

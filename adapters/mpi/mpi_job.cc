@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <climits>
 
@@ -11,9 +10,8 @@
 #include "base/log.h"
 #include "base/signal_dump.h"
 #include "base/stack_capture.h"
-#include "collective/engine_abi.h"
+#include "collective/engine_plugin.h"
 #include "collective/watched_rank.h"
-#include "group/host.h"
 #include "tally/job.h"
 
 namespace tally::mpi {
@@ -136,18 +134,8 @@ std::shared_ptr<group::Watched> MpiJob::watched() const {
 
 Result<void> MpiJob::watch() {
   if (options_.coordinator.empty()) return {};
-  TALLY_TRY(const net::Address address, group::address_from(options_.coordinator));
-  reporter_ = std::make_unique<group::Reporter>(
-      group::Reporter::Options{
-          .coordinator = address, .secret = options_.secret, .heartbeat = options_.heartbeat},
-      group::Registration{.job = options_.name,
-                          .rank = rank_,
-                          .size = size_,
-                          .generation = generation(),
-                          .pid = getpid(),
-                          .host = group::host_name(),
-                          .machine = group::machine_identity()},
-      watched());
+  const auto identity = group::registration_of(options_, rank_, size_, generation());
+  TALLY_TRY(reporter_, group::Reporter::start(options_, identity, watched()));
   return {};
 }
 
@@ -213,7 +201,7 @@ Result<std::unique_ptr<Job>> join(const JobOptions& options) {
 }  // namespace
 }  // namespace tally::mpi
 
-// The only symbol of the plugin (plugin.map); engine_abi.h has its contract.
+// The only symbol of the plugin (plugin.map); collective/engine_plugin.h has its contract.
 extern "C" int tally_engine_join(const tally::collective::EngineAbi* abi,
                                  const tally::JobOptions* options, tally::Job** job,
                                  tally::Error* error) {

@@ -153,11 +153,7 @@ Result<void> TieredCommunicator::run(const Request& request) {
 
 Handle TieredCommunicator::start(const Request& request) {
   if (is_point(request)) return points_->start(with_deadline(request));
-  if (!options_.threads) {
-    auto state = std::make_shared<Handle::State>();
-    state->complete(run_here(with_deadline(request)));
-    return Handle(state);
-  }
+  if (!options_.threads) return ended_handle(run_here(with_deadline(request)));
   if (!queue_)
     queue_ = std::make_unique<OperationQueue>(static_cast<OperationQueue::Runner&>(*this));
   return queue_->push(with_deadline(request));

@@ -41,29 +41,23 @@ Way usual_way(const LaunchFacts& facts, const Variables& variable) {
 
 Result<Way> way_named(const std::string& name, const LaunchFacts& facts,
                       const Variables& variable) {
-  const auto lacks = [&](const char* what) {
-    return invalid("TALLY_MEET={}: {} has no {}", name, to_string(facts.launcher), what);
-  };
   if (name.empty() || name == "auto") return usual_way(facts, variable);
-  if (name == "address") {
-    if (facts.size == 0) return lacks("size among its variables");
-    return Way::kAddress;
-  }
-  if (name == "board") {
-    if (facts.job_id.empty()) return lacks("name for its jobs");
-    return Way::kLocal;
-  }
-  if (name == "pmix") {
-    if (!facts.has_pmix) return lacks("PMIx server");
-    return Way::kPmix;
-  }
-  if (name == "pmi") {
-    if (facts.pmi_descriptor < 0) return lacks("PMI-1 server");
-    return Way::kPmi;
-  }
-  if (name == "slurm") {
-    if (facts.launcher != Launcher::kSlurm) return lacks("Slurm step");
-    return Way::kSlurm;
+  struct Choice {
+    std::string_view name;
+    Way way;
+    bool possible;
+    std::string_view needs;
+  };
+  const Choice choices[] = {
+      {"address", Way::kAddress, facts.size != 0, "size among its variables"},
+      {"board", Way::kLocal, !facts.job_id.empty(), "name for its jobs"},
+      {"pmix", Way::kPmix, facts.has_pmix, "PMIx server"},
+      {"pmi", Way::kPmi, facts.pmi_descriptor >= 0, "PMI-1 server"},
+      {"slurm", Way::kSlurm, facts.launcher == Launcher::kSlurm, "Slurm step"}};
+  for (const Choice& choice : choices) {
+    if (choice.name != name) continue;
+    if (choice.possible) return choice.way;
+    return invalid("TALLY_MEET={}: {} has no {}", name, to_string(facts.launcher), choice.needs);
   }
   return invalid("TALLY_MEET={} is none of auto, address, area, pmix, pmi, slurm", name);
 }

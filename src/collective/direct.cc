@@ -91,7 +91,7 @@ void DirectTask::stage(std::size_t piece) {
                               plan_.input + bytes(part.begin), bytes(part.size()));
     }
   }
-  area_.publish_arrivals(1);
+  area_.publish_arrival();
 }
 
 Result<void> DirectTask::meet() {
@@ -208,7 +208,7 @@ void DirectTask::finish(std::size_t piece) {
     kernel::copy_for_others(area_.result_stage(area_.self(), piece),
                             plan_.input + bytes(part.begin - begin), bytes(part.size()));
   }
-  area_.publish_reductions(1);
+  area_.publish_reduction();
 }
 
 const std::byte* DirectTask::finished(int member, std::size_t piece, Part part) const {
@@ -241,7 +241,7 @@ std::uint32_t DirectTask::arrivals_for(std::size_t pieces) const {
 Result<bool> DirectTask::advance_piece() {
   if (!announced_) {
     announced_ = true;
-    area_.publish_arrivals(1);
+    area_.publish_arrival();
     return true;
   }
   if (!met_) {
@@ -260,7 +260,7 @@ Result<bool> DirectTask::advance_piece() {
   if (taken_ < finished_ && (redundant_ || all_reduced(reductions_before_ + count32(taken_ + 1)))) {
     if (!redundant_) take(taken_);
     ++taken_;
-    if (taken_ == pieces_ && closing_) area_.publish_arrivals(1);
+    if (taken_ == pieces_ && closing_) area_.publish_arrival();
     return true;
   }
   return false;

@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "base/errors.h"
-#include "collective/engine_abi.h"
 
 namespace tally::collective {
 namespace {

@@ -3,7 +3,6 @@
 #include "base/check.h"
 #include "collective/algorithms.h"
 #include "collective/message_task.h"
-#include "collective/point_task.h"
 #include "collective/request.h"
 #include "collective/shared_area.h"
 
@@ -52,6 +51,69 @@ std::vector<Part> slices_for(const Request& request, int ranks) {
       return slices_of(parts_of(request, ranks), element);
   }
 }
+
+// One side of a send/receive pair. Messages of one sender with one tag arrive in the order sent.
+class PointTask final : public Task {
+ public:
+  PointTask(Mailbox& mailbox, const Request& request, const wire::Signature& signature,
+            Traffic& traffic)
+      : mailbox_(mailbox), sending_(request.operation == Operation::kSend), peer_(request.root) {
+    const std::size_t bytes = request.count * size_of(request.type);
+    MutexLock lock(mailbox_.router().mutex);
+    if (sending_) {
+      outgoing_.header = {.kind = wire::FrameKind::kPoint,
+                          .sequence = request.tag,
+                          .step = mailbox_.next_point_number(peer_),
+                          .signature = signature};
+      outgoing_.payload = {static_cast<const std::byte*>(request.input), bytes};
+      mailbox_.send(peer_, outgoing_);
+      ++traffic.messages_sent;
+      traffic.bytes_sent += bytes;
+    } else {
+      incoming_ = {.from = peer_,
+                   .point = true,
+                   .sequence = request.tag,
+                   .signature = signature,
+                   .into = static_cast<std::byte*>(request.output),
+                   .bytes = bytes};
+      mailbox_.expect(incoming_);
+    }
+    posted_ = true;
+  }
+  ~PointTask() override { cancel(); }
+
+  Result<Progress> advance() override {
+    MutexLock lock(mailbox_.router().mutex);
+    const bool moved = mailbox_.router().progress();
+    if (done()) return Progress::kComplete;
+    if (mailbox_.failed()) return mailbox_.failure();
+    return moved ? Progress::kMoved : Progress::kBlocked;
+  }
+  bool ready() const override { return done() || mailbox_.failed(); }
+  std::vector<Rank> awaited() const override {
+    return done() ? std::vector<Rank>() : std::vector<Rank>{peer_};
+  }
+  void cancel() override {
+    MutexLock lock(mailbox_.router().mutex);
+    if (!posted_ || done()) return;
+    posted_ = false;
+    if (sending_) {
+      mailbox_.withdraw(peer_, outgoing_);
+    } else {
+      mailbox_.withdraw(incoming_);
+    }
+  }
+
+ private:
+  bool done() const { return sending_ ? outgoing_.sent() : incoming_.done; }
+
+  Mailbox& mailbox_;
+  const bool sending_;
+  const Rank peer_;
+  net::Outgoing outgoing_;
+  Incoming incoming_;
+  bool posted_ = false;
+};
 
 bool combines(Operation operation) {
   return operation == Operation::kAllreduce || operation == Operation::kReduce ||

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <numeric>
 
 #include "base/errors.h"
 
@@ -31,9 +32,7 @@ bool takes_counts(Operation operation) {
 }
 
 std::size_t sum(std::span<const std::size_t> counts) {
-  std::size_t total = 0;
-  for (const std::size_t count : counts) total += count;
-  return total;
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
 struct Sizes {
@@ -111,8 +110,7 @@ Result<void> check(const Request& request, Rank rank, int ranks) {
   if (has_root(request.operation) && (request.root < 0 || request.root >= ranks))
     return invalid_request(request,
                            fmt::format("rank {} of {} does not exist", request.root, ranks));
-  if ((request.operation == Operation::kSend || request.operation == Operation::kReceive) &&
-      request.root == rank)
+  if (is_point(request) && request.root == rank)
     return invalid_request(request, "a rank cannot send to itself");
   if (!request.counts.empty()) {
     if (!takes_counts(request.operation)) return invalid_request(request, "takes no counts");
@@ -134,7 +132,7 @@ wire::Signature signature_of(const Request& request, Algorithm algorithm) {
   if (reduces(request.operation))
     signature.reduce_op = static_cast<std::uint8_t>(request.reduce_op);
   if (has_root(request.operation)) signature.root = request.root;
-  if (request.operation == Operation::kSend || request.operation == Operation::kReceive) {
+  if (is_point(request)) {
     signature.operation = static_cast<std::uint8_t>(Operation::kSend);
     signature.root = 0;
   }

@@ -19,21 +19,9 @@ void Schedule::divide(Block block) {
   actions_.push_back({.kind = ActionKind::kDivide, .block = block});
 }
 
-void Schedule::send(Rank to, std::uint32_t message, Block block) {
+void Schedule::exchange(ActionKind kind, Rank peer, std::uint32_t message, Block block) {
   TALLY_CHECK(!step_ends_.empty());
-  actions_.push_back({.kind = ActionKind::kSend, .peer = to, .message = message, .block = block});
-}
-
-void Schedule::receive(Rank from, std::uint32_t message, Block block) {
-  TALLY_CHECK(!step_ends_.empty());
-  actions_.push_back(
-      {.kind = ActionKind::kReceive, .peer = from, .message = message, .block = block});
-}
-
-void Schedule::combine(Rank from, std::uint32_t message, Block block) {
-  TALLY_CHECK(!step_ends_.empty());
-  actions_.push_back(
-      {.kind = ActionKind::kCombine, .peer = from, .message = message, .block = block});
+  actions_.push_back({.kind = kind, .peer = peer, .message = message, .block = block});
 }
 
 std::span<const Action> Schedule::step(std::size_t index) const {

@@ -47,9 +47,15 @@ class Schedule {
   void begin_step() { step_ends_.push_back(actions_.size()); }
   void copy(Block source, Block block);
   void divide(Block block);
-  void send(Rank to, std::uint32_t message, Block block);
-  void receive(Rank from, std::uint32_t message, Block block);
-  void combine(Rank from, std::uint32_t message, Block block);
+  void send(Rank to, std::uint32_t message, Block block) {
+    exchange(ActionKind::kSend, to, message, block);
+  }
+  void receive(Rank from, std::uint32_t message, Block block) {
+    exchange(ActionKind::kReceive, from, message, block);
+  }
+  void combine(Rank from, std::uint32_t message, Block block) {
+    exchange(ActionKind::kCombine, from, message, block);
+  }
   void need_scratch(std::size_t bytes) { scratch_bytes_ = bytes; }
   // Lets `count` steps be under way at a time: an action then waits only for actions of earlier
   // steps that use the same bytes, of which one writes them.
@@ -65,6 +71,8 @@ class Schedule {
   std::size_t bytes_sent() const;
 
  private:
+  void exchange(ActionKind kind, Rank peer, std::uint32_t message, Block block);
+
   std::vector<Action> actions_;
   std::vector<std::size_t> step_ends_;  // index of each step's first action
   std::size_t scratch_bytes_ = 0;

@@ -20,7 +20,7 @@ SlotTask::SlotTask(SharedArea& area, Mailbox& mailbox, const Notice& notice, con
       reductions_(area.reductions() + 1) {
   if (notice_.input.kind == Place::Kind::kStaged)
     std::memcpy(area_.slot(area_.self(), turn_), plan_.input, count * size_of(plan_.type));
-  area_.publish_arrivals(1);
+  area_.publish_arrival();
 }
 
 bool SlotTask::is_there(int member) const {
@@ -83,14 +83,14 @@ void SlotTask::combine_slice() {
     kernel::kernels().combine_many(plan_.type, plan_.op, area_.inputs(), area_.outputs(),
                                    part.size(), plan_.divisor);
   }
-  area_.publish_reductions(1);
+  area_.publish_reduction();
 }
 
 void SlotTask::combine_mixed() {
   void* const result = area_.result_stage(area_.self(), 0);
   kernel::kernels().combine_many(plan_.type, plan_.op, area_.inputs(), {&result, 1}, count_,
                                  plan_.divisor);
-  area_.publish_reductions(1);
+  area_.publish_reduction();
 }
 
 Result<Progress> SlotTask::advance() {

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "base/errors.h"
+#include "base/option_text.h"
 #include "collective/variables.h"
 #include "group/bodies.h"
 
@@ -16,12 +15,10 @@ constexpr std::size_t kMaxHosts = group::kMaxRanks;
 constexpr std::size_t kMaxDigits = 9;
 
 Result<int> digits(std::string_view text) {
-  int value = 0;
-  const auto [stop, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || text.size() > kMaxDigits || problem != std::errc() ||
-      stop != text.data() + text.size() || value < 0)
+  const auto value = parse_as<int>(text);
+  if (text.size() > kMaxDigits || !value || *value < 0)
     return invalid("\"{}\" is not a number", text);
-  return value;
+  return *value;
 }
 
 // Splits at commas that stand outside of brackets.

@@ -6,11 +6,11 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "base/descriptor.h"
 #include "base/errors.h"
+#include "base/option_text.h"
 #include "group/secret_text.h"
 
 namespace tally::collective {
@@ -19,12 +19,10 @@ Result<int> number(const Variables& variable, const char* name, int lowest, int 
                    int fallback) {
   const char* const text = variable(name);
   if (text == nullptr) return fallback;
-  int value = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [stop, problem] = std::from_chars(text, end, value);
-  if (problem != std::errc() || stop != end || value < lowest || value > highest)
+  const auto value = parse_as<int>(text);
+  if (!value || *value < lowest || *value > highest)
     return invalid("{}={} is not a number from {} to {}", name, text, lowest, highest);
-  return value;
+  return *value;
 }
 
 std::string text_of(const Variables& variable, const char* name) {

@@ -1,12 +1,14 @@
 #include "group/reporter.h"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <utility>
 
 #include "base/clock.h"
 #include "base/errors.h"
 #include "base/option_text.h"
+#include "group/host.h"
 
 namespace tally::group {
 namespace {
@@ -24,6 +26,15 @@ Reporter::Reporter(const Options& options, const Registration& identity,
       watched_(std::move(watched)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this](const std::stop_token& stop) { work(stop); }) {}
+
+Result<std::unique_ptr<Reporter>> Reporter::start(const JobOptions& options,
+                                                  const Registration& identity,
+                                                  std::shared_ptr<Watched> watched) {
+  TALLY_TRY(const net::Address address, address_from(options.coordinator));
+  return std::make_unique<Reporter>(
+      Options{.coordinator = address, .secret = options.secret, .heartbeat = options.heartbeat},
+      identity, std::move(watched));
+}
 
 void Reporter::move_to(const Registration& identity, std::shared_ptr<Watched> watched) {
   {
@@ -120,6 +131,17 @@ void Reporter::say_goodbye() {
     if (!connection_.alive()) return;
     wait(end);
   }
+}
+
+Registration registration_of(const JobOptions& options, Rank rank, int size,
+                             std::uint32_t generation) {
+  return {.job = options.name,
+          .rank = rank,
+          .size = size,
+          .generation = generation,
+          .pid = getpid(),
+          .host = host_name(),
+          .machine = machine_identity()};
 }
 
 Result<net::Address> address_from(const std::string& text) {

@@ -32,6 +32,11 @@ class Reporter final {
  public:
   using Options = ReporterOptions;
 
+  // With the coordinator, secret and heartbeat of `options`. kInvalid if the coordinator's address is
+  // none.
+  static Result<std::unique_ptr<Reporter>> start(const JobOptions& options,
+                                                 const Registration& identity,
+                                                 std::shared_ptr<Watched> watched);
   // The thread shares `watched` and may use it until close() returns.
   Reporter(const Options& options, const Registration& identity, std::shared_ptr<Watched> watched);
   ~Reporter() { close(); }
@@ -68,6 +73,10 @@ class Reporter final {
   const Descriptor wake_;
   std::jthread thread_;
 };
+
+// This process as a rank of the job of `options`.
+Registration registration_of(const JobOptions& options, Rank rank, int size,
+                             std::uint32_t generation);
 
 // "HOST:PORT" or "[V6]:PORT". kInvalid otherwise.
 Result<net::Address> address_from(const std::string& text);

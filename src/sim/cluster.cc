@@ -2,7 +2,59 @@
 
 #include <thread>
 
+#include "collective/communicator.h"
+#include "collective/context.h"
+
 namespace tally::sim {
+namespace {
+
+// The network's clock, as an object that its owner may destroy.
+class BorrowedClock final : public Clock {
+ public:
+  explicit BorrowedClock(const Clock& clock) : clock_(clock) {}
+  TimePoint now() const override { return clock_.now(); }
+
+ private:
+  const Clock& clock_;
+};
+
+}  // namespace
+
+Member::Member(Network& network, Rank rank, Duration timeout)
+    : network_(network), timeout_(timeout), context_(std::make_shared<collective::Context>()) {
+  auto transport = std::make_unique<SimTransport>(network, rank);
+  transport_ = transport.get();
+  context_->clock = std::make_unique<BorrowedClock>(network.clock());
+  context_->transport = std::move(transport);
+  context_->router = std::make_unique<net::Router>(*context_->transport, *context_->clock);
+  context_->rank = rank;
+  for (int host = 0; host < network.size(); ++host) {
+    context_->host_of.push_back(host);
+    context_->in_host.push_back(0);
+  }
+  context_->operation_timeout = timeout;
+  context_->spins = 0;
+  context_->threads = false;
+}
+
+Member::~Member() = default;
+
+Communicator& Member::communicator() {
+  if (!world_) world_ = collective::make_world(context_, nullptr);
+  return *world_;
+}
+
+void Member::sleep(Duration duration) {
+  const Deadline by = clock().after(duration);
+  // Arriving frames do not shorten the sleep.
+  while (!by.passed(clock().now())) network_.pause(rank(), by);
+}
+
+void Member::leave() {
+  if (world_) world_->close();
+  const MutexLock lock(context_->router->mutex);
+  transport_->close();
+}
 
 Cluster::Cluster(const ClusterOptions& options)
     : options_(options), network_(options.ranks, options.seed, options.conditions) {}

@@ -1,11 +1,13 @@
 #include "sim/predict.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <queue>
 #include <vector>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "sim/trace.h"
 
 namespace tally::sim {
@@ -13,6 +15,8 @@ namespace {
 
 // Seconds as double: nanoseconds would accumulate rounding errors over thousands of steps.
 using Seconds = double;
+
+Seconds seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 struct Event {
   Seconds when = 0;
@@ -108,7 +112,7 @@ class Prophet {
     const Seconds start = std::max(now, out.out_free);
     out.out_free = start + static_cast<double>(action.bytes) / on.bytes_per_second;
     state(from).step_end = std::max(state(from).step_end, out.out_free);
-    foresee({.when = start + std::chrono::duration<double>(on.latency).count(),
+    foresee({.when = start + seconds(on.latency),
              .rank = action.peer,
              .from = from,
              .message = action.message,
@@ -183,6 +187,50 @@ Result<Prediction> predict(Algorithm algorithm, int ranks, std::size_t bytes, co
     prediction.bytes_per_rank = std::max(prediction.bytes_per_rank, trace.bytes_sent());
   }
   return prediction;
+}
+
+Result<Formula> formula(Algorithm algorithm, int ranks, std::size_t bytes, const Model& model) {
+  const double n = ranks;
+  const auto m = static_cast<double>(bytes);
+  const double a = seconds(model.network.latency);
+  const double b = model.network.bytes_per_second;
+  const double g = model.reduce_seconds_per_byte;
+  const auto in = [&](double time, std::string text, std::string_view adding) {
+    if (g > 0) text += adding;
+    return Formula{.text = std::move(text), .time = Duration(std::llround(time * 1e9))};
+  };
+  if (ranks < 1) return invalid("no ranks");
+  const auto unsigned_ranks = static_cast<unsigned>(ranks);
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return in(2 * (n - 1) * (a + m / (n * b)) + (n - 1) / n * m * g, "2(N-1)(a + M/(N B))",
+                " + (N-1)/N M g");
+    case Algorithm::kHalvingDoubling: {
+      const double p = std::bit_floor(unsigned_ranks);
+      const double core = 2 * std::log2(p) * a + (p - 1) / p * m * (2 / b + g);
+      if (p == n) return in(core, "2 log2(N) a + 2(N-1)/N M/B", " + (N-1)/N M g");
+      return in(core + 2 * (a + m / b) + m * g, "2(log2(P)+1) a + 2(2P-1)/P M/B",
+                " + (2P-1)/P M g");
+    }
+    case Algorithm::kTree: {
+      const double height = std::bit_width(unsigned_ranks - 1);
+      return in(height * (2 * (a + m / b) + m * g), "2h(a + M/B)", " + h M g");
+    }
+    case Algorithm::kHierarchical: {
+      if (model.local_ranks < 1 || ranks % model.local_ranks != 0) {
+        return invalid("the ranks do not fill their hosts");
+      }
+      const double l = model.local_ranks;
+      const double k = n / l;
+      const double inside =
+          2 * (l - 1) * (seconds(model.local.latency) + m / (l * model.local.bytes_per_second));
+      const double across = 2 * (k - 1) * (a + m / (n * b));
+      return in(inside + across + ((l - 1) / l + (k - 1) / n) * m * g,
+                "2(L-1)(a' + M/(L B')) + 2(K-1)(a + M/(N B))", " + ((L-1)/L + (K-1)/N) M g");
+    }
+    default:
+      return invalid("no formula for this algorithm");
+  }
 }
 
 }  // namespace tally::sim
