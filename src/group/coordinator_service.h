@@ -64,6 +64,12 @@ struct CoordinatorSession {
   bool is_rank_of(std::uint32_t of) const {
     return role == Role::kRank && generation == of && !over && !dead;
   }
+  // Queues a message, whose body may be empty.
+  template <typename Body>
+  void tell(ControlKind kind, const Body& body) {
+    send(connection, message_of(kind, body));
+  }
+  void tell(ControlKind kind) { send(connection, {kind, {}}); }
   void refuse(const Error& why, TimePoint now);
 };
 
@@ -97,6 +103,7 @@ class CoordinatorService final {
 
  private:
   using Events = Roster::Events;
+  std::uint32_t generation() const { return roster_->options().generation; }
 
   Result<void> handle(CoordinatorSession& session, const ControlMessage& message, TimePoint now);
   Result<void> handle_unknown(CoordinatorSession& session, const ControlMessage& message,
@@ -114,7 +121,6 @@ class CoordinatorService final {
   void look_for_stalls(TimePoint now);
   void refused(const CoordinatorSession& session, const std::string& why, TimePoint now);
   void tell(const Events& events);
-  void tell_ranks(const LostRanks& lost);
   void save();
 
   const CoordinatorOptions options_;

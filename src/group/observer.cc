@@ -1,13 +1,11 @@
 #include "group/observer.h"
 
-#include <poll.h>
-
-#include "base/clock.h"
 #include "base/errors.h"
 #include "group/local_access.h"
 #include "net/stream_factory.h"
 
 namespace tally::group {
+
 Observer::Observer(std::unique_ptr<net::Stream> stream)
     : connection_(std::make_unique<net::MessageConnection>(std::move(stream),
                                                            net::MessageConnection::Options{})) {}
@@ -29,20 +27,15 @@ Result<Observer> Observer::remote(const net::Address& at, const std::optional<Se
 }
 
 Result<void> Observer::ask(ControlKind question, const Take& take, Deadline by) {
-  send(*connection_, {question, {}});
+  TALLY_TRY(send(*connection_, {question, {}}, by));
   for (;;) {
-    TALLY_TRY(const auto messages, advance(*connection_));
-    for (const ControlMessage& message : messages) {
-      if (message.kind == ControlKind::kEnd) return {};
-      if (message.kind == ControlKind::kRefusal) return error_in(message);
-      TALLY_TRY(take(message));
-    }
-    std::vector<pollfd> entries;
-    connection_->add_to(entries);
-    if (!connection_->pending() &&
-        ::poll(entries.data(), entries.size(), net::poll_timeout(by)) == 0 &&
-        by.passed(SteadyClock().now()))
+    const auto message = receive(*connection_, by);
+    if (!message.has_value() && message.error().code == ErrorCode::kTimeout)
       return make_error(ErrorCode::kTimeout, "the coordinator does not answer");
+    if (!message.has_value()) return message.error();
+    if (message->kind == ControlKind::kEnd) return {};
+    if (message->kind == ControlKind::kRefusal) return error_in(*message);
+    TALLY_TRY(take(*message));
   }
 }
 

@@ -20,10 +20,6 @@ std::string_view name_of(TransportKind kind) {
   return name_in<TransportKind::kTls>({"auto", "shm", "tcp", "tls"}, kind);
 }
 
-Error disagree(const Hello& second, std::string message) {
-  return {.code = ErrorCode::kMismatch, .peer = second.rank, .message = std::move(message)};
-}
-
 }  // namespace
 
 Rank rank_in_identity(const std::string& identity) {
@@ -33,13 +29,12 @@ Rank rank_in_identity(const std::string& identity) {
 
 Result<void> RendezvousState::compare(const Hello& first, const Hello& second) const {
   if (first.size != second.size) {
-    return disagree(second, fmt::format("{} expects {} ranks, {} expects {}", who(first),
-                                        first.size, who(second), second.size));
+    return make_error(ErrorCode::kMismatch, second.rank, "{} expects {} ranks, {} expects {}",
+                      who(first), first.size, who(second), second.size);
   }
   if (first.transport != second.transport) {
-    return disagree(second,
-                    fmt::format("{} wants transport {}, {} wants {}", who(first),
-                                name_of(first.transport), who(second), name_of(second.transport)));
+    return make_error(ErrorCode::kMismatch, second.rank, "{} wants transport {}, {} wants {}",
+                      who(first), name_of(first.transport), who(second), name_of(second.transport));
   }
   return {};
 }
@@ -47,10 +42,11 @@ Result<void> RendezvousState::compare(const Hello& first, const Hello& second) c
 Result<void> RendezvousState::arrive(const Hello& hello) {
   if (!present_.empty()) TALLY_TRY(compare(present_.begin()->second, hello));
   if (hello.rank < 0 || hello.rank >= size_)
-    return disagree(hello, fmt::format("{} is not one of {} ranks", who(hello), size_));
+    return make_error(ErrorCode::kMismatch, hello.rank, "{} is not one of {} ranks", who(hello),
+                      size_);
   if (hello.generation != generation_) {
-    return disagree(hello, fmt::format("{} wants generation {}, this is {}", who(hello),
-                                       hello.generation, generation_));
+    return make_error(ErrorCode::kMismatch, hello.rank, "{} wants generation {}, this is {}",
+                      who(hello), hello.generation, generation_);
   }
   const auto [place, is_new] = present_.emplace(hello.rank, hello);
   if (!is_new) {

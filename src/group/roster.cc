@@ -135,13 +135,11 @@ Duration Roster::patience() const { return options_.missed_heartbeats * options_
 std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, EventKind kind,
                                               TimePoint now) const {
   std::map<std::string, std::vector<Rank>> hosts;
-  for (const Rank rank : silent)
-    hosts[members_[static_cast<std::size_t>(rank)].host].push_back(rank);
+  for (const Rank rank : silent) hosts[member(rank).host].push_back(rank);
   std::vector<CoordinatorEvent> events;
   for (const auto& [host, ranks] : hosts) {
-    TimePoint heard = members_[static_cast<std::size_t>(ranks.front())].heard;
-    for (const Rank rank : ranks)
-      heard = std::max(heard, members_[static_cast<std::size_t>(rank)].heard);
+    TimePoint heard = member(ranks.front()).heard;
+    for (const Rank rank : ranks) heard = std::max(heard, member(rank).heard);
     // A host whose ranks are all silent is more likely cut off than full of hanging processes.
     const bool whole_host =
         ranks.size() > 1 &&
@@ -164,7 +162,7 @@ std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, E
 // have a heartbeat less on their count are behind the same cut as the first.
 void Roster::add_rest_of_host(std::vector<Rank>& ranks, Duration limit, TimePoint now) const {
   std::set<std::string> hosts;
-  for (const Rank rank : ranks) hosts.insert(members_[static_cast<std::size_t>(rank)].host);
+  for (const Rank rank : ranks) hosts.insert(member(rank).host);
   for (const std::string& host : hosts) {
     std::vector<Rank> all;
     bool silent = true;
