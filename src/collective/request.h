@@ -1,5 +1,5 @@
 #pragma once
-#include "collective/layout.h"
+#include "collective/schedule.h"
 #include "tally/communicator.h"
 #include "wire/frame.h"
 

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "collective/layout.h"
 #include "collective/schedule_interpreter_test_support.h"
 
 namespace tally::collective {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "collective/layout.h"
 #include "collective/schedule.h"
 #include "collective/schedule_interpreter_test_support.h"
 
