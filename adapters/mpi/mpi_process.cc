@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <memory>
 
 #include "base/errors.h"
 #include "base/log.h"
@@ -31,23 +32,18 @@ MpiProcess* process = nullptr;
 Result<MpiProcess*> MpiProcess::start() {
   static std::mutex mutex;
   const std::unique_lock lock(mutex);
-  if (process == nullptr) {
-    auto* const candidate = new MpiProcess();
-    const auto outcome = candidate->initialise();
-    if (!outcome.has_value()) {
-      delete candidate;
-      return outcome.error();
-    }
-    process = candidate;
-  }
-  if (process->spoiled()) return process->why_spoiled();
+  if (process != nullptr && process->spoiled()) return process->why_spoiled();
   if (finalised()) return invalid("MPI is finalised and cannot be initialised again");
+  if (process == nullptr) {
+    std::unique_ptr<MpiProcess> candidate(new MpiProcess());
+    TALLY_TRY(candidate->initialise());
+    process = candidate.release();
+  }
   return process;
 }
 
 Result<void> MpiProcess::initialise() {
   int flag = 0;
-  if (finalised()) return invalid("MPI is finalised and cannot be initialised again");
   MPI_Initialized(&flag);
   if (flag != 0) {
     TALLY_TRY(outcome_of(MPI_Query_thread(&thread_level_), "MPI_Query_thread"));
