@@ -17,9 +17,9 @@ struct Prediction {
 
 // The time of an all-reduce of `bytes`, from the schedules of all ranks, message by message: the
 // sender's link is busy for n / bandwidth, the first byte arrives after the latency, the receiver's
-// link is busy for the same time, and later messages wait. Local copies take no time. kInvalid as
-// trace_allreduce(). Time and memory grow with the number of messages: about a second and 100 MB
-// for two million.
+// link is busy for the same time, and later messages wait. Local copies take no time. kInvalid for
+// algorithms that send no messages, and for hosts that are not full. Time and memory grow with the
+// number of messages: about a second and 100 MB for two million.
 Result<Prediction> predict(Algorithm algorithm, int ranks, std::size_t bytes, const Model& model);
 
 struct Formula {
@@ -39,7 +39,7 @@ struct Formula {
 // Equal to predict() where all links are network links, parts are equal and N is a power of two;
 // the ring for any N. For other N the tree's is an upper bound, and halving-doubling's leaves out
 // that a vector handed over meets early messages at its receiver: a few per cent. Fast links inside
-// hosts make the first three upper bounds. kInvalid as trace_allreduce().
+// hosts make the first three upper bounds. kInvalid as predict().
 Result<Formula> formula(Algorithm algorithm, int ranks, std::size_t bytes, const Model& model);
 
 }  // namespace tally::sim
