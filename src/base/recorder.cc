@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 
 namespace tally {
 namespace {
@@ -24,15 +23,11 @@ double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanos
 std::string describe(Operation operation, std::uint64_t count, DataType type, ReduceOp op,
                      Algorithm algorithm, Rank root) {
   std::string text(to_string(operation));
-  const auto is_one_of = [operation](std::initializer_list<Operation> list) {
-    return std::find(list.begin(), list.end(), operation) != list.end();
-  };
-  const bool to = is_one_of({Operation::kReduce, Operation::kGather, Operation::kSend});
-  const bool from = is_one_of({Operation::kBroadcast, Operation::kScatter, Operation::kReceive});
-  if (is_one_of({Operation::kAllreduce, Operation::kReduceScatter, Operation::kReduce}))
-    text += fmt::format(" {}", to_string(op));
+  if (reduces(operation)) text += fmt::format(" {}", to_string(op));
   if (operation != Operation::kBarrier) text += fmt::format(" of {} {}", count, to_string(type));
-  if (to || from) text += fmt::format(" {} rank {}", to ? "to" : "from", root);
+  const bool to_root = operation == Operation::kReduce || operation == Operation::kGather ||
+                       operation == Operation::kSend;
+  if (has_root(operation)) text += fmt::format(" {} rank {}", to_root ? "to" : "from", root);
   if (algorithm != Algorithm::kAuto) text += fmt::format(" by {}", to_string(algorithm));
   return text;
 }
@@ -58,8 +53,7 @@ std::uint64_t Recorder::begin(std::uint32_t sequence, const Request& request, Al
   entry.count.store(request.count, std::memory_order_relaxed);
   entry.started.store(now.count(), std::memory_order_relaxed);
   entry.stage.store(Stage::kRunning, std::memory_order_relaxed);
-  if (request.operation != Operation::kSend && request.operation != Operation::kReceive)
-    next_collective_.store(sequence + 1, std::memory_order_relaxed);
+  if (!is_point(request.operation)) next_collective_.store(sequence + 1, std::memory_order_relaxed);
   begun_.store(index + 1, std::memory_order_release);
   if (waited_) awaiting({});
   waited_ = false;

@@ -10,6 +10,26 @@
 
 namespace tally {
 
+// Properties of operations. A point operation is a send or a receive, which two ranks take part in;
+// an operation with parts has one for each rank.
+constexpr bool is_point(Operation operation) {
+  return operation == Operation::kSend || operation == Operation::kReceive;
+}
+constexpr bool reduces(Operation operation) {
+  return operation == Operation::kAllreduce || operation == Operation::kReduceScatter ||
+         operation == Operation::kReduce;
+}
+constexpr bool has_parts(Operation operation) {
+  return operation == Operation::kReduceScatter || operation == Operation::kAllgather ||
+         operation == Operation::kGather || operation == Operation::kScatter ||
+         operation == Operation::kAllToAll;
+}
+constexpr bool has_root(Operation operation) {
+  return operation != Operation::kBarrier && operation != Operation::kAllreduce &&
+         operation != Operation::kReduceScatter && operation != Operation::kAllgather &&
+         operation != Operation::kAllToAll;
+}
+
 // One recorded operation.
 struct OperationRecord {
   enum class Stage : std::uint8_t { kRunning, kDone, kFailed };
@@ -25,7 +45,7 @@ struct OperationRecord {
   TimePoint started{};
   TimePoint ended{};  // zero while it runs
 
-  bool point() const { return operation == Operation::kSend || operation == Operation::kReceive; }
+  bool point() const { return is_point(operation); }
   friend bool operator==(const OperationRecord&, const OperationRecord&) = default;
 };
 

@@ -1,7 +1,5 @@
 #include "collective/group_job.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -12,14 +10,10 @@
 #include "collective/engine_plugin.h"
 #include "collective/watched_rank.h"
 #include "group/bootstrap.h"
-#include "group/host.h"
 #include "group/membership.h"
 
 namespace tally::collective {
 namespace {
-
-// The number of polls before sleeping, where every rank has a core of its own.
-constexpr int kSpins = 4000;
 
 // Ends the operations with these ranks.
 void lose(Context& context, const group::LostRanks& lost) {

@@ -42,8 +42,6 @@ class InProcessJob final : public Job {
   bool closed_ = false;
 };
 
-constexpr int kInProcessJobSpins = 4000;
-
 }  // namespace
 
 }  // namespace tally::collective
@@ -71,7 +69,7 @@ Result<std::vector<std::unique_ptr<Job>>> Job::in_process(int size) {
     context->rank = rank;
     context->host_of.assign(static_cast<std::size_t>(size), 0);
     context->in_host = ranks;
-    context->spins = usable_cores() >= size ? kInProcessJobSpins : 0;
+    context->spins = usable_cores() >= size ? kSpins : 0;
     jobs.push_back(std::make_unique<InProcessJob>(std::move(context), area));
   }
   return jobs;

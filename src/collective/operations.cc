@@ -116,8 +116,7 @@ class PointTask final : public Task {
 };
 
 bool combines(Operation operation) {
-  return operation == Operation::kAllreduce || operation == Operation::kReduce ||
-         operation == Operation::kReduceScatter || operation == Operation::kScatter;
+  return reduces(operation) || operation == Operation::kScatter;
 }
 
 }  // namespace
@@ -160,36 +159,15 @@ DirectPlan direct_plan(const Request& request, Rank rank, int ranks) {
       .combine = combines(request.operation), .type = request.type, .op = request.reduce_op};
   const auto* input = static_cast<const std::byte*>(request.input);
   auto* output = static_cast<std::byte*>(request.output);
+  const Operation operation = request.operation;
+  if (operation == Operation::kBarrier) return plan;
   const bool at_root = rank == request.root;
-  const bool average = request.reduce_op == ReduceOp::kAverage;
-  switch (request.operation) {
-    case Operation::kAllreduce:
-    case Operation::kReduce:
-      plan.input = input;
-      if (request.operation == Operation::kAllreduce || at_root) plan.output = output;
-      break;
-    case Operation::kReduceScatter:
-      plan.input = input;
-      plan.own_slice = output;
-      break;
-    case Operation::kScatter:
-      if (at_root) plan.input = input;
-      plan.own_slice = output;
-      break;
-    case Operation::kAllgather:
-    case Operation::kGather:
-      plan.input = input;
-      if (request.operation == Operation::kAllgather || at_root) plan.output = output;
-      break;
-    case Operation::kBroadcast:
-      if (at_root) plan.input = input;
-      plan.output = output;
-      break;
-    default:
-      break;
-  }
-  if (average && combines(request.operation) && request.operation != Operation::kScatter)
-    plan.divisor = ranks;
+  const bool from_root = operation == Operation::kScatter || operation == Operation::kBroadcast;
+  const bool to_root = operation == Operation::kReduce || operation == Operation::kGather;
+  const bool sliced = operation == Operation::kReduceScatter || operation == Operation::kScatter;
+  if (!from_root || at_root) plan.input = input;
+  if (!to_root || at_root) (sliced ? plan.own_slice : plan.output) = output;
+  if (request.reduce_op == ReduceOp::kAverage && reduces(operation)) plan.divisor = ranks;
   return plan;
 }
 

@@ -14,23 +14,6 @@ Error invalid_request(const Request& request, std::string_view what) {
   return invalid("{}: {}", to_string(request.operation), what);
 }
 
-bool has_root(Operation operation) {
-  return operation == Operation::kBroadcast || operation == Operation::kReduce ||
-         operation == Operation::kGather || operation == Operation::kScatter ||
-         operation == Operation::kSend || operation == Operation::kReceive;
-}
-
-bool reduces(Operation operation) {
-  return operation == Operation::kAllreduce || operation == Operation::kReduceScatter ||
-         operation == Operation::kReduce;
-}
-
-bool takes_counts(Operation operation) {
-  return operation == Operation::kReduceScatter || operation == Operation::kAllgather ||
-         operation == Operation::kGather || operation == Operation::kScatter ||
-         operation == Operation::kAllToAll;
-}
-
 std::size_t sum(std::span<const std::size_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
@@ -113,7 +96,7 @@ Result<void> check(const Request& request, Rank rank, int ranks) {
   if (is_point(request) && request.root == rank)
     return invalid_request(request, "a rank cannot send to itself");
   if (!request.counts.empty()) {
-    if (!takes_counts(request.operation)) return invalid_request(request, "takes no counts");
+    if (!has_parts(request.operation)) return invalid_request(request, "takes no counts");
     if (request.counts.size() != n)
       return invalid_request(request,
                              fmt::format("{} counts for {} ranks", request.counts.size(), ranks));

@@ -260,12 +260,8 @@ class Diagnosis {
 
   // Parts of unequal size are no mismatch; for those only the ranks' own reports count.
   static bool agree(const OperationRecord& a, const OperationRecord& b) {
-    const bool by_parts = a.operation == Operation::kReduceScatter ||
-                          a.operation == Operation::kAllgather ||
-                          a.operation == Operation::kGather || a.operation == Operation::kScatter ||
-                          a.operation == Operation::kAllToAll;
     OperationRecord mine = a;
-    if (by_parts && a.operation == b.operation) mine.count = b.count;
+    if (has_parts(a.operation) && a.operation == b.operation) mine.count = b.count;
     return signature_text(mine) == signature_text(b);
   }
 

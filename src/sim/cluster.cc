@@ -6,25 +6,12 @@
 #include "collective/context.h"
 
 namespace tally::sim {
-namespace {
-
-// The network's clock, as an object that its owner may destroy.
-class BorrowedClock final : public Clock {
- public:
-  explicit BorrowedClock(const Clock& clock) : clock_(clock) {}
-  TimePoint now() const override { return clock_.now(); }
-
- private:
-  const Clock& clock_;
-};
-
-}  // namespace
 
 Member::Member(Network& network, Rank rank, Duration timeout)
     : network_(network), timeout_(timeout), context_(std::make_shared<collective::Context>()) {
   auto transport = std::make_unique<SimTransport>(network, rank);
   transport_ = transport.get();
-  context_->clock = std::make_unique<BorrowedClock>(network.clock());
+  context_->clock = std::shared_ptr<const Clock>(std::shared_ptr<void>(), &network.clock());
   context_->transport = std::move(transport);
   context_->router = std::make_unique<net::Router>(*context_->transport, *context_->clock);
   context_->rank = rank;
