@@ -1,15 +1,16 @@
 #include "adapters/mpi/host_ranks.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
+#include <span>
+#include <type_traits>
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/errors.h"
 #include "group/host.h"
+#include "group/secret_text.h"
 #include "net/socket.h"
 
 namespace tally::mpi {
@@ -30,37 +31,23 @@ struct Meeting {
   std::uint16_t port = 0;
   Secret secret;
 };
-constexpr std::size_t kMeetingBytes = sizeof(std::uint16_t) + sizeof(Secret::bytes);
-using MeetingBytes = std::array<std::uint8_t, kMeetingBytes>;
+static_assert(sizeof(Meeting) == sizeof(std::uint16_t) + sizeof(Secret) &&
+              std::is_trivially_copyable_v<Meeting>);  // it is sent as bytes
 
 Meeting make_meeting() {
-  Meeting meeting;
   const auto listener = net::Listener::bind({.host = "127.0.0.1", .port = 0});
-  const auto bytes = static_cast<ssize_t>(meeting.secret.bytes.size());
-  if (!listener.has_value() ||
-      getrandom(meeting.secret.bytes.data(), meeting.secret.bytes.size(), 0) != bytes)
-    return {};
-  meeting.port = listener->address().port;
-  return meeting;
+  const auto secret = group::fresh_secret();
+  if (!listener.has_value() || !secret.has_value()) return {};
+  return {.port = listener->address().port, .secret = *secret};
 }
 
 Result<Meeting> agree(Communicator& host, Deadline by) {
-  MeetingBytes bytes{};
-  if (host.rank() == 0) {
-    const Meeting meeting = make_meeting();
-    std::memcpy(bytes.data(), &meeting.port, sizeof(meeting.port));
-    std::memcpy(bytes.data() + sizeof(meeting.port), meeting.secret.bytes.data(),
-                meeting.secret.bytes.size());
-  }
-  TALLY_TRY(host.broadcast(std::span<std::uint8_t>(bytes), 0, {.by = by}));
-  Meeting meeting;
-  std::memcpy(&meeting.port, bytes.data(), sizeof(meeting.port));
-  std::memcpy(meeting.secret.bytes.data(), bytes.data() + sizeof(meeting.port),
-              meeting.secret.bytes.size());
+  Meeting meeting = host.rank() == 0 ? make_meeting() : Meeting{};
+  const std::span bytes(reinterpret_cast<std::uint8_t*>(&meeting), sizeof(meeting));
+  TALLY_TRY(host.broadcast(bytes, 0, {.by = by}));
   if (meeting.port == 0)
-    return Error{
-        .code = ErrorCode::kSystem,
-        .message = "the first rank of this host found no free port, or getrandom() failed"};
+    return make_error(ErrorCode::kSystem,
+                      "the first rank of this host found no free port, or getrandom() failed");
   return meeting;
 }
 

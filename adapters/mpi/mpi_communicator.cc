@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/stack_capture.h"
 #include "collective/handle.h"
@@ -35,9 +36,7 @@ Result<std::vector<Rank>> members_of(MPI_Comm comm, int size) {
   return members;
 }
 
-Error closed_error() {
-  return {.code = ErrorCode::kClosed, .message = "the communicator was closed"};
-}
+Error closed_error() { return make_error(ErrorCode::kClosed, "the communicator was closed"); }
 
 constexpr int kSpinsPerUnclockedPoll = 64;
 
@@ -170,15 +169,11 @@ Result<void> MpiCommunicator::admit(const Request& request) const {
   if (context_->process->spoiled()) return why_unusable();
   TALLY_TRY(collective::check(request, rank(), size()));
   if (request.algorithm != Algorithm::kAuto)
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = fmt::format("{} by {}: with engine=mpi the library chooses",
-                               to_string(request.operation), to_string(request.algorithm))};
+    return invalid("{} by {}: with engine=mpi the library chooses", to_string(request.operation),
+                   to_string(request.algorithm));
   const auto largest_tag = static_cast<std::uint32_t>(context_->process->largest_tag());
   if (is_point(request) && request.tag > largest_tag)
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = fmt::format("tag {}: this MPI carries tags up to {}", request.tag, largest_tag)};
+    return invalid("tag {}: this MPI carries tags up to {}", request.tag, largest_tag);
   return {};
 }
 
@@ -193,10 +188,10 @@ Result<Progress> MpiCommunicator::Active::advance() {
     return Progress::kBlocked;
   }
   if (!by_.passed(context.clock.now())) return Progress::kBlocked;
-  return Error{.code = ErrorCode::kTimeout,
-               .message = fmt::format("{} was not complete at its deadline. MPI cannot tell which "
-                                      "rank is missing, and the communicator is over",
-                                      text_of(request_))};
+  return make_error(ErrorCode::kTimeout,
+                    "{} was not complete at its deadline. MPI cannot tell which "
+                    "rank is missing, and the communicator is over",
+                    text_of(request_));
 }
 
 void MpiCommunicator::Active::conclude(const Result<void>& outcome) {
@@ -253,11 +248,7 @@ Result<void> MpiCommunicator::run(const Request& request) {
 }
 
 Handle MpiCommunicator::start(const Request& request) {
-  if (!context_->process->threads()) {
-    auto state = std::make_shared<Handle::State>();
-    state->complete(run(request));
-    return Handle(state);
-  }
+  if (!context_->process->threads()) return ended_handle(run(request));
   context_->issuer.store(this_thread_id(), std::memory_order_relaxed);
   if (!queue_)
     queue_ = std::make_unique<OperationQueue>(static_cast<OperationQueue::Runner&>(*this));

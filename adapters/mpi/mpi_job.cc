@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <climits>
 
@@ -7,12 +6,12 @@
 #include "adapters/mpi/mpi_communicator.h"
 #include "adapters/mpi/polling.h"
 #include "adapters/mpi/tiered_communicator.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/signal_dump.h"
 #include "base/stack_capture.h"
-#include "collective/engine_abi.h"
+#include "collective/engine_plugin.h"
 #include "collective/watched_rank.h"
-#include "group/host.h"
 #include "tally/job.h"
 
 namespace tally::mpi {
@@ -28,9 +27,8 @@ constexpr std::size_t kTieredBytes = std::size_t{64} << 10;
 void lose(MpiProcess& process, group::Watched* inside, const std::vector<Rank>& in_host,
           const group::LostRanks& lost) {
   if (lost.ranks.empty()) return;
-  process.spoil({.code = ErrorCode::kPeerLost,
-                 .peer = lost.ranks.front(),
-                 .message = fmt::format("the coordinator says: {}", lost.why)});
+  process.spoil(
+      make_error(ErrorCode::kPeerLost, lost.ranks.front(), "the coordinator says: {}", lost.why));
   if (inside != nullptr) inside->lost({.ranks = in_host, .why = lost.why});
 }
 
@@ -52,8 +50,7 @@ class MpiJob final : public Job {
   Communicator& world() override { return *world_; }
 
   Result<void> reform(const std::vector<Rank>&, Deadline) override {
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "engine=mpi cannot form a new group: a lost rank ends an MPI job"};
+    return invalid("engine=mpi cannot form a new group: a lost rank ends an MPI job");
   }
 
   void count_step(std::uint64_t samples) override {
@@ -92,11 +89,10 @@ class MpiJob final : public Job {
 // Under a launcher that is not MPI's, each rank is an MPI job of its own.
 Result<void> MpiJob::check_ranks() const {
   if (options_.size == 1 || (options_.size == size_ && options_.rank == rank_)) return {};
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format("this is rank {} of {}, but MPI has it as rank {} of {}: with "
-                             "engine=mpi, start it by that MPI's mpirun or by srun",
-                             options_.rank, options_.size, rank_, size_)};
+  return invalid(
+      "this is rank {} of {}, but MPI has it as rank {} of {}: with "
+      "engine=mpi, start it by that MPI's mpirun or by srun",
+      options_.rank, options_.size, rank_, size_);
 }
 
 Result<void> MpiJob::join() {
@@ -138,18 +134,8 @@ std::shared_ptr<group::Watched> MpiJob::watched() const {
 
 Result<void> MpiJob::watch() {
   if (options_.coordinator.empty()) return {};
-  TALLY_TRY(const net::Address address, group::address_from(options_.coordinator));
-  reporter_ = std::make_unique<group::Reporter>(
-      group::Reporter::Options{
-          .coordinator = address, .secret = options_.secret, .heartbeat = options_.heartbeat},
-      group::Registration{.job = options_.name,
-                          .rank = rank_,
-                          .size = size_,
-                          .generation = generation(),
-                          .pid = getpid(),
-                          .host = group::host_name(),
-                          .machine = group::machine_identity()},
-      watched());
+  const auto identity = group::registration_of(options_, rank_, size_, generation());
+  TALLY_TRY(reporter_, group::Reporter::start(options_, identity, watched()));
   return {};
 }
 
@@ -195,10 +181,10 @@ Result<void> MpiJob::share_memory(Deadline by) {
     inside_ = *std::move(inside);
     return {};
   }
-  const Error error = inside.has_value()
-                          ? Error{.code = ErrorCode::kSystem,
-                                  .message = "the ranks of another host could not share memory"}
-                          : inside.error();
+  const Error error =
+      inside.has_value()
+          ? make_error(ErrorCode::kSystem, "the ranks of another host could not share memory")
+          : inside.error();
   if (options_.mpi_inside == MpiInside::kShm) return error;
   log_warning(
       fmt::format("rank {}: using MPI inside hosts, too, because memory could not be shared: {}",
@@ -215,7 +201,7 @@ Result<std::unique_ptr<Job>> join(const JobOptions& options) {
 }  // namespace
 }  // namespace tally::mpi
 
-// The only symbol of the plugin (plugin.map); engine_abi.h has its contract.
+// The only symbol of the plugin (plugin.map); collective/engine_plugin.h has its contract.
 extern "C" int tally_engine_join(const tally::collective::EngineAbi* abi,
                                  const tally::JobOptions* options, tally::Job** job,
                                  tally::Error* error) {

@@ -3,11 +3,10 @@
 // slots: while one message is added, the next one arrives in the other slot.
 #include "adapters/mpi/mpi_operation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "base/errors.h"
 #include "collective/request.h"
 #include "kernel/reduce/reduce.h"
 
@@ -25,6 +24,79 @@ constexpr std::size_t kSlots = 2;
 bool same_allreduce(const Request& a, const Request& b) {
   return a.operation == Operation::kAllreduce && b.operation == Operation::kAllreduce &&
          a.count == b.count && size_of(a.type) == size_of(b.type);
+}
+
+IntParts int_parts(std::span<const std::size_t> counts) {
+  IntParts parts;
+  int start = 0;
+  for (const std::size_t count : counts) {
+    parts.counts.push_back(static_cast<int>(count));
+    parts.starts.push_back(start);
+    start += static_cast<int>(count);
+  }
+  return parts;
+}
+
+// Starts the library's non-blocking collective for a request with is_library_call(). Fills `parts`
+// if the request has counts. ReduceOp::kAverage sums; the caller divides.
+Result<MPI_Request> start_library_call(const Scene& scene, const Request& r, IntParts& parts) {
+  const MPI_Datatype type = type_of(r.type);
+  const MPI_Op op = scene.ops->of(r.type, r.reduce_op);
+  const MPI_Comm comm = scene.comm;
+  const bool at_root = scene.site.rank == r.root;
+  const int count = static_cast<int>(r.count);
+  const bool equal = r.counts.empty();
+  parts = int_parts(r.counts);
+  const int own = equal ? count : parts.counts[static_cast<std::size_t>(scene.site.rank)];
+  const int* const counts = parts.counts.data();
+  const int* const starts = parts.starts.data();
+  const void* const input = r.input == r.output ? MPI_IN_PLACE : r.input;
+  MPI_Request started = MPI_REQUEST_NULL;
+  int code = MPI_SUCCESS;
+  switch (r.operation) {
+    case Operation::kAllreduce:
+      code = MPI_Iallreduce(input, r.output, count, type, op, comm, &started);
+      break;
+    case Operation::kBroadcast:
+      if (at_root && r.input != r.output && count > 0)
+        std::memcpy(r.output, r.input, r.count * size_of(r.type));
+      code = MPI_Ibcast(r.output, count, type, r.root, comm, &started);
+      break;
+    case Operation::kReduce:
+      code = at_root ? MPI_Ireduce(input, r.output, count, type, op, r.root, comm, &started)
+                     : MPI_Ireduce(r.input, nullptr, count, type, op, r.root, comm, &started);
+      break;
+    case Operation::kReduceScatter:
+      code = equal ? MPI_Ireduce_scatter_block(r.input, r.output, count, type, op, comm, &started)
+                   : MPI_Ireduce_scatter(r.input, r.output, counts, type, op, comm, &started);
+      break;
+    case Operation::kAllgather:
+      code = equal ? MPI_Iallgather(r.input, own, type, r.output, own, type, comm, &started)
+                   : MPI_Iallgatherv(r.input, own, type, r.output, counts, starts, type, comm,
+                                     &started);
+      break;
+    case Operation::kGather:
+      code = equal ? MPI_Igather(r.input, own, type, r.output, own, type, r.root, comm, &started)
+                   : MPI_Igatherv(r.input, own, type, r.output, counts, starts, type, r.root, comm,
+                                  &started);
+      break;
+    case Operation::kScatter:
+      code = equal ? MPI_Iscatter(r.input, own, type, r.output, own, type, r.root, comm, &started)
+                   : MPI_Iscatterv(r.input, counts, starts, type, r.output, own, type, r.root, comm,
+                                   &started);
+      break;
+    case Operation::kAllToAll:
+      code = MPI_Ialltoall(r.input, count, type, r.output, count, type, comm, &started);
+      break;
+    case Operation::kBarrier:
+      code = MPI_Ibarrier(comm, &started);
+      break;
+    case Operation::kSend:
+    case Operation::kReceive:
+      break;
+  }
+  TALLY_TRY(outcome_of(code, to_string(r.operation)));
+  return started;
 }
 
 // False if the receive can be neither cancelled nor completed: a message is just arriving.
@@ -205,10 +277,9 @@ Result<bool> MpiOperation::advance_transfer(Transfer& transfer) {
     TALLY_TRY(
         outcome_of(MPI_Get_count(&status, type_of(request_.type), &arrived), "MPI_Get_count"));
     if (arrived != static_cast<int>(count))
-      return Error{.code = ErrorCode::kMismatch,
-                   .peer = transfer.peer,
-                   .message = fmt::format("rank {} sent {} elements, {} were expected",
-                                          transfer.peer, arrived, count)};
+      return make_error(ErrorCode::kMismatch, transfer.peer,
+                        "rank {} sent {} elements, {} were expected", transfer.peer, arrived,
+                        count);
     if (transfer.kind != ActionKind::kCombine) continue;
     const std::size_t offset = transfer.done * message_elements_ * size_of(request_.type);
     if (count > 0)

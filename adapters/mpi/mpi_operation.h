@@ -5,12 +5,26 @@
 #include <memory>
 #include <vector>
 
-#include "adapters/mpi/mpi_collectives.h"
 #include "adapters/mpi/mpi_process.h"
+#include "adapters/mpi/mpi_types.h"
 #include "adapters/mpi/operation_plan.h"
 #include "collective/schedule.h"
 
 namespace tally::mpi {
+
+// The MPI communicators of one MpiCommunicator, and this rank's place in them.
+struct Scene {
+  MPI_Comm comm = MPI_COMM_NULL;    // for collectives, and the messages of their schedules
+  MPI_Comm points = MPI_COMM_NULL;  // for kSend and kReceive, so that tags of the program are free
+  const MpiOps* ops = nullptr;
+  Site site;
+};
+
+// Counts and displacements as MPI wants them. They stay until the call that took them completes.
+struct IntParts {
+  std::vector<int> counts;
+  std::vector<int> starts;
+};
 
 // An operation over MPI, polled until it completes: one non-blocking call of the library, or a
 // Schedule whose blocks cross as messages. One object carries out one operation after the other and

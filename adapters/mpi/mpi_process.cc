@@ -1,10 +1,10 @@
 #include "adapters/mpi/mpi_process.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cstdlib>
+#include <memory>
 
+#include "base/errors.h"
 #include "base/log.h"
 
 namespace tally::mpi {
@@ -32,27 +32,18 @@ MpiProcess* process = nullptr;
 Result<MpiProcess*> MpiProcess::start() {
   static std::mutex mutex;
   const std::unique_lock lock(mutex);
+  if (process != nullptr && process->spoiled()) return process->why_spoiled();
+  if (finalised()) return invalid("MPI is finalised and cannot be initialised again");
   if (process == nullptr) {
-    auto* const candidate = new MpiProcess();
-    const auto outcome = candidate->initialise();
-    if (!outcome.has_value()) {
-      delete candidate;
-      return outcome.error();
-    }
-    process = candidate;
+    std::unique_ptr<MpiProcess> candidate(new MpiProcess());
+    TALLY_TRY(candidate->initialise());
+    process = candidate.release();
   }
-  if (process->spoiled()) return process->why_spoiled();
-  if (finalised())
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "MPI is finalised and cannot be initialised again"};
   return process;
 }
 
 Result<void> MpiProcess::initialise() {
   int flag = 0;
-  if (finalised())
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "MPI is finalised and cannot be initialised again"};
   MPI_Initialized(&flag);
   if (flag != 0) {
     TALLY_TRY(outcome_of(MPI_Query_thread(&thread_level_), "MPI_Query_thread"));
@@ -101,10 +92,8 @@ Error error_of(int code, std::string_view call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  return Error{
-      .code = code_of(error_class),
-      .message = fmt::format("{}: {}", call,
-                             std::string_view(text.data(), static_cast<std::size_t>(length)))};
+  return make_error(code_of(error_class), "{}: {}", call,
+                    std::string_view(text.data(), static_cast<std::size_t>(length)));
 }
 
 }  // namespace tally::mpi

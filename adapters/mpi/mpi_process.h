@@ -23,17 +23,11 @@ class MpiProcess {
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;
 
-  // Every MPI call is made while an Entry lives. It serialises threads where MPI needs that.
-  class Entry {
-   public:
-    explicit Entry(std::mutex* mutex) {
-      if (mutex != nullptr) lock_ = std::unique_lock(*mutex);
-    }
-
-   private:
-    std::unique_lock<std::mutex> lock_;
-  };
-  Entry enter() { return Entry(thread_level_ == MPI_THREAD_MULTIPLE ? nullptr : &one_at_a_time_); }
+  // Every MPI call is made while the result lives. It serialises threads where MPI needs that.
+  [[nodiscard]] std::unique_lock<std::mutex> enter() {
+    if (thread_level_ == MPI_THREAD_MULTIPLE) return {};
+    return std::unique_lock(one_at_a_time_);
+  }
 
   // Whether threads other than the program's may call MPI.
   bool threads() const { return thread_level_ >= MPI_THREAD_SERIALIZED; }

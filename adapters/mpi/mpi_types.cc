@@ -11,19 +11,9 @@ void combine(void* from, void* into, int* count, MPI_Datatype* /*type*/) {
   kernel::kernels().combine(kType, kOp, into, from, static_cast<std::size_t>(*count));
 }
 
+// The number of an operation among sum, min, max and product.
 int index_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-      return 0;
-    case ReduceOp::kMin:
-      return 1;
-    case ReduceOp::kMax:
-      return 2;
-    case ReduceOp::kProduct:
-      return 3;
-  }
-  return 0;
+  return op == ReduceOp::kSum || op == ReduceOp::kAverage ? 0 : static_cast<int>(op) - 1;
 }
 
 template <DataType kType>
@@ -40,24 +30,10 @@ Result<void> make_half(MPI_Op* ops) {
 }  // namespace
 
 MPI_Datatype type_of(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return MPI_FLOAT;
-    case DataType::kFloat64:
-      return MPI_DOUBLE;
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-      return MPI_UINT16_T;
-    case DataType::kInt8:
-      return MPI_INT8_T;
-    case DataType::kUInt8:
-      return MPI_UINT8_T;
-    case DataType::kInt32:
-      return MPI_INT32_T;
-    case DataType::kInt64:
-      return MPI_INT64_T;
-  }
-  return MPI_BYTE;
+  // In the order of DataType.
+  const MPI_Datatype types[kDataTypeCount] = {MPI_FLOAT,  MPI_DOUBLE,  MPI_UINT16_T, MPI_UINT16_T,
+                                              MPI_INT8_T, MPI_UINT8_T, MPI_INT32_T,  MPI_INT64_T};
+  return types[static_cast<int>(type)];
 }
 
 MpiOps::~MpiOps() {

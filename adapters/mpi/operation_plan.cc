@@ -22,17 +22,9 @@ constexpr std::size_t kMessageBytes = std::size_t{512} << 10;
 
 // Elements of the request's large buffer.
 std::size_t total_elements(const Request& request, const Site& site) {
-  switch (request.operation) {
-    case Operation::kReduceScatter:
-    case Operation::kAllgather:
-    case Operation::kGather:
-    case Operation::kScatter:
-    case Operation::kAllToAll:
-      if (request.counts.empty()) return request.count * static_cast<std::size_t>(site.ranks);
-      return std::accumulate(request.counts.begin(), request.counts.end(), std::size_t{0});
-    default:
-      return request.count;
-  }
+  if (!has_parts(request.operation)) return request.count;
+  if (request.counts.empty()) return request.count * static_cast<std::size_t>(site.ranks);
+  return std::accumulate(request.counts.begin(), request.counts.end(), std::size_t{0});
 }
 
 }  // namespace

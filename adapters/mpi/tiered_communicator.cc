@@ -1,12 +1,11 @@
 #include "adapters/mpi/tiered_communicator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <numeric>
 
+#include "base/errors.h"
 #include "collective/handle.h"
 #include "collective/request.h"
 #include "collective/schedule.h"
@@ -131,7 +130,7 @@ Result<void> TieredCommunicator::admit(const Request& request) const {
     const MutexLock lock(mutex_);
     if (failure_) return *failure_;
   }
-  if (closed_) return Error{.code = ErrorCode::kClosed, .message = "the communicator was closed"};
+  if (closed_) return make_error(ErrorCode::kClosed, "the communicator was closed");
   return collective::check(request, rank(), size());
 }
 
@@ -154,11 +153,7 @@ Result<void> TieredCommunicator::run(const Request& request) {
 
 Handle TieredCommunicator::start(const Request& request) {
   if (is_point(request)) return points_->start(with_deadline(request));
-  if (!options_.threads) {
-    auto state = std::make_shared<Handle::State>();
-    state->complete(run_here(with_deadline(request)));
-    return Handle(state);
-  }
+  if (!options_.threads) return ended_handle(run_here(with_deadline(request)));
   if (!queue_)
     queue_ = std::make_unique<OperationQueue>(static_cast<OperationQueue::Runner&>(*this));
   return queue_->push(with_deadline(request));

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "sim/formula.h"
 #include "sim/predict.h"
 
 namespace tally::app {

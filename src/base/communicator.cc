@@ -1,55 +1,30 @@
-#include <fmt/format.h>
-
 #include "tally/communicator.h"
+
+#include "base/errors.h"
+#include "base/names.h"
 
 namespace tally {
 
+std::string_view to_string(DataType type) {
+  return name_in<DataType::kInt64>(
+      {"float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64"}, type);
+}
+
+std::string_view to_string(ReduceOp op) {
+  return name_in<ReduceOp::kProduct>({"sum", "average", "min", "max", "product"}, op);
+}
+
 std::string_view to_string(Operation operation) {
-  switch (operation) {
-    case Operation::kBarrier:
-      return "barrier";
-    case Operation::kAllreduce:
-      return "allreduce";
-    case Operation::kReduceScatter:
-      return "reduce_scatter";
-    case Operation::kAllgather:
-      return "allgather";
-    case Operation::kBroadcast:
-      return "broadcast";
-    case Operation::kReduce:
-      return "reduce";
-    case Operation::kGather:
-      return "gather";
-    case Operation::kScatter:
-      return "scatter";
-    case Operation::kAllToAll:
-      return "all_to_all";
-    case Operation::kSend:
-      return "send";
-    case Operation::kReceive:
-      return "receive";
-  }
-  return "unknown";
+  return name_in<Operation::kReceive>(
+      {"barrier", "allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "gather",
+       "scatter", "all_to_all", "send", "receive"},
+      operation);
 }
 
 std::string_view to_string(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kAuto:
-      return "auto";
-    case Algorithm::kDirect:
-      return "direct";
-    case Algorithm::kRing:
-      return "ring";
-    case Algorithm::kHalvingDoubling:
-      return "halving-doubling";
-    case Algorithm::kTree:
-      return "tree";
-    case Algorithm::kHierarchical:
-      return "hierarchical";
-    case Algorithm::kPairwise:
-      return "pairwise";
-  }
-  return "unknown";
+  return name_in<Algorithm::kPairwise>(
+      {"auto", "direct", "ring", "halving-doubling", "tree", "hierarchical", "pairwise"},
+      algorithm);
 }
 
 Result<void> Communicator::barrier(const Call& call) {
@@ -57,9 +32,7 @@ Result<void> Communicator::barrier(const Call& call) {
 }
 
 Error Communicator::sizes_differ(std::size_t input, std::size_t output) const {
-  return {.code = ErrorCode::kInvalid,
-          .message =
-              fmt::format("an input of {} elements does not fit an output of {}", input, output)};
+  return invalid("an input of {} elements does not fit an output of {}", input, output);
 }
 
 }  // namespace tally

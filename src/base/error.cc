@@ -2,32 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "base/names.h"
+
 namespace tally {
 
 std::string_view to_string(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kPeerLost:
-      return "kPeerLost";
-    case ErrorCode::kTimeout:
-      return "kTimeout";
-    case ErrorCode::kCorrupt:
-      return "kCorrupt";
-    case ErrorCode::kMismatch:
-      return "kMismatch";
-    case ErrorCode::kRefused:
-      return "kRefused";
-    case ErrorCode::kInvalid:
-      return "kInvalid";
-    case ErrorCode::kStale:
-      return "kStale";
-    case ErrorCode::kClosed:
-      return "kClosed";
-    case ErrorCode::kExhausted:
-      return "kExhausted";
-    case ErrorCode::kSystem:
-      return "kSystem";
-  }
-  return "unknown";
+  return name_in<ErrorCode::kSystem>({"kPeerLost", "kTimeout", "kCorrupt", "kMismatch", "kRefused",
+                                      "kInvalid", "kStale", "kClosed", "kExhausted", "kSystem"},
+                                     code);
 }
 
 std::string to_string(const Error& error) {

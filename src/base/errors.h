@@ -1,4 +1,6 @@
 #pragma once
+#include <fmt/core.h>
+
 #include <string>
 #include <utility>
 
@@ -6,12 +8,33 @@
 
 namespace tally {
 
+// An Error with a message in the format of fmt: make_error(ErrorCode::kSystem, "{}: no port", host).
+template <typename... Args>
+Error make_error(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
+  return {.code = code, .message = fmt::format(text, std::forward<Args>(args)...)};
+}
+// The same, caused by `peer`.
+template <typename... Args>
+Error make_error(ErrorCode code, Rank peer, fmt::format_string<Args...> text, Args&&... args) {
+  return {.code = code, .peer = peer, .message = fmt::format(text, std::forward<Args>(args)...)};
+}
+
 inline Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
+}
+template <typename First, typename... Rest>
+Error invalid(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
+  return make_error(ErrorCode::kInvalid, text, std::forward<First>(first),
+                    std::forward<Rest>(rest)...);
 }
 
 inline Error corrupt(std::string message) {
   return {.code = ErrorCode::kCorrupt, .message = std::move(message)};
+}
+template <typename First, typename... Rest>
+Error corrupt(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
+  return make_error(ErrorCode::kCorrupt, text, std::forward<First>(first),
+                    std::forward<Rest>(rest)...);
 }
 
 }  // namespace tally

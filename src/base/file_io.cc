@@ -1,7 +1,6 @@
 #include "base/file_io.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,8 @@
 #include <cerrno>
 #include <system_error>
 #include <vector>
+
+#include "base/errors.h"
 
 namespace tally {
 namespace {
@@ -18,9 +19,8 @@ constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 }  // namespace
 
 Error system_error(const std::filesystem::path& path, const char* what, int number) {
-  return {.code = ErrorCode::kSystem,
-          .message = fmt::format("{}: {}: {}", path.string(), what,
-                                 std::generic_category().message(number))};
+  return make_error(ErrorCode::kSystem, "{}: {}: {}", path.string(), what,
+                    std::generic_category().message(number));
 }
 
 Error File::failed(const char* what) const { return system_error(path_, what, errno); }
@@ -44,9 +44,7 @@ Result<File> File::open_to_read(const std::filesystem::path& path) {
   struct stat info {};
   if (::fstat(file.descriptor(), &info) != 0)
     return system_error(path, "cannot be looked at", errno);
-  if (!S_ISREG(info.st_mode))
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("{}: not a regular file", path.string())};
+  if (!S_ISREG(info.st_mode)) return corrupt("{}: not a regular file", path.string());
   return File(path, std::move(file));
 }
 
@@ -68,9 +66,7 @@ Result<void> File::read_at(std::uint64_t offset, std::span<std::byte> bytes) con
         ::pread(descriptor_.descriptor(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return failed("cannot be read");
-    if (count == 0)
-      return Error{.code = ErrorCode::kCorrupt,
-                   .message = fmt::format("{}: ends at {}", path_.string(), offset)};
+    if (count == 0) return corrupt("{}: ends at {}", path_.string(), offset);
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
   }
@@ -114,9 +110,7 @@ Result<void> write_text(const std::filesystem::path& path, const std::string& te
 Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t max_bytes) {
   TALLY_TRY(const File file, File::open_to_read(path));
   TALLY_TRY(const std::uint64_t bytes, file.size());
-  if (bytes > max_bytes)
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("{}: {} bytes, limit {}", path.string(), bytes, max_bytes)};
+  if (bytes > max_bytes) return corrupt("{}: {} bytes, limit {}", path.string(), bytes, max_bytes);
   std::string text(bytes, '\0');
   TALLY_TRY(file.read_at(0, std::as_writable_bytes(std::span(text))));
   return text;

@@ -23,30 +23,11 @@ double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanos
 std::string describe(Operation operation, std::uint64_t count, DataType type, ReduceOp op,
                      Algorithm algorithm, Rank root) {
   std::string text(to_string(operation));
-  switch (operation) {
-    case Operation::kBarrier:
-      break;
-    case Operation::kAllreduce:
-    case Operation::kReduceScatter:
-      text += fmt::format(" {} of {} {}", to_string(op), count, to_string(type));
-      break;
-    case Operation::kReduce:
-      text += fmt::format(" {} of {} {} to rank {}", to_string(op), count, to_string(type), root);
-      break;
-    case Operation::kAllgather:
-    case Operation::kAllToAll:
-      text += fmt::format(" of {} {}", count, to_string(type));
-      break;
-    case Operation::kBroadcast:
-    case Operation::kScatter:
-    case Operation::kReceive:
-      text += fmt::format(" of {} {} from rank {}", count, to_string(type), root);
-      break;
-    case Operation::kGather:
-    case Operation::kSend:
-      text += fmt::format(" of {} {} to rank {}", count, to_string(type), root);
-      break;
-  }
+  if (reduces(operation)) text += fmt::format(" {}", to_string(op));
+  if (operation != Operation::kBarrier) text += fmt::format(" of {} {}", count, to_string(type));
+  const bool to_root = operation == Operation::kReduce || operation == Operation::kGather ||
+                       operation == Operation::kSend;
+  if (has_root(operation)) text += fmt::format(" {} rank {}", to_root ? "to" : "from", root);
   if (algorithm != Algorithm::kAuto) text += fmt::format(" by {}", to_string(algorithm));
   return text;
 }
@@ -72,8 +53,7 @@ std::uint64_t Recorder::begin(std::uint32_t sequence, const Request& request, Al
   entry.count.store(request.count, std::memory_order_relaxed);
   entry.started.store(now.count(), std::memory_order_relaxed);
   entry.stage.store(Stage::kRunning, std::memory_order_relaxed);
-  if (request.operation != Operation::kSend && request.operation != Operation::kReceive)
-    next_collective_.store(sequence + 1, std::memory_order_relaxed);
+  if (!is_point(request.operation)) next_collective_.store(sequence + 1, std::memory_order_relaxed);
   begun_.store(index + 1, std::memory_order_release);
   if (waited_) awaiting({});
   waited_ = false;
@@ -107,10 +87,9 @@ OperationRecord Recorder::read(const Entry& entry) {
                          .root = static_cast<Rank>(static_cast<std::uint32_t>(what >> 32)),
                          .count = entry.count.load(std::memory_order_relaxed),
                          .started = TimePoint(entry.started.load(std::memory_order_relaxed))};
-  if (stage == Stage::kRunning || stage == Stage::kEmpty) return record;
-  record.stage =
-      stage == Stage::kDone ? OperationRecord::Stage::kDone : OperationRecord::Stage::kFailed;
-  record.ended = TimePoint(entry.ended.load(std::memory_order_relaxed));
+  record.stage = stage;
+  if (stage != Stage::kRunning)
+    record.ended = TimePoint(entry.ended.load(std::memory_order_relaxed));
   return record;
 }
 
@@ -122,13 +101,13 @@ std::string Recorder::describe(const Entry& entry, TimePoint now) const {
   const std::int64_t started = record.started.count();
   const std::int64_t ended = record.ended.count();
   switch (record.stage) {
-    case OperationRecord::Stage::kDone:
+    case Stage::kDone:
       return line + fmt::format("done in {:.3f} ms, {:.3f} s ago", milliseconds(ended - started),
                                 milliseconds(now.count() - ended) / 1e3);
-    case OperationRecord::Stage::kFailed:
+    case Stage::kFailed:
       line += fmt::format("failed after {:.3f} ms", milliseconds(ended - started));
       break;
-    case OperationRecord::Stage::kRunning:
+    case Stage::kRunning:
       line += fmt::format("running for {:.3f} ms", milliseconds(now.count() - started));
   }
   std::string arrived;
@@ -142,23 +121,21 @@ std::string Recorder::describe(const Entry& entry, TimePoint now) const {
          fmt::format("; arrived: {}; not arrived: {}", arrived, missing.empty() ? "-" : missing);
 }
 
-RecorderSnapshot Recorder::snapshot(std::size_t most) const {
+RecorderSnapshot Recorder::snapshot() const {
   const std::uint64_t begun = begun_.load(std::memory_order_acquire);
   RecorderSnapshot snapshot{.name = name_,
                             .rank = rank_,
                             .ranks = ranks_,
                             .begun = begun,
                             .next_collective = next_collective_.load(std::memory_order_relaxed)};
-  const std::uint64_t count = std::min<std::uint64_t>({begun, kCapacity, most});
-  for (std::uint64_t index = begun - count; index < begun; ++index)
+  const std::uint64_t count = std::min<std::uint64_t>(begun, kCapacity);
+  const std::uint64_t first = begun - count;
+  for (std::uint64_t index = first; index < begun; ++index)
     snapshot.operations.push_back(read(entries_[index % kCapacity]));
   // Operations that began meanwhile have overwritten the oldest.
-  const std::uint64_t overwritten = begun_.load(std::memory_order_acquire) + 1 > kCapacity
-                                        ? begun_.load(std::memory_order_acquire) + 1 - kCapacity
-                                        : 0;
-  const std::uint64_t first = begun - count;
-  if (overwritten > first) {
-    const std::uint64_t gone = std::min(overwritten - first, count);
+  const std::uint64_t kept_from = begun_.load(std::memory_order_acquire) + 1;
+  if (kept_from > first + kCapacity) {
+    const std::uint64_t gone = std::min(kept_from - first - kCapacity, count);
     snapshot.operations.erase(snapshot.operations.begin(),
                               snapshot.operations.begin() + static_cast<std::ptrdiff_t>(gone));
   }

@@ -10,6 +10,26 @@
 
 namespace tally {
 
+// Properties of operations. A point operation is a send or a receive, which two ranks take part in;
+// an operation with parts has one for each rank.
+constexpr bool is_point(Operation operation) {
+  return operation == Operation::kSend || operation == Operation::kReceive;
+}
+constexpr bool reduces(Operation operation) {
+  return operation == Operation::kAllreduce || operation == Operation::kReduceScatter ||
+         operation == Operation::kReduce;
+}
+constexpr bool has_parts(Operation operation) {
+  return operation == Operation::kReduceScatter || operation == Operation::kAllgather ||
+         operation == Operation::kGather || operation == Operation::kScatter ||
+         operation == Operation::kAllToAll;
+}
+constexpr bool has_root(Operation operation) {
+  return operation != Operation::kBarrier && operation != Operation::kAllreduce &&
+         operation != Operation::kReduceScatter && operation != Operation::kAllgather &&
+         operation != Operation::kAllToAll;
+}
+
 // One recorded operation.
 struct OperationRecord {
   enum class Stage : std::uint8_t { kRunning, kDone, kFailed };
@@ -25,7 +45,7 @@ struct OperationRecord {
   TimePoint started{};
   TimePoint ended{};  // zero while it runs
 
-  bool point() const { return operation == Operation::kSend || operation == Operation::kReceive; }
+  bool point() const { return is_point(operation); }
   friend bool operator==(const OperationRecord&, const OperationRecord&) = default;
 };
 
@@ -61,14 +81,14 @@ class Recorder {
   // One line per operation, oldest first; the last line lists the ranks that have arrived and those
   // that have not.
   std::string text(TimePoint now) const;
-  // The last `most` operations as values.
-  RecorderSnapshot snapshot(std::size_t most = kCapacity) const;
+  // The operations as values.
+  RecorderSnapshot snapshot() const;
 
  private:
-  enum class Stage : std::uint32_t { kEmpty, kRunning, kDone, kFailed };
+  using Stage = OperationRecord::Stage;
   struct Entry {
     std::atomic<std::uint32_t> sequence{0};
-    std::atomic<Stage> stage{Stage::kEmpty};
+    std::atomic<Stage> stage{Stage::kRunning};
     // Operation, type, reduce operation and algorithm, one byte each; the root in the upper half.
     std::atomic<std::uint64_t> what{0};
     std::atomic<std::uint64_t> count{0};

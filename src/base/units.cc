@@ -2,10 +2,11 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <span>
 
 #include <fmt/format.h>
+
+#include "base/errors.h"
 
 namespace tally {
 namespace {
@@ -36,7 +37,7 @@ struct Quantity {
 };
 
 Error not_a_quantity(std::string_view text, std::string_view what) {
-  return {.code = ErrorCode::kInvalid, .message = fmt::format("'{}' is not {}", text, what)};
+  return invalid("'{}' is not {}", text, what);
 }
 
 // Splits "12.5 GB/s" into 12.5 and "GB/s".

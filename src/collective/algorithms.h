@@ -1,5 +1,4 @@
 #pragma once
-#include "collective/layout.h"
 #include "collective/schedule.h"
 
 namespace tally::collective {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/errors.h"
+
 namespace tally::collective {
 namespace {
 
@@ -66,10 +68,8 @@ Result<Algorithm> choose(const Request& request, const Placement& placement) {
   std::string names;
   for (const Algorithm algorithm : algorithms)
     names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(algorithm));
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format("{} cannot go by {} here; possible: {}", to_string(request.operation),
-                             to_string(request.algorithm), names)};
+  return invalid("{} cannot go by {} here; possible: {}", to_string(request.operation),
+                 to_string(request.algorithm), names);
 }
 
 }  // namespace tally::collective

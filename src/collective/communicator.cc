@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "base/stack_capture.h"
 #include "collective/direct.h"
 #include "collective/handle.h"
@@ -109,7 +112,7 @@ Deadline GroupCommunicator::deadline_of(const Request& request) const {
 Result<void> GroupCommunicator::admit(const Request& request) {
   if (const auto over = failure()) return *over;
   if (closed_.load(std::memory_order_relaxed))
-    return Error{.code = ErrorCode::kClosed, .message = "the communicator was closed"};
+    return make_error(ErrorCode::kClosed, "the communicator was closed");
   return check(request, rank(), size());
 }
 
@@ -233,11 +236,7 @@ void GroupCommunicator::rest(OperationQueue& queue, const std::list<OperationQue
 
 Handle GroupCommunicator::start(const Request& request) {
   context_->issuer.store(this_thread_id(), std::memory_order_relaxed);
-  if (!context_->threads) {
-    auto state = std::make_shared<Handle::State>();
-    state->complete(run_here(request));
-    return Handle(state);
-  }
+  if (!context_->threads) return ended_handle(run_here(request));
   if (!queue_)
     queue_ = std::make_unique<OperationQueue>(static_cast<OperationQueue::Runner&>(*this));
   return queue_->push(request);
@@ -254,35 +253,28 @@ Result<SharedBuffer> GroupCommunicator::allocate(std::size_t bytes) {
 
 Result<std::vector<std::span<std::byte>>> GroupCommunicator::share(const SharedBuffer& buffer,
                                                                    Deadline by) {
-  struct Name {
-    std::uint64_t name;
-    std::uint64_t bytes;
-  };
   const std::span<std::byte> own = buffer.bytes();
-  const Name mine{context_->segment ? context_->segment->name_of(own.data(), own.size()) : 0,
-                  own.size()};
-  std::vector<Name> names(static_cast<std::size_t>(size()));
-  TALLY_TRY(run({.operation = Operation::kAllgather,
-                 .input = &mine,
-                 .output = names.data(),
-                 .count = 2,
-                 .type = DataType::kInt64,
-                 .by = by}));
-  std::vector<std::span<std::byte>> views(names.size());
+  const std::array<std::int64_t, 2> mine = {
+      context_->segment
+          ? static_cast<std::int64_t>(context_->segment->name_of(own.data(), own.size()))
+          : 0,
+      static_cast<std::int64_t>(own.size())};  // name and bytes
+  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(size()));
+  TALLY_TRY(allgather<std::int64_t>(mine, all, {.by = by}));
+  std::vector<std::span<std::byte>> views(static_cast<std::size_t>(size()));
   views[static_cast<std::size_t>(rank())] = own;
   if (!context_->segment) return views;
   for (const Rank neighbour : host_with(hosts_, rank())) {
     const auto index = static_cast<std::size_t>(neighbour);
-    const Name& name = names[index];
-    if (neighbour == rank() || name.name == 0) continue;
-    std::byte* const memory = context_->segment->find(name.name, name.bytes);
+    const auto name = static_cast<std::uint64_t>(all[2 * index]);
+    const auto bytes = static_cast<std::size_t>(all[2 * index + 1]);
+    if (neighbour == rank() || name == 0) continue;
+    std::byte* const memory = context_->segment->find(name, bytes);
     if (memory == nullptr) {
-      return Error{.code = ErrorCode::kCorrupt,
-                   .peer = neighbour,
-                   .message = fmt::format("{} bytes of memory that cannot be rank {}'s", name.bytes,
-                                          neighbour)};
+      return make_error(ErrorCode::kCorrupt, neighbour,
+                        "{} bytes of memory that cannot be rank {}'s", bytes, neighbour);
     }
-    views[index] = {memory, name.bytes};
+    views[index] = {memory, bytes};
   }
   return views;
 }
@@ -300,7 +292,7 @@ void GroupCommunicator::release_old_areas() {
 // communicator take part in the all-gather of its location, whatever their colour.
 Result<std::byte*> GroupCommunicator::share_area(const std::vector<Rank>& members, Rank rank,
                                                  Deadline by) {
-  std::uint64_t mine = 0;
+  std::int64_t mine = 0;
   Rank owner = kNoRank;
   std::size_t bytes = 0;
   if (context_->segment && !members.empty()) {
@@ -317,22 +309,17 @@ Result<std::byte*> GroupCommunicator::share_area(const std::vector<Rank>& member
     const int member = context_->in_host[static_cast<std::size_t>(context_->rank)];
     // The other ranks must learn that the allocation failed.
     const auto memory = context_->segment->allocate(member, bytes);
-    if (memory.has_value()) mine = context_->segment->name_of(*memory, bytes);
+    if (memory.has_value())
+      mine = static_cast<std::int64_t>(context_->segment->name_of(*memory, bytes));
   }
-  std::vector<std::uint64_t> names(static_cast<std::size_t>(size()));
-  TALLY_TRY(run({.operation = Operation::kAllgather,
-                 .input = &mine,
-                 .output = names.data(),
-                 .count = 1,
-                 .type = DataType::kInt64,
-                 .by = by}));
+  std::vector<std::int64_t> names(static_cast<std::size_t>(size()));
+  TALLY_TRY(allgather<std::int64_t>({&mine, 1}, names, {.by = by}));
   if (owner == kNoRank) return nullptr;
-  std::byte* const memory = context_->segment->find(names[static_cast<std::size_t>(owner)], bytes);
+  std::byte* const memory = context_->segment->find(
+      static_cast<std::uint64_t>(names[static_cast<std::size_t>(owner)]), bytes);
   if (memory == nullptr) {
-    return Error{
-        .code = ErrorCode::kExhausted,
-        .peer = owner,
-        .message = fmt::format("rank {} had no shared memory for a new communicator", owner)};
+    return make_error(ErrorCode::kExhausted, owner,
+                      "rank {} had no shared memory for a new communicator", owner);
   }
   return memory;
 }
@@ -402,6 +389,14 @@ Traffic GroupCommunicator::traffic() const {
 
 std::string GroupCommunicator::recent_operations() const {
   return recorder_.text(context_->clock->now());
+}
+
+std::unique_ptr<GroupCommunicator> make_world(std::shared_ptr<Context> context,
+                                              std::byte* area_memory) {
+  GroupCommunicator::Options options{.rank = context->rank, .area_memory = area_memory};
+  options.members.resize(context->host_of.size());
+  std::iota(options.members.begin(), options.members.end(), 0);
+  return std::make_unique<GroupCommunicator>(std::move(context), std::move(options));
 }
 
 }  // namespace tally::collective

@@ -2,10 +2,8 @@
 #include <atomic>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
-#include "base/mutex.h"
 #include "base/recorder.h"
 #include "collective/choose.h"
 #include "collective/context.h"
@@ -79,5 +77,10 @@ class GroupCommunicator final : public Communicator, private OperationQueue::Run
   std::atomic<bool> closed_{false};
   std::unique_ptr<OperationQueue> queue_;  // made by the first start()
 };
+
+// The communicator of all ranks of the job. `area_memory` is shared by the ranks of this host; null
+// if this rank is alone there.
+std::unique_ptr<GroupCommunicator> make_world(std::shared_ptr<Context> context,
+                                              std::byte* area_memory);
 
 }  // namespace tally::collective

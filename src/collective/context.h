@@ -12,9 +12,12 @@
 
 namespace tally::collective {
 
+// The number of polls before sleeping, where every rank has a core of its own.
+inline constexpr int kSpins = 4000;
+
 // The state that all communicators of one rank share. It outlives them all.
 struct Context : Watchable {
-  std::unique_ptr<Clock> clock;
+  std::shared_ptr<const Clock> clock;  // a simulation lends its own
   std::unique_ptr<net::Transport> transport;
   std::unique_ptr<net::Router> router;
   // Null where no memory is shared; shared with SharedBuffers.

@@ -1,12 +1,11 @@
 #include "collective/direct.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "kernel/reduce/copy.h"
 #include "kernel/reduce/reduce.h"
 
@@ -32,11 +31,9 @@ Result<void> compare_notices(const SharedArea& area, const Notice& mine) {
     const auto theirs = area.notice(member, mine.sequence);
     if (!theirs || theirs->signature == mine.signature) continue;
     const Rank rank = area.rank_of(member);
-    return Error{
-        .code = ErrorCode::kMismatch,
-        .peer = rank,
-        .message = fmt::format("rank {} called {}, rank {} called {}", area.rank_of(area.self()),
-                               describe(mine.signature), rank, describe(theirs->signature))};
+    return make_error(ErrorCode::kMismatch, rank, "rank {} called {}, rank {} called {}",
+                      area.rank_of(area.self()), describe(mine.signature), rank,
+                      describe(theirs->signature));
   }
   return {};
 }
@@ -94,7 +91,7 @@ void DirectTask::stage(std::size_t piece) {
                               plan_.input + bytes(part.begin), bytes(part.size()));
     }
   }
-  area_.publish_arrivals(1);
+  area_.publish_arrival();
 }
 
 Result<void> DirectTask::meet() {
@@ -116,10 +113,8 @@ Result<void> DirectTask::meet() {
                      (them.output_kind == Place::Kind::kVisible && them.output == nullptr);
     if (bad) {
       const Rank rank = area_.rank_of(member);
-      return Error{
-          .code = ErrorCode::kCorrupt,
-          .peer = rank,
-          .message = fmt::format("rank {} announced memory that is not in the segment", rank)};
+      return make_error(ErrorCode::kCorrupt, rank,
+                        "rank {} announced memory that is not in the segment", rank);
     }
   }
   choose_pieces();
@@ -213,7 +208,7 @@ void DirectTask::finish(std::size_t piece) {
     kernel::copy_for_others(area_.result_stage(area_.self(), piece),
                             plan_.input + bytes(part.begin - begin), bytes(part.size()));
   }
-  area_.publish_reductions(1);
+  area_.publish_reduction();
 }
 
 const std::byte* DirectTask::finished(int member, std::size_t piece, Part part) const {
@@ -246,7 +241,7 @@ std::uint32_t DirectTask::arrivals_for(std::size_t pieces) const {
 Result<bool> DirectTask::advance_piece() {
   if (!announced_) {
     announced_ = true;
-    area_.publish_arrivals(1);
+    area_.publish_arrival();
     return true;
   }
   if (!met_) {
@@ -265,7 +260,7 @@ Result<bool> DirectTask::advance_piece() {
   if (taken_ < finished_ && (redundant_ || all_reduced(reductions_before_ + count32(taken_ + 1)))) {
     if (!redundant_) take(taken_);
     ++taken_;
-    if (taken_ == pieces_ && closing_) area_.publish_arrivals(1);
+    if (taken_ == pieces_ && closing_) area_.publish_arrival();
     return true;
   }
   return false;

@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "base/errors.h"
-#include "collective/engine_abi.h"
 
 namespace tally::collective {
 namespace {
@@ -46,7 +45,7 @@ void* load(MpiKind kind, const std::string& path) {
 Result<std::unique_ptr<Job>> join_through(void* plugin, const std::string& path,
                                           const JobOptions& options) {
   const auto entry = reinterpret_cast<EngineEntry>(dlsym(plugin, kEngineEntryName));
-  if (entry == nullptr) return invalid(fmt::format("{} is no plugin of Tally's", path));
+  if (entry == nullptr) return invalid("{} is no plugin of Tally's", path);
   const EngineAbi abi;
   Job* job = nullptr;
   Error error;
@@ -56,8 +55,7 @@ Result<std::unique_ptr<Job>> join_through(void* plugin, const std::string& path,
     case kEngineFailed:
       return error;
     default:
-      return invalid(
-          fmt::format("{} was built from another version of Tally than this program", path));
+      return invalid("{} was built from another version of Tally than this program", path);
   }
 }
 
@@ -69,11 +67,10 @@ Result<std::vector<MpiKind>> mpi_candidates(const Variables& variable,
   if (const char* const forced = variable("TALLY_MPI")) {
     const std::string_view name = forced;
     if (name != "openmpi" && name != "mpich")
-      return invalid(fmt::format("TALLY_MPI={} is none of openmpi, mpich", name));
+      return invalid("TALLY_MPI={} is none of openmpi, mpich", name);
     wanted = name == "openmpi" ? MpiKind::kOpenMpi : MpiKind::kMpich;
     if (loaded && *loaded != *wanted)
-      return invalid(
-          fmt::format("TALLY_MPI={}, but the program itself uses {}", name, name_of(*loaded)));
+      return invalid("TALLY_MPI={}, but the program itself uses {}", name, name_of(*loaded));
   }
   if (wanted) return std::vector<MpiKind>{*wanted};
   for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
@@ -111,8 +108,8 @@ Result<std::unique_ptr<Job>> join_by_plugin(const JobOptions& options, const Var
     }
     needed.push_back(fmt::format("{} with {}", file_of(kind), packages_of(kind)));
   }
-  return invalid(fmt::format("engine=mpi needs {}; looked in {}{}", fmt::join(needed, ", or "),
-                             fmt::join(folders, ", "), trouble));
+  return invalid("engine=mpi needs {}; looked in {}{}", fmt::join(needed, ", or "),
+                 fmt::join(folders, ", "), trouble);
 }
 
 }  // namespace tally::collective

@@ -1,25 +1,18 @@
 #include "collective/group_job.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 
+#include "base/errors.h"
 #include "base/signal_dump.h"
+#include "collective/communicator.h"
 #include "collective/engine_plugin.h"
-#include "collective/job_member.h"
 #include "collective/watched_rank.h"
 #include "group/bootstrap.h"
-#include "group/host.h"
 #include "group/membership.h"
 
 namespace tally::collective {
 namespace {
-
-// The number of polls before sleeping, where every rank has a core of its own.
-constexpr int kSpins = 4000;
 
 // Ends the operations with these ranks.
 void lose(Context& context, const group::LostRanks& lost) {
@@ -27,9 +20,8 @@ void lose(Context& context, const group::LostRanks& lost) {
   if (context.left) return;
   for (const Rank rank : lost.ranks) {
     if (rank < 0 || rank >= context.transport->size()) continue;
-    context.router->lost(rank, {.code = ErrorCode::kPeerLost,
-                                .peer = rank,
-                                .message = fmt::format("the coordinator says: {}", lost.why)});
+    context.router->lost(
+        rank, make_error(ErrorCode::kPeerLost, rank, "the coordinator says: {}", lost.why));
   }
   context.router->progress();
   // Peers that do not know of the loss yet may still write to memory of this rank.
@@ -60,20 +52,20 @@ class GroupJob final : public MemberJob {
     return formed;
   }
 
-  Rank rank() const override { return formed_.context->rank; }
-  int size() const override { return formed_.size; }
+  Rank rank() const override { return context_->rank; }
+  int size() const override { return static_cast<int>(members_.members.size()); }
   int local_rank() const override {
     // The launcher's local rank and size hold only for the ranks that it started.
     if (options_.local_rank && generation() == options_.generation) return *options_.local_rank;
-    return formed_.context->in_host[static_cast<std::size_t>(rank())];
+    return context_->in_host[static_cast<std::size_t>(rank())];
   }
   int local_size() const override {
     if (options_.local_size && generation() == options_.generation) return *options_.local_size;
-    const auto& hosts = formed_.context->host_of;
+    const auto& hosts = context_->host_of;
     return static_cast<int>(
         std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(rank())]));
   }
-  std::uint32_t generation() const override { return formed_.generation; }
+  std::uint32_t generation() const override { return members_.generation; }
   Communicator& world() override { return *world_; }
 
   Result<void> reform(const std::vector<Rank>& lost, Deadline by) override {
@@ -81,7 +73,7 @@ class GroupJob final : public MemberJob {
     Rank meet_at = 0;
     while (std::find(gone.begin(), gone.end(), meet_at) != gone.end()) ++meet_at;
     if (meet_at >= size() || std::find(gone.begin(), gone.end(), rank()) != gone.end())
-      return Error{.code = ErrorCode::kInvalid, .message = "this rank itself is among the lost"};
+      return invalid("this rank itself is among the lost");
     const group::MembershipOptions next{
         .rank = rank(),
         .size = size(),
@@ -94,12 +86,11 @@ class GroupJob final : public MemberJob {
     return form(next, by);
   }
 
-  void count_step(std::uint64_t samples) override { formed_.context->count_step(samples); }
+  void count_step(std::uint64_t samples) override { context_->count_step(samples); }
 
   std::shared_ptr<group::Watched> watched() const override {
     return std::make_shared<WatchedRank>(
-        formed_.context,
-        [context = formed_.context](const group::LostRanks& lost) { lose(*context, lost); });
+        context_, [context = context_](const group::LostRanks& lost) { lose(*context, lost); });
   }
 
   void close() override {
@@ -111,35 +102,24 @@ class GroupJob final : public MemberJob {
  private:
   void leave() {
     dump_.reset();
-    if (!world_) return;
-    if (closed_) return;
+    if (!world_ || closed_) return;
     closed_ = true;
     world_->close();
-    MutexLock lock(formed_.context->router->mutex);
-    formed_.context->left = true;
-    formed_.context->transport->close();
+    MutexLock lock(context_->router->mutex);
+    context_->left = true;
+    context_->transport->close();
   }
 
   // Called before there is a membership and with each new one; the Reporter keeps its connection.
   Result<void> watch(Rank rank, int size, std::uint32_t generation,
                      std::shared_ptr<group::Watched> speaker) {
     if (options_.coordinator.empty()) return {};
-    const group::Registration identity{.job = options_.name,
-                                       .rank = rank,
-                                       .size = size,
-                                       .generation = generation,
-                                       .pid = getpid(),
-                                       .host = group::host_name(),
-                                       .machine = group::machine_identity()};
+    const auto identity = group::registration_of(options_, rank, size, generation);
     if (reporter_) {
       reporter_->move_to(identity, std::move(speaker));
       return {};
     }
-    TALLY_TRY(const net::Address address, group::address_from(options_.coordinator));
-    reporter_ = std::make_unique<group::Reporter>(
-        group::Reporter::Options{
-            .coordinator = address, .secret = options_.secret, .heartbeat = options_.heartbeat},
-        identity, std::move(speaker));
+    TALLY_TRY(reporter_, group::Reporter::start(options_, identity, std::move(speaker)));
     return {};
   }
 
@@ -159,18 +139,14 @@ class GroupJob final : public MemberJob {
     context->in_host = membership.in_host;
     context->operation_timeout = options_.operation_timeout;
     context->issuer = this_thread_id();
-    if (formed_.context) {
-      context->steps = formed_.context->steps.load();
-      context->samples = formed_.context->samples.load();
+    if (context_) {
+      context->steps = context_->steps.load();
+      context->samples = context_->samples.load();
     }
-    const int size = membership.size();
-    formed_ = {.context = std::move(context),
-               .size = size,
-               .area_memory = membership.shared_note,
-               .generation = membership.welcome.generation};
+    context_ = std::move(context);
     members_ = std::move(membership.welcome);
-    formed_.context->spins = has_a_core_for_each_rank() ? kSpins : 0;
-    world_ = make_world(formed_);
+    context_->spins = has_a_core_for_each_rank() ? kSpins : 0;
+    world_ = make_world(context_, membership.shared_note);
     closed_ = false;
     if (options_.dump_on_sigquit)
       dump_ = std::make_unique<SignalDump>(
@@ -196,7 +172,7 @@ class GroupJob final : public MemberJob {
 
   const JobOptions options_;
   std::optional<net::Listener> listener_;
-  Formed formed_;
+  std::shared_ptr<Context> context_;  // of the membership
   group::Welcome members_;
   std::unique_ptr<GroupCommunicator> world_;
   std::unique_ptr<SignalDump> dump_;

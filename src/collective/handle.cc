@@ -37,6 +37,12 @@ void Handle::State::then(std::function<void(const Result<void>&)> next) {
   next(*outcome);
 }
 
+Handle ended_handle(Result<void> outcome) {
+  auto state = std::make_shared<Handle::State>();
+  state->complete(std::move(outcome));
+  return Handle(std::move(state));
+}
+
 Result<void> Handle::wait() { return state_->wait(); }
 bool Handle::poll() const { return state_->poll(); }
 void Handle::then(std::function<void(const Result<void>&)> next) { state_->then(std::move(next)); }

@@ -23,4 +23,7 @@ class Handle::State {
   std::vector<std::function<void(const Result<void>&)>> next_ TALLY_GUARDED_BY(mutex_);
 };
 
+// The handle of an operation that has ended already.
+Handle ended_handle(Result<void> outcome);
+
 }  // namespace tally

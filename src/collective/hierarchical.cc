@@ -1,8 +1,8 @@
 #include "collective/hierarchical.h"
 
 #include <algorithm>
+#include <functional>
 
-#include "base/check.h"
 #include "collective/algorithms.h"
 #include "collective/choose.h"
 #include "collective/direct.h"
@@ -10,32 +10,43 @@
 #include "collective/shared_area.h"
 
 namespace tally::collective {
-
-Result<Progress> ChainTask::advance() {
-  Progress progress = Progress::kBlocked;
-  for (;;) {
-    if (current_ == nullptr) {
-      if (next_ == stages_.size()) return Progress::kComplete;
-      current_ = stages_[next_++]();
-      progress = Progress::kMoved;
-      if (current_ == nullptr) continue;
-    }
-    TALLY_TRY(const Progress now, current_->advance());
-    if (now != Progress::kComplete) return now == Progress::kMoved ? now : progress;
-    current_ = nullptr;
-  }
-}
-
-std::vector<Rank> ChainTask::awaited() const {
-  return current_ == nullptr ? std::vector<Rank>() : current_->awaited();
-}
-
-void ChainTask::cancel() {
-  next_ = stages_.size();
-  if (current_ != nullptr) current_->cancel();
-}
-
 namespace {
+
+// Runs tasks one after the other: each is made when the previous one is complete; a null task is
+// skipped.
+class ChainTask final : public Task {
+ public:
+  using Stage = std::function<std::unique_ptr<Task>()>;
+  explicit ChainTask(std::vector<Stage> stages) : stages_(std::move(stages)) {}
+
+  Result<Progress> advance() override {
+    Progress progress = Progress::kBlocked;
+    for (;;) {
+      if (current_ == nullptr) {
+        if (next_ == stages_.size()) return Progress::kComplete;
+        current_ = stages_[next_++]();
+        progress = Progress::kMoved;
+        if (current_ == nullptr) continue;
+      }
+      TALLY_TRY(const Progress now, current_->advance());
+      if (now != Progress::kComplete) return now == Progress::kMoved ? now : progress;
+      current_ = nullptr;
+    }
+  }
+  bool ready() const override { return current_ == nullptr || current_->ready(); }
+  std::vector<Rank> awaited() const override {
+    return current_ == nullptr ? std::vector<Rank>() : current_->awaited();
+  }
+  void cancel() override {
+    next_ = stages_.size();
+    if (current_ != nullptr) current_->cancel();
+  }
+
+ private:
+  std::vector<Stage> stages_;
+  std::size_t next_ = 0;
+  std::unique_ptr<Task> current_;
+};
 
 // This rank's role in a hierarchical all-reduce.
 struct Role {

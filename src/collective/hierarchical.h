@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -8,24 +7,6 @@
 #include "collective/task.h"
 
 namespace tally::collective {
-
-// Runs tasks one after the other: each is made when the previous one is complete; a null task is
-// skipped.
-class ChainTask final : public Task {
- public:
-  using Stage = std::function<std::unique_ptr<Task>()>;
-  explicit ChainTask(std::vector<Stage> stages) : stages_(std::move(stages)) {}
-
-  Result<Progress> advance() override;
-  bool ready() const override { return current_ == nullptr || current_->ready(); }
-  std::vector<Rank> awaited() const override;
-  void cancel() override;
-
- private:
-  std::vector<Stage> stages_;
-  std::size_t next_ = 0;
-  std::unique_ptr<Task> current_;
-};
 
 // The ranks of a communicator by host, in order.
 using Hosts = std::vector<std::vector<Rank>>;

@@ -1,7 +1,7 @@
-#include <algorithm>
 #include <numeric>
 
-#include "collective/job_member.h"
+#include "base/errors.h"
+#include "collective/communicator.h"
 #include "net/shm_transport.h"
 
 namespace tally::collective {
@@ -10,19 +10,19 @@ namespace {
 // A rank that is a thread of a process which holds all ranks.
 class InProcessJob final : public Job {
  public:
-  explicit InProcessJob(Formed formed) : formed_(std::move(formed)), world_(make_world(formed_)) {}
+  InProcessJob(std::shared_ptr<Context> context, std::byte* area_memory)
+      : context_(std::move(context)), world_(make_world(context_, area_memory)) {}
   ~InProcessJob() override { close(); }
 
-  Rank rank() const override { return formed_.context->rank; }
-  int size() const override { return formed_.size; }
+  Rank rank() const override { return context_->rank; }
+  int size() const override { return world_->size(); }
   int local_rank() const override { return rank(); }
   int local_size() const override { return size(); }
-  std::uint32_t generation() const override { return formed_.generation; }
+  std::uint32_t generation() const override { return 1; }
   Communicator& world() override { return *world_; }
 
   Result<void> reform(const std::vector<Rank>&, Deadline) override {
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "ranks inside one process live and die together: make a new job"};
+    return invalid("ranks inside one process live and die together: make a new job");
   }
 
   void count_step(std::uint64_t) override {}  // there is no coordinator
@@ -31,27 +31,17 @@ class InProcessJob final : public Job {
     if (closed_) return;
     closed_ = true;
     world_->close();
-    MutexLock lock(formed_.context->router->mutex);
-    formed_.context->transport->close();
+    MutexLock lock(context_->router->mutex);
+    context_->transport->close();
   }
 
  private:
-  const Formed formed_;
+  const std::shared_ptr<Context> context_;
   const std::unique_ptr<GroupCommunicator> world_;
   bool closed_ = false;
 };
 
-constexpr int kInProcessJobSpins = 4000;
-
 }  // namespace
-
-std::unique_ptr<GroupCommunicator> make_world(const Formed& formed) {
-  GroupCommunicator::Options options{.rank = formed.context->rank,
-                                     .area_memory = formed.area_memory};
-  options.members.resize(static_cast<std::size_t>(formed.size));
-  std::iota(options.members.begin(), options.members.end(), 0);
-  return std::make_unique<GroupCommunicator>(formed.context, std::move(options));
-}
 
 }  // namespace tally::collective
 
@@ -59,7 +49,7 @@ namespace tally {
 
 Result<std::vector<std::unique_ptr<Job>>> Job::in_process(int size) {
   using namespace collective;
-  if (size < 1) return Error{.code = ErrorCode::kInvalid, .message = "a job has at least one rank"};
+  if (size < 1) return invalid("a job has at least one rank");
   TALLY_TRY(auto segment, net::Segment::in_process({.members = size}));
   TALLY_TRY(std::byte* const area, segment->allocate(0, SharedArea::bytes_for(size)));
   std::vector<Rank> ranks(static_cast<std::size_t>(size));
@@ -78,9 +68,8 @@ Result<std::vector<std::unique_ptr<Job>>> Job::in_process(int size) {
     context->rank = rank;
     context->host_of.assign(static_cast<std::size_t>(size), 0);
     context->in_host = ranks;
-    context->spins = usable_cores() >= size ? kInProcessJobSpins : 0;
-    jobs.push_back(std::make_unique<InProcessJob>(
-        Formed{.context = std::move(context), .size = size, .area_memory = area, .generation = 1}));
+    context->spins = usable_cores() >= size ? kSpins : 0;
+    jobs.push_back(std::make_unique<InProcessJob>(std::move(context), area));
   }
   return jobs;
 }

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "base/errors.h"
+#include "base/names.h"
 #include "collective/slurm_lists.h"
 
 namespace tally::collective {
@@ -32,8 +34,8 @@ Result<std::optional<int>> optional_number(const Variables& variable, const char
 Result<LaunchFacts> read(Launcher launcher, const Variables& variable, const Names& names) {
   for (const char* name : {names.rank, names.size}) {
     if (has(variable, name)) continue;
-    return invalid(fmt::format("{} and {} go together: {} is not set ({})", names.rank, names.size,
-                               name, to_string(launcher)));
+    return invalid("{} and {} go together: {} is not set ({})", names.rank, names.size, name,
+                   to_string(launcher));
   }
   LaunchFacts facts{.launcher = launcher};
   TALLY_TRY(facts.size, number(variable, names.size, 1, kMany, 1));
@@ -148,27 +150,9 @@ Result<LaunchFacts> from_hydra(const Variables& variable) {
 }  // namespace
 
 std::string_view to_string(Launcher launcher) {
-  switch (launcher) {
-    case Launcher::kNone:
-      return "none";
-    case Launcher::kVariables:
-      return "variables";
-    case Launcher::kTally:
-      return "tally run";
-    case Launcher::kTorchrun:
-      return "torchrun";
-    case Launcher::kKubernetes:
-      return "Kubernetes";
-    case Launcher::kSlurm:
-      return "Slurm";
-    case Launcher::kOpenMpi:
-      return "Open MPI";
-    case Launcher::kPmix:
-      return "PMIx";
-    case Launcher::kHydra:
-      return "Hydra";
-  }
-  return "?";
+  return name_in<Launcher::kHydra>({"none", "variables", "tally run", "torchrun", "Kubernetes",
+                                    "Slurm", "Open MPI", "PMIx", "Hydra"},
+                                   launcher);
 }
 
 Result<LaunchFacts> launch_facts(const Variables& variable) {

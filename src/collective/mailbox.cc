@@ -1,11 +1,9 @@
 #include "collective/mailbox.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/errors.h"
 #include "base/recorder.h"
 #include "kernel/reduce/reduce.h"
 #include "wire/error_body.h"
@@ -109,7 +107,7 @@ void Mailbox::fail(const Error& error) {
 
 void Mailbox::close() {
   if (failure_) return;
-  failure_ = Error{.code = ErrorCode::kClosed, .message = "the communicator was closed"};
+  failure_ = make_error(ErrorCode::kClosed, "the communicator was closed");
   failed_.store(true, std::memory_order_release);
 }
 
@@ -132,10 +130,8 @@ void Mailbox::note(Rank to, const FrameHeader& header, std::vector<std::byte> bo
 
 Error Mailbox::mismatch(Rank from, const wire::Signature& mine,
                         const wire::Signature& theirs) const {
-  return {.code = ErrorCode::kMismatch,
-          .peer = from,
-          .message = fmt::format("rank {} called {}, rank {} called {}", self_, describe(mine),
-                                 from, describe(theirs))};
+  return make_error(ErrorCode::kMismatch, from, "rank {} called {}, rank {} called {}", self_,
+                    describe(mine), from, describe(theirs));
 }
 
 Incoming* Mailbox::find(Rank from, const FrameHeader& header) {
@@ -166,17 +162,13 @@ Result<void> Mailbox::take(Incoming& incoming, Rank from, const FrameHeader& hea
   if (header.signature != incoming.signature)
     return mismatch(from, incoming.signature, header.signature);
   if (header.message_bytes != incoming.bytes) {
-    return Error{.code = ErrorCode::kMismatch,
-                 .peer = from,
-                 .message = fmt::format("rank {} sent {} bytes where rank {} expects {}", from,
-                                        header.message_bytes, self_, incoming.bytes)};
+    return make_error(ErrorCode::kMismatch, from, "rank {} sent {} bytes where rank {} expects {}",
+                      from, header.message_bytes, self_, incoming.bytes);
   }
   if (header.offset_bytes != incoming.received_bytes) {
-    return Error{
-        .code = ErrorCode::kCorrupt,
-        .peer = from,
-        .message = fmt::format("rank {} sent bytes {}+{} of a message where {} was next", from,
-                               header.offset_bytes, header.payload_bytes, incoming.received_bytes)};
+    return make_error(ErrorCode::kCorrupt, from,
+                      "rank {} sent bytes {}+{} of a message where {} was next", from,
+                      header.offset_bytes, header.payload_bytes, incoming.received_bytes);
   }
   std::byte* into = incoming.into + header.offset_bytes;
   if (incoming.combine) {
@@ -273,9 +265,8 @@ void Mailbox::departed(Rank job_rank) {
   departed_[static_cast<std::size_t>(peer)] = true;
   for (const Incoming* incoming : expected_) {
     if (incoming->from != peer || incoming->done) continue;
-    fail({.code = ErrorCode::kPeerLost,
-          .peer = peer,
-          .message = fmt::format("rank {} has left the job and is still needed", peer)});
+    fail(make_error(ErrorCode::kPeerLost, peer, "rank {} has left the job and is still needed",
+                    peer));
     return;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/errors.h"
 #include "collective/handle.h"
 #include "collective/request.h"
 
@@ -17,12 +18,9 @@ OperationQueue::~OperationQueue() {
 }
 
 Handle OperationQueue::push(const Request& request) {
+  if (pending_.load() >= kCapacity)
+    return ended_handle(make_error(ErrorCode::kExhausted, "too many operations in flight"));
   auto state = std::make_shared<Handle::State>();
-  if (pending_.load() >= kCapacity) {
-    state->complete(
-        Error{.code = ErrorCode::kExhausted, .message = "too many operations in flight"});
-    return Handle(state);
-  }
   std::list<Item> pushed;
   Item& item = pushed.emplace_back(
       Item{.request = request,

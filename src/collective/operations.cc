@@ -3,7 +3,6 @@
 #include "base/check.h"
 #include "collective/algorithms.h"
 #include "collective/message_task.h"
-#include "collective/point_task.h"
 #include "collective/request.h"
 #include "collective/shared_area.h"
 
@@ -53,9 +52,71 @@ std::vector<Part> slices_for(const Request& request, int ranks) {
   }
 }
 
+// One side of a send/receive pair. Messages of one sender with one tag arrive in the order sent.
+class PointTask final : public Task {
+ public:
+  PointTask(Mailbox& mailbox, const Request& request, const wire::Signature& signature,
+            Traffic& traffic)
+      : mailbox_(mailbox), sending_(request.operation == Operation::kSend), peer_(request.root) {
+    const std::size_t bytes = request.count * size_of(request.type);
+    MutexLock lock(mailbox_.router().mutex);
+    if (sending_) {
+      outgoing_.header = {.kind = wire::FrameKind::kPoint,
+                          .sequence = request.tag,
+                          .step = mailbox_.next_point_number(peer_),
+                          .signature = signature};
+      outgoing_.payload = {static_cast<const std::byte*>(request.input), bytes};
+      mailbox_.send(peer_, outgoing_);
+      ++traffic.messages_sent;
+      traffic.bytes_sent += bytes;
+    } else {
+      incoming_ = {.from = peer_,
+                   .point = true,
+                   .sequence = request.tag,
+                   .signature = signature,
+                   .into = static_cast<std::byte*>(request.output),
+                   .bytes = bytes};
+      mailbox_.expect(incoming_);
+    }
+    posted_ = true;
+  }
+  ~PointTask() override { cancel(); }
+
+  Result<Progress> advance() override {
+    MutexLock lock(mailbox_.router().mutex);
+    const bool moved = mailbox_.router().progress();
+    if (done()) return Progress::kComplete;
+    if (mailbox_.failed()) return mailbox_.failure();
+    return moved ? Progress::kMoved : Progress::kBlocked;
+  }
+  bool ready() const override { return done() || mailbox_.failed(); }
+  std::vector<Rank> awaited() const override {
+    return done() ? std::vector<Rank>() : std::vector<Rank>{peer_};
+  }
+  void cancel() override {
+    MutexLock lock(mailbox_.router().mutex);
+    if (!posted_ || done()) return;
+    posted_ = false;
+    if (sending_) {
+      mailbox_.withdraw(peer_, outgoing_);
+    } else {
+      mailbox_.withdraw(incoming_);
+    }
+  }
+
+ private:
+  bool done() const { return sending_ ? outgoing_.sent() : incoming_.done; }
+
+  Mailbox& mailbox_;
+  const bool sending_;
+  const Rank peer_;
+  net::Outgoing outgoing_;
+  Incoming incoming_;
+  bool posted_ = false;
+};
+
 bool combines(Operation operation) {
-  return operation == Operation::kAllreduce || operation == Operation::kReduce ||
-         operation == Operation::kReduceScatter || operation == Operation::kScatter;
+  return reduces(operation) || operation == Operation::kScatter;
 }
 
 }  // namespace
@@ -98,49 +159,16 @@ DirectPlan direct_plan(const Request& request, Rank rank, int ranks) {
       .combine = combines(request.operation), .type = request.type, .op = request.reduce_op};
   const auto* input = static_cast<const std::byte*>(request.input);
   auto* output = static_cast<std::byte*>(request.output);
+  const Operation operation = request.operation;
+  if (operation == Operation::kBarrier) return plan;
   const bool at_root = rank == request.root;
-  const bool average = request.reduce_op == ReduceOp::kAverage;
-  switch (request.operation) {
-    case Operation::kAllreduce:
-    case Operation::kReduce:
-      plan.input = input;
-      if (request.operation == Operation::kAllreduce || at_root) plan.output = output;
-      break;
-    case Operation::kReduceScatter:
-      plan.input = input;
-      plan.own_slice = output;
-      break;
-    case Operation::kScatter:
-      if (at_root) plan.input = input;
-      plan.own_slice = output;
-      break;
-    case Operation::kAllgather:
-    case Operation::kGather:
-      plan.input = input;
-      if (request.operation == Operation::kAllgather || at_root) plan.output = output;
-      break;
-    case Operation::kBroadcast:
-      if (at_root) plan.input = input;
-      plan.output = output;
-      break;
-    default:
-      break;
-  }
-  if (average && combines(request.operation) && request.operation != Operation::kScatter)
-    plan.divisor = ranks;
+  const bool from_root = operation == Operation::kScatter || operation == Operation::kBroadcast;
+  const bool to_root = operation == Operation::kReduce || operation == Operation::kGather;
+  const bool sliced = operation == Operation::kReduceScatter || operation == Operation::kScatter;
+  if (!from_root || at_root) plan.input = input;
+  if (!to_root || at_root) (sliced ? plan.own_slice : plan.output) = output;
+  if (request.reduce_op == ReduceOp::kAverage && reduces(operation)) plan.divisor = ranks;
   return plan;
-}
-
-Notice direct_notice(const SharedArea& area, const DirectPlan& plan, std::uint32_t sequence,
-                     const wire::Signature& signature) {
-  const std::size_t element = size_of(plan.type);
-  const std::size_t all = plan.slices.empty() ? 0 : plan.slices.back().end * element;
-  const std::size_t own =
-      plan.slices.empty() ? 0 : plan.slices[static_cast<std::size_t>(area.self())].size() * element;
-  return {.sequence = 2 * sequence,
-          .signature = signature,
-          .input = place_of(area.segment(), plan.input, plan.combine ? all : own),
-          .output = place_of(area.segment(), plan.output, all)};
 }
 
 std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algorithm algorithm,
@@ -154,7 +182,15 @@ std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algori
   if (algorithm == Algorithm::kDirect && site.area != nullptr) {
     DirectPlan plan = direct_plan(request, site.rank, site.ranks);
     plan.slices = slices_for(request, site.ranks);
-    const Notice notice = direct_notice(*site.area, plan, sequence, signature);
+    const std::size_t element = size_of(plan.type);
+    const std::size_t all = plan.slices.back().end * element;
+    const std::size_t own =
+        plan.slices[static_cast<std::size_t>(site.area->self())].size() * element;
+    const net::Segment& segment = site.area->segment();
+    const Notice notice{.sequence = 2 * sequence,
+                        .signature = signature,
+                        .input = place_of(segment, plan.input, plan.combine ? all : own),
+                        .output = place_of(segment, plan.output, all)};
     site.area->announce(notice);
     return std::make_unique<DirectTask>(*site.area, site.mailbox, notice, std::move(plan));
   }

@@ -3,36 +3,19 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <numeric>
+
+#include "base/errors.h"
 
 namespace tally::collective {
 namespace {
 
 Error invalid_request(const Request& request, std::string_view what) {
-  return {.code = ErrorCode::kInvalid,
-          .message = fmt::format("{}: {}", to_string(request.operation), what)};
-}
-
-bool has_root(Operation operation) {
-  return operation == Operation::kBroadcast || operation == Operation::kReduce ||
-         operation == Operation::kGather || operation == Operation::kScatter ||
-         operation == Operation::kSend || operation == Operation::kReceive;
-}
-
-bool reduces(Operation operation) {
-  return operation == Operation::kAllreduce || operation == Operation::kReduceScatter ||
-         operation == Operation::kReduce;
-}
-
-bool takes_counts(Operation operation) {
-  return operation == Operation::kReduceScatter || operation == Operation::kAllgather ||
-         operation == Operation::kGather || operation == Operation::kScatter ||
-         operation == Operation::kAllToAll;
+  return invalid("{}: {}", to_string(request.operation), what);
 }
 
 std::size_t sum(std::span<const std::size_t> counts) {
-  std::size_t total = 0;
-  for (const std::size_t count : counts) total += count;
-  return total;
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
 struct Sizes {
@@ -110,11 +93,10 @@ Result<void> check(const Request& request, Rank rank, int ranks) {
   if (has_root(request.operation) && (request.root < 0 || request.root >= ranks))
     return invalid_request(request,
                            fmt::format("rank {} of {} does not exist", request.root, ranks));
-  if ((request.operation == Operation::kSend || request.operation == Operation::kReceive) &&
-      request.root == rank)
+  if (is_point(request) && request.root == rank)
     return invalid_request(request, "a rank cannot send to itself");
   if (!request.counts.empty()) {
-    if (!takes_counts(request.operation)) return invalid_request(request, "takes no counts");
+    if (!has_parts(request.operation)) return invalid_request(request, "takes no counts");
     if (request.counts.size() != n)
       return invalid_request(request,
                              fmt::format("{} counts for {} ranks", request.counts.size(), ranks));
@@ -133,7 +115,7 @@ wire::Signature signature_of(const Request& request, Algorithm algorithm) {
   if (reduces(request.operation))
     signature.reduce_op = static_cast<std::uint8_t>(request.reduce_op);
   if (has_root(request.operation)) signature.root = request.root;
-  if (request.operation == Operation::kSend || request.operation == Operation::kReceive) {
+  if (is_point(request)) {
     signature.operation = static_cast<std::uint8_t>(Operation::kSend);
     signature.root = 0;
   }

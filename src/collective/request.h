@@ -1,14 +1,13 @@
 #pragma once
-#include "collective/layout.h"
+#include "base/recorder.h"
+#include "collective/schedule.h"
 #include "tally/communicator.h"
 #include "wire/frame.h"
 
 namespace tally::collective {
 
 // Whether the request is a send or a receive, which not all ranks take part in.
-inline bool is_point(const Request& request) {
-  return request.operation == Operation::kSend || request.operation == Operation::kReceive;
-}
+inline bool is_point(const Request& request) { return tally::is_point(request.operation); }
 
 // kInvalid, with the reason, for a request that no communicator of this size could run.
 Result<void> check(const Request& request, Rank rank, int ranks);

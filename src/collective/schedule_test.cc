@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "collective/layout.h"
-#include "collective/schedule_interpreter.h"
+#include "collective/schedule_interpreter_test_support.h"
 
 namespace tally::collective {
 namespace {

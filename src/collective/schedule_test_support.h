@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "collective/layout.h"
 #include "collective/schedule.h"
-#include "collective/schedule_interpreter.h"
+#include "collective/schedule_interpreter_test_support.h"
 
 namespace tally::collective {
 

@@ -1,7 +1,5 @@
 #include "collective/shared_area.h"
 
-#include "base/check.h"
-
 namespace tally::collective {
 namespace {
 
@@ -89,15 +87,8 @@ std::optional<Notice> SharedArea::notice(int member, std::uint32_t sequence) con
                 .output = {static_cast<Place::Kind>(words[4]), words[5]}};
 }
 
-void SharedArea::publish_arrivals(std::uint32_t count) {
-  arrivals_ += count;
-  line(self_).arrived.store(arrivals_, std::memory_order_release);
-  segment_->notify_others(members_[static_cast<std::size_t>(self_)].in_host);
-}
-
-void SharedArea::publish_reductions(std::uint32_t count) {
-  reductions_ += count;
-  line(self_).reduced.store(reductions_, std::memory_order_release);
+void SharedArea::publish(std::atomic<std::uint32_t>& counter, std::uint32_t count) {
+  counter.store(count, std::memory_order_release);
   segment_->notify_others(members_[static_cast<std::size_t>(self_)].in_host);
 }
 

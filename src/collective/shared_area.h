@@ -73,10 +73,9 @@ class SharedArea {
   // than one operation ahead.
   std::optional<Notice> notice(int member, std::uint32_t sequence) const;
 
-  // Publishes that this member has done `count` more arrivals or reductions since the area was
-  // made.
-  void publish_arrivals(std::uint32_t count);
-  void publish_reductions(std::uint32_t count);
+  // Publishes that this member has done one more arrival or reduction since the area was made.
+  void publish_arrival() { publish(line(self_).arrived, ++arrivals_); }
+  void publish_reduction() { publish(line(self_).reduced, ++reductions_); }
   bool has_arrived(int member, std::uint32_t total) const {
     return static_cast<std::int32_t>(line(member).arrived.load(std::memory_order_acquire) -
                                      total) >= 0;
@@ -110,6 +109,7 @@ class SharedArea {
     alignas(128) std::array<AtomicNotice, 4> notices;
   };
   static std::size_t lines_bytes(int members);
+  void publish(std::atomic<std::uint32_t>& counter, std::uint32_t count);
   Line& line(int member) const { return lines_[member]; }
   std::byte* data_of(int member) const;
 

@@ -1,9 +1,9 @@
 #include "collective/shared_buffer.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <cstring>
+
+#include "base/errors.h"
 
 namespace tally {
 namespace {
@@ -39,9 +39,7 @@ Result<SharedBuffer> SharedBuffer::Owner::from_segment(std::shared_ptr<net::Segm
 Result<SharedBuffer> SharedBuffer::Owner::from_heap(std::size_t bytes) {
   const std::size_t rounded = (bytes / kPage + 1) * kPage;
   auto* const data = static_cast<std::byte*>(std::aligned_alloc(kPage, rounded));
-  if (data == nullptr)
-    return Error{.code = ErrorCode::kExhausted,
-                 .message = fmt::format("{} bytes of memory", bytes)};
+  if (data == nullptr) return make_error(ErrorCode::kExhausted, "{} bytes of memory", bytes);
   std::memset(data, 0, rounded);
   return SharedBuffer(data, bytes, std::make_shared<Owner>(nullptr, data));
 }

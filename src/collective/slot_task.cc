@@ -1,7 +1,6 @@
-#include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/errors.h"
 #include "collective/direct.h"
 #include "kernel/reduce/reduce.h"
 
@@ -19,7 +18,7 @@ SlotTask::SlotTask(SharedArea& area, Mailbox& mailbox, const Notice& notice, con
       reductions_(area.reductions() + 1) {
   if (notice_.input.kind == Place::Kind::kStaged)
     std::memcpy(area_.slot(area_.self(), turn_), plan_.input, count * size_of(plan_.type));
-  area_.publish_arrivals(1);
+  area_.publish_arrival();
 }
 
 bool SlotTask::is_there(int member) const {
@@ -57,9 +56,8 @@ Result<void> SlotTask::meet() {
     if (notice->output.kind == Place::Kind::kVisible)
       outputs[index] = area_.segment().find(notice->output.name, bytes);
     if (inputs[index] == nullptr) {
-      return Error{.code = ErrorCode::kCorrupt,
-                   .peer = area_.rank_of(member),
-                   .message = "announced memory that is not in the segment"};
+      return make_error(ErrorCode::kCorrupt, area_.rank_of(member),
+                        "announced memory that is not in the segment");
     }
     if (notice->input.kind == Place::Kind::kVisible) visible += outputs[index] != nullptr ? 2 : 1;
   }
@@ -83,14 +81,14 @@ void SlotTask::combine_slice() {
     kernel::kernels().combine_many(plan_.type, plan_.op, area_.inputs(), area_.outputs(),
                                    part.size(), plan_.divisor);
   }
-  area_.publish_reductions(1);
+  area_.publish_reduction();
 }
 
 void SlotTask::combine_mixed() {
   void* const result = area_.result_stage(area_.self(), 0);
   kernel::kernels().combine_many(plan_.type, plan_.op, area_.inputs(), {&result, 1}, count_,
                                  plan_.divisor);
-  area_.publish_reductions(1);
+  area_.publish_reduction();
 }
 
 Result<Progress> SlotTask::advance() {

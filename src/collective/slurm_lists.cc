@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
+#include "base/errors.h"
+#include "base/option_text.h"
 #include "collective/variables.h"
 #include "group/bodies.h"
 
@@ -15,12 +15,10 @@ constexpr std::size_t kMaxHosts = group::kMaxRanks;
 constexpr std::size_t kMaxDigits = 9;
 
 Result<int> digits(std::string_view text) {
-  int value = 0;
-  const auto [stop, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || text.size() > kMaxDigits || problem != std::errc() ||
-      stop != text.data() + text.size() || value < 0)
-    return invalid(fmt::format("\"{}\" is not a number", text));
-  return value;
+  const auto value = parse_as<int>(text);
+  if (text.size() > kMaxDigits || !value || *value < 0)
+    return invalid("\"{}\" is not a number", text);
+  return *value;
 }
 
 // Splits at commas that stand outside of brackets.
@@ -49,7 +47,7 @@ Result<std::vector<std::string>> numbers_of(std::string_view range) {
   TALLY_TRY(const int first, digits(low));
   TALLY_TRY(const int last, digits(high));
   if (last < first || static_cast<std::size_t>(last - first) >= kMaxHosts)
-    return invalid(fmt::format("\"{}\" is not a range of hosts", range));
+    return invalid("\"{}\" is not a range of hosts", range);
   std::vector<std::string> numbers;
   for (int number = first; number <= last; ++number)
     numbers.push_back(fmt::format("{:0{}}", number, low.size()));
@@ -86,11 +84,10 @@ Result<std::vector<std::string>> expand_hosts(std::string_view list) {
   std::vector<std::string> hosts;
   for (const std::string_view part : parts_of(list)) {
     auto names = names_of(part);
-    if (!names.has_value())
-      return invalid(fmt::format("list of hosts {}: {}", list, names.error().message));
-    if (part.empty()) return invalid(fmt::format("list of hosts {}: an empty name", list));
+    if (!names.has_value()) return invalid("list of hosts {}: {}", list, names.error().message);
+    if (part.empty()) return invalid("list of hosts {}: an empty name", list);
     if (hosts.size() + names->size() > kMaxHosts)
-      return invalid(fmt::format("list of hosts {}: too many hosts", list));
+      return invalid("list of hosts {}: too many hosts", list);
     hosts.insert(hosts.end(), names->begin(), names->end());
   }
   return hosts;
@@ -102,14 +99,14 @@ Result<int> tasks_on_node(std::string_view list, int node_index) {
     const std::size_t times = part.find("(x");
     int repeat = 1;
     if (times != std::string_view::npos) {
-      if (part.back() != ')') return invalid(fmt::format("list of tasks {}: no bracket", list));
+      if (part.back() != ')') return invalid("list of tasks {}: no bracket", list);
       TALLY_TRY(repeat, digits(part.substr(times + 2, part.size() - times - 3)));
     }
     TALLY_TRY(const int tasks, digits(part.substr(0, times)));
     if (node_index - nodes < repeat) return tasks;
     nodes += repeat;
   }
-  return invalid(fmt::format("list of tasks {} has no node {}", list, node_index));
+  return invalid("list of tasks {} has no node {}", list, node_index);
 }
 
 }  // namespace tally::collective

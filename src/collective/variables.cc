@@ -1,17 +1,16 @@
 #include "collective/variables.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "base/descriptor.h"
 #include "base/errors.h"
+#include "base/option_text.h"
 #include "group/secret_text.h"
 
 namespace tally::collective {
@@ -20,12 +19,10 @@ Result<int> number(const Variables& variable, const char* name, int lowest, int 
                    int fallback) {
   const char* const text = variable(name);
   if (text == nullptr) return fallback;
-  int value = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [stop, problem] = std::from_chars(text, end, value);
-  if (problem != std::errc() || stop != end || value < lowest || value > highest)
-    return invalid(fmt::format("{}={} is not a number from {} to {}", name, text, lowest, highest));
-  return value;
+  const auto value = parse_as<int>(text);
+  if (!value || *value < lowest || *value > highest)
+    return invalid("{}={} is not a number from {} to {}", name, text, lowest, highest);
+  return *value;
 }
 
 std::string text_of(const Variables& variable, const char* name) {
@@ -42,9 +39,9 @@ Result<Secret> read_secret(const char* path) {
   const Descriptor file(open(path, O_RDONLY | O_CLOEXEC));
   struct stat info {};
   if (!file.open() || fstat(file.descriptor(), &info) != 0)
-    return invalid(fmt::format("TALLY_SECRET_FILE={}: {}", path, std::strerror(errno)));
+    return invalid("TALLY_SECRET_FILE={}: {}", path, std::strerror(errno));
   if (!is_private(info.st_mode, info.st_uid, geteuid()))
-    return invalid(fmt::format("TALLY_SECRET_FILE={} can be read by others: chmod 600 it", path));
+    return invalid("TALLY_SECRET_FILE={} can be read by others: chmod 600 it", path);
   std::array<char, 128> text{};
   const ssize_t bytes = read(file.descriptor(), text.data(), text.size());
   Secret secret;
@@ -55,8 +52,7 @@ Result<Secret> read_secret(const char* path) {
   const bool hex = bytes == 64 || (bytes == 65 && text[64] == '\n');
   const auto decoded = group::secret_from_hex({text.data(), 64});
   if (hex && decoded.has_value()) return decoded;
-  return invalid(
-      fmt::format("TALLY_SECRET_FILE={} holds neither 32 bytes nor 64 hexadecimal digits", path));
+  return invalid("TALLY_SECRET_FILE={} holds neither 32 bytes nor 64 hexadecimal digits", path);
 }
 
 }  // namespace tally::collective

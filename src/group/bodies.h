@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -7,7 +8,7 @@
 #include "net/socket.h"
 #include "tally/error.h"
 #include "tally/job.h"
-#include "wire/bytes.h"
+#include "wire/fields.h"
 #include "wire/greeting.h"
 
 namespace tally::group {
@@ -42,9 +43,48 @@ struct Welcome {
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
-void write(wire::Writer& writer, const Hello& hello);
-Result<Hello> read_hello(wire::Reader& reader);
-void write(wire::Writer& writer, const Welcome& welcome);
-Result<Welcome> read_welcome(wire::Reader& reader);
+using wire::FieldsOf;
+
+template <typename Fields>
+void rank_field(Fields& f, FieldsOf<Fields, Rank>& rank) {
+  f.number(rank);
+  f.check(rank >= 0 && rank < kMaxRanks, "a rank that is not possible");
+}
+
+// The words up to the last one that is not zero, as a list with a u8 count.
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, CpuSet>& cpus) {
+  std::vector<std::uint64_t> words;
+  if constexpr (!Fields::kReads) {
+    words.assign(cpus.begin(), cpus.end());
+    while (!words.empty() && words.back() == 0) words.pop_back();
+  }
+  f.template list<std::uint8_t>(words, cpus.size(), [&f](auto& word) { f.number(word); });
+  if constexpr (Fields::kReads) std::copy(words.begin(), words.end(), cpus.begin());
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Hello>& hello) {
+  constexpr std::size_t kMaxTextBytes = 256;
+  f.number(hello.rank);
+  f.number(hello.size);
+  f.number(hello.generation);
+  f.choice(hello.transport, TransportKind::kTls);
+  f.text(hello.host, kMaxTextBytes);
+  f.text(hello.host_name, kMaxTextBytes);
+  f.number(hello.pid);
+  f.text(hello.listens.host, kMaxTextBytes);
+  f.number(hello.listens.port);
+  f.text(hello.local_socket, kMaxTextBytes);
+  fields(f, hello.cpus);
+  f.list(hello.lost, kMaxRanks, [&f](auto& rank) { f.number(rank); });
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Welcome>& welcome) {
+  f.number(welcome.generation);
+  f.bytes(welcome.token);
+  f.list(welcome.members, kMaxRanks, [&f](auto& member) { fields(f, member); });
+}
 
 }  // namespace tally::group

@@ -23,9 +23,9 @@ Hello some_hello() {
 
 TEST(Bodies, AHelloArrivesAsItWasSent) {
   wire::Writer writer;
-  write(writer, some_hello());
+  wire::write_fields(writer, some_hello());
   wire::Reader reader(writer.view());
-  const auto read = read_hello(reader);
+  const auto read = wire::read_fields<Hello>(reader);
   ASSERT_TRUE(read.has_value()) << to_string(read.error());
   EXPECT_EQ(*read, some_hello());
   EXPECT_TRUE(reader.end().has_value());
@@ -33,10 +33,10 @@ TEST(Bodies, AHelloArrivesAsItWasSent) {
 
 TEST(Bodies, AHelloThatEndsEarlyIsCorruptWhereverItEnds) {
   wire::Writer writer;
-  write(writer, some_hello());
+  wire::write_fields(writer, some_hello());
   for (std::size_t bytes = 0; bytes < writer.view().size(); ++bytes) {
     wire::Reader reader(writer.view().first(bytes));
-    const auto read = read_hello(reader);
+    const auto read = wire::read_fields<Hello>(reader);
     ASSERT_FALSE(read.has_value()) << bytes;
     EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
   }
@@ -47,13 +47,13 @@ TEST(Bodies, MoreProcessorsThanASetHasAreCorrupt) {
   hello.lost.clear();
   hello.cpus = {};
   wire::Writer writer;
-  write(writer, hello);
+  wire::write_fields(writer, hello);
   std::vector<std::byte> bytes = writer.take();
   // The last fields are the number of words and the number of lost ranks.
   bytes[bytes.size() - 5] = std::byte{17};
   bytes.resize(bytes.size() + 17 * 8);
   wire::Reader reader(bytes);
-  EXPECT_FALSE(read_hello(reader).has_value());
+  EXPECT_FALSE(wire::read_fields<Hello>(reader).has_value());
 }
 
 }  // namespace

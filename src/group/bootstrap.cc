@@ -33,8 +33,8 @@ Result<std::string> seen_from_others(const JobOptions& options) {
   // Rank 0 needs the address now; for other ranks the name may resolve later.
   if (!endpoints.has_value() && options.rank != 0) return host;
   if (!endpoints.has_value()) {
-    return invalid(fmt::format("{}; TALLY_MASTER_ADDR says where rank 0 can be reached instead",
-                               endpoints.error().message));
+    return invalid("{}; TALLY_MASTER_ADDR says where rank 0 can be reached instead",
+                   endpoints.error().message);
   }
   return is_loopback(endpoints->front().address().host) ? own_host(options) : host;
 }
@@ -103,8 +103,8 @@ Result<void> ask_launcher(JobOptions& options) {
   TALLY_TRY(const PmixFacts facts, ask_pmix());
   if (options.size == 0) options.size = facts.size;
   if (options.rank != facts.rank || options.size != facts.size) {
-    return invalid(fmt::format("rank {} of {} by the variables, {} of {} by the PMIx server",
-                               options.rank, options.size, facts.rank, facts.size));
+    return invalid("rank {} of {} by the variables, {} of {} by the PMIx server", options.rank,
+                   options.size, facts.rank, facts.size);
   }
   if (!options.local_rank) options.local_rank = facts.local_rank;
   if (!options.local_size) options.local_size = facts.local_size;
@@ -135,7 +135,7 @@ Result<BootstrapResult> bootstrap(const JobOptions& options, Deadline by) {
   }
   const int size = result.options.size;
   if (size < 1 || options.rank < 0 || options.rank >= size)
-    return invalid(fmt::format("rank {} of {} ranks does not exist", options.rank, size));
+    return invalid("rank {} of {} ranks does not exist", options.rank, size);
   if (size == 1) {
     // A single rank meets no other: any port will do.
     result.options.master_port = 0;

@@ -4,7 +4,7 @@
 
 #include "net/message_connection.h"
 #include "tally/deadline.h"
-#include "wire/bytes.h"
+#include "wire/fields.h"
 
 namespace tally::group {
 
@@ -43,19 +43,20 @@ struct ControlMessage {
   std::vector<std::byte> body;
 };
 
+// `body` has fields(), as wire/fields.h describes.
 template <typename Body>
 ControlMessage message_of(ControlKind kind, const Body& body) {
   wire::Writer writer;
-  write(writer, body);
+  wire::write_fields(writer, body);
   return {kind, writer.take()};
 }
 ControlMessage message_of(ControlKind kind, const Error& error);
 
 // The whole body as one value; kCorrupt if something follows it.
 template <typename Body>
-Result<Body> body_of(const ControlMessage& message, Result<Body> (*read)(wire::Reader&)) {
+Result<Body> body_of(const ControlMessage& message) {
   wire::Reader reader(message.body);
-  TALLY_TRY(Body body, read(reader));
+  TALLY_TRY(Body body, wire::read_fields<Body>(reader));
   TALLY_TRY(reader.end());
   return body;
 }

@@ -1,23 +1,13 @@
 #include "group/coordinator.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <thread>
-#include <variant>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/errors.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "group/bodies.h"
-#include "group/coordinator_service.h"
-#include "group/local_access.h"
-#include "net/stream_factory.h"
 
 namespace tally::group {
 namespace {
@@ -25,181 +15,37 @@ namespace {
 // The pause after accept() failed for want of descriptors.
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
-struct NewGeneration {
-  std::uint32_t generation;
-  int size;
-};
-struct EndedProcess {
-  Rank rank;
-  std::string how;
-};
-using Command = std::variant<NewGeneration, EndedProcess>;
-
 Result<void> check(const CoordinatorOptions& options) {
   if (!is_job_name(options.job))
-    return invalid(fmt::format(
+    return invalid(
         "'{}' is no name for a job: 1 to 64 letters, digits, dots, underscores and dashes",
-        options.job));
+        options.job);
   if (options.size < 1 || options.size > kMaxRanks)
-    return invalid(fmt::format("a job of {} ranks, 1 to {} are possible", options.size, kMaxRanks));
+    return invalid("a job of {} ranks, 1 to {} are possible", options.size, kMaxRanks);
   if (options.heartbeat <= Duration::zero() || options.missed_heartbeats < 1)
     return invalid("heartbeats need a time between them");
   if (!options.secret && !net::on_loopback(options.listen))
-    return invalid(fmt::format("a coordinator at {} needs a secret: others can reach it",
-                               to_string(options.listen)));
+    return invalid("a coordinator at {} needs a secret: others can reach it",
+                   to_string(options.listen));
   return {};
 }
 
 }  // namespace
 
-class Coordinator::Impl final {
- public:
-  Impl(const CoordinatorOptions& options, net::Listener listener, LocalAccess local,
-       net::StreamFactory streams, Descriptor wake, CoordinatorService::OnEvent on_event)
-      : options_(options),
-        listener_(std::move(listener)),
-        local_(std::move(local)),
-        streams_(std::move(streams)),
-        wake_(std::move(wake)),
-        service_(options, to_string(listener_.address()), std::move(on_event),
-                 SteadyClock().now()) {}
+Coordinator::Coordinator(const CoordinatorOptions& options, net::Listener listener,
+                         LocalAccess local, net::StreamFactory streams, Descriptor wake,
+                         CoordinatorService::OnEvent on_event)
+    : options_(options),
+      listener_(std::move(listener)),
+      local_(std::move(local)),
+      streams_(std::move(streams)),
+      wake_(std::move(wake)),
+      service_(options, to_string(listener_.address()), std::move(on_event), SteadyClock().now()) {}
 
-  ~Impl() {
-    thread_.request_stop();
-    wake();
-  }
-
-  void tell_name() {
-    if (local_.name != options_.job)
-      service_.say(fmt::format("another job here is called {}: this one is {} for tally status",
-                               options_.job, local_.name));
-  }
-  void resume(const SavedState& state) { service_.resume(state, SteadyClock().now()); }
-  void run() {
-    thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
-  }
-
-  const net::Address& address() const { return listener_.address(); }
-  const std::string& local_name() const { return local_.name; }
-
-  void post(Command command) {
-    {
-      MutexLock lock(mutex_);
-      commands_.push_back(std::move(command));
-    }
-    wake();
-  }
-
- private:
-  void wake() const {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(wake_.descriptor(), &one, sizeof(one));
-  }
-
-  void work(const std::stop_token& stop) {
-    const Duration pause = std::clamp<Duration>(
-        options_.heartbeat / 4, std::chrono::milliseconds(10), std::chrono::milliseconds(250));
-    TimePoint next_tick = SteadyClock().now() + pause;
-    while (!stop.stop_requested()) {
-      next_tick = std::min(next_tick, service_.next_loss());
-      wait(next_tick);
-      const TimePoint now = SteadyClock().now();
-      obey(now);
-      accept(now);
-      for (const auto& session : service_.sessions()) service_.serve(*session, now);
-      // Ticks come after reading, so that messages count that arrived while this thread did not
-      // run.
-      if (now >= next_tick) {
-        service_.tick(now);
-        next_tick = now + pause;
-      }
-      service_.tidy(now);
-    }
-  }
-
-  void wait(TimePoint until) {
-    entries_.clear();
-    entries_.push_back({wake_.descriptor(), POLLIN, 0});
-    // During the pause a waiting connection would wake this thread again and again.
-    if (accept_from_ > SteadyClock().now()) {
-      until = std::min(until, accept_from_);
-    } else {
-      entries_.push_back({listener_.descriptor(), POLLIN, 0});
-      entries_.push_back({local_.listener.descriptor(), POLLIN, 0});
-    }
-    bool pending = false;
-    for (const auto& session : service_.sessions()) {
-      session->connection.add_to(entries_);
-      pending = pending || session->connection.pending();
-    }
-    const int timeout = pending ? 0 : net::poll_timeout(Deadline::at(until));
-    if (::poll(entries_.data(), entries_.size(), timeout) < 1) return;
-    std::uint64_t count = 0;
-    if (entries_[0].revents != 0) {
-      [[maybe_unused]] const auto got = ::read(wake_.descriptor(), &count, sizeof(count));
-    }
-  }
-
-  void obey(TimePoint now) {
-    std::vector<Command> commands;
-    {
-      MutexLock lock(mutex_);
-      commands.swap(commands_);
-    }
-    for (const Command& command : commands) {
-      if (const auto* next = std::get_if<NewGeneration>(&command)) {
-        service_.begin_generation(next->generation, next->size, now);
-      } else {
-        const auto& ended = std::get<EndedProcess>(command);
-        service_.process_ended(ended.rank, ended.how, now);
-      }
-    }
-  }
-
-  void accept(TimePoint now) {
-    if (now < accept_from_) return;
-    for (;;) {
-      auto socket = listener_.accept_now();
-      if (!socket.has_value()) return pause_accepting(socket.error(), now);
-      if (!socket->has_value()) break;
-      const auto peer = net::peer_address(**socket);
-      const std::string from = peer.has_value() ? to_string(*peer) : "an unknown address";
-      if (auto stream = streams_.server(**std::move(socket)); stream.has_value())
-        add(*std::move(stream), from, false, now);
-    }
-    for (;;) {
-      auto caller = accept_local(local_.listener);
-      if (!caller.has_value()) return pause_accepting(caller.error(), now);
-      if (!caller->has_value()) break;
-      add(net::plain_stream(**std::move(caller)), "this machine", true, now);
-    }
-  }
-
-  void pause_accepting(const Error& why, TimePoint now) {
-    accept_from_ = now + kAcceptPause;
-    if (!complained_)
-      log_warning(fmt::format("the coordinator cannot take in everybody: {}", why.message));
-    complained_ = true;
-  }
-
-  void add(std::unique_ptr<net::Stream> stream, std::string from, bool local, TimePoint now) {
-    service_.sessions().push_back(
-        std::make_unique<CoordinatorSession>(std::move(stream), std::move(from), local, now));
-  }
-
-  const CoordinatorOptions options_;
-  net::Listener listener_;
-  const LocalAccess local_;
-  const net::StreamFactory streams_;
-  const Descriptor wake_;
-  CoordinatorService service_;  // the thread's own, once it runs
-  std::vector<pollfd> entries_;
-  TimePoint accept_from_{};
-  bool complained_ = false;  // about a failed accept()
-  Mutex mutex_;
-  std::vector<Command> commands_ TALLY_GUARDED_BY(mutex_);
-  std::jthread thread_;
-};
+Coordinator::~Coordinator() {
+  thread_.request_stop();
+  wake();
+}
 
 Result<std::unique_ptr<Coordinator>> Coordinator::start(
     const CoordinatorOptions& options, std::function<void(const CoordinatorEvent&)> on_event) {
@@ -208,41 +54,135 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(
   if (!options.state_file.empty()) {
     TALLY_TRY(state, load_state(options.state_file));
     if (state && state->job != options.job)
-      return invalid(fmt::format("{} is the state of job {}, this is {}", options.state_file,
-                                 state->job, options.job));
+      return invalid("{} is the state of job {}, this is {}", options.state_file, state->job,
+                     options.job);
     // A later generation may have fewer ranks: survivors form one without the lost.
     if (state && !state->over() &&
         (state->size > options.size ||
          (state->size != options.size && state->generation == options.generation)))
-      return invalid(fmt::format(
+      return invalid(
           "{} is the state of a job of {} ranks, this one has {}: remove it if that job is over",
-          options.state_file, state->size, options.size));
+          options.state_file, state->size, options.size);
   }
   TALLY_TRY(net::Listener listener, net::Listener::bind(options.listen));
   TALLY_TRY(LocalAccess local, open_local_access(options.job));
   TALLY_TRY(auto streams, net::StreamFactory::make(options.secret, "tally coordinator"));
   Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.open()) return net::socket_error("eventfd", errno);
-  auto impl = std::make_unique<Impl>(options, std::move(listener), std::move(local),
-                                     std::move(streams), std::move(wake), std::move(on_event));
-  if (state && !state->over() && state->generation >= options.generation) impl->resume(*state);
-  impl->tell_name();
-  impl->run();
-  return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
+  std::unique_ptr<Coordinator> made(new Coordinator(options, std::move(listener), std::move(local),
+                                                    std::move(streams), std::move(wake),
+                                                    std::move(on_event)));
+  CoordinatorService& service = made->service_;
+  if (state && !state->over() && state->generation >= options.generation)
+    service.resume(*state, SteadyClock().now());
+  if (made->local_name() != options.job)
+    service.say(fmt::format("another job here is called {}: this one is {} for tally status",
+                            options.job, made->local_name()));
+  made->thread_ =
+      std::jthread([self = made.get()](const std::stop_token& stop) { self->work(stop); });
+  return made;
 }
 
-Coordinator::Coordinator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Coordinator::~Coordinator() = default;
-
-const net::Address& Coordinator::address() const { return impl_->address(); }
-const std::string& Coordinator::local_name() const { return impl_->local_name(); }
-
 void Coordinator::begin_generation(std::uint32_t generation, int size) {
-  impl_->post(NewGeneration{generation, size});
+  post([generation, size](CoordinatorService& service, TimePoint) {
+    service.begin_generation(generation, size);
+  });
 }
 
 void Coordinator::process_ended(Rank rank, const std::string& how) {
-  impl_->post(EndedProcess{rank, how});
+  post([rank, how](CoordinatorService& service, TimePoint now) {
+    service.process_ended(rank, how, now);
+  });
+}
+
+void Coordinator::post(Command command) {
+  {
+    MutexLock lock(mutex_);
+    commands_.push_back(std::move(command));
+  }
+  wake();
+}
+
+void Coordinator::work(const std::stop_token& stop) {
+  const Duration pause = std::clamp<Duration>(options_.heartbeat / 4, std::chrono::milliseconds(10),
+                                              std::chrono::milliseconds(250));
+  TimePoint next_tick = SteadyClock().now() + pause;
+  while (!stop.stop_requested()) {
+    next_tick = std::min(next_tick, service_.next_loss());
+    wait(next_tick);
+    const TimePoint now = SteadyClock().now();
+    obey(now);
+    accept(now);
+    for (const auto& session : service_.sessions()) service_.serve(*session, now);
+    // Ticks come after reading, so that messages count that arrived while this thread did not run.
+    if (now >= next_tick) {
+      service_.tick(now);
+      next_tick = now + pause;
+    }
+    service_.tidy(now);
+  }
+}
+
+void Coordinator::wait(TimePoint until) {
+  entries_.clear();
+  entries_.push_back({wake_.descriptor(), POLLIN, 0});
+  // During the pause a waiting connection would wake this thread again and again.
+  if (accept_from_ > SteadyClock().now()) {
+    until = std::min(until, accept_from_);
+  } else {
+    entries_.push_back({listener_.descriptor(), POLLIN, 0});
+    entries_.push_back({local_.listener.descriptor(), POLLIN, 0});
+  }
+  bool pending = false;
+  for (const auto& session : service_.sessions()) {
+    session->connection.add_to(entries_);
+    pending = pending || session->connection.pending();
+  }
+  const int timeout = pending ? 0 : net::poll_timeout(Deadline::at(until));
+  if (::poll(entries_.data(), entries_.size(), timeout) < 1) return;
+  eventfd_t count = 0;
+  if (entries_[0].revents != 0) eventfd_read(wake_.descriptor(), &count);
+}
+
+void Coordinator::obey(TimePoint now) {
+  std::vector<Command> commands;
+  {
+    MutexLock lock(mutex_);
+    commands.swap(commands_);
+  }
+  for (const Command& command : commands) command(service_, now);
+}
+
+void Coordinator::accept(TimePoint now) {
+  if (now < accept_from_) return;
+  for (;;) {
+    auto socket = listener_.accept_now();
+    if (!socket.has_value()) return pause_accepting(socket.error(), now);
+    if (!socket->has_value()) break;
+    const auto peer = net::peer_address(**socket);
+    const std::string from = peer.has_value() ? to_string(*peer) : "an unknown address";
+    if (auto stream = streams_.server(**std::move(socket)); stream.has_value())
+      add(*std::move(stream), from, false, now);
+  }
+  for (;;) {
+    auto caller = accept_local(local_.listener);
+    if (!caller.has_value()) return pause_accepting(caller.error(), now);
+    if (!caller->has_value()) break;
+    add(net::plain_stream(**std::move(caller)), "this machine", true, now);
+  }
+}
+
+void Coordinator::pause_accepting(const Error& why, TimePoint now) {
+  accept_from_ = now + kAcceptPause;
+  if (!complained_)
+    log_warning(fmt::format("the coordinator cannot take in everybody: {}", why.message));
+  complained_ = true;
+}
+
+void Coordinator::add(std::unique_ptr<net::Stream> stream, std::string from, bool local,
+                      TimePoint now) {
+  service_.sessions().push_back(
+      std::make_unique<CoordinatorSession>(std::move(stream), std::move(from), local, now));
 }
 
 }  // namespace tally::group

@@ -1,33 +1,20 @@
 #pragma once
+#include <poll.h>
+#include <sys/eventfd.h>
+
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
-#include "group/roster.h"
+#include "base/mutex.h"
+#include "group/coordinator_service.h"
+#include "group/local_access.h"
 #include "net/socket.h"
-#include "tally/deadline.h"
-#include "tally/job.h"
+#include "net/stream_factory.h"
 
 namespace tally::group {
-
-struct CoordinatorOptions {
-  std::string job;  // for `tally status`; is_job_name() holds
-  int size = 1;
-  std::uint32_t generation = 1;
-  net::Address listen{.host = "127.0.0.1", .port = 0};
-  std::optional<Secret> secret;  // set: TLS; not set: the coordinator listens on loopback only
-  // Empty: none. If the file exists and its job is this one and not over, the coordinator takes
-  // generation and members from it.
-  std::string state_file;
-  Duration heartbeat = std::chrono::seconds(1);
-  // A rank counts as unreachable, and is reported, after this many.
-  int missed_heartbeats = 3;
-  // Zero: an unreachable rank is lost at once. Longer: it is lost once it has been silent for this
-  // long, since a network link may recover.
-  Duration lost_after{};
-  Duration stall_warning = std::chrono::seconds(10);
-};
 
 // Watches the ranks of a job: which are present, which are lost, and which keep the others waiting.
 // The coordinator tells all ranks which ranks are lost and answers `tally status` and `tally
@@ -43,9 +30,9 @@ class Coordinator final {
   Coordinator& operator=(const Coordinator&) = delete;
 
   // The listening address, with the real port.
-  const net::Address& address() const;
+  const net::Address& address() const { return listener_.address(); }
   // The name by which `tally status` finds it on this machine.
-  const std::string& local_name() const;
+  const std::string& local_name() const { return local_.name; }
   // Forgets all ranks, after the launcher has restarted them.
   void begin_generation(std::uint32_t generation, int size);
   // The launcher calls this when the process of a rank has ended. `how`: "was killed by signal 9".
@@ -54,9 +41,30 @@ class Coordinator final {
   void process_ended(Rank rank, const std::string& how);
 
  private:
-  class Impl;
-  explicit Coordinator(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  Coordinator(const CoordinatorOptions& options, net::Listener listener, LocalAccess local,
+              net::StreamFactory streams, Descriptor wake, CoordinatorService::OnEvent on_event);
+  using Command = std::function<void(CoordinatorService& service, TimePoint now)>;
+  void post(Command command);
+  void wake() const { eventfd_write(wake_.descriptor(), 1); }
+  void work(const std::stop_token& stop);
+  void wait(TimePoint until);
+  void obey(TimePoint now);
+  void accept(TimePoint now);
+  void pause_accepting(const Error& why, TimePoint now);
+  void add(std::unique_ptr<net::Stream> stream, std::string from, bool local, TimePoint now);
+
+  const CoordinatorOptions options_;
+  net::Listener listener_;
+  const LocalAccess local_;
+  const net::StreamFactory streams_;
+  const Descriptor wake_;
+  CoordinatorService service_;  // the thread's own, once it runs
+  std::vector<pollfd> entries_;
+  TimePoint accept_from_{};
+  bool complained_ = false;  // about a failed accept()
+  Mutex mutex_;
+  std::vector<Command> commands_ TALLY_GUARDED_BY(mutex_);
+  std::jthread thread_;
 };
 
 }  // namespace tally::group

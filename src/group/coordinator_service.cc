@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/log.h"
-#include "group/bodies.h"
 #include "group/host.h"
 
 namespace tally::group {
@@ -23,13 +23,8 @@ constexpr Duration kTraceTime = std::chrono::seconds(2);
 constexpr std::ptrdiff_t kMaxUnknown = 64;
 // Ranks of an earlier coordinator reconnect within their longest pause between two attempts.
 constexpr Duration kReturnTime = std::chrono::seconds(5);
-constexpr std::size_t kMaxStackBytes = 4096;
 // The status of a job of thousands of ranks has some megabytes.
 constexpr std::size_t kMaxUnsentBytes = std::size_t{16} << 20;
-
-Result<std::string> read_stack(wire::Reader& reader) { return reader.string(kMaxStackBytes); }
-
-Error refusal(std::string why) { return {.code = ErrorCode::kRefused, .message = std::move(why)}; }
 
 Roster::Options roster_options(const CoordinatorOptions& options, std::uint32_t generation,
                                int size) {
@@ -50,7 +45,7 @@ CoordinatorSession::CoordinatorSession(std::unique_ptr<net::Stream> stream, std:
       opened(now) {}
 
 void CoordinatorSession::refuse(const Error& why, TimePoint now) {
-  send(connection, message_of(ControlKind::kRefusal, why));
+  tell(ControlKind::kRefusal, why);
   over = true;
   over_since = now;
 }
@@ -70,7 +65,7 @@ void CoordinatorService::resume(const SavedState& state, TimePoint now) {
   roster_->expect(state.members, now, kReturnTime);
 }
 
-void CoordinatorService::begin_generation(std::uint32_t generation, int size, TimePoint) {
+void CoordinatorService::begin_generation(std::uint32_t generation, int size) {
   roster_ = std::make_unique<Roster>(roster_options(options_, generation, size));
   stalls_.forget();
   changed_ = true;
@@ -95,63 +90,46 @@ void CoordinatorService::serve(CoordinatorSession& session, TimePoint now) {
 
 Result<void> CoordinatorService::handle(CoordinatorSession& session, const ControlMessage& message,
                                         TimePoint now) {
-  switch (session.role) {
-    case Role::kUnknown:
-      return handle_unknown(session, message, now);
-    case Role::kRank:
-      return handle_rank(session, message, now);
-    case Role::kObserver:
-      break;
-  }
-  if (message.kind == ControlKind::kAskStatus) {
-    answer_status(session, now);
-  } else if (message.kind == ControlKind::kAskTrace) {
-    ask_traces(session, now);
-  } else {
-    return refusal("an observer only asks");
-  }
-  return {};
-}
-
-Result<void> CoordinatorService::handle_unknown(CoordinatorSession& session,
-                                                const ControlMessage& message, TimePoint now) {
+  if (session.role == Role::kRank) return handle_rank(session, message, now);
   if (message.kind == ControlKind::kAskStatus || message.kind == ControlKind::kAskTrace) {
     session.role = Role::kObserver;
-    return handle(session, message, now);
+    message.kind == ControlKind::kAskStatus ? answer_status(session, now)
+                                            : ask_traces(session, now);
+    return {};
   }
+  if (session.role == Role::kObserver)
+    return make_error(ErrorCode::kRefused, "an observer only asks");
   if (message.kind != ControlKind::kRegister || session.local)
-    return refusal("it did not say who it is");
-  TALLY_TRY(const Registration who, body_of(message, &read_registration));
+    return make_error(ErrorCode::kRefused, "it did not say who it is");
+  TALLY_TRY(const Registration who, body_of<Registration>(message));
   return take_registration(session, who, now);
 }
 
 Result<void> CoordinatorService::take_registration(CoordinatorSession& session,
                                                    const Registration& who, TimePoint now) {
   if (!who.job.empty() && !options_.job.empty() && who.job != options_.job)
-    return refusal(
-        fmt::format("rank {} belongs to job {}, this is {}", who.rank, who.job, options_.job));
-  if (who.generation < roster_->options().generation)
-    return refusal(fmt::format("rank {} is of generation {}, the job is at {}", who.rank,
-                               who.generation, roster_->options().generation));
+    return make_error(ErrorCode::kRefused, "rank {} belongs to job {}, this is {}", who.rank,
+                      who.job, options_.job);
+  if (who.generation < generation())
+    return make_error(ErrorCode::kRefused, "rank {} is of generation {}, the job is at {}",
+                      who.rank, who.generation, generation());
   // Surviving ranks that formed a new generation among themselves announce it.
-  if (who.generation > roster_->options().generation) {
-    begin_generation(who.generation, who.size, now);
+  if (who.generation > generation()) {
+    begin_generation(who.generation, who.size);
     pending_.push_back(
         {EventKind::kJoined,
          {},
          fmt::format("generation {} begins, with {} ranks", who.generation, who.size)});
   }
   if (who.size != roster_->options().size)
-    return refusal(fmt::format("rank {} counts {} ranks, the job has {}", who.rank, who.size,
-                               roster_->options().size));
+    return make_error(ErrorCode::kRefused, "rank {} counts {} ranks, the job has {}", who.rank,
+                      who.size, roster_->options().size);
   auto events = roster_->registered(who.rank, who.host, who.pid, now);
   if (!events.has_value()) {
     const Member& known = roster_->members()[static_cast<std::size_t>(who.rank)];
     if (known.presence == Presence::kLost && known.pid == who.pid) {
-      send(session.connection,
-           message_of(
-               ControlKind::kLost,
-               LostRanks{.generation = who.generation, .ranks = {who.rank}, .why = known.fate}));
+      session.tell(ControlKind::kLost,
+                   LostRanks{.generation = who.generation, .ranks = {who.rank}, .why = known.fate});
     }
     return events.error();
   }
@@ -163,13 +141,12 @@ Result<void> CoordinatorService::take_registration(CoordinatorSession& session,
   session.generation = who.generation;
   session.pid = who.pid;
   session.host = who.host;
-  send(session.connection,
-       message_of(ControlKind::kPulse, Pulse{.echo = {}, .now = now, .machine = machine_}));
+  session.tell(ControlKind::kPulse, Pulse{.echo = {}, .now = now, .machine = machine_});
   for (const Member& member : roster_->members()) {
     if (member.presence != Presence::kLost) continue;
-    send(session.connection, message_of(ControlKind::kLost, LostRanks{.generation = who.generation,
-                                                                      .ranks = {member.rank},
-                                                                      .why = member.fate}));
+    session.tell(
+        ControlKind::kLost,
+        LostRanks{.generation = who.generation, .ranks = {member.rank}, .why = member.fate});
   }
   tell(*events);
   return {};
@@ -182,7 +159,7 @@ Result<void> CoordinatorService::handle_rank(CoordinatorSession& session,
       return take_report(session, message, now);
     case ControlKind::kGoodbye: {
       TALLY_TRY(take_report(session, message, now));
-      if (session.generation == roster_->options().generation) {
+      if (session.generation == generation()) {
         look_for_stalls(now);  // its last report may tell of a disagreement
         tell(roster_->left(session.rank, now));
       }
@@ -191,39 +168,36 @@ Result<void> CoordinatorService::handle_rank(CoordinatorSession& session,
       return {};
     }
     case ControlKind::kStack: {
-      TALLY_TRY(const std::string stack, body_of(message, &read_stack));
-      if (session.generation == roster_->options().generation)
-        stalls_.stack_arrived(session.rank, stack);
+      TALLY_TRY(const StackReply reply, body_of<StackReply>(message));
+      if (session.generation == generation()) stalls_.stack_arrived(session.rank, reply.stack);
       return {};
     }
     case ControlKind::kTrace: {
-      TALLY_TRY(const Trace trace, body_of(message, &read_trace));
+      TALLY_TRY(const Trace trace, body_of<Trace>(message));
       if (trace.rank == session.rank) take_trace(message, trace);
       return {};
     }
     case ControlKind::kRegister: {
       // The rank is in a new membership and keeps its connection.
-      TALLY_TRY(const Registration who, body_of(message, &read_registration));
+      TALLY_TRY(const Registration who, body_of<Registration>(message));
       session.role = Role::kUnknown;
       return take_registration(session, who, now);
     }
     default:
-      return refusal("a rank has no reason to say that");
+      return make_error(ErrorCode::kRefused, "a rank has no reason to say that");
   }
 }
 
 Result<void> CoordinatorService::take_report(CoordinatorSession& session,
                                              const ControlMessage& message, TimePoint now) {
-  TALLY_TRY(Report report, body_of(message, &read_report));
+  TALLY_TRY(Report report, body_of<Report>(message));
   if (report.rank != session.rank || report.generation != session.generation)
-    return refusal("a rank that reports for another");
+    return make_error(ErrorCode::kRefused, "a rank that reports for another");
   report.pid = session.pid;
   report.host = session.host;
   tell(roster_->reported(report, now));
-  if (message.kind == ControlKind::kReport) {
-    send(session.connection, message_of(ControlKind::kPulse,
-                                        Pulse{.echo = report.at, .now = now, .machine = machine_}));
-  }
+  if (message.kind == ControlKind::kReport)
+    session.tell(ControlKind::kPulse, Pulse{.echo = report.at, .now = now, .machine = machine_});
   return {};
 }
 
@@ -231,7 +205,7 @@ void CoordinatorService::take_trace(const ControlMessage& message, const Trace& 
   for (const auto& session : sessions_) {
     if (session->role != Role::kObserver || session->awaited.erase(trace.rank) == 0) continue;
     send(session->connection, message);
-    if (session->awaited.empty()) send(session->connection, {ControlKind::kEnd, {}});
+    if (session->awaited.empty()) session->tell(ControlKind::kEnd);
   }
 }
 
@@ -242,8 +216,7 @@ void CoordinatorService::ended(CoordinatorSession& session, const Error& why, Ti
     // A registered rank that sends corrupt messages is reported; its connection is over in any
     // case.
     if (why.code != ErrorCode::kPeerLost) refused(session, why.message, now);
-    if (session.generation == roster_->options().generation)
-      tell(roster_->connection_closed(session.rank, now));
+    if (session.generation == generation()) tell(roster_->connection_closed(session.rank, now));
     return;
   }
   if (session.local) return;
@@ -253,14 +226,13 @@ void CoordinatorService::ended(CoordinatorSession& session, const Error& why, Ti
 }
 
 void CoordinatorService::answer_status(CoordinatorSession& session, TimePoint now) {
-  send(session.connection,
-       message_of(ControlKind::kJob, JobStatus{.job = options_.job,
-                                               .generation = roster_->options().generation,
-                                               .size = roster_->options().size,
-                                               .address = address_,
-                                               .uptime = now - started_,
-                                               .stall = stalls_.current(),
-                                               .members = {}}));
+  session.tell(ControlKind::kJob, JobStatus{.job = options_.job,
+                                            .generation = generation(),
+                                            .size = roster_->options().size,
+                                            .address = address_,
+                                            .uptime = now - started_,
+                                            .stall = stalls_.current(),
+                                            .members = {}});
   for (const Member& member : roster_->members()) {
     MemberStatus status{.rank = member.rank,
                         .presence = member.presence,
@@ -272,19 +244,19 @@ void CoordinatorService::answer_status(CoordinatorSession& session, TimePoint no
                         .report = {}};
     if (member.heard != TimePoint{}) status.silence = std::max(Duration{}, now - member.heard);
     if (member.reported) status.report = member.report;
-    send(session.connection, message_of(ControlKind::kMember, status));
+    session.tell(ControlKind::kMember, status);
   }
-  send(session.connection, {ControlKind::kEnd, {}});
+  session.tell(ControlKind::kEnd);
 }
 
 void CoordinatorService::ask_traces(CoordinatorSession& session, TimePoint now) {
   session.traces_by = now + kTraceTime;
   for (const auto& other : sessions_) {
-    if (!other->is_rank_of(roster_->options().generation)) continue;
+    if (!other->is_rank_of(generation())) continue;
     session.awaited.insert(other->rank);
-    send(other->connection, {ControlKind::kWantTrace, {}});
+    other->tell(ControlKind::kWantTrace);
   }
-  if (session.awaited.empty()) send(session.connection, {ControlKind::kEnd, {}});
+  if (session.awaited.empty()) session.tell(ControlKind::kEnd);
 }
 
 void CoordinatorService::look_for_stalls(TimePoint now) {
@@ -293,8 +265,8 @@ void CoordinatorService::look_for_stalls(TimePoint now) {
   if (decision.event) tell({*decision.event});
   if (decision.ask == kNoRank) return;
   for (const auto& session : sessions_)
-    if (session->rank == decision.ask && session->is_rank_of(roster_->options().generation))
-      send(session->connection, {ControlKind::kWantStack, {}});
+    if (session->rank == decision.ask && session->is_rank_of(generation()))
+      session->tell(ControlKind::kWantStack);
 }
 
 void CoordinatorService::refused(const CoordinatorSession& session, const std::string& why,
@@ -314,7 +286,7 @@ void CoordinatorService::tidy(TimePoint now) {
     if (session->dead || session->over) continue;
     if (!session->awaited.empty() && now >= session->traces_by) {
       session->awaited.clear();
-      send(session->connection, {ControlKind::kEnd, {}});
+      session->tell(ControlKind::kEnd);
     }
     if (session->role != Role::kUnknown) continue;
     const bool late = now - session->opened > kIntroductionTime;
@@ -339,26 +311,20 @@ void CoordinatorService::tick(TimePoint now) {
 void CoordinatorService::tell(const Events& events) {
   for (const CoordinatorEvent& event : events) {
     changed_ = true;
-    if (event.kind == EventKind::kLost) {
-      tell_ranks({.generation = roster_->options().generation,
-                  .ranks = event.ranks,
-                  .why = event.sentence});
-    }
+    for (const auto& session : sessions_)
+      if (event.kind == EventKind::kLost && session->is_rank_of(generation()))
+        session->tell(
+            ControlKind::kLost,
+            LostRanks{.generation = generation(), .ranks = event.ranks, .why = event.sentence});
     pending_.push_back(event);
   }
-}
-
-void CoordinatorService::tell_ranks(const LostRanks& lost) {
-  for (const auto& session : sessions_)
-    if (session->is_rank_of(lost.generation))
-      send(session->connection, message_of(ControlKind::kLost, lost));
 }
 
 void CoordinatorService::save() {
   changed_ = false;
   if (options_.state_file.empty()) return;
   SavedState state{.job = options_.job,
-                   .generation = roster_->options().generation,
+                   .generation = generation(),
                    .size = roster_->options().size,
                    .members = {}};
   for (const Member& member : roster_->members())

@@ -7,14 +7,33 @@
 #include <string>
 
 #include "group/control.h"
-#include "group/coordinator.h"
 #include "group/refusals.h"
 #include "group/roster.h"
-#include "group/stall_watch.h"
+#include "group/stall.h"
 #include "group/state_file.h"
 #include "group/watch_message.h"
+#include "net/socket.h"
+#include "tally/job.h"
 
 namespace tally::group {
+
+struct CoordinatorOptions {
+  std::string job;  // for `tally status`; is_job_name() holds
+  int size = 1;
+  std::uint32_t generation = 1;
+  net::Address listen{.host = "127.0.0.1", .port = 0};
+  std::optional<Secret> secret;  // set: TLS; not set: the coordinator listens on loopback only
+  // Empty: none. If the file exists and its job is this one and not over, the coordinator takes
+  // generation and members from it.
+  std::string state_file;
+  Duration heartbeat = std::chrono::seconds(1);
+  // A rank counts as unreachable, and is reported, after this many.
+  int missed_heartbeats = 3;
+  // Zero: an unreachable rank is lost at once. Longer: it is lost once it has been silent for this
+  // long, since a network link may recover.
+  Duration lost_after{};
+  Duration stall_warning = std::chrono::seconds(10);
+};
 
 // One connection to a coordinator, and the facts about its peer.
 struct CoordinatorSession {
@@ -45,6 +64,12 @@ struct CoordinatorSession {
   bool is_rank_of(std::uint32_t of) const {
     return role == Role::kRank && generation == of && !over && !dead;
   }
+  // Queues a message, whose body may be empty.
+  template <typename Body>
+  void tell(ControlKind kind, const Body& body) {
+    send(connection, message_of(kind, body));
+  }
+  void tell(ControlKind kind) { send(connection, {kind, {}}); }
   void refuse(const Error& why, TimePoint now);
 };
 
@@ -63,7 +88,7 @@ class CoordinatorService final {
   Sessions& sessions() { return sessions_; }
   // Reads, handles and answers the messages of one connection.
   void serve(CoordinatorSession& session, TimePoint now);
-  void begin_generation(std::uint32_t generation, int size, TimePoint now);
+  void begin_generation(std::uint32_t generation, int size);
   void process_ended(Rank rank, const std::string& how, TimePoint now);
   // Queues a sentence for on_event.
   void say(std::string sentence) {
@@ -78,10 +103,9 @@ class CoordinatorService final {
 
  private:
   using Events = Roster::Events;
+  std::uint32_t generation() const { return roster_->options().generation; }
 
   Result<void> handle(CoordinatorSession& session, const ControlMessage& message, TimePoint now);
-  Result<void> handle_unknown(CoordinatorSession& session, const ControlMessage& message,
-                              TimePoint now);
   Result<void> handle_rank(CoordinatorSession& session, const ControlMessage& message,
                            TimePoint now);
   Result<void> take_registration(CoordinatorSession& session, const Registration& who,
@@ -95,7 +119,6 @@ class CoordinatorService final {
   void look_for_stalls(TimePoint now);
   void refused(const CoordinatorSession& session, const std::string& why, TimePoint now);
   void tell(const Events& events);
-  void tell_ranks(const LostRanks& lost);
   void save();
 
   const CoordinatorOptions options_;

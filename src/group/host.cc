@@ -16,6 +16,7 @@
 #include <fstream>
 #include <memory>
 
+#include "base/errors.h"
 #include "net/socket.h"
 
 namespace tally::group {
@@ -72,9 +73,8 @@ InterfaceAddress described(const ifaddrs& entry) {
 }  // namespace
 
 Result<std::string> host_identity(const std::string& label) {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  if (!(file >> boot)) return Error{.code = ErrorCode::kSystem, .message = "no boot id in /proc"};
+  const std::string boot = machine_identity();
+  if (boot == "?") return make_error(ErrorCode::kSystem, "no boot id in /proc");
   return fmt::format("{}/{}/{}/{}/{}", boot, namespace_of("net"), namespace_of("pid"), geteuid(),
                      label);
 }
@@ -90,10 +90,15 @@ std::string machine_identity() {
   return file >> boot ? boot : "?";
 }
 
+Result<void> fill_randomly(std::span<std::byte> bytes) {
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return make_error(ErrorCode::kSystem, "no random numbers from the system");
+  return {};
+}
+
 Result<std::string> random_name() {
   std::array<std::uint64_t, 2> bits{};
-  if (getrandom(bits.data(), sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits)))
-    return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
+  TALLY_TRY(fill_randomly(std::as_writable_bytes(std::span(bits))));
   return fmt::format("tally-{:016x}{:016x}", bits[0], bits[1]);
 }
 
@@ -119,9 +124,7 @@ Result<std::string> choose_address(const std::vector<InterfaceAddress>& addresse
   std::string known;
   for (const InterfaceAddress& each : addresses)
     if (known.find(each.interface) == std::string::npos) known += " " + each.interface;
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format("no network interface {} with an address; there are:{}",
-                                      wanted, known)};
+  return invalid("no network interface {} with an address; there are:{}", wanted, known);
 }
 
 }  // namespace tally::group

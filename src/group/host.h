@@ -1,4 +1,6 @@
 #pragma once
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@ std::string host_name();
 // The same text in all processes that read the same steady clock: those of one boot of one machine.
 std::string machine_identity();
 
+// Fills `bytes` with random numbers of the system.
+Result<void> fill_randomly(std::span<std::byte> bytes);
 // A random, unique name for a local socket.
 Result<std::string> random_name();
 

@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/errors.h"
 #include "base/file.h"
 #include "net/local_socket.h"
 #include "net/socket.h"
@@ -40,8 +41,7 @@ Result<LocalAccess> open_local_access(const std::string& job) {
     if (listener.has_value()) return LocalAccess{*std::move(listener), name};
     if (listener.error().code != ErrorCode::kRefused) return listener.error();
   }
-  return Error{.code = ErrorCode::kExhausted,
-               .message = fmt::format("{} jobs are called {}", kMostOfOneName, job)};
+  return make_error(ErrorCode::kExhausted, "{} jobs are called {}", kMostOfOneName, job);
 }
 
 Result<std::optional<Descriptor>> accept_local(const Descriptor& listener) {
@@ -84,14 +84,12 @@ std::vector<std::string> local_jobs() {
 Result<Descriptor> connect_local(const std::string& name) {
   auto connected = net::connect_locally(prefix(geteuid()) + name);
   if (!connected.has_value()) {
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("no coordinator of a job {} here: {}", name,
-                                        connected.error().message)};
+    return make_error(ErrorCode::kSystem, "no coordinator of a job {} here: {}", name,
+                      connected.error().message);
   }
   Descriptor socket = *std::move(connected);
   if (!net::peer_of_same_user(socket.descriptor()).has_value()) {
-    return Error{.code = ErrorCode::kRefused,
-                 .message = fmt::format("another user listens under the name of job {}", name)};
+    return make_error(ErrorCode::kRefused, "another user listens under the name of job {}", name);
   }
   fcntl(socket.descriptor(), F_SETFL, O_NONBLOCK);
   return socket;

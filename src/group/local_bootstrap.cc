@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "group/rendezvous_note.h"
 #include "net/local_socket.h"
@@ -34,13 +35,13 @@ Result<std::string> read_to_end(const Descriptor& socket, Deadline by) {
   std::array<char, kMaxNoteBytes> bytes;
   while (text.size() <= kMaxNoteBytes) {
     if (!net::wait_ready(socket.descriptor(), net::Readiness::kRead, by))
-      return Error{.code = ErrorCode::kTimeout, .message = "rank 0 does not answer"};
+      return make_error(ErrorCode::kTimeout, "rank 0 does not answer");
     const ssize_t count = ::recv(socket.descriptor(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (count <= 0) return text;
     text.append(bytes.data(), static_cast<std::size_t>(count));
   }
-  return Error{.code = ErrorCode::kCorrupt, .message = "the note of rank 0 is too long"};
+  return corrupt("the note of rank 0 is too long");
 }
 
 Result<std::string> fetch_once(const std::string& name, Deadline by) {
@@ -122,11 +123,9 @@ Result<std::string> fetch_note(const std::string& name, Deadline by) {
     }
     const TimePoint now = SteadyClock().now();
     if (by.passed(now)) {
-      return Error{
-          .code = ErrorCode::kTimeout,
-          .peer = 0,
-          .message = fmt::format("rank 0 did not publish its address on the local socket {}: {}",
-                                 name, last)};
+      return make_error(ErrorCode::kTimeout, 0,
+                        "rank 0 did not publish its address on the local socket {}: {}", name,
+                        last);
     }
     ::poll(nullptr, 0, net::poll_timeout(earlier(by, deadline_after(now, pause))));
     pause = std::min(2 * pause, kLongestPause);

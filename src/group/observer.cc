@@ -1,13 +1,11 @@
 #include "group/observer.h"
 
-#include <fmt/format.h>
-#include <poll.h>
-
-#include "base/clock.h"
+#include "base/errors.h"
 #include "group/local_access.h"
 #include "net/stream_factory.h"
 
 namespace tally::group {
+
 Observer::Observer(std::unique_ptr<net::Stream> stream)
     : connection_(std::make_unique<net::MessageConnection>(std::move(stream),
                                                            net::MessageConnection::Options{})) {}
@@ -20,8 +18,7 @@ Result<Observer> Observer::local(const std::string& name) {
 Result<Observer> Observer::remote(const net::Address& at, const std::optional<Secret>& secret,
                                   Deadline by) {
   if (!secret && !net::on_loopback(at))
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("asking {} needs the job's secret", to_string(at))};
+    return invalid("asking {} needs the job's secret", to_string(at));
   TALLY_TRY(net::Socket socket, net::connect(at, by));
   TALLY_TRY(const auto streams, net::StreamFactory::make(secret, "tally observer"));
   TALLY_TRY(auto stream, streams.client(std::move(socket)));
@@ -30,20 +27,15 @@ Result<Observer> Observer::remote(const net::Address& at, const std::optional<Se
 }
 
 Result<void> Observer::ask(ControlKind question, const Take& take, Deadline by) {
-  send(*connection_, {question, {}});
+  TALLY_TRY(send(*connection_, {question, {}}, by));
   for (;;) {
-    TALLY_TRY(const auto messages, advance(*connection_));
-    for (const ControlMessage& message : messages) {
-      if (message.kind == ControlKind::kEnd) return {};
-      if (message.kind == ControlKind::kRefusal) return error_in(message);
-      TALLY_TRY(take(message));
-    }
-    std::vector<pollfd> entries;
-    connection_->add_to(entries);
-    if (!connection_->pending() &&
-        ::poll(entries.data(), entries.size(), net::poll_timeout(by)) == 0 &&
-        by.passed(SteadyClock().now()))
-      return Error{.code = ErrorCode::kTimeout, .message = "the coordinator does not answer"};
+    const auto message = receive(*connection_, by);
+    if (!message.has_value() && message.error().code == ErrorCode::kTimeout)
+      return make_error(ErrorCode::kTimeout, "the coordinator does not answer");
+    if (!message.has_value()) return message.error();
+    if (message->kind == ControlKind::kEnd) return {};
+    if (message->kind == ControlKind::kRefusal) return error_in(*message);
+    TALLY_TRY(take(*message));
   }
 }
 
@@ -51,9 +43,9 @@ Result<JobStatus> Observer::status(Deadline by) {
   JobStatus status;
   const auto take = [&status](const ControlMessage& message) -> Result<void> {
     if (message.kind == ControlKind::kJob) {
-      TALLY_TRY(status, body_of(message, &read_job_status));
+      TALLY_TRY(status, body_of<JobStatus>(message));
     } else if (message.kind == ControlKind::kMember) {
-      TALLY_TRY(MemberStatus member, body_of(message, &read_member_status));
+      TALLY_TRY(MemberStatus member, body_of<MemberStatus>(message));
       status.members.push_back(std::move(member));
     }
     return {};
@@ -66,7 +58,7 @@ Result<std::vector<Trace>> Observer::traces(Deadline by) {
   std::vector<Trace> traces;
   const auto take = [&traces](const ControlMessage& message) -> Result<void> {
     if (message.kind != ControlKind::kTrace) return {};
-    TALLY_TRY(Trace trace, body_of(message, &read_trace));
+    TALLY_TRY(Trace trace, body_of<Trace>(message));
     traces.push_back(std::move(trace));
     return {};
   };

@@ -1,4 +1,4 @@
-#include "group/pmi_message.h"
+#include "group/pmi_client.h"
 
 #include <gtest/gtest.h>
 

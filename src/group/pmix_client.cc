@@ -8,13 +8,14 @@
 #include <pmix.h>
 #include <unistd.h>
 
-#include <condition_variable>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <memory>
 
 #include "base/clock.h"
-#include "base/mutex.h"
+#include "base/errors.h"
 #include "group/rendezvous_note.h"
 
 namespace tally::group {
@@ -31,14 +32,6 @@ struct FreeValue {
   }
 };
 using Value = std::unique_ptr<pmix_value_t, FreeValue>;
-
-// The outcome of a non-blocking fence; shared with its callback, which may run after the deadline.
-struct Fence {
-  Mutex mutex;
-  std::condition_variable_any ended;
-  bool done TALLY_GUARDED_BY(mutex) = false;
-  pmix_status_t status TALLY_GUARDED_BY(mutex) = PMIX_SUCCESS;
-};
 
 // The functions in use, as libpmix exports them.
 struct Functions {
@@ -70,9 +63,8 @@ Result<Functions> load() {
                      find(library, "PMIx_Fence_nb", functions.fence) &&
                      find(library, "PMIx_Error_string", functions.error_string);
   if (whole) return functions;
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format("meeting by PMIx needs {} (package libpmix2): {}", kLibrary,
-                                      library == nullptr ? dlerror() : "it is not as expected")};
+  return invalid("meeting by PMIx needs {} (package libpmix2): {}", kLibrary,
+                 library == nullptr ? dlerror() : "it is not as expected");
 }
 
 // This process's registration with its PMIx server.
@@ -83,8 +75,7 @@ class PmixRegistration {
     pmix_proc_t self{};
     const pmix_status_t status = functions.init(&self, nullptr, 0);
     if (status != PMIX_SUCCESS)
-      return Error{.code = ErrorCode::kSystem,
-                   .message = fmt::format("no PMIx server: {}", functions.error_string(status))};
+      return make_error(ErrorCode::kSystem, "no PMIx server: {}", functions.error_string(status));
     return std::unique_ptr<PmixRegistration>(new PmixRegistration(functions, self));
   }
   ~PmixRegistration() {
@@ -97,8 +88,7 @@ class PmixRegistration {
   Result<PmixFacts> facts() const {
     PmixFacts facts{.rank = static_cast<Rank>(self_.rank)};
     const auto size = number(everybody(), PMIX_JOB_SIZE);
-    if (!size)
-      return Error{.code = ErrorCode::kSystem, .message = "the PMIx server knows no job size"};
+    if (!size) return make_error(ErrorCode::kSystem, "the PMIx server knows no job size");
     facts.size = *size;
     facts.local_rank = number(self_, PMIX_LOCAL_RANK);
     facts.local_size = number(everybody(), PMIX_LOCAL_SIZE);
@@ -120,7 +110,7 @@ class PmixRegistration {
     first.rank = 0;
     const Value value = get(first, key.c_str());
     if (!value || value->type != PMIX_STRING || value->data.string == nullptr)
-      return Error{.code = ErrorCode::kCorrupt, .message = "the PMIx server lost rank 0's note"};
+      return corrupt("the PMIx server lost rank 0's note");
     return std::string(value->data.string, strnlen(value->data.string, kMaxNoteBytes + 1));
   }
 
@@ -134,12 +124,17 @@ class PmixRegistration {
     return all;
   }
 
+  static pmix_info_t flag(const char* key) {
+    pmix_info_t info{};
+    std::strncpy(info.key, key, PMIX_MAX_KEYLEN);
+    info.value.type = PMIX_BOOL;
+    info.value.data.flag = true;
+    return info;
+  }
+
   // The value that the server has now, or null.
   Value get(const pmix_proc_t& of, const char* key) const {
-    pmix_info_t at_once{};
-    std::strncpy(at_once.key, PMIX_IMMEDIATE, PMIX_MAX_KEYLEN);
-    at_once.value.type = PMIX_BOOL;
-    at_once.value.data.flag = true;
+    const pmix_info_t at_once = flag(PMIX_IMMEDIATE);
     pmix_value_t* value = nullptr;
     if (functions_.get(&of, key, &at_once, 1, &value) != PMIX_SUCCESS) return nullptr;
     return Value(value);
@@ -154,44 +149,34 @@ class PmixRegistration {
 
   Result<void> check(const char* what, pmix_status_t status) const {
     if (status == PMIX_SUCCESS) return {};
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("{}: {}", what, functions_.error_string(status))};
+    return make_error(ErrorCode::kSystem, "{}: {}", what, functions_.error_string(status));
   }
 
   // Waits for all ranks and fetches the values that they put.
   Result<void> fence(Deadline by) const {
-    pmix_info_t collect{};
-    std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
-    collect.value.type = PMIX_BOOL;
-    collect.value.data.flag = true;
+    const pmix_info_t collect = flag(PMIX_COLLECT_DATA);
     const pmix_proc_t all = everybody();
-    const auto state = std::make_shared<Fence>();
-    auto for_callback = std::make_unique<std::shared_ptr<Fence>>(state);
-    const auto ended = [](pmix_status_t status, void* context) {
-      const std::unique_ptr<std::shared_ptr<Fence>> fence(
-          static_cast<std::shared_ptr<Fence>*>(context));
-      MutexLock lock((*fence)->mutex);
-      (*fence)->done = true;
-      (*fence)->status = status;
-      (*fence)->ended.notify_all();
+    // The callback owns the promise, since it may run after the deadline.
+    auto promise = std::make_unique<std::promise<pmix_status_t>>();
+    std::future<pmix_status_t> status = promise->get_future();
+    const auto ended = [](pmix_status_t outcome, void* context) {
+      std::unique_ptr<std::promise<pmix_status_t>>(
+          static_cast<std::promise<pmix_status_t>*>(context))
+          ->set_value(outcome);
     };
-    const pmix_status_t begun = functions_.fence(&all, 1, &collect, 1, ended, for_callback.get());
+    const pmix_status_t begun = functions_.fence(&all, 1, &collect, 1, ended, promise.get());
     if (begun == PMIX_OPERATION_SUCCEEDED) return {};
     TALLY_TRY(check("PMIx_Fence_nb", begun));
-    (void)for_callback.release();  // the callback owns it now
-    return wait(*state, by);
-  }
-
-  Result<void> wait(Fence& state, Deadline by) const {
-    MutexLock lock(state.mutex);
-    while (!state.done) {
+    (void)promise.release();
+    for (;;) {
       const Duration left = by.remaining(SteadyClock().now());
+      if (status.wait_for(std::min<Duration>(left, std::chrono::seconds(1))) ==
+          std::future_status::ready)
+        return check("PMIx_Fence_nb", status.get());
       if (left <= Duration::zero())
-        return Error{.code = ErrorCode::kTimeout,
-                     .message = "not all ranks came to the fence of the PMIx server"};
-      state.ended.wait_for(state.mutex, std::min<Duration>(left, std::chrono::seconds(1)));
+        return make_error(ErrorCode::kTimeout,
+                          "not all ranks came to the fence of the PMIx server");
     }
-    return check("PMIx_Fence_nb", state.status);
   }
 
   const Functions functions_;
@@ -225,20 +210,15 @@ Result<std::string> pass_note_by_pmix(const std::string& note, Deadline by) {
 
 #else
 
-namespace tally::group {
-namespace {
+#include "base/errors.h"
 
-Error missing() {
-  return {
-      .code = ErrorCode::kInvalid,
-      .message = "meeting by PMIx needs a Tally that was built with the headers of libpmix-dev"};
+namespace tally::group {
+
+Result<PmixFacts> ask_pmix() {
+  return invalid("meeting by PMIx needs a Tally that was built with the headers of libpmix-dev");
 }
 
-}  // namespace
-
-Result<PmixFacts> ask_pmix() { return missing(); }
-
-Result<std::string> pass_note_by_pmix(const std::string&, Deadline) { return missing(); }
+Result<std::string> pass_note_by_pmix(const std::string&, Deadline) { return ask_pmix().error(); }
 
 }  // namespace tally::group
 

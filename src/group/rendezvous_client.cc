@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "group/control.h"
 #include "group/rendezvous.h"
 #include "net/stream_factory.h"
@@ -14,10 +15,8 @@ class Client {
   Result<void> reach() {
     auto socket = net::connect_retrying(options_.at, by_);
     if (!socket.has_value()) {
-      return Error{.code = socket.error().code,
-                   .peer = options_.host,
-                   .message = fmt::format("no rendezvous at {}: {}", to_string(options_.at),
-                                          socket.error().message)};
+      return make_error(socket.error().code, options_.host, "no rendezvous at {}: {}",
+                        to_string(options_.at), socket.error().message);
     }
     TALLY_TRY(local_, net::local_address(*socket));
     TALLY_TRY(const auto streams,
@@ -41,22 +40,12 @@ class Client {
     return send(*connection_, message_of(ControlKind::kHello, options_.hello), by_);
   }
 
-  Result<Welcome> hear_welcome() {
-    TALLY_TRY(const ControlMessage message, hear(ControlKind::kWelcome));
-    return body_of(message, &read_welcome);
-  }
-
   Result<void> report(const Result<void>& connected) {
     if (connected.has_value()) return send(*connection_, {ControlKind::kReady, {}}, by_);
     return send(*connection_, message_of(ControlKind::kTrouble, connected.error()), by_);
   }
 
-  Result<void> hear_go() {
-    TALLY_TRY(hear(ControlKind::kGo));
-    return {};
-  }
-
- private:
+  // The next message, which must be of this kind.
   Result<ControlMessage> hear(ControlKind expected) {
     auto message = receive(*connection_, by_);
     if (!message.has_value()) {
@@ -69,16 +58,14 @@ class Client {
     }
     if (message->kind == ControlKind::kAbort) return error_in(*message);
     if (message->kind != expected)
-      return Error{
-          .code = ErrorCode::kCorrupt, .peer = options_.host, .message = "an unexpected answer"};
+      return make_error(ErrorCode::kCorrupt, options_.host, "an unexpected answer");
     return message;
   }
 
+ private:
   Error at_rendezvous(const Error& why, const char* hint = "") const {
-    return {.code = why.code,
-            .peer = options_.host,
-            .message = fmt::format("the rendezvous at {}: {}{}", to_string(options_.at),
-                                   why.message, hint)};
+    return make_error(why.code, options_.host, "the rendezvous at {}: {}{}", to_string(options_.at),
+                      why.message, hint);
   }
 
   RendezvousOptions options_;
@@ -96,12 +83,13 @@ Result<Welcome> join_rendezvous(
   Client client(std::move(options), by);
   TALLY_TRY(client.reach());
   TALLY_TRY(client.introduce(introduce));
-  TALLY_TRY(const Welcome welcome, client.hear_welcome());
+  TALLY_TRY(const ControlMessage message, client.hear(ControlKind::kWelcome));
+  TALLY_TRY(const Welcome welcome, body_of<Welcome>(message));
   const Result<void> connected = connect(welcome);
-  (void)client.report(connected);  // hear_go() returns the error of a lost host
+  (void)client.report(connected);  // the next hear() returns the error of a lost host
   // The host's outcome counts, since it names the first problem; if the host is lost, this rank's
   // own problem does.
-  const Result<void> verdict = client.hear_go();
+  const auto verdict = client.hear(ControlKind::kGo);
   if (verdict.has_value()) return welcome;
   if (!connected.has_value() && verdict.error().code == ErrorCode::kPeerLost)
     return connected.error();

@@ -1,12 +1,13 @@
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/random.h>
 
 #include <list>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "group/control.h"
+#include "group/host.h"
 #include "group/rendezvous.h"
 #include "group/rendezvous_state.h"
 #include "net/greeting_exchange.h"
@@ -72,7 +73,7 @@ class Host {
     TALLY_TRY(const Welcome welcome, make_welcome());
     const ControlMessage message = message_of(ControlKind::kWelcome, welcome);
     if (message.body.size() >= wire::kMaxPayloadBytes)
-      return Error{.code = ErrorCode::kExhausted, .message = "too many ranks for one rendezvous"};
+      return make_error(ErrorCode::kExhausted, "too many ranks for one rendezvous");
     TALLY_TRY(tell_all(message));
     TALLY_TRY(connect(welcome));
     TALLY_TRY(hear_all_ready());
@@ -133,22 +134,17 @@ class Host {
     TALLY_TRY(const wire::Greeting greeting,
               wire::decode_greeting(encoded.first<wire::kGreetingBytes>()));
     caller.claimed = greeting.from;
-    const auto refused = [&greeting](ErrorCode code, std::string message) {
-      return Error{.code = code, .peer = greeting.from, .message = std::move(message)};
-    };
     if (greeting.version != wire::kProtocolVersion) {
-      return refused(
-          ErrorCode::kRefused,
-          fmt::format("rank {} speaks protocol version {}, rank {} speaks {}", greeting.from,
-                      greeting.version, options_.hello.rank, wire::kProtocolVersion));
+      return make_error(ErrorCode::kRefused, greeting.from,
+                        "rank {} speaks protocol version {}, rank {} speaks {}", greeting.from,
+                        greeting.version, options_.hello.rank, wire::kProtocolVersion);
     }
     if (greeting.token != options_.token)
-      return refused(ErrorCode::kStale,
-                     fmt::format("rank {} belongs to another job", greeting.from));
+      return make_error(ErrorCode::kStale, greeting.from, "rank {} belongs to another job",
+                        greeting.from);
     if (greeting.generation != options_.hello.generation) {
-      return refused(ErrorCode::kStale,
-                     fmt::format("rank {} wants generation {}, this is {}", greeting.from,
-                                 greeting.generation, options_.hello.generation));
+      return make_error(ErrorCode::kStale, greeting.from, "rank {} wants generation {}, this is {}",
+                        greeting.from, greeting.generation, options_.hello.generation);
     }
     return {};
   }
@@ -158,7 +154,7 @@ class Host {
     auto hello = hear(caller);
     if (hello.has_value() && !*hello) {
       if (!caller.by.passed(clock_.now())) return false;
-      hello = Error{.code = ErrorCode::kTimeout, .message = "no greeting in time"};
+      hello = make_error(ErrorCode::kTimeout, "no greeting in time");
     }
     if (caller.greeting) take_connection(caller);
     if (!hello.has_value()) {
@@ -186,9 +182,8 @@ class Host {
     }
     TALLY_TRY(const auto messages, advance(*caller.connection));
     if (messages.empty()) return std::optional<Hello>();
-    if (messages.front().kind != ControlKind::kHello)
-      return Error{.code = ErrorCode::kCorrupt, .message = "no hello after the greeting"};
-    TALLY_TRY(Hello hello, body_of(messages.front(), &read_hello));
+    if (messages.front().kind != ControlKind::kHello) return corrupt("no hello after the greeting");
+    TALLY_TRY(Hello hello, body_of<Hello>(messages.front()));
     return std::optional(std::move(hello));
   }
 
@@ -210,10 +205,7 @@ class Host {
     Welcome welcome{.generation = options_.hello.generation,
                     .token = options_.token,
                     .members = state_.members()};
-    const bool first = options_.token == wire::JobToken{};
-    if (first && getrandom(welcome.token.data(), welcome.token.size(), 0) !=
-                     static_cast<ssize_t>(welcome.token.size()))
-      return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
+    if (options_.token == wire::JobToken{}) TALLY_TRY(fill_randomly(welcome.token));
     return welcome;
   }
 
@@ -230,17 +222,14 @@ class Host {
       auto answer = receive(*peer.connection, by_);
       if (!answer.has_value()) return lost(peer, answer.error());
       if (answer->kind == ControlKind::kTrouble) return error_in(*answer);
-      if (answer->kind != ControlKind::kReady)
-        return lost(peer, {.code = ErrorCode::kCorrupt, .message = "an unexpected answer"});
+      if (answer->kind != ControlKind::kReady) return lost(peer, corrupt("an unexpected answer"));
     }
     return {};
   }
 
   static Error lost(const Peer& peer, const Error& why) {
-    return {.code = why.code,
-            .peer = peer.hello.rank,
-            .message = fmt::format("rank {} (pid {} on {}) while joining: {}", peer.hello.rank,
-                                   peer.hello.pid, peer.hello.host_name, why.message)};
+    return make_error(why.code, peer.hello.rank, "rank {} (pid {} on {}) while joining: {}",
+                      peer.hello.rank, peer.hello.pid, peer.hello.host_name, why.message);
   }
 
   const SteadyClock clock_;

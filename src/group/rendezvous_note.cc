@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <vector>
 
 #include "base/check.h"
+#include "base/errors.h"
+#include "base/option_text.h"
 #include "group/secret_text.h"
 
 namespace tally::group {
@@ -13,10 +14,7 @@ namespace {
 
 constexpr std::string_view kFormat = "tally1";
 
-Error corrupt_note(const char* what) {
-  return {.code = ErrorCode::kCorrupt,
-          .message = fmt::format("the note on where to meet: {}", what)};
-}
+Error corrupt_note(const char* what) { return corrupt("the note on where to meet: {}", what); }
 
 std::vector<std::string_view> fields_of(std::string_view note) {
   std::vector<std::string_view> fields;
@@ -45,10 +43,9 @@ Result<RendezvousPoint> read_note(std::string_view note) {
   RendezvousPoint place;
   place.address.host = fields[1];
   if (place.address.host.empty()) return corrupt_note("no host");
-  const char* const end = fields[2].data() + fields[2].size();
-  const auto [stop, problem] = std::from_chars(fields[2].data(), end, place.address.port);
-  if (problem != std::errc() || stop != end || place.address.port == 0)
-    return corrupt_note("no port");
+  const auto port = parse_as<std::uint16_t>(fields[2]);
+  if (!port || *port == 0) return corrupt_note("no port");
+  place.address.port = *port;
   if (fields[3] == "-") return place;
   auto secret = secret_from_hex(fields[3]);
   if (!secret.has_value()) return corrupt_note("no secret");

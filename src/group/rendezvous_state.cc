@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
+#include "base/errors.h"
+#include "base/names.h"
+#include "base/option_text.h"
 
 namespace tally::group {
 namespace {
@@ -15,42 +17,24 @@ std::string who(const Hello& hello) {
 }
 
 std::string_view name_of(TransportKind kind) {
-  switch (kind) {
-    case TransportKind::kAuto:
-      return "auto";
-    case TransportKind::kShm:
-      return "shm";
-    case TransportKind::kTcp:
-      return "tcp";
-    case TransportKind::kTls:
-      return "tls";
-  }
-  return "unknown";
-}
-
-Error disagree(const Hello& second, std::string message) {
-  return {.code = ErrorCode::kMismatch, .peer = second.rank, .message = std::move(message)};
+  return name_in<TransportKind::kTls>({"auto", "shm", "tcp", "tls"}, kind);
 }
 
 }  // namespace
 
 Rank rank_in_identity(const std::string& identity) {
   if (identity.rfind(kIdentity, 0) != 0) return kNoRank;
-  Rank rank = kNoRank;
-  const char* const end = identity.data() + identity.size();
-  const auto [stop, problem] = std::from_chars(identity.data() + kIdentity.size(), end, rank);
-  return problem == std::errc() && stop == end ? rank : kNoRank;
+  return parse_as<Rank>(std::string_view(identity).substr(kIdentity.size())).value_or(kNoRank);
 }
 
 Result<void> RendezvousState::compare(const Hello& first, const Hello& second) const {
   if (first.size != second.size) {
-    return disagree(second, fmt::format("{} expects {} ranks, {} expects {}", who(first),
-                                        first.size, who(second), second.size));
+    return make_error(ErrorCode::kMismatch, second.rank, "{} expects {} ranks, {} expects {}",
+                      who(first), first.size, who(second), second.size);
   }
   if (first.transport != second.transport) {
-    return disagree(second,
-                    fmt::format("{} wants transport {}, {} wants {}", who(first),
-                                name_of(first.transport), who(second), name_of(second.transport)));
+    return make_error(ErrorCode::kMismatch, second.rank, "{} wants transport {}, {} wants {}",
+                      who(first), name_of(first.transport), who(second), name_of(second.transport));
   }
   return {};
 }
@@ -58,18 +42,17 @@ Result<void> RendezvousState::compare(const Hello& first, const Hello& second) c
 Result<void> RendezvousState::arrive(const Hello& hello) {
   if (!present_.empty()) TALLY_TRY(compare(present_.begin()->second, hello));
   if (hello.rank < 0 || hello.rank >= size_)
-    return disagree(hello, fmt::format("{} is not one of {} ranks", who(hello), size_));
+    return make_error(ErrorCode::kMismatch, hello.rank, "{} is not one of {} ranks", who(hello),
+                      size_);
   if (hello.generation != generation_) {
-    return disagree(hello, fmt::format("{} wants generation {}, this is {}", who(hello),
-                                       hello.generation, generation_));
+    return make_error(ErrorCode::kMismatch, hello.rank, "{} wants generation {}, this is {}",
+                      who(hello), hello.generation, generation_);
   }
   const auto [place, is_new] = present_.emplace(hello.rank, hello);
   if (!is_new) {
-    return Error{.code = ErrorCode::kRefused,
-                 .peer = hello.rank,
-                 .message = fmt::format("rank {} came twice: pid {} on {} and pid {} on {}",
-                                        hello.rank, place->second.pid, place->second.host_name,
-                                        hello.pid, hello.host_name)};
+    return make_error(ErrorCode::kRefused, hello.rank,
+                      "rank {} came twice: pid {} on {} and pid {} on {}", hello.rank,
+                      place->second.pid, place->second.host_name, hello.pid, hello.host_name);
   }
   lost_.insert(hello.lost.begin(), hello.lost.end());
   return {};

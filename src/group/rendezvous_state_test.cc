@@ -109,19 +109,19 @@ TEST(Bodies, AWelcomeSurvivesTheWire) {
   welcome.token[3] = std::byte{9};
   welcome.members[1].listens = {.host = "::1", .port = 1234};
   wire::Writer writer;
-  write(writer, welcome);
+  wire::write_fields(writer, welcome);
   wire::Reader reader(writer.view());
-  const auto read = read_welcome(reader);
+  const auto read = wire::read_fields<Welcome>(reader);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(*read, welcome);
 }
 
 TEST(Bodies, EveryTruncationIsCorrupt) {
   wire::Writer writer;
-  write(writer, Welcome{.generation = 1, .token = {}, .members = {hello(0, 1, {3})}});
+  wire::write_fields(writer, Welcome{.generation = 1, .token = {}, .members = {hello(0, 1, {3})}});
   for (std::size_t bytes = 0; bytes < writer.view().size(); ++bytes) {
     wire::Reader reader(writer.view().first(bytes));
-    ASSERT_FALSE(read_welcome(reader).has_value()) << bytes;
+    ASSERT_FALSE(wire::read_fields<Welcome>(reader).has_value()) << bytes;
   }
 }
 

@@ -39,14 +39,14 @@ Report full_report() {
 
 std::vector<std::byte> bytes_of(const Report& report) {
   wire::Writer writer;
-  write(writer, report);
+  wire::write_fields(writer, report);
   return writer.take();
 }
 
 TEST(Report, ComesBackAsItWasWritten) {
   const std::vector<std::byte> bytes = bytes_of(full_report());
   wire::Reader reader(bytes);
-  const auto report = read_report(reader);
+  const auto report = wire::read_fields<Report>(reader);
   ASSERT_TRUE(report.has_value()) << to_string(report.error());
   EXPECT_TRUE(reader.end().has_value());
   EXPECT_EQ(report->current, full_report().current);
@@ -62,7 +62,7 @@ TEST(Report, CutAnywhereItIsCorrupt) {
   const std::vector<std::byte> bytes = bytes_of(full_report());
   for (std::size_t length = 0; length < bytes.size(); ++length) {
     wire::Reader reader(std::span<const std::byte>(bytes).first(length));
-    const auto report = read_report(reader);
+    const auto report = wire::read_fields<Report>(reader);
     ASSERT_FALSE(report.has_value()) << length;
     EXPECT_EQ(report.error().code, ErrorCode::kCorrupt);
   }
@@ -74,7 +74,7 @@ TEST(Report, WithARankThatCannotBeIsCorrupt) {
     report.rank = rank;
     const std::vector<std::byte> bytes = bytes_of(report);
     wire::Reader reader(bytes);
-    EXPECT_FALSE(read_report(reader).has_value()) << rank;
+    EXPECT_FALSE(wire::read_fields<Report>(reader).has_value()) << rank;
   }
 }
 
@@ -100,9 +100,9 @@ TEST(Report, TracesComeBackAsTheyWereWritten) {
                                  .operations = {{.sequence = 0, .started = TimePoint(3)}},
                                  .awaited = {1}});
   wire::Writer writer;
-  write(writer, trace);
+  wire::write_fields(writer, trace);
   wire::Reader reader(writer.view());
-  const auto read = read_trace(reader);
+  const auto read = wire::read_fields<Trace>(reader);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->rank, 2);
   EXPECT_EQ(read->clock_offset, Duration(77));

@@ -1,11 +1,14 @@
 #pragma once
-#include <memory>
-#include <optional>
-#include <string>
+#include <sys/eventfd.h>
 
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/mutex.h"
+#include "group/reporter_connection.h"
 #include "group/watch_message.h"
 #include "net/socket.h"
-#include "tally/job.h"
 
 namespace tally::group {
 
@@ -27,16 +30,16 @@ class Watched {
 // retries without end, and the rank works on. It has one thread.
 class Reporter final {
  public:
-  struct Options {
-    net::Address coordinator;
-    std::optional<Secret> secret;
-    Duration heartbeat = std::chrono::seconds(1);
-  };
+  using Options = ReporterOptions;
 
+  // With the coordinator, secret and heartbeat of `options`. kInvalid if the coordinator's address is
+  // none.
+  static Result<std::unique_ptr<Reporter>> start(const JobOptions& options,
+                                                 const Registration& identity,
+                                                 std::shared_ptr<Watched> watched);
   // The thread shares `watched` and may use it until close() returns.
   Reporter(const Options& options, const Registration& identity, std::shared_ptr<Watched> watched);
-  // Calls close().
-  ~Reporter();
+  ~Reporter() { close(); }
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
@@ -47,9 +50,33 @@ class Reporter final {
   void close();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Self {
+    Registration identity;
+    std::shared_ptr<Watched> watched;
+    bool moved;
+  };
+
+  void wake() const { eventfd_write(wake_.descriptor(), 1); }
+  Self self();
+  void work(const std::stop_token& stop);
+  void wait(TimePoint until) const;
+  Report completed(const Self& me) const;
+  void obey(const Self& me, const ControlMessage& message);
+  void say_goodbye();
+
+  ReporterConnection connection_;  // used by the thread only
+  const Duration heartbeat_;
+  Mutex mutex_;
+  Registration identity_ TALLY_GUARDED_BY(mutex_);
+  std::shared_ptr<Watched> watched_ TALLY_GUARDED_BY(mutex_);
+  bool moved_ TALLY_GUARDED_BY(mutex_) = false;
+  const Descriptor wake_;
+  std::jthread thread_;
 };
+
+// This process as a rank of the job of `options`.
+Registration registration_of(const JobOptions& options, Rank rank, int size,
+                             std::uint32_t generation);
 
 // "HOST:PORT" or "[V6]:PORT". kInvalid otherwise.
 Result<net::Address> address_from(const std::string& text);

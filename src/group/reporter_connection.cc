@@ -69,7 +69,7 @@ void ReporterConnection::listen(TimePoint now, std::vector<ControlMessage>& into
 }
 
 void ReporterConnection::take_pulse(const ControlMessage& message, TimePoint now) {
-  const auto pulse = body_of(message, &read_pulse);
+  const auto pulse = body_of<Pulse>(message);
   if (!pulse.has_value()) return;
   heard_ = now;
   silent_ = false;

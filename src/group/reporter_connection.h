@@ -5,18 +5,24 @@
 #include <optional>
 #include <vector>
 
-#include "group/reporter.h"
 #include "group/watch_message.h"
 #include "net/greeting_exchange.h"
 #include "net/stream_factory.h"
+#include "tally/job.h"
 
 namespace tally::group {
+
+struct ReporterOptions {
+  net::Address coordinator;
+  std::optional<Secret> secret;
+  Duration heartbeat = std::chrono::seconds(1);
+};
 
 // The connection of a Reporter, which reconnects after every failure. It logs when the coordinator
 // is lost and when it is back. It never blocks, except for name lookup. Threads: one.
 class ReporterConnection final {
  public:
-  explicit ReporterConnection(const Reporter::Options& options) : options_(options) {}
+  explicit ReporterConnection(const ReporterOptions& options) : options_(options) {}
 
   // Connects, completes the handshake, registers, reads and writes as far as that goes now. Returns
   // the messages of the coordinator, except pulses, which only this class needs.
@@ -51,7 +57,7 @@ class ReporterConnection final {
   void complain(const std::string& what);
   void gone(TimePoint now);
 
-  const Reporter::Options options_;
+  const ReporterOptions options_;
   std::optional<net::StreamFactory> streams_;
   std::optional<net::GreetingExchange> connecting_;
   std::unique_ptr<net::MessageConnection> current_;  // registered

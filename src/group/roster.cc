@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+
+#include "base/errors.h"
+#include "base/names.h"
 
 namespace tally::group {
 namespace {
@@ -18,19 +22,7 @@ bool gone(Presence presence) { return presence == Presence::kLost || presence ==
 }  // namespace
 
 std::string_view to_string(Presence presence) {
-  switch (presence) {
-    case Presence::kExpected:
-      return "expected";
-    case Presence::kPresent:
-      return "present";
-    case Presence::kUnreachable:
-      return "unreachable";
-    case Presence::kLost:
-      return "lost";
-    case Presence::kLeft:
-      return "left";
-  }
-  return "unknown";
+  return name_in<Presence::kLeft>({"expected", "present", "unreachable", "lost", "left"}, presence);
 }
 
 std::string Member::text() const {
@@ -61,17 +53,15 @@ void Roster::expect(const std::vector<Member>& members, TimePoint now, Duration 
 
 Result<Roster::Events> Roster::registered(Rank rank, const std::string& host, std::int64_t pid,
                                           TimePoint now) {
-  const auto refused = [rank](std::string why) {
-    return Error{.code = ErrorCode::kRefused, .peer = rank, .message = std::move(why)};
-  };
   if (!knows(rank))
-    return refused(fmt::format("there is no rank {} in a job of {}", rank, options_.size));
+    return make_error(ErrorCode::kRefused, rank, "there is no rank {} in a job of {}", rank,
+                      options_.size);
   Member& who = member(rank);
   const bool same = who.pid == pid && who.host == host;
   if (!same && (who.presence == Presence::kPresent || who.presence == Presence::kUnreachable))
-    return refused(fmt::format("{} is there already", who.text()));
+    return make_error(ErrorCode::kRefused, rank, "{} is there already", who.text());
   if (same && who.presence == Presence::kLost)
-    return refused(fmt::format("rank {} counts as lost: {}", rank, who.fate));
+    return make_error(ErrorCode::kRefused, rank, "rank {} counts as lost: {}", rank, who.fate);
   const Presence before = who.presence;
   // A rank of an earlier coordinator registers again, or a rank has reconnected.
   const bool known = same && !gone(before);
@@ -145,13 +135,11 @@ Duration Roster::patience() const { return options_.missed_heartbeats * options_
 std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, EventKind kind,
                                               TimePoint now) const {
   std::map<std::string, std::vector<Rank>> hosts;
-  for (const Rank rank : silent)
-    hosts[members_[static_cast<std::size_t>(rank)].host].push_back(rank);
+  for (const Rank rank : silent) hosts[member(rank).host].push_back(rank);
   std::vector<CoordinatorEvent> events;
   for (const auto& [host, ranks] : hosts) {
-    TimePoint heard = members_[static_cast<std::size_t>(ranks.front())].heard;
-    for (const Rank rank : ranks)
-      heard = std::max(heard, members_[static_cast<std::size_t>(rank)].heard);
+    TimePoint heard = member(ranks.front()).heard;
+    for (const Rank rank : ranks) heard = std::max(heard, member(rank).heard);
     // A host whose ranks are all silent is more likely cut off than full of hanging processes.
     const bool whole_host =
         ranks.size() > 1 &&
@@ -174,7 +162,7 @@ std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, E
 // have a heartbeat less on their count are behind the same cut as the first.
 void Roster::add_rest_of_host(std::vector<Rank>& ranks, Duration limit, TimePoint now) const {
   std::set<std::string> hosts;
-  for (const Rank rank : ranks) hosts.insert(members_[static_cast<std::size_t>(rank)].host);
+  for (const Rank rank : ranks) hosts.insert(member(rank).host);
   for (const std::string& host : hosts) {
     std::vector<Rank> all;
     bool silent = true;

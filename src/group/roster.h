@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -99,6 +98,7 @@ class Roster {
     std::uint64_t samples;
   };
   Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
+  const Member& member(Rank rank) const { return members_[static_cast<std::size_t>(rank)]; }
   Events lose(const std::vector<Rank>& ranks, const std::string& why);
   void add_rest_of_host(std::vector<Rank>& ranks, Duration limit, TimePoint now) const;
   // "ranks 2, 3 on host b have not been heard of for 3.0 s: ...", one sentence for each host.

@@ -1,17 +1,16 @@
 #include "group/secret_text.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
-#include <charconv>
+#include "base/errors.h"
+#include "base/option_text.h"
+#include "group/host.h"
 
 namespace tally::group {
 
 Result<Secret> fresh_secret() {
   Secret secret;
-  if (getrandom(secret.bytes.data(), secret.bytes.size(), 0) !=
-      static_cast<ssize_t>(secret.bytes.size()))
-    return Error{.code = ErrorCode::kSystem, .message = "no random numbers from the system"};
+  TALLY_TRY(fill_randomly(secret.bytes));
   return secret;
 }
 
@@ -23,14 +22,11 @@ std::string to_hex(const Secret& secret) {
 
 Result<Secret> secret_from_hex(std::string_view digits) {
   Secret secret;
-  const Error wrong{.code = ErrorCode::kInvalid, .message = "not 64 hexadecimal digits"};
-  if (digits.size() != 2 * secret.bytes.size()) return wrong;
+  if (digits.size() != 2 * secret.bytes.size()) return invalid("not 64 hexadecimal digits");
   for (std::size_t i = 0; i < secret.bytes.size(); ++i) {
-    unsigned value = 0;
-    const char* const start = digits.data() + 2 * i;
-    const auto [stop, problem] = std::from_chars(start, start + 2, value, 16);
-    if (problem != std::errc() || stop != start + 2) return wrong;
-    secret.bytes[i] = static_cast<std::byte>(value);
+    const auto value = parse_as<std::uint8_t>(digits.substr(2 * i, 2), 16);
+    if (!value) return invalid("not 64 hexadecimal digits");
+    secret.bytes[i] = std::byte{*value};
   }
   return secret;
 }

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 
 namespace tally::group {
 namespace {
 
+// Time for a culprit to send its stack before the stall is reported without it.
+constexpr Duration kAnswerTime = std::chrono::seconds(2);
 // The number of culprits that are described.
 constexpr std::size_t kDescribed = 3;
 
@@ -258,12 +259,8 @@ class Diagnosis {
 
   // Parts of unequal size are no mismatch; for those only the ranks' own reports count.
   static bool agree(const OperationRecord& a, const OperationRecord& b) {
-    const bool by_parts = a.operation == Operation::kReduceScatter ||
-                          a.operation == Operation::kAllgather ||
-                          a.operation == Operation::kGather || a.operation == Operation::kScatter ||
-                          a.operation == Operation::kAllToAll;
     OperationRecord mine = a;
-    if (by_parts && a.operation == b.operation) mine.count = b.count;
+    if (has_parts(a.operation) && a.operation == b.operation) mine.count = b.count;
     return signature_text(mine) == signature_text(b);
   }
 
@@ -325,6 +322,47 @@ class Diagnosis {
 std::optional<Stall> diagnose_stall(std::span<const Member> members, TimePoint now,
                                     Duration threshold) {
   return Diagnosis(members, now, threshold).find();
+}
+
+StallWatch::Decision StallWatch::observe(const std::optional<Stall>& found,
+                                         std::span<const Member> members, TimePoint now) {
+  Decision decision;
+  if (!found) {
+    if (active_ && active_->said) decision.event = over(members, now);
+    active_.reset();
+    return decision;
+  }
+  if (!active_ || active_->stall.key != found->key) {
+    active_ = Active{.stall = *found, .since = now, .answer_by = now + kAnswerTime};
+    decision.ask = found->ask;
+  }
+  active_->stall = *found;
+  const bool awaits_stack =
+      found->ask != kNoRank && active_->stack.empty() && now < active_->answer_by;
+  if (active_->said || awaits_stack) return decision;
+  active_->said = true;
+  active_->sentence = found->sentence;
+  if (!active_->stack.empty()) active_->sentence += "; its stack: " + active_->stack;
+  decision.event = CoordinatorEvent{found->kind, found->culprits, active_->sentence};
+  return decision;
+}
+
+void StallWatch::stack_arrived(Rank rank, const std::string& stack) {
+  if (active_ && active_->stall.ask == rank) active_->stack = stack;
+}
+
+// The stall is over only if all waiting ranks went on; ranks that gave up do not count.
+std::optional<CoordinatorEvent> StallWatch::over(std::span<const Member> members,
+                                                 TimePoint now) const {
+  if (active_->stall.kind == EventKind::kMismatch) return std::nullopt;
+  for (const Rank rank : active_->stall.waiters) {
+    const Member& who = members[static_cast<std::size_t>(rank)];
+    if (who.presence == Presence::kLost || who.report.failure) return std::nullopt;
+  }
+  return CoordinatorEvent{
+      EventKind::kRecovered, active_->stall.culprits,
+      fmt::format("{} goes on: the stall is over, {} after it was noticed",
+                  active_->stall.operation, seconds_text(now - active_->since))};
 }
 
 }  // namespace tally::group

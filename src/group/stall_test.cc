@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "group/stall_watch.h"
-
 namespace tally::group {
 namespace {
 

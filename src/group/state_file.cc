@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <sstream>
 
 #include "base/descriptor.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "group/bodies.h"
 
@@ -22,8 +22,7 @@ constexpr const char* kStateFileFormat = "tally coordinator state 1";
 constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
 
 Error corrupt_line(std::size_t line, std::string_view what) {
-  return {.code = ErrorCode::kCorrupt,
-          .message = fmt::format("line {} of the state file: {}", line, what)};
+  return corrupt("line {} of the state file: {}", line, what);
 }
 
 // A newline would end the entry.
@@ -53,7 +52,7 @@ Result<Member> member_from(std::istringstream& words, std::size_t line) {
 }
 
 Error system_error(const std::string& what) {
-  return {.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, std::strerror(errno))};
+  return make_error(ErrorCode::kSystem, "{}: {}", what, std::strerror(errno));
 }
 
 }  // namespace
@@ -131,12 +130,10 @@ Result<std::optional<SavedState>> load_state(const std::string& path) {
     return system_error(path);
   }
   if (info.st_uid != geteuid() || info.st_size > static_cast<off_t>(kMaxBytes))
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("{} is not a state file of this user", path)};
+    return invalid("{} is not a state file of this user", path);
   auto state = state_from_text(file_contents(path).value_or(""));
   if (!state.has_value())
-    return Error{.code = state.error().code,
-                 .message = fmt::format("{}: {}", path, state.error().message)};
+    return make_error(state.error().code, "{}: {}", path, state.error().message);
   return std::optional(*std::move(state));
 }
 

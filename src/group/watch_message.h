@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -57,16 +58,72 @@ struct JobStatus {
   std::vector<MemberStatus> members;
 };
 
-void write(wire::Writer& writer, const Registration& registration);
-Result<Registration> read_registration(wire::Reader& reader);
-void write(wire::Writer& writer, const Pulse& pulse);
-Result<Pulse> read_pulse(wire::Reader& reader);
-void write(wire::Writer& writer, const LostRanks& lost);
-Result<LostRanks> read_lost_ranks(wire::Reader& reader);
-void write(wire::Writer& writer, const MemberStatus& member);
-Result<MemberStatus> read_member_status(wire::Reader& reader);
+// The answer to kWantStack.
+struct StackReply {
+  std::string stack;
+};
+
+// The limit of a sentence or a stack.
+inline constexpr std::size_t kMaxSentenceBytes = 4096;
+
+template <typename Fields>
+void size_field(Fields& f, FieldsOf<Fields, int>& size) {
+  f.number(size);
+  f.check(size >= 1 && size <= kMaxRanks, "a size that is not possible");
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Registration>& registration) {
+  f.clipped(registration.job, kMaxNameBytes);
+  rank_field(f, registration.rank);
+  size_field(f, registration.size);
+  f.number(registration.generation);
+  f.number(registration.pid);
+  f.clipped(registration.host, kMaxNameBytes);
+  f.clipped(registration.machine, kMaxNameBytes);
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Pulse>& pulse) {
+  f.time(pulse.echo);
+  f.time(pulse.now);
+  f.clipped(pulse.machine, kMaxNameBytes);
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, LostRanks>& lost) {
+  f.number(lost.generation);
+  ranks_field(f, lost.ranks);
+  f.clipped(lost.why, kMaxSentenceBytes);
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, MemberStatus>& member) {
+  rank_field(f, member.rank);
+  f.choice(member.presence, Presence::kLeft);
+  f.clipped(member.host, kMaxNameBytes);
+  f.number(member.pid);
+  f.clipped(member.fate, kMaxNameBytes);
+  f.optional(member.silence, [&f](auto& silence) { f.time(silence); });
+  f.real(member.samples_per_second);
+  f.check(std::isfinite(member.samples_per_second), "a throughput that is not finite");
+  f.optional(member.report, [&f](auto& report) { fields(f, report); });
+}
+
 // Without the members: each is a message of its own.
-void write(wire::Writer& writer, const JobStatus& job);
-Result<JobStatus> read_job_status(wire::Reader& reader);
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, JobStatus>& job) {
+  f.clipped(job.job, kMaxNameBytes);
+  f.number(job.generation);
+  size_field(f, job.size);
+  f.clipped(job.address, kMaxNameBytes);
+  f.time(job.uptime);
+  f.clipped(job.stall, kMaxSentenceBytes);
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, StackReply>& reply) {
+  f.text(reply.stack, kMaxSentenceBytes);
+}
 
 }  // namespace tally::group

@@ -2,7 +2,46 @@
 
 #include <thread>
 
+#include "collective/communicator.h"
+#include "collective/context.h"
+
 namespace tally::sim {
+
+Member::Member(Network& network, Rank rank, Duration timeout)
+    : network_(network), timeout_(timeout), context_(std::make_shared<collective::Context>()) {
+  auto transport = std::make_unique<SimTransport>(network, rank);
+  transport_ = transport.get();
+  context_->clock = std::shared_ptr<const Clock>(std::shared_ptr<void>(), &network.clock());
+  context_->transport = std::move(transport);
+  context_->router = std::make_unique<net::Router>(*context_->transport, *context_->clock);
+  context_->rank = rank;
+  for (int host = 0; host < network.size(); ++host) {
+    context_->host_of.push_back(host);
+    context_->in_host.push_back(0);
+  }
+  context_->operation_timeout = timeout;
+  context_->spins = 0;
+  context_->threads = false;
+}
+
+Member::~Member() = default;
+
+Communicator& Member::communicator() {
+  if (!world_) world_ = collective::make_world(context_, nullptr);
+  return *world_;
+}
+
+void Member::sleep(Duration duration) {
+  const Deadline by = clock().after(duration);
+  // Arriving frames do not shorten the sleep.
+  while (!by.passed(clock().now())) network_.pause(rank(), by);
+}
+
+void Member::leave() {
+  if (world_) world_->close();
+  const MutexLock lock(context_->router->mutex);
+  transport_->close();
+}
 
 Cluster::Cluster(const ClusterOptions& options)
     : options_(options), network_(options.ranks, options.seed, options.conditions) {}

@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "sim/faults.h"
 #include "sim/network.h"
 #include "sim/sim_transport.h"
 #include "tally/communicator.h"

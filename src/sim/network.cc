@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/errors.h"
 
 namespace tally::sim {
 namespace {
@@ -183,9 +182,7 @@ void Network::die(Rank rank, std::string_view why) {
 void Network::end_process(Rank rank, std::string_view why) {
   Process& ended = process(rank);
   if (ended.death) return;
-  ended.death = Error{.code = ErrorCode::kClosed,
-                      .peer = rank,
-                      .message = fmt::format("rank {} has ended: {}", rank, why)};
+  ended.death = make_error(ErrorCode::kClosed, rank, "rank {} has ended: {}", rank, why);
   for (Rank peer = 0; peer < ranks_; ++peer) {
     if (peer != rank) lose(rank, peer, why, conditions_.detection_delay);
   }
@@ -196,9 +193,7 @@ void Network::end_process(Rank rank, std::string_view why) {
 
 void Network::lose(Rank from, Rank to, std::string_view why, Duration after) {
   Frame frame;
-  frame.loss = Error{.code = ErrorCode::kPeerLost,
-                     .peer = from,
-                     .message = fmt::format("rank {} is lost: {}", from, why)};
+  frame.loss = make_error(ErrorCode::kPeerLost, from, "rank {} is lost: {}", from, why);
   const TimePoint departure = turns_.now();
   launch(from, to, std::move(frame),
          after_cuts(way(from, to).cuts, departure, departure + after, conditions_.link.latency));

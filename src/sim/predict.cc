@@ -1,18 +1,155 @@
 #include "sim/predict.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <queue>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
-#include "sim/trace.h"
+#include "base/errors.h"
+#include "collective/algorithms.h"
 
 namespace tally::sim {
 namespace {
 
+using collective::ActionKind;
+using collective::Parts;
+using collective::Schedule;
+using collective::Vector;
+
+constexpr std::uint32_t kMessageBits = 28;
+
+using Allreduce = Schedule (*)(const Vector&, Rank, int);
+
+// An action that takes time, at a quarter of the size of a schedule's: a ring of 1024 ranks has
+// four million actions.
+struct TraceAction {
+  enum class Kind : std::uint64_t { kSend, kReceive, kCombine };
+
+  Rank peer = kNoRank;
+  std::uint32_t message = 0;
+  Kind kind : 2 = Kind::kSend;
+  std::uint64_t bytes : 62 = 0;
+};
+static_assert(sizeof(TraceAction) == 16);
+
+// One rank's sends and receives, step by step.
+class Trace {
+ public:
+  // Adds the steps of `schedule`, whose ranks are those in `group`. Messages of different calls are
+  // told apart by `phase`, at most 15; a schedule has less than 2^28 messages for each pair.
+  void append(const Schedule& schedule, std::span<const Rank> group, std::uint32_t phase = 0) {
+    TALLY_CHECK(phase < (1U << (32 - kMessageBits)));
+    for (std::size_t i = 0; i < schedule.step_count(); ++i) {
+      const std::size_t begin = actions_.size();
+      for (const collective::Action& action : schedule.step(i)) {
+        if (action.peer == kNoRank) continue;
+        TALLY_CHECK(action.message < (1U << kMessageBits));
+        TraceAction& added = actions_.emplace_back();
+        added.peer = group[static_cast<std::size_t>(action.peer)];
+        added.message = (phase << kMessageBits) | action.message;
+        added.kind = action.kind == ActionKind::kSend      ? TraceAction::Kind::kSend
+                     : action.kind == ActionKind::kReceive ? TraceAction::Kind::kReceive
+                                                           : TraceAction::Kind::kCombine;
+        added.bytes = action.block.bytes;
+        if (action.kind != ActionKind::kSend) continue;
+        ++messages_sent_;
+        bytes_sent_ += action.block.bytes;
+      }
+      // Steps without messages take no time.
+      if (actions_.size() > begin) step_begins_.push_back(static_cast<std::uint32_t>(begin));
+    }
+    actions_.shrink_to_fit();
+  }
+
+  std::size_t step_count() const { return step_begins_.size(); }
+  std::span<const TraceAction> step(std::size_t index) const {
+    const std::size_t begin = step_begins_[index];
+    const std::size_t end =
+        index + 1 < step_begins_.size() ? step_begins_[index + 1] : actions_.size();
+    return std::span(actions_).subspan(begin, end - begin);
+  }
+  std::size_t messages_sent() const { return messages_sent_; }
+  std::size_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  std::vector<TraceAction> actions_;
+  std::vector<std::uint32_t> step_begins_;
+  std::size_t messages_sent_ = 0;
+  std::size_t bytes_sent_ = 0;
+};
+
+struct Workload {
+  Algorithm algorithm = Algorithm::kRing;
+  int ranks = 1;
+  std::size_t bytes = 0;
+  int local_ranks = 1;  // kHierarchical only; divides ranks
+};
+
+std::vector<Rank> ranks_from(Rank first, int stride, int count) {
+  std::vector<Rank> ranks(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) ranks[static_cast<std::size_t>(i)] = first + i * stride;
+  return ranks;
+}
+
+std::vector<Trace> trace_flat(const Workload& workload, Allreduce allreduce) {
+  const Vector vector{.count = workload.bytes, .element_bytes = 1};
+  const std::vector<Rank> group = ranks_from(0, 1, workload.ranks);
+  std::vector<Trace> traces(group.size());
+  for (const Rank rank : group) {
+    traces[static_cast<std::size_t>(rank)].append(allreduce(vector, rank, workload.ranks), group);
+  }
+  return traces;
+}
+
+std::vector<Trace> trace_hierarchical(const Workload& workload) {
+  const int local = workload.local_ranks;
+  const int hosts = workload.ranks / local;
+  const Parts shards = Parts::split({.count = workload.bytes, .element_bytes = 1}, local);
+  std::vector<Trace> traces(static_cast<std::size_t>(workload.ranks));
+  for (Rank rank = 0; rank < workload.ranks; ++rank) {
+    const int inside = rank % local;  // this rank's number on its host
+    const int host = rank / local;
+    const std::vector<Rank> neighbours = ranks_from(host * local, 1, local);
+    const std::vector<Rank> counterparts = ranks_from(inside, local, hosts);
+    const Vector shard{.count = shards.block(collective::Buffer::kOutput, inside).bytes,
+                       .element_bytes = 1};
+    Trace& trace = traces[static_cast<std::size_t>(rank)];
+    trace.append(collective::ring_reduce_scatter(shards, inside), neighbours, 0);
+    trace.append(collective::ring_allreduce(shard, host, hosts), counterparts, 1);
+    trace.append(collective::ring_allgather(shards, inside), neighbours, 2);
+  }
+  return traces;
+}
+
+// The traces of all ranks for an all-reduce. kHierarchical: a ring reduce-scatter inside each host,
+// for each shard a ring all-reduce across hosts, a ring all-gather inside each host. kInvalid for
+// algorithms that send no messages, and for hosts that are not full.
+Result<std::vector<Trace>> trace_allreduce(const Workload& workload) {
+  if (workload.ranks < 1) return invalid("{} ranks", workload.ranks);
+  switch (workload.algorithm) {
+    case Algorithm::kRing:
+      return trace_flat(workload, collective::ring_allreduce);
+    case Algorithm::kHalvingDoubling:
+      return trace_flat(workload, collective::halving_doubling_allreduce);
+    case Algorithm::kTree:
+      return trace_flat(workload, collective::tree_allreduce);
+    case Algorithm::kHierarchical:
+      if (workload.local_ranks < 1 || workload.ranks % workload.local_ranks != 0) {
+        return invalid("{} ranks do not fill hosts of {}", workload.ranks, workload.local_ranks);
+      }
+      return trace_hierarchical(workload);
+    default:
+      return invalid("only ring, halving-doubling, tree and hierarchical are simulated");
+  }
+}
+
 // Seconds as double: nanoseconds would accumulate rounding errors over thousands of steps.
 using Seconds = double;
+
+Seconds seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 struct Event {
   Seconds when = 0;
@@ -108,7 +245,7 @@ class Prophet {
     const Seconds start = std::max(now, out.out_free);
     out.out_free = start + static_cast<double>(action.bytes) / on.bytes_per_second;
     state(from).step_end = std::max(state(from).step_end, out.out_free);
-    foresee({.when = start + std::chrono::duration<double>(on.latency).count(),
+    foresee({.when = start + seconds(on.latency),
              .rank = action.peer,
              .from = from,
              .message = action.message,
@@ -183,6 +320,50 @@ Result<Prediction> predict(Algorithm algorithm, int ranks, std::size_t bytes, co
     prediction.bytes_per_rank = std::max(prediction.bytes_per_rank, trace.bytes_sent());
   }
   return prediction;
+}
+
+Result<Formula> formula(Algorithm algorithm, int ranks, std::size_t bytes, const Model& model) {
+  const double n = ranks;
+  const auto m = static_cast<double>(bytes);
+  const double a = seconds(model.network.latency);
+  const double b = model.network.bytes_per_second;
+  const double g = model.reduce_seconds_per_byte;
+  const auto in = [&](double time, std::string text, std::string_view adding) {
+    if (g > 0) text += adding;
+    return Formula{.text = std::move(text), .time = Duration(std::llround(time * 1e9))};
+  };
+  if (ranks < 1) return invalid("no ranks");
+  const auto unsigned_ranks = static_cast<unsigned>(ranks);
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return in(2 * (n - 1) * (a + m / (n * b)) + (n - 1) / n * m * g, "2(N-1)(a + M/(N B))",
+                " + (N-1)/N M g");
+    case Algorithm::kHalvingDoubling: {
+      const double p = std::bit_floor(unsigned_ranks);
+      const double core = 2 * std::log2(p) * a + (p - 1) / p * m * (2 / b + g);
+      if (p == n) return in(core, "2 log2(N) a + 2(N-1)/N M/B", " + (N-1)/N M g");
+      return in(core + 2 * (a + m / b) + m * g, "2(log2(P)+1) a + 2(2P-1)/P M/B",
+                " + (2P-1)/P M g");
+    }
+    case Algorithm::kTree: {
+      const double height = std::bit_width(unsigned_ranks - 1);
+      return in(height * (2 * (a + m / b) + m * g), "2h(a + M/B)", " + h M g");
+    }
+    case Algorithm::kHierarchical: {
+      if (model.local_ranks < 1 || ranks % model.local_ranks != 0) {
+        return invalid("the ranks do not fill their hosts");
+      }
+      const double l = model.local_ranks;
+      const double k = n / l;
+      const double inside =
+          2 * (l - 1) * (seconds(model.local.latency) + m / (l * model.local.bytes_per_second));
+      const double across = 2 * (k - 1) * (a + m / (n * b));
+      return in(inside + across + ((l - 1) / l + (k - 1) / n) * m * g,
+                "2(L-1)(a' + M/(L B')) + 2(K-1)(a + M/(N B))", " + ((L-1)/L + (K-1)/N) M g");
+    }
+    default:
+      return invalid("no formula for this algorithm");
+  }
 }
 
 }  // namespace tally::sim

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/formula.h"
-
 namespace tally::sim {
 namespace {
 

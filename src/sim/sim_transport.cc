@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/errors.h"
 
 namespace tally::sim {
 namespace {
@@ -134,8 +135,7 @@ bool SimTransport::read(Rank from, net::Receiver& receiver) {
     count(counters_.corrupt_frames);
     abandon(from);
     network_.hang_up(rank_, from);
-    receiver.lost(
-        from, {.code = ErrorCode::kCorrupt, .peer = from, .message = "a frame arrived damaged"});
+    receiver.lost(from, make_error(ErrorCode::kCorrupt, from, "a frame arrived damaged"));
     return true;
   }
   if (frame.header.generation != generation_) {

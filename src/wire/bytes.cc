@@ -1,35 +1,12 @@
 #include "wire/bytes.h"
 
-#include <fmt/format.h>
+#include "base/errors.h"
 
 namespace tally::wire {
-namespace {
-
-Error too_short(std::size_t wanted, std::size_t left) {
-  return Error{.code = ErrorCode::kCorrupt,
-               .message = fmt::format("body ends early: {} bytes wanted, {} left", wanted, left)};
-}
-
-}  // namespace
-
-Result<std::uint64_t> Reader::little_endian(std::size_t width) {
-  TALLY_TRY(const std::span<const std::byte> raw, bytes(width));
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < width; ++i) {
-    value |= std::to_integer<std::uint64_t>(raw[i]) << (8 * i);
-  }
-  return value;
-}
-
-Result<std::int32_t> Reader::i32() {
-  TALLY_TRY(const std::uint32_t value, u32());
-  return static_cast<std::int32_t>(value);
-}
 
 Result<bool> Reader::flag() {
   TALLY_TRY(const std::uint8_t value, u8());
-  if (value > 1)
-    return Error{.code = ErrorCode::kCorrupt, .message = fmt::format("flag of value {}", value)};
+  if (value > 1) return corrupt("flag of value {}", value);
   return value == 1;
 }
 
@@ -37,25 +14,22 @@ Result<std::chrono::nanoseconds> Reader::time() {
   constexpr auto kMost = std::int64_t{1} << 61;
   TALLY_TRY(const std::uint64_t bits, u64());
   const auto value = static_cast<std::int64_t>(bits);
-  if (value > kMost || value < -kMost)
-    return Error{.code = ErrorCode::kCorrupt, .message = fmt::format("time of {} ns", value)};
+  if (value > kMost || value < -kMost) return corrupt("time of {} ns", value);
   return std::chrono::nanoseconds(value);
 }
 
 Result<std::string> Reader::string(std::size_t max_bytes) {
   Reader ahead = *this;
   TALLY_TRY(const std::uint32_t length, ahead.u32());
-  if (length > max_bytes) {
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("string of {} bytes, limit {}", length, max_bytes)};
-  }
+  if (length > max_bytes) return corrupt("string of {} bytes, limit {}", length, max_bytes);
   TALLY_TRY(const std::span<const std::byte> raw, ahead.bytes(length));
   *this = ahead;
   return std::string(reinterpret_cast<const char*>(raw.data()), raw.size());
 }
 
 Result<std::span<const std::byte>> Reader::bytes(std::size_t count) {
-  if (count > rest_.size()) return too_short(count, rest_.size());
+  if (count > rest_.size()) 
+    return corrupt("body ends early: {} bytes wanted, {} left", count, rest_.size());
   const std::span<const std::byte> taken = rest_.first(count);
   rest_ = rest_.subspan(count);
   return taken;
@@ -63,8 +37,7 @@ Result<std::span<const std::byte>> Reader::bytes(std::size_t count) {
 
 Result<void> Reader::end() const {
   if (rest_.empty()) return {};
-  return Error{.code = ErrorCode::kCorrupt,
-               .message = fmt::format("{} bytes after the end of the body", rest_.size())};
+  return corrupt("{} bytes after the end of the body", rest_.size());
 }
 
 }  // namespace tally::wire

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tally/error.h"
+#include "wire/little_endian.h"
 
 namespace tally::wire {
 
@@ -15,7 +16,6 @@ namespace tally::wire {
 class Writer final {
  public:
   void u8(std::uint8_t value) { put(value, 1); }
-  void u16(std::uint16_t value) { put(value, 2); }
   void u32(std::uint32_t value) { put(value, 4); }
   void u64(std::uint64_t value) { put(value, 8); }
   void i32(std::int32_t value) { u32(static_cast<std::uint32_t>(value)); }
@@ -45,10 +45,9 @@ class Reader final {
   explicit Reader(std::span<const std::byte> body) : rest_(body) {}
 
   Result<std::uint8_t> u8() { return integer<std::uint8_t>(); }
-  Result<std::uint16_t> u16() { return integer<std::uint16_t>(); }
   Result<std::uint32_t> u32() { return integer<std::uint32_t>(); }
   Result<std::uint64_t> u64() { return integer<std::uint64_t>(); }
-  Result<std::int32_t> i32();
+  Result<std::int32_t> i32() { return integer<std::int32_t>(); }
   // kCorrupt also for a value other than 0 and 1.
   Result<bool> flag();
   // kCorrupt also for a time so far away that differences of two could overflow.
@@ -65,10 +64,9 @@ class Reader final {
  private:
   template <typename T>
   Result<T> integer() {
-    TALLY_TRY(const std::uint64_t value, little_endian(sizeof(T)));
-    return static_cast<T>(value);
+    TALLY_TRY(const std::span<const std::byte> raw, bytes(sizeof(T)));
+    return load<T>(raw, 0);
   }
-  Result<std::uint64_t> little_endian(std::size_t width);
 
   std::span<const std::byte> rest_;
 };

@@ -8,7 +8,6 @@ namespace {
 TEST(Bytes, ReaderGivesBackWhatWriterWrote) {
   Writer out;
   out.u8(0xAB);
-  out.u16(0x1234);
   out.u32(0xDEADBEEF);
   out.u64(0x0123456789ABCDEF);
   out.i32(-7);
@@ -18,7 +17,6 @@ TEST(Bytes, ReaderGivesBackWhatWriterWrote) {
 
   Reader in(out.view());
   EXPECT_EQ(in.u8().value(), 0xAB);
-  EXPECT_EQ(in.u16().value(), 0x1234);
   EXPECT_EQ(in.u32().value(), 0xDEADBEEF);
   EXPECT_EQ(in.u64().value(), 0x0123456789ABCDEF);
   EXPECT_EQ(in.i32().value(), -7);

@@ -4,9 +4,8 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/errors.h"
 #include "wire/bytes.h"
 
 namespace tally::wire {
@@ -44,8 +43,7 @@ Result<void> decode_error(std::span<const std::byte> body, Error* into) {
   TALLY_TRY(std::string message, in.string(kMaxErrorMessageBytes));
   TALLY_TRY(in.end());
   if (number >= kCodes.size() || peer < kNoRank) {
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("error body with code {}, peer {}", number, peer)};
+    return corrupt("error body with code {}, peer {}", number, peer);
   }
   *into = Error{.code = kCodes[number], .peer = peer, .message = std::move(message)};
   return {};

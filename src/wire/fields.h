@@ -12,6 +12,7 @@
 
 #include "wire/bytes.h"
 #include "wire/error_body.h"
+#include "wire/little_endian.h"
 
 namespace tally::wire {
 
@@ -57,11 +58,6 @@ class FieldWriter final {
     out_.u32(static_cast<std::uint32_t>(body.size()));
     out_.bytes(body);
   }
-  // A value that has a write() and a read function of its own.
-  template <typename T>
-  void nested(const T& value, Result<T> (* /*read*/)(Reader&)) {
-    write(out_, value);
-  }
   // A flag, and the value if there is one.
   template <typename T, typename Each>
   void optional(const std::optional<T>& value, const Each& each) {
@@ -91,11 +87,9 @@ class FieldReader final {
   template <typename T>
   void number(T& value) {
     static_assert(std::is_integral_v<T>);
-    using Bits = std::make_unsigned_t<T>;
-    if constexpr (sizeof(T) == 1) take_as<Bits>(value, &Reader::u8);
-    if constexpr (sizeof(T) == 2) take_as<Bits>(value, &Reader::u16);
-    if constexpr (sizeof(T) == 4) take_as<Bits>(value, &Reader::u32);
-    if constexpr (sizeof(T) == 8) take_as<Bits>(value, &Reader::u64);
+    std::span<const std::byte> raw;
+    if (!error_) take(raw, in_.bytes(sizeof(T)));
+    if (!error_) value = load<T>(raw, 0);
   }
   void time(std::chrono::nanoseconds& value) {
     if (!error_) take(value, in_.time());
@@ -130,10 +124,6 @@ class FieldReader final {
     if (error_) return;
     if (auto decoded = decode_error(body, &value); !decoded.has_value()) error_ = decoded.error();
   }
-  template <typename T>
-  void nested(T& value, Result<T> (*read)(Reader&)) {
-    if (!error_) take(value, read(in_));
-  }
   template <typename T, typename Each>
   void optional(std::optional<T>& value, const Each& each) {
     bool there = false;
@@ -165,13 +155,6 @@ class FieldReader final {
     } else {
       error_ = std::move(read).error();
     }
-  }
-  template <typename Bits, typename T>
-  void take_as(T& value, Result<Bits> (Reader::*read)()) {
-    if (error_) return;
-    Bits bits = 0;
-    take(bits, (in_.*read)());
-    value = static_cast<T>(bits);
   }
 
   Reader& in_;

@@ -1,6 +1,6 @@
 #include "wire/frame.h"
 
-#include <fmt/format.h>
+#include <type_traits>
 
 #include "base/errors.h"
 #include "kernel/crc32c/crc32c.h"
@@ -11,29 +11,35 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x594C4C54;  // "TLLY" as the bytes lie
 
-// The offset of each field; docs/wire_format.md has the same table.
+// The offsets of the fields that are in no FrameHeader.
 constexpr std::size_t kMagicAt = 0;
 constexpr std::size_t kVersionAt = 4;
 constexpr std::size_t kKindAt = 6;
 constexpr std::size_t kReservedByteAt = 7;
-constexpr std::size_t kGenerationAt = 8;
-constexpr std::size_t kChannelAt = 12;
-constexpr std::size_t kSequenceAt = 16;
-constexpr std::size_t kStepAt = 20;
-constexpr std::size_t kNumberAt = 24;
-constexpr std::size_t kRootAt = 28;
-constexpr std::size_t kCountAt = 32;
-constexpr std::size_t kOperationAt = 40;
-constexpr std::size_t kTypeAt = 41;
-constexpr std::size_t kReduceOpAt = 42;
-constexpr std::size_t kAlgorithmAt = 43;
-constexpr std::size_t kPayloadBytesAt = 44;
-constexpr std::size_t kMessageBytesAt = 48;
-constexpr std::size_t kOffsetBytesAt = 56;
-constexpr std::size_t kPayloadChecksumAt = 64;
 constexpr std::size_t kReservedAt = 68;
 constexpr std::size_t kHeaderChecksumAt = 76;
 static_assert(kHeaderChecksumAt + sizeof(std::uint32_t) == kHeaderBytes);
+
+// Visits the other fields with their offsets; docs/wire_format.md has the same table.
+template <typename Header, typename Visit>
+void for_each_field(Header& header, const Visit& visit) {
+  visit(kKindAt, header.kind);
+  visit(8, header.generation);
+  visit(12, header.channel);
+  visit(16, header.sequence);
+  visit(20, header.step);
+  visit(24, header.number);
+  visit(28, header.signature.root);
+  visit(32, header.signature.count);
+  visit(40, header.signature.operation);
+  visit(41, header.signature.type);
+  visit(42, header.signature.reduce_op);
+  visit(43, header.signature.algorithm);
+  visit(44, header.payload_bytes);
+  visit(48, header.message_bytes);
+  visit(56, header.offset_bytes);
+  visit(64, header.payload_checksum);
+}
 
 bool known(std::uint8_t kind) {
   return kind >= static_cast<std::uint8_t>(FrameKind::kData) &&
@@ -45,8 +51,7 @@ Result<void> check_envelope(std::span<const std::byte, kHeaderBytes> bytes) {
   if (load<std::uint32_t>(bytes, kMagicAt) != kMagic) return corrupt("not a frame: wrong magic");
   const auto version = load<std::uint16_t>(bytes, kVersionAt);
   if (version != kProtocolVersion) {
-    return corrupt(
-        fmt::format("frame of protocol version {}, expected {}", version, kProtocolVersion));
+    return corrupt("frame of protocol version {}, expected {}", version, kProtocolVersion);
   }
   if (load<std::uint32_t>(bytes, kHeaderChecksumAt) !=
       kernel::crc32c(bytes.first(kHeaderChecksumAt))) {
@@ -65,22 +70,7 @@ EncodedHeader encode(const FrameHeader& header) {
   EncodedHeader bytes{};
   store(bytes, kMagicAt, kMagic);
   store(bytes, kVersionAt, kProtocolVersion);
-  store(bytes, kKindAt, static_cast<std::uint8_t>(header.kind));
-  store(bytes, kGenerationAt, header.generation);
-  store(bytes, kChannelAt, header.channel);
-  store(bytes, kSequenceAt, header.sequence);
-  store(bytes, kStepAt, header.step);
-  store(bytes, kNumberAt, header.number);
-  store(bytes, kRootAt, header.signature.root);
-  store(bytes, kCountAt, header.signature.count);
-  store(bytes, kOperationAt, header.signature.operation);
-  store(bytes, kTypeAt, header.signature.type);
-  store(bytes, kReduceOpAt, header.signature.reduce_op);
-  store(bytes, kAlgorithmAt, header.signature.algorithm);
-  store(bytes, kPayloadBytesAt, header.payload_bytes);
-  store(bytes, kMessageBytesAt, header.message_bytes);
-  store(bytes, kOffsetBytesAt, header.offset_bytes);
-  store(bytes, kPayloadChecksumAt, header.payload_checksum);
+  for_each_field(header, [&bytes](std::size_t at, auto value) { store(bytes, at, value); });
   store(bytes, kHeaderChecksumAt, kernel::crc32c(std::span(bytes).first(kHeaderChecksumAt)));
   return bytes;
 }
@@ -88,34 +78,19 @@ EncodedHeader encode(const FrameHeader& header) {
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes) {
   TALLY_TRY(check_envelope(bytes));
   const auto kind = load<std::uint8_t>(bytes, kKindAt);
-  if (!known(kind)) return corrupt(fmt::format("frame of unknown kind {}", kind));
+  if (!known(kind)) return corrupt("frame of unknown kind {}", kind);
 
   FrameHeader header;
-  header.kind = static_cast<FrameKind>(kind);
-  header.generation = load<std::uint32_t>(bytes, kGenerationAt);
-  header.channel = load<std::uint32_t>(bytes, kChannelAt);
-  header.sequence = load<std::uint32_t>(bytes, kSequenceAt);
-  header.step = load<std::uint32_t>(bytes, kStepAt);
-  header.number = load<std::uint32_t>(bytes, kNumberAt);
-  header.signature = {.count = load<std::uint64_t>(bytes, kCountAt),
-                      .operation = load<std::uint8_t>(bytes, kOperationAt),
-                      .type = load<std::uint8_t>(bytes, kTypeAt),
-                      .reduce_op = load<std::uint8_t>(bytes, kReduceOpAt),
-                      .algorithm = load<std::uint8_t>(bytes, kAlgorithmAt),
-                      .root = load<std::int32_t>(bytes, kRootAt)};
-  header.message_bytes = load<std::uint64_t>(bytes, kMessageBytesAt);
-  header.offset_bytes = load<std::uint64_t>(bytes, kOffsetBytesAt);
-  header.payload_bytes = load<std::uint32_t>(bytes, kPayloadBytesAt);
-  header.payload_checksum = load<std::uint32_t>(bytes, kPayloadChecksumAt);
-
+  for_each_field(header, [&bytes](std::size_t at, auto& value) {
+    value = load<std::remove_reference_t<decltype(value)>>(bytes, at);
+  });
   if (header.payload_bytes > kMaxPayloadBytes) {
-    return corrupt(
-        fmt::format("frame of {} bytes, limit {}", header.payload_bytes, kMaxPayloadBytes));
+    return corrupt("frame of {} bytes, limit {}", header.payload_bytes, kMaxPayloadBytes);
   }
   if (header.offset_bytes > header.message_bytes ||
       header.payload_bytes > header.message_bytes - header.offset_bytes) {
-    return corrupt(fmt::format("frame of {} bytes at {} in a message of {}", header.payload_bytes,
-                               header.offset_bytes, header.message_bytes));
+    return corrupt("frame of {} bytes at {} in a message of {}", header.payload_bytes,
+                   header.offset_bytes, header.message_bytes);
   }
   return header;
 }

@@ -1,8 +1,7 @@
 #include "wire/framing.h"
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/errors.h"
 #include "kernel/crc32c/crc32c.h"
 #include "wire/frame.h"
 #include "wire/little_endian.h"
@@ -11,10 +10,6 @@ namespace tally::wire {
 namespace {
 
 constexpr std::size_t kPrefixBytes = sizeof(std::uint32_t);
-
-Error bad_message(std::string message) {
-  return Error{.code = ErrorCode::kCorrupt, .message = std::move(message)};
-}
 
 struct Extent {
   std::size_t header_bytes = 0;
@@ -28,14 +23,14 @@ Result<std::optional<Extent>> read_extent(Framing framing, std::span<const std::
     if (bytes.size() < kPrefixBytes) return std::optional<Extent>();
     const auto length = load<std::uint32_t>(bytes, 0);
     if (length == 0 || length > kMaxPrefixedBytes)
-      return bad_message(fmt::format("message of {} bytes, limit {}", length, kMaxPrefixedBytes));
+      return corrupt("message of {} bytes, limit {}", length, kMaxPrefixedBytes);
     return std::optional(Extent{kPrefixBytes, length, {}});
   }
   if (bytes.size() < kHeaderBytes) return std::optional<Extent>();
   TALLY_TRY(const FrameHeader header, decode(bytes.first<kHeaderBytes>()));
   if (header.kind != FrameKind::kControl || header.payload_bytes == 0 ||
       header.message_bytes != header.payload_bytes)
-    return bad_message("not a control frame");
+    return corrupt("not a control frame");
   return std::optional(Extent{kHeaderBytes, header.payload_bytes, header.payload_checksum});
 }
 
@@ -78,7 +73,7 @@ Result<std::optional<std::vector<std::byte>>> FrameBuffer::next() {
   }
   const auto payload = unread().subspan(extent->header_bytes, extent->payload_bytes);
   if (extent->checksum && kernel::crc32c(payload) != *extent->checksum)
-    return bad_message("a control frame fails its checksum");
+    return corrupt("a control frame fails its checksum");
   read_bytes_ += extent->header_bytes + extent->payload_bytes;
   return std::optional(std::vector<std::byte>(payload.begin(), payload.end()));
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/errors.h"
+#include "base/names.h"
 #include "kernel/crc32c/crc32c.h"
 #include "wire/little_endian.h"
 
@@ -26,7 +28,7 @@ Result<void> check_seal(std::span<const std::byte> bytes, std::uint32_t magic) {
       load<std::uint32_t>(bytes, checksum_at) == kernel::crc32c(bytes.first(checksum_at))) {
     return {};
   }
-  return Error{.code = ErrorCode::kCorrupt, .message = "the peer does not speak this protocol"};
+  return corrupt("the peer does not speak this protocol");
 }
 
 std::uint16_t version_of(std::span<const std::byte> greeting) {
@@ -34,21 +36,10 @@ std::uint16_t version_of(std::span<const std::byte> greeting) {
 }
 
 std::string_view to_string(GreetingStatus status) {
-  switch (status) {
-    case GreetingStatus::kAccepted:
-      return "it is welcome";
-    case GreetingStatus::kOtherVersion:
-      return "its protocol version is another one";
-    case GreetingStatus::kOtherToken:
-      return "it belongs to another job";
-    case GreetingStatus::kOtherGeneration:
-      return "its generation is another one";
-    case GreetingStatus::kOtherRank:
-      return "the ranks do not fit";
-    case GreetingStatus::kDuplicate:
-      return "its rank is connected already";
-  }
-  return "unknown reason";
+  return name_in<GreetingStatus::kDuplicate>(
+      {"it is welcome", "its protocol version is another one", "it belongs to another job",
+       "its generation is another one", "the ranks do not fit", "its rank is connected already"},
+      status, "unknown reason");
 }
 
 EncodedGreeting encode(const Greeting& greeting) {

@@ -10,8 +10,8 @@ namespace tally::group {
 namespace {
 
 template <typename Body>
-void check_body(const ControlMessage& message, Result<Body> (*read)(wire::Reader&)) {
-  const auto body = body_of(message, read);
+void check_body(const ControlMessage& message) {
+  const auto body = body_of<Body>(message);
   if (!body.has_value()) {
     TALLY_CHECK(body.error().code == ErrorCode::kCorrupt);
     return;
@@ -20,13 +20,13 @@ void check_body(const ControlMessage& message, Result<Body> (*read)(wire::Reader
 }
 
 void check_all(const ControlMessage& message) {
-  check_body(message, &read_registration);
-  check_body(message, &read_report);
-  check_body(message, &read_trace);
-  check_body(message, &read_pulse);
-  check_body(message, &read_lost_ranks);
-  check_body(message, &read_job_status);
-  check_body(message, &read_member_status);
+  check_body<Registration>(message);
+  check_body<Report>(message);
+  check_body<Trace>(message);
+  check_body<Pulse>(message);
+  check_body<LostRanks>(message);
+  check_body<JobStatus>(message);
+  check_body<MemberStatus>(message);
 }
 
 void add(std::vector<std::vector<std::uint8_t>>& seeds, const std::vector<std::byte>& bytes) {

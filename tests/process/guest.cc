@@ -47,7 +47,7 @@ Result<void> Guest::meet() {
       group::send(*rendezvous_, group::message_of(group::ControlKind::kHello, hello), soon()));
   TALLY_TRY(const group::ControlMessage welcome, group::receive(*rendezvous_, soon()));
   if (welcome.kind != group::ControlKind::kWelcome) return unexpected("not welcome");
-  TALLY_TRY(welcome_, group::body_of(welcome, &group::read_welcome));
+  TALLY_TRY(welcome_, group::body_of<group::Welcome>(welcome));
   return {};
 }
 

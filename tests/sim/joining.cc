@@ -72,7 +72,7 @@ Result<void> gather(group::RendezvousState& state, Post& post, Deadline by) {
     const auto bytes = post.next(by);
     if (!bytes) return state.error_at_deadline();
     wire::Reader reader(*bytes);
-    TALLY_TRY(const group::Hello hello, group::read_hello(reader));
+    TALLY_TRY(const group::Hello hello, wire::read_fields<group::Hello>(reader));
     TALLY_TRY(state.arrive(hello));
   }
   return {};
@@ -95,7 +95,7 @@ Result<void> guest(Member& me, Duration late) {
   Post post(me);
   me.sleep(late);
   wire::Writer writer;
-  group::write(writer, hello_of(me));
+  wire::write_fields(writer, hello_of(me));
   post.send(0, writer.take());
   const auto answer = post.next(me.clock().after(60s));
   if (!answer) return Error{.code = ErrorCode::kTimeout, .peer = 0, .message = "no verdict"};
