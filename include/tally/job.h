@@ -54,6 +54,10 @@ struct JobOptions {
   std::uint16_t master_port = 29400;
   std::optional<Secret> secret;
   TransportKind transport = TransportKind::kAuto;
+  // Threads of a rank that move bytes over TCP and TLS. With 1 the thread that calls an operation
+  // does all of it; with 2 another thread sends. 0 means 2 if the job has more than two hosts and
+  // every rank of this machine has two cores, else 1.
+  int tcp_threads = 0;
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
   // For operations without a deadline.
   std::chrono::milliseconds operation_timeout = std::chrono::minutes(5);
@@ -109,9 +113,9 @@ struct JobOptions {
 // TALLY_MASTER_ADDR, TALLY_MASTER_PORT and TALLY_INTERFACE override the address and port of a
 // launcher.
 // Other variables: TALLY_SECRET_FILE (32 bytes or 64 hexadecimal digits, private),
-// TALLY_GENERATION, TALLY_TRANSPORT, TALLY_TIMEOUT and TALLY_JOIN_TIMEOUT (seconds), TALLY_ENGINE
-// (tally, mpi), TALLY_MPI_INSIDE (auto, shm, mpi), TALLY_HOST_LABEL, TALLY_JOB, TALLY_COORDINATOR
-// and TALLY_HEARTBEAT (seconds).
+// TALLY_GENERATION, TALLY_TRANSPORT, TALLY_TCP_THREADS (auto, 1, 2), TALLY_TIMEOUT and
+// TALLY_JOIN_TIMEOUT (seconds), TALLY_ENGINE (tally, mpi), TALLY_MPI_INSIDE (auto, shm, mpi),
+// TALLY_HOST_LABEL, TALLY_JOB, TALLY_COORDINATOR and TALLY_HEARTBEAT (seconds).
 Result<JobOptions> options_from(const std::function<const char*(const char*)>& variable);
 
 // This process as a member of a job. Threads: as Communicator.

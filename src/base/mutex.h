@@ -26,6 +26,7 @@ namespace tally {
 class TALLY_CAPABILITY("mutex") Mutex {
  public:
   void lock() TALLY_ACQUIRE() { mutex_.lock(); }
+  bool try_lock() TALLY_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
   void unlock() TALLY_RELEASE() { mutex_.unlock(); }
 
  private:

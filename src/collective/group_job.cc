@@ -9,6 +9,8 @@
 #include "collective/engine_plugin.h"
 #include "collective/watched_rank.h"
 #include "group/bootstrap.h"
+#include "group/host.h"
+#include "group/machine_share.h"
 #include "group/membership.h"
 
 namespace tally::collective {
@@ -125,6 +127,7 @@ class GroupJob final : public MemberJob {
 
   Result<void> form(group::MembershipOptions options, Deadline by) {
     options.transport = options_.transport;
+    options.tcp_threads = options_.tcp_threads;
     options.secret = options_.secret;
     options.host_label = options_.host_label;
     options.shared_bytes = [](int members) { return SharedArea::bytes_for(members); };
@@ -145,7 +148,8 @@ class GroupJob final : public MemberJob {
     }
     context_ = std::move(context);
     members_ = std::move(membership.welcome);
-    context_->spins = has_a_core_for_each_rank() ? kSpins : 0;
+    context_->spins =
+        group::has_a_core_for_each_rank(group::machine_share(members_, rank())) ? kSpins : 0;
     world_ = make_world(context_, membership.shared_note);
     closed_ = false;
     if (options_.dump_on_sigquit)
@@ -153,21 +157,6 @@ class GroupJob final : public MemberJob {
           [world = world_.get()] { return world->recent_operations(); });
     if (options_.coordinator.empty()) return {};
     return watch(rank(), this->size(), generation(), watched());
-  }
-
-  // The cores of the ranks of this machine, including ranks that are reached through a network. A
-  // launcher may have bound each rank to cores of its own.
-  bool has_a_core_for_each_rank() const {
-    const std::string& machine = members_.members[static_cast<std::size_t>(rank())].host_name;
-    int ranks = 0;
-    CpuSet together{};
-    for (const group::Hello& member : members_.members) {
-      if (member.host_name != machine) continue;
-      ++ranks;
-      for (std::size_t word = 0; word < together.size(); ++word)
-        together[word] |= member.cpus[word];
-    }
-    return ranks <= usable_cores(together);
   }
 
   const JobOptions options_;

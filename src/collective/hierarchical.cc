@@ -115,7 +115,7 @@ std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox,
         mailbox,
         slice.bytes() <= kHalvingDoublingBytes
             ? halving_doubling_allreduce(slice, role.host, size)
-            : segmented_ring_allreduce(slice, role.host, size, {}),
+            : segmented_ring_allreduce(slice, role.host, size, ring_segments(mailbox)),
         MessageTask::Options{
             // A rank that is alone on its host has combined nothing yet: the sum starts with its
             // input.

@@ -41,6 +41,13 @@ Result<TransportKind> transport_named(std::string_view name) {
   return invalid(fmt::format("TALLY_TRANSPORT={} is none of auto, shm, tcp, tls", name));
 }
 
+Result<int> tcp_threads_named(std::string_view name) {
+  if (name == "auto") return 0;
+  if (name == "1") return 1;
+  if (name == "2") return 2;
+  return invalid(fmt::format("TALLY_TCP_THREADS={} is none of auto, 1, 2", name));
+}
+
 Result<Engine> engine_named(std::string_view name) {
   if (name == "tally") return Engine::kTally;
   if (name == "mpi") return Engine::kMpi;
@@ -74,6 +81,9 @@ Result<JobOptions> options_from(const Variables& variable) {
   }
   if (const char* const name = variable("TALLY_TRANSPORT")) {
     TALLY_TRY(options.transport, transport_named(name));
+  }
+  if (const char* const name = variable("TALLY_TCP_THREADS")) {
+    TALLY_TRY(options.tcp_threads, tcp_threads_named(name));
   }
   if (const char* const name = variable("TALLY_ENGINE")) {
     TALLY_TRY(options.engine, engine_named(name));

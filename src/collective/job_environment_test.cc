@@ -25,6 +25,9 @@ TEST(JobEnvironment, NothingSetIsAJobOfOne) {
   EXPECT_EQ(options->size, 1);
   EXPECT_EQ(options->rank, 0);
   EXPECT_EQ(options->master_port, 0);
+  EXPECT_EQ(options->tcp_threads, 0);
+  EXPECT_EQ(with({{"TALLY_TCP_THREADS", "auto"}})->tcp_threads, 0);
+  EXPECT_EQ(with({{"TALLY_TCP_THREADS", "1"}})->tcp_threads, 1);
 }
 
 TEST(JobEnvironment, TheUsualVariablesAreRead) {
@@ -35,6 +38,7 @@ TEST(JobEnvironment, TheUsualVariablesAreRead) {
                              {"MASTER_PORT", "1234"},
                              {"TALLY_GENERATION", "2001"},
                              {"TALLY_TRANSPORT", "tls"},
+                             {"TALLY_TCP_THREADS", "2"},
                              {"TALLY_ENGINE", "mpi"},
                              {"TALLY_MPI_INSIDE", "shm"},
                              {"TALLY_HOST_LABEL", "left"},
@@ -47,6 +51,7 @@ TEST(JobEnvironment, TheUsualVariablesAreRead) {
   EXPECT_EQ(options->master_port, 1234);
   EXPECT_EQ(options->generation, 2001U);
   EXPECT_EQ(options->transport, TransportKind::kTls);
+  EXPECT_EQ(options->tcp_threads, 2);
   EXPECT_EQ(options->engine, Engine::kMpi);
   EXPECT_EQ(options->mpi_inside, MpiInside::kShm);
   EXPECT_EQ(options->host_label, "left");
@@ -72,6 +77,7 @@ TEST(JobEnvironment, WrongVariablesAreNamed) {
       {{{"MASTER_PORT", "70000"}}, "MASTER_PORT=70000"},
       {{{"TALLY_GENERATION", "0"}}, "TALLY_GENERATION=0"},
       {{{"TALLY_TRANSPORT", "pigeon"}}, "TALLY_TRANSPORT=pigeon"},
+      {{{"TALLY_TCP_THREADS", "3"}}, "TALLY_TCP_THREADS=3"},
       {{{"TALLY_ENGINE", "steam"}}, "TALLY_ENGINE=steam"},
       {{{"TALLY_MPI_INSIDE", "out"}}, "TALLY_MPI_INSIDE=out"},
       {{{"TALLY_HEARTBEAT", "0"}}, "TALLY_HEARTBEAT=0"},

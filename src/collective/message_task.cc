@@ -43,7 +43,9 @@ void MessageTask::open_steps() {
     const std::span<const Action> actions = schedule_.step(next_step_);
     bool exchanges = false;
     for (const Action& action : actions) {
-      pending_.push_back({.action = &action, .step = next_step_});
+      Pending& pending = pending_.emplace_back();
+      pending.action = &action;
+      pending.step = next_step_;
       exchanges |= action.peer != kNoRank;
     }
     if (exchanges) ++traffic_.steps;
@@ -192,6 +194,10 @@ void MessageTask::cancel() {
     }
   }
   pending_.clear();
+}
+
+RingSegments ring_segments(Mailbox& mailbox) {
+  return {.at_once = mailbox.router().transport().sends_beside_progress() ? 2 : 1};
 }
 
 }  // namespace tally::collective

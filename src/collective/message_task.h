@@ -3,6 +3,7 @@
 #include <deque>
 #include <vector>
 
+#include "collective/algorithms.h"
 #include "collective/mailbox.h"
 #include "collective/schedule.h"
 #include "collective/task.h"
@@ -65,5 +66,9 @@ class MessageTask final : public Task {
   // elements: a deque keeps them in place while actions are added and removed at its ends.
   std::deque<Pending> pending_;
 };
+
+// The cut of a ring over this mailbox. If a thread sends, it sends one segment while the caller
+// combines another. Neighbours may differ: the messages are the same.
+RingSegments ring_segments(Mailbox& mailbox);
 
 }  // namespace tally::collective

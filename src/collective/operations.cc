@@ -9,10 +9,11 @@
 namespace tally::collective {
 namespace {
 
-Schedule allreduce_schedule(const Vector& vector, Rank rank, int ranks, Algorithm algorithm) {
+Schedule allreduce_schedule(const Vector& vector, Rank rank, int ranks, Algorithm algorithm,
+                            const RingSegments& cut) {
   switch (algorithm) {
     case Algorithm::kRing:
-      return segmented_ring_allreduce(vector, rank, ranks, {});
+      return segmented_ring_allreduce(vector, rank, ranks, cut);
     case Algorithm::kHalvingDoubling:
       return halving_doubling_allreduce(vector, rank, ranks);
     default:
@@ -121,14 +122,15 @@ bool combines(Operation operation) {
 
 }  // namespace
 
-Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm algorithm) {
+Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm algorithm,
+                      const RingSegments& cut) {
   const std::size_t element = size_of(request.type);
   const Vector vector{.count = request.count, .element_bytes = element};
   switch (request.operation) {
     case Operation::kBarrier:
       return dissemination_barrier(rank, ranks);
     case Operation::kAllreduce:
-      return allreduce_schedule(vector, rank, ranks, algorithm);
+      return allreduce_schedule(vector, rank, ranks, algorithm, cut);
     case Operation::kReduceScatter:
       return ring_reduce_scatter(parts_of(request, ranks), rank);
     case Operation::kAllgather:
@@ -196,7 +198,8 @@ std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algori
   }
   if (site.area != nullptr) site.area->announce({.sequence = 2 * sequence, .signature = signature});
   return std::make_unique<MessageTask>(
-      site.mailbox, schedule_for(request, site.rank, site.ranks, algorithm),
+      site.mailbox,
+      schedule_for(request, site.rank, site.ranks, algorithm, ring_segments(site.mailbox)),
       MessageTask::Options{.input = static_cast<const std::byte*>(request.input),
                            .output = static_cast<std::byte*>(request.output),
                            .sequence = sequence,

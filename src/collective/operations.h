@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 
+#include "collective/algorithms.h"
 #include "collective/direct.h"
 #include "collective/hierarchical.h"
 #include "collective/mailbox.h"
@@ -12,8 +13,9 @@
 namespace tally::collective {
 
 // The messages of this rank in a collective by one of the message algorithms of choose(): ring,
-// halving-doubling, tree or pairwise.
-Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm algorithm);
+// halving-doubling, tree or pairwise. `cut` is for the ring all-reduce.
+Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm algorithm,
+                      const RingSegments& cut = {});
 
 // The place where a task runs.
 struct Site {

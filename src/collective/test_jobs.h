@@ -19,7 +19,9 @@ enum class Network {
   kInProcess,
   kShm,
   kTcp,
+  kTcpTwoThreads,
   kTls,
+  kTlsTwoThreads,
   kTwoHosts,
   kUnevenHosts,
   kMpi,          // engine=mpi, MPI inside hosts as well
@@ -40,8 +42,12 @@ inline std::string name_of(Network network) {
       return "shm";
     case Network::kTcp:
       return "tcp";
+    case Network::kTcpTwoThreads:
+      return "tcp_two_threads";
     case Network::kTls:
       return "tls";
+    case Network::kTlsTwoThreads:
+      return "tls_two_threads";
     case Network::kTwoHosts:
       return "two_hosts";
     case Network::kUnevenHosts:
@@ -72,9 +78,15 @@ inline JobOptions options_for(Network network, Rank rank, int size, std::uint16_
   options.operation_timeout = std::chrono::seconds(60);
   options.dump_on_sigquit = false;
   if (network == Network::kShm) options.transport = TransportKind::kShm;
-  if (network == Network::kTcp) options.transport = TransportKind::kTcp;
-  if (network == Network::kTls) options.transport = TransportKind::kTls;
-  if (network == Network::kTls) options.secret = test_secret(7);
+  const bool tcp = network == Network::kTcp || network == Network::kTcpTwoThreads;
+  const bool tls = network == Network::kTls || network == Network::kTlsTwoThreads;
+  if (tcp) options.transport = TransportKind::kTcp;
+  if (tls) options.transport = TransportKind::kTls;
+  if (tls) options.secret = test_secret(7);
+  // Networks of both kinds are tested on every machine.
+  const bool two_threads = network == Network::kTcpTwoThreads ||
+                           network == Network::kTlsTwoThreads || network == Network::kUnevenHosts;
+  options.tcp_threads = two_threads ? 2 : 1;
   if (ranks_are_processes(network)) {
     options.engine = Engine::kMpi;
     options.mpi_inside = network == Network::kMpi ? MpiInside::kMpi : MpiInside::kShm;

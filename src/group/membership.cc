@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "group/host.h"
+#include "group/machine_share.h"
 #include "group/rendezvous.h"
 #include "net/mesh.h"
 #include "net/routed_transport.h"
@@ -150,6 +151,13 @@ class Connector {
     return false;
   }
 
+  bool wants_sender_thread() const {
+    if (options_.tcp_threads != 0) return options_.tcp_threads > 1;
+    const auto& hosts = membership_.host_of;
+    return has_a_core_for_sending(machine_share(membership_.welcome, membership_.rank),
+                                  *std::max_element(hosts.begin(), hosts.end()) + 1);
+  }
+
   Result<std::unique_ptr<net::Transport>> connect_network() {
     if (options_.transport == TransportKind::kShm && membership_.size() > 1) {
       return Error{.code = ErrorCode::kInvalid,
@@ -169,7 +177,9 @@ class Connector {
     };
     TALLY_TRY(auto streams, net::connect_mesh(listener_, mesh, by_));
     TALLY_TRY(auto transport,
-              net::TcpTransport::make({.rank = membership_.rank, .generation = mesh.generation},
+              net::TcpTransport::make({.rank = membership_.rank,
+                                       .generation = mesh.generation,
+                                       .options = {.sender_thread = wants_sender_thread()}},
                                       std::move(streams)));
     return std::unique_ptr<net::Transport>(std::move(transport));
   }

@@ -31,6 +31,7 @@ struct MembershipOptions {
   int size = 1;
   std::uint32_t generation = 1;
   TransportKind transport = TransportKind::kAuto;
+  int tcp_threads = 0;  // as JobOptions has it
   std::optional<Secret> secret;
   std::string host_label;
   wire::JobToken token{};

@@ -13,10 +13,12 @@
 namespace tally::net {
 namespace {
 
-// A whole frame fits, so that a payload without a place of its own can be handed out from here.
-constexpr std::size_t kBufferBytes = wire::kHeaderBytes + wire::kMaxPayloadBytes;
-// The size of one read while the next frame is unknown: many small frames, one frame of 64 KiB with
-// its header, or the start of a larger frame, which then costs a copy.
+// A whole frame and the next header fit, so that a payload without a place of its own can be handed
+// out from here.
+constexpr std::size_t kBufferBytes = 2 * wire::kHeaderBytes + wire::kMaxPayloadBytes;
+// The bytes read beyond the current frame: many small frames, one frame of 64 KiB with its header,
+// or the start of a larger frame, which then costs a copy. After a larger frame, only the next
+// header is read ahead, because large frames usually follow each other.
 constexpr std::size_t kReadAheadBytes = (std::size_t{64} << 10) + 4096;
 
 }  // namespace
@@ -24,7 +26,8 @@ constexpr std::size_t kReadAheadBytes = (std::size_t{64} << 10) + 4096;
 FrameReceiver::FrameReceiver(const Config& config, Counters& counters)
     : config_(config),
       counters_(counters),
-      buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)) {}
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
+      ahead_bytes_(kReadAheadBytes) {}
 
 FrameReceiver::Pumped FrameReceiver::pump(Stream& stream, Receiver& receiver,
                                           std::size_t budget_bytes) {
@@ -91,6 +94,7 @@ bool FrameReceiver::open_frame(Receiver& receiver) {
   ++next_number_;
   begin_ += wire::kHeaderBytes;
   frame_ = *header;
+  ahead_bytes_ = frame_->payload_bytes < kReadAheadBytes ? kReadAheadBytes : wire::kHeaderBytes;
   filled_bytes_ = 0;
   place_ = {};
   if (header->generation == config_.generation && header->payload_bytes > 0) {
@@ -150,12 +154,13 @@ Io FrameReceiver::read(Stream& stream, std::size_t* wanted_bytes) {
     begin_ = end_ = 0;
     const bool last = frame_->offset_bytes + frame_->payload_bytes == frame_->message_bytes;
     parts[0] = {place_.data() + filled_bytes_, place_.size() - filled_bytes_};
-    parts[1] = {buffer_.get(), last ? kReadAheadBytes : wire::kHeaderBytes};
+    parts[1] = {buffer_.get(), last ? ahead_bytes_ : wire::kHeaderBytes};
   } else {
-    const std::size_t missing = frame_ ? frame_->payload_bytes : wire::kHeaderBytes;
-    make_room(missing);
-    const std::size_t ahead = std::max(kReadAheadBytes, missing - buffered_bytes());
-    parts[1] = {buffer_.get() + end_, std::min(kBufferBytes - end_, ahead)};
+    const std::size_t payload_bytes = frame_ ? frame_->payload_bytes : 0;
+    make_room(payload_bytes + ahead_bytes_);
+    const std::size_t wanted =
+        payload_bytes + ahead_bytes_ - std::min(payload_bytes, buffered_bytes());
+    parts[1] = {buffer_.get() + end_, std::min(kBufferBytes - end_, wanted)};
   }
   const bool two = parts[0].iov_len > 0;
   *wanted_bytes = parts[0].iov_len + parts[1].iov_len;
@@ -168,12 +173,11 @@ Io FrameReceiver::read(Stream& stream, std::size_t* wanted_bytes) {
   return io;
 }
 
-// Makes room for `bytes` contiguous bytes from begin_ on, and for reading ahead.
+// Makes room for `bytes` contiguous bytes from begin_ on, as far as the buffer has it.
 void FrameReceiver::make_room(std::size_t bytes) {
   if (buffered_bytes() == 0) {
     begin_ = end_ = 0;
-  } else if (begin_ > 0 &&
-             (kBufferBytes - begin_ < bytes || kBufferBytes - end_ < kReadAheadBytes)) {
+  } else if (begin_ > 0 && kBufferBytes - begin_ < bytes) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, buffered_bytes());
     end_ -= begin_;
     begin_ = 0;

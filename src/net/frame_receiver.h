@@ -63,6 +63,7 @@ class FrameReceiver final {
   std::unique_ptr<std::byte[]> buffer_;  // bytes begin_ to end_ have been read and not used
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  std::size_t ahead_bytes_;  // to read beyond the current frame
 
   // The current frame: its header, and the place of its payload (empty: in the buffer).
   std::optional<wire::FrameHeader> frame_;

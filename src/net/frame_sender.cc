@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "kernel/crc32c/crc32c.h"
@@ -9,12 +10,21 @@
 namespace tally::net {
 
 void FrameSender::queue(Outgoing& message) {
-  message.queued_bytes_ = 0;
-  message.sent_ = false;
+  message.begin();
   queue_.push_back(&message);
 }
 
 FrameSender::Pumped FrameSender::pump(Stream& stream, std::size_t budget_bytes) {
+  Pumped pumped = write_queue(stream, budget_bytes);
+  pumped.finished = settle(stream);
+  if (pumped.end == Io::State::kClosed || pumped.end == Io::State::kFailed) {
+    fail(end_of(stream, {pumped.end}));
+    pumped.finished = true;
+  }
+  return pumped;
+}
+
+FrameSender::Pumped FrameSender::write_queue(Stream& stream, std::size_t budget_bytes) {
   Pumped pumped;
   std::size_t moved_bytes = 0;
   while (!queue_.empty() && moved_bytes < budget_bytes) {
@@ -24,7 +34,6 @@ FrameSender::Pumped FrameSender::pump(Stream& stream, std::size_t budget_bytes) 
     const Io io = write_frame(stream);
     if (io.state != Io::State::kMoved) {
       pumped.end = io.state;
-      settle(stream);
       return pumped;
     }
     pumped.moved = true;
@@ -37,14 +46,22 @@ FrameSender::Pumped FrameSender::pump(Stream& stream, std::size_t budget_bytes) 
     finish_frame(message);
   }
   if (stream.wants_write()) pumped.end = stream.flush().state;
-  settle(stream);
   return pumped;
 }
 
-void FrameSender::settle(const Stream& stream) {
-  if (stream.wants_write()) return;
-  for (Outgoing* message : taken_) message->sent_ = true;
+// Whether messages count as sent that did not before.
+bool FrameSender::settle(const Stream& stream) {
+  if (taken_.empty() || stream.wants_write()) return false;
+  for (Outgoing* message : taken_) message->finish();
   taken_.clear();
+  return true;
+}
+
+void FrameSender::fail(Error why) {
+  failure_ = std::move(why);
+  failure_.peer = config_.peer;
+  abandon();
+  failed_.store(true, std::memory_order_release);
 }
 
 // The number is used up only when the frame is complete: a frame withdrawn before its first byte
@@ -100,14 +117,15 @@ void FrameSender::withdraw(Outgoing& message) {
   }
   orphan_bytes_.assign(payload_.begin(), payload_.end());
   payload_ = orphan_bytes_;
-  orphan_ = {};
+  orphan_.begin();
+  orphan_.header = {};
   orphan_.payload = payload_;
   queue_.front() = &orphan_;
 }
 
 void FrameSender::abandon() {
-  for (Outgoing* message : queue_) message->sent_ = true;
-  for (Outgoing* message : taken_) message->sent_ = true;
+  for (Outgoing* message : queue_) message->finish();
+  for (Outgoing* message : taken_) message->finish();
   queue_.clear();
   taken_.clear();
   open_ = false;

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -12,10 +13,11 @@ namespace tally::net {
 
 // The outgoing half of one connection: cuts queued messages into frames, one at a time and as late
 // as possible, and writes header and payload together without a copy. Threads: calls must not
-// overlap.
+// overlap, except failed() and, once it is true, failure().
 class FrameSender final {
  public:
   struct Config {
+    Rank peer = kNoRank;
     std::uint32_t generation = 0;
     bool checksummed = true;  // false where the stream itself guards the bytes
   };
@@ -27,22 +29,31 @@ class FrameSender final {
 
   struct Pumped {
     bool moved = false;
+    bool finished = false;              // messages count as sent that did not before
     Io::State end = Io::State::kMoved;  // kMoved: everything written, or the budget is used up
   };
-  // Writes as much as `stream` accepts, about `budget_bytes` at most.
+  // Writes as much as `stream` accepts, about `budget_bytes` at most. When writing fails, all
+  // messages count as sent.
   Pumped pump(Stream& stream, std::size_t budget_bytes);
+
+  // Whether writing has failed, and why: kPeerLost or kSystem. No message may be queued afterwards.
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  const Error& failure() const { return failure_; }
 
   // Drops `message`. If one of its frames is partly written, the rest of that frame is sent from a
   // copy.
   void withdraw(Outgoing& message);
   // Drops all messages; they count as sent.
   void abandon();
+  // As abandon(), and nothing more will be written.
+  void fail(Error why);
 
  private:
+  Pumped write_queue(Stream& stream, std::size_t budget_bytes);
   void cut(Outgoing& message);
   Io write_frame(Stream& stream);
   void finish_frame(Outgoing& message);
-  void settle(const Stream& stream);
+  bool settle(const Stream& stream);
 
   const Config config_;
   Counters& counters_;
@@ -59,6 +70,8 @@ class FrameSender final {
   // The rest of a frame whose message was withdrawn.
   Outgoing orphan_;
   std::vector<std::byte> orphan_bytes_;
+  Error failure_;
+  std::atomic<bool> failed_{false};
 };
 
 }  // namespace tally::net

@@ -1,5 +1,6 @@
 // A raw socket takes the place of a rank. For any bytes that it sends, the transport counts the
-// fault, closes the connection if it must, names the peer, and continues with the other ranks.
+// fault, closes the connection if it must, names the peer, and continues with the other ranks. The
+// parameter tells whether the transport has a sender thread.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "kernel/crc32c/crc32c.h"
 #include "net/socket.h"
 #include "net/stream.h"
@@ -23,7 +25,7 @@ namespace {
 constexpr std::uint32_t kGeneration = 5;
 
 // Rank 0 of two over one end of a socket pair. The test holds the other end.
-class LyingPeer : public testing::Test {
+class LyingPeer : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     int ends[2] = {-1, -1};
@@ -31,7 +33,9 @@ class LyingPeer : public testing::Test {
     liar_ = Socket(ends[1]);
     std::vector<std::unique_ptr<Stream>> streams(2);
     streams[1] = plain_stream(Socket(ends[0]));
-    auto transport = TcpTransport::make({.rank = 0, .generation = kGeneration}, std::move(streams));
+    auto transport = TcpTransport::make(
+        {.rank = 0, .generation = kGeneration, .options = {.sender_thread = GetParam()}},
+        std::move(streams));
     ASSERT_TRUE(transport.has_value());
     transport_ = *std::move(transport);
   }
@@ -81,7 +85,7 @@ class LyingPeer : public testing::Test {
   std::unique_ptr<TcpTransport> transport_;
 };
 
-TEST_F(LyingPeer, HonestFrameIsDelivered) {
+TEST_P(LyingPeer, HonestFrameIsDelivered) {
   send(frame({.number = 0}, pattern(100, 1)));
   send(frame({.number = 1}, pattern(0, 1)));
   settle();
@@ -89,14 +93,14 @@ TEST_F(LyingPeer, HonestFrameIsDelivered) {
   EXPECT_TRUE(inbox_.messages[1][0].bytes == pattern(100, 1));
 }
 
-TEST_F(LyingPeer, AlteredPayloadByteIsCorrupt) {
+TEST_P(LyingPeer, AlteredPayloadByteIsCorrupt) {
   std::vector<std::byte> bytes = frame({}, pattern(100, 1));
   bytes[wire::kHeaderBytes + 50] ^= std::byte{1};
   send(bytes);
   expect_corrupt("checksum");
 }
 
-TEST_F(LyingPeer, AlteredPayloadByteAtItsPlaceIsCorrupt) {
+TEST_P(LyingPeer, AlteredPayloadByteAtItsPlaceIsCorrupt) {
   inbox_.use_place = true;
   std::vector<std::byte> bytes = frame({}, pattern(100, 1));
   bytes[wire::kHeaderBytes + 50] ^= std::byte{1};
@@ -104,19 +108,19 @@ TEST_F(LyingPeer, AlteredPayloadByteAtItsPlaceIsCorrupt) {
   expect_corrupt("checksum");
 }
 
-TEST_F(LyingPeer, AlteredHeaderByteIsCorrupt) {
+TEST_P(LyingPeer, AlteredHeaderByteIsCorrupt) {
   std::vector<std::byte> bytes = frame({}, pattern(100, 1));
   bytes[20] ^= std::byte{1};
   send(bytes);
   expect_corrupt("checksum");
 }
 
-TEST_F(LyingPeer, GarbageIsCorrupt) {
+TEST_P(LyingPeer, GarbageIsCorrupt) {
   send(pattern(1000, 9));
   expect_corrupt("magic");
 }
 
-TEST_F(LyingPeer, OverLongPayloadIsCorruptBeforeItIsRead) {
+TEST_P(LyingPeer, OverLongPayloadIsCorruptBeforeItIsRead) {
   wire::FrameHeader header{.generation = kGeneration,
                            .message_bytes = ~std::uint64_t{0},
                            .payload_bytes = wire::kMaxPayloadBytes + 1};
@@ -125,26 +129,26 @@ TEST_F(LyingPeer, OverLongPayloadIsCorruptBeforeItIsRead) {
   expect_corrupt("limit");
 }
 
-TEST_F(LyingPeer, FrameBeyondItsMessageIsCorrupt) {
+TEST_P(LyingPeer, FrameBeyondItsMessageIsCorrupt) {
   wire::FrameHeader header{.generation = kGeneration, .message_bytes = 4, .payload_bytes = 5};
   const wire::EncodedHeader encoded = wire::encode(header);
   send({encoded.begin(), encoded.end()});
   expect_corrupt("in a message of 4");
 }
 
-TEST_F(LyingPeer, ReplayedFrameIsCorrupt) {
+TEST_P(LyingPeer, ReplayedFrameIsCorrupt) {
   const auto once = frame({.kind = wire::FrameKind::kGoodbye, .generation = 3}, {});
   send(once);
   send(once);
   expect_corrupt("frame number 0 where 1 was due");
 }
 
-TEST_F(LyingPeer, MissingFrameIsCorrupt) {
+TEST_P(LyingPeer, MissingFrameIsCorrupt) {
   send(frame({.number = 1}, pattern(10, 1)));
   expect_corrupt("frame number 1 where 0 was due");
 }
 
-TEST_F(LyingPeer, OldGenerationIsDroppedAndCounted) {
+TEST_P(LyingPeer, OldGenerationIsDroppedAndCounted) {
   send(frame({.generation = kGeneration - 1, .number = 0}, pattern(5000, 1)));
   send(frame({.number = 1}, pattern(100, 2)));
   settle();
@@ -156,7 +160,7 @@ TEST_F(LyingPeer, OldGenerationIsDroppedAndCounted) {
 }
 
 // The cut lies in the header, in the payload, or between frames.
-TEST_F(LyingPeer, TornFrameIsALostPeer) {
+TEST_P(LyingPeer, TornFrameIsALostPeer) {
   const std::vector<std::byte> whole = frame({}, pattern(50, 1));
   for (const std::size_t cut : {std::size_t{1}, wire::kHeaderBytes, whole.size() - 1}) {
     SetUp();
@@ -174,7 +178,7 @@ TEST_F(LyingPeer, TornFrameIsALostPeer) {
 }
 
 // The transport assembles a frame that arrives one byte per call.
-TEST_F(LyingPeer, FrameInDribsIsDelivered) {
+TEST_P(LyingPeer, FrameInDribsIsDelivered) {
   for (const bool use_place : {false, true}) {
     SetUp();
     inbox_ = Inbox();
@@ -189,15 +193,16 @@ TEST_F(LyingPeer, FrameInDribsIsDelivered) {
 }
 
 // A peer that never stops sending gets a bounded amount of work per call.
-TEST_F(LyingPeer, OneCallDoesABoundedAmountOfWork) {
+TEST_P(LyingPeer, OneCallDoesABoundedAmountOfWork) {
   std::vector<std::unique_ptr<Stream>> streams(2);
   int ends[2] = {-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
   liar_ = Socket(ends[1]);
   streams[1] = plain_stream(Socket(ends[0]));
-  transport_ =
-      *TcpTransport::make({.rank = 0, .generation = kGeneration, .options = {.budget_bytes = 1000}},
-                          std::move(streams));
+  transport_ = *TcpTransport::make({.rank = 0,
+                                    .generation = kGeneration,
+                                    .options = {.budget_bytes = 1000, .sender_thread = GetParam()}},
+                                   std::move(streams));
   // Fill the socket with frames; one read fetches 64 KiB.
   std::uint32_t count = 0;
   while (true) {
@@ -217,7 +222,7 @@ TEST_F(LyingPeer, OneCallDoesABoundedAmountOfWork) {
   EXPECT_GE(inbox_.count_from(1), count);
 }
 
-TEST_F(LyingPeer, ResetIsALostPeer) {
+TEST_P(LyingPeer, ResetIsALostPeer) {
   Letter letter;
   letter.bytes = pattern(1000, 1);
   letter.outgoing.payload = letter.bytes;
@@ -229,7 +234,7 @@ TEST_F(LyingPeer, ResetIsALostPeer) {
 }
 
 // The transport reads the goodbye even if writing to the peer has already failed.
-TEST_F(LyingPeer, GoodbyeBeforeAResetIsStillHeard) {
+TEST_P(LyingPeer, GoodbyeBeforeAResetIsStillHeard) {
   send(frame({.kind = wire::FrameKind::kGoodbye}, {}));
   liar_.reset();
   Letter letter;
@@ -241,6 +246,64 @@ TEST_F(LyingPeer, GoodbyeBeforeAResetIsStillHeard) {
   EXPECT_EQ(inbox_.goodbye_count, 1);
   EXPECT_TRUE(inbox_.losses.empty());
 }
+
+// A peer that reads nothing fills its socket. The message that does not fit is withdrawn, and the
+// rest of the frame that has begun follows when the peer reads.
+TEST_P(LyingPeer, PeerThatReadsNothingGetsAWholeFrameInTheEnd) {
+  Letter letter;
+  letter.bytes = pattern(std::size_t{2} << 20, 1);
+  letter.outgoing.payload = letter.bytes;
+  const std::vector<std::byte> posted = letter.bytes;
+  transport_->post(1, letter.outgoing);
+  const Deadline by = Deadline::after(std::chrono::seconds(60));
+  ASSERT_TRUE(wait_ready(liar_.descriptor(), Readiness::kRead, by));
+  settle();
+  ASSERT_FALSE(letter.outgoing.sent());
+  transport_->withdraw(1, letter.outgoing);
+  letter.bytes.assign(letter.bytes.size(), std::byte{0});
+  Letter last;
+  last.bytes = pattern(10, 2);
+  last.outgoing.payload = last.bytes;
+  transport_->post(1, last.outgoing);
+  std::vector<std::byte> arrived;
+  while (!last.outgoing.sent() && !by.passed(SteadyClock().now())) {
+    std::vector<std::byte> part(std::size_t{64} << 10);
+    const ssize_t count = ::recv(liar_.descriptor(), part.data(), part.size(), MSG_DONTWAIT);
+    if (count > 0) arrived.insert(arrived.end(), part.begin(), part.begin() + count);
+    transport_->progress(inbox_);
+  }
+  ASSERT_TRUE(last.outgoing.sent());
+  transport_.reset();
+  std::vector<std::byte> rest(std::size_t{1} << 20);
+  const ssize_t count = ::recv(liar_.descriptor(), rest.data(), rest.size(), MSG_DONTWAIT);
+  if (count > 0) arrived.insert(arrived.end(), rest.begin(), rest.begin() + count);
+  // Whole frames of the first message, unaltered, and then the second message.
+  std::size_t at = 0;
+  std::size_t offset = 0;
+  for (;;) {
+    ASSERT_GE(arrived.size(), at + wire::kHeaderBytes);
+    const auto header = wire::decode(std::span(arrived).subspan(at).first<wire::kHeaderBytes>());
+    ASSERT_TRUE(header.has_value());
+    at += wire::kHeaderBytes;
+    ASSERT_GE(arrived.size(), at + header->payload_bytes);
+    const auto payload = std::span(arrived).subspan(at, header->payload_bytes);
+    at += header->payload_bytes;
+    if (header->message_bytes == last.bytes.size()) {
+      EXPECT_TRUE(std::equal(payload.begin(), payload.end(), last.bytes.begin()));
+      break;
+    }
+    ASSERT_EQ(header->offset_bytes, offset);
+    EXPECT_TRUE(std::equal(payload.begin(), payload.end(),
+                           posted.begin() + static_cast<std::ptrdiff_t>(offset)));
+    offset += payload.size();
+  }
+  EXPECT_EQ(at, arrived.size());
+  EXPECT_GT(offset, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, LyingPeer, testing::Bool(), [](const auto& tested) {
+  return tested.param ? "SenderThread" : "OneThread";
+});
 
 }  // namespace
 }  // namespace tally::net

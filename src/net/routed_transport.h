@@ -22,11 +22,18 @@ class RoutedTransport final : public Transport {
 
   Rank rank() const override { return shm_->rank(); }
   int size() const override { return static_cast<int>(inside_.size()); }
+  bool sends_beside_progress() const override { return network_->sends_beside_progress(); }
   void post(Rank to, Outgoing& message) override { way_to(to).post(to, message); }
   void withdraw(Rank to, Outgoing& message) override { way_to(to).withdraw(to, message); }
   bool progress(Receiver& receiver) override;
-  void prepare_wait() override { shm_->prepare_wait(); }
-  void cancel_wait() override { shm_->cancel_wait(); }
+  void prepare_wait() override {
+    shm_->prepare_wait();
+    network_->prepare_wait();
+  }
+  void cancel_wait() override {
+    network_->cancel_wait();
+    shm_->cancel_wait();
+  }
   void wait(Deadline by) override;
   void wake() override;
   void close() override;

@@ -69,7 +69,7 @@ MemberLine& ShmTransport::line_of(const Peer& peer) const {
 void ShmTransport::post(Rank to, Outgoing& message) {
   Peer& peer = peer_of(to);
   if (peer.gone) {
-    message.sent_ = true;
+    message.finish();
     return;
   }
   peer.queue.push_back(&message);
@@ -80,7 +80,7 @@ void ShmTransport::withdraw(Rank to, Outgoing& message) { std::erase(peer_of(to)
 
 void ShmTransport::abandon(Peer& peer) {
   peer.gone = true;
-  for (Outgoing* message : peer.queue) message->sent_ = true;
+  for (Outgoing* message : peer.queue) message->finish();
   peer.queue.clear();
 }
 
@@ -104,7 +104,7 @@ bool ShmTransport::push_frames_of(Peer& peer, Outgoing& message) {
     count(counters_.payload_bytes_sent, bytes);
     segment_->notify(member_of(peer.rank));
   } while (message.queued_bytes_ < total);
-  message.sent_ = true;
+  message.finish();
   return moved;
 }
 

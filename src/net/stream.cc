@@ -177,7 +177,6 @@ class PipeStream final : public Stream {
   SystemErrors errors_;
 };
 
-// A TLS connection has one state for both directions.
 class SynchronizedStream final : public Stream {
  public:
   explicit SynchronizedStream(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}

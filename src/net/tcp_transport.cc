@@ -28,10 +28,6 @@ constexpr int kEventsAtOnce = 64;
 // The mark that epoll reports for the descriptor of wake().
 constexpr std::uint64_t kWakeMark = ~std::uint64_t{0};
 
-Error closed_by(Rank peer) {
-  return Error{.code = ErrorCode::kPeerLost, .peer = peer, .message = "connection closed"};
-}
-
 }  // namespace
 
 // One peer with its incoming and outgoing messages.
@@ -40,21 +36,23 @@ struct TcpTransport::Link {
        Counters& counters)
       : peer(peer_rank),
         stream(std::move(connected)),
-        sender({.generation = generation, .checksummed = !stream->encrypted()}, counters),
+        output{.stream = stream.get(),
+               .sender = {{.peer = peer_rank,
+                           .generation = generation,
+                           .checksummed = !stream->encrypted()},
+                          counters}},
         receiver({.peer = peer_rank, .generation = generation, .checksummed = !stream->encrypted()},
                  counters) {}
 
   bool live() const { return stream != nullptr; }
-  bool writable() const { return live() && !write_end; }
-  bool has_output() const { return writable() && (!sender.idle() || stream->wants_write()); }
+  // Bytes that the peer sent before writing failed are still read: they may be its goodbye, or its
+  // own report of the failure.
+  bool writable() const { return live() && !output.sender.failed(); }
 
   const Rank peer;
   std::unique_ptr<Stream> stream;  // nullptr: lost, or gone in good order
-  FrameSender sender;
+  Output output;
   FrameReceiver receiver;
-  // The reason why writing has failed. Bytes that the peer sent before are still read: they may be
-  // its goodbye, or its own report of the failure.
-  std::optional<Error> write_end;
   std::uint32_t interest = 0;  // the events that epoll watches
   bool ready = false;          // the next progress() looks at it in any case
   bool held = false;           // the receiver held off its last frame
@@ -84,6 +82,11 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::make(
     if (streams[peer] == nullptr) continue;
     TALLY_TRY(transport->add_link(static_cast<Rank>(peer), std::move(streams[peer])));
   }
+  if (config.options.sender_thread) {
+    TALLY_TRY(transport->sender_thread_,
+              SenderThread::start({.budget_bytes = config.options.budget_bytes,
+                                   .notify = [&sending = *transport] { sending.notify(); }}));
+  }
   return transport;
 }
 
@@ -107,12 +110,10 @@ Result<void> TcpTransport::add_link(Rank peer, std::unique_ptr<Stream> stream) {
 void TcpTransport::post(Rank to, Outgoing& message) {
   TALLY_CHECK(to >= 0 && to < size() && links_[static_cast<std::size_t>(to)] != nullptr);
   Link& link = *links_[static_cast<std::size_t>(to)];
-  if (!link.writable()) {
-    message.sent_ = true;
-    return;
-  }
-  const bool others_wait = link.has_output();
-  link.sender.queue(message);
+  if (!link.writable()) return message.finish();
+  if (sender_thread_) return sender_thread_->post(link.output, message);
+  const bool others_wait = link.output.has_bytes();
+  link.output.sender.queue(message);
   if (others_wait) return;
   send(link);
   update_interest(link);
@@ -121,18 +122,19 @@ void TcpTransport::post(Rank to, Outgoing& message) {
 void TcpTransport::withdraw(Rank to, Outgoing& message) {
   TALLY_CHECK(to >= 0 && to < size() && links_[static_cast<std::size_t>(to)] != nullptr);
   Link& link = *links_[static_cast<std::size_t>(to)];
-  link.sender.withdraw(message);
+  if (sender_thread_) return sender_thread_->withdraw(link.output, message);
+  link.output.sender.withdraw(message);
 }
 
 bool TcpTransport::progress(Receiver& receiver) {
   look_again_.store(false, std::memory_order_relaxed);
-  bool moved = false;
+  bool moved = notified_.load(std::memory_order_relaxed) && notified_.exchange(false);
   if (live_count_ <= kFewPeers) {
     for (const auto& link : links_) {
       if (link != nullptr && link->live()) moved |= serve(*link, Touch::kBoth, receiver);
     }
   } else {
-    moved = serve_ready(receiver);
+    moved |= serve_ready(receiver);
   }
   return moved;
 }
@@ -140,7 +142,8 @@ bool TcpTransport::progress(Receiver& receiver) {
 bool TcpTransport::serve_ready(Receiver& receiver) {
   bool moved = false;
   for (const auto& link : links_) {
-    if (link != nullptr && link->live() && (link->ready || link->held)) {
+    if (link == nullptr || !link->live()) continue;
+    if (link->ready || link->held || link->output.sender.failed()) {
       moved |= serve(*link, Touch::kBoth, receiver);
     }
   }
@@ -162,21 +165,15 @@ bool TcpTransport::serve_ready(Receiver& receiver) {
 bool TcpTransport::serve(Link& link, Touch touch, Receiver& receiver) {
   if (touch != Touch::kWrite) link.ready = false;
   bool moved = false;
-  if (touch != Touch::kRead && link.has_output()) moved |= send(link);
+  if (touch != Touch::kRead && !sender_thread_ && link.output.has_bytes()) moved |= send(link);
   if (touch != Touch::kWrite) moved |= receive(link, receiver);
   if (link.live()) update_interest(link);
   return moved;
 }
 
 bool TcpTransport::send(Link& link) {
-  const auto pumped = link.sender.pump(*link.stream, config_.options.budget_bytes);
-  if (pumped.end == Io::State::kClosed || pumped.end == Io::State::kFailed) {
-    link.write_end =
-        pumped.end == Io::State::kClosed ? closed_by(link.peer) : link.stream->failure();
-    link.write_end->peer = link.peer;
-    link.sender.abandon();
-    look_again(link);
-  }
+  const auto pumped = link.output.sender.pump(*link.stream, config_.options.budget_bytes);
+  if (link.output.sender.failed()) look_again(link);
   return pumped.moved;
 }
 
@@ -193,8 +190,8 @@ bool TcpTransport::receive(Link& link, Receiver& receiver) {
       look_again(link);
       break;
     case FrameReceiver::End::kDrained:
-      if (link.write_end) {
-        lose(link, *link.write_end, receiver);
+      if (link.output.sender.failed()) {
+        lose(link, link.output.sender.failure(), receiver);
         return true;
       }
       break;
@@ -209,7 +206,12 @@ bool TcpTransport::receive(Link& link, Receiver& receiver) {
 }
 
 void TcpTransport::finish(Link& link) {
-  link.sender.abandon();
+  if (sender_thread_) {
+    sender_thread_->close(link.output);
+  } else {
+    link.output.sender.abandon();
+    link.output.stream = nullptr;
+  }
   link.stream.reset();  // closing the descriptor also ends epoll's interest in it
   link.held = false;
   --live_count_;
@@ -226,13 +228,20 @@ void TcpTransport::look_again(Link& link) {
   look_again_.store(true, std::memory_order_relaxed);
 }
 
+// Runs in the sender thread. The waiter sets waiting_ before it reads notified_, so one of the two
+// sees the other.
+void TcpTransport::notify() {
+  notified_.store(true);
+  if (waiting_.exchange(false)) wake();
+}
+
 // epoll is level-triggered: wait() returns at once while a watched event is pending. Output is
-// therefore watched only while some is queued. A link whose frame the receiver holds off is watched
-// for a hang-up only, and edge-triggered.
+// therefore watched only while some is queued, and never if a thread sends it. A link whose frame
+// the receiver holds off is watched for a hang-up only, and edge-triggered.
 void TcpTransport::update_interest(Link& link) {
   const bool reading = !link.held || link.ready;
   std::uint32_t wanted = reading ? EPOLLIN : 0U;
-  if (link.has_output()) wanted |= EPOLLOUT;
+  if (!sender_thread_ && link.output.has_bytes()) wanted |= EPOLLOUT;
   if (wanted == 0) wanted = EPOLLET;
   if (wanted == link.interest) return;
   epoll_event event{.events = wanted, .data = {.u64 = static_cast<std::uint64_t>(link.peer)}};
@@ -242,10 +251,12 @@ void TcpTransport::update_interest(Link& link) {
 }
 
 void TcpTransport::wait(Deadline by) {
-  if (look_again_.load(std::memory_order_relaxed)) return;
+  waiting_.store(true);
+  const bool work = look_again_.load(std::memory_order_relaxed) || notified_.load();
   std::array<epoll_event, kEventsAtOnce> events;
   const int count =
-      ::epoll_wait(epoll_.descriptor(), events.data(), kEventsAtOnce, poll_timeout(by));
+      work ? 0 : ::epoll_wait(epoll_.descriptor(), events.data(), kEventsAtOnce, poll_timeout(by));
+  waiting_.store(false);
   for (int i = 0; i < count; ++i) {
     if (events[static_cast<std::size_t>(i)].data.u64 != kWakeMark) continue;
     std::uint64_t calls = 0;
@@ -259,6 +270,8 @@ void TcpTransport::wake() {
 }
 
 void TcpTransport::close() {
+  if (sender_thread_) sender_thread_->stop();
+  sender_thread_.reset();
   say_goodbye();
   for (const auto& link : links_)
     if (link != nullptr && link->live()) link->stream->shutdown();
@@ -298,10 +311,10 @@ void TcpTransport::say_goodbye() {
   while (!by.passed(SteadyClock().now())) {
     std::vector<pollfd> pending;
     for (const auto& link : links_) {
-      if (link == nullptr || !link->has_output()) continue;
+      if (link == nullptr || !link->output.has_bytes()) continue;
       send(*link);
-      if (!discard_input(*link)) link->write_end = closed_by(link->peer);
-      if (link->has_output()) {
+      if (!discard_input(*link)) link->output.sender.fail(end_of(*link->stream, {}));
+      if (link->output.has_bytes()) {
         pending.push_back({.fd = link->stream->descriptor(), .events = POLLIN | POLLOUT});
       }
     }
@@ -309,7 +322,7 @@ void TcpTransport::say_goodbye() {
     ::poll(pending.data(), pending.size(), poll_timeout(by));
   }
   for (const auto& link : links_) {
-    if (link != nullptr) link->sender.abandon();
+    if (link != nullptr) link->output.sender.abandon();
   }
 }
 

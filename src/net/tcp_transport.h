@@ -4,11 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "net/frame_receiver.h"
-#include "net/frame_sender.h"
+#include "net/sender_thread.h"
 #include "net/socket.h"
 #include "net/stream.h"
 #include "net/transport.h"
@@ -25,6 +24,9 @@ struct TcpOptions {
   std::chrono::milliseconds unacknowledged_limit = std::chrono::minutes(15);
   // The time limit of close() for sending queued messages.
   std::chrono::milliseconds close_limit = std::chrono::seconds(1);
+  // A second thread computes checksums or encrypts, and sends, while the caller of progress()
+  // receives. Worth it only if the rank has a second core: see group/machine_share.h.
+  bool sender_thread = false;
 };
 
 // Transport over one connected Stream per peer; docs/wire_format.md specifies the bytes. Threads:
@@ -37,7 +39,8 @@ class TcpTransport final : public Transport {
     TcpOptions options;
   };
   // `streams` by rank, handshakes done; nullptr for this rank and for peers of another transport,
-  // to which no message may be posted here. Its length is the number of ranks.
+  // to which no message may be posted here. Its length is the number of ranks. With a sender thread
+  // one thread must be allowed to read from a stream while another writes to it.
   static Result<std::unique_ptr<TcpTransport>> make(const Config& config,
                                                     std::vector<std::unique_ptr<Stream>> streams);
   // Without close() the peers see a lost connection.
@@ -45,9 +48,12 @@ class TcpTransport final : public Transport {
 
   Rank rank() const override { return config_.rank; }
   int size() const override { return static_cast<int>(links_.size()); }
+  bool sends_beside_progress() const override { return config_.options.sender_thread; }
   void post(Rank to, Outgoing& message) override;
   void withdraw(Rank to, Outgoing& message) override;
   bool progress(Receiver& receiver) override;
+  void prepare_wait() override { waiting_.store(true); }
+  void cancel_wait() override { waiting_.store(false); }
   void wait(Deadline by) override;
   void wake() override;
   void close() override;
@@ -65,6 +71,7 @@ class TcpTransport final : public Transport {
   bool send(Link& link);
   bool receive(Link& link, Receiver& receiver);
   void finish(Link& link);
+  void notify();
   void lose(Link& link, const Error& why, Receiver& receiver);
   void look_again(Link& link);
   void update_interest(Link& link);
@@ -80,6 +87,10 @@ class TcpTransport final : public Transport {
   int live_count_ = 0;
   // Work is pending that no descriptor signals; wait() must not sleep.
   std::atomic<bool> look_again_{false};
+  // The sender thread has finished messages, or a connection has failed, since the last progress().
+  std::atomic<bool> notified_{false};
+  std::atomic<bool> waiting_{false};  // the sender thread must end a wait(), or the next one
+  std::unique_ptr<SenderThread> sender_thread_;  // optional, until close()
 };
 
 }  // namespace tally::net

@@ -157,7 +157,7 @@ bool TlsPipe::refill() {
 Io TlsPipe::ended(int error_number) {
   if (error_number == EAGAIN || error_number == EWOULDBLOCK) return {Io::State::kBlocked};
   if (means_lost(error_number)) return {Io::State::kClosed};
-  error_number_ = error_number;
+  error_number_.store(error_number, std::memory_order_relaxed);
   return {Io::State::kFailed};
 }
 

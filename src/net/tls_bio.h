@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -13,7 +14,8 @@ namespace tally::net {
 
 // The encrypted side of a TLS connection. Records gather in a buffer that one send() carries away,
 // and are found in a buffer that one recv() filled. During the handshake OpenSSL uses both buffers
-// through a BIO; after it the stream does so directly.
+// through a BIO; after it the stream does so directly. Threads: after the handshake one may send
+// while another receives.
 class TlsPipe final {
  public:
   explicit TlsPipe(Socket socket);
@@ -40,7 +42,7 @@ class TlsPipe final {
 
   // How receiving ended, if it did: kClosed, or kFailed with the system's error number.
   Io::State end() const { return end_; }
-  int error_number() const { return error_number_; }
+  int error_number() const { return error_number_.load(std::memory_order_relaxed); }
   void shutdown();
 
   // For the BIO. take() accepts all or nothing; give() returns 0 when it would block or has ended.
@@ -60,7 +62,7 @@ class TlsPipe final {
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;
   Io::State end_ = Io::State::kBlocked;
-  int error_number_ = 0;
+  std::atomic<int> error_number_{0};  // both directions may fail
 };
 
 }  // namespace tally::net

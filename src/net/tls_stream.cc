@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/mutex.h"
 #include "net/tls_bio.h"
 #include "net/tls_psk.h"
 #include "net/tls_records.h"
@@ -81,6 +82,7 @@ class Cursor final {
   std::size_t within_ = 0;
 };
 
+// Reading and writing share nothing after the handshake but the socket and the reason of a failure.
 class TlsStream final : public Stream {
  public:
   TlsStream(Socket socket, const TlsOptions& options, bool server)
@@ -148,9 +150,9 @@ class TlsStream final : public Stream {
         if (io.state == Io::State::kBlocked && !pipe_.has_room()) break;
         if (io.state == Io::State::kClosed || io.state == Io::State::kFailed) return report(io);
       }
-      record_parts_.clear();
-      const std::size_t count = at.take(kMaxRecordPayloadBytes, record_parts_);
-      if (!seal(RecordType::kData, record_parts_) || !renew_key(count)) {
+      sealed_parts_.clear();
+      const std::size_t count = at.take(kMaxRecordPayloadBytes, sealed_parts_);
+      if (!seal(RecordType::kData, sealed_parts_) || !renew_key(count)) {
         return fail({.code = ErrorCode::kSystem, .message = "TLS write: " + openssl_reason()});
       }
       taken += count;
@@ -184,7 +186,10 @@ class TlsStream final : public Stream {
     pipe_.flush();
     pipe_.shutdown();
   }
-  Error failure() const override { return failure_; }
+  Error failure() const override {
+    MutexLock lock(failure_mutex_);
+    return failure_;
+  }
   int descriptor() const override { return pipe_.descriptor(); }
   bool authenticated() const override { return established_; }
   bool encrypted() const override { return true; }
@@ -220,11 +225,11 @@ class TlsStream final : public Stream {
     if (record->empty()) return report({pipe_.end()});
     const std::size_t payload = record->size() - kRecordHeaderBytes - kRecordTrailerBytes;
     const bool is_short = payload <= kMaxControlBytes;
-    record_parts_.clear();
-    const std::size_t direct = is_short ? 0 : at.take(payload, record_parts_);
+    opened_parts_.clear();
+    const std::size_t direct = is_short ? 0 : at.take(payload, opened_parts_);
     rest_ = std::span(spill_).first(payload - direct);
-    record_parts_.push_back(part_of(rest_));
-    const auto type = opening_->open(*record, record_parts_);
+    opened_parts_.push_back(part_of(rest_));
+    const auto type = opening_->open(*record, opened_parts_);
     pipe_.consume(record->size());
     if (type == RecordType::kData) return {Io::State::kMoved, direct};
     const std::span<const std::byte> control = std::exchange(rest_, {});
@@ -252,11 +257,11 @@ class TlsStream final : public Stream {
   }
 
   Io report(Io io) {
-    if (io.state == Io::State::kFailed) failure_ = socket_error("TLS", pipe_.error_number());
-    return io;
+    return io.state == Io::State::kFailed ? fail(socket_error("TLS", pipe_.error_number())) : io;
   }
 
   Io fail(Error error) {
+    MutexLock lock(failure_mutex_);
     failure_ = std::move(error);
     return {Io::State::kFailed};
   }
@@ -301,9 +306,12 @@ class TlsStream final : public Stream {
   // The rest of a record that did not fit into the last read(); points into spill_.
   std::span<const std::byte> rest_;
   std::array<std::byte, kMaxRecordPayloadBytes> spill_;
-  std::vector<iovec> record_parts_;  // of the record under way; kept for its memory
-  std::optional<Io> read_end_;       // how reading ended, for good
-  Error failure_;
+  // The parts of the records under way; kept for their memory.
+  std::vector<iovec> sealed_parts_;
+  std::vector<iovec> opened_parts_;
+  std::optional<Io> read_end_;  // how reading ended, for good
+  mutable Mutex failure_mutex_;
+  Error failure_ TALLY_GUARDED_BY(failure_mutex_);
 };
 
 Result<Context> make_context() {

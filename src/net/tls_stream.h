@@ -23,7 +23,8 @@ struct TlsOptions {
 // stolen secret does not decrypt recorded connections); no certificates, no tickets.
 // A peer with another secret fails handshake() on both sides with kRefused; the error of the
 // accepting side includes the identity that the peer claimed.
-// Threads: client() and server() may be called from several; a stream outlives its context.
+// Threads: client() and server() may be called from several; a stream outlives its context. After
+// the handshake one thread may read from a stream while another writes to it.
 class TlsContext final {
  public:
   static Result<std::unique_ptr<TlsContext>> make(TlsOptions options);

@@ -44,18 +44,27 @@ class Receiver {
 };
 
 // One outgoing message; the transport cuts it into frames. The poster owns it, and keeps it and its
-// payload in place until sent() or Transport::withdraw().
+// payload in place until sent() or Transport::withdraw(). Threads: a thread of the transport may
+// report the message as sent while the poster asks.
 class Outgoing {
  public:
   // The transport fills in everything but kind, channel, sequence, step and signature.
   wire::FrameHeader header;
   std::span<const std::byte> payload;
 
-  bool sent() const { return sent_; }
+  bool sent() const { return sent_.load(std::memory_order_acquire); }
 
-  // For transports: the progress of the message.
+  // For transports: the progress of the message. The transport does not touch a message after
+  // finish().
+  void begin() {
+    queued_bytes_ = 0;
+    sent_.store(false, std::memory_order_relaxed);
+  }
+  void finish() { sent_.store(true, std::memory_order_release); }
   std::size_t queued_bytes_ = 0;
-  bool sent_ = false;
+
+ private:
+  std::atomic<bool> sent_{false};
 };
 
 // Moves messages between the ranks of a job. Never blocks except in wait().
@@ -67,6 +76,9 @@ class Transport {
 
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
+
+  // Whether a thread of the transport sends messages while progress() receives others.
+  virtual bool sends_beside_progress() const { return false; }
 
   // Queues `message` for `to` (not this rank). Order per peer is kept. A message to a lost peer
   // counts as sent at once; Receiver::lost() reports the loss.

@@ -5,6 +5,7 @@
 //                            factory_name);
 //
 // The tests are in transport_conformance_test.cc.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -148,6 +149,12 @@ class TransportConformance : public testing::TestWithParam<TransportFactory> {
     letter.outgoing.payload = letter.bytes;
     at(from).post(to, letter.outgoing);
     return letter;
+  }
+
+  // A message may arrive before the thread that sends it has reported that.
+  bool all_sent() const {
+    return std::all_of(letters_.begin(), letters_.end(),
+                       [](const Letter& letter) { return letter.outgoing.sent(); });
   }
 
   bool progress_all() {

@@ -47,9 +47,13 @@ Result<void> exchange(Member& me, int rounds) {
   TextMessage message("hello");
   const auto peers = static_cast<std::size_t>(me.size() - 1);
   for (int round = 1; round <= rounds; ++round) {
-    std::vector<net::Outgoing> copies(peers + 1, message.outgoing());
+    std::vector<net::Outgoing> copies(peers + 1);
     for (Rank peer = 0; peer < me.size(); ++peer) {
-      if (peer != me.rank()) me.transport().post(peer, copies[static_cast<std::size_t>(peer)]);
+      if (peer == me.rank()) continue;
+      net::Outgoing& copy = copies[static_cast<std::size_t>(peer)];
+      copy.header = message.outgoing().header;
+      copy.payload = message.outgoing().payload;
+      me.transport().post(peer, copy);
     }
     TALLY_TRY(receive(me, inbox, static_cast<std::size_t>(round) * peers, me.deadline()));
   }

@@ -41,7 +41,7 @@ SimTransport::Peer& SimTransport::peer_of(Rank rank) {
 void SimTransport::post(Rank to, net::Outgoing& message) {
   Peer& peer = peer_of(to);
   if (closed_ || peer.gone) {
-    message.sent_ = true;
+    message.finish();
     return;
   }
   peer.queue.push_back(&message);
@@ -56,7 +56,7 @@ void SimTransport::abandon(Rank rank) {
   Peer& peer = peer_of(rank);
   peer.gone = true;
   peer.held.reset();
-  for (net::Outgoing* message : peer.queue) message->sent_ = true;
+  for (net::Outgoing* message : peer.queue) message->finish();
   peer.queue.clear();
 }
 
@@ -94,7 +94,7 @@ bool SimTransport::send_frame(Rank to, net::Outgoing& message) {
   count(counters_.frames_sent);
   count(counters_.payload_bytes_sent, bytes);
   message.queued_bytes_ += bytes;
-  message.sent_ = message.queued_bytes_ == total;
+  if (message.queued_bytes_ == total) message.finish();
   return true;
 }
 
