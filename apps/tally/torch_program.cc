@@ -1,12 +1,9 @@
-#include "apps/tally/torch_program.h"
 
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -38,8 +35,7 @@ int become_torch_program(std::vector<std::string> words) {
     fmt::print("tally train word2vec [OPTIONS] trains {}\n", kWord2vecDescription);
     std::fflush(stdout);
   }
-  const std::string program =
-      (std::filesystem::path(process::own_program()).parent_path() / "tally-train").string();
+  const std::string program = process::program_beside("tally-train");
   words.insert(words.begin(), program);
   const std::vector<char*> arguments = process::pointers_to(words);
   ::execv(program.c_str(), arguments.data());

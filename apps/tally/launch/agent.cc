@@ -9,7 +9,6 @@
 #include <csignal>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>

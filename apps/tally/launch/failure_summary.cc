@@ -6,14 +6,12 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/launch/launch_options.h"
+#include "apps/tally/launch/launcher.h"
 #include "base/check.h"
 
 namespace tally::launch {
 namespace {
 
-// Added to the number of a signal in exit codes of shells and of the launcher.
-constexpr int kSignalCode = 128;
 constexpr std::size_t kMaxOthers = 8;
 
 std::string name_of_signal(int signal) {
@@ -25,8 +23,8 @@ std::string name_of_signal(int signal) {
 // did.
 int fatal_signal(const RankEnd& end) {
   if (end.signal != 0) return end.signal;
-  if (end.code <= kSignalCode) return 0;
-  const int signal = end.code - kSignalCode;
+  if (end.code <= kSignalExitBase) return 0;
+  const int signal = end.code - kSignalExitBase;
   const bool known = signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS ||
                      signal == SIGFPE || signal == SIGILL || signal == SIGABRT;
   return known ? signal : 0;
@@ -89,7 +87,9 @@ std::string hint(const RankEnd& end) {
   return "";
 }
 
-int exit_code(const RankEnd& end) { return end.signal != 0 ? kSignalCode + end.signal : end.code; }
+int exit_code(const RankEnd& end) {
+  return end.signal != 0 ? kSignalExitBase + end.signal : end.code;
+}
 
 int exit_code(const std::vector<RankEnd>& failed) {
   TALLY_CHECK(!failed.empty());
