@@ -1,6 +1,5 @@
 #include "apps/tally/commands.h"
 
-#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/errors.h"
 #include "base/units.h"
 #include "sim/formula.h"
 #include "sim/predict.h"
@@ -119,7 +119,7 @@ Result<void> save_prediction(const std::string& path, const SimulateOptions& opt
   std::ofstream file(path);
   file << document.dump(2) << '\n';
   if (!file.flush()) {
-    return Error{.code = ErrorCode::kSystem, .message = fmt::format("cannot write {}", path)};
+    return system_failure("cannot write {}", path);
   }
   return {};
 }
