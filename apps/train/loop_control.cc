@@ -1,21 +1,25 @@
 #include "apps/train/loop_control.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
+
 namespace tally::app {
 
 namespace {
 
+constexpr double kAgreementSeconds = 0.2;
+constexpr double kMostSteps = 100;
+
 Error not_an_interval(std::string_view text) {
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format(
-          "'{}' is not a number of steps or epochs such as 500, \"2 epochs\" or never", text)};
+  return invalid("'{}' is not a number of steps or epochs such as 500, \"2 epochs\" or never",
+                 text);
 }
 
 }  // namespace
@@ -32,38 +36,16 @@ Result<Interval> parse_interval(std::string_view text) {
   return not_an_interval(text);
 }
 
-std::string to_string(const Interval& interval) {
-  const std::uint64_t count = interval.steps > 0 ? interval.steps : interval.epochs;
-  if (count == 0) return "never";
-  return fmt::format("{} {}{}", count, interval.steps > 0 ? "step" : "epoch",
-                     count == 1 ? "" : "s");
-}
-
 bool is_due(const Interval& interval, const Moment& before, const Moment& after) {
   if (interval.steps > 0) return before.steps / interval.steps != after.steps / interval.steps;
   if (interval.epochs > 0) return before.epochs / interval.epochs != after.epochs / interval.epochs;
   return false;
 }
 
-namespace {
-
-constexpr double kAgreementSeconds = 0.2;
-constexpr double kMostSteps = 100;
-
-}  // namespace
-
 std::string_view to_string(StopReason reason) {
-  switch (reason) {
-    case StopReason::kCompleted:
-      return "completed";
-    case StopReason::kTargetReached:
-      return "target accuracy reached";
-    case StopReason::kNoImprovement:
-      return "stopped early: no lower test loss";
-    case StopReason::kInterrupted:
-      return "interrupted";
-  }
-  return "";
+  constexpr std::array<std::string_view, 4> kTexts = {
+      "completed", "target accuracy reached", "stopped early: no lower test loss", "interrupted"};
+  return kTexts.at(static_cast<std::size_t>(reason));
 }
 
 Due LoopControl::due(const Moment& before, const Moment& after, bool interrupted) const {
@@ -74,14 +56,6 @@ Due LoopControl::due(const Moment& before, const Moment& after, bool interrupted
   const bool saves = options_.save != Interval{};
   if (interrupted) return {.evaluate = false, .save = saves};
   return {.evaluate = happens(options_.evaluate), .save = happens(options_.save)};
-}
-
-std::uint64_t Pace::epochs_after(std::uint64_t steps) const {
-  return steps * accumulate / batches_per_epoch;
-}
-
-std::uint64_t Pace::steps_until(std::uint64_t epochs) const {
-  return (epochs * batches_per_epoch + accumulate - 1) / accumulate;
 }
 
 std::uint64_t LoopControl::next_due(const Moment& now, const Pace& pace) const {

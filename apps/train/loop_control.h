@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "tally/error.h"
@@ -17,7 +16,6 @@ struct Interval {
 
 // Parses "500", "500 steps", "2 epochs", "1epoch"; "never". kInvalid for any other text.
 Result<Interval> parse_interval(std::string_view text);
-std::string to_string(const Interval& interval);
 
 // Progress of a training: completed steps and epochs.
 struct Moment {
@@ -67,9 +65,13 @@ struct Pace {
   std::uint64_t batches_per_epoch = 1;
   std::uint64_t accumulate = 1;  // batches per step
 
-  std::uint64_t epochs_after(std::uint64_t steps) const;
+  std::uint64_t epochs_after(std::uint64_t steps) const {
+    return steps * accumulate / batches_per_epoch;
+  }
   // Returns the first step after which `epochs` are complete.
-  std::uint64_t steps_until(std::uint64_t epochs) const;
+  std::uint64_t steps_until(std::uint64_t epochs) const {
+    return (epochs * batches_per_epoch + accumulate - 1) / accumulate;
+  }
 };
 
 // Decides when to evaluate, save and stop. Pure: no clock.

@@ -18,6 +18,19 @@ std::string value_text(const recipes::RecipeOption& option) {
   return std::visit([](const auto* value) { return fmt::format("{}", *value); }, option.value);
 }
 
+// Returns a line about stale and dropped gradients, after a newline; empty if there were none.
+std::string staleness_text(const TrainingRecord& record) {
+  if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
+  double applied = 0;
+  double late = 0;
+  for (std::size_t bin = 0; bin < record.staleness.size(); ++bin) {
+    applied += static_cast<double>(record.staleness[bin]);
+    late += static_cast<double>(bin * record.staleness[bin]);
+  }
+  return fmt::format("\n  gradients: {} applied, on average {:.2f} updates late; {} too late",
+                     applied, applied > 0 ? late / applied : 0.0, record.dropped_gradients);
+}
+
 }  // namespace
 
 void RunningMean::add(double mean, std::uint64_t samples) {
@@ -28,11 +41,6 @@ void RunningMean::add(double mean, std::uint64_t samples) {
 std::optional<double> RunningMean::mean() const {
   if (samples_ == 0) return std::nullopt;
   return sum_ / static_cast<double>(samples_);
-}
-
-void RunningMean::clear() {
-  sum_ = 0;
-  samples_ = 0;
 }
 
 std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Recipe& recipe,
@@ -108,19 +116,6 @@ TrainingRecord& TrainingLog::finish(const Moment& moment, double epochs, Duratio
   if (elapsed > Duration::zero() && units_ > 0)
     record_.samples_per_s = static_cast<double>(units_) / recorded_seconds(elapsed);
   return record_;
-}
-
-// Empty if all gradients were applied and none was stale.
-std::string staleness_text(const TrainingRecord& record) {
-  if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
-  double applied = 0;
-  double late = 0;
-  for (std::size_t bin = 0; bin < record.staleness.size(); ++bin) {
-    applied += static_cast<double>(record.staleness[bin]);
-    late += static_cast<double>(bin * record.staleness[bin]);
-  }
-  return fmt::format("\n  gradients: {} applied, on average {:.2f} updates late; {} too late",
-                     applied, applied > 0 ? late / applied : 0.0, record.dropped_gradients);
 }
 
 std::string summary_of(const TrainingRecord& record) {
