@@ -184,9 +184,7 @@ Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
 
 int run_launch(const RunOptions& options) {
   const auto launch = launch_options(options);
-  if (launch) return launch::run_job(*launch);
-  fmt::print(stderr, "tally run: {}\n", launch.error().message);
-  return kWrongUsage;
+  return launch ? launch::run_job(*launch) : fail("tally run", launch.error(), kWrongUsage);
 }
 
 void add_hosts(Command& command, RunOptions& o) {

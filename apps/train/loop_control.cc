@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -101,6 +103,32 @@ std::uint64_t total_steps(std::uint64_t epochs, std::uint64_t batches_per_epoch,
   const bool overflows = batches_per_epoch > 0 && epochs > kMost / batches_per_epoch;
   const std::uint64_t steps = (overflows ? kMost : epochs * batches_per_epoch) / accumulate;
   return limit > 0 ? std::min(limit, steps) : steps;
+}
+
+// Mann and Whitney's U: in ascending order of scores, a group of equal scores with y positives and
+// n negatives adds y * (negatives below) and y * n / 2.
+std::optional<double> auc(std::span<const double> scores, std::span<const std::uint8_t> labels) {
+  if (scores.size() != labels.size()) return std::nullopt;
+  if (std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); }))
+    return std::nullopt;
+  std::vector<std::size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&scores](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
+  double won = 0;
+  double yes = 0;
+  double no = 0;
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    double yes_here = 0;
+    double no_here = 0;
+    for (; end < order.size() && scores[order[end]] == scores[order[begin]]; ++end)
+      (labels[order[end]] != 0 ? yes_here : no_here) += 1;
+    won += yes_here * (no + no_here / 2);
+    yes += yes_here;
+    no += no_here;
+  }
+  if (yes == 0 || no == 0) return std::nullopt;
+  return won / (yes * no);
 }
 
 }  // namespace tally::app

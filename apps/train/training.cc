@@ -56,15 +56,6 @@ TrainerOptions trainer_options(const Training::Parts& with) {
   return result;
 }
 
-data::Order order_of(const Job& job, const TrainOptions& options, const Preparation& prepared) {
-  return data::Order({.strategy = prepared.strategy,
-                      .size = prepared.train->size(),
-                      .seed = options.seed,
-                      .batch = options.batch,
-                      .rank = job.rank(),
-                      .workers = job.size()});
-}
-
 // Seeds this rank's random numbers from seed, rank and step alone.
 void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
   Rng rng(seed);
@@ -86,7 +77,12 @@ Training::Training(Parts parts)
   if (!with_.prepared.record_steps.empty() && with_.job.rank() == 0)
     recorder_ = std::make_unique<GradientRecorder>(with_.model, with_.prepared.record_file,
                                                    with_.prepared.record_steps);
-  data::Order order = order_of(with_.job, with_.options, with_.prepared);
+  data::Order order({.strategy = with_.prepared.strategy,
+                     .size = with_.prepared.train->size(),
+                     .seed = with_.options.seed,
+                     .batch = with_.options.batch,
+                     .rank = with_.job.rank(),
+                     .workers = with_.job.size()});
   seed_torch(with_.options.seed, with_.job.rank(), 0);
   if (const auto& point = with_.prepared.resume) {
     resume(*point);
@@ -236,12 +232,8 @@ void Training::exchange_interruptions() {
 
 void Training::evaluate() {
   const Duration began = elapsed();
-  const Score score = app::evaluate(with_.job, trainer_, with_.model, *with_.prepared.test,
-                                    {.task = with_.prepared.task,
-                                     .batch = with_.options.batch,
-                                     .loader_threads = with_.options.loader_threads,
-                                     .bfloat16 = with_.options.precision == "bfloat16",
-                                     .device = with_.device});
+  const Score score =
+      app::evaluate(with_.job, trainer_, with_.model, with_.prepared, with_.options, with_.device);
   control_.observe(score);
   trainer_.schedule().observe(score.loss);
   log_.point(done_, epochs(), began, score);

@@ -14,10 +14,6 @@ double recorded_seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-std::string value_text(const recipes::RecipeOption& option) {
-  return std::visit([](const auto* value) { return fmt::format("{}", *value); }, option.value);
-}
-
 // Returns a line about stale and dropped gradients, after a newline; empty if there were none.
 std::string staleness_text(const TrainingRecord& record) {
   if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
@@ -65,7 +61,8 @@ std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Re
   if (options.clip_norm > 0) rows.push_back({"clip norm", text(options.clip_norm)});
   if (options.clip_value > 0) rows.push_back({"clip value", text(options.clip_value)});
   for (const recipes::RecipeOption& option : recipe.options())
-    rows.push_back({option.name, value_text(option)});
+    rows.push_back(
+        {option.name, std::visit([&text](auto* value) { return text(*value); }, option.value)});
   rows.push_back({"libtorch", facts.torch});
   rows.push_back({"tally", fmt::format("{} ({})", kVersion, kCommit)});
   return rows;

@@ -48,7 +48,7 @@ std::optional<std::uint16_t> port_of(const Descriptor& socket) {
 
 }  // namespace
 
-Result<HeldPort> HeldPort::hold() {
+Result<HeldPort> hold_port() {
   for (int tries = 0; tries < kTries; ++tries) {
     Descriptor v4 = bound(AF_INET, 0);
     if (!v4.open()) return system_failure("no free port: {}", strerror(errno));
@@ -57,7 +57,7 @@ Result<HeldPort> HeldPort::hold() {
     Descriptor v6 = bound(AF_INET6, *port);
     // EADDRINUSE: the port is taken for IPv6 only, so try another one. Other errors: the host has
     // no IPv6.
-    if (v6.open() || errno != EADDRINUSE) return HeldPort(std::move(v4), std::move(v6), *port);
+    if (v6.open() || errno != EADDRINUSE) return HeldPort{std::move(v4), std::move(v6), *port};
   }
   return Error{.code = ErrorCode::kExhausted, .message = "no port is free for IPv4 and IPv6"};
 }

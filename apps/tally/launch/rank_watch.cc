@@ -100,25 +100,14 @@ void RankWatch::quiet() {
 
 // The launcher reports the ends of processes.
 bool RankWatch::worth_saying(const CoordinatorEvent& event) const {
-  if (options_.verbose) return true;
-  switch (event.kind) {
-    case EventKind::kJoined:
-    case EventKind::kLeft:
-      return false;
-    case EventKind::kRefused:
-    case EventKind::kMismatch:
-      return true;
-    case EventKind::kLost:
-    case EventKind::kUnreachable:
-    case EventKind::kRecovered:
-    case EventKind::kStalled:
-      break;
-  }
+  const EventKind kind = event.kind;
+  if (options_.verbose || kind == EventKind::kRefused || kind == EventKind::kMismatch) return true;
+  if (kind == EventKind::kJoined || kind == EventKind::kLeft) return false;
   MutexLock lock(mutex_);
   const bool known = std::all_of(
       event.ranks.begin(), event.ranks.end(),
       [this](Rank rank) TALLY_NO_THREAD_SAFETY_ANALYSIS { return failed_.contains(rank); });
-  return !ending_ && !(event.kind == EventKind::kLost && known);
+  return !ending_ && !(kind == EventKind::kLost && known);
 }
 
 }  // namespace tally::launch
