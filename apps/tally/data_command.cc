@@ -9,6 +9,7 @@
 
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/data_survey.h"
+#include "base/errors.h"
 #include "base/units.h"
 #include "data/open.h"
 #include "process/interrupt.h"
@@ -64,9 +65,7 @@ int get_datasets(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     entries.push_back(data::find_in_catalog(name));
     if (entries.back() == nullptr) {
-      return complain(
-          "get", {.code = ErrorCode::kInvalid,
-                  .message = fmt::format("no dataset {}: `tally data list` has the names", name)});
+      return complain("get", invalid("no dataset {}: `tally data list` has the names", name));
     }
   }
   const process::InterruptGuard guard;

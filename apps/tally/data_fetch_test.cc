@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "apps/tally/data_convert.h"
 #include "apps/tally/data_survey.h"
-#include "apps/tally/sha256.h"
 #include "data/csv.h"
 
 namespace tally::app {

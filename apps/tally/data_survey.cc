@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/cpu.h"
+#include "base/errors.h"
 #include "process/interrupt.h"
 #include "train/loader.h"
 
@@ -98,8 +99,7 @@ Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name)
           {.strategy = data::Strategy::kStream, .size = dataset.size(), .batch = batch_samples}),
       {.threads = usable_cores()});
   for (bool last = false; !last;) {
-    if (process::interrupted() != 0)
-      return Error{.code = ErrorCode::kSystem, .message = "interrupted"};
+    if (process::interrupted() != 0) return system_failure("interrupted");
     TALLY_TRY(const train::Batch batch, loader.next());
     note_targets(batch.target, part);
     last = batch.last_of_epoch;

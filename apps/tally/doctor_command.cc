@@ -1,18 +1,14 @@
 #include "apps/tally/commands.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/tally/doctor/findings.h"
-#include "apps/tally/doctor/hosts_check.h"
-#include "base/clock.h"
+#include "apps/tally/doctor/doctor.h"
+#include "apps/tally/launch/remote.h"
 #include "process/child_process.h"
 #include "process/interrupt.h"
 
@@ -72,21 +68,14 @@ void print_json(const std::vector<std::pair<std::string, Findings>>& sections) {
   fmt::print("{}\n", lines.dump(2));
 }
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
 Findings examine_hosts(const DoctorOptions& options) {
   const process::InterruptGuard guard;
   doctor::HostsCheckOptions check{.hosts = options.hosts};
-  if (!options.remote_shell.empty()) check.remote_shell = words_of(options.remote_shell);
+  if (!options.remote_shell.empty()) check.remote_shell = launch::words_of(options.remote_shell);
   check.remote_tally = options.remote_tally.empty() ? process::own_program() : options.remote_tally;
   Findings findings;
   for (const doctor::PeerFacts& facts : doctor::check_hosts(check))
-    for (Finding& finding : doctor::judge_peer(facts)) findings.push_back(std::move(finding));
+    for (const Finding& finding : doctor::judge_peer(facts)) findings.push_back(finding);
   return findings;
 }
 
@@ -97,20 +86,15 @@ int run_doctor(const DoctorOptions& options) {
        doctor::judge_machine(machine)},
       {"Software", doctor::judge_software(doctor::read_software())}};
   if (!options.hosts.empty()) sections.emplace_back("Hosts", examine_hosts(options));
-  if (options.json) {
-    print_json(sections);
-  } else {
-    print_text(sections, options.all);
-  }
-  bool problem = false;
+  options.json ? print_json(sections) : print_text(sections, options.all);
   for (const auto& [title, findings] : sections)
-    for (const Finding& finding : findings) problem = problem || finding.level == Level::kProblem;
-  return problem ? 1 : 0;
+    for (const Finding& finding : findings)
+      if (finding.level == Level::kProblem) return 1;
+  return 0;
 }
 
-Result<void> call(const std::string& host, std::uint16_t port) {
-  TALLY_TRY(const doctor::ProbeAnswer answer,
-            doctor::call_probe({.host = host, .port = port}, SteadyClock().after(kCallTime)));
+Result<void> call(const net::Address& to) {
+  TALLY_TRY(const doctor::ProbeAnswer answer, doctor::call_probe(to, Deadline::after(kCallTime)));
   fmt::print("{}\n", to_string(answer));
   return {};
 }
@@ -122,14 +106,13 @@ void add_probe_command(Command& top) {
   const auto seconds = std::make_shared<int>(0);
   listen.add("seconds", seconds.get(), "", {.least = 1, .most = 3600, .required = true});
   listen.action([seconds] {
-    const Deadline by = SteadyClock().after(std::chrono::seconds(*seconds));
-    return exit_code_of(doctor::serve_probe(by));
+    return exit_code_of(doctor::serve_probe(Deadline::after(std::chrono::seconds(*seconds))));
   });
   Command caller = probe.add_command("call", "");
   const auto to = std::make_shared<net::Address>();
   caller.add("host", &to->host, "", {.required = true});
   caller.add("port", &to->port, "", {.required = true});
-  caller.action([to] { return exit_code_of(call(to->host, to->port)); });
+  caller.action([to] { return exit_code_of(call(*to)); });
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 
 #include "apps/tally/build_info.h"
 #include "apps/tally/commands.h"
-#include "apps/tally/torch_program.h"
 
 namespace {
 

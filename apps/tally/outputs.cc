@@ -8,21 +8,21 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
+
 namespace tally::app {
 namespace {
 
 namespace fs = std::filesystem;
 
 Error cannot(const std::string& option, const fs::path& path, const std::string& why) {
-  return Error{.code = ErrorCode::kSystem,
-               .message = fmt::format("{} {}: {}", option, path.string(), why)};
+  return system_failure("{} {}: {}", option, path.string(), why);
 }
 
 bool may_write(const fs::path& path) { return ::access(path.c_str(), W_OK) == 0; }
 
 Error unwritten(const fs::path& file) {
-  return Error{.code = ErrorCode::kSystem,
-               .message = fmt::format("cannot write {}: {}", file.string(), strerror(errno))};
+  return system_failure("cannot write {}: {}", file.string(), strerror(errno));
 }
 
 }  // namespace
@@ -30,14 +30,11 @@ Error unwritten(const fs::path& file) {
 Result<void> check_writable_file(const std::string& option, const fs::path& file) {
   std::error_code failed;
   if (fs::is_directory(file, failed)) return cannot(option, file, "this is a folder, not a file");
-  if (fs::exists(file, failed)) {
-    if (may_write(file)) return {};
-    return cannot(option, file, strerror(errno));
-  }
+  const bool exists = fs::exists(file, failed);
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  if (!fs::is_directory(folder, failed))
+  if (!exists && !fs::is_directory(folder, failed))
     return cannot(option, file, fmt::format("there is no folder {}", folder.string()));
-  if (!may_write(folder)) return cannot(option, file, strerror(errno));
+  if (!may_write(exists ? file : folder)) return cannot(option, file, strerror(errno));
   return {};
 }
 
@@ -56,20 +53,13 @@ Result<void> check_writable_folder(const std::string& option, const fs::path& fo
 Result<void> write_file(const fs::path& file, const std::string& text) {
   fs::path aside = file;
   aside += fmt::format(".{}.part", ::getpid());
-  {
-    std::ofstream stream(aside, std::ios::binary | std::ios::trunc);
-    stream << text;
-    stream.close();
-    if (!stream) {
-      const Error error = unwritten(file);
-      ::unlink(aside.c_str());
-      return error;
-    }
-  }
+  std::ofstream stream(aside, std::ios::binary | std::ios::trunc);
+  stream << text;
+  stream.close();
   std::error_code failed;
-  fs::rename(aside, file, failed);
-  if (!failed) return {};
-  errno = failed.value();
+  if (stream) fs::rename(aside, file, failed);
+  if (stream && !failed) return {};
+  if (failed) errno = failed.value();
   const Error error = unwritten(file);
   ::unlink(aside.c_str());
   return error;
@@ -83,10 +73,10 @@ Result<void> append_line(const fs::path& file, const std::string& line) {
   return {};
 }
 
-std::filesystem::path snapshots_folder(const std::string& checkpoint) {
+fs::path snapshots_folder(const std::string& checkpoint) {
   if (checkpoint.empty()) return {};
   std::error_code failed;
-  return std::filesystem::absolute(checkpoint, failed) / "snapshots";
+  return fs::absolute(checkpoint, failed) / "snapshots";
 }
 
 }  // namespace tally::app

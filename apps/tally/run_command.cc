@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
 #include <memory>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "apps/tally/launch/hosts.h"
 #include "apps/tally/launch/launcher.h"
-#include "apps/tally/launch/rank_watch.h"
-#include "apps/tally/launch/worker_job.h"
+#include "apps/tally/launch/remote.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "group/local_access.h"
@@ -97,8 +95,7 @@ Result<Duration> seconds_in(const std::string& text) {
   const bool minutes = text.size() > 1 && text.back() == 'm';
   const auto time = parse_duration(bare ? text + "s" : minutes ? text + "in" : text);
   if (time) return time;
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format("'{}' is not a time such as 90, 90s, 5m or 2h", text)};
+  return invalid("'{}' is not a time such as 90, 90s, 5m or 2h", text);
 }
 
 Result<std::vector<launch::Host>> hosts_of(const RunOptions& options) {
@@ -106,9 +103,7 @@ Result<std::vector<launch::Host>> hosts_of(const RunOptions& options) {
   if (options.host_file.empty())
     return std::vector<launch::Host>{{.name = "localhost", .slots = options.ranks}};
   const auto text = file_contents(options.host_file);
-  if (!text)
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("cannot read {}", options.host_file)};
+  if (!text) return invalid("cannot read {}", options.host_file);
   auto hosts = launch::parse_host_file(*text);
   if (!hosts) hosts.error().message = options.host_file + ": " + hosts.error().message;
   return hosts;
@@ -121,12 +116,9 @@ Result<launch::Variables> variables_of(const RunOptions& options) {
     const std::size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
     const char* const own = std::getenv(name.c_str());
-    if (name.empty())
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("--env {}: need a name before =", text)};
+    if (name.empty()) return invalid("--env {}: need a name before =", text);
     if (equals == std::string::npos && own == nullptr)
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format("--env {}: this environment has no such variable", text)};
+      return invalid("--env {}: this environment has no such variable", text);
     variables.emplace_back(name, equals == std::string::npos ? own : text.substr(equals + 1));
   }
   return variables;
@@ -140,73 +132,59 @@ std::string default_job_name(const std::string& program) {
   return fmt::format("{}-{}", name, ::getpid());
 }
 
-Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
-  launch::LaunchOptions launch = options.launch;
-  launch.command = options.program;
-  if (launch.command.empty() || launch.command.front().empty())
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = "no program to run: it stands after --, as in tally run -n 2 -- ./prog"};
-  if (options.ranks == 0 && options.hosts.empty() && options.host_file.empty())
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "how many ranks? Give -n, --hosts or --hostfile"};
-  TALLY_TRY(const std::vector<launch::Host> hosts, hosts_of(options));
-  TALLY_TRY(launch.places, launch::place_ranks(hosts, options.ranks));
-  TALLY_TRY(launch.variables, variables_of(options));
-  std::istringstream words(options.remote_shell);
-  launch.remote_shell = {std::istream_iterator<std::string>(words), {}};
-  launch.binding = options.binding == "cores"  ? launch::Binding::kCores
-                   : options.binding == "none" ? launch::Binding::kNone
-                                               : launch::Binding::kAuto;
-  if (!options.timeout.empty()) {
-    TALLY_TRY(launch.timeout, seconds_in(options.timeout));
-    if (launch.timeout == Duration::zero())
-      return Error{.code = ErrorCode::kInvalid, .message = "--timeout 0: need more than 0"};
-  }
-  TALLY_TRY(launch.grace, seconds_in(options.grace));
-  TALLY_TRY(launch.lease, seconds_in(options.lease));
-  TALLY_TRY(launch.start_timeout, seconds_in(options.start_timeout));
-  if (launch.lease < std::chrono::seconds(1) || launch.lease > std::chrono::hours(24))
-    return Error{.code = ErrorCode::kInvalid, .message = "--lease: need 1 second to 24 hours"};
-  std::error_code failed;
-  const std::string here = std::filesystem::current_path(failed).string();
-  launch.folder =
-      launch.folder.empty() ? here : (std::filesystem::path(here) / launch.folder).string();
-  if (launch.job.empty()) launch.job = default_job_name(launch.command.front());
-  if (!group::is_job_name(launch.job))
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "--job: need 1 to 64 letters, digits, dots, underscores and dashes"};
-  TALLY_TRY(launch.watch.heartbeat, seconds_in(options.heartbeat));
-  TALLY_TRY(launch.watch.lost_after, seconds_in(options.lost_after));
-  TALLY_TRY(launch.watch.stall_warning, seconds_in(options.stall_warning));
-  if (std::min(launch.watch.heartbeat, launch.watch.stall_warning) < std::chrono::milliseconds(10))
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "--heartbeat and --stall-warning: need at least 10ms"};
-  launch.watch.enabled = !options.unwatched;
-  return launch;
-}
-
 // Whether an event of the servers is shown among the lines of the ranks.
 bool is_news(const std::string& event) {
   const bool of_server = event.starts_with("server") && event.find(" joined") == std::string::npos;
   return of_server || event.starts_with("nobody");
 }
 
-int run_watched(launch::LaunchOptions launch, const RunOptions& options) {
-  launch::RankWatch watch(launch.watch, launch.verbose);
-  if (launch.watch.enabled) launch.hooks = watch.hooks();
+Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
+  launch::LaunchOptions launch = options.launch;
+  launch.command = options.program;
+  if (launch.command.empty() || launch.command.front().empty())
+    return invalid("no program to run: it stands after --, as in tally run -n 2 -- ./prog");
+  if (options.ranks == 0 && options.hosts.empty() && options.host_file.empty())
+    return invalid("how many ranks? Give -n, --hosts or --hostfile");
+  TALLY_TRY(const std::vector<launch::Host> hosts, hosts_of(options));
+  TALLY_TRY(launch.places, launch::place_ranks(hosts, options.ranks));
+  TALLY_TRY(launch.variables, variables_of(options));
+  launch.remote_shell = launch::words_of(options.remote_shell);
+  launch.binding = options.binding == "cores"  ? launch::Binding::kCores
+                   : options.binding == "none" ? launch::Binding::kNone
+                                               : launch::Binding::kAuto;
+  if (!options.timeout.empty()) {
+    TALLY_TRY(launch.timeout, seconds_in(options.timeout));
+    if (launch.timeout == Duration::zero()) return invalid("--timeout 0: need more than 0");
+  }
+  TALLY_TRY(launch.grace, seconds_in(options.grace));
+  TALLY_TRY(launch.lease, seconds_in(options.lease));
+  TALLY_TRY(launch.start_timeout, seconds_in(options.start_timeout));
+  if (launch.lease < std::chrono::seconds(1) || launch.lease > std::chrono::hours(24))
+    return invalid("--lease: need 1 second to 24 hours");
+  std::error_code failed;
+  const std::string here = std::filesystem::current_path(failed).string();
+  launch.folder =
+      launch.folder.empty() ? here : (std::filesystem::path(here) / launch.folder).string();
+  if (launch.job.empty()) launch.job = default_job_name(launch.command.front());
+  if (!group::is_job_name(launch.job))
+    return invalid("--job: need 1 to 64 letters, digits, dots, underscores and dashes");
+  TALLY_TRY(launch.watch.heartbeat, seconds_in(options.heartbeat));
+  TALLY_TRY(launch.watch.lost_after, seconds_in(options.lost_after));
+  TALLY_TRY(launch.watch.stall_warning, seconds_in(options.stall_warning));
+  if (std::min(launch.watch.heartbeat, launch.watch.stall_warning) < std::chrono::milliseconds(10))
+    return invalid("--heartbeat and --stall-warning: need at least 10ms");
+  launch.watch.enabled = !options.unwatched;
   if (options.servers > 0)
-    launch::add_servers(
-        launch.hooks, {.servers = options.servers, .replicas = options.replicas},
-        [verbose = launch.verbose](const std::string& event) { return verbose || is_news(event); });
-  return launch::run_job(launch);
+    launch.servers = {.servers = options.servers, .replicas = options.replicas};
+  launch.is_news = [verbose = launch.verbose](const std::string& event) {
+    return verbose || is_news(event);
+  };
+  return launch;
 }
 
 int run_launch(const RunOptions& options) {
   const auto launch = launch_options(options);
-  if (launch) return run_watched(*launch, options);
-  fmt::print(stderr, "tally run: {}\n", launch.error().message);
-  return kWrongUsage;
+  return launch ? launch::run_job(*launch) : fail("tally run", launch.error(), kWrongUsage);
 }
 
 void add_hosts(Command& command, RunOptions& o) {

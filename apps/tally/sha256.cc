@@ -1,11 +1,10 @@
-#include "apps/tally/sha256.h"
-
 #include <openssl/evp.h>
 
 #include <array>
 
 #include <fmt/format.h>
 
+#include "apps/tally/data_fetch.h"
 #include "base/check.h"
 
 namespace tally::app {
@@ -16,9 +15,7 @@ std::string sha256_of(std::span<const std::byte> bytes) {
   // Fails only where OpenSSL was built without SHA-256.
   TALLY_CHECK(
       EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) == 1);
-  std::string text;
-  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
-  return text;
+  return fmt::format("{:02x}", fmt::join(digest.data(), digest.data() + length, ""));
 }
 
 }  // namespace tally::app

@@ -1,6 +1,5 @@
 #include "apps/tally/commands.h"
 
-#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/errors.h"
 #include "base/units.h"
 #include "sim/predict.h"
 
@@ -93,8 +93,8 @@ void print_prediction(const SimulateOptions& options, const Question& question,
       "hierarchical the\nformulas take every link for one between hosts.\n");
 }
 
-Result<void> save_prediction(const std::string& path, const SimulateOptions& options,
-                             const Question& question, const std::vector<PredictionRow>& rows) {
+Result<void> save_prediction(const SimulateOptions& options, const Question& question,
+                             const std::vector<PredictionRow>& rows) {
   nlohmann::json results = nlohmann::json::array();
   for (const PredictionRow& row : rows) {
     results.push_back({{"algorithm", to_string(row.algorithm)},
@@ -115,11 +115,9 @@ Result<void> save_prediction(const std::string& path, const SimulateOptions& opt
                                 {"local_latency_ns", model.local.latency.count()},
                                 {"reduce_seconds_per_byte", model.reduce_seconds_per_byte},
                                 {"results", std::move(results)}};
-  std::ofstream file(path);
+  std::ofstream file(options.json);
   file << document.dump(2) << '\n';
-  if (!file.flush()) {
-    return Error{.code = ErrorCode::kSystem, .message = fmt::format("cannot write {}", path)};
-  }
+  if (!file.flush()) return system_failure("cannot write {}", options.json);
   return {};
 }
 
@@ -128,7 +126,7 @@ Result<void> simulate(const SimulateOptions& options) {
   TALLY_TRY(const std::vector<PredictionRow> rows, predict_all(options.ranks, question));
   print_prediction(options, question, rows);
   if (options.json.empty()) return {};
-  return save_prediction(options.json, options, question, rows);
+  return save_prediction(options, question, rows);
 }
 
 }  // namespace

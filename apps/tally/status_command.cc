@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -35,11 +36,6 @@ struct StatusOptions {
   bool json = false;
 };
 
-int report_failure(const StatusOptions& options, const Error& error) {
-  fmt::print(stderr, "tally status: {}\n", explained(options.target, error).message);
-  return 1;
-}
-
 void list_jobs(const std::vector<std::string>& jobs, bool json) {
   if (json) {
     fmt::print("{}\n", nlohmann::ordered_json{{"jobs", jobs}}.dump());
@@ -69,32 +65,28 @@ void show_status(const StatusOptions& options, const group::JobStatus& status, b
   std::fflush(stdout);
 }
 
-int watch_status(const StatusOptions& options) {
-  const process::InterruptGuard guard;
-  const bool in_place = !options.json && isatty(STDOUT_FILENO) != 0;
-  bool cleared = false;
-  while (process::interrupted() == 0) {
-    const auto status = ask_status(options);
-    if (!status.has_value()) return report_failure(options, status.error());
-    // The screen is cleared only when there is something to show.
-    if (in_place && !cleared) std::fputs("\x1b[2J", stdout);
-    cleared = true;
-    show_status(options, *status, in_place);
-    poll(nullptr, 0, static_cast<int>(options.watch * 1000));
-  }
-  return 0;
-}
-
 int run_status(const StatusOptions& options) {
   const bool unnamed = options.target.job.empty() && options.target.coordinator.empty();
   if (const auto jobs = group::local_jobs(); unnamed && jobs.size() > 1) {
     list_jobs(jobs, options.json);
     return 0;
   }
-  if (options.watch > 0) return watch_status(options);
-  const auto status = ask_status(options);
-  if (!status.has_value()) return report_failure(options, status.error());
-  show_status(options, *status, false);
+  const bool repeats = options.watch > 0;
+  std::optional<process::InterruptGuard> guard;
+  if (repeats) guard.emplace();
+  const bool in_place = repeats && !options.json && isatty(STDOUT_FILENO) != 0;
+  for (bool first = true; first || process::interrupted() == 0; first = false) {
+    const auto status = ask_status(options);
+    if (!status.has_value()) {
+      fmt::print(stderr, "tally status: {}\n", explained(options.target, status.error()).message);
+      return 1;
+    }
+    // The screen is cleared only when there is something to show.
+    if (in_place && first) std::fputs("\x1b[2J", stdout);
+    show_status(options, *status, in_place);
+    if (!repeats) break;
+    poll(nullptr, 0, static_cast<int>(options.watch * 1000));
+  }
   return 0;
 }
 

@@ -1,12 +1,8 @@
-#include "apps/tally/torch_program.h"
-
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -39,8 +35,7 @@ int become_torch_program(std::vector<std::string> words) {
     std::fflush(stdout);
   }
   const char* const name = words.front() == "train" ? "tally-train" : "tally-bench-train";
-  const std::string program =
-      (std::filesystem::path(process::own_program()).parent_path() / name).string();
+  const std::string program = process::program_beside(name);
   words.insert(words.begin(), program);
   const std::vector<char*> arguments = process::pointers_to(words);
   ::execv(program.c_str(), arguments.data());

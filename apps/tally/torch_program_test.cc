@@ -1,4 +1,4 @@
-#include "apps/tally/torch_program.h"
+#include "apps/tally/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <string_view>
 
+#include "base/errors.h"
 #include "group/local_access.h"
 #include "group/reporter.h"
 
@@ -48,10 +49,9 @@ Result<group::Observer> observe(const WatchTarget& target, Deadline by) {
   if (!target.job.empty()) return group::Observer::local(target.job);
   const std::vector<std::string> jobs = group::local_jobs();
   if (jobs.size() == 1) return group::Observer::local(jobs.front());
-  return Error{.code = ErrorCode::kInvalid,
-               .message = jobs.empty() ? "no job of yours with a coordinator runs on this machine"
-                                       : fmt::format("several jobs run here, name one of: {}",
-                                                     fmt::join(jobs, " "))};
+  return invalid(jobs.empty()
+                     ? "no job of yours with a coordinator runs on this machine"
+                     : fmt::format("several jobs run here, name one of: {}", fmt::join(jobs, " ")));
 }
 
 }  // namespace tally::app

@@ -1,12 +1,10 @@
 #pragma once
-#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "apps/tally/command_line.h"
 #include "recipes/word2vec/remote_rows.h"
 #include "recipes/word2vec/training.h"
 #include "recipes/word2vec/vectors.h"
@@ -33,12 +31,6 @@ struct Word2vecOptions {
   int live_columns = 0;  // columns of the launcher's terminal; 0: no terminal
 };
 
-void add_word2vec_options(Command& command, Word2vecOptions& options);
-
-// Converts texts to settings, and checks what can be checked without reading the data. kInvalid or
-// kSystem with the reason.
-Result<void> complete(Word2vecOptions& options);
-
 // Returns the files of the text. kInvalid if the data is no text.
 Result<std::vector<std::filesystem::path>> text_files(const std::string& data);
 
@@ -48,14 +40,6 @@ Result<std::vector<std::filesystem::path>> text_files(const std::string& data);
 Result<std::unique_ptr<word2vec::RowService>> rows_of_servers(const Word2vecOptions& options,
                                                               const Job& job,
                                                               const JobOptions& joined);
-
-// "950", "12.3k", "4.56M".
-std::string short_number(double number);
-
-// Returns "epoch 2/5  38 %  1.23M words/s  loss 2.310  rate 0.0180  left 0:12", shortened to
-// `columns` (0: unlimited).
-std::string word2vec_progress_line(const word2vec::Standing& standing, std::uint64_t epochs,
-                                   int columns);
 
 // One rank of `tally train word2vec`: joins the job of its launcher and trains; rank 0 shows the
 // progress and writes the vectors. Returns the exit code. `options` have passed complete().

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "tally/server.h"
 
 namespace tally::app {
@@ -21,7 +22,9 @@ class ServerRows final : public word2vec::RowService {
 
   Result<void> connect() {
     TALLY_TRY(client_, server::Client::connect(client_options_));
-    TALLY_TRY(ids_[0], client_->define(spec("word2vec/inputs", 0.5 / dimension()), define_by()));
+    TALLY_TRY(ids_[0], client_->define(
+                           spec("word2vec/inputs", 0.5 / static_cast<double>(settings_.dimension)),
+                           define_by()));
     TALLY_TRY(ids_[1], client_->define(spec("word2vec/outputs", 0), define_by()));
     return {};
   }
@@ -66,7 +69,6 @@ class ServerRows final : public word2vec::RowService {
   }
 
  private:
-  double dimension() const { return static_cast<double>(settings_.dimension); }
   Deadline define_by() const { return Deadline::after(kDefineTime); }
   server::TableId id_of(Table table) const { return ids_[table == Table::kInputs ? 0 : 1]; }
 
@@ -107,10 +109,9 @@ Result<server::ClientOptions> client_of(const Word2vecOptions& options, const Jo
                                  .secret = options.directory_secret};
   const char* const directory = std::getenv("TALLY_DIRECTORY");  // set by the launcher
   if (directory == nullptr)
-    return Error{.code = ErrorCode::kInvalid,
-                 .message =
-                     "home=server under a launcher needs --directory, as `tally serve` has "
-                     "it, or `tally run --servers`"};
+    return invalid(
+        "home=server under a launcher needs --directory, as `tally serve` has "
+        "it, or `tally run --servers`");
   return server::ClientOptions{.directory = directory, .secret = joined.secret};
 }
 

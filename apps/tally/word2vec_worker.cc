@@ -15,13 +15,13 @@
 
 #include "apps/tally/build_info.h"
 #include "apps/tally/command_line.h"
+#include "base/errors.h"
 #include "data/input_file.h"
 #include "group/host.h"
 #include "process/interrupt.h"
 #include "recipes/word2vec/vocabulary.h"
 
 namespace tally::app {
-
 namespace {
 
 std::string clock_text(double seconds) {
@@ -30,8 +30,7 @@ std::string clock_text(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-}  // namespace
-
+// "950", "12.3k", "4.56M".
 std::string short_number(double number) {
   if (number < 1000) return fmt::format("{:.0f}", number);
   const double scaled = number < 999.5e3   ? number / 1e3
@@ -41,6 +40,8 @@ std::string short_number(double number) {
   return fmt::format("{:.{}f}{}", scaled, scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0, unit);
 }
 
+// Returns "epoch 2/5  38 %  1.23M words/s  loss 2.310  rate 0.0180  left 0:12", shortened to
+// `columns` (0: unlimited).
 std::string word2vec_progress_line(const word2vec::Standing& standing, std::uint64_t epochs,
                                    int columns) {
   const double share =
@@ -63,8 +64,6 @@ std::string word2vec_progress_line(const word2vec::Standing& standing, std::uint
   }
   return line;
 }
-
-namespace {
 
 // Without a terminal: time between lines.
 constexpr Duration kLineEvery = std::chrono::seconds(10);
@@ -161,64 +160,55 @@ std::string result_json(const Word2vecOptions& options, int workers, const Text&
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-class Worker {
- public:
-  Worker(const Word2vecOptions& options, Job& job, const JobOptions& joined)
-      : options_(options), job_(job), joined_(joined), talk_(options, job.rank() != 0) {}
-
-  Result<int> run() {
-    const process::InterruptGuard guard;
-    TALLY_TRY(const Text text, read_text(options_, job_.rank(), job_.size()));
-    const word2vec::Settings& s = options_.settings;
-    talk_.say(fmt::format("word2vec on {}: {} different words, {} in the text", options_.data,
-                          text.vocabulary.size(), text.vocabulary.total_count()));
-    TALLY_TRY(const auto rows, rows_of_servers(options_, job_, joined_));
-    TALLY_TRY(const auto training,
-              word2vec::Training::make(job_, text.vocabulary, text.own, s, rows.get()));
-    // All ranks have joined: from here on a signal is handled after the current words.
-    talk_.say(fmt::format(
-        "{} workers, {} epochs; dimension {}, window {}, {} negatives, sample {}, rate {}; {}",
-        job_.size(), s.epochs, s.dimension, s.window, s.negatives, s.sample, s.rate,
-        to_string(s.rule)));
-    TALLY_TRY(const auto result,
-              training->run({.interrupted = [] { return process::interrupted() != 0; },
-                             .show = [this](const word2vec::Standing& at) { talk_.show(at); }}));
-    if (job_.rank() == 0) TALLY_TRY(conclude(text, *training, result));
-    return result.interrupted ? process::kInterruptedExitCode : 0;
+// Reports the result and writes the outputs, on rank 0.
+Result<void> conclude(const Word2vecOptions& options, const Text& text, int workers,
+                      word2vec::Training& training, const word2vec::TrainingResult& result,
+                      Talk& talk) {
+  const double seconds = seconds_of(result.elapsed);
+  talk.say(fmt::format("{} {} words in {:.1f} s: {} words/s, loss {:.3f}",
+                       result.interrupted ? "interrupted after" : "trained",
+                       short_number(static_cast<double>(result.words)), seconds,
+                       short_number(static_cast<double>(result.words) / seconds), result.loss));
+  if (!options.output.empty()) {
+    TALLY_TRY(const auto format, word2vec::format_of_name(options.output));
+    TALLY_TRY(training.collect());
+    TALLY_TRY(word2vec::save_vectors(options.output, format, text.vocabulary.words(),
+                                     options.settings.dimension, [&training](std::size_t word) {
+                                       return training.vector(static_cast<word2vec::WordId>(word));
+                                     }));
+    talk.say("vectors in " + options.output);
   }
+  if (options.json.empty()) return {};
+  std::ofstream file(options.json, std::ios::app);
+  file << result_json(options, workers, text, result) << "\n";
+  file.close();
+  if (!file) return system_failure("cannot write " + options.json);
+  talk.say("result appended to " + options.json);
+  return {};
+}
 
- private:
-  Result<void> conclude(const Text& text, word2vec::Training& training,
-                        const word2vec::TrainingResult& result) {
-    const double seconds = seconds_of(result.elapsed);
-    talk_.say(fmt::format("{} {} words in {:.1f} s: {} words/s, loss {:.3f}",
-                          result.interrupted ? "interrupted after" : "trained",
-                          short_number(static_cast<double>(result.words)), seconds,
-                          short_number(static_cast<double>(result.words) / seconds), result.loss));
-    if (!options_.output.empty()) {
-      TALLY_TRY(const auto format, word2vec::format_of_name(options_.output));
-      TALLY_TRY(training.collect());
-      TALLY_TRY(word2vec::save_vectors(options_.output, format, text.vocabulary.words(),
-                                       options_.settings.dimension, [&training](std::size_t word) {
-                                         return training.vector(
-                                             static_cast<word2vec::WordId>(word));
-                                       }));
-      talk_.say("vectors in " + options_.output);
-    }
-    if (options_.json.empty()) return {};
-    std::ofstream file(options_.json, std::ios::app);
-    file << result_json(options_, job_.size(), text, result) << "\n";
-    file.close();
-    if (!file) return Error{.code = ErrorCode::kSystem, .message = "cannot write " + options_.json};
-    talk_.say("result appended to " + options_.json);
-    return {};
-  }
-
-  const Word2vecOptions& options_;
-  Job& job_;
-  const JobOptions& joined_;
-  Talk talk_;
-};
+// Returns the exit code.
+Result<int> train_rank(const Word2vecOptions& options, Job& job, const JobOptions& joined) {
+  const process::InterruptGuard guard;
+  Talk talk(options, job.rank() != 0);
+  TALLY_TRY(const Text text, read_text(options, job.rank(), job.size()));
+  const word2vec::Settings& s = options.settings;
+  talk.say(fmt::format("word2vec on {}: {} different words, {} in the text", options.data,
+                       text.vocabulary.size(), text.vocabulary.total_count()));
+  TALLY_TRY(const auto rows, rows_of_servers(options, job, joined));
+  TALLY_TRY(const auto training,
+            word2vec::Training::make(job, text.vocabulary, text.own, s, rows.get()));
+  // All ranks have joined: from here on a signal is handled after the current words.
+  talk.say(fmt::format(
+      "{} workers, {} epochs; dimension {}, window {}, {} negatives, sample {}, rate {}; {}",
+      job.size(), s.epochs, s.dimension, s.window, s.negatives, s.sample, s.rate,
+      to_string(s.rule)));
+  TALLY_TRY(const auto result,
+            training->run({.interrupted = [] { return process::interrupted() != 0; },
+                           .show = [&talk](const word2vec::Standing& at) { talk.show(at); }}));
+  if (job.rank() == 0) TALLY_TRY(conclude(options, text, job.size(), *training, result, talk));
+  return result.interrupted ? process::kInterruptedExitCode : 0;
+}
 
 }  // namespace
 
@@ -227,14 +217,13 @@ int run_word2vec_worker(const Word2vecOptions& options) {
     fmt::print(stderr, "rank {}: {}\n", rank, what);
     return 1;
   };
-  const auto joining =
-      options_from([](const char* name) -> const char* { return std::getenv(name); });
+  const auto joining = options_from(::getenv);
   if (!joining) return fail(0, plain_text(joining.error()));
   auto job = Job::join(*joining);
   if (!job) return fail(0, plain_text(job.error()));
   const Rank rank = (*job)->rank();
   try {
-    const auto code = Worker(options, **job, *joining).run();
+    const auto code = train_rank(options, **job, *joining);
     if (!code) return fail(rank, plain_text(code.error()));
     (*job)->close();
     return *code;

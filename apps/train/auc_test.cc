@@ -1,4 +1,4 @@
-#include "apps/train/auc.h"
+#include "apps/train/loop_control.h"
 
 #include <limits>
 #include <vector>

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/errors.h"
 
 #define TALLY_TORCH_GE(a, b) \
   (TORCH_VERSION_MAJOR > (a) || (TORCH_VERSION_MAJOR == (a) && TORCH_VERSION_MINOR >= (b)))
@@ -85,8 +86,7 @@ Result<void> set_random_state(const at::Device& device, const std::string& bytes
     at::Generator generator = at::globalContext().defaultGenerator(device);
     generator.set_state(state);
   } catch (const c10::Error& error) {
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = std::string("random state: ") + error.what_without_backtrace()};
+    return corrupt(std::string("random state: ") + error.what_without_backtrace());
   }
   return {};
 }

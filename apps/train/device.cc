@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "adapters/torch/tensors.h"
+#include "base/errors.h"
 #include "recipes/model.h"
 
 namespace tally::app {
@@ -11,16 +12,13 @@ int cuda_devices() {
   return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
 }
 
-std::string torch_version() { return TORCH_VERSION; }
-
 bool uses_cuda(const std::string& device) {
   return device == "cuda" || (device == "auto" && cuda_devices() > 0);
 }
 
 Result<void> check_device(const std::string& device) {
   if (device != "cuda" || cuda_devices() > 0) return {};
-  return Error{.code = ErrorCode::kInvalid,
-               .message = "--device cuda: libtorch sees no GPU here; --device cpu does without"};
+  return invalid("--device cuda: libtorch sees no GPU here; --device cpu does without");
 }
 
 std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,

@@ -13,7 +13,6 @@ namespace tally::app {
 
 // Returns the number of CUDA GPUs; 0 if libtorch has no CUDA.
 int cuda_devices();
-std::string torch_version();
 
 // kInvalid if `device` (auto, cpu, cuda) is not available.
 Result<void> check_device(const std::string& device);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "apps/train/auc.h"
 #include "apps/train/batches.h"
 #include "data/order.h"
 #include "train/loader.h"
@@ -22,8 +21,9 @@ void append(const at::Tensor& values, std::vector<double>& to) {
   to.insert(to.end(), plain.data_ptr<double>(), plain.data_ptr<double>() + plain.numel());
 }
 
-ScoredPart judge_part(Job& job, recipes::Model& model, const data::Dataset& dataset,
-                      const EvaluationOptions& options) {
+ScoredPart judge_part(Job& job, recipes::Model& model, const Preparation& prepared,
+                      const TrainOptions& options, const at::Device& device) {
+  const data::Dataset& dataset = *prepared.test;
   const torch::NoGradGuard no_gradients;
   train::Loader loader(dataset,
                        data::Order({.strategy = data::Strategy::kPartition,
@@ -39,17 +39,17 @@ ScoredPart judge_part(Job& job, recipes::Model& model, const data::Dataset& data
     if (!batch) throw Failure(std::move(batch).error());
     last = batch->last_of_epoch;
     if (batch->samples == 0) continue;
-    const TensorBatch tensors = to_tensors(*batch, dataset.shape(), options.device);
+    const TensorBatch tensors = to_tensors(*batch, dataset.shape(), device);
     at::Tensor output;
     {
-      const Bfloat16Scope precision(options.bfloat16, options.device);
+      const Bfloat16Scope precision(options.precision == "bfloat16", device);
       output = model.forward(tensors.input);
     }
-    const recipes::Judgement judgement = recipes::judge(options.task, output, tensors.target);
+    const recipes::Judgement judgement = recipes::judge(prepared.task, output, tensors.target);
     part.all.loss += judgement.loss;
     part.all.correct += judgement.correct;
     part.all.predictions += judgement.predictions;
-    if (options.task != recipes::Task::kBinary) continue;
+    if (prepared.task != recipes::Task::kBinary) continue;
     append(output, part.scores);
     append(tensors.target, part.labels);
   }
@@ -93,17 +93,17 @@ std::optional<double> auc_of(const Job& job, Trainer& trainer, const ScoredPart&
 
 }  // namespace
 
-Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const data::Dataset& dataset,
-               const EvaluationOptions& options) {
+Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const Preparation& prepared,
+               const TrainOptions& options, const at::Device& device) {
   trainer.synchronise_buffers();
   model.eval();
-  const ScoredPart part = judge_part(job, model, dataset, options);
+  const ScoredPart part = judge_part(job, model, prepared, options, device);
   model.train();
   const recipes::Judgement& own = part.all;
   const std::vector<double> sums = trainer.sum({own.loss, own.correct, own.predictions});
   Score score{.loss = sums[0] / sums[2]};
-  if (recipes::has_accuracy(options.task)) score.accuracy = sums[1] / sums[2];
-  if (options.task == recipes::Task::kBinary) score.auc = auc_of(job, trainer, part);
+  if (recipes::has_accuracy(prepared.task)) score.accuracy = sums[1] / sums[2];
+  if (prepared.task == recipes::Task::kBinary) score.auc = auc_of(job, trainer, part);
   return score;
 }
 

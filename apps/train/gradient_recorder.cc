@@ -1,7 +1,5 @@
 #include "apps/train/gradient_recorder.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

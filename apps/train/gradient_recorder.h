@@ -6,7 +6,6 @@
 
 #include <torch/torch.h>
 
-#include "apps/train/option_texts.h"
 #include "checkpoint/tensor_file.h"
 
 namespace tally::app {

@@ -15,9 +15,6 @@ TEST(Interval, IsReadInStepsAndEpochs) {
     const auto interval = parse_interval(text);
     ASSERT_TRUE(interval.has_value()) << text;
     EXPECT_EQ(*interval, expected) << text;
-    const auto again = parse_interval(to_string(*interval));
-    ASSERT_TRUE(again.has_value()) << to_string(*interval);
-    EXPECT_EQ(*again, expected);
   }
 }
 
@@ -45,7 +42,8 @@ TEST(Interval, IsDueWhenAMultipleIsReachedOrPassed) {
   };
   for (const Row& row : table)
     EXPECT_EQ(is_due(row.interval, row.before, row.after), row.due)
-        << to_string(row.interval) << " from " << row.before.steps << "/" << row.before.epochs;
+        << row.interval.steps << " steps or " << row.interval.epochs << " epochs from "
+        << row.before.steps << "/" << row.before.epochs;
 }
 
 }  // namespace

@@ -1,21 +1,27 @@
 #include "apps/train/loop_control.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include <fmt/format.h>
+
+#include "base/errors.h"
 
 namespace tally::app {
 
 namespace {
 
+constexpr double kAgreementSeconds = 0.2;
+constexpr double kMostSteps = 100;
+
 Error not_an_interval(std::string_view text) {
-  return Error{
-      .code = ErrorCode::kInvalid,
-      .message = fmt::format(
-          "'{}' is not a number of steps or epochs such as 500, \"2 epochs\" or never", text)};
+  return invalid("'{}' is not a number of steps or epochs such as 500, \"2 epochs\" or never",
+                 text);
 }
 
 }  // namespace
@@ -32,38 +38,16 @@ Result<Interval> parse_interval(std::string_view text) {
   return not_an_interval(text);
 }
 
-std::string to_string(const Interval& interval) {
-  const std::uint64_t count = interval.steps > 0 ? interval.steps : interval.epochs;
-  if (count == 0) return "never";
-  return fmt::format("{} {}{}", count, interval.steps > 0 ? "step" : "epoch",
-                     count == 1 ? "" : "s");
-}
-
 bool is_due(const Interval& interval, const Moment& before, const Moment& after) {
   if (interval.steps > 0) return before.steps / interval.steps != after.steps / interval.steps;
   if (interval.epochs > 0) return before.epochs / interval.epochs != after.epochs / interval.epochs;
   return false;
 }
 
-namespace {
-
-constexpr double kAgreementSeconds = 0.2;
-constexpr double kMostSteps = 100;
-
-}  // namespace
-
 std::string_view to_string(StopReason reason) {
-  switch (reason) {
-    case StopReason::kCompleted:
-      return "completed";
-    case StopReason::kTargetReached:
-      return "target accuracy reached";
-    case StopReason::kNoImprovement:
-      return "stopped early: no lower test loss";
-    case StopReason::kInterrupted:
-      return "interrupted";
-  }
-  return "";
+  constexpr std::array<std::string_view, 4> kTexts = {
+      "completed", "target accuracy reached", "stopped early: no lower test loss", "interrupted"};
+  return kTexts.at(static_cast<std::size_t>(reason));
 }
 
 Due LoopControl::due(const Moment& before, const Moment& after, bool interrupted) const {
@@ -74,14 +58,6 @@ Due LoopControl::due(const Moment& before, const Moment& after, bool interrupted
   const bool saves = options_.save != Interval{};
   if (interrupted) return {.evaluate = false, .save = saves};
   return {.evaluate = happens(options_.evaluate), .save = happens(options_.save)};
-}
-
-std::uint64_t Pace::epochs_after(std::uint64_t steps) const {
-  return steps * accumulate / batches_per_epoch;
-}
-
-std::uint64_t Pace::steps_until(std::uint64_t epochs) const {
-  return (epochs * batches_per_epoch + accumulate - 1) / accumulate;
 }
 
 std::uint64_t LoopControl::next_due(const Moment& now, const Pace& pace) const {
@@ -127,6 +103,32 @@ std::uint64_t total_steps(std::uint64_t epochs, std::uint64_t batches_per_epoch,
   const bool overflows = batches_per_epoch > 0 && epochs > kMost / batches_per_epoch;
   const std::uint64_t steps = (overflows ? kMost : epochs * batches_per_epoch) / accumulate;
   return limit > 0 ? std::min(limit, steps) : steps;
+}
+
+// Mann and Whitney's U: in ascending order of scores, a group of equal scores with y positives and
+// n negatives adds y * (negatives below) and y * n / 2.
+std::optional<double> auc(std::span<const double> scores, std::span<const std::uint8_t> labels) {
+  if (scores.size() != labels.size()) return std::nullopt;
+  if (std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); }))
+    return std::nullopt;
+  std::vector<std::size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&scores](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
+  double won = 0;
+  double yes = 0;
+  double no = 0;
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    double yes_here = 0;
+    double no_here = 0;
+    for (; end < order.size() && scores[order[end]] == scores[order[begin]]; ++end)
+      (labels[order[end]] != 0 ? yes_here : no_here) += 1;
+    won += yes_here * (no + no_here / 2);
+    yes += yes_here;
+    no += no_here;
+  }
+  if (yes == 0 || no == 0) return std::nullopt;
+  return won / (yes * no);
 }
 
 }  // namespace tally::app

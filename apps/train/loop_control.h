@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <span>
 #include <string_view>
 
 #include "tally/error.h"
@@ -17,7 +17,6 @@ struct Interval {
 
 // Parses "500", "500 steps", "2 epochs", "1epoch"; "never". kInvalid for any other text.
 Result<Interval> parse_interval(std::string_view text);
-std::string to_string(const Interval& interval);
 
 // Progress of a training: completed steps and epochs.
 struct Moment {
@@ -48,6 +47,11 @@ struct Score {
   std::optional<double> auc;       // for binary classification, if the test part has both labels
 };
 
+// The area under the ROC curve: the share of pairs of a positive (label 1) and a negative (label 0)
+// sample in which the positive one has the higher score; equal scores count half. Exact, by
+// sorting. Nothing unless both labels occur and all scores are numbers. As many labels as scores.
+std::optional<double> auc(std::span<const double> scores, std::span<const std::uint8_t> labels);
+
 // Results of evaluations so far; saved in checkpoints.
 struct LoopControlState {
   std::optional<double> best_loss;
@@ -67,9 +71,13 @@ struct Pace {
   std::uint64_t batches_per_epoch = 1;
   std::uint64_t accumulate = 1;  // batches per step
 
-  std::uint64_t epochs_after(std::uint64_t steps) const;
+  std::uint64_t epochs_after(std::uint64_t steps) const {
+    return steps * accumulate / batches_per_epoch;
+  }
   // Returns the first step after which `epochs` are complete.
-  std::uint64_t steps_until(std::uint64_t epochs) const;
+  std::uint64_t steps_until(std::uint64_t epochs) const {
+    return (epochs * batches_per_epoch + accumulate - 1) / accumulate;
+  }
 };
 
 // Decides when to evaluate, save and stop. Pure: no clock.

@@ -2,29 +2,39 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
-#include <fmt/format.h>
-
+#include "base/errors.h"
 #include "base/units.h"
 
 namespace tally::app {
 
 namespace {
 
-constexpr int kMostServers = 4096;
+constexpr std::uint64_t kMostServers = 4096;
+constexpr std::uint64_t kMostRecordedSteps = 10000;
 
 Error invalid_servers(std::string_view text) {
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format("'{}': expected a number from 1 to {}, as in 2 or "
-                                      "2,colocated, or the HOST:PORT of a directory",
-                                      text, kMostServers)};
+  return invalid(
+      "'{}': expected a number from 1 to {}, as in 2 or "
+      "2,colocated, or the HOST:PORT of a directory",
+      text, kMostServers);
 }
 
-bool is_port(std::string_view text) {
-  unsigned port = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), port);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && port > 0 &&
-         port < 65536;
+// A whole number from 1 to `most`.
+std::optional<std::uint64_t> number_up_to(std::uint64_t most, std::string_view text) {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end || value < 1 || value > most)
+    return std::nullopt;
+  return value;
+}
+
+Result<std::uint64_t> setting_number(std::string_view name, std::string_view text,
+                                     std::uint64_t most) {
+  if (const auto value = number_up_to(most, text)) return *value;
+  return invalid("{}={}: a number from 1 to {} is needed", name, text, most);
 }
 
 }  // namespace
@@ -33,45 +43,24 @@ Result<ServerChoice> parse_servers(std::string_view text) {
   using Kind = ServerChoice::Kind;
   if (text.empty()) return ServerChoice{};
   if (const std::size_t colon = text.rfind(':'); colon != std::string_view::npos) {
-    if (colon == 0 || !is_port(text.substr(colon + 1))) return invalid_servers(text);
+    if (colon == 0 || !number_up_to(65535, text.substr(colon + 1))) return invalid_servers(text);
     return ServerChoice{.kind = Kind::kElsewhere, .address = std::string(text)};
   }
   const std::size_t comma = text.find(',');
   const std::string_view number = text.substr(0, comma);
   const bool colocated = comma != std::string_view::npos;
   if (colocated && text.substr(comma + 1) != "colocated") return invalid_servers(text);
-  int count = 0;
-  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), count);
-  if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size() || count < 1 ||
-      count > kMostServers)
-    return invalid_servers(text);
-  return ServerChoice{.kind = colocated ? Kind::kColocated : Kind::kProcesses, .count = count};
+  const auto count = number_up_to(kMostServers, number);
+  if (!count) return invalid_servers(text);
+  return ServerChoice{.kind = colocated ? Kind::kColocated : Kind::kProcesses,
+                      .count = static_cast<int>(*count)};
 }
-
-namespace {
-
-constexpr std::uint64_t kMostRecordedSteps = 10000;
-
-Error invalid_choice(std::string message) {
-  return {.code = ErrorCode::kInvalid, .message = std::move(message)};
-}
-
-Result<std::uint64_t> positive_number(std::string_view name, std::string_view text,
-                                      std::uint64_t most) {
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec == std::errc() && parsed.ptr == end && value > 0 && value <= most) return value;
-  return invalid_choice(fmt::format("{}={}: a number from 1 to {} is needed", name, text, most));
-}
-
-}  // namespace
 
 Result<RecordChoice> parse_record_choice(std::string_view text) {
   RecordChoice choice;
   std::size_t end = std::min(text.find(','), text.size());
   choice.file = text.substr(0, end);
-  if (choice.file.empty()) return invalid_choice("the file's name is missing");
+  if (choice.file.empty()) return invalid("the file's name is missing");
   while (end < text.size()) {
     const std::size_t begin = end + 1;
     end = std::min(text.find(',', begin), text.size());
@@ -80,12 +69,12 @@ Result<RecordChoice> parse_record_choice(std::string_view text) {
     const std::string_view name = setting.substr(0, equals);
     const std::string_view value = setting.substr(std::min(equals + 1, setting.size()));
     if (name == "every") {
-      TALLY_TRY(choice.every, positive_number(name, value, std::uint64_t{1} << 40));
+      TALLY_TRY(choice.every, setting_number(name, value, std::uint64_t{1} << 40));
     } else if (name == "steps") {
-      TALLY_TRY(choice.steps, positive_number(name, value, kMostRecordedSteps));
+      TALLY_TRY(choice.steps, setting_number(name, value, kMostRecordedSteps));
     } else {
-      return invalid_choice(fmt::format(
-          "'{}' is neither every=N nor steps=N, and a file's name has no comma", setting));
+      return invalid("'{}' is neither every=N nor steps=N, and a file's name has no comma",
+                     setting);
     }
   }
   return choice;
@@ -101,17 +90,15 @@ Result<std::vector<std::uint64_t>> recorded_steps(const RecordChoice& choice, st
     for (std::uint64_t i = 1; i <= count; ++i) steps.push_back(i * total / count);
   }
   if (steps.empty())
-    return invalid_choice(
-        fmt::format("every={}: the training has only {} steps", choice.every, total));
+    return invalid("every={}: the training has only {} steps", choice.every, total);
   return steps;
 }
 
 Result<void> check_record_size(std::uint64_t steps, std::uint64_t parameters) {
   const std::uint64_t most = kMaxRecordBytes / sizeof(float);
   if (parameters == 0 || steps <= most / parameters) return {};
-  return invalid_choice(
-      fmt::format("the gradients of {} steps of {} parameters are more than {}; steps={} would fit",
-                  steps, parameters, format_bytes(kMaxRecordBytes), most / parameters));
+  return invalid("the gradients of {} steps of {} parameters are more than {}; steps={} would fit",
+                 steps, parameters, format_bytes(kMaxRecordBytes), most / parameters);
 }
 
 }  // namespace tally::app

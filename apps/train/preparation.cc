@@ -53,8 +53,8 @@ Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recip
   TALLY_TRY(prepared.test, of_option("--data", recipe.open(request)));
   TALLY_TRY(of_option("--data", recipe.accepts(*prepared.test)));
   if (prepared.train->size() == 0 || prepared.test->size() == 0)
-    return invalid(fmt::format("--data {}: no samples to {}", options.data,
-                               prepared.train->size() == 0 ? "train with" : "test with"));
+    return invalid("--data {}: no samples to {}", options.data,
+                   prepared.train->size() == 0 ? "train with" : "test with");
   prepared.task = recipe.task(*prepared.train);
   return {};
 }
@@ -75,9 +75,9 @@ Result<void> set_lengths(const TrainOptions& options, const recipes::Recipe& rec
                                      : total_steps(prepared.epoch_count, prepared.batches_per_epoch,
                                                    accumulate, options.steps);
   if (prepared.control.total_steps == 0)
-    return invalid(fmt::format("--accumulate {}: {} epochs are only {} batches, not one step",
-                               options.accumulate, prepared.epoch_count,
-                               prepared.epoch_count * prepared.batches_per_epoch));
+    return invalid("--accumulate {}: {} epochs are only {} batches, not one step",
+                   options.accumulate, prepared.epoch_count,
+                   prepared.epoch_count * prepared.batches_per_epoch);
   return {};
 }
 
@@ -112,13 +112,12 @@ Result<std::filesystem::path> resume_path(const TrainOptions& options) {
   const char* const end = options.resume.data() + options.resume.size();
   const auto parsed = std::from_chars(options.resume.data(), end, step);
   if (parsed.ec != std::errc() || parsed.ptr != end)
-    return invalid(fmt::format("--resume={}: not the number of a step", options.resume));
+    return invalid("--resume={}: not the number of a step", options.resume);
   const std::vector<std::uint64_t> steps = checkpoint::list_steps(options.checkpoint);
   if (std::find(steps.begin(), steps.end(), step) == steps.end())
-    return invalid(fmt::format("--resume={}: {} has {}", step, options.checkpoint,
-                               steps.empty()
-                                   ? "no checkpoints"
-                                   : fmt::format("those of steps {}", fmt::join(steps, ", "))));
+    return invalid("--resume={}: {} has {}", step, options.checkpoint,
+                   steps.empty() ? "no checkpoints"
+                                 : fmt::format("those of steps {}", fmt::join(steps, ", ")));
   return checkpoint::path_of(options.checkpoint, step);
 }
 
@@ -129,16 +128,16 @@ Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& reci
   TALLY_TRY(const auto reader, of_option("--resume", checkpoint::Reader::open(path)));
   TALLY_TRY(TrainState state, of_option("--resume", train_state_of(reader->state())));
   if (state.recipe != recipe.name())
-    return invalid(fmt::format("--resume: {} is of the recipe {}, not {}", path.string(),
-                               state.recipe, recipe.name()));
+    return invalid("--resume: {} is of the recipe {}, not {}", path.string(), state.recipe,
+                   recipe.name());
   if (state.seed != options.seed)
-    return invalid(fmt::format("--resume: {} was trained with --seed {}, not {}", path.string(),
-                               state.seed, options.seed));
+    return invalid("--resume: {} was trained with --seed {}, not {}", path.string(), state.seed,
+                   options.seed);
   if (reader->step() >= prepared.control.total_steps)
     return invalid(
-        fmt::format("--resume: {} is of step {} of {}: nothing is left to do; give more "
-                    "--epochs or --steps",
-                    path.string(), reader->step(), prepared.control.total_steps));
+        "--resume: {} is of step {} of {}: nothing is left to do; give more "
+        "--epochs or --steps",
+        path.string(), reader->step(), prepared.control.total_steps);
   prepared.resume = ResumePoint{path, reader->step(), std::move(state)};
   return {};
 }
@@ -148,9 +147,9 @@ Result<void> set_record(const TrainOptions& options, Preparation& prepared) {
   if (options.record_gradients.empty()) return {};
   TALLY_TRY(RecordChoice choice, of_option(kOption, parse_record_choice(options.record_gradients)));
   if (options.accumulate > 1)
-    return invalid(fmt::format(
+    return invalid(
         "--record-gradients: with --accumulate {} no backward pass has the gradient of a step",
-        options.accumulate));
+        options.accumulate);
   TALLY_TRY(prepared.record_steps,
             of_option(kOption, recorded_steps(choice, prepared.control.total_steps)));
   prepared.record_file = std::move(choice.file);
@@ -158,18 +157,13 @@ Result<void> set_record(const TrainOptions& options, Preparation& prepared) {
   std::erase_if(prepared.record_steps,
                 [&](std::uint64_t step) { return step <= prepared.resume->step; });
   if (prepared.record_steps.empty())
-    return invalid(fmt::format("--record-gradients: step {}, where it goes on, is past all of them",
-                               prepared.resume->step));
+    return invalid("--record-gradients: step {}, where it goes on, is past all of them",
+                   prepared.resume->step);
   return {};
 }
 
-std::string describe(const checkpoint::TensorInfo& tensor) {
-  return fmt::format("{} [{}] {}", tensor.name, fmt::join(tensor.shape, ", "),
-                     to_string(tensor.type));
-}
-
-}  // namespace
-
+// Sets plan, servers and delays from the options, without data. An empty plan means home=server if
+// servers are requested.
 Result<void> set_plan(const TrainOptions& options, int workers, Preparation& prepared) {
   TALLY_TRY(prepared.servers, of_option("--servers", parse_servers(options.servers)));
   const bool asked = prepared.servers.kind != ServerChoice::Kind::kNone;
@@ -180,7 +174,7 @@ Result<void> set_plan(const TrainOptions& options, int workers, Preparation& pre
   prepared.strategy = strategy_of(prepared.plan.data);
   const bool home = prepared.plan.home == plan::Home::kServer;
   if (asked && !home)
-    return invalid(fmt::format("--servers {}: with home=group there are none", options.servers));
+    return invalid("--servers {}: with home=group there are none", options.servers);
   if (!options.server_secret.empty()) {
     if (prepared.servers.kind != ServerChoice::Kind::kElsewhere)
       return invalid("--server-secret goes with --servers HOST:PORT");
@@ -190,22 +184,28 @@ Result<void> set_plan(const TrainOptions& options, int workers, Preparation& pre
   if (options.replicas > 0 && !home)
     return invalid("--replicas: with home=group there are no servers to keep copies");
   if (prepared.servers.kind == ServerChoice::Kind::kColocated && prepared.servers.count > workers)
-    return invalid(fmt::format("--servers {}: there are only {} workers, for a server each",
-                               options.servers, workers));
+    return invalid("--servers {}: there are only {} workers, for a server each", options.servers,
+                   workers);
   if (home && optimizer::is_layerwise(prepared.optimizer))
     return invalid(
-        fmt::format("--optimizer {}: needs norms over whole parameters, which servers "
-                    "have in parts; use home=group",
-                    options.optimizer));
+        "--optimizer {}: needs norms over whole parameters, which servers "
+        "have in parts; use home=group",
+        options.optimizer);
   TALLY_TRY(const auto stragglers,
             of_option("--straggle", train::parse_stragglers(options.straggle)));
   for (const auto& straggler : stragglers)
     if (straggler.rank >= workers)
-      return invalid(
-          fmt::format("--straggle {}: the workers are 0 to {}", options.straggle, workers - 1));
+      return invalid("--straggle {}: the workers are 0 to {}", options.straggle, workers - 1);
   TALLY_TRY(of_option("--delay", train::parse_delay(options.delay)));
   return {};
 }
+
+std::string describe(const checkpoint::TensorInfo& tensor) {
+  return fmt::format("{} [{}] {}", tensor.name, fmt::join(tensor.shape, ", "),
+                     to_string(tensor.type));
+}
+
+}  // namespace
 
 Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
                             const std::filesystem::path& cache) {
@@ -250,19 +250,19 @@ Result<void> check_tensors(const std::vector<checkpoint::TensorInfo>& saved,
     const auto found = std::find_if(saved.begin(), saved.end(),
                                     [&](const auto& other) { return other.name == tensor.name; });
     if (found == saved.end())
-      return invalid(fmt::format("--resume: the checkpoint is of another model: it has no {}",
-                                 describe(tensor)));
+      return invalid("--resume: the checkpoint is of another model: it has no {}",
+                     describe(tensor));
     if (*found != tensor)
       return invalid(
-          fmt::format("--resume: the checkpoint is of another model: it has {}, and the "
-                      "model {}",
-                      describe(*found), describe(tensor)));
+          "--resume: the checkpoint is of another model: it has {}, and the "
+          "model {}",
+          describe(*found), describe(tensor));
   }
   if (saved.size() != wanted.size())
     return invalid(
-        fmt::format("--resume: the checkpoint is of another model: it has {} tensors, and "
-                    "the model {}",
-                    saved.size(), wanted.size()));
+        "--resume: the checkpoint is of another model: it has {} tensors, and "
+        "the model {}",
+        saved.size(), wanted.size());
   return {};
 }
 

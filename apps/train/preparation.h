@@ -52,10 +52,6 @@ struct Preparation {
 Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
                             const std::filesystem::path& cache);
 
-// Sets plan, servers and delays from the options, without data. An empty plan means home=server if
-// servers are requested.
-Result<void> set_plan(const TrainOptions& options, int workers, Preparation& prepared);
-
 // Checks that all outputs can be written. For the process that starts the workers.
 Result<void> check_outputs(const TrainOptions& options);
 

@@ -1,14 +1,11 @@
 #include "apps/train/report.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "apps/train/report_chart.h"
+#include "apps/train/report_parts.h"
 #include "apps/train/report_style.h"
-#include "apps/train/report_text.h"
 
 namespace tally::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "apps/train/report_axis.h"
+#include "apps/train/report_parts.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,3 @@
-#include "apps/train/report_axis.h"
 
 #include <cmath>
 #include <limits>
@@ -6,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/train/report_text.h"
+#include "apps/train/report_parts.h"
 
 namespace tally::app {
 namespace {

@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/train/report_chart.h"
-#include "apps/train/report_text.h"
+#include "apps/train/report_parts.h"
 
 namespace tally::app {
 namespace {
@@ -16,15 +15,13 @@ constexpr double kBarsRight = 1040;
 constexpr double kLabelFrom = 58;  // width from which a segment shows its share
 
 struct TimeKind {
-  const char* name;
-  const char* style;
+  const char* name;  // also the CSS class
   Duration WorkerTimes::*time;
 };
-constexpr std::array<TimeKind, 4> kTimeKinds = {
-    {{"compute", "compute", &WorkerTimes::compute},
-     {"communicate", "communicate", &WorkerTimes::communicate},
-     {"wait", "wait", &WorkerTimes::wait},
-     {"data", "data", &WorkerTimes::data}}};
+constexpr std::array<TimeKind, 4> kTimeKinds = {{{"compute", &WorkerTimes::compute},
+                                                 {"communicate", &WorkerTimes::communicate},
+                                                 {"wait", &WorkerTimes::wait},
+                                                 {"data", &WorkerTimes::data}}};
 
 double positive_seconds(Duration time) {
   return std::max(0.0, std::chrono::duration<double>(time).count());
@@ -51,7 +48,7 @@ std::string bar_svg(const WorkerTimes& times, double y, double height, double lo
     if (width <= 0) continue;
     svg += fmt::format(R"(<rect class="{}" x="{:.2f}" y="{:.1f}" width="{:.2f}" height="{:.1f}">)"
                        "<title>worker {}{}: {} {}, {}</title></rect>",
-                       part.style, x, y, width, height, times.rank,
+                       part.name, x, y, width, height, times.rank,
                        times.host.empty() ? "" : " on " + escape_html(times.host), part.name,
                        time_text(times.*part.time), percent_text(share));
     if (width >= kLabelFrom && height >= 14)
@@ -74,7 +71,7 @@ std::string bars_legend_html(const std::vector<WorkerTimes>& times) {
   for (const TimeKind& part : kTimeKinds) {
     double sum = 0;
     for (const WorkerTimes& worker : times) sum += positive_seconds(worker.*part.time);
-    html += fmt::format(R"(<span><i class="swatch {}"></i>{} <b>{}</b></span>)", part.style,
+    html += fmt::format(R"(<span><i class="swatch {}"></i>{} <b>{}</b></span>)", part.name,
                         part.name, percent_text(all > 0 ? sum / all : 0));
   }
   return html + "</div>";

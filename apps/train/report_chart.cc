@@ -1,4 +1,3 @@
-#include "apps/train/report_chart.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/train/report_axis.h"
-#include "apps/train/report_text.h"
+#include "apps/train/report_parts.h"
 
 namespace tally::app {
 namespace {

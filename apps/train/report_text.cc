@@ -1,6 +1,7 @@
-#include "apps/train/report_text.h"
+#include "apps/train/report_parts.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -35,20 +36,9 @@ std::size_t sequence_bytes(std::string_view text) {
 }
 
 const char* reference_of(char c) {
-  switch (c) {
-    case '&':
-      return "&amp;";
-    case '<':
-      return "&lt;";
-    case '>':
-      return "&gt;";
-    case '"':
-      return "&quot;";
-    case '\'':
-      return "&#39;";
-    default:
-      return nullptr;
-  }
+  constexpr std::array kReferences = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+  const std::size_t at = std::string_view("&<>\"'").find(c);
+  return at == std::string_view::npos ? nullptr : kReferences[at];
 }
 
 bool is_control(char c) {

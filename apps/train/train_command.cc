@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "apps/tally/data_fetch.h"
-#include "apps/tally/launch/worker_job.h"
+#include "apps/tally/launch/launcher.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/device.h"
 #include "apps/train/preparation.h"
@@ -19,7 +18,6 @@
 #include "process/child_process.h"
 #include "process/exec.h"
 #include "recipes/catalogue.h"
-#include "tally/job.h"
 
 namespace tally::app {
 namespace {
@@ -47,11 +45,6 @@ void print_recipes(std::FILE* to, const std::vector<std::unique_ptr<recipes::Rec
   fmt::print(to, "`tally train RECIPE --help` has its options.\n");
 }
 
-int default_workers(const TrainOptions& options) {
-  if (uses_cuda(options.device)) return cuda_devices();
-  return usable_cores();
-}
-
 // OpenBLAS starts its threads when it is loaded, before main(). The launcher must have no threads
 // but its own, so that signals reach its main thread: it executes itself again without them. The
 // workers get the number of their threads by variables.
@@ -67,84 +60,60 @@ void without_blas_threads(const std::vector<std::string>& words) {
 
 // `tally` beside this program starts faster, because it does not load libtorch.
 std::string agent_program() {
-  const std::filesystem::path tally =
-      std::filesystem::path(process::own_program()).parent_path() / "tally";
-  return ::access(tally.c_str(), X_OK) == 0 ? tally.string() : "";
+  const std::string tally = process::program_beside("tally");
+  return ::access(tally.c_str(), X_OK) == 0 ? tally : "";
 }
 
-class TrainLauncher {
- public:
-  TrainLauncher(recipes::Recipe& recipe, const TrainOptions& options,
-                std::vector<std::string> words)
-      : recipe_(recipe), options_(options), words_(std::move(words)) {
-    if (options_.workers == 0) options_.workers = default_workers(options_);
+// Checks everything before a process is started. The result has no data, which only the workers
+// need.
+Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe) {
+  TALLY_TRY(check_device(options.device));
+  TALLY_TRY(check_outputs(options));
+  TALLY_TRY(Preparation prepared, prepare(options, recipe, options.workers, data_cache_folder()));
+  const bool has_servers = prepared.plan.home == plan::Home::kServer;
+  if (has_servers && prepared.servers.kind != ServerChoice::Kind::kNone &&
+      options.plan.find("home=") == std::string::npos)
+    fmt::print(stderr, "tally train: --servers {}: the plan is home=server\n", options.servers);
+  if (!prepared.record_steps.empty()) {
+    auto fits =
+        check_record_size(prepared.record_steps.size(), parameters_of(recipe, *prepared.train));
+    if (!fits) fits.error().message.insert(0, "--record-gradients: ");
+    TALLY_TRY(std::move(fits));
   }
-
-  // Checks everything before a process is started.
-  Result<void> check() {
-    TALLY_TRY(check_device(options_.device));
-    TALLY_TRY(check_outputs(options_));
-    TALLY_TRY(const Preparation prepared,
-              prepare(options_, recipe_, options_.workers, data_cache_folder()));
-    servers_ = prepared.servers;
-    has_servers_ = prepared.plan.home == plan::Home::kServer;
-    if (has_servers_ && prepared.servers.kind != ServerChoice::Kind::kNone &&
-        options_.plan.find("home=") == std::string::npos)
-      fmt::print(stderr, "tally train: --servers {}: the plan is home=server\n", options_.servers);
-    if (!prepared.record_steps.empty()) {
-      auto fits =
-          check_record_size(prepared.record_steps.size(), parameters_of(recipe_, *prepared.train));
-      if (!fits) fits.error().message.insert(0, "--record-gradients: ");
-      TALLY_TRY(std::move(fits));
-    }
-    if (!prepared.resume) return {};
+  if (prepared.resume) {
     TALLY_TRY(const auto reader, checkpoint::Reader::open(prepared.resume->checkpoint));
     TALLY_TRY(reader->verify());
     // Rows on servers are not in checkpoints; the trainer compares the rest.
-    if (!has_servers_)
-      TALLY_TRY(check_tensors(reader->tensors(), tensors_of(recipe_, *prepared.train)));
-    resume_step_ = prepared.resume->step;
-    return {};
+    if (!has_servers)
+      TALLY_TRY(check_tensors(reader->tensors(), tensors_of(recipe, *prepared.train)));
   }
+  prepared.train.reset();
+  prepared.test.reset();
+  return prepared;
+}
 
-  int launch() {
-    const int cores = usable_cores() / options_.workers;
-    const std::string threads =
-        std::to_string(options_.threads > 0 ? options_.threads : std::max(1, cores));
-    launch::WorkerJob job{
-        .recipe = recipe_.name(),
-        .command = worker_command(),
-        .workers = options_.workers,
-        .quiet = options_.quiet,
-        .variables = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
-        .agent_program = agent_program(),
-        .goes_on_without_failed = has_servers_};
-    if (servers_.kind == ServerChoice::Kind::kProcesses)
-      job.servers = {.servers = servers_.count,
-                     .replicas = options_.replicas,
-                     .snapshots = snapshots_folder(options_.checkpoint),
-                     .program = agent_program()};
-    job.is_news = [](const std::string& event) { return !event.ends_with("it left"); };
-    return launch::run_workers(job);
-  }
-
- private:
-  std::vector<std::string> worker_command() {
-    std::vector<std::string> command = {process::own_program(), "train"};
-    for (const std::string& word : words_)
-      if (word.rfind("--resume", 0) != 0) command.push_back(word);
-    // All workers resume from the checkpoint that was verified.
-    if (resume_step_) command.push_back(fmt::format("--resume={}", *resume_step_));
-    return command;
-  }
-
-  recipes::Recipe& recipe_;
-  TrainOptions options_;
-  const std::vector<std::string> words_;
-  ServerChoice servers_;
-  bool has_servers_ = false;
-  std::optional<std::uint64_t> resume_step_;
-};
+int launch_workers(const TrainOptions& options, const std::string& recipe,
+                   const std::vector<std::string>& words, const Preparation& prepared) {
+  std::vector<std::string> command = {process::own_program(), "train"};
+  for (const std::string& word : words)
+    if (word.rfind("--resume", 0) != 0) command.push_back(word);
+  // All workers resume from the checkpoint that was verified.
+  if (prepared.resume) command.push_back(fmt::format("--resume={}", prepared.resume->step));
+  launch::LaunchOptions job =
+      launch::worker_job(recipe, std::move(command), options.workers, options.quiet);
+  const std::string threads = std::to_string(
+      options.threads > 0 ? options.threads : std::max(1, usable_cores() / options.workers));
+  job.variables = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}};
+  job.agent_program = agent_program();
+  job.goes_on_without_failed = prepared.plan.home == plan::Home::kServer;
+  if (prepared.servers.kind == ServerChoice::Kind::kProcesses)
+    job.servers = {.servers = prepared.servers.count,
+                   .replicas = options.replicas,
+                   .snapshots = snapshots_folder(options.checkpoint),
+                   .program = agent_program()};
+  job.is_news = [](const std::string& event) { return !event.ends_with("it left"); };
+  return launch::run_job(job);
+}
 
 int refuse(const Error& error) { return fail("tally train", error, kWrongUsage); }
 
@@ -166,9 +135,11 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   if (*joins) return run_worker(options, recipe);
   without_blas_threads(words);
   set_threads(1);
-  TrainLauncher launcher(recipe, options, words);
-  if (const auto checked = launcher.check(); !checked) return refuse(checked.error());
-  return launcher.launch();
+  if (options.workers == 0)
+    options.workers = uses_cuda(options.device) ? cuda_devices() : usable_cores();
+  const auto prepared = check(options, recipe);
+  if (!prepared) return refuse(prepared.error());
+  return launch_workers(options, recipe.name(), words, *prepared);
 }
 
 }  // namespace

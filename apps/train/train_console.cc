@@ -1,8 +1,6 @@
 #include "apps/train/train_console.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -12,8 +10,6 @@ namespace tally::app {
 namespace {
 
 constexpr const char* kEraseLine = "\033[K";
-
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
 
 std::string accuracy_text(double accuracy) {
   return fmt::format("accuracy {:.2f} %", accuracy * 100);
@@ -26,28 +22,20 @@ std::string epoch_text(const ProgressFacts& facts) {
   return fmt::format("{}/{}", std::min(epoch, facts.epoch_count), facts.epoch_count);
 }
 
-std::vector<std::string> full_parts(const ProgressFacts& facts) {
+// The parts of a line of progress, in the full or the short form.
+std::vector<std::string> parts_of(const ProgressFacts& facts, bool full) {
   std::vector<std::string> parts = {"epoch " + epoch_text(facts),
                                     fmt::format("step {}/{}", facts.step, facts.step_count),
                                     fmt::format("loss {:.4f}", facts.loss)};
-  if (facts.accuracy) parts.push_back(accuracy_text(*facts.accuracy));
-  parts.push_back(fmt::format("{} {}/s", short_count(facts.units_per_s), facts.unit));
-  parts.push_back(fmt::format("compute {}, communicate {}, wait {}, data {}",
-                              percent(facts.shares.compute), percent(facts.shares.communicate),
-                              percent(facts.shares.wait), percent(facts.shares.data)));
-  parts.push_back("left " + clock_text(facts.left));
-  return parts;
-}
-
-std::vector<std::string> short_parts(const ProgressFacts& facts) {
-  std::vector<std::string> parts = {"epoch " + epoch_text(facts),
-                                    fmt::format("step {}/{}", facts.step, facts.step_count),
-                                    fmt::format("loss {:.4f}", facts.loss)};
-  if (facts.accuracy) parts.push_back(fmt::format("acc {:.1f}%", *facts.accuracy * 100));
-  parts.push_back(short_count(facts.units_per_s) + "/s");
-  parts.push_back(fmt::format("{:.0f}/{:.0f}/{:.0f}/{:.0f}%", facts.shares.compute * 100,
-                              facts.shares.communicate * 100, facts.shares.wait * 100,
-                              facts.shares.data * 100));
+  if (facts.accuracy)
+    parts.push_back(full ? accuracy_text(*facts.accuracy)
+                         : fmt::format("acc {:.1f}%", *facts.accuracy * 100));
+  parts.push_back(short_count(facts.units_per_s) + (full ? " " + facts.unit : "") + "/s");
+  const TimeShares& shares = facts.shares;
+  parts.push_back(fmt::format(
+      fmt::runtime(full ? "compute {:.0f} %, communicate {:.0f} %, wait {:.0f} %, data {:.0f} %"
+                        : "{:.0f}/{:.0f}/{:.0f}/{:.0f}%"),
+      shares.compute * 100, shares.communicate * 100, shares.wait * 100, shares.data * 100));
   parts.push_back("left " + clock_text(facts.left));
   return parts;
 }
@@ -88,9 +76,9 @@ std::string short_count(double count) {
 }
 
 std::string progress_line(const ProgressFacts& facts, int columns) {
-  const std::string full = joined(full_parts(facts), "  ", 0);
+  const std::string full = joined(parts_of(facts, true), "  ", 0);
   if (columns == 0 || full.size() < static_cast<std::size_t>(columns)) return full;
-  return joined(short_parts(facts), " ", columns);
+  return joined(parts_of(facts, false), " ", columns);
 }
 
 std::string evaluation_line(const EvaluationFacts& facts) {

@@ -1,9 +1,7 @@
 #pragma once
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "apps/tally/command_line.h"
 #include "recipes/recipe.h"

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/errors.h"
+
 namespace tally::app {
 namespace {
 
@@ -10,10 +12,7 @@ using nlohmann::json;
 
 constexpr const char* kKey = "train";
 
-Error bad(const std::string& what) {
-  return Error{.code = ErrorCode::kCorrupt,
-               .message = fmt::format("the state of the checkpoint {}", what)};
-}
+Error bad(const std::string& what) { return corrupt("the state of the checkpoint {}", what); }
 
 void put_number(json& object, const char* name, const std::optional<double>& value) {
   if (value) object[name] = *value;

@@ -1,6 +1,7 @@
 #include "apps/train/training.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "apps/train/batches.h"
 #include "apps/train/evaluation.h"
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/rng.h"
 #include "process/interrupt.h"
 
@@ -26,6 +28,10 @@ constexpr auto kLiveInterval = std::chrono::milliseconds(200);
 constexpr auto kLineInterval = std::chrono::seconds(10);
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+Duration duration_of(double value) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+}
 
 TrainerOptions trainer_options(const Training::Parts& with) {
   const TrainOptions& options = with.options;
@@ -50,15 +56,6 @@ TrainerOptions trainer_options(const Training::Parts& with) {
   return result;
 }
 
-data::Order order_of(const Job& job, const TrainOptions& options, const Preparation& prepared) {
-  return data::Order({.strategy = prepared.strategy,
-                      .size = prepared.train->size(),
-                      .seed = options.seed,
-                      .batch = options.batch,
-                      .rank = job.rank(),
-                      .workers = job.size()});
-}
-
 // Seeds this rank's random numbers from seed, rank and step alone.
 void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
   Rng rng(seed);
@@ -80,12 +77,16 @@ Training::Training(Parts parts)
   if (!with_.prepared.record_steps.empty() && with_.job.rank() == 0)
     recorder_ = std::make_unique<GradientRecorder>(with_.model, with_.prepared.record_file,
                                                    with_.prepared.record_steps);
-  data::Order order = order_of(with_.job, with_.options, with_.prepared);
+  data::Order order({.strategy = with_.prepared.strategy,
+                     .size = with_.prepared.train->size(),
+                     .seed = with_.options.seed,
+                     .batch = with_.options.batch,
+                     .rank = with_.job.rank(),
+                     .workers = with_.job.size()});
   seed_torch(with_.options.seed, with_.job.rank(), 0);
   if (const auto& point = with_.prepared.resume) {
     resume(*point);
-    if (const auto sought = order.seek(point->state.position); !sought)
-      throw Failure(sought.error());
+    or_throw(order.seek(point->state.position));
   }
   loader_ = std::make_unique<train::Loader>(
       *with_.prepared.train, std::move(order),
@@ -115,8 +116,7 @@ void Training::resume(const ResumePoint& point) {
   agreement_step_ = agreed_step_ = done_.steps;
   // With another number of ranks, random states cannot continue and are seeded anew.
   if (reader->ranks() == with_.job.size()) {
-    const auto set = set_random_state(with_.device, or_throw(reader->rank_state(with_.job.rank())));
-    if (!set) throw Failure(set.error());
+    or_throw(set_random_state(with_.device, or_throw(reader->rank_state(with_.job.rank()))));
   } else {
     seed_torch(with_.options.seed, with_.job.rank(), done_.steps);
   }
@@ -193,10 +193,9 @@ void Training::step() {
   // A mean over all ranks, so that all of them stop here.
   if (!std::isfinite(mean))
     throw Failure(
-        Error{.code = ErrorCode::kInvalid,
-              .message = fmt::format("the loss of step {} is {}: a rate of {} is too high, "
-                                     "or the data have values that are no numbers",
-                                     done_.steps, mean, with_.options.rate)});
+        invalid("the loss of step {} is {}: a rate of {} is too high, "
+                "or the data have values that are no numbers",
+                done_.steps, mean, with_.options.rate));
   const bool tokens = with_.prepared.task == recipes::Task::kLanguage;
   const std::uint64_t units =
       tokens ? samples * static_cast<std::uint64_t>(with_.prepared.train->shape().input[0])
@@ -210,7 +209,7 @@ void Training::step() {
 // plan gains. An interrupted worker goes there at once: the launcher signals all of them.
 bool Training::come_together() {
   if (trainer_.in_step()) {
-    interrupted_anywhere();
+    exchange_interruptions();
     return true;
   }
   if (done_.steps < next_meeting_ && process::interrupted() == 0) return false;
@@ -219,8 +218,8 @@ bool Training::come_together() {
   return true;
 }
 
-bool Training::interrupted_anywhere() {
-  if (interrupted_ || done_.steps < agreement_step_) return interrupted_;
+void Training::exchange_interruptions() {
+  if (interrupted_ || done_.steps < agreement_step_) return;
   const Duration now = elapsed();
   const auto steps = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - agreed_step_));
   const std::vector<double> sums =
@@ -229,17 +228,12 @@ bool Training::interrupted_anywhere() {
   agreed_step_ = done_.steps;
   agreed_at_ = now;
   agreement_step_ = done_.steps + steps_to_next_agreement(sums[1] / with_.job.size());
-  return interrupted_;
 }
 
 void Training::evaluate() {
   const Duration began = elapsed();
-  const Score score = app::evaluate(with_.job, trainer_, with_.model, *with_.prepared.test,
-                                    {.task = with_.prepared.task,
-                                     .batch = with_.options.batch,
-                                     .loader_threads = with_.options.loader_threads,
-                                     .bfloat16 = with_.options.precision == "bfloat16",
-                                     .device = with_.device});
+  const Score score =
+      app::evaluate(with_.job, trainer_, with_.model, with_.prepared, with_.options, with_.device);
   control_.observe(score);
   trainer_.schedule().observe(score.loss);
   log_.point(done_, epochs(), began, score);
@@ -285,7 +279,6 @@ void Training::show_progress() {
   const TimeSplit times = trainer_.times();
   const auto left = std::max(with_.prepared.control.total_steps, done_.steps) - done_.steps;
   const auto made = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - first_step_));
-  const double left_s = seconds(now) / made * static_cast<double>(left);
   with_.console.progress(
       {.epochs = epochs(),
        .epoch_count = with_.prepared.epoch_count,
@@ -297,7 +290,7 @@ void Training::show_progress() {
                       std::max(1e-9, seconds(now - shown_at_)),
        .unit = log_.record().unit,
        .shares = shares_of(times.compute, times.communicate, times.wait, loader_->waited()),
-       .left = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left_s))});
+       .left = duration_of(seconds(now) / made * static_cast<double>(left))});
   shown_at_ = now;
   shown_units_ = log_.units();
   shown_loss_.clear();
@@ -307,29 +300,24 @@ TrainingRecord& Training::finish(StopReason reason) {
   const Duration whole = elapsed();
   if (writer_) note_saving(writer_->wait(Deadline::after(std::chrono::minutes(10))));
   const auto size = static_cast<std::size_t>(with_.job.size());
+  const std::size_t here = static_cast<std::size_t>(with_.job.rank());
+  // Four times of each rank, and whether the rank is present.
+  std::vector<double> all(5 * size, 0.0);
   const TimeSplit own = trainer_.times();
-  std::vector<double> times(5 * size, 0.0);
-  const std::size_t at = 4 * static_cast<std::size_t>(with_.job.rank());
-  times[at] = seconds(own.compute);
-  times[at + 1] = seconds(own.communicate);
-  times[at + 2] = seconds(own.wait);
-  times[at + 3] = seconds(loader_->waited());
-  const std::size_t here = 4 * size + static_cast<std::size_t>(with_.job.rank());
-  times[here] = 1;
-  times = trainer_.sum(std::move(times));
-  const auto present = times.begin() + static_cast<std::ptrdiff_t>(4 * size);
-  is_first_ =
-      std::find(present, times.end(), 1.0) == times.begin() + static_cast<std::ptrdiff_t>(here);
+  const std::array times = {own.compute, own.communicate, own.wait, loader_->waited()};
+  std::transform(times.begin(), times.end(), all.begin() + static_cast<std::ptrdiff_t>(4 * here),
+                 seconds);
+  all[4 * size + here] = 1;
+  all = trainer_.sum(std::move(all));
+  const auto present = all.begin() + static_cast<std::ptrdiff_t>(4 * size);
+  is_first_ = std::find(present, all.end(), 1.0) == present + static_cast<std::ptrdiff_t>(here);
   TrainingRecord& record = log_.finish(done_, epochs(), whole, reason);
-  const auto duration = [](double value) {
-    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
-  };
   for (std::size_t rank = 0; rank < size; ++rank)
     record.times.push_back({.rank = static_cast<Rank>(rank),
-                            .compute = duration(times[4 * rank]),
-                            .communicate = duration(times[4 * rank + 1]),
-                            .wait = duration(times[4 * rank + 2]),
-                            .data = duration(times[4 * rank + 3])});
+                            .compute = duration_of(all[4 * rank]),
+                            .communicate = duration_of(all[4 * rank + 1]),
+                            .wait = duration_of(all[4 * rank + 2]),
+                            .data = duration_of(all[4 * rank + 3])});
   take_figures(record);
   return record;
 }

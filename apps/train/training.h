@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include <torch/torch.h>
@@ -60,8 +59,8 @@ class Training final {
   void save();
   // Takes the result of the last save, if there was one, and reports a failure.
   void note_saving(const Result<void>& outcome);
-  // Whether any rank was asked to stop, as of the last exchange.
-  bool interrupted_anywhere();
+  // Learns now and then whether any rank was asked to stop.
+  void exchange_interruptions();
   // Whether all workers are synchronised after this step; if so, exchanges their progress.
   bool come_together();
   bool has_servers() const { return with_.prepared.plan.home == plan::Home::kServer; }

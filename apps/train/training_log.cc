@@ -14,8 +14,17 @@ double recorded_seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-std::string value_text(const recipes::RecipeOption& option) {
-  return std::visit([](const auto* value) { return fmt::format("{}", *value); }, option.value);
+// Returns a line about stale and dropped gradients, after a newline; empty if there were none.
+std::string staleness_text(const TrainingRecord& record) {
+  if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
+  double applied = 0;
+  double late = 0;
+  for (std::size_t bin = 0; bin < record.staleness.size(); ++bin) {
+    applied += static_cast<double>(record.staleness[bin]);
+    late += static_cast<double>(bin * record.staleness[bin]);
+  }
+  return fmt::format("\n  gradients: {} applied, on average {:.2f} updates late; {} too late",
+                     applied, applied > 0 ? late / applied : 0.0, record.dropped_gradients);
 }
 
 }  // namespace
@@ -28,11 +37,6 @@ void RunningMean::add(double mean, std::uint64_t samples) {
 std::optional<double> RunningMean::mean() const {
   if (samples_ == 0) return std::nullopt;
   return sum_ / static_cast<double>(samples_);
-}
-
-void RunningMean::clear() {
-  sum_ = 0;
-  samples_ = 0;
 }
 
 std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Recipe& recipe,
@@ -57,7 +61,8 @@ std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Re
   if (options.clip_norm > 0) rows.push_back({"clip norm", text(options.clip_norm)});
   if (options.clip_value > 0) rows.push_back({"clip value", text(options.clip_value)});
   for (const recipes::RecipeOption& option : recipe.options())
-    rows.push_back({option.name, value_text(option)});
+    rows.push_back(
+        {option.name, std::visit([&text](auto* value) { return text(*value); }, option.value)});
   rows.push_back({"libtorch", facts.torch});
   rows.push_back({"tally", fmt::format("{} ({})", kVersion, kCommit)});
   return rows;
@@ -108,19 +113,6 @@ TrainingRecord& TrainingLog::finish(const Moment& moment, double epochs, Duratio
   if (elapsed > Duration::zero() && units_ > 0)
     record_.samples_per_s = static_cast<double>(units_) / recorded_seconds(elapsed);
   return record_;
-}
-
-// Empty if all gradients were applied and none was stale.
-std::string staleness_text(const TrainingRecord& record) {
-  if (record.staleness.size() <= 1 && record.dropped_gradients == 0) return "";
-  double applied = 0;
-  double late = 0;
-  for (std::size_t bin = 0; bin < record.staleness.size(); ++bin) {
-    applied += static_cast<double>(record.staleness[bin]);
-    late += static_cast<double>(bin * record.staleness[bin]);
-  }
-  return fmt::format("\n  gradients: {} applied, on average {:.2f} updates late; {} too late",
-                     applied, applied > 0 ? late / applied : 0.0, record.dropped_gradients);
 }
 
 std::string summary_of(const TrainingRecord& record) {

@@ -17,8 +17,7 @@ class RunningMean final {
   void add(double mean, std::uint64_t samples);
   // Returns the mean since the last clear(); nothing if there was no sample.
   std::optional<double> mean() const;
-  std::uint64_t samples() const { return samples_; }
-  void clear();
+  void clear() { *this = {}; }
 
  private:
   double sum_ = 0;
@@ -63,8 +62,6 @@ class TrainingLog final {
   Duration point_at_{};
 };
 
-// Returns a line about stale and dropped gradients, after a newline; empty if there were none.
-std::string staleness_text(const TrainingRecord& record);
 // Returns the lines at the end of a run.
 std::string summary_of(const TrainingRecord& record);
 

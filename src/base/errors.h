@@ -1,5 +1,5 @@
 #pragma once
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <string>
 #include <utility>
@@ -19,6 +19,8 @@ Error make_error(ErrorCode code, Rank peer, fmt::format_string<Args...> text, Ar
   return {.code = code, .peer = peer, .message = fmt::format(text, std::forward<Args>(args)...)};
 }
 
+// Errors by their code, with a message or with a format and its arguments.
+
 inline Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalid, .message = std::move(message)};
 }
@@ -34,6 +36,16 @@ inline Error corrupt(std::string message) {
 template <typename First, typename... Rest>
 Error corrupt(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
   return make_error(ErrorCode::kCorrupt, text, std::forward<First>(first),
+                    std::forward<Rest>(rest)...);
+}
+
+// kSystem.
+inline Error system_failure(std::string message) {
+  return {.code = ErrorCode::kSystem, .message = std::move(message)};
+}
+template <typename First, typename... Rest>
+Error system_failure(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
+  return make_error(ErrorCode::kSystem, text, std::forward<First>(first),
                     std::forward<Rest>(rest)...);
 }
 

@@ -16,8 +16,8 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/file.h"
-#include "process/exec.h"
 #include "process/interrupt.h"
 #include "process/temp_dir.h"
 
@@ -27,22 +27,12 @@ namespace {
 constexpr auto kPollInterval = std::chrono::milliseconds(10);
 constexpr auto kPatience = std::chrono::milliseconds(100);  // between checks of interrupted()
 
-// Runs between fork() and exec, where only async-signal-safe calls are allowed.
-[[noreturn]] void become(const char* program, char* const* arguments, char* const* environment,
-                         const char* folder, int log_fd, pid_t parent) {
-  become_child_of(parent);
-  if (*folder != '\0' && ::chdir(folder) != 0) ::_exit(127);
-  const int null_fd = ::open("/dev/null", O_RDONLY);
-  if (null_fd >= 0) ::dup2(null_fd, STDIN_FILENO);
-  if (log_fd >= 0) {
-    ::dup2(log_fd, STDOUT_FILENO);
-    ::dup2(log_fd, STDERR_FILENO);
-  }
-  ::execve(program, arguments, environment);
-  ::_exit(127);
-}
-
 }  // namespace
+
+ExitStatus exit_status(int status) {
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+          .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+}
 
 std::string to_string(const ExitStatus& status) {
   if (status.signal != 0) {
@@ -54,34 +44,26 @@ std::string to_string(const ExitStatus& status) {
 Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildOptions& options) {
   const auto program = find_program(options.command.front());
   if (!program) {
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("no program {}", options.command.front())};
+    return system_failure("no program {}", options.command.front());
   }
-  int log_fd = -1;
+  Descriptor log;
   if (!options.log_file.empty()) {
-    log_fd = ::open(options.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (log_fd < 0) {
-      return Error{
-          .code = ErrorCode::kSystem,
-          .message = fmt::format("cannot write {}: {}", options.log_file, strerror(errno))};
-    }
+    log = Descriptor(
+        ::open(options.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!log.open())
+      return system_failure("cannot write {}: {}", options.log_file, strerror(errno));
   }
   std::vector<std::string> command = options.command;
   std::vector<std::string> environment = environment_with(options.variables);
   const std::vector<char*> arguments = pointers_to(command);
   const std::vector<char*> variables = pointers_to(environment);
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid == 0)
-    become(program->c_str(), arguments.data(), variables.data(), options.folder.c_str(), log_fd,
-           parent);
-  const int fork_error = errno;
-  if (log_fd >= 0) ::close(log_fd);
-  if (pid < 0) {
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot start a process: {}", strerror(fork_error))};
-  }
-  make_group_leader(pid);
+  const pid_t pid = fork_child([&] {
+    if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) return;
+    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    connect_streams({nothing, log.descriptor(), log.descriptor()});
+    ::execve(program->c_str(), arguments.data(), variables.data());
+  });
+  if (pid < 0) return system_failure("cannot start a process: {}", strerror(errno));
   return std::unique_ptr<ChildProcess>(new ChildProcess(pid));
 }
 
@@ -93,10 +75,7 @@ ChildProcess::~ChildProcess() {
 
 std::optional<ExitStatus> ChildProcess::poll() {
   int status = 0;
-  if (!ended_ && ::waitpid(pid_, &status, WNOHANG) == pid_) {
-    if (WIFEXITED(status)) ended_ = ExitStatus{.code = WEXITSTATUS(status)};
-    if (WIFSIGNALED(status)) ended_ = ExitStatus{.signal = WTERMSIG(status)};
-  }
+  if (!ended_ && ::waitpid(pid_, &status, WNOHANG) == pid_) ended_ = exit_status(status);
   return ended_;
 }
 
@@ -130,6 +109,10 @@ std::optional<std::string> find_program(const std::string& name) {
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
+std::string program_beside(const std::string& name) {
+  return std::filesystem::path(own_program()).replace_filename(name).string();
+}
+
 Result<std::string> output_of(const std::vector<std::string>& command, Deadline by) {
   TALLY_TRY(const std::unique_ptr<TempDir> folder, TempDir::make());
   const std::string log_file = folder->path() + "/output";
@@ -142,9 +125,8 @@ Result<std::string> output_of(const std::vector<std::string>& command, Deadline 
   }
   std::string output = file_contents(log_file).value_or("");
   if (status && status->ok()) return output;
-  return Error{.code = ErrorCode::kSystem,
-               .message = fmt::format("{} {}: {}", command.front(),
-                                      status ? to_string(*status) : "did not end in time", output)};
+  return system_failure("{} {}: {}", command.front(),
+                        status ? to_string(*status) : "did not end in time", output);
 }
 
 }  // namespace tally::process

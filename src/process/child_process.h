@@ -19,6 +19,9 @@ struct ExitStatus {
   bool ok() const { return code == 0 && signal == 0; }
 };
 
+// From a status of waitpid() for a process that has ended.
+ExitStatus exit_status(int status);
+
 // "exited with code 3", "was killed by signal 9 (Killed)".
 std::string to_string(const ExitStatus& status);
 
@@ -57,8 +60,9 @@ class ChildProcess final {
 // Returns the path of a program: `name` itself if it has a slash, else the first match in PATH.
 std::optional<std::string> find_program(const std::string& name);
 
-// Returns the path of the running program.
+// Returns the path of the running program, and that of a program in the same folder.
 std::string own_program();
+std::string program_beside(const std::string& name);
 
 // Runs a short command to its end and returns its output. kSystem, with the output in the message,
 // unless it exits with 0 before `by` and before an interruption.

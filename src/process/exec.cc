@@ -3,10 +3,8 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -66,14 +64,17 @@ void restore_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+void connect_streams(const std::array<int, 3>& streams) {
+  for (int i = 0; i < 3; ++i)
+    if (streams[static_cast<std::size_t>(i)] >= 0) ::dup2(streams[static_cast<std::size_t>(i)], i);
+}
+
 void become_child_of(pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // the parent died before prctl()
   restore_signals();
 }
-
-void make_group_leader(pid_t child) { ::setpgid(child, child); }
 
 void reap(pid_t child) {
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {

@@ -1,6 +1,8 @@
 #pragma once
 #include <sys/types.h>
+#include <unistd.h>
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,12 +34,30 @@ void make_non_blocking(const Descriptor& descriptor);
 // Sets the signals that this program handles back to their defaults. Safe between fork and exec.
 void restore_signals();
 
+// Makes these descriptors the stdin, stdout and stderr of a forked child; -1: inherited. Safe
+// between fork and exec.
+void connect_streams(const std::array<int, 3>& streams);
+
 // The first call in a forked child: it leads a process group of its own, is killed when `parent`
 // dies, and has default signal handling. Safe between fork and exec.
 void become_child_of(pid_t parent);
 
-// Both parent and child call setpgid(), so that the group exists whichever of them runs first.
-void make_group_leader(pid_t child);
+// Forks a child that begins with become_child_of() and then calls `exec`, where only
+// async-signal-safe calls are allowed; it exits with 127 if `exec` returns. Returns its pid, or -1
+// with the reason in errno.
+template <typename Exec>
+pid_t fork_child(const Exec& exec) {
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    become_child_of(parent);
+    exec();
+    ::_exit(127);
+  }
+  // Both call setpgid(), so that the group exists whichever of them runs first.
+  if (child > 0) ::setpgid(child, child);
+  return child;
+}
 
 // Waits for `child` to end, however often signals interrupt the wait.
 void reap(pid_t child);

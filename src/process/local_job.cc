@@ -6,9 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fmt/format.h>
-
 #include "base/descriptor.h"
+#include "base/errors.h"
 #include "group/secret_text.h"
 #include "net/socket.h"
 
@@ -29,8 +28,7 @@ Result<void> write_secret(const std::string& path) {
   const auto size = static_cast<ssize_t>(secret.bytes.size());
   if (file.open() && ::write(file.descriptor(), secret.bytes.data(), secret.bytes.size()) == size)
     return {};
-  return Error{.code = ErrorCode::kSystem,
-               .message = fmt::format("cannot write {}: {}", path, strerror(errno))};
+  return system_failure("cannot write {}: {}", path, strerror(errno));
 }
 
 }  // namespace

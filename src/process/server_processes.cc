@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "net/segment_share.h"
 #include "net/socket.h"
 #include "process/child_process.h"
@@ -27,16 +28,11 @@ using namespace std::chrono_literals;
 constexpr Duration kGrace = 2s;
 constexpr int kLookMilliseconds = 100;
 
-std::string tally_program() {
-  const std::filesystem::path own = process::own_program();
-  return (own.parent_path() / "tally").string();
-}
-
 std::vector<std::string> command_of(const ServerProcessesOptions& options,
                                     const std::string& directory) {
   const net::Address any{.host = options.host, .port = 0};
   std::vector<std::string> command = {
-      options.program.empty() ? tally_program() : options.program,
+      options.program.empty() ? program_beside("tally") : options.program,
       "serve",
       "--server",
       "--directory-at",
@@ -55,22 +51,6 @@ std::vector<std::string> command_of(const ServerProcessesOptions& options,
     add("--memory-limit", fmt::format("{}B", options.memory_limit_bytes));
   if (!options.snapshots.empty()) add("--snapshots", options.snapshots.string());
   return command;
-}
-
-// Runs between fork() and exec, where only async-signal-safe calls are allowed.
-[[noreturn]] void exec_server(const char* program, char* const* arguments, int input, int output,
-                              pid_t parent) {
-  // In a group of its own the server does not receive Ctrl-C: its parent ends it.
-  become_child_of(parent);
-  ::dup2(input, STDIN_FILENO);
-  ::dup2(output, STDOUT_FILENO);
-  ::execv(program, arguments);
-  ::_exit(127);
-}
-
-std::string how_it_ended(int status) {
-  return to_string(ExitStatus{.code = WIFSIGNALED(status) ? 0 : WEXITSTATUS(status),
-                              .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0});
 }
 
 }  // namespace
@@ -98,15 +78,12 @@ Result<void> ServerProcesses::start_server(const ServerProcessesOptions& options
   const Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   std::vector<std::string> command = command_of(options, directory());
   const std::vector<char*> arguments = pointers_to(command);
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid == 0)
-    exec_server(command.front().c_str(), arguments.data(), life.read.descriptor(),
-                nowhere.descriptor(), parent);
-  if (pid < 0)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot start a server process: {}", strerror(errno))};
-  make_group_leader(pid);
+  // In a group of its own the server does not receive Ctrl-C: its parent ends it.
+  const pid_t pid = fork_child([&] {
+    connect_streams({life.read.descriptor(), nowhere.descriptor(), -1});
+    ::execv(arguments.front(), arguments.data());
+  });
+  if (pid < 0) return system_failure("cannot start a server process: {}", strerror(errno));
   {
     const MutexLock lock(mutex_);
     processes_.push_back({.pid = pid, .life = std::move(life.write), .watch = {}, .ended = false});
@@ -118,7 +95,7 @@ Result<void> ServerProcesses::start_server(const ServerProcessesOptions& options
       const ssize_t written =
           ::write(processes_.back().life.descriptor(), bytes.data(), bytes.size());
       if (written != static_cast<ssize_t>(bytes.size()))
-        return Error{.code = ErrorCode::kSystem, .message = "a server process ended at once"};
+        return system_failure("a server process ended at once");
     }
   }
   return {};
@@ -163,7 +140,7 @@ void ServerProcesses::look() {
       process.ended = true;
       process.life.reset();
       sentences.push_back(fmt::format("server process {} (pid {}) {}", i + 1, process.pid,
-                                      untold ? "ended" : how_it_ended(status)));
+                                      untold ? "ended" : to_string(exit_status(status))));
     }
   }
   for (const std::string& sentence : sentences) tell(sentence);
@@ -190,17 +167,12 @@ ServerProcesses::~ServerProcesses() {
   watcher_ = {};
   signal_all(SIGTERM);
   signal_all(SIGCONT);
-  const SteadyClock clock;
-  const Deadline by = clock.after(kGrace);
-  while (!all_ended() && !by.passed(clock.now())) {
-    look();
-    ::poll(nullptr, 0, 5);
-  }
+  const auto await_end = [this](Deadline by) {
+    for (; !all_ended() && !by.passed(steady_now()); ::poll(nullptr, 0, 5)) look();
+  };
+  await_end(Deadline::after(kGrace));
   signal_all(SIGKILL);
-  while (!all_ended()) {
-    look();
-    ::poll(nullptr, 0, 1);
-  }
+  await_end(Deadline::never());
 }
 
 }  // namespace tally::process

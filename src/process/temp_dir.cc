@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
+
 namespace tally::process {
 
 Result<std::unique_ptr<TempDir>> TempDir::make() {
@@ -15,8 +17,7 @@ Result<std::unique_ptr<TempDir>> TempDir::make() {
   std::string path =
       fmt::format("{}/tally.XXXXXX", base != nullptr && *base != '\0' ? base : "/tmp");
   if (::mkdtemp(path.data()) == nullptr) {
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot make a directory {}: {}", path, strerror(errno))};
+    return system_failure("cannot make a directory {}: {}", path, strerror(errno));
   }
   return std::unique_ptr<TempDir>(new TempDir(std::move(path)));
 }

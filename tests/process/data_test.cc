@@ -14,7 +14,6 @@
 #include <gtest/gtest.h>
 
 #include "apps/tally/data_fetch.h"
-#include "apps/tally/sha256.h"
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "process/child.h"

@@ -1,4 +1,4 @@
-#include "apps/tally/doctor/facts.h"
+#include "apps/tally/doctor/doctor.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -19,15 +19,12 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
-#include "base/clock.h"
 #include "base/descriptor.h"
 #include "net/socket.h"
 #include "process/child_process.h"
 
 namespace tally::app::doctor {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -148,27 +145,13 @@ void read_network(MachineFacts& facts) {
   facts.receive_buffer_max_bytes = number_in("/proc/sys/net/core/rmem_max").value_or(0);
 }
 
-}  // namespace
-
-MachineFacts read_machine() {
-  MachineFacts facts;
-  struct utsname system {};
-  if (uname(&system) == 0) facts.kernel = system.release;
-  read_processors(facts);
-  read_memory(facts);
-  read_network(facts);
-  return facts;
-}
-
-namespace {
-
 constexpr auto kToolTimeout = std::chrono::seconds(10);
 
 // Returns the output of a program, or nothing if the program is missing, fails or takes too long.
 std::string output_of_tool(const std::vector<std::string>& command) {
   if (!process::find_program(command.front())) return {};
-  const auto output = process::output_of(command, SteadyClock().after(kToolTimeout));
-  return output.has_value() ? *output : std::string();
+  const auto output = process::output_of(command, Deadline::after(kToolTimeout));
+  return output.has_value() ? *output : "";
 }
 
 std::string first_line_of_text(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -249,6 +232,16 @@ void read_torch(SoftwareFacts& facts, const std::string& loader_cache) {
 }
 
 }  // namespace
+
+MachineFacts read_machine() {
+  MachineFacts facts;
+  struct utsname system {};
+  if (uname(&system) == 0) facts.kernel = system.release;
+  read_processors(facts);
+  read_memory(facts);
+  read_network(facts);
+  return facts;
+}
 
 SoftwareFacts read_software() {
   SoftwareFacts facts;

@@ -1,6 +1,7 @@
-#include "apps/tally/doctor/findings.h"
+#include "apps/tally/doctor/doctor.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -23,78 +24,72 @@ constexpr double kClockSkewMs = 100;
 // One function per check. Each first describes what it found, and then raises the level and adds
 // advice if a job would suffer.
 
+Finding raised(Finding finding, Level level, std::string advice) {
+  finding.level = level;
+  finding.advice = std::move(advice);
+  return finding;
+}
+
 Finding cores(const MachineFacts& facts) {
   Finding finding{.subject = "cores",
                   .what = fmt::format("{} of {} usable", facts.cores_allowed, facts.cores_online)};
   if (!facts.processor.empty()) finding.what += ", " + facts.processor;
-  if (facts.cores_quota && *facts.cores_quota < facts.cores_allowed) {
-    finding.level = Level::kSlow;
-    finding.what = fmt::format("{} cores are seen, and the container may use the time of {:.1f}",
-                               facts.cores_allowed, *facts.cores_quota);
-    finding.advice = fmt::format("start at most {} workers, or raise the container's CPU limit",
-                                 std::max(1, static_cast<int>(*facts.cores_quota)));
-  }
-  return finding;
+  if (!facts.cores_quota || *facts.cores_quota >= facts.cores_allowed) return finding;
+  finding.what = fmt::format("{} cores are seen, and the container may use the time of {:.1f}",
+                             facts.cores_allowed, *facts.cores_quota);
+  return raised(finding, Level::kSlow,
+                fmt::format("start at most {} workers, or raise the container's CPU limit",
+                            std::max(1, static_cast<int>(*facts.cores_quota))));
 }
 
 Finding load(const MachineFacts& facts) {
   Finding finding{.subject = "load", .what = fmt::format("{:.2f} in the last minute", facts.load)};
-  if (facts.load > 0.5 * facts.cores_allowed) {
-    finding.level = Level::kSlow;
-    finding.advice = "other programs use these cores: every step waits for the slowest worker";
-  }
-  return finding;
+  if (facts.load <= 0.5 * facts.cores_allowed) return finding;
+  return raised(finding, Level::kSlow,
+                "other programs use these cores: every step waits for the slowest worker");
 }
 
 Finding numa(const MachineFacts& facts) {
   Finding finding{.subject = "NUMA", .what = fmt::format("{} node(s)", facts.numa_nodes)};
-  if (facts.numa_nodes > 1) {
-    finding.what += facts.numa_balancing ? ", automatic balancing is on" : "";
-    finding.level = facts.numa_balancing ? Level::kSlow : Level::kNote;
-    finding.advice = "tally run --bind cores keeps each worker on one node";
-    if (facts.numa_balancing)
-      finding.advice += "; sysctl kernel.numa_balancing=0 stops the kernel from moving its memory";
-  }
-  return finding;
+  if (facts.numa_nodes <= 1) return finding;
+  const std::string advice = "tally run --bind cores keeps each worker on one node";
+  if (!facts.numa_balancing) return raised(finding, Level::kNote, advice);
+  finding.what += ", automatic balancing is on";
+  return raised(
+      finding, Level::kSlow,
+      advice + "; sysctl kernel.numa_balancing=0 stops the kernel from moving its memory");
 }
 
 Finding clock(const MachineFacts& facts) {
   Finding finding{.subject = "clock", .what = facts.clock_source};
   const bool is_slow_source = facts.clock_source == "hpet" || facts.clock_source == "acpi_pm" ||
                               facts.clock_source == "xen" || facts.clock_source == "jiffies";
-  if (is_slow_source) {
-    finding.level = Level::kSlow;
-    finding.advice = "reading this clock is slow and every operation does it twice: use tsc";
-  } else if (!facts.clock_synchronised) {
-    finding.what += ", not synchronised with a time server";
-    finding.level = Level::kNote;
-    finding.advice = "for jobs over several hosts: run chrony, so that their logs can be compared";
-  }
-  return finding;
+  if (is_slow_source)
+    return raised(finding, Level::kSlow,
+                  "reading this clock is slow and every operation does it twice: use tsc");
+  if (facts.clock_synchronised) return finding;
+  finding.what += ", not synchronised with a time server";
+  return raised(finding, Level::kNote,
+                "for jobs over several hosts: run chrony, so that their logs can be compared");
 }
 
 Finding governor(const MachineFacts& facts) {
   Finding finding{.subject = "frequency",
                   .what = facts.governor.empty() ? "unknown" : facts.governor};
-  if (facts.governor == "powersave") {
-    finding.level = Level::kNote;
-    finding.advice = "short operations suffer: cpupower frequency-set -g performance";
-  }
-  return finding;
+  if (facts.governor != "powersave") return finding;
+  return raised(finding, Level::kNote,
+                "short operations suffer: cpupower frequency-set -g performance");
 }
 
 Finding memory(const MachineFacts& facts) {
   Finding finding{.subject = "memory",
                   .what = fmt::format("{}, {} available", format_bytes(facts.memory_bytes),
                                       format_bytes(facts.memory_available_bytes))};
-  if (facts.memory_limit_bytes && *facts.memory_limit_bytes < facts.memory_bytes) {
-    finding.level = Level::kNote;
-    finding.what =
-        fmt::format("{}, of which the container may use {}", format_bytes(facts.memory_bytes),
-                    format_bytes(*facts.memory_limit_bytes));
-    finding.advice = "shared buffers count against that limit";
-  }
-  return finding;
+  if (!facts.memory_limit_bytes || *facts.memory_limit_bytes >= facts.memory_bytes) return finding;
+  finding.what =
+      fmt::format("{}, of which the container may use {}", format_bytes(facts.memory_bytes),
+                  format_bytes(*facts.memory_limit_bytes));
+  return raised(finding, Level::kNote, "shared buffers count against that limit");
 }
 
 Finding shared_memory(const MachineFacts& facts) {
@@ -105,13 +100,11 @@ Finding shared_memory(const MachineFacts& facts) {
             .advice = "allow it in the container's seccomp profile, or set TALLY_TRANSPORT=tcp"};
   }
   Finding finding{.subject = "shared memory", .what = "anonymous files work"};
-  if (facts.dev_shm_bytes && *facts.dev_shm_bytes < kSmallShmBytes) {
-    finding.level = Level::kNote;
-    finding.what += fmt::format("; /dev/shm has {}", format_bytes(*facts.dev_shm_bytes));
-    finding.advice =
-        "Tally does not use /dev/shm, MPI, NCCL and data loaders do: docker run --shm-size=1g";
-  }
-  return finding;
+  if (!facts.dev_shm_bytes || *facts.dev_shm_bytes >= kSmallShmBytes) return finding;
+  finding.what += fmt::format("; /dev/shm has {}", format_bytes(*facts.dev_shm_bytes));
+  return raised(
+      finding, Level::kNote,
+      "Tally does not use /dev/shm, MPI, NCCL and data loaders do: docker run --shm-size=1g");
 }
 
 Finding huge_pages(const MachineFacts& facts) {
@@ -119,24 +112,20 @@ Finding huge_pages(const MachineFacts& facts) {
   Finding finding{
       .subject = "huge pages",
       .what = setting.empty() ? "not offered for shared memory" : "for shared memory: " + setting};
-  if (setting == "never" || setting == "deny") {
-    finding.level = Level::kSlow;
-    finding.advice =
-        "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (root): large buckets "
-        "then cost fewer page faults";
-  }
-  return finding;
+  if (setting != "never" && setting != "deny") return finding;
+  return raised(
+      finding, Level::kSlow,
+      "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (root): large buckets "
+      "then cost fewer page faults");
 }
 
 Finding open_files(const MachineFacts& facts) {
   Finding finding{.subject = "open files",
                   .what = fmt::format("at most {} per process", facts.open_files_limit)};
-  if (facts.open_files_limit < kEnoughOpenFiles) {
-    finding.level = Level::kNote;
-    finding.advice = fmt::format("enough for about {} ranks on other hosts; ulimit -n {} for more",
-                                 facts.open_files_limit / 2, kEnoughOpenFiles);
-  }
-  return finding;
+  if (facts.open_files_limit >= kEnoughOpenFiles) return finding;
+  return raised(finding, Level::kNote,
+                fmt::format("enough for about {} ranks on other hosts; ulimit -n {} for more",
+                            facts.open_files_limit / 2, kEnoughOpenFiles));
 }
 
 Finding process_handles(const MachineFacts& facts) {
@@ -156,27 +145,23 @@ Finding network(const MachineFacts& facts) {
   }
   Finding finding{.subject = "network", .what = "loopback works; host name " + facts.host_name};
   if (!facts.host_name_resolves) {
-    finding.level = Level::kNote;
     finding.what += " has no address";
-    finding.advice = "for jobs over several hosts: give it one in /etc/hosts, or use --master-addr";
-  } else if (facts.host_name_is_loopback) {
-    finding.level = Level::kNote;
-    finding.what += " is a loopback address";
-    finding.advice = "for jobs over several hosts: other hosts need another address for rank 0";
+    return raised(finding, Level::kNote,
+                  "for jobs over several hosts: give it one in /etc/hosts, or use --master-addr");
   }
-  return finding;
+  if (!facts.host_name_is_loopback) return finding;
+  finding.what += " is a loopback address";
+  return raised(finding, Level::kNote,
+                "for jobs over several hosts: other hosts need another address for rank 0");
 }
 
 Finding socket_buffers(const MachineFacts& facts) {
   Finding finding{.subject = "socket buffers",
                   .what = fmt::format("up to {}", format_bytes(facts.receive_buffer_max_bytes))};
-  if (facts.receive_buffer_max_bytes < kSmallBufferBytes) {
-    finding.level = Level::kNote;
-    finding.advice =
-        "for fast links between hosts: sysctl net.core.rmem_max=16777216 "
-        "net.core.wmem_max=16777216";
-  }
-  return finding;
+  if (facts.receive_buffer_max_bytes >= kSmallBufferBytes) return finding;
+  return raised(finding, Level::kNote,
+                "for fast links between hosts: sysctl net.core.rmem_max=16777216 "
+                "net.core.wmem_max=16777216");
 }
 
 // `advice` says what the software is for and how to install it.
@@ -197,40 +182,25 @@ Finding gpu(const SoftwareFacts& facts) {
     return {.level = Level::kNote, .subject = "CUDA", .what = "not found: training on processors"};
   Finding finding{.subject = "CUDA",
                   .what = facts.gpu.empty() ? facts.cuda_library + " and no GPU" : facts.gpu};
-  if (facts.nccl_library.empty() && !facts.gpu.empty()) {
-    finding.level = Level::kNote;
-    finding.what += "; no NCCL";
-    finding.advice = "install libnccl2 for collectives between GPUs";
-  }
-  return finding;
+  if (!facts.nccl_library.empty() || facts.gpu.empty()) return finding;
+  finding.what += "; no NCCL";
+  return raised(finding, Level::kNote, "install libnccl2 for collectives between GPUs");
 }
 
 Finding blas(const SoftwareFacts& facts) {
   if (facts.blas.empty()) return {.subject = "BLAS", .what = "none for the system"};
   Finding finding{.subject = "BLAS", .what = facts.blas};
   // Debian's reference BLAS lies in the folder blas/.
-  if (facts.blas.find("/blas/libblas.so") != std::string::npos) {
-    finding.level = Level::kSlow;
-    finding.advice =
-        "the reference BLAS is many times slower: apt-get install libopenblas0-pthread";
-  }
-  return finding;
+  if (facts.blas.find("/blas/libblas.so") == std::string::npos) return finding;
+  return raised(finding, Level::kSlow,
+                "the reference BLAS is many times slower: apt-get install libopenblas0-pthread");
 }
 
 }  // namespace
 
 std::string_view to_string(Level level) {
-  switch (level) {
-    case Level::kOk:
-      return "ok";
-    case Level::kNote:
-      return "note";
-    case Level::kSlow:
-      return "slow";
-    case Level::kProblem:
-      return "PROBLEM";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 4> kWords = {"ok", "note", "slow", "PROBLEM"};
+  return kWords.at(static_cast<std::size_t>(level));
 }
 
 Findings judge_machine(const MachineFacts& facts) {
@@ -270,12 +240,11 @@ Findings judge_peer(const PeerFacts& facts) {
                     .what = fmt::format("from {}: connected, round trip {:.2f} ms", path.from,
                                         path.round_trip_ms)};
     if (!path.trouble.empty()) {
-      finding.level = Level::kProblem;
       finding.what = fmt::format("from {}: {}", path.from, path.trouble);
-      finding.advice = fmt::format(
-          "a firewall may be in the way: workers on {} and {} need TCP between any ports above "
-          "1024",
-          path.from, facts.host);
+      finding = raised(finding, Level::kProblem,
+                       fmt::format("a firewall may be in the way: workers on {} and {} need TCP "
+                                   "between any ports above 1024",
+                                   path.from, facts.host));
     }
     findings.push_back(std::move(finding));
   }
@@ -283,10 +252,8 @@ Findings judge_peer(const PeerFacts& facts) {
   Finding skew{.subject = subject,
                .what = fmt::format("its clock is {:+.1f} ms off ours, give or take {:.1f} ms",
                                    facts.clock->ahead_ms, facts.clock->uncertainty_ms)};
-  if (std::abs(facts.clock->ahead_ms) - facts.clock->uncertainty_ms > kClockSkewMs) {
-    skew.level = Level::kNote;
-    skew.advice = "logs of the hosts will not line up: run chrony on both";
-  }
+  if (std::abs(facts.clock->ahead_ms) - facts.clock->uncertainty_ms > kClockSkewMs)
+    skew = raised(skew, Level::kNote, "logs of the hosts will not line up: run chrony on both");
   findings.push_back(std::move(skew));
   return findings;
 }

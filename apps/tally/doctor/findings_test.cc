@@ -1,4 +1,4 @@
-#include "apps/tally/doctor/findings.h"
+#include "apps/tally/doctor/doctor.h"
 
 #include <functional>
 

@@ -1,17 +1,17 @@
-#include "apps/tally/doctor/hosts_check.h"
+#include "apps/tally/doctor/doctor.h"
 
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <sstream>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "net/stream.h"
 #include "process/child_process.h"
@@ -19,7 +19,6 @@
 #include "wire/bytes.h"
 
 namespace tally::app::doctor {
-
 namespace {
 
 constexpr auto kAnswerTimeout = std::chrono::seconds(2);
@@ -83,7 +82,7 @@ Result<ProbeAnswer> parse_probe_answer(const std::string& text) {
   ProbeAnswer answer;
   std::istringstream words(text);
   if (words >> answer.round_trip_ms >> answer.clock_ahead_ms) return answer;
-  return Error{.code = ErrorCode::kCorrupt, .message = "no answer of a probe: " + text};
+  return corrupt("no answer of a probe: " + text);
 }
 
 namespace {
@@ -92,116 +91,88 @@ constexpr auto kStartTimeout = std::chrono::seconds(10);
 constexpr auto kCallTimeout = std::chrono::seconds(3);
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
-std::string contents_or_empty(const std::string& path) { return file_contents(path).value_or(""); }
-
 std::string last_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text.substr(text.rfind('\n') + 1);
 }
 
-class HostsCheck final {
- public:
-  HostsCheck(const HostsCheckOptions& options, std::string folder)
-      : options_(options), folder_(std::move(folder)) {}
+std::vector<std::string> command_on(const std::string& host, const HostsCheckOptions& options,
+                                    const std::vector<std::string>& words) {
+  std::vector<std::string> command = options.remote_shell;
+  command.push_back(host);
+  command.push_back(options.remote_tally);
+  command.insert(command.end(), words.begin(), words.end());
+  return command;
+}
 
-  std::vector<PeerFacts> run() {
-    std::vector<PeerFacts> all;
-    for (const std::string& host : options_.hosts) all.push_back(check(host));
-    return all;
+// Waits for the line that serve_probe() prints.
+Result<std::uint16_t> port_of(process::ChildProcess& process, const std::string& log_file) {
+  constexpr std::string_view kPrefix = "listening ";
+  const SteadyClock clock;
+  const Deadline by = clock.after(kStartTimeout);
+  for (;;) {
+    // Polled before the log is read, so that the log of a process that ended is complete.
+    const bool ended = process.poll().has_value();
+    const std::string text = file_contents(log_file).value_or("");
+    if (const std::size_t begin = text.find(kPrefix); begin != std::string::npos)
+      return static_cast<std::uint16_t>(std::atoi(text.c_str() + begin + kPrefix.size()));
+    if (ended)
+      return system_failure("the remote shell {}: {}", to_string(*process.poll()), last_line(text));
+    if (by.passed(clock.now())) return system_failure("the remote shell gave no answer in 10 s");
+    std::this_thread::sleep_for(kPollInterval);
   }
+}
 
- private:
-  std::vector<std::string> command_on(const std::string& host,
-                                      const std::vector<std::string>& words) const {
-    std::vector<std::string> command = options_.remote_shell;
-    command.push_back(host);
-    command.push_back(options_.remote_tally);
-    command.insert(command.end(), words.begin(), words.end());
-    return command;
-  }
+void add_path(const std::string& from, const Result<ProbeAnswer>& answer, PeerFacts& facts) {
+  facts.paths.push_back({.from = from,
+                         .trouble = answer.has_value() ? "" : last_line(answer.error().message),
+                         .round_trip_ms = answer.has_value() ? answer->round_trip_ms : 0});
+}
 
-  // Starts a listener on `host` and connects to it from here and from all other hosts, one after
-  // the other. The listener ends after `lifetime` even if this process is killed.
-  PeerFacts check(const std::string& host) {
-    PeerFacts facts{.host = host};
-    const auto callers = static_cast<int>(options_.hosts.size());
-    const auto lifetime = kStartTimeout + callers * kCallTimeout;
-    const std::string log_file = fmt::format("{}/listener", folder_);
-    auto listener = process::ChildProcess::start(
-        {.command = command_on(
-             host, {"doctor-probe", "listen", std::to_string(lifetime / std::chrono::seconds(1))}),
-         .log_file = log_file});
-    const auto port = listener.has_value() ? port_of(**listener, log_file)
-                                           : Result<std::uint16_t>(listener.error());
-    // The listener of the next host appends to the same path.
-    std::error_code ignored;
-    std::filesystem::remove(log_file, ignored);
-    if (!port.has_value()) {
-      facts.trouble = port.error().message;
-      return facts;
-    }
-    call_from_here({.host = host, .port = *port}, facts);
-    for (const std::string& from : options_.hosts)
-      if (from != host) call_from(from, {.host = host, .port = *port}, facts);
+// Starts a listener on `host` and connects to it from here and from all other hosts, one after the
+// other. The listener ends after `lifetime` even if this process is killed.
+PeerFacts check_host(const std::string& host, const HostsCheckOptions& options,
+                     const std::string& folder) {
+  PeerFacts facts{.host = host};
+  const auto lifetime = kStartTimeout + static_cast<int>(options.hosts.size()) * kCallTimeout;
+  const std::string log_file = folder + "/listener";
+  auto listener = process::ChildProcess::start(
+      {.command = command_on(
+           host, options,
+           {"doctor-probe", "listen", std::to_string(lifetime / std::chrono::seconds(1))}),
+       .log_file = log_file});
+  const auto port = listener.has_value() ? port_of(**listener, log_file)
+                                         : Result<std::uint16_t>(listener.error());
+  // The listener of the next host appends to the same path.
+  std::error_code ignored;
+  std::filesystem::remove(log_file, ignored);
+  if (!port.has_value()) {
+    facts.trouble = port.error().message;
     return facts;
   }
-
-  // Waits for the line that serve_probe() prints.
-  static Result<std::uint16_t> port_of(process::ChildProcess& process,
-                                       const std::string& log_file) {
-    constexpr std::string_view kPrefix = "listening ";
-    const SteadyClock clock;
-    const Deadline by = clock.after(kStartTimeout);
-    for (;;) {
-      // Polled before the log is read, so that the log of a process that ended is complete.
-      const bool ended = process.poll().has_value();
-      const std::string text = contents_or_empty(log_file);
-      if (const std::size_t begin = text.find(kPrefix); begin != std::string::npos)
-        return static_cast<std::uint16_t>(std::atoi(text.c_str() + begin + kPrefix.size()));
-      if (ended || by.passed(clock.now())) {
-        return Error{.code = ErrorCode::kSystem,
-                     .message = ended ? fmt::format("the remote shell {}: {}",
-                                                    to_string(*process.poll()), last_line(text))
-                                      : "the remote shell gave no answer in 10 s"};
-      }
-      std::this_thread::sleep_for(kPollInterval);
-    }
-  }
-
-  static void call_from_here(const net::Address& to, PeerFacts& facts) {
-    const auto answer = call_probe(to, SteadyClock().after(kCallTimeout));
-    add_path("here", answer, facts);
-    if (!answer.has_value()) return;
+  const auto answer = call_probe({.host = host, .port = *port}, Deadline::after(kCallTimeout));
+  add_path("here", answer, facts);
+  if (answer.has_value())
     facts.clock = {.ahead_ms = answer->clock_ahead_ms, .uncertainty_ms = answer->round_trip_ms / 2};
-  }
-
-  void call_from(const std::string& from, const net::Address& to, PeerFacts& facts) {
+  for (const std::string& from : options.hosts) {
+    if (from == host) continue;
     const auto output = process::output_of(
-        command_on(from, {"doctor-probe", "call", to.host, std::to_string(to.port)}),
-        SteadyClock().after(kStartTimeout + kCallTimeout));
+        command_on(from, options, {"doctor-probe", "call", host, std::to_string(*port)}),
+        Deadline::after(kStartTimeout + kCallTimeout));
     add_path(from, output.has_value() ? parse_probe_answer(*output) : output.error(), facts);
   }
-
-  static void add_path(const std::string& from, const Result<ProbeAnswer>& answer,
-                       PeerFacts& facts) {
-    facts.paths.push_back({.from = from,
-                           .trouble = answer.has_value() ? "" : last_line(answer.error().message),
-                           .round_trip_ms = answer.has_value() ? answer->round_trip_ms : 0});
-  }
-
-  const HostsCheckOptions& options_;
-  const std::string folder_;
-};
+  return facts;
+}
 
 }  // namespace
 
 std::vector<PeerFacts> check_hosts(const HostsCheckOptions& options) {
   const auto folder = process::TempDir::make();
-  if (folder.has_value()) return HostsCheck(options, (*folder)->path()).run();
-  std::vector<PeerFacts> unchecked;
+  std::vector<PeerFacts> all;
   for (const std::string& host : options.hosts)
-    unchecked.push_back({.host = host, .trouble = folder.error().message});
-  return unchecked;
+    all.push_back(folder.has_value() ? check_host(host, options, (*folder)->path())
+                                     : PeerFacts{.host = host, .trouble = folder.error().message});
+  return all;
 }
 
 }  // namespace tally::app::doctor

@@ -7,9 +7,7 @@
 
 #include <chrono>
 #include <csignal>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -112,10 +110,10 @@ class Agent {
   }
 
   void obey(const Reserve& /*wish*/) {
-    auto held = HeldPort::hold();
+    auto held = hold_port();
     if (!held) return send(Trouble{.text = held.error().message});
-    port_.emplace(*std::move(held));
-    send(Reserved{.port = port_->port()});
+    port_ = *std::move(held);
+    send(Reserved{.port = port_.port});
   }
 
   void obey(const Launch& launch) {
@@ -159,7 +157,7 @@ class Agent {
       net::pipe_stream(Descriptor(STDIN_FILENO), Descriptor(STDOUT_FILENO)),
       {.framing = wire::Framing::kLengthPrefix, .max_unsent_bytes = std::size_t{64} << 20}};
   LocalRanks ranks_;
-  std::optional<HeldPort> port_;
+  HeldPort port_;
   Duration lease_{};
   TimePoint heard_{};
   bool paused_ = false;

@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/tally/launch/rank_process.h"
 #include "base/clock.h"
+#include "base/errors.h"
 #include "net/socket.h"
 #include "process/child_process.h"
 
@@ -33,8 +33,8 @@ constexpr int kLookMilliseconds = 2;
   // An agent ends when its stdin does. A remote shell needs a signal.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);
-  restore_signals();
-  for (int i = 0; i < 3; ++i) ::dup2(streams[static_cast<std::size_t>(i)], i);
+  process::restore_signals();
+  process::connect_streams(streams);
   ::execv(program, arguments);
   ::_exit(1);
 }
@@ -51,13 +51,11 @@ Result<std::unique_ptr<AgentLink>> AgentLink::start(const HostRanks& place,
   const auto path = command.empty()
                         ? std::optional<std::string>(own.empty() ? "/proc/self/exe" : own)
                         : process::find_program(words.front());
-  if (!path)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("no program {} to reach {} with", words[0], place.host)};
-  TALLY_TRY(Pipe input, make_pipe());
-  TALLY_TRY(Pipe output, make_pipe());
-  TALLY_TRY(Pipe errors, make_pipe());
-  const std::vector<char*> arguments = pointers_to(words);
+  if (!path) return system_failure("no program {} to reach {} with", words[0], place.host);
+  TALLY_TRY(process::Pipe input, process::make_pipe());
+  TALLY_TRY(process::Pipe output, process::make_pipe());
+  TALLY_TRY(process::Pipe errors, process::make_pipe());
+  const std::vector<char*> arguments = process::pointers_to(words);
   const std::array streams = {input.read.descriptor(), output.write.descriptor(),
                               errors.write.descriptor()};
   const pid_t parent = ::getpid();
@@ -68,7 +66,8 @@ Result<std::unique_ptr<AgentLink>> AgentLink::start(const HostRanks& place,
     return Error{.code = ErrorCode::kExhausted,
                  .message = fmt::format("cannot start {}: {}", words[0], strerror(errno))};
   }
-  for (const Descriptor* end : {&input.write, &output.read, &errors.read}) make_non_blocking(*end);
+  for (const Descriptor* end : {&input.write, &output.read, &errors.read})
+    process::make_non_blocking(*end);
   link->errors_ = std::move(errors.read);
   // A few reads at a time, so that all hosts have their turn.
   link->connection_ = std::make_unique<net::MessageConnection>(
@@ -156,9 +155,7 @@ Error AgentLink::lost(const std::string& why) {
   close();
   std::string text = why;
   if (ended_by(deadline_after(steady_now(), kEndTime))) {
-    const process::ExitStatus status{.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 0,
-                                     .signal = WIFSIGNALED(status_) ? WTERMSIG(status_) : 0};
-    text = fmt::format("{}, {} {}", text, program_, to_string(status));
+    text = fmt::format("{}, {} {}", text, program_, to_string(process::exit_status(status_)));
   }
   read_errors();
   last_words_.add(connection_->noise().substr(0, 200));

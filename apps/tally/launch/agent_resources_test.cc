@@ -19,28 +19,28 @@ namespace tally::launch {
 namespace {
 
 TEST(HeldPort, RankZeroCanListenThereAndBeReached) {
-  const auto held = HeldPort::hold();
+  const auto held = hold_port();
   ASSERT_TRUE(held.has_value()) << held.error().message;
   // The port has no listener yet: the connection is refused, and the caller retries.
-  EXPECT_FALSE(net::connect({"127.0.0.1", held->port()}, Deadline::never()).has_value());
+  EXPECT_FALSE(net::connect({"127.0.0.1", held->port}, Deadline::never()).has_value());
   for (int start = 0; start < 2; ++start) {
-    auto listener = net::Listener::bind({"127.0.0.1", held->port()});
+    auto listener = net::Listener::bind({"127.0.0.1", held->port});
     ASSERT_TRUE(listener.has_value()) << listener.error().message;
-    const auto guest = net::connect({"127.0.0.1", held->port()}, Deadline::never());
+    const auto guest = net::connect({"127.0.0.1", held->port}, Deadline::never());
     ASSERT_TRUE(guest.has_value()) << guest.error().message;
     EXPECT_TRUE(listener->accept(Deadline::never()).has_value());
   }
 }
 
 TEST(HeldPort, NobodyElseIsGivenIt) {
-  const auto held = HeldPort::hold();
-  const auto other = HeldPort::hold();
+  const auto held = hold_port();
+  const auto other = hold_port();
   ASSERT_TRUE(held.has_value() && other.has_value());
-  EXPECT_NE(held->port(), other->port());
+  EXPECT_NE(held->port, other->port);
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_port = htons(held->port());
+  address.sin_port = htons(held->port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_NE(
       ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 
 #include <fmt/format.h>
 
-#include "apps/tally/launch/rank_process.h"
 #include "apps/tally/launch/remote.h"
 #include "group/host.h"
 #include "net/socket.h"
@@ -22,6 +20,9 @@ using Kind = AttemptEnd::Kind;
 constexpr auto kGiveUpTime = std::chrono::seconds(15);
 // Pings sent during one lease.
 constexpr int kPingsPerLease = 6;
+// Ranks that fail within this time after the first are examined together: a rank that lost a peer
+// reports it within about 20 ms. It also lets them report before they are asked to stop.
+constexpr auto kLook = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -48,17 +49,15 @@ AttemptEnd Attempt::run() {
     ping_at_ = clock_.after(options_.lease / kPingsPerLease);
     while (running()) step();
   }
-  if (options_.hooks.ended) options_.hooks.ended();
+  with_.watch.end_servers();
   end_agents();
   if (verdict_ && verdict_->kind != Kind::kRankFailed) return *std::move(verdict_);
   const bool good = failed_.empty() || (options_.goes_on_without_failed && succeeded_ > 0);
-  AttemptEnd end{.kind = good ? Kind::kDone : Kind::kRankFailed};
-  if (good) end.failed = failed_;
-  if (good) return end;
-  const auto cause = failed_.begin() + static_cast<std::ptrdiff_t>(choose_cause(failed_));
-  std::rotate(failed_.begin(), cause, cause + 1);
-  end.failed = std::move(failed_);
-  return end;
+  if (!good) {
+    const auto cause = failed_.begin() + static_cast<std::ptrdiff_t>(choose_cause(failed_));
+    std::rotate(failed_.begin(), cause, cause + 1);
+  }
+  return {.kind = good ? Kind::kDone : Kind::kRankFailed, .failed = std::move(failed_)};
 }
 
 Result<void> Attempt::start_agents() {
@@ -76,22 +75,22 @@ Result<void> Attempt::start_agents() {
     agents_.push_back(std::move(link));
   }
   agents_.front()->send(Reserve{});
-  if (!options_.hooks.before_start) return {};
+  if (!with_.watch.needed()) return {};
   JobStart start = start_;
   TALLY_TRY(start.own_address, own_address(options_, own_name_));
-  TALLY_TRY(hook_variables_, options_.hooks.before_start(start, with_.console));
+  TALLY_TRY(watch_variables_, with_.watch.begin(start));
   return {};
 }
 
 Variables Attempt::common_variables() const {
   Variables variables = options_.variables;
-  set_variable(variables, "WORLD_SIZE", std::to_string(options_.size()));
-  set_variable(variables, "MASTER_ADDR", master_address_);
-  set_variable(variables, "MASTER_PORT", std::to_string(master_port_));
-  set_variable(variables, "TALLY_JOB", start_.job);
-  set_variable(variables, "TALLY_GENERATION", std::to_string(start_.generation));
-  set_variable(variables, "TALLY_RESTART", std::to_string(start_.restart));
-  for (const auto& [name, value] : hook_variables_) set_variable(variables, name, value);
+  process::set_variable(variables, "WORLD_SIZE", std::to_string(options_.size()));
+  process::set_variable(variables, "MASTER_ADDR", master_address_);
+  process::set_variable(variables, "MASTER_PORT", std::to_string(master_port_));
+  process::set_variable(variables, "TALLY_JOB", options_.job);
+  process::set_variable(variables, "TALLY_GENERATION", std::to_string(start_.generation));
+  process::set_variable(variables, "TALLY_RESTART", std::to_string(start_.restart));
+  for (const auto& [name, value] : watch_variables_) process::set_variable(variables, name, value);
   return variables;
 }
 
@@ -100,8 +99,8 @@ void Attempt::launch_ranks() {
   launched_ = true;
   start_by_ = Deadline::never();
   const Variables common = common_variables();
-  Variables far = variables_to_pass_on(environment_with({}));
-  for (const auto& [name, value] : common) set_variable(far, name, value);
+  Variables far = variables_to_pass_on(process::environment_with({}));
+  for (const auto& [name, value] : common) process::set_variable(far, name, value);
   for (const auto& agent : agents_) {
     const auto lease = std::chrono::ceil<std::chrono::milliseconds>(options_.lease).count();
     // On this machine the end of the launcher closes the agent's stdin, so no lease is needed.
@@ -189,18 +188,18 @@ void Attempt::take_signals() {
       continue;
     }
     const bool again = verdict_ && verdict_->kind == Kind::kInterrupted;
-    if (again || !launched_) with_.console.say("ending everything now");
-    if (!again) {
-      if (launched_)
-        with_.console.say(
-            fmt::format("{}: the ranks have {:.3g} s to stop; once more ends them now",
-                        *number == SIGINT ? "interrupted" : "told to end",
-                        std::chrono::duration<double>(options_.grace).count()));
-      stop(Kind::kInterrupted, *number);
-      verdict_->signal = *number;
-    } else {
+    if (again || !launched_)
+      with_.console.say("ending everything now");
+    else
+      with_.console.say(fmt::format("{}: the ranks have {:.3g} s to stop; once more ends them now",
+                                    *number == SIGINT ? "interrupted" : "told to end",
+                                    std::chrono::duration<double>(options_.grace).count()));
+    if (again) {
       stop_now();
+      continue;
     }
+    stop(Kind::kInterrupted, *number);
+    verdict_->signal = *number;
   }
 }
 
@@ -219,7 +218,7 @@ void Attempt::tell_all(const Message& message) {
 // Records how the attempt ends and asks the ranks to stop.
 void Attempt::stop(Kind kind, int signal) {
   verdict_ = {.kind = kind};
-  if (options_.hooks.stopping) options_.hooks.stopping();
+  with_.watch.quiet();
   look_end_ = Deadline::never();
   tell_all(Signal{.number = signal == SIGHUP ? SIGTERM : signal});
   kill_at_ = clock_.after(options_.grace);
@@ -247,8 +246,122 @@ void Attempt::end_agents() {
   kill_descendants(by, with_.bystanders);
 }
 
-std::string Attempt::host_of(Rank rank) const {
-  return host_names_[ranks_[static_cast<std::size_t>(rank)].host];
+void Attempt::take(std::size_t host, const Message& message) {
+  std::visit([this, host](const auto& each) { on(host, each); }, message);
+}
+
+bool Attempt::belongs(Rank rank, std::size_t host) const {
+  return rank >= 0 && rank < options_.size() && ranks_[static_cast<std::size_t>(rank)].host == host;
+}
+
+void Attempt::on(std::size_t host, const Hello& hello) {
+  if (hello.version != kVersion) {
+    verdict_ = {
+        .kind = Kind::kNotStarted,
+        .reason = fmt::format("tally on {} speaks version {} and this one {}: install the same",
+                              host_names_[host], hello.version, kVersion)};
+    return;
+  }
+  greeted_.insert(host);
+  launch_ranks();
+}
+
+void Attempt::on(std::size_t host, const Reserved& reserved) {
+  // Only the first host was asked.
+  if (host != 0) return;
+  master_port_ = reserved.port;
+  launch_ranks();
+}
+
+void Attempt::on(std::size_t host, const Started& started) {
+  if (!belongs(started.rank, host)) return;
+  of(started.rank).pid = started.pid;
+  if (options_.verbose)
+    with_.console.say(
+        fmt::format("rank {} is pid {} on {}", started.rank, started.pid, host_names_[host]));
+}
+
+void Attempt::on(std::size_t host, const Output& output) {
+  if (belongs(output.rank, host)) with_.output.add(output);
+}
+
+void Attempt::on(std::size_t host, const Ended& ended) {
+  if (!belongs(ended.rank, host) || of(ended.rank).ended) return;
+  note_end({.rank = ended.rank,
+            .host = host_names_[host],
+            .pid = of(ended.rank).pid,
+            .code = ended.code,
+            .signal = ended.signal,
+            .note = ended.note});
+}
+
+void Attempt::note_end(RankEnd end) {
+  of(end.rank).ended = true;
+  ++ended_;
+  with_.output.finish(end.rank);
+  if (end.code == 0 && end.signal == 0) {
+    ++succeeded_;
+    return;
+  }
+  with_.watch.rank_failed(end.rank, describe(end));
+  // After the ranks were asked to stop, the end of one says nothing about the cause.
+  if (verdict_) return;
+  const int left = static_cast<int>(ranks_.size()) - ended_;
+  if (options_.goes_on_without_failed && left > 0)
+    with_.console.say(fmt::format("rank {} on {} {}; the other {} go on without it", end.rank,
+                                  end.host, describe(end), left));
+  if (!options_.goes_on_without_failed && failed_.empty()) look_end_ = clock_.after(kLook);
+  failed_.push_back(std::move(end));
+}
+
+// Called before the ranks are asked to stop, because that also continues stopped ranks. Ranks that
+// have ended have already been reported.
+void Attempt::note_silent_ranks() {
+  for (const SilentRank& silent : with_.watch.silent_ranks()) {
+    const RankState& state = of(silent.rank);
+    if (state.ended) continue;
+    const bool here = !agents_[state.host]->remote();
+    failed_.push_back(
+        {.rank = silent.rank,
+         .host = host_names_[state.host],
+         .pid = state.pid,
+         .lost = fmt::format("not heard of for {:.1f} s{}",
+                             std::chrono::duration<double>(silent.silence).count(),
+                             here && is_stopped(state.pid) ? " (the process is stopped)" : "")});
+  }
+}
+
+void Attempt::on(std::size_t host, const Trouble& trouble) {
+  if (verdict_) return;
+  const std::string reason = fmt::format("host {}: {}", host_names_[host], trouble.text);
+  if (launched_) stop(Kind::kNotStarted, SIGTERM);
+  verdict_ = {.kind = Kind::kNotStarted, .reason = reason};
+  end_ranks_of(host);  // the launcher's loop has no rank that could end
+}
+
+// Counts the running ranks of a host as ended and returns them.
+std::vector<Rank> Attempt::end_ranks_of(std::size_t host) {
+  std::vector<Rank> ended;
+  for (Rank rank = 0; rank < options_.size(); ++rank) {
+    if (of(rank).host != host || of(rank).ended) continue;
+    of(rank).ended = true;
+    ended.push_back(rank);
+  }
+  ended_ += static_cast<int>(ended.size());
+  return ended;
+}
+
+void Attempt::lose(std::size_t host, const std::string& why) {
+  const std::string reason = fmt::format(
+      "{} {}: {}", launched_ ? "lost host" : "cannot start the agent on", host_names_[host], why);
+  agents_[host]->close();
+  for (const Rank rank : end_ranks_of(host)) {
+    with_.output.finish(rank);
+    with_.watch.rank_failed(rank, "is on a host that was lost");
+  }
+  if (verdict_) return;
+  if (launched_) stop(Kind::kHostLost, SIGTERM);
+  verdict_ = {.kind = launched_ ? Kind::kHostLost : Kind::kNotStarted, .reason = reason};
 }
 
 }  // namespace tally::launch

@@ -12,9 +12,10 @@
 #include "apps/tally/launch/descendants.h"
 #include "apps/tally/launch/failure_summary.h"
 #include "apps/tally/launch/job_console.h"
-#include "apps/tally/launch/launch_options.h"
 #include "apps/tally/launch/launch_signals.h"
+#include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/rank_output.h"
+#include "apps/tally/launch/rank_watch.h"
 #include "base/clock.h"
 
 namespace tally::launch {
@@ -43,6 +44,7 @@ class Attempt final {
     JobConsole& console;
     LaunchSignals& signals;
     RankOutput& output;
+    RankWatch& watch;
     const Bystanders& bystanders;  // processes that must not be ended
   };
 
@@ -82,6 +84,7 @@ class Attempt final {
   void on(std::size_t host, const Trouble& trouble);
   template <typename Other>
   void on(std::size_t /*host*/, const Other& /*message*/) {}
+  std::vector<Rank> end_ranks_of(std::size_t host);
   void lose(std::size_t host, const std::string& why);
   bool belongs(Rank rank, std::size_t host) const;
 
@@ -92,7 +95,6 @@ class Attempt final {
   void stop_now();
   void tell_all(const Message& message);
   RankState& of(Rank rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  std::string host_of(Rank rank) const;
 
   const LaunchOptions& options_;
   const JobStart start_;
@@ -106,7 +108,7 @@ class Attempt final {
   std::set<std::size_t> greeted_;        // hosts whose agents sent Hello
   std::string master_address_;
   std::uint16_t master_port_ = 0;
-  Variables hook_variables_;
+  Variables watch_variables_;
   bool launched_ = false;
   std::vector<RankState> ranks_;
   int ended_ = 0;      // ranks

@@ -1,19 +1,19 @@
 #include "apps/tally/launch/failure_summary.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "apps/tally/launch/launch_options.h"
+#include "apps/tally/launch/launcher.h"
 #include "base/check.h"
 
 namespace tally::launch {
 namespace {
 
-// Added to the number of a signal in exit codes of shells and of the launcher.
-constexpr int kSignalCode = 128;
 constexpr std::size_t kMaxOthers = 8;
 
 std::string name_of_signal(int signal) {
@@ -25,33 +25,23 @@ std::string name_of_signal(int signal) {
 // did.
 int fatal_signal(const RankEnd& end) {
   if (end.signal != 0) return end.signal;
-  if (end.code <= kSignalCode) return 0;
-  const int signal = end.code - kSignalCode;
+  if (end.code <= kSignalExitBase) return 0;
+  const int signal = end.code - kSignalExitBase;
   const bool known = signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS ||
                      signal == SIGFPE || signal == SIGILL || signal == SIGABRT;
   return known ? signal : 0;
 }
 
-std::string signal_hint(int signal) {
-  switch (signal) {
-    case SIGKILL:
-      return "if it was not killed on purpose, memory ran out: see `dmesg | grep -i 'killed "
-             "process'` "
-             "there";
-    case SIGSEGV:
-      return "it used memory that is not there; `ulimit -c unlimited` before the run keeps a core "
-             "file";
-    case SIGBUS:
-      return "memory that it had mapped is gone: a full /dev/shm (`df -h /dev/shm`) or a shortened "
-             "file";
-    case SIGABRT:
-      return "it aborted: a failed check, or an uncaught exception";
-    case SIGILL:
-      return "an instruction that this processor does not have: built for another one?";
-    default:
-      return "";
-  }
-}
+constexpr std::array<std::pair<int, const char*>, 5> kSignalHints = {
+    {{SIGKILL,
+      "if it was not killed on purpose, memory ran out: see `dmesg | grep -i 'killed process'` "
+      "there"},
+     {SIGSEGV,
+      "it used memory that is not there; `ulimit -c unlimited` before the run keeps a core file"},
+     {SIGBUS,
+      "memory that it had mapped is gone: a full /dev/shm (`df -h /dev/shm`) or a shortened file"},
+     {SIGABRT, "it aborted: a failed check, or an uncaught exception"},
+     {SIGILL, "an instruction that this processor does not have: built for another one?"}}};
 
 }  // namespace
 
@@ -80,7 +70,10 @@ std::string describe(const RankEnd& end) {
 std::string hint(const RankEnd& end) {
   if (!end.note.empty())
     return "the program must be on every host, under the same path seen from --workdir";
-  if (const int signal = fatal_signal(end); signal != 0) return signal_hint(signal);
+  const int fatal = fatal_signal(end);
+  for (const auto& [signal, text] : kSignalHints)
+    if (signal == fatal) return text;
+  if (fatal != 0) return "";
   if (end.code == kNotFound)
     return "127 usually means that a program or library was not found; is it on every host, under "
            "the "
@@ -89,7 +82,9 @@ std::string hint(const RankEnd& end) {
   return "";
 }
 
-int exit_code(const RankEnd& end) { return end.signal != 0 ? kSignalCode + end.signal : end.code; }
+int exit_code(const RankEnd& end) {
+  return end.signal != 0 ? kSignalExitBase + end.signal : end.code;
+}
 
 int exit_code(const std::vector<RankEnd>& failed) {
   TALLY_CHECK(!failed.empty());

@@ -5,8 +5,6 @@
 #include <charconv>
 #include <optional>
 
-#include <fmt/format.h>
-
 namespace tally::launch {
 namespace {
 
@@ -50,22 +48,20 @@ Result<Host> parse_host(std::string_view text) {
   std::string_view digits;
   if (text.front() == '[') {
     const std::size_t close = text.find(']');
-    if (close == std::string_view::npos) return invalid(fmt::format("no ] in host {}", text));
+    if (close == std::string_view::npos) return invalid("no ] in host {}", text);
     name = text.substr(1, close - 1);
     digits = text.substr(close + 1);
-    if (!digits.empty() && digits.front() != ':') return invalid(fmt::format("host {}", text));
+    if (!digits.empty() && digits.front() != ':') return invalid("host {}", text);
     if (!digits.empty()) digits.remove_prefix(1);
   } else if (std::count(text.begin(), text.end(), ':') == 1) {
     name = cut(digits = text, ":");
-    if (digits.empty()) return invalid(fmt::format("host {} has no number after the colon", text));
+    if (digits.empty()) return invalid("host {} has no number after the colon", text);
   }
-  if (!is_name(name)) return invalid(fmt::format("\"{}\" is no name of a host", name));
+  if (!is_name(name)) return invalid("\"{}\" is no name of a host", name);
   Host host{.name = std::string(name)};
   if (digits.empty()) return host;
   const auto slots = slots_in(digits);
-  if (!slots)
-    return invalid(
-        fmt::format("host {}: {} is not a number from 1 to {}", name, digits, kMaxRanks));
+  if (!slots) return invalid("host {}: {} is not a number from 1 to {}", name, digits, kMaxRanks);
   host.slots = *slots;
   return host;
 }
@@ -78,31 +74,25 @@ Result<void> add(std::vector<Host>& hosts, Host host) {
     return {};
   }
   if (same->slots + host.slots > kMaxRanks)
-    return invalid(fmt::format("host {} has more than {} slots", host.name, kMaxRanks));
+    return invalid("host {} has more than {} slots", host.name, kMaxRanks);
   same->slots += host.slots;
   return {};
 }
 
-// Parses the words after the host's name.
-Result<void> read_settings(std::string_view words, Host& host) {
-  while (!words.empty()) {
-    const std::string_view word = trimmed(cut(words, kSpace));
+// Adds the host of a line: a name and settings.
+Result<void> add_line(std::string_view line, std::vector<Host>& hosts) {
+  TALLY_TRY(Host host, parse_host(cut(line, kSpace)));
+  while (!line.empty()) {
+    const std::string_view word = trimmed(cut(line, kSpace));
     if (word.empty()) continue;
     if (word.find('=') == std::string_view::npos)
-      return invalid(fmt::format("\"{}\" after host {} is not understood", word, host.name));
+      return invalid("\"{}\" after host {} is not understood", word, host.name);
     if (word.rfind("slots=", 0) != 0) continue;
     const auto slots = slots_in(word.substr(6));
-    if (!slots) return invalid(fmt::format("{} of host {}", word, host.name));
+    if (!slots) return invalid("{} of host {}", word, host.name);
     host.slots = *slots;
   }
-  return {};
-}
-
-Result<Host> parse_line(std::string_view line) {
-  std::string_view rest = line;
-  TALLY_TRY(Host host, parse_host(cut(rest, kSpace)));
-  TALLY_TRY(read_settings(rest, host));
-  return host;
+  return add(hosts, std::move(host));
 }
 
 }  // namespace
@@ -125,9 +115,8 @@ Result<std::vector<Host>> parse_host_file(std::string_view text) {
     std::string_view line = cut(text, "\n");
     line = trimmed(line.substr(0, line.find('#')));
     if (line.empty()) continue;
-    auto host = parse_line(line);
-    Result<void> added = host ? add(hosts, *std::move(host)) : Result<void>(host.error());
-    if (!added) return invalid(fmt::format("line {}: {}", number, added.error().message));
+    if (const auto added = add_line(line, hosts); !added)
+      return invalid("line {}: {}", number, added.error().message);
   }
   if (hosts.empty()) return invalid("no host is named");
   return hosts;
@@ -137,11 +126,10 @@ Result<std::vector<HostRanks>> place_ranks(const std::vector<Host>& hosts, int s
   long slots = 0;
   for (const Host& host : hosts) slots += host.slots;
   if (size == 0) size = static_cast<int>(std::min<long>(slots, kMaxRanks + 1));
-  if (size > kMaxRanks) return invalid(fmt::format("more than {} ranks", kMaxRanks));
+  if (size > kMaxRanks) return invalid("more than {} ranks", kMaxRanks);
   if (size > slots) {
-    return invalid(fmt::format("{} ranks, and the hosts have {} slots: give some more, as in {}:{}",
-                               size, slots, hosts.front().name,
-                               hosts.front().slots + size - slots));
+    return invalid("{} ranks, and the hosts have {} slots: give some more, as in {}:{}", size,
+                   slots, hosts.front().name, hosts.front().slots + size - slots);
   }
   std::vector<HostRanks> places;
   Rank next = 0;

@@ -1,9 +1,13 @@
 #include "apps/tally/launch/launcher.h"
 
-#include <csignal>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
-#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -18,92 +22,88 @@
 namespace tally::launch {
 namespace {
 
-using LauncherKind = AttemptEnd::Kind;
-
 // Lines of a failed rank in the summary: fewer if they have been shown before.
 constexpr std::size_t kLinesAgain = 10;
 constexpr std::size_t kLinesOfQuietRank = 50;
 
-class Launcher {
- public:
-  Launcher(const LaunchOptions& options, JobConsole& console, LaunchSignals& signals,
-           const Bystanders& bystanders)
-      : options_(options), console_(console), signals_(signals), bystanders_(bystanders) {}
+// Time of a worker to finish the current step, write a checkpoint or vectors, and leave.
+constexpr auto kWorkerGrace = std::chrono::seconds(30);
 
-  int run() {
-    auto output = RankOutput::open(options_, console_);
-    auto secret = group::fresh_secret();
-    if (!output || !secret) {
-      console_.say((output ? secret.error() : output.error()).message);
-      return kTroubleExitCode;
-    }
-    output_ = *std::move(output);
-    const Deadline by =
-        options_.timeout == Duration::max() ? Deadline::never() : Deadline::after(options_.timeout);
-    for (int restart = 0;; ++restart) {
-      const JobStart start{.job = options_.job,
-                           .size = options_.size(),
-                           .generation = 1 + kGenerationsPerStart * static_cast<unsigned>(restart),
-                           .restart = restart,
-                           .secret = *secret,
-                           .own_address = {}};
-      output_->begin();
-      const AttemptEnd end =
-          Attempt(options_, start, {console_, signals_, *output_, bystanders_}, by).run();
-      const int code = report(end);
-      if (!worth_another_try(end) || restart >= options_.max_restarts) return code;
-      console_.say(fmt::format("restart {} of {}", restart + 1, options_.max_restarts));
-    }
+// Columns of the terminal that is stdout; 0 if stdout is none.
+int terminal_columns() {
+  const char* const kind = std::getenv("TERM");
+  const bool dumb = kind == nullptr || std::string_view(kind) == "dumb";
+  if (dumb || ::isatty(STDOUT_FILENO) != 1) return 0;
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
+// A job that could not be started will not start the next time either.
+bool worth_another_try(const AttemptEnd& end) {
+  if (end.kind == AttemptEnd::Kind::kHostLost) return true;
+  return end.kind == AttemptEnd::Kind::kRankFailed && end.failed.front().note.empty();
+}
+
+int report_rank(const AttemptEnd& end, const Attempt::Surroundings& with) {
+  const RankEnd& cause = end.failed.front();
+  const bool shown = with.output.shown(cause.rank);
+  with.console.say(failure_summary(
+      {.cause = cause,
+       .others = {end.failed.begin() + 1, end.failed.end()},
+       .last_lines = with.output.last_lines(cause.rank, shown ? kLinesAgain : kLinesOfQuietRank),
+       .lines_were_shown = shown}));
+  return exit_code(end.failed);
+}
+
+// Reports how the attempt ended; returns the exit code.
+int report(const AttemptEnd& end, const LaunchOptions& options, const Attempt::Surroundings& with) {
+  switch (end.kind) {
+    case AttemptEnd::Kind::kDone:
+      if (!end.failed.empty())
+        with.console.say(
+            fmt::format("warning: {} of {} ranks failed, and the others went on without",
+                        end.failed.size(), options.size()));
+      return 0;
+    case AttemptEnd::Kind::kRankFailed:
+      return report_rank(end, with);
+    case AttemptEnd::Kind::kTimedOut:
+      with.console.say(fmt::format("the job did not end within {:.6g} s and was ended",
+                                   std::chrono::duration<double>(options.timeout).count()));
+      return kTimeoutExitCode;
+    case AttemptEnd::Kind::kInterrupted:
+      return kSignalExitBase + end.signal;
+    case AttemptEnd::Kind::kHostLost:
+    case AttemptEnd::Kind::kNotStarted:
+      break;
   }
+  with.console.say(end.reason);
+  return kTroubleExitCode;
+}
 
- private:
-  // A job that could not be started will not start the next time either.
-  static bool worth_another_try(const AttemptEnd& end) {
-    if (end.kind == LauncherKind::kHostLost) return true;
-    return end.kind == LauncherKind::kRankFailed && end.failed.front().note.empty();
-  }
-
-  // Reports how the attempt ended; returns the exit code.
-  int report(const AttemptEnd& end) {
-    switch (end.kind) {
-      case LauncherKind::kDone:
-        if (!end.failed.empty())
-          console_.say(fmt::format("warning: {} of {} ranks failed, and the others went on without",
-                                   end.failed.size(), options_.size()));
-        return 0;
-      case LauncherKind::kRankFailed:
-        return report_rank(end);
-      case LauncherKind::kTimedOut:
-        console_.say(fmt::format("the job did not end within {:.6g} s and was ended",
-                                 std::chrono::duration<double>(options_.timeout).count()));
-        return kTimeoutExitCode;
-      case LauncherKind::kInterrupted:
-        return kSignalExitBase + end.signal;
-      case LauncherKind::kHostLost:
-      case LauncherKind::kNotStarted:
-        break;
-    }
-    console_.say(end.reason);
+int run_attempts(const LaunchOptions& options, JobConsole& console, LaunchSignals& signals,
+                 const Bystanders& bystanders) {
+  const auto output = RankOutput::open(options, console);
+  const auto secret = group::fresh_secret();
+  if (!output || !secret) {
+    console.say((output ? secret.error() : output.error()).message);
     return kTroubleExitCode;
   }
-
-  int report_rank(const AttemptEnd& end) {
-    const RankEnd& cause = end.failed.front();
-    const bool shown = output_->shown(cause.rank);
-    console_.say(failure_summary(
-        {.cause = cause,
-         .others = {end.failed.begin() + 1, end.failed.end()},
-         .last_lines = output_->last_lines(cause.rank, shown ? kLinesAgain : kLinesOfQuietRank),
-         .lines_were_shown = shown}));
-    return exit_code(end.failed);
+  RankWatch watch(options, console);
+  const Attempt::Surroundings with{console, signals, **output, watch, bystanders};
+  const Deadline by =
+      options.timeout == Duration::max() ? Deadline::never() : Deadline::after(options.timeout);
+  for (int restart = 0;; ++restart) {
+    (*output)->begin();
+    const JobStart start{.generation = 1 + kGenerationsPerStart * static_cast<unsigned>(restart),
+                         .restart = restart,
+                         .secret = *secret};
+    const AttemptEnd end = Attempt(options, start, with, by).run();
+    const int code = report(end, options, with);
+    if (!worth_another_try(end) || restart >= options.max_restarts) return code;
+    console.say(fmt::format("restart {} of {}", restart + 1, options.max_restarts));
   }
-
-  const LaunchOptions& options_;
-  JobConsole& console_;
-  LaunchSignals& signals_;
-  const Bystanders& bystanders_;
-  std::unique_ptr<RankOutput> output_;
-};
+}
 
 }  // namespace
 
@@ -114,12 +114,31 @@ int run_job(const LaunchOptions& options) {
   adopt_orphans();
   auto signals = std::make_unique<LaunchSignals>();
   JobConsole console(options.speaker);
-  const int code = Launcher(options, console, *signals, others).run();
-  if (options.hooks.job_over) options.hooks.job_over();
+  const int code = run_attempts(options, console, *signals, others);
   // All processes have ended: while the rest of the output waits for its reader, Ctrl-C works as
   // usual.
   signals.reset();
   return code;
+}
+
+LaunchOptions worker_job(const std::string& recipe, std::vector<std::string> command, int workers,
+                         bool quiet) {
+  const int columns = quiet ? 0 : terminal_columns();
+  if (columns > 0) command.push_back(fmt::format("--live={}", columns));
+  std::error_code failed;
+  return {.command = std::move(command),
+          .places = {{.host = "localhost", .first = 0, .count = workers}},
+          .job = fmt::format("train-{}-{}", recipe, ::getpid()),
+          .speaker = "tally train",
+          .folder = std::filesystem::current_path(failed).string(),
+          .prefixes = false,
+          .live = columns > 0,
+          .grace = kWorkerGrace};
+}
+
+Result<bool> is_rank() {
+  TALLY_TRY(const JobOptions job, options_from(::getenv));
+  return job.launcher != "none" || std::getenv("RANK") != nullptr;
 }
 
 }  // namespace tally::launch

@@ -1,7 +1,86 @@
 #pragma once
-#include "apps/tally/launch/launch_options.h"
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/tally/launch/hosts.h"
+#include "apps/tally/launch/messages.h"
+#include "process/server_processes.h"
+#include "tally/deadline.h"
+#include "tally/error.h"
+#include "tally/job.h"
 
 namespace tally::launch {
+
+// Facts about one start of a job.
+struct JobStart {
+  std::uint32_t generation = 1;
+  int restart = 0;
+  Secret secret;
+  std::string own_address = {};  // address of this machine for the hosts of the job
+};
+
+// How the ranks are watched while they run.
+struct WatchOptions {
+  bool enabled = true;
+  Duration heartbeat = std::chrono::seconds(1);
+  Duration lost_after{};  // zero: the third missed heartbeat
+  Duration stall_warning = std::chrono::seconds(10);
+};
+
+struct LaunchOptions {
+  std::vector<std::string> command;
+  std::vector<HostRanks> places;
+  std::string job;
+  std::string speaker = "tally run";  // prefix of messages
+  // Empty: hosts other than this one are reached by ssh, and this one directly.
+  std::vector<std::string> remote_shell;
+  std::string remote_tally;    // the program on other hosts; empty: the path of this one
+  std::string folder;          // working directory of the ranks
+  std::string master_address;  // empty: derived from the hosts
+  std::string
+      own_address;  // address of this machine for the hosts; empty: determined by the route to them
+  Variables variables;  // for all ranks
+  Binding binding = Binding::kAuto;
+  std::string log_folder;  // empty: none
+  bool quiet_ranks = false;
+  bool prefixes = true;  // prefix lines of ranks with their numbers
+  bool live = false;     // show lines that end with a carriage return at once, and do not keep them
+  std::string agent_program;  // program with `host-agent` for this host; empty: this program
+  bool verbose = false;
+  int max_restarts = 0;
+  // The other ranks go on when a rank fails, because they do not need it. The job succeeds if one
+  // rank does.
+  bool goes_on_without_failed = false;
+  Duration timeout = Duration::max();  // of the whole job
+  Duration grace = std::chrono::seconds(5);
+  Duration start_timeout = std::chrono::seconds(30);  // for the hosts to answer
+  Duration lease = std::chrono::seconds(30);          // longest silence between hosts
+  WatchOptions watch;
+  // Parameter servers on this machine that start before the ranks, with the secret of the job, and
+  // end after them. The ranks find their directory by TALLY_DIRECTORY.
+  std::optional<process::ServerProcessesOptions> servers;
+  // Selects the events of the servers that are shown to the user.
+  std::function<bool(const std::string& event)> is_news;
+
+  int size() const { return places.back().first + places.back().count; }
+  bool several_hosts() const { return places.size() > 1; }
+};
+
+// Every reform adds one to the generation; a restart leaves room for that.
+inline constexpr std::uint32_t kGenerationsPerStart = 1000;
+
+// Exit codes of the launcher that are not those of a rank.
+inline constexpr int kTroubleExitCode = 125;
+inline constexpr int kTimeoutExitCode = 124;
+inline constexpr int kSignalExitBase = 128;
+
+// Exit codes of a shell for a program that cannot be run.
+inline constexpr int kNotRunnable = 126;
+inline constexpr int kNotFound = 127;
 
 // `tally host-agent`: starts the ranks of one host for a launcher, which it hears on stdin and
 // answers on stdout. It forwards the output of the ranks and reports how they end. When stdin ends,
@@ -14,5 +93,13 @@ int run_agent();
 // kTimeoutExitCode; kTroubleExitCode; 128 plus the signal that interrupted the launcher. Handles
 // the signals of the process meanwhile. Called on the main thread.
 int run_job(const LaunchOptions& options);
+
+// For commands that start their own workers on this host, as `tally train RECIPE` does: the options
+// of a job of `workers` ranks. Without `quiet` on a terminal, --live is added to the command.
+LaunchOptions worker_job(const std::string& recipe, std::vector<std::string> command, int workers,
+                         bool quiet);
+
+// Whether a launcher has started this process as a rank.
+Result<bool> is_rank();
 
 }  // namespace tally::launch

@@ -1,5 +1,7 @@
 #include "apps/tally/launch/local_ranks.h"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,12 +10,17 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
 #include "apps/tally/launch/agent_resources.h"
 #include "apps/tally/launch/cpu_shares.h"
+#include "apps/tally/launch/launcher.h"
 #include "base/cpu.h"
+#include "base/errors.h"
+#include "process/child_process.h"
 
 namespace tally::launch {
 namespace {
@@ -26,6 +33,88 @@ constexpr const char* kThreads = "OMP_NUM_THREADS";
 bool has(const Variables& variables, const std::string& name) {
   return std::any_of(variables.begin(), variables.end(),
                      [&name](const auto& variable) { return variable.first == name; });
+}
+
+// Returns the paths for execve(): `name` itself if it has a slash, else one in each folder of PATH.
+std::vector<std::string> candidates(const std::string& name,
+                                    const std::vector<std::string>& environment) {
+  if (name.find('/') != std::string::npos) return {name};
+  std::string path = "/usr/local/bin:/usr/bin:/bin";
+  for (const std::string& entry : environment)
+    if (entry.rfind("PATH=", 0) == 0) path = entry.substr(5);
+  std::vector<std::string> found;
+  for (std::size_t start = 0; start <= path.size();) {
+    const std::size_t stop = std::min(path.find(':', start), path.size());
+    const std::string folder = path.substr(start, stop - start);
+    found.push_back(fmt::format("{}/{}", folder.empty() ? "." : folder, name));
+    start = stop + 1;
+  }
+  return found;
+}
+
+// Called in the child after fork(). Returns the error number if no program can be executed.
+int exec_first(const std::vector<char*>& programs, char* const* arguments,
+               char* const* environment) {
+  int reason = ENOENT;
+  for (const char* const program : programs) {
+    if (program == nullptr) break;
+    ::execve(program, arguments, environment);
+    // As a shell does: a file that may not be executed is skipped, but reported if none is found.
+    if (errno != ENOENT && errno != ENOTDIR) reason = errno;
+    if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) break;
+  }
+  return reason;
+}
+
+// No program runs: the message has the exit code of a shell, 127 not found or 126 not executable.
+Ended failure(Rank rank, const std::string& what, int reason) {
+  return {.rank = rank,
+          .code = reason == ENOENT || reason == ENOTDIR ? kNotFound : kNotRunnable,
+          .note = fmt::format("{}: {}", what, strerror(reason))};
+}
+
+// Starts a program, a path or a name to look up in PATH, with the whole environment, on `bound`
+// processors or, if there are none, on any. Waits for exec, so that a program that cannot run is
+// reported at once.
+std::variant<RankProcess, Ended> start_rank(Rank rank, std::vector<std::string> command,
+                                            std::vector<std::string> environment,
+                                            const std::vector<int>& bound) {
+  const std::string name = command.front();
+  auto output = process::make_pipe();
+  auto errors = process::make_pipe();
+  auto exec_failure = process::make_pipe();
+  const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!output || !errors || !exec_failure || !nothing.open()) return failure(rank, name, errno);
+  std::vector<std::string> paths = candidates(name, environment);
+  const std::vector<char*> programs = process::pointers_to(paths);
+  const std::vector<char*> arguments = process::pointers_to(command);
+  const std::vector<char*> variables = process::pointers_to(environment);
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (const int cpu : bound) CPU_SET(cpu, &cpus);
+  const pid_t pid = process::fork_child([&] {
+    process::connect_streams(
+        {nothing.descriptor(), output->write.descriptor(), errors->write.descriptor()});
+    if (!bound.empty()) ::sched_setaffinity(0, sizeof(cpus), &cpus);
+    const int reason = exec_first(programs, arguments.data(), variables.data());
+    [[maybe_unused]] const auto told =
+        ::write(exec_failure->write.descriptor(), &reason, sizeof(reason));
+  });
+  if (pid < 0) return failure(rank, "fork", errno);
+  exec_failure->write.reset();
+  int reason = 0;
+  ssize_t told = -1;
+  do {
+    told = ::read(exec_failure->read.descriptor(), &reason, sizeof(reason));
+  } while (told < 0 && errno == EINTR);
+  if (told == sizeof(reason)) {
+    process::reap(pid);
+    return failure(rank, name, reason);
+  }
+  process::make_non_blocking(output->read);
+  process::make_non_blocking(errors->read);
+  return RankProcess{
+      .pid = pid, .output = std::move(output->read), .errors = std::move(errors->read)};
 }
 
 // Returns processors by local rank; empty: not bound.
@@ -43,7 +132,7 @@ std::vector<std::vector<int>> shares_for(const Launch& launch) {
 Variables LocalRanks::variables_of(const Launch& launch, int local_rank) const {
   Variables variables = launch.variables;
   const auto set = [&variables](const char* name, std::string value) {
-    set_variable(variables, name, std::move(value));
+    process::set_variable(variables, name, std::move(value));
   };
   set("RANK", std::to_string(launch.first_rank + local_rank));
   set("LOCAL_RANK", std::to_string(local_rank));
@@ -56,25 +145,21 @@ Variables LocalRanks::variables_of(const Launch& launch, int local_rank) const {
 
 Result<void> LocalRanks::start(const Launch& launch) {
   if (::chdir(launch.folder.c_str()) != 0)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot work in {}: {}", launch.folder, strerror(errno))};
+    return system_failure("cannot work in {}: {}", launch.folder, strerror(errno));
   TALLY_TRY(secret_, secret_in_memory(launch.secret));
   const auto shares = shares_for(launch);
   for (int local = 0; local < launch.ranks; ++local) {
     const Rank rank = launch.first_rank + local;
-    auto started = start_rank({.command = launch.command,
-                               .environment = environment_with(variables_of(launch, local)),
-                               .cpus = shares[static_cast<std::size_t>(local)]});
-    if (const auto* const failure = std::get_if<StartFailure>(&started)) {
-      send_(Ended{.rank = rank, .code = failure->code, .note = failure->note});
+    auto started =
+        start_rank(rank, launch.command, process::environment_with(variables_of(launch, local)),
+                   shares[static_cast<std::size_t>(local)]);
+    if (const auto* const ended = std::get_if<Ended>(&started)) {
+      send_(*ended);
       continue;
     }
     auto& process = std::get<RankProcess>(started);
     send_(Started{.rank = rank, .pid = process.pid});
-    members_.push_back({.rank = rank,
-                        .pid = process.pid,
-                        .output = std::move(process.output),
-                        .errors = std::move(process.errors)});
+    members_.push_back({.rank = rank, .process = std::move(process)});
   }
   return {};
 }
@@ -82,7 +167,7 @@ Result<void> LocalRanks::start(const Launch& launch) {
 void LocalRanks::add_to(std::vector<pollfd>& entries) const {
   if (!has_room_()) return;
   for (const Member& member : members_)
-    for (const Descriptor* pipe : {&member.output, &member.errors})
+    for (const Descriptor* pipe : {&member.process.output, &member.process.errors})
       if (pipe->open())
         entries.push_back({.fd = pipe->descriptor(), .events = POLLIN, .revents = 0});
 }
@@ -92,12 +177,12 @@ void LocalRanks::reap() {
   for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
     // Other pids are orphans that ranks have left to this process.
     for (Member& member : members_)
-      if (member.pid == pid && !member.status) member.status = status;
+      if (member.process.pid == pid && !member.status) member.status = status;
   }
 }
 
 bool LocalRanks::pass_on(Member& member, Stream stream) {
-  Descriptor& pipe = stream == Stream::kOutput ? member.output : member.errors;
+  Descriptor& pipe = stream == Stream::kOutput ? member.process.output : member.process.errors;
   if (!pipe.open()) return true;
   if (!has_room_()) return false;
   const ssize_t count = ::read(pipe.descriptor(), buffer_.data(), buffer_.size());
@@ -126,10 +211,8 @@ void LocalRanks::advance(Member& member) {
   } while (!quiet && member.status && !member.reported && has_room_());
   if (!quiet || !member.status || member.reported) return;
   member.reported = true;
-  const int status = *member.status;
-  send_(Ended{.rank = member.rank,
-              .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-              .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0});
+  const process::ExitStatus end = process::exit_status(*member.status);
+  send_(Ended{.rank = member.rank, .code = end.code, .signal = end.signal});
 }
 
 void LocalRanks::advance() {
@@ -144,12 +227,7 @@ void LocalRanks::advance() {
 
 void LocalRanks::signal(int number) {
   for (const Member& member : members_)
-    if (!member.status) ::kill(-member.pid, number);
-}
-
-bool LocalRanks::running() const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [](const Member& member) { return !member.status; });
+    if (!member.status) ::kill(-member.process.pid, number);
 }
 
 }  // namespace tally::launch

@@ -3,14 +3,21 @@
 
 #include <functional>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "apps/tally/launch/messages.h"
-#include "apps/tally/launch/rank_process.h"
+#include "base/descriptor.h"
 #include "tally/error.h"
 
 namespace tally::launch {
+
+// A started rank: it leads a process group of its own, has an empty stdin, and is killed when this
+// process dies. Its pipes do not block.
+struct RankProcess {
+  pid_t pid = -1;
+  Descriptor output;
+  Descriptor errors;
+};
 
 // The ranks that an agent has started, their pipes and their ends. Threads: one.
 class LocalRanks final {
@@ -31,14 +38,11 @@ class LocalRanks final {
   void advance();
   // Signals the process groups of the running ranks.
   void signal(int number);
-  bool running() const;
 
  private:
   struct Member {
     Rank rank = 0;
-    pid_t pid = -1;
-    Descriptor output;
-    Descriptor errors;
+    RankProcess process;
     std::optional<int> status;  // as waitpid() gives it
     int reads_after_end = 0;
     bool reported = false;

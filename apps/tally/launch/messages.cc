@@ -2,9 +2,8 @@
 
 #include <array>
 
-#include <fmt/format.h>
-
 #include "apps/tally/launch/hosts.h"
+#include "base/errors.h"
 #include "wire/fields.h"
 #include "wire/framing.h"
 
@@ -127,9 +126,7 @@ std::vector<std::byte> encode(const Message& message) {
 Result<void> decode(std::span<const std::byte> kind_and_body, Message& message) {
   wire::Reader reader(kind_and_body);
   TALLY_TRY(const std::uint8_t kind, reader.u8());
-  if (kind >= kReaders.size())
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = fmt::format("no message of kind {}", kind)};
+  if (kind >= kReaders.size()) return corrupt("no message of kind {}", kind);
   TALLY_TRY(kReaders[kind](reader, message));
   return reader.end();
 }

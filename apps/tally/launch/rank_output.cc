@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
+
 namespace tally::launch {
 
 RankOutput::RankOutput(const LaunchOptions& options, JobConsole& console)
@@ -32,18 +34,13 @@ Result<std::unique_ptr<RankOutput>> RankOutput::open(const LaunchOptions& option
   if (options.log_folder.empty()) return output;
   std::error_code failed;
   std::filesystem::create_directories(options.log_folder, failed);
-  if (failed)
-    return Error{
-        .code = ErrorCode::kSystem,
-        .message = fmt::format("cannot make {}: {}", options.log_folder, failed.message())};
+  if (failed) return system_failure("cannot make {}: {}", options.log_folder, failed.message());
   for (Rank rank = 0; rank < options.size(); ++rank) {
     const std::string path = fmt::format("{}/rank-{}.log", options.log_folder, rank);
     Descriptor& log = output->of(rank).log;
     log =
         Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
-    if (!log.open())
-      return Error{.code = ErrorCode::kSystem,
-                   .message = fmt::format("cannot write {}: {}", path, strerror(errno))};
+    if (!log.open()) return system_failure("cannot write {}: {}", path, strerror(errno));
   }
   return output;
 }

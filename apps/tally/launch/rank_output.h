@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/tally/launch/job_console.h"
-#include "apps/tally/launch/launch_options.h"
+#include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/lines.h"
 #include "base/descriptor.h"
 #include "tally/error.h"

@@ -1,26 +1,31 @@
 #include "apps/tally/launch/rank_watch.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include <fmt/format.h>
-
-#include "apps/tally/launch/job_console.h"
 
 namespace tally::launch {
 
 using group::CoordinatorEvent;
 using group::EventKind;
 
-LaunchHooks RankWatch::hooks() {
-  return {.before_start = [this](const JobStart& start,
-                                 JobConsole& console) { return before_start(start, console); },
-          .rank_failed = [this](Rank rank, const std::string& how) { rank_failed(rank, how); },
-          .silent_ranks = [this] { return silent_ranks(); },
-          .stopping = [this] { quiet(); },
-          .job_over = [this] { coordinator_.reset(); }};
+Result<Variables> RankWatch::begin(const JobStart& start) {
+  Variables variables;
+  if (options_.watch.enabled) {
+    TALLY_TRY(begin_coordinator(start));
+    const double heartbeat = std::chrono::duration<double>(options_.watch.heartbeat).count();
+    variables = {{"TALLY_COORDINATOR", to_string(coordinator_->address())},
+                 {"TALLY_HEARTBEAT", fmt::format("{}", heartbeat)}};
+  }
+  if (options_.servers) {
+    TALLY_TRY(begin_servers(start));
+    variables.emplace_back("TALLY_DIRECTORY", servers_->directory());
+  }
+  return variables;
 }
 
-Result<Variables> RankWatch::before_start(const JobStart& start, JobConsole& console) {
+Result<void> RankWatch::begin_coordinator(const JobStart& start) {
   {
     MutexLock lock(mutex_);
     ending_ = false;
@@ -28,31 +33,45 @@ Result<Variables> RankWatch::before_start(const JobStart& start, JobConsole& con
     silent_.clear();
   }
   if (coordinator_) {
-    coordinator_->begin_generation(start.generation, start.size);
-  } else {
-    const group::CoordinatorOptions options{
-        .job = start.job,
-        .size = start.size,
-        .generation = start.generation,
-        .listen = {.host = start.own_address, .port = 0},
-        .secret = start.secret,
-        .state_file = {},
-        .heartbeat = options_.heartbeat,
-        .lost_after = options_.lost_after,
-        .stall_warning = options_.stall_warning,
-    };
-    TALLY_TRY(coordinator_,
-              group::Coordinator::start(options, [this, &console](const CoordinatorEvent& event) {
-                note_silence(event);
-                if (worth_saying(event)) console.say(event.sentence);
-              }));
-    if (verbose_)
-      console.say(fmt::format("the coordinator listens at {}; tally status {}",
-                              to_string(coordinator_->address()), coordinator_->local_name()));
+    coordinator_->begin_generation(start.generation, options_.size());
+    return {};
   }
-  const double heartbeat = std::chrono::duration<double>(options_.heartbeat).count();
-  return Variables{{"TALLY_COORDINATOR", to_string(coordinator_->address())},
-                   {"TALLY_HEARTBEAT", fmt::format("{}", heartbeat)}};
+  const group::CoordinatorOptions options{
+      .job = options_.job,
+      .size = options_.size(),
+      .generation = start.generation,
+      .listen = {.host = start.own_address, .port = 0},
+      .secret = start.secret,
+      .state_file = {},
+      .heartbeat = options_.watch.heartbeat,
+      .lost_after = options_.watch.lost_after,
+      .stall_warning = options_.watch.stall_warning,
+  };
+  TALLY_TRY(coordinator_, group::Coordinator::start(options, [this](const CoordinatorEvent& event) {
+              note_silence(event);
+              if (worth_saying(event)) console_.say(event.sentence);
+            }));
+  if (options_.verbose)
+    console_.say(fmt::format("the coordinator listens at {}; tally status {}",
+                             to_string(coordinator_->address()), coordinator_->local_name()));
+  return {};
+}
+
+Result<void> RankWatch::begin_servers(const JobStart& start) {
+  servers_.reset();
+  servers_end_ = false;
+  process::ServerProcessesOptions servers = *options_.servers;
+  servers.host = start.own_address;
+  servers.secret = start.secret;
+  TALLY_TRY(servers_, process::ServerProcesses::start(servers, [this](const std::string& event) {
+              if (!servers_end_ && options_.is_news(event)) console_.say(event);
+            }));
+  return {};
+}
+
+void RankWatch::end_servers() {
+  servers_end_ = true;
+  servers_.reset();
 }
 
 void RankWatch::rank_failed(Rank rank, const std::string& how) {
@@ -81,25 +100,14 @@ void RankWatch::quiet() {
 
 // The launcher reports the ends of processes.
 bool RankWatch::worth_saying(const CoordinatorEvent& event) const {
-  if (verbose_) return true;
-  switch (event.kind) {
-    case EventKind::kJoined:
-    case EventKind::kLeft:
-      return false;
-    case EventKind::kRefused:
-    case EventKind::kMismatch:
-      return true;
-    case EventKind::kLost:
-    case EventKind::kUnreachable:
-    case EventKind::kRecovered:
-    case EventKind::kStalled:
-      break;
-  }
+  const EventKind kind = event.kind;
+  if (options_.verbose || kind == EventKind::kRefused || kind == EventKind::kMismatch) return true;
+  if (kind == EventKind::kJoined || kind == EventKind::kLeft) return false;
   MutexLock lock(mutex_);
   const bool known = std::all_of(
       event.ranks.begin(), event.ranks.end(),
       [this](Rank rank) TALLY_NO_THREAD_SAFETY_ANALYSIS { return failed_.contains(rank); });
-  return !ending_ && !(event.kind == EventKind::kLost && known);
+  return !ending_ && !(kind == EventKind::kLost && known);
 }
 
 }  // namespace tally::launch

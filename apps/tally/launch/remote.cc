@@ -3,10 +3,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <sstream>
 
-#include <fmt/format.h>
-
+#include "base/errors.h"
 #include "group/host.h"
 #include "net/socket.h"
 
@@ -14,17 +15,9 @@ namespace tally::launch {
 namespace {
 
 // Never prompts, because no user could answer; gives up a connection after 15 s of silence.
-const std::vector<std::string> kSsh = {"ssh",
-                                       "-T",
-                                       "-x",
-                                       "-o",
-                                       "BatchMode=yes",
-                                       "-o",
-                                       "ConnectTimeout=15",
-                                       "-o",
-                                       "ServerAliveInterval=5",
-                                       "-o",
-                                       "ServerAliveCountMax=3"};
+constexpr const char* kSsh =
+    "ssh -T -x -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=5 "
+    "-o ServerAliveCountMax=3";
 
 bool starts_directly(const LaunchOptions& options, const std::string& host,
                      const std::string& own_name) {
@@ -51,11 +44,16 @@ Result<std::string> own_address_towards(const std::string& host) {
     TALLY_TRY(const net::Address address, net::local_address(socket));
     return address.host;
   }
-  return Error{.code = ErrorCode::kSystem, .message = fmt::format("no way to {}", host)};
+  return system_failure("no way to {}", host);
 }
 
 bool means_this_machine(const std::string& host, const std::string& own_name) {
   return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == own_name;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 std::string quoted(const std::string& word) {
@@ -75,7 +73,7 @@ std::vector<std::string> agent_command(const LaunchOptions& options, const std::
   if (starts_directly(options, host, own_name)) return {};
   const std::string& program = options.remote_tally.empty() ? own_program : options.remote_tally;
   const bool by_ssh = options.remote_shell.empty();
-  std::vector<std::string> command = by_ssh ? kSsh : options.remote_shell;
+  std::vector<std::string> command = by_ssh ? words_of(kSsh) : options.remote_shell;
   command.push_back(host);
   // ssh passes all words to a remote shell; other programs get the words themselves.
   command.push_back(by_ssh ? quoted(program) : program);

@@ -1,9 +1,8 @@
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "apps/tally/launch/launch_options.h"
+#include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/messages.h"
 #include "tally/error.h"
 
@@ -15,6 +14,9 @@ bool means_this_machine(const std::string& host, const std::string& own_name);
 // Returns the command that starts the agent of a host; empty: run this program directly.
 std::vector<std::string> agent_command(const LaunchOptions& options, const std::string& host,
                                        const std::string& own_name, const std::string& own_program);
+
+// Splits a command at white space.
+std::vector<std::string> words_of(const std::string& text);
 
 // Quotes `word` for a shell.
 std::string quoted(const std::string& word);
