@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "server/client/client_node.h"
-#include "server/part/table.h"
 #include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 #include "wire/error_body.h"
@@ -321,13 +320,8 @@ Result<TableId> ClientNode::take_define(Ticket ticket) {
   TALLY_TRY(const auto request, take_request(ticket));
   TALLY_TRY(const TableSpec spec, decode_spec(request->body));
   const MutexLock lock(mutex_);
-  TALLY_TRY(const TableConfig options, make_table_config(request->table, spec, queues_.slots()));
-  tables_[request->table] = {
-      .spec = spec,
-      .parts = options.parts,
-      .gathers = options.rules.update == plan::Update::kKbatch,
-      .is_coded = options.codec != nullptr,
-      .keeps_residual = options.codec != nullptr && options.codec->keeps_residual()};
+  TALLY_TRY(TableConfig config, make_table_config(request->table, spec, queues_.slots()));
+  tables_.try_emplace(request->table, std::move(config));
   return request->table;
 }
 

@@ -50,22 +50,25 @@ void ClientNode::leave() {
   closed_ = make_error(ErrorCode::kClosed, "this worker has left");
 }
 
-std::uint32_t ClientNode::parts(TableId table) const {
+const TableConfig* ClientNode::table(TableId id) const {
   const MutexLock lock(mutex_);
-  const auto found = tables_.find(table);
-  return found == tables_.end() ? 0 : found->second.parts;
+  const auto found = tables_.find(id);
+  return found == tables_.end() ? nullptr : &found->second;
 }
 
-std::size_t ClientNode::part_elements(TableId table) const {
-  const MutexLock lock(mutex_);
-  const auto found = tables_.find(table);
-  return found == tables_.end() ? 0 : elements_of(found->second.spec, 0);
+std::uint32_t ClientNode::parts(TableId id) const {
+  const TableConfig* const found = table(id);
+  return found == nullptr ? 0 : found->parts;
 }
 
-bool ClientNode::keeps_residual(TableId table) const {
-  const MutexLock lock(mutex_);
-  const auto found = tables_.find(table);
-  return found != tables_.end() && found->second.keeps_residual;
+std::size_t ClientNode::part_elements(TableId id) const {
+  const TableConfig* const found = table(id);
+  return found == nullptr ? 0 : elements_of(found->spec, 0);
+}
+
+bool ClientNode::keeps_residual(TableId id) const {
+  const TableConfig* const found = table(id);
+  return found != nullptr && found->codec != nullptr && found->codec->keeps_residual();
 }
 
 bool ClientNode::done(Ticket ticket) const {

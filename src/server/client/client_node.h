@@ -14,6 +14,7 @@
 #include "server/client/pending_requests.h"
 #include "server/client/server_queues.h"
 #include "server/client/sparse_request.h"
+#include "server/part/table.h"
 #include "server/protocol/node.h"
 #include "tally/server.h"
 
@@ -110,13 +111,6 @@ class ClientNode final : public Node {
   void settle(TimePoint now) override;
 
  private:
-  struct Table {
-    TableSpec spec;
-    std::uint32_t parts = 0;
-    bool gathers = false;  // an update takes several gradients, of any workers
-    bool is_coded = false;
-    bool keeps_residual = false;
-  };
   // The common header of the subrequests of a request, and its memory.
   struct Order {
     MessageHeader header;
@@ -128,6 +122,8 @@ class ClientNode final : public Node {
   };
 
   Ticket failed(Error why);
+  static Result<void> check_order(const TableConfig& table, const PartRange& range,
+                                  const Order& order);
   Ticket submit(std::unique_ptr<Request> request, std::vector<Subrequest> subrequests);
   Ticket ask_parts(const PartRange& range, const Order& order);
   Ticket ask_sparse(const MessageHeader& header, std::span<const std::uint64_t> keys,
@@ -137,9 +133,10 @@ class ClientNode final : public Node {
   std::vector<Subrequest> subrequests_for_servers(const MessageHeader& header,
                                                   std::span<const std::byte> body) const
       TALLY_REQUIRES(mutex_);
-  Result<Table> table(TableId id) const;
-  Result<void> check_order(const Table& table, const PartRange& range, const Order& order) const;
-  Result<void> check_range(const Table& table, const PartRange& range, std::size_t bytes) const;
+  Ticket ask_state(MessageKind kind, const PartRange& range, int array,
+                   std::span<const std::byte> payload, std::span<std::byte> reply);
+  // Null if the table is not defined.
+  const TableConfig* table(TableId id) const;
 
   void on_view(const Message& message);
   void on_answer(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
@@ -174,7 +171,7 @@ class ClientNode final : public Node {
   mutable Mutex mutex_;
   PendingRequests pending_ TALLY_GUARDED_BY(mutex_);
   ServerQueues queues_ TALLY_GUARDED_BY(mutex_);
-  std::map<TableId, Table> tables_ TALLY_GUARDED_BY(mutex_);
+  std::map<TableId, TableConfig> tables_ TALLY_GUARDED_BY(mutex_);  // never changed or removed
   std::map<TableId, std::uint64_t> newest_version_ TALLY_GUARDED_BY(mutex_);
   NodeId id_ TALLY_GUARDED_BY(mutex_) = kNoNode;
   bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to join
