@@ -2,10 +2,7 @@
 // all ranks have joined, u32 count and i32[count] joined ranks (ascending; none once all have
 // joined), u32 count and (u32 worker, u64 clock)[count] (workers ascending), u64[33] histogram.
 #include <array>
-#include <cstddef>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

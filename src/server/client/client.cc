@@ -1,18 +1,12 @@
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
-#include <functional>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "base/mutex.h"
 #include "group/reporter.h"
 #include "server/client/client_node.h"
 #include "server/link/socket_transport.h"
-#include "tally/server.h"
 
 namespace tally::server {
 namespace {

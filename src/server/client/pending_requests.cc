@@ -1,7 +1,5 @@
 #include "server/client/pending_requests.h"
 
-#include <fmt/format.h>
-
 #include "base/check.h"
 
 namespace tally::server {

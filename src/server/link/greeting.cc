@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "server/protocol/message.h"
 #include "wire/greeting.h"
 #include "wire/little_endian.h"
 

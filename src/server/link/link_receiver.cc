@@ -6,11 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
 #include "kernel/crc32c/crc32c.h"
-#include "server/protocol/message.h"
 
 namespace tally::server {
 namespace {

@@ -1,6 +1,5 @@
 #include "server/link/link_sender.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 

@@ -8,7 +8,6 @@
 
 #include "group/reporter.h"
 #include "server/link/socket_transport.h"
-#include "tally/server.h"
 #include "wire/error_body.h"
 
 namespace tally::server {

@@ -1,7 +1,6 @@
 #pragma once
 #include <map>
 #include <string>
-#include <vector>
 
 #include "base/mutex.h"
 #include "server/protocol/node.h"

@@ -8,7 +8,6 @@
 #include "server/node/server_node.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,7 +16,6 @@
 #include "base/cpu.h"
 #include "group/reporter.h"
 #include "server/link/socket_transport.h"
-#include "tally/server.h"
 
 namespace tally::server {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "server/node/server_node.h"
 #include "server/protocol/message.h"
-#include "server/protocol/payloads.h"
 #include "server/protocol/view.h"
 #include "wire/error_body.h"
 

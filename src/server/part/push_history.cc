@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "server/protocol/message.h"
 #include "wire/bytes.h"
 
 namespace tally::server {

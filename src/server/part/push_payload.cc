@@ -1,10 +1,5 @@
 #include "server/part/push_payload.h"
 
-#include <cstdint>
-#include <cstring>
-
-#include <fmt/format.h>
-
 #include "server/protocol/message.h"
 #include "wire/little_endian.h"
 

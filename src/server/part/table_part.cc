@@ -10,9 +10,6 @@
 #include "server/part/table_part.h"
 
 #include <algorithm>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "server/protocol/payloads.h"
 #include "server/protocol/view.h"

@@ -4,7 +4,6 @@
 // a record when its last message arrives, passes it on to its own successor, and acknowledges it
 // (kRecordTaken) when all servers behind it have it.
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -5,9 +5,6 @@
 // however often it is sent.
 #include <algorithm>
 #include <set>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "server/part/table_part.h"
 #include "server/protocol/message.h"
