@@ -49,8 +49,6 @@ void ServerNode::join() {
                   encode(Joining{.is_server = true, .server = options_.self}));
 }
 
-std::span<std::byte> ServerNode::place(NodeId, const MessageHeader&) { return {}; }
-
 void ServerNode::on_linked(NodeId peer) {
   {
     const MutexLock lock(structure_);
@@ -156,34 +154,24 @@ bool ServerNode::keep_view(const Message& message, const View& view) {
 
 class Server::Impl final {
  public:
-  Impl(std::unique_ptr<SocketTransport> transport, const ServerOptions& options,
+  Impl(std::unique_ptr<SocketTransport> socket, const ServerOptions& options,
        const EventSink& on_event)
-      : transport_(std::move(transport)),
-        node_(*transport_,
-              {.self = transport_->info(),
-               .memory_limit_bytes = options.memory_limit_bytes,
-               .snapshots = options.snapshots,
-               .clock = [] { return SteadyClock().now(); }},
-              on_event) {
-    transport_->start(node_);
+      : transport(std::move(socket)),
+        node(*transport,
+             {.self = transport->info(),
+              .memory_limit_bytes = options.memory_limit_bytes,
+              .snapshots = options.snapshots,
+              .clock = [] { return SteadyClock().now(); }},
+             on_event) {
+    transport->start(node);
   }
   ~Impl() {
-    transport_->send(kDirectoryId, {.kind = MessageKind::kLeave}, {});
-    transport_->stop();
+    transport->send(kDirectoryId, {.kind = MessageKind::kLeave}, {});
+    transport->stop();
   }
 
-  Result<void> join(const net::Address& directory, Deadline by) {
-    TALLY_TRY(transport_->join(directory, by));
-    node_.join();
-    return {};
-  }
-
-  std::string address() const { return transport_->address(); }
-  bool expelled() const { return node_.expelled(); }
-
- private:
-  const std::unique_ptr<SocketTransport> transport_;
-  ServerNode node_;
+  const std::unique_ptr<SocketTransport> transport;
+  ServerNode node;
 };
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, EventSink on_event) {
@@ -195,13 +183,14 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Even
                                                    .threads = threads_for(options.threads)},
                                                   on_event));
   auto impl = std::make_unique<Impl>(std::move(transport), options, on_event);
-  TALLY_TRY(impl->join(directory, Deadline::after(options.join_timeout)));
+  TALLY_TRY(impl->transport->join(directory, Deadline::after(options.join_timeout)));
+  impl->node.join();
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
-std::string Server::address() const { return impl_->address(); }
-bool Server::expelled() const { return impl_->expelled(); }
+std::string Server::address() const { return impl_->transport->address(); }
+bool Server::expelled() const { return impl_->node.expelled(); }
 
 }  // namespace tally::server

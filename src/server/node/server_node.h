@@ -44,7 +44,6 @@ class ServerNode final : public Node {
   NodeId id() const { return id_.load(); }
 
   void on_message(NodeId from, const Message& message) override;
-  std::span<std::byte> place(NodeId from, const MessageHeader& header) override;
   void on_linked(NodeId peer) override;
   void on_lost(NodeId peer, const Error& why) override;
   void settle(TimePoint now) override;

@@ -6,6 +6,7 @@
 
 #include "policy/staleness.h"
 #include "server/protocol/message.h"
+#include "wire/error_body.h"
 #include "wire/fields.h"
 #include "wire/little_endian.h"
 
@@ -103,6 +104,12 @@ Result<SnapshotPublication> decode_publication(std::span<const std::byte> bytes)
   TALLY_TRY(const std::span<const std::byte> files, reader.bytes(reader.remaining_bytes()));
   TALLY_TRY(publication.files, decode_snapshot_files(files));
   return publication;
+}
+
+Error decode_refusal(std::span<const std::byte> bytes) {
+  Error why;
+  if (auto decoded = wire::decode_error(bytes, &why); !decoded.has_value()) return decoded.error();
+  return why;
 }
 
 std::vector<std::byte> encode_text(std::string_view text) {
