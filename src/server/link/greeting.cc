@@ -49,17 +49,11 @@ Result<void> check_greeting(std::span<const std::byte> bytes, std::uint32_t magi
 }  // namespace
 
 std::string_view to_string(LinkVerdict verdict) {
-  switch (verdict) {
-    case LinkVerdict::kWelcome:
-      return "it is welcome";
-    case LinkVerdict::kOtherVersion:
-      return "it speaks another version";
-    case LinkVerdict::kOtherJob:
-      return "it belongs to another job";
-    case LinkVerdict::kOtherNode:
-      return "it meant somebody else";
-  }
-  return "for an unknown reason";
+  constexpr std::array<std::string_view, 4> kTexts = {"it is welcome", "it speaks another version",
+                                                      "it belongs to another job",
+                                                      "it meant somebody else"};
+  const auto index = static_cast<std::size_t>(verdict);
+  return index < kTexts.size() ? kTexts[index] : "for an unknown reason";
 }
 
 EncodedLinkGreeting encode(const LinkGreeting& greeting) {
