@@ -13,7 +13,6 @@
 #include "server/client/client_node.h"
 #include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
-#include "wire/error_body.h"
 
 namespace tally::server {
 namespace {
@@ -102,13 +101,6 @@ Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message&
 
 }  // namespace
 
-Error ClientNode::refusal(NodeId from, std::span<const std::byte> payload) {
-  Error why;
-  if (!wire::decode_error(payload, &why).has_value())
-    return corrupt_from(from, "a corrupt refusal");
-  return why;
-}
-
 void ClientNode::on_answer(NodeId from, const Message& message) {
   const MessageHeader& answer = message.header;
   Subrequest* subrequest = pending_.find(answer.sequence);
@@ -144,7 +136,7 @@ void ClientNode::take_in(NodeId from, const Subrequest& subrequest, const Messag
                          Request& request) {
   const MessageHeader& answer = message.header;
   if (answer.outcome == Outcome::kRefused) {
-    fail(request, refusal(from, message.payload));
+    fail(request, decode_refusal(message.payload));
     return;
   }
   const bool pushed = is_push(subrequest.header.kind);

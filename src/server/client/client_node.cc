@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 
 namespace tally::server {
@@ -25,21 +26,6 @@ void ClientNode::join() {
   }
   transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
                   encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
-}
-
-bool ClientNode::joined() const {
-  const MutexLock lock(mutex_);
-  return queues_.view().number != 0;
-}
-
-std::optional<Error> ClientNode::closed() const {
-  const MutexLock lock(mutex_);
-  return closed_;
-}
-
-NodeId ClientNode::id() const {
-  const MutexLock lock(mutex_);
-  return id_;
 }
 
 void ClientNode::leave() {
@@ -71,11 +57,6 @@ bool ClientNode::keeps_residual(TableId id) const {
   return found != nullptr && found->codec != nullptr && found->codec->keeps_residual();
 }
 
-bool ClientNode::done(Ticket ticket) const {
-  const MutexLock lock(mutex_);
-  return pending_.done(ticket);
-}
-
 std::uint64_t ClientNode::newest_version(TableId table) const {
   const MutexLock lock(mutex_);
   const auto found = newest_version_.find(table);
@@ -91,21 +72,6 @@ Client::Membership ClientNode::membership() const {
     ++members.workers;
   }
   return members;
-}
-
-void ClientNode::cancel(Ticket ticket) {
-  {
-    const MutexLock lock(mutex_);
-    std::vector<std::uint64_t> unsent;
-    for (const auto& [sequence, subrequest] : pending_.subrequests()) {
-      if (subrequest.ticket == ticket && subrequest.state == Subrequest::State::kWaiting)
-        unsent.push_back(sequence);
-    }
-    for (const std::uint64_t sequence : unsent) {
-      if (Request* request = pending_.settle(sequence)) ++request->completion.dropped;
-    }
-  }
-  on_progress_();
 }
 
 void ClientNode::abandon(Ticket ticket) {
@@ -152,11 +118,6 @@ void ClientNode::disconnect_all(std::span<const NodeId> servers,
   }
 }
 
-bool ClientNode::awaits_release() const {
-  const MutexLock lock(mutex_);
-  return unreleased_ > 0;
-}
-
 // A server that was removed may resume and write its answer. Requests that continue get new memory
 // for their rows, which that server does not know.
 void ClientNode::move_replies_from(std::span<const NodeId> servers) {
@@ -177,7 +138,7 @@ void ClientNode::on_message(NodeId from, const Message& message) {
       if (from == kDirectoryId) on_view(message);
       break;
     case MessageKind::kAnswer: {
-      if (from == kDirectoryId) return close(refusal(from, message.payload));
+      if (from == kDirectoryId) return close(decode_refusal(message.payload));
       const MutexLock lock(mutex_);
       const std::uint64_t before = pending_.completions();
       on_answer(from, message);
@@ -200,14 +161,12 @@ void ClientNode::on_message(NodeId from, const Message& message) {
 void ClientNode::on_view(const Message& message) {
   auto view = decode_view(message.payload);
   if (!view.has_value()) return close(std::move(view).error());
-  const NodeId self = message.header.part;
-  if (!has_worker(*view, self))
+  if (!has_worker(*view, message.header.part))
     return close(make_error(ErrorCode::kPeerLost, "the directory has given this worker up"));
   std::vector<NodeId> behind;
   {
     const MutexLock lock(mutex_);
     if (closed_ || view->number <= queues_.view().number) return;
-    id_ = self;
     behind = queues_.leave_behind(*view);
   }
   disconnect_all(behind, nullptr);

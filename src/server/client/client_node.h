@@ -45,12 +45,19 @@ class ClientNode final : public Node {
 
   // Joins at the directory. Requests need joined().
   void join();
-  bool joined() const;
+  bool joined() const {
+    const MutexLock lock(mutex_);
+    return queues_.view().number != 0;
+  }
+
   // Why requests fail from now on: the directory refused or removed the worker, or is lost.
-  std::optional<Error> closed() const;
+  std::optional<Error> closed() const {
+    const MutexLock lock(mutex_);
+    return closed_;
+  }
+
   // Leaves the job: other workers do not wait for this one any more.
   void leave();
-  NodeId id() const;
 
   Ticket define(const TableSpec& spec);
   std::uint32_t parts(TableId table) const;
@@ -85,21 +92,26 @@ class ClientNode final : public Node {
   Ticket write_state(const PartRange& range, int array, std::span<const std::byte> state);
   Ticket set_version(TableId table, std::uint64_t version);
 
-  bool done(Ticket ticket) const;
+  bool done(Ticket ticket) const {
+    const MutexLock lock(mutex_);
+    return pending_.done(ticket);
+  }
+
   // The result of a ticket that is done, once; kInvalid before. kPeerLost where parts are lost.
   Result<Completion> take(Ticket ticket);
   Result<TableId> take_define(Ticket ticket);
   Result<std::vector<double>> take_agree(Ticket ticket);
   Result<Client::Size> take_size(Ticket ticket);
   Result<std::filesystem::path> take_snapshot(Ticket ticket);
-  // Drops the subrequests that are not sent yet; the ticket is done when the others are answered.
-  void cancel(Ticket ticket);
   // Forgets the ticket and renews the links it was sent on. Its pushes may or may not be applied.
   // Afterwards nothing uses its memory, except servers on this host that share allocated memory, as
   // long as awaits_release().
   void abandon(Ticket ticket);
   // Whether a server on this host may still use shared memory of a link that has ended.
-  bool awaits_release() const;
+  bool awaits_release() const {
+    const MutexLock lock(mutex_);
+    return unreleased_ > 0;
+  }
 
   std::uint64_t newest_version(TableId table) const;
   Client::Membership membership() const;
@@ -158,7 +170,6 @@ class ClientNode final : public Node {
   // Ends links, without locks. `also`: memory of a request that is forgotten.
   void disconnect_all(std::span<const NodeId> servers, const std::shared_ptr<void>& also);
   void move_replies_from(std::span<const NodeId> servers) TALLY_REQUIRES(mutex_);
-  static Error refusal(NodeId from, std::span<const std::byte> payload);
   Error loss(const Request& request) const TALLY_REQUIRES(mutex_);
   Result<std::unique_ptr<Request>> take_request(Ticket ticket);
 
@@ -173,7 +184,6 @@ class ClientNode final : public Node {
   ServerQueues queues_ TALLY_GUARDED_BY(mutex_);
   std::map<TableId, TableConfig> tables_ TALLY_GUARDED_BY(mutex_);  // never changed or removed
   std::map<TableId, std::uint64_t> newest_version_ TALLY_GUARDED_BY(mutex_);
-  NodeId id_ TALLY_GUARDED_BY(mutex_) = kNoNode;
   bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to join
   std::optional<Error> closed_ TALLY_GUARDED_BY(mutex_);
   TimePoint last_heartbeat_ TALLY_GUARDED_BY(mutex_){};

@@ -67,18 +67,6 @@ KeyGroups group_keys(std::span<const std::uint64_t> keys, std::uint32_t parts) {
   return groups;
 }
 
-KeyGroups group_keys_reference(std::span<const std::uint64_t> keys, std::uint32_t parts) {
-  KeyGroups groups{.begin = {0}};
-  for (std::uint32_t part = 0; part < parts; ++part) {
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (part_of_key(keys[i], parts) == part)
-        groups.order.push_back(static_cast<std::uint32_t>(i));
-    }
-    groups.begin.push_back(static_cast<std::uint32_t>(groups.order.size()));
-  }
-  return groups;
-}
-
 SparseRequest::SparseRequest(const Shape& shape, std::span<const std::uint64_t> keys)
     : shape_(shape), groups_(group_keys(keys, shape.parts)) {
   for (std::uint32_t part = 0; part < shape_.parts; ++part) {

@@ -45,7 +45,6 @@ struct KeyGroups {
 };
 // A counting sort: two passes over the keys. Fewer than 2^32 keys, at most 65536 parts.
 KeyGroups group_keys(std::span<const std::uint64_t> keys, std::uint32_t parts);
-KeyGroups group_keys_reference(std::span<const std::uint64_t> keys, std::uint32_t parts);
 
 // The memory of a request for rows of a sparse table. For each part: the payload (u32 count, u32
 // zero, the keys, and for pushes their rows), then room for the rows of the answer, both aligned to

@@ -48,11 +48,6 @@ Result<void> TablePart::end_of_listing() {
   return make_present();
 }
 
-bool TablePart::is_lost() const {
-  const SharedLock lock(mutex_);
-  return presence_ == Presence::kLost;
-}
-
 void TablePart::run_deferred() {
   while (has_deferred_.load(std::memory_order_acquire)) {
     std::deque<KeptMessage> batch;
@@ -285,11 +280,6 @@ void TablePart::add_size(Client::Size& sum) {
   const auto& bins = round_.staleness().bins();
   sum.staleness.resize(bins.size());
   for (std::size_t i = 0; i < bins.size(); ++i) sum.staleness[i] += bins[i];
-}
-
-bool TablePart::is_primary() const {
-  const SharedLock lock(mutex_);
-  return position_.role == ChainPosition::Role::kPrimary;
 }
 
 std::optional<TablePart::Copy> TablePart::copy(std::size_t max_piece_bytes) {

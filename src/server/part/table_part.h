@@ -32,6 +32,7 @@ class DeferredParts final {
     const MutexLock lock(mutex_);
     parts_.push_back(&part);
   }
+
   std::vector<TablePart*> take() {
     const MutexLock lock(mutex_);
     return std::exchange(parts_, {});
@@ -93,7 +94,10 @@ class TablePart final {
   // The list of tables is complete: a part of the chain that was not listed has its initial values.
   Result<void> end_of_listing();
   // Whether no server has the part: this one is the primary and never received it.
-  bool is_lost() const;
+  bool is_lost() const {
+    const SharedLock lock(mutex_);
+    return presence_ == Presence::kLost;
+  }
 
   // A new view: the server's place in the chain, and the workers.
   void install(const ChainPosition& position, const std::vector<WorkerInfo>& workers);
@@ -108,7 +112,11 @@ class TablePart final {
 
   void take_record(NodeId from, const Message& message);
   void record_taken(NodeId from, const Message& message);
-  bool wants_fill();
+  bool wants_fill() {
+    const SharedLock lock(mutex_);
+    return presence_ == Presence::kPresent && replication_.wants_everything(position_.view);
+  }
+
   // Whether the successor lacks something that is not yet under way to it.
   bool is_successor_behind();
   // Sends the whole part to the successor, if the successor needs it.
@@ -123,7 +131,11 @@ class TablePart final {
     std::vector<std::vector<std::byte>> pieces;
   };
   std::optional<Copy> copy(std::size_t max_piece_bytes);
-  bool is_primary() const;
+  bool is_primary() const {
+    const SharedLock lock(mutex_);
+    return position_.role == ChainPosition::Role::kPrimary;
+  }
+
   // Replaces the values, if this server is the primary. Calls `when_safe` once, under the part's
   // mutex, when all copies have them, or with the reason why they never will.
   void replace(std::unique_ptr<Storage> storage, std::uint64_t version,
@@ -193,6 +205,7 @@ class TablePart final {
     }
     drain();
   }
+
   void run_deferred() TALLY_REQUIRES(mutex_);
   void drain();
   void defer(NodeId from, const Message& message);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "server/part/table_part.h"
+#include "server/protocol/payloads.h"
 #include "server/storage/piece.h"
 #include "wire/error_body.h"
 
@@ -85,11 +86,6 @@ void TablePart::send_pieces(std::uint8_t flags, std::vector<std::byte> metadata,
     header.push_kind = static_cast<std::uint8_t>(flags | (i + 1 < pieces.size() ? kMoreToCome : 0));
     context_.transport.send(to, header, std::move(pieces[i]));
   }
-}
-
-bool TablePart::wants_fill() {
-  const SharedLock lock(mutex_);
-  return presence_ == Presence::kPresent && replication_.wants_everything(position_.view);
 }
 
 bool TablePart::is_successor_behind() {
@@ -237,8 +233,7 @@ void TablePart::record_taken(NodeId from, const Message& message) {
     forget_sent();
     end_fill();
     if (header.outcome != Outcome::kRefused) return;
-    Error why{.code = ErrorCode::kCorrupt, .message = "refused"};
-    if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
+    Error why = decode_refusal(message.payload);
     why.message = fmt::format("server {} cannot take a copy: {}", from, why.message);
     // proceed() tells the requests that wait for the copy.
     refusal_ = std::move(why);

@@ -202,10 +202,8 @@ void TablePart::apply_round(const std::vector<policy::Offer>& counted) {
 }
 
 std::vector<TablePart::Contribution>::iterator TablePart::find_held(const policy::Offer& offer) {
-  return std::find_if(held_.begin(), held_.end(), [&](const Contribution& held) {
-    return held.offer.worker == offer.worker && held.offer.clock == offer.clock &&
-           held.offer.version == offer.version;
-  });
+  return std::find_if(held_.begin(), held_.end(),
+                      [&](const Contribution& held) { return held.offer == offer; });
 }
 
 // Ends a contribution: its push is answered when the outcome is safe.

@@ -27,15 +27,24 @@ class Row final {
 
   bool found() const { return place_ != nullptr; }
   std::byte* place() const { return place_; }
-  std::uint64_t key() const;
-  std::uint32_t steps() const;
-  void set_steps(std::uint32_t steps) const;
+  std::uint64_t key() const { return load<std::uint64_t>(0); }
+  std::uint32_t steps() const { return load<std::uint32_t>(kStepsAt); }
+  void set_steps(std::uint32_t steps) const {
+    std::memcpy(place_ + kStepsAt, &steps, sizeof steps);
+  }
   float* values() const { return reinterpret_cast<float*>(place_ + kValuesAt); }
 
   static constexpr std::size_t kStepsAt = sizeof(std::uint64_t);
   static constexpr std::size_t kValuesAt = kStepsAt + sizeof(std::uint32_t);
 
  private:
+  template <typename T>
+  T load(std::size_t at) const {
+    T value;
+    std::memcpy(&value, place_ + at, sizeof value);
+    return value;
+  }
+
   std::byte* place_ = nullptr;
 };
 
@@ -89,19 +98,5 @@ class RowTable final {
   int bits_ = 0;  // of slot numbers
   std::uint32_t size_ = 0;
 };
-
-inline std::uint64_t Row::key() const {
-  std::uint64_t key = 0;
-  std::memcpy(&key, place_, sizeof key);
-  return key;
-}
-inline std::uint32_t Row::steps() const {
-  std::uint32_t steps = 0;
-  std::memcpy(&steps, place_ + kStepsAt, sizeof steps);
-  return steps;
-}
-inline void Row::set_steps(std::uint32_t steps) const {
-  std::memcpy(place_ + kStepsAt, &steps, sizeof steps);
-}
 
 }  // namespace tally::server
