@@ -214,9 +214,6 @@ class TablePart final {
   void update_members(const std::vector<WorkerInfo>& workers) TALLY_REQUIRES(mutex_);
   void leave_primary() TALLY_REQUIRES(mutex_);
   void keep_held(NodeId worker) TALLY_REQUIRES(mutex_);
-  Result<PartPayload> payload_of(std::span<const std::byte> bytes, bool has_values,
-                                 bool check_keys) const;
-  Result<PartPayload> pushed_by(const Message& message) const;
   void pull(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
   void read_state(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
   void finish(PendingRequest pending) TALLY_REQUIRES(mutex_);
@@ -262,9 +259,9 @@ class TablePart final {
   Result<void> ensure_storage() TALLY_REQUIRES(mutex_);
   Result<void> take_pieces(std::span<const std::byte> last_piece, bool has_piece)
       TALLY_REQUIRES(mutex_);
-  void refuse_record(NodeId to, const MessageHeader& record, const Error& why)
-      TALLY_REQUIRES(mutex_);
-  void answer_record(NodeId to, const MessageHeader& record, Outcome outcome,
+  // To the predecessor.
+  void refuse_record(std::uint64_t number, const Error& why) TALLY_REQUIRES(mutex_);
+  void answer_record(NodeId to, std::uint64_t number, Outcome outcome,
                      std::vector<std::byte> payload = {}) TALLY_REQUIRES(mutex_);
   void forget_sent() TALLY_REQUIRES(mutex_);
   void end_fill() TALLY_REQUIRES(mutex_);
