@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -96,20 +95,18 @@ void Connector::admit(std::unique_ptr<net::Stream> stream, std::string from, Tim
 }
 
 void Connector::serve_callers(TimePoint now) {
-  for (auto at = callers_.begin(); at != callers_.end();) {
-    const auto step = at->exchange->advance();
-    bool over = true;
+  callers_.remove_if([&](Caller& caller) {
+    const auto step = caller.exchange->advance();
+    if (step.has_value() && !*step && now < caller.give_up) return false;
     if (!step.has_value()) {
-      owner_.turned_away(at->from, step.error().message);
+      owner_.turned_away(caller.from, step.error().message);
     } else if (*step) {
-      owner_.came(at->exchange->take(), at->greeting);
-    } else if (now >= at->give_up) {
-      owner_.turned_away(at->from, "it did not say who it is");
+      owner_.came(caller.exchange->take(), caller.greeting);
     } else {
-      over = false;
+      owner_.turned_away(caller.from, "it did not say who it is");
     }
-    at = over ? callers_.erase(at) : std::next(at);
-  }
+    return true;
+  });
 }
 
 Result<void> Connector::begin(Dial& dial) {

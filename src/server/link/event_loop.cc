@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -118,10 +117,11 @@ bool EventLoop::serve(Link& link, std::uint32_t events) {
   if (events == EPOLLOUT && writable && !was_choked) return false;
   // Messages that a peer sent before it closed are delivered.
   LinkSink sink(owner_, link);
-  const Link::Received received = link.receive(sink, kBudgetBytes);
-  if (!received.alive || !writable) {
+  const LinkReceiver::Pumped received = link.receive(sink, kBudgetBytes);
+  const bool has_more = received.end == LinkReceiver::End::kMore;
+  if (!writable || (received.end != LinkReceiver::End::kDrained && !has_more)) {
     owner_.ended(link);
-  } else if (received.more) {
+  } else if (has_more) {
     unfinished_.push_back(&link);
   }
   return received.messages > 0;
@@ -142,9 +142,7 @@ void EventLoop::say_goodbye(Deadline by) {
   const Deadline last = earlier(by, clock.after(kGoodbye));
   while (!links_.empty() && !last.passed(clock.now())) {
     ::epoll_wait(epoll_.descriptor(), events.data(), kMostEvents, kGoodbyeLook);
-    for (auto at = links_.begin(); at != links_.end();) {
-      at = at->first->discard() ? std::next(at) : links_.erase(at);
-    }
+    std::erase_if(links_, [](const auto& link) { return !link.first->discard(); });
   }
   for (const auto& [link, owner] : links_) link->close();
   links_.clear();

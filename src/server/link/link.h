@@ -70,12 +70,8 @@ class Link final {
   bool flushed() const;
   void shutdown() { socket_->shutdown(); }
 
-  struct Received {
-    std::size_t messages = 0;
-    bool more = false;  // the budget was used up: call again
-    bool alive = true;  // false: failed, see error(), or closed
-  };
-  Received receive(LinkReceiver::Sink& sink, std::size_t budget_bytes);
+  // kShut: closed; kFailed: see error().
+  LinkReceiver::Pumped receive(LinkReceiver::Sink& sink, std::size_t budget_bytes);
   // Reads and discards. False: the peer has closed.
   bool discard();
   // Stops reading until flush() has made room.

@@ -56,32 +56,6 @@ Result<void> check(const SocketTransportOptions& options) {
 
 }  // namespace
 
-void ClosingLinks::add(std::vector<std::shared_ptr<Link>> links, std::function<void()> released) {
-  const MutexLock lock(mutex_);
-  waiting_.push_back({.links = std::move(links), .released = std::move(released)});
-}
-
-void ClosingLinks::poll() {
-  std::vector<ClosingLink> over;
-  {
-    const MutexLock lock(mutex_);
-    for (ClosingLink& one : waiting_) {
-      std::erase_if(one.links, [](const auto& link) { return !link->discard(); });
-      if (one.links.empty()) over.push_back(std::move(one));
-    }
-    std::erase_if(waiting_, [](const ClosingLink& one) { return one.links.empty(); });
-  }
-  for (const ClosingLink& one : over) one.released();
-}
-
-void ClosingLinks::clear() {
-  std::vector<ClosingLink> forgotten;  // without the lock
-  {
-    const MutexLock lock(mutex_);
-    forgotten.swap(waiting_);
-  }
-}
-
 Result<std::unique_ptr<SocketTransport>> SocketTransport::make(
     const SocketTransportOptions& options, EventSink on_event) {
   TALLY_TRY(check(options));
