@@ -140,7 +140,7 @@ class ClientNode final : public Node {
   Ticket ask_parts(const PartRange& range, const Order& order);
   Ticket ask_sparse(const MessageHeader& header, std::span<const std::uint64_t> keys,
                     std::span<const float> gradient, std::span<float> rows);
-  Ticket ask_all_parts(TableId table, const MessageHeader& header);
+  Ticket ask_all_parts(const MessageHeader& header);
   Ticket ask_servers(const MessageHeader& header, std::vector<std::byte> body);
   std::vector<Subrequest> subrequests_for_servers(const MessageHeader& header,
                                                   std::span<const std::byte> body) const

@@ -37,10 +37,6 @@ bool gathers(const TableConfig& table, const MessageHeader& header) {
   return table.rules.update == plan::Update::kKbatch && is_gradient(header);
 }
 
-std::size_t bytes_of(const TableSpec& spec, std::uint32_t part) {
-  return elements_of(spec, part) * size_of(spec.type);
-}
-
 Error undefined(TableId table) { return invalid("table {} is not defined", table); }
 
 // The bytes of the values of these parts.
@@ -51,7 +47,7 @@ Result<std::size_t> bytes_of(const TableConfig& table, const Client::PartRange& 
     return invalid("parts {} to {} of table '{}', which has {}", range.first,
                    std::uint64_t{range.first} + range.count, table.spec.name, table.parts);
   std::size_t bytes = 0;
-  for (std::uint32_t i = 0; i < range.count; ++i) bytes += bytes_of(table.spec, range.first + i);
+  for (std::uint32_t i = 0; i < range.count; ++i) bytes += value_bytes(table.spec, range.first + i);
   return bytes;
 }
 
@@ -125,7 +121,7 @@ Ticket ClientNode::ask_parts(const PartRange& range, const Order& order) {
   for (std::uint32_t i = 0; i < range.count; ++i) {
     Subrequest subrequest{.header = order.header, .gathered = gathers(*found, order.header)};
     subrequest.header.part = range.first + i;
-    const std::size_t bytes = bytes_of(found->spec, subrequest.header.part);
+    const std::size_t bytes = value_bytes(found->spec, subrequest.header.part);
     if (!order.payload.empty()) subrequest.payload = order.payload.subspan(at, bytes);
     if (!order.messages.empty()) subrequest.payload = order.messages[i];
     if (!order.reply.empty()) subrequest.reply = order.reply.subspan(at, bytes);
@@ -260,26 +256,23 @@ Ticket ClientNode::push_pull(TableId table, const PushOptions& push, const PullO
   return ask_sparse(push_header(MessageKind::kPushPull, table, push, pull), keys, gradient, rows);
 }
 
-Ticket ClientNode::ask_all_parts(TableId id, const MessageHeader& header) {
-  const TableConfig* const found = table(id);
-  if (found == nullptr) return failed(undefined(id));
+Ticket ClientNode::ask_all_parts(const MessageHeader& header) {
+  const TableConfig* const found = table(header.table);
+  if (found == nullptr) return failed(undefined(header.table));
   std::vector<Subrequest> subrequests(found->parts);
   for (std::uint32_t part = 0; part < found->parts; ++part) {
     subrequests[part].header = header;
-    subrequests[part].header.table = id;
     subrequests[part].header.part = part;
   }
-  auto request = request_of(header);
-  request->table = id;
-  return submit(std::move(request), std::move(subrequests));
+  return submit(request_of(header), std::move(subrequests));
 }
 
 Ticket ClientNode::clock(TableId table, std::uint64_t clock) {
-  return ask_all_parts(table, {.kind = MessageKind::kClock, .clock = clock});
+  return ask_all_parts({.kind = MessageKind::kClock, .table = table, .clock = clock});
 }
 
 Ticket ClientNode::set_version(TableId table, std::uint64_t version) {
-  return ask_all_parts(table, {.kind = MessageKind::kSetVersion, .version = version});
+  return ask_all_parts({.kind = MessageKind::kSetVersion, .table = table, .version = version});
 }
 
 std::vector<Subrequest> ClientNode::subrequests_for_servers(const MessageHeader& header,

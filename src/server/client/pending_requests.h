@@ -1,7 +1,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -138,9 +137,7 @@ class PendingRequests {
   std::unique_ptr<Request> forget(Ticket ticket) {
     const auto found = requests_.find(ticket);
     if (found == requests_.end()) return nullptr;
-    for (auto subrequest = subrequests_.begin(); subrequest != subrequests_.end();)
-      subrequest = subrequest->second.ticket == ticket ? subrequests_.erase(subrequest)
-                                                       : std::next(subrequest);
+    std::erase_if(subrequests_, [&](const auto& entry) { return entry.second.ticket == ticket; });
     std::unique_ptr<Request> request = std::move(found->second);
     requests_.erase(found);
     return request;

@@ -48,14 +48,11 @@ class ServerQueues {
   }
 
   void follow(View view) {
-    for (auto queue = queues_.begin(); queue != queues_.end();) {
-      if (has_server(view, queue->first)) {
-        ++queue;
-        continue;
-      }
-      lost(queue->first);
-      queue = queues_.erase(queue);
-    }
+    std::erase_if(queues_, [&](const auto& queue) {
+      if (has_server(view, queue.first)) return false;
+      lost(queue.first);
+      return true;
+    });
     gone_.resize(view.chains.size());
     for (std::size_t slot = 0; slot < view_.chains.size() && slot < gone_.size(); ++slot) {
       for (const NodeId server : view_.chains[slot]) {

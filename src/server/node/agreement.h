@@ -150,17 +150,14 @@ class Agreement {
   // the round are not in that sum, and move to a later one.
   void close(std::uint64_t number, Answers& answers) {
     complete_elsewhere_ = std::max(complete_elsewhere_, number);
-    Shares& shares = rounds_[number];
-    for (auto share = shares.begin(); share != shares.end();) {
-      if (!share->second.came_late || number <= completed_) {
-        ++share;
-        continue;
-      }
-      newest_.erase(share->first);
-      if (share->second.waiting)
-        answers.push_back(come_later(share->first, *share->second.waiting, gathered_now()));
-      share = shares.erase(share);
-    }
+    if (number <= completed_) return;
+    std::erase_if(rounds_[number], [&](const auto& entry) {
+      const auto& [worker, share] = entry;
+      if (!share.came_late) return false;
+      newest_.erase(worker);
+      if (share.waiting) answers.push_back(come_later(worker, *share.waiting, gathered_now()));
+      return true;
+    });
   }
 
   void complete_rounds(Answers& answers) {

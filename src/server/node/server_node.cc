@@ -70,14 +70,10 @@ void ServerNode::on_lost(NodeId peer, const Error& why) {
   {
     // Payloads may lie in the peer's memory, and the peer repeats its requests.
     const MutexLock lock(early_mutex_);
-    for (auto early = early_.begin(); early != early_.end();) {
-      if (early->from != peer) {
-        ++early;
-        continue;
-      }
-      early_bytes_ -= early->owned.size();
-      early = early_.erase(early);
-    }
+    std::erase_if(early_, [&](const KeptMessage& early) TALLY_REQUIRES(early_mutex_) {
+      if (early.from == peer) early_bytes_ -= early.owned.size();
+      return early.from == peer;
+    });
   }
   const MutexLock lock(structure_);
   linked_.erase(peer);

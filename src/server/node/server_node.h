@@ -107,8 +107,6 @@ class ServerNode final : public Node {
   void become_expelled(const std::string& why) TALLY_REQUIRES(structure_);
   void queue_fills() TALLY_REQUIRES(structure_);
   void pump_fills();
-
-  // server_tables.cc
   Result<void> add_table(TableId id, const TableSpec& spec) TALLY_REQUIRES(structure_);
   void send_listing(std::uint32_t slot, bool all) TALLY_REQUIRES(structure_);
   void send_spec(NodeId to, std::uint32_t slot, const Table& table, std::uint8_t flags)

@@ -106,14 +106,11 @@ void ServerNode::connect_neighbours(const View& next, const std::vector<Slot>& s
   for (const ServerInfo& server : next.servers)
     if (successors.contains(server.id) && reached_.insert(server.id).second)
       transport_.connect(server);
-  for (auto peer = reached_.begin(); peer != reached_.end();) {
-    if (neighbours.contains(*peer)) {
-      ++peer;
-    } else {
-      transport_.disconnect(*peer);
-      peer = reached_.erase(peer);
-    }
-  }
+  std::erase_if(reached_, [&](NodeId peer) {
+    if (neighbours.contains(peer)) return false;
+    transport_.disconnect(peer);
+    return true;
+  });
 }
 
 // Reports each loss once: a new primary reports parts that never arrived, the server with the

@@ -32,6 +32,11 @@ Result<void> check(const View& view) {
   return {};
 }
 
+template <typename Info>
+bool has_id(const std::vector<Info>& infos, NodeId id) {
+  return std::any_of(infos.begin(), infos.end(), [&](const Info& info) { return info.id == id; });
+}
+
 std::size_t places_of(const View& view, NodeId server) {
   return static_cast<std::size_t>(
       std::count_if(view.chains.begin(), view.chains.end(),
@@ -179,14 +184,8 @@ View without_worker(const View& before, NodeId worker) {
   return view;
 }
 
-bool has_server(const View& view, NodeId server) {
-  return std::any_of(view.servers.begin(), view.servers.end(),
-                     [&](const ServerInfo& other) { return other.id == server; });
-}
+bool has_server(const View& view, NodeId server) { return has_id(view.servers, server); }
 
-bool has_worker(const View& view, NodeId worker) {
-  return std::any_of(view.workers.begin(), view.workers.end(),
-                     [&](const WorkerInfo& other) { return other.id == worker; });
-}
+bool has_worker(const View& view, NodeId worker) { return has_id(view.workers, worker); }
 
 }  // namespace tally::server

@@ -165,7 +165,7 @@ bool RowTable::grow_index(std::size_t rows) {
   const int bits = bits_for(rows);
   if (bits == bits_) return true;
   if (bits > kMaxBits) return false;
-  GrowingMemory larger = index_.sibling();
+  GrowingMemory larger(budget_);
   if (!larger.grow((std::size_t{1} << bits) * sizeof(std::uint64_t))) return false;
   index_.swap(larger);
   const int old_bits = std::exchange(bits_, bits);

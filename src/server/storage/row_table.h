@@ -92,7 +92,7 @@ class RowTable final {
   const RowShape shape_;
   const std::size_t record_bytes_;
   const std::size_t stride_;
-  const MemoryBudget& budget_;
+  MemoryBudget& budget_;
   GrowingMemory index_;
   GrowingMemory rows_;
   int bits_ = 0;  // of slot numbers
