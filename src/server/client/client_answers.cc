@@ -52,14 +52,6 @@ Result<void> take_values(NodeId from, const Subrequest& subrequest,
   return {};
 }
 
-Result<void> take_average(NodeId from, const Subrequest& subrequest, const Message& message) {
-  if (subrequest.average == nullptr)
-    return corrupt_from(from, "an average without a request for it");
-  subrequest.average->is_average = true;
-  subrequest.average->bytes.assign(message.payload.begin(), message.payload.end());
-  return {};
-}
-
 Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message& message,
                        Request& request) {
   const std::span<const std::byte> payload = message.payload;
@@ -69,8 +61,11 @@ Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message&
     case MessageKind::kReadState:
       return take_values(from, subrequest, payload);
     case MessageKind::kPushAverage:
-      if (message.header.push_kind == kAverage) return take_average(from, subrequest, message);
-      return take_values(from, subrequest, payload);
+      if (message.header.push_kind != kAverage) return take_values(from, subrequest, payload);
+      if (subrequest.average == nullptr)
+        return corrupt_from(from, "an average without a request for it");
+      *subrequest.average = {.is_average = true, .bytes = {payload.begin(), payload.end()}};
+      return {};
     case MessageKind::kSize: {
       TALLY_TRY(const Client::Size more, decode_size(payload));
       add(more, request.size);

@@ -3,8 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "wire/greeting.h"
 #include "wire/little_endian.h"
 
@@ -25,10 +23,6 @@ constexpr std::size_t kGreetingIdAt = 8;
 constexpr std::size_t kGreetingToAt = 12;
 constexpr std::size_t kGreetingTokenAt = 16;
 constexpr std::size_t kAnswerTokenAt = 12;
-
-Error refused(std::string message) {
-  return {.code = ErrorCode::kRefused, .message = std::move(message)};
-}
 
 void store_token(std::span<std::byte> bytes, std::size_t at, const Token& token) {
   std::memcpy(bytes.data() + at, token.data(), token.size());
@@ -119,25 +113,26 @@ net::GreetingExchange::Host accepting_link(std::function<LinkAnswer(const LinkGr
             const EncodedLinkAnswer reply = encode(answer);
             encoded.assign(reply.begin(), reply.end());
             if (answer.verdict == LinkVerdict::kWelcome) return {};
-            return refused(std::string(to_string(answer.verdict)));
+            return make_error(ErrorCode::kRefused, "{}", to_string(answer.verdict));
           }};
 }
 
 net::GreetingExchange::Caller calling_link(const LinkGreeting& greeting, LinkAnswer& answer) {
   const EncodedLinkGreeting encoded = encode(greeting);
-  return {
-      .greeting = {encoded.begin(), encoded.end()},
-      .answer_bytes = kLinkAnswerBytes,
-      .check = [to = greeting.to, &answer](std::span<const std::byte> bytes) -> Result<void> {
-        TALLY_TRY(answer, decode_link_answer(bytes.first<kLinkAnswerBytes>()));
-        if (answer.version != kLinkVersion)
-          return refused(
-              fmt::format("it speaks version {}, this is {}", answer.version, kLinkVersion));
-        if (answer.verdict != LinkVerdict::kWelcome)
-          return refused(fmt::format("it refuses us as a caller: {}", to_string(answer.verdict)));
-        if (answer.id != to) return refused(fmt::format("it is node {}, not {}", answer.id, to));
-        return {};
-      }};
+  return {.greeting = {encoded.begin(), encoded.end()},
+          .answer_bytes = kLinkAnswerBytes,
+          .check = [to = greeting.to, &answer](std::span<const std::byte> bytes) -> Result<void> {
+            TALLY_TRY(answer, decode_link_answer(bytes.first<kLinkAnswerBytes>()));
+            if (answer.version != kLinkVersion)
+              return make_error(ErrorCode::kRefused, "it speaks version {}, this is {}",
+                                answer.version, kLinkVersion);
+            if (answer.verdict != LinkVerdict::kWelcome)
+              return make_error(ErrorCode::kRefused, "it refuses us as a caller: {}",
+                                to_string(answer.verdict));
+            if (answer.id != to)
+              return make_error(ErrorCode::kRefused, "it is node {}, not {}", answer.id, to);
+            return {};
+          }};
 }
 
 }  // namespace tally::server

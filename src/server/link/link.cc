@@ -105,17 +105,6 @@ void Link::pump(std::size_t budget_bytes) {
   wants_out_.store(failed_ || !sender_.idle() || socket_->wants_write(), std::memory_order_release);
 }
 
-void Link::begin_burst() {
-  const MutexLock lock(tx_);
-  in_burst_ = true;
-}
-
-void Link::end_burst() {
-  const MutexLock lock(tx_);
-  in_burst_ = false;
-  if (std::exchange(gathered_, 0) > 0 && !closed() && !failed_) pump(kSendBudgetBytes);
-}
-
 bool Link::flush(std::size_t budget_bytes) {
   bool alive = true;
   {
@@ -134,9 +123,16 @@ bool Link::flushed() const {
 
 LinkReceiver::Pumped Link::receive(LinkReceiver::Sink& sink, std::size_t budget_bytes) {
   if (closed()) return {.end = LinkReceiver::End::kShut};
-  begin_burst();
+  {
+    const MutexLock lock(tx_);
+    in_burst_ = true;
+  }
   LinkReceiver::Pumped pumped = receiver_.pump(*socket_, sink, budget_bytes);
-  end_burst();
+  {
+    const MutexLock lock(tx_);
+    in_burst_ = false;
+    if (std::exchange(gathered_, 0) > 0 && !closed() && !failed_) pump(kSendBudgetBytes);
+  }
   shared_.counters.bytes_received.fetch_add(pumped.bytes, std::memory_order_relaxed);
   if (pumped.end == LinkReceiver::End::kFailed) read_error_ = receiver_.failure();
   // Buffered bytes wait until flush() has made room; its caller calls this then.

@@ -89,8 +89,6 @@ class Link final {
                std::span<const std::byte> borrowed, std::uint16_t newest_region);
   void show_regions(std::uint16_t newest) TALLY_REQUIRES(tx_);
   void pump(std::size_t budget_bytes) TALLY_REQUIRES(tx_);
-  void begin_burst();
-  void end_burst();
   void update_interest();
 
   const Config config_;

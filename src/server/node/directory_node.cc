@@ -94,7 +94,11 @@ void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
     say(fmt::format("{} joined", name_of(server)));
     if (view_.number > 0) return become(with_server(view_, server, copies_));
     view_.servers.push_back(std::move(server));
-    return found_if_complete();
+    const auto count = static_cast<int>(view_.servers.size());
+    if (count < options_.servers) return;
+    copies_ = copies(options_.replicas, count);
+    view_.number = 1;
+    return become(founding_view(view_.servers, view_.workers, options_.replicas));
   }
   const WorkerInfo worker{.id = from, .rank = joining->rank};
   NodeId replaced = kNoNode;
@@ -114,14 +118,6 @@ void DirectoryNode::refuse(NodeId to, const Error& why) {
   transport_.send(
       to, {.kind = MessageKind::kAnswer, .outcome = Outcome::kRefused, .view = view_.number},
       wire::encode_error(why));
-}
-
-void DirectoryNode::found_if_complete() {
-  const auto count = static_cast<int>(view_.servers.size());
-  if (count < options_.servers) return;
-  copies_ = copies(options_.replicas, count);
-  view_.number = 1;
-  become(founding_view(view_.servers, view_.workers, options_.replicas));
 }
 
 void DirectoryNode::remove(NodeId peer, const std::string& why) {

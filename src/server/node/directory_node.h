@@ -28,7 +28,6 @@ class DirectoryNode final : public Node {
  private:
   void join(NodeId from, std::span<const std::byte> payload) TALLY_REQUIRES(mutex_);
   void refuse(NodeId to, const Error& why) TALLY_REQUIRES(mutex_);
-  void found_if_complete() TALLY_REQUIRES(mutex_);
   // Removes a member from the next view; no effect for other nodes.
   void remove(NodeId peer, const std::string& why) TALLY_REQUIRES(mutex_);
   void become(View next) TALLY_REQUIRES(mutex_);

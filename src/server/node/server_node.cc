@@ -23,13 +23,6 @@ namespace {
 // Resolution of last_seen_.
 constexpr Duration kCloseEnough = std::chrono::milliseconds(1);
 
-constexpr int kMostThreadsByDefault = 4;
-
-int threads_for(int wanted) {
-  if (wanted > 0) return wanted;
-  return std::clamp(usable_cores(), 1, kMostThreadsByDefault);
-}
-
 }  // namespace
 
 ServerNode::ServerNode(NodeTransport& transport, const ServerNodeOptions& options,
@@ -141,13 +134,6 @@ void ServerNode::take_heartbeat(const Message& message) {
   admit(view_number_.load());
 }
 
-bool ServerNode::keep_view(const Message& message, const View& view) {
-  if (awaited_heartbeat_.load() == 0 || !has_server(view, message.header.part)) return false;
-  kept_header_ = message.header;
-  kept_view_.assign(message.payload.begin(), message.payload.end());
-  return true;
-}
-
 class Server::Impl final {
  public:
   Impl(std::unique_ptr<SocketTransport> socket, const ServerOptions& options,
@@ -173,11 +159,12 @@ class Server::Impl final {
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, EventSink on_event) {
   TALLY_TRY(const net::Address directory, group::address_from(options.directory));
   TALLY_TRY(const net::Address listen, group::address_from(options.listen));
-  TALLY_TRY(auto transport, SocketTransport::make({.role = Role::kServer,
-                                                   .listen = listen,
-                                                   .secret = options.secret,
-                                                   .threads = threads_for(options.threads)},
-                                                  on_event));
+  const int threads = options.threads > 0 ? options.threads : std::clamp(usable_cores(), 1, 4);
+  TALLY_TRY(
+      auto transport,
+      SocketTransport::make(
+          {.role = Role::kServer, .listen = listen, .secret = options.secret, .threads = threads},
+          on_event));
   auto impl = std::make_unique<Impl>(std::move(transport), options, on_event);
   TALLY_TRY(impl->transport->join(directory, Deadline::after(options.join_timeout)));
   impl->node.join();

@@ -60,7 +60,6 @@ class ServerNode final : public Node {
   void look_at_clock(TimePoint now);
   void send_heartbeat();
   void take_heartbeat(const Message& message);
-  bool keep_view(const Message& message, const View& view) TALLY_REQUIRES(structure_);
 
   // server_requests.cc
   void take_refusal(const Message& message);

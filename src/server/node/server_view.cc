@@ -26,7 +26,11 @@ void ServerNode::take_view(const Message& message) {
     const bool is_sound = view->number > view_.number && !view->chains.empty() &&
                           (view_.number == 0 || view->chains.size() == view_.chains.size());
     if (!is_sound || expelled()) return;
-    if (keep_view(message, *view)) return;
+    if (awaited_heartbeat_.load() != 0 && has_server(*view, message.header.part)) {
+      kept_header_ = message.header;
+      kept_view_.assign(message.payload.begin(), message.payload.end());
+      return;
+    }
     id_.store(message.header.part);
     // Half of the silence limit, since an answer may be under way for as long.
     lease_.store(static_cast<std::int64_t>(message.header.clock / 2));

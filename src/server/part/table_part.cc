@@ -114,16 +114,11 @@ void TablePart::handle(NodeId from, const Message& message) {
   if (worker == workers_.end())
     return refuse(from, header,
                   make_error(ErrorCode::kClosed, "node {} is not a worker of this job", from));
-  handle_admitted(from, message, worker->second);
-}
-
-void TablePart::handle_admitted(NodeId from, const Message& message, Worker& worker) {
-  const MessageHeader& header = message.header;
   switch (header.kind) {
     case MessageKind::kPush:
     case MessageKind::kPushPull:
     case MessageKind::kPushAverage:
-      return push(from, message, worker);
+      return push(from, message, worker->second);
     case MessageKind::kPull:
       return pull(from, message);
     case MessageKind::kClock:
@@ -133,7 +128,7 @@ void TablePart::handle_admitted(NodeId from, const Message& message, Worker& wor
       return read_state(from, message);
     case MessageKind::kWriteState:
     case MessageKind::kSetVersion:
-      return write(from, message, worker);
+      return write(from, message, worker->second);
     default:
       return refuse(from, header,
                     corrupt("a part takes no message of kind {}", static_cast<int>(header.kind)));

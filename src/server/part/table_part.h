@@ -210,7 +210,6 @@ class TablePart final {
   void drain();
   void defer(NodeId from, const Message& message);
   void handle(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
-  void handle_admitted(NodeId from, const Message& message, Worker& worker) TALLY_REQUIRES(mutex_);
   void update_members(const std::vector<WorkerInfo>& workers) TALLY_REQUIRES(mutex_);
   void leave_primary() TALLY_REQUIRES(mutex_);
   void keep_held(NodeId worker) TALLY_REQUIRES(mutex_);

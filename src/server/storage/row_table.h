@@ -87,7 +87,6 @@ class RowTable final {
   // Slot by slot, for a key that shares its tag with another.
   Row find_slowly(std::uint64_t key, std::uint32_t tag) const;
   Row make(std::uint64_t key, std::uint32_t tag);
-  void begin_row(Row row, std::uint64_t key) const;
 
   const RowShape shape_;
   const std::size_t record_bytes_;
