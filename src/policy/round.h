@@ -19,6 +19,8 @@ struct Offer {
   Worker worker = 0;
   std::uint64_t clock = 0;    // steps that the worker has finished with it
   std::uint64_t version = 0;  // that it was computed at
+
+  friend bool operator==(const Offer&, const Offer&) = default;
 };
 
 enum class Decision : std::uint8_t {

@@ -1,7 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "plan/plan.h"

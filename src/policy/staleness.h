@@ -14,10 +14,6 @@ class Histogram {
   explicit Histogram(const std::array<std::uint64_t, kBins>& bins) : bins_(bins) {}
 
   void add(std::uint64_t staleness) { ++bins_[staleness < kBins ? staleness : kBins - 1]; }
-  // Adds the histogram of another part.
-  void add(const Histogram& other) {
-    for (std::size_t i = 0; i < kBins; ++i) bins_[i] += other.bins_[i];
-  }
   const std::array<std::uint64_t, kBins>& bins() const { return bins_; }
   std::uint64_t total() const {
     return std::accumulate(bins_.begin(), bins_.end(), std::uint64_t{0});

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -38,6 +39,7 @@ class FieldWriter final {
     for (std::size_t i = 0; i < sizeof(T); ++i)
       out_.u8(static_cast<std::uint8_t>(static_cast<std::uint64_t>(value) >> (8 * i)));
   }
+  void flag(bool value) { out_.flag(value); }
   void time(std::chrono::nanoseconds value) { out_.time(value); }
   void real(double value) { out_.u64(std::bit_cast<std::uint64_t>(value)); }
   template <typename Enum>
@@ -91,6 +93,9 @@ class FieldReader final {
     if (!error_) take(raw, in_.bytes(sizeof(T)));
     if (!error_) value = load<T>(raw, 0);
   }
+  void flag(bool& value) {
+    if (!error_) take(value, in_.flag());
+  }
   void time(std::chrono::nanoseconds& value) {
     if (!error_) take(value, in_.time());
   }
@@ -127,7 +132,7 @@ class FieldReader final {
   template <typename T, typename Each>
   void optional(std::optional<T>& value, const Each& each) {
     bool there = false;
-    if (!error_) take(there, in_.flag());
+    flag(there);
     if (there) each(value.emplace());
   }
   template <typename Count = std::uint32_t, typename T, typename Each>
@@ -173,6 +178,22 @@ Result<T> read_fields(Reader& in) {
   FieldReader reader(in);
   fields(reader, value);
   TALLY_TRY(reader.outcome());
+  return value;
+}
+
+// A body that has these fields and nothing else.
+template <typename T>
+std::vector<std::byte> encode_fields(const T& value) {
+  Writer out;
+  write_fields(out, value);
+  return out.take();
+}
+
+template <typename T>
+Result<T> decode_fields(std::span<const std::byte> bytes) {
+  Reader in(bytes);
+  TALLY_TRY(T value, read_fields<T>(in));
+  TALLY_TRY(in.end());
   return value;
 }
 

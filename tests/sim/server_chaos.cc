@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kSilence = 1s;
+constexpr std::chrono::milliseconds kSilence = 1s;
 
 // A whole run, from a seed.
 class Script {

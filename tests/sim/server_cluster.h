@@ -129,7 +129,7 @@ struct ServedClusterOptions {
   std::uint64_t seed = 1;
   Conditions conditions = {};
   Duration timeout = std::chrono::seconds(30);
-  Duration silence_limit = std::chrono::seconds(5);
+  std::chrono::milliseconds silence_limit = std::chrono::seconds(5);
   std::vector<Break> breaks = {};
   // Of the workers in the job; none: 0, 1, 2, ...
   std::vector<int> worker_ranks = {};

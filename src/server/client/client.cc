@@ -1,18 +1,12 @@
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
-#include <functional>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "base/mutex.h"
 #include "group/reporter.h"
 #include "server/client/client_node.h"
 #include "server/link/socket_transport.h"
-#include "tally/server.h"
 
 namespace tally::server {
 namespace {
@@ -27,16 +21,51 @@ constexpr Duration kTimeToNotice = std::chrono::seconds(1);
 class Progress final {
  public:
   // A request may be done: the next publish() wakes callers, or this call outside of a burst.
-  void note();
-  void publish();
+  void note() {
+    noted_.store(true);
+    if (!burst_.load()) publish();
+  }
+
+  void publish() {
+    burst_.store(false);
+    if (!noted_.exchange(false)) return;
+    changes_.fetch_add(1);
+    if (sleepers_.load() == 0) return;
+    // A caller that is about to sleep holds the mutex until it does.
+    { const MutexLock lock(mutex_); }
+    changed_.notify_all();
+  }
+
   // A publish() will follow. Called by one thread.
-  void begin_burst();
+  void begin_burst() {
+    if (!burst_.load(std::memory_order_relaxed)) burst_.store(true);
+  }
 
   // Waits until done(); false at the deadline. Spins first where there are several cores.
-  bool wait(const std::function<bool()>& done, Deadline by);
+  bool wait(const std::function<bool()>& done, Deadline by) {
+    while (true) {
+      const std::uint64_t seen = changes_.load();
+      if (done()) return true;
+      if (by.passed(SteadyClock().now())) return false;
+      wait_for_change(seen, by);
+    }
+  }
 
  private:
-  void wait_for_change(std::uint64_t seen, Deadline by);
+  void wait_for_change(std::uint64_t seen, Deadline by) {
+    static const bool alone = usable_cores() < 2;
+    for (int i = 0; i < kLooks && !alone; ++i) {
+      if (changes_.load() != seen) return;
+      spin_pause();
+    }
+    mutex_.lock();
+    sleepers_.fetch_add(1);
+    while (changes_.load() == seen && !by.passed(SteadyClock().now()))
+      changed_.wait_for(
+          mutex_, std::min<Duration>(by.remaining(SteadyClock().now()), std::chrono::seconds(1)));
+    sleepers_.fetch_sub(1);
+    mutex_.unlock();
+  }
 
   std::atomic<std::uint64_t> changes_{0};
   std::atomic<int> sleepers_{0};
@@ -55,9 +84,11 @@ class NotifyingNode final : public Node {
     progress_.begin_burst();
     node_.on_message(from, message);
   }
+
   std::span<std::byte> place(NodeId from, const MessageHeader& header) override {
     return node_.place(from, header);
   }
+
   void on_linked(NodeId peer) override { node_.on_linked(peer); }
   void on_lost(NodeId peer, const Error& why) override { node_.on_lost(peer, why); }
   void settle(TimePoint now) override {
@@ -69,49 +100,6 @@ class NotifyingNode final : public Node {
   Node& node_;
   Progress& progress_;
 };
-
-void Progress::note() {
-  noted_.store(true);
-  if (!burst_.load()) publish();
-}
-
-void Progress::begin_burst() {
-  if (!burst_.load(std::memory_order_relaxed)) burst_.store(true);
-}
-
-void Progress::publish() {
-  burst_.store(false);
-  if (!noted_.exchange(false)) return;
-  changes_.fetch_add(1);
-  if (sleepers_.load() == 0) return;
-  // A caller that is about to sleep holds the mutex until it does.
-  { const MutexLock lock(mutex_); }
-  changed_.notify_all();
-}
-
-bool Progress::wait(const std::function<bool()>& done, Deadline by) {
-  while (true) {
-    const std::uint64_t seen = changes_.load();
-    if (done()) return true;
-    if (by.passed(SteadyClock().now())) return false;
-    wait_for_change(seen, by);
-  }
-}
-
-void Progress::wait_for_change(std::uint64_t seen, Deadline by) {
-  static const bool alone = usable_cores() < 2;
-  for (int i = 0; i < kLooks && !alone; ++i) {
-    if (changes_.load() != seen) return;
-    spin_pause();
-  }
-  mutex_.lock();
-  sleepers_.fetch_add(1);
-  while (changes_.load() == seen && !by.passed(SteadyClock().now()))
-    changed_.wait_for(
-        mutex_, std::min<Duration>(by.remaining(SteadyClock().now()), std::chrono::seconds(1)));
-  sleepers_.fetch_sub(1);
-  mutex_.unlock();
-}
 
 }  // namespace
 
@@ -129,6 +117,7 @@ class Client::Impl final {
         notifying_node_(node_, progress_) {
     transport_->start(notifying_node_);
   }
+
   ~Impl() {
     node_.leave();
     transport_->stop();
@@ -159,6 +148,13 @@ class Client::Impl final {
                              "and may still use memory of allocate()");
   }
 
+  // The result of the request, as `take` of the node returns it.
+  template <typename T>
+  Result<T> await(Ticket ticket, Deadline by, Result<T> (ClientNode::*take)(Ticket)) {
+    TALLY_TRY(finish(ticket, by));
+    return (node_.*take)(ticket);
+  }
+
   ClientNode& node() { return node_; }
   SocketTransport& transport() { return *transport_; }
   Deadline usual() const { return Deadline::after(options_.request_timeout); }
@@ -185,9 +181,7 @@ Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
 Result<TableId> Client::define(const TableSpec& spec, Deadline by) {
-  const Ticket ticket = impl_->node().define(spec);
-  TALLY_TRY(impl_->finish(ticket, by));
-  return impl_->node().take_define(ticket);
+  return impl_->await(impl_->node().define(spec), by, &ClientNode::take_define);
 }
 
 std::uint32_t Client::parts(TableId table) const { return impl_->node().parts(table); }
@@ -244,8 +238,7 @@ Ticket Client::clock(TableId table, std::uint64_t clock) {
 }
 
 Result<Completion> Client::wait(Ticket ticket, Deadline by) {
-  TALLY_TRY(impl_->finish(ticket, by));
-  return impl_->node().take(ticket);
+  return impl_->await(ticket, by, &ClientNode::take);
 }
 Result<Completion> Client::wait(Ticket ticket) { return wait(ticket, impl_->usual()); }
 bool Client::done(Ticket ticket) const { return impl_->node().done(ticket); }
@@ -255,9 +248,7 @@ std::uint64_t Client::newest_version(TableId table) const {
 }
 
 Result<std::vector<double>> Client::agree(std::span<const double> values, Deadline by) {
-  const Ticket ticket = impl_->node().agree(values);
-  TALLY_TRY(impl_->finish(ticket, by));
-  return impl_->node().take_agree(ticket);
+  return impl_->await(impl_->node().agree(values), by, &ClientNode::take_agree);
 }
 
 Result<void> Client::barrier(Deadline by) {
@@ -268,15 +259,11 @@ Result<void> Client::barrier(Deadline by) {
 Client::Membership Client::membership() const { return impl_->node().membership(); }
 
 Result<Client::Size> Client::size(TableId table, Deadline by) {
-  const Ticket ticket = impl_->node().size(table);
-  TALLY_TRY(impl_->finish(ticket, by));
-  return impl_->node().take_size(ticket);
+  return impl_->await(impl_->node().size(table), by, &ClientNode::take_size);
 }
 
 Result<std::filesystem::path> Client::snapshot(const std::string& name, Deadline by) {
-  const Ticket ticket = impl_->node().snapshot(name);
-  TALLY_TRY(impl_->finish(ticket, by));
-  return impl_->node().take_snapshot(ticket);
+  return impl_->await(impl_->node().snapshot(name), by, &ClientNode::take_snapshot);
 }
 
 Result<void> Client::restore(const std::filesystem::path& snapshot, Deadline by,

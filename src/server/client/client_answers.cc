@@ -11,10 +11,8 @@
 
 #include "base/check.h"
 #include "server/client/client_node.h"
-#include "server/part/table.h"
 #include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
-#include "wire/error_body.h"
 
 namespace tally::server {
 namespace {
@@ -54,14 +52,6 @@ Result<void> take_values(NodeId from, const Subrequest& subrequest,
   return {};
 }
 
-Result<void> take_average(NodeId from, const Subrequest& subrequest, const Message& message) {
-  if (subrequest.average == nullptr)
-    return corrupt_from(from, "an average without a request for it");
-  subrequest.average->is_average = true;
-  subrequest.average->bytes.assign(message.payload.begin(), message.payload.end());
-  return {};
-}
-
 Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message& message,
                        Request& request) {
   const std::span<const std::byte> payload = message.payload;
@@ -71,8 +61,11 @@ Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message&
     case MessageKind::kReadState:
       return take_values(from, subrequest, payload);
     case MessageKind::kPushAverage:
-      if (message.header.push_kind == kAverage) return take_average(from, subrequest, message);
-      return take_values(from, subrequest, payload);
+      if (message.header.push_kind != kAverage) return take_values(from, subrequest, payload);
+      if (subrequest.average == nullptr)
+        return corrupt_from(from, "an average without a request for it");
+      *subrequest.average = {.is_average = true, .bytes = {payload.begin(), payload.end()}};
+      return {};
     case MessageKind::kSize: {
       TALLY_TRY(const Client::Size more, decode_size(payload));
       add(more, request.size);
@@ -102,13 +95,6 @@ Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message&
 }
 
 }  // namespace
-
-Error ClientNode::refusal(NodeId from, std::span<const std::byte> payload) {
-  Error why;
-  if (!wire::decode_error(payload, &why).has_value())
-    return corrupt_from(from, "a corrupt refusal");
-  return why;
-}
 
 void ClientNode::on_answer(NodeId from, const Message& message) {
   const MessageHeader& answer = message.header;
@@ -145,7 +131,7 @@ void ClientNode::take_in(NodeId from, const Subrequest& subrequest, const Messag
                          Request& request) {
   const MessageHeader& answer = message.header;
   if (answer.outcome == Outcome::kRefused) {
-    fail(request, refusal(from, message.payload));
+    fail(request, decode_refusal(message.payload));
     return;
   }
   const bool pushed = is_push(subrequest.header.kind);
@@ -321,13 +307,8 @@ Result<TableId> ClientNode::take_define(Ticket ticket) {
   TALLY_TRY(const auto request, take_request(ticket));
   TALLY_TRY(const TableSpec spec, decode_spec(request->body));
   const MutexLock lock(mutex_);
-  TALLY_TRY(const TableConfig options, make_table_config(request->table, spec, queues_.slots()));
-  tables_[request->table] = {
-      .spec = spec,
-      .parts = options.parts,
-      .gathers = options.rules.update == plan::Update::kKbatch,
-      .is_coded = options.codec != nullptr,
-      .keeps_residual = options.codec != nullptr && options.codec->keeps_residual()};
+  TALLY_TRY(TableConfig config, make_table_config(request->table, spec, queues_.slots()));
+  tables_.try_emplace(request->table, std::move(config));
   return request->table;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "server/protocol/payloads.h"
 #include "server/storage/storage.h"
 
 namespace tally::server {
@@ -27,21 +28,6 @@ void ClientNode::join() {
                   encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
 }
 
-bool ClientNode::joined() const {
-  const MutexLock lock(mutex_);
-  return queues_.view().number != 0;
-}
-
-std::optional<Error> ClientNode::closed() const {
-  const MutexLock lock(mutex_);
-  return closed_;
-}
-
-NodeId ClientNode::id() const {
-  const MutexLock lock(mutex_);
-  return id_;
-}
-
 void ClientNode::leave() {
   const MutexLock lock(mutex_);
   for (const ServerInfo& server : queues_.view().servers)
@@ -50,27 +36,25 @@ void ClientNode::leave() {
   closed_ = make_error(ErrorCode::kClosed, "this worker has left");
 }
 
-std::uint32_t ClientNode::parts(TableId table) const {
+const TableConfig* ClientNode::table(TableId id) const {
   const MutexLock lock(mutex_);
-  const auto found = tables_.find(table);
-  return found == tables_.end() ? 0 : found->second.parts;
+  const auto found = tables_.find(id);
+  return found == tables_.end() ? nullptr : &found->second;
 }
 
-std::size_t ClientNode::part_elements(TableId table) const {
-  const MutexLock lock(mutex_);
-  const auto found = tables_.find(table);
-  return found == tables_.end() ? 0 : elements_of(found->second.spec, 0);
+std::uint32_t ClientNode::parts(TableId id) const {
+  const TableConfig* const found = table(id);
+  return found == nullptr ? 0 : found->parts;
 }
 
-bool ClientNode::keeps_residual(TableId table) const {
-  const MutexLock lock(mutex_);
-  const auto found = tables_.find(table);
-  return found != tables_.end() && found->second.keeps_residual;
+std::size_t ClientNode::part_elements(TableId id) const {
+  const TableConfig* const found = table(id);
+  return found == nullptr ? 0 : elements_of(found->spec, 0);
 }
 
-bool ClientNode::done(Ticket ticket) const {
-  const MutexLock lock(mutex_);
-  return pending_.done(ticket);
+bool ClientNode::keeps_residual(TableId id) const {
+  const TableConfig* const found = table(id);
+  return found != nullptr && found->codec != nullptr && found->codec->keeps_residual();
 }
 
 std::uint64_t ClientNode::newest_version(TableId table) const {
@@ -88,21 +72,6 @@ Client::Membership ClientNode::membership() const {
     ++members.workers;
   }
   return members;
-}
-
-void ClientNode::cancel(Ticket ticket) {
-  {
-    const MutexLock lock(mutex_);
-    std::vector<std::uint64_t> unsent;
-    for (const auto& [sequence, subrequest] : pending_.subrequests()) {
-      if (subrequest.ticket == ticket && subrequest.state == Subrequest::State::kWaiting)
-        unsent.push_back(sequence);
-    }
-    for (const std::uint64_t sequence : unsent) {
-      if (Request* request = pending_.settle(sequence)) ++request->completion.dropped;
-    }
-  }
-  on_progress_();
 }
 
 void ClientNode::abandon(Ticket ticket) {
@@ -149,11 +118,6 @@ void ClientNode::disconnect_all(std::span<const NodeId> servers,
   }
 }
 
-bool ClientNode::awaits_release() const {
-  const MutexLock lock(mutex_);
-  return unreleased_ > 0;
-}
-
 // A server that was removed may resume and write its answer. Requests that continue get new memory
 // for their rows, which that server does not know.
 void ClientNode::move_replies_from(std::span<const NodeId> servers) {
@@ -174,7 +138,7 @@ void ClientNode::on_message(NodeId from, const Message& message) {
       if (from == kDirectoryId) on_view(message);
       break;
     case MessageKind::kAnswer: {
-      if (from == kDirectoryId) return close(refusal(from, message.payload));
+      if (from == kDirectoryId) return close(decode_refusal(message.payload));
       const MutexLock lock(mutex_);
       const std::uint64_t before = pending_.completions();
       on_answer(from, message);
@@ -197,14 +161,12 @@ void ClientNode::on_message(NodeId from, const Message& message) {
 void ClientNode::on_view(const Message& message) {
   auto view = decode_view(message.payload);
   if (!view.has_value()) return close(std::move(view).error());
-  const NodeId self = message.header.part;
-  if (!has_worker(*view, self))
+  if (!has_worker(*view, message.header.part))
     return close(make_error(ErrorCode::kPeerLost, "the directory has given this worker up"));
   std::vector<NodeId> behind;
   {
     const MutexLock lock(mutex_);
     if (closed_ || view->number <= queues_.view().number) return;
-    id_ = self;
     behind = queues_.leave_behind(*view);
   }
   disconnect_all(behind, nullptr);

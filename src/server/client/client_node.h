@@ -14,6 +14,7 @@
 #include "server/client/pending_requests.h"
 #include "server/client/server_queues.h"
 #include "server/client/sparse_request.h"
+#include "server/part/table.h"
 #include "server/protocol/node.h"
 #include "tally/server.h"
 
@@ -44,12 +45,19 @@ class ClientNode final : public Node {
 
   // Joins at the directory. Requests need joined().
   void join();
-  bool joined() const;
+  bool joined() const {
+    const MutexLock lock(mutex_);
+    return queues_.view().number != 0;
+  }
+
   // Why requests fail from now on: the directory refused or removed the worker, or is lost.
-  std::optional<Error> closed() const;
+  std::optional<Error> closed() const {
+    const MutexLock lock(mutex_);
+    return closed_;
+  }
+
   // Leaves the job: other workers do not wait for this one any more.
   void leave();
-  NodeId id() const;
 
   Ticket define(const TableSpec& spec);
   std::uint32_t parts(TableId table) const;
@@ -84,21 +92,26 @@ class ClientNode final : public Node {
   Ticket write_state(const PartRange& range, int array, std::span<const std::byte> state);
   Ticket set_version(TableId table, std::uint64_t version);
 
-  bool done(Ticket ticket) const;
+  bool done(Ticket ticket) const {
+    const MutexLock lock(mutex_);
+    return pending_.done(ticket);
+  }
+
   // The result of a ticket that is done, once; kInvalid before. kPeerLost where parts are lost.
   Result<Completion> take(Ticket ticket);
   Result<TableId> take_define(Ticket ticket);
   Result<std::vector<double>> take_agree(Ticket ticket);
   Result<Client::Size> take_size(Ticket ticket);
   Result<std::filesystem::path> take_snapshot(Ticket ticket);
-  // Drops the subrequests that are not sent yet; the ticket is done when the others are answered.
-  void cancel(Ticket ticket);
   // Forgets the ticket and renews the links it was sent on. Its pushes may or may not be applied.
   // Afterwards nothing uses its memory, except servers on this host that share allocated memory, as
   // long as awaits_release().
   void abandon(Ticket ticket);
   // Whether a server on this host may still use shared memory of a link that has ended.
-  bool awaits_release() const;
+  bool awaits_release() const {
+    const MutexLock lock(mutex_);
+    return unreleased_ > 0;
+  }
 
   std::uint64_t newest_version(TableId table) const;
   Client::Membership membership() const;
@@ -110,13 +123,6 @@ class ClientNode final : public Node {
   void settle(TimePoint now) override;
 
  private:
-  struct Table {
-    TableSpec spec;
-    std::uint32_t parts = 0;
-    bool gathers = false;  // an update takes several gradients, of any workers
-    bool is_coded = false;
-    bool keeps_residual = false;
-  };
   // The common header of the subrequests of a request, and its memory.
   struct Order {
     MessageHeader header;
@@ -128,18 +134,21 @@ class ClientNode final : public Node {
   };
 
   Ticket failed(Error why);
+  static Result<void> check_order(const TableConfig& table, const PartRange& range,
+                                  const Order& order);
   Ticket submit(std::unique_ptr<Request> request, std::vector<Subrequest> subrequests);
   Ticket ask_parts(const PartRange& range, const Order& order);
   Ticket ask_sparse(const MessageHeader& header, std::span<const std::uint64_t> keys,
                     std::span<const float> gradient, std::span<float> rows);
-  Ticket ask_all_parts(TableId table, const MessageHeader& header);
+  Ticket ask_all_parts(const MessageHeader& header);
   Ticket ask_servers(const MessageHeader& header, std::vector<std::byte> body);
   std::vector<Subrequest> subrequests_for_servers(const MessageHeader& header,
                                                   std::span<const std::byte> body) const
       TALLY_REQUIRES(mutex_);
-  Result<Table> table(TableId id) const;
-  Result<void> check_order(const Table& table, const PartRange& range, const Order& order) const;
-  Result<void> check_range(const Table& table, const PartRange& range, std::size_t bytes) const;
+  Ticket ask_state(MessageKind kind, const PartRange& range, int array,
+                   std::span<const std::byte> payload, std::span<std::byte> reply);
+  // Null if the table is not defined.
+  const TableConfig* table(TableId id) const;
 
   void on_view(const Message& message);
   void on_answer(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
@@ -161,7 +170,6 @@ class ClientNode final : public Node {
   // Ends links, without locks. `also`: memory of a request that is forgotten.
   void disconnect_all(std::span<const NodeId> servers, const std::shared_ptr<void>& also);
   void move_replies_from(std::span<const NodeId> servers) TALLY_REQUIRES(mutex_);
-  static Error refusal(NodeId from, std::span<const std::byte> payload);
   Error loss(const Request& request) const TALLY_REQUIRES(mutex_);
   Result<std::unique_ptr<Request>> take_request(Ticket ticket);
 
@@ -174,9 +182,8 @@ class ClientNode final : public Node {
   mutable Mutex mutex_;
   PendingRequests pending_ TALLY_GUARDED_BY(mutex_);
   ServerQueues queues_ TALLY_GUARDED_BY(mutex_);
-  std::map<TableId, Table> tables_ TALLY_GUARDED_BY(mutex_);
+  std::map<TableId, TableConfig> tables_ TALLY_GUARDED_BY(mutex_);  // never changed or removed
   std::map<TableId, std::uint64_t> newest_version_ TALLY_GUARDED_BY(mutex_);
-  NodeId id_ TALLY_GUARDED_BY(mutex_) = kNoNode;
   bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to join
   std::optional<Error> closed_ TALLY_GUARDED_BY(mutex_);
   TimePoint last_heartbeat_ TALLY_GUARDED_BY(mutex_){};

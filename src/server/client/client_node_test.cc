@@ -179,20 +179,6 @@ TEST_F(ClientNodeTest, AJoinerAgreesInTheRoundThatIsGathered) {
   EXPECT_EQ(transport.take().front().header.clock, 58U);
 }
 
-TEST_F(ClientNodeTest, ACancelledPushEndsWithWhatWasSent) {
-  dense.count = 20 * kElements;
-  values.resize(dense.count);
-  const TableId table = define(dense);
-  const Ticket ticket = node.push({table, 0, 20}, {}, gradient());
-  const auto sent = transport.take();
-  node.cancel(ticket);
-  for (const Sent& one : sent) answer(one);
-  const auto completion = node.take(ticket);
-  ASSERT_TRUE(completion.has_value());
-  EXPECT_EQ(completion->applied, 6U);
-  EXPECT_EQ(completion->dropped, 14U);
-}
-
 TEST_F(ClientNodeTest, TheCrewIsThatOfTheView) {
   View view = view_of(2, {{1, 2}, {2, 1}});
   view.workers.insert(view.workers.begin(), {.id = 5, .rank = 7});

@@ -1,5 +1,4 @@
 // Turns requests into subrequests: checks the arguments and splits memory or keys by part.
-#include <fmt/format.h>
 
 #include "server/client/client_node.h"
 #include "server/protocol/message.h"
@@ -33,14 +32,23 @@ bool is_gradient(const MessageHeader& header) {
   return is_push(header.kind) && header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
 }
 
-// The index travels in one byte.
-Result<void> check_array(int array) {
-  if (array >= 0 && array <= 255) return {};
-  return invalid("state array {}: no optimizer has so many", array);
+// An update takes several gradients, of any workers.
+bool gathers(const TableConfig& table, const MessageHeader& header) {
+  return table.rules.update == plan::Update::kKbatch && is_gradient(header);
 }
 
-std::size_t bytes_of(const TableSpec& spec, std::uint32_t part) {
-  return elements_of(spec, part) * size_of(spec.type);
+Error undefined(TableId table) { return invalid("table {} is not defined", table); }
+
+// The bytes of the values of these parts.
+Result<std::size_t> bytes_of(const TableConfig& table, const Client::PartRange& range) {
+  if (table.spec.kind != TableKind::kDense)
+    return invalid("table '{}' is sparse: it has no ranges", table.spec.name);
+  if (range.first > table.parts || range.count > table.parts - range.first)
+    return invalid("parts {} to {} of table '{}', which has {}", range.first,
+                   std::uint64_t{range.first} + range.count, table.spec.name, table.parts);
+  std::size_t bytes = 0;
+  for (std::uint32_t i = 0; i < range.count; ++i) bytes += value_bytes(table.spec, range.first + i);
+  return bytes;
 }
 
 std::unique_ptr<Request> request_of(const MessageHeader& header) {
@@ -73,45 +81,25 @@ Ticket ClientNode::submit(std::unique_ptr<Request> request, std::vector<Subreque
   return ticket;
 }
 
-Result<ClientNode::Table> ClientNode::table(TableId id) const {
-  const MutexLock lock(mutex_);
-  const auto found = tables_.find(id);
-  if (found == tables_.end()) return invalid("table {} is not defined", id);
-  return found->second;
-}
-
-Result<void> ClientNode::check_range(const Table& table, const PartRange& range,
-                                     std::size_t bytes) const {
-  if (table.spec.kind != TableKind::kDense)
-    return invalid("table '{}' is sparse: it has no ranges", table.spec.name);
-  if (range.first > table.parts || range.count > table.parts - range.first)
-    return invalid("parts {} to {} of table '{}', which has {}", range.first,
-                   std::uint64_t{range.first} + range.count, table.spec.name, table.parts);
-  std::size_t expected = 0;
-  for (std::uint32_t i = 0; i < range.count; ++i) expected += bytes_of(table.spec, range.first + i);
-  if (bytes != expected)
-    return invalid("{} bytes for parts of table '{}' that have {}", bytes, table.spec.name,
-                   expected);
-  return {};
-}
-
-Result<void> ClientNode::check_order(const Table& table, const PartRange& range,
-                                     const Order& order) const {
-  for (const std::size_t bytes : {order.payload.size(), order.reply.size()})
-    if (bytes != 0) TALLY_TRY(check_range(table, range, bytes));
+Result<void> ClientNode::check_order(const TableConfig& table, const PartRange& range,
+                                     const Order& order) {
   const bool is_encoded = !order.messages.empty();
-  if (order.payload.empty() && order.reply.empty() && !is_encoded && range.count > 0)
+  if (is_encoded || !order.payload.empty() || !order.reply.empty()) {
+    TALLY_TRY(const std::size_t expected, bytes_of(table, range));
+    for (const std::size_t bytes : {order.payload.size(), order.reply.size()})
+      if (bytes != 0 && bytes != expected)
+        return invalid("{} bytes for parts of table '{}' that have {}", bytes, table.spec.name,
+                       expected);
+  } else if (range.count > 0) {
     return invalid("no memory for parts of table '{}'", table.spec.name);
-  if (is_gradient(order.header) && range.count > 0 && is_encoded != table.is_coded)
+  }
+  const bool is_coded = table.codec != nullptr;
+  if (is_gradient(order.header) && range.count > 0 && is_encoded != is_coded)
     return invalid("gradients of table '{}' are {}", table.spec.name,
-                   table.is_coded ? "encoded" : "not encoded");
+                   is_coded ? "encoded" : "not encoded");
   if (!is_encoded) return {};
   if (!is_gradient(order.header))
     return invalid("additions and assignments are values, not encoded");
-  std::size_t bytes = 0;
-  for (std::uint32_t i = 0; i < range.count && range.first + i < table.parts; ++i)
-    bytes += bytes_of(table.spec, range.first + i);
-  TALLY_TRY(check_range(table, range, bytes));
   const bool has_each = order.messages.size() == range.count &&
                         (order.averages.empty() || order.averages.size() == range.count);
   if (!has_each)
@@ -124,17 +112,16 @@ Result<void> ClientNode::check_order(const Table& table, const PartRange& range,
 }
 
 Ticket ClientNode::ask_parts(const PartRange& range, const Order& order) {
-  auto found = table(range.table);
-  if (!found.has_value()) return failed(std::move(found).error());
+  const TableConfig* const found = table(range.table);
+  if (found == nullptr) return failed(undefined(range.table));
   if (auto checked = check_order(*found, range, order); !checked.has_value())
     return failed(std::move(checked).error());
   std::vector<Subrequest> subrequests;
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < range.count; ++i) {
-    Subrequest subrequest{.header = order.header,
-                          .gathered = found->gathers && is_gradient(order.header)};
+    Subrequest subrequest{.header = order.header, .gathered = gathers(*found, order.header)};
     subrequest.header.part = range.first + i;
-    const std::size_t bytes = bytes_of(found->spec, subrequest.header.part);
+    const std::size_t bytes = value_bytes(found->spec, subrequest.header.part);
     if (!order.payload.empty()) subrequest.payload = order.payload.subspan(at, bytes);
     if (!order.messages.empty()) subrequest.payload = order.messages[i];
     if (!order.reply.empty()) subrequest.reply = order.reply.subspan(at, bytes);
@@ -191,29 +178,31 @@ Ticket ClientNode::push_average(const PartRange& range, const PushOptions& push,
                     .averages = averages});
 }
 
-Ticket ClientNode::read_state(const PartRange& range, int array, std::span<std::byte> state) {
-  if (auto checked = check_array(array); !checked.has_value())
-    return failed(std::move(checked).error());
-  return ask_parts(range, {.header = {.kind = MessageKind::kReadState,
+Ticket ClientNode::ask_state(MessageKind kind, const PartRange& range, int array,
+                             std::span<const std::byte> payload, std::span<std::byte> reply) {
+  // The index travels in one byte.
+  if (array < 0 || array > 255)
+    return failed(invalid("state array {}: no optimizer has so many", array));
+  return ask_parts(range, {.header = {.kind = kind,
                                       .push_kind = static_cast<std::uint8_t>(array),
                                       .table = range.table},
-                           .reply = state});
+                           .payload = payload,
+                           .reply = reply});
+}
+
+Ticket ClientNode::read_state(const PartRange& range, int array, std::span<std::byte> state) {
+  return ask_state(MessageKind::kReadState, range, array, {}, state);
 }
 
 Ticket ClientNode::write_state(const PartRange& range, int array,
                                std::span<const std::byte> state) {
-  if (auto checked = check_array(array); !checked.has_value())
-    return failed(std::move(checked).error());
-  return ask_parts(range, {.header = {.kind = MessageKind::kWriteState,
-                                      .push_kind = static_cast<std::uint8_t>(array),
-                                      .table = range.table},
-                           .payload = state});
+  return ask_state(MessageKind::kWriteState, range, array, state, {});
 }
 
 Ticket ClientNode::ask_sparse(const MessageHeader& header, std::span<const std::uint64_t> keys,
                               std::span<const float> gradient, std::span<float> rows) {
-  auto found = table(header.table);
-  if (!found.has_value()) return failed(std::move(found).error());
+  const TableConfig* const found = table(header.table);
+  if (found == nullptr) return failed(undefined(header.table));
   const TableSpec& spec = found->spec;
   if (spec.kind != TableKind::kSparse)
     return failed(invalid("table '{}' is dense: it has no keys", spec.name));
@@ -246,7 +235,7 @@ Ticket ClientNode::ask_sparse(const MessageHeader& header, std::span<const std::
     subrequests[part].header.part = part;
     subrequests[part].payload = sparse.payload(part);
     subrequests[part].reply = sparse.reply(part);
-    subrequests[part].gathered = found->gathers && is_gradient(header);
+    subrequests[part].gathered = gathers(*found, header);
   }
   return submit(std::move(request), std::move(subrequests));
 }
@@ -267,26 +256,23 @@ Ticket ClientNode::push_pull(TableId table, const PushOptions& push, const PullO
   return ask_sparse(push_header(MessageKind::kPushPull, table, push, pull), keys, gradient, rows);
 }
 
-Ticket ClientNode::ask_all_parts(TableId id, const MessageHeader& header) {
-  auto found = table(id);
-  if (!found.has_value()) return failed(std::move(found).error());
+Ticket ClientNode::ask_all_parts(const MessageHeader& header) {
+  const TableConfig* const found = table(header.table);
+  if (found == nullptr) return failed(undefined(header.table));
   std::vector<Subrequest> subrequests(found->parts);
   for (std::uint32_t part = 0; part < found->parts; ++part) {
     subrequests[part].header = header;
-    subrequests[part].header.table = id;
     subrequests[part].header.part = part;
   }
-  auto request = request_of(header);
-  request->table = id;
-  return submit(std::move(request), std::move(subrequests));
+  return submit(request_of(header), std::move(subrequests));
 }
 
 Ticket ClientNode::clock(TableId table, std::uint64_t clock) {
-  return ask_all_parts(table, {.kind = MessageKind::kClock, .clock = clock});
+  return ask_all_parts({.kind = MessageKind::kClock, .table = table, .clock = clock});
 }
 
 Ticket ClientNode::set_version(TableId table, std::uint64_t version) {
-  return ask_all_parts(table, {.kind = MessageKind::kSetVersion, .version = version});
+  return ask_all_parts({.kind = MessageKind::kSetVersion, .table = table, .version = version});
 }
 
 std::vector<Subrequest> ClientNode::subrequests_for_servers(const MessageHeader& header,

@@ -6,8 +6,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "server/client/sparse_request.h"
 #include "server/protocol/message.h"
 #include "server/snapshot/snapshot.h"
@@ -66,29 +68,99 @@ struct Request {
 class PendingRequests {
  public:
   // Opens a request; its subrequests get the next numbers, in order. Without any it is done.
-  Ticket open(std::unique_ptr<Request> request, std::vector<Subrequest> subrequests);
+  Ticket open(std::unique_ptr<Request> request, std::vector<Subrequest> subrequests) {
+    const Ticket ticket = next_ticket_++;
+    requests_.emplace(ticket, std::move(request));
+    add(ticket, std::move(subrequests));
+    return ticket;
+  }
+
   // Adds subrequests to a request that is not done.
-  void add(Ticket ticket, std::vector<Subrequest> subrequests);
+  void add(Ticket ticket, std::vector<Subrequest> subrequests) {
+    Request* owner = request(ticket);
+    TALLY_CHECK(owner != nullptr);
+    owner->open_subrequests += subrequests.size();
+    for (Subrequest& subrequest : subrequests) {
+      subrequest.ticket = ticket;
+      subrequest.header.sequence = next_sequence_++;
+      subrequests_.emplace_hint(subrequests_.end(), subrequest.header.sequence, subrequest);
+    }
+  }
+
   // Adds a subrequest without a request, with the unused number in its header.
-  void repeat(Subrequest subrequest);
+  void repeat(Subrequest subrequest) {
+    subrequest.ticket = 0;
+    subrequest.state = Subrequest::State::kWaiting;
+    subrequests_.emplace(subrequest.header.sequence, subrequest);
+  }
 
   // Unanswered ones by number, since they are sent again in order.
   std::map<std::uint64_t, Subrequest>& subrequests() { return subrequests_; }
-  Subrequest* find(std::uint64_t sequence);
-  // Ends a subrequest; returns its request, or null.
-  Request* settle(std::uint64_t sequence);
+  Subrequest* find(std::uint64_t sequence) {
+    const auto found = subrequests_.find(sequence);
+    return found == subrequests_.end() ? nullptr : &found->second;
+  }
 
-  Request* request(Ticket ticket);
-  bool done(Ticket ticket) const;
+  // Ends a subrequest; returns its request, or null.
+  Request* settle(std::uint64_t sequence) {
+    const auto found = subrequests_.find(sequence);
+    TALLY_CHECK(found != subrequests_.end());
+    Request* owner = request(found->second.ticket);
+    subrequests_.erase(found);
+    if (owner != nullptr && --owner->open_subrequests == 0) ++completions_;
+    return owner;
+  }
+
+  Request* request(Ticket ticket) {
+    const auto found = requests_.find(ticket);
+    return found == requests_.end() ? nullptr : found->second.get();
+  }
+
+  bool done(Ticket ticket) const {
+    const auto found = requests_.find(ticket);
+    return found == requests_.end() || found->second->open_subrequests == 0;
+  }
+
   // kInvalid for a ticket that is not known or not done.
-  Result<std::unique_ptr<Request>> take(Ticket ticket);
+  Result<std::unique_ptr<Request>> take(Ticket ticket) {
+    const auto found = requests_.find(ticket);
+    if (found == requests_.end())
+      return invalid("ticket {} is not known, or was waited for", ticket);
+    if (found->second->open_subrequests != 0) return invalid("ticket {} is not done", ticket);
+    std::unique_ptr<Request> request = std::move(found->second);
+    requests_.erase(found);
+    return request;
+  }
+
   // Removes the request and its subrequests; null if there is none. Its memory lives as long as the
   // result.
-  std::unique_ptr<Request> forget(Ticket ticket);
+  std::unique_ptr<Request> forget(Ticket ticket) {
+    const auto found = requests_.find(ticket);
+    if (found == requests_.end()) return nullptr;
+    std::erase_if(subrequests_, [&](const auto& entry) { return entry.second.ticket == ticket; });
+    std::unique_ptr<Request> request = std::move(found->second);
+    requests_.erase(found);
+    return request;
+  }
+
   // The memory of all open requests.
-  std::vector<std::shared_ptr<void>> staged() const;
+  std::vector<std::shared_ptr<void>> staged() const {
+    std::vector<std::shared_ptr<void>> memory;
+    for (const auto& [ticket, request] : requests_) {
+      if (request->staged) memory.push_back(request->staged);
+    }
+    return memory;
+  }
+
   // Ends all open requests with `why`, unless they have an error.
-  void fail_all(const Error& why);
+  void fail_all(const Error& why) {
+    subrequests_.clear();
+    for (auto& [ticket, request] : requests_) {
+      if (request->open_subrequests == 0) continue;
+      request->open_subrequests = 0;
+      if (!request->error) request->error = why;
+    }
+  }
 
   // How often a request ran out of subrequests.
   std::uint64_t completions() const { return completions_; }

@@ -11,6 +11,18 @@
 namespace tally::server {
 namespace {
 
+KeyGroups group_keys_reference(std::span<const std::uint64_t> keys, std::uint32_t parts) {
+  KeyGroups groups{.begin = {0}};
+  for (std::uint32_t part = 0; part < parts; ++part) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (part_of_key(keys[i], parts) == part)
+        groups.order.push_back(static_cast<std::uint32_t>(i));
+    }
+    groups.begin.push_back(static_cast<std::uint32_t>(groups.order.size()));
+  }
+  return groups;
+}
+
 std::vector<std::uint64_t> drawn_keys(std::size_t count, std::uint64_t seed) {
   Rng rng(seed);
   std::vector<std::uint64_t> keys(count);

@@ -2,13 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -33,41 +29,19 @@ Result<std::unique_ptr<net::Stream>> for_two_threads(Result<std::unique_ptr<net:
 }  // namespace
 
 Result<std::unique_ptr<Connector>> Connector::make(Owner& owner, Ways ways) {
-  Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event.open()) return net::socket_error("eventfd", errno);
-  return std::unique_ptr<Connector>(new Connector(owner, std::move(ways), std::move(event)));
-}
-
-Connector::Connector(Owner& owner, Ways ways, Descriptor event)
-    : owner_(owner), ways_(std::move(ways)), event_(std::move(event)) {}
-
-Connector::~Connector() { stop(); }
-
-void Connector::start() {
-  thread_ = std::jthread([this] { run(); });
+  std::unique_ptr<Connector> connector(new Connector(owner, std::move(ways)));
+  if (!connector->tasks_.open()) return net::socket_error("eventfd", errno);
+  return connector;
 }
 
 void Connector::stop() {
   stopping_.store(true);
-  wake();
+  tasks_.wake();
   if (thread_.joinable()) thread_.join();
 }
 
-void Connector::wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(event_.descriptor(), &one, sizeof(one));
-}
-
-void Connector::post(std::function<void()> task) {
-  {
-    const MutexLock lock(mutex_);
-    tasks_.push_back(std::move(task));
-  }
-  wake();
-}
-
 void Connector::dial(Target target) {
-  post([this, target = std::move(target)] {
+  tasks_.post([this, target = std::move(target)] {
     Dial& dial = dials_[target.id];
     dial = Dial{};
     dial.target = target;
@@ -75,23 +49,10 @@ void Connector::dial(Target target) {
   });
 }
 
-void Connector::forget(NodeId id) {
-  post([this, id] { dials_.erase(id); });
-}
-
-void Connector::run_tasks() {
-  std::vector<std::function<void()>> tasks;
-  {
-    const MutexLock lock(mutex_);
-    tasks.swap(tasks_);
-  }
-  for (const auto& task : tasks) task();
-}
-
 void Connector::run() {
   TimePoint next_tick{};
   while (!stopping_.load()) {
-    run_tasks();
+    tasks_.run();
     accept_all(SteadyClock().now());
     serve_callers(SteadyClock().now());
     serve_dials(SteadyClock().now());
@@ -134,20 +95,18 @@ void Connector::admit(std::unique_ptr<net::Stream> stream, std::string from, Tim
 }
 
 void Connector::serve_callers(TimePoint now) {
-  for (auto at = callers_.begin(); at != callers_.end();) {
-    const auto step = at->exchange->advance();
-    bool over = true;
+  callers_.remove_if([&](Caller& caller) {
+    const auto step = caller.exchange->advance();
+    if (step.has_value() && !*step && now < caller.give_up) return false;
     if (!step.has_value()) {
-      owner_.turned_away(at->from, step.error().message);
+      owner_.turned_away(caller.from, step.error().message);
     } else if (*step) {
-      owner_.came(at->exchange->take(), at->greeting);
-    } else if (now >= at->give_up) {
-      owner_.turned_away(at->from, "it did not say who it is");
+      owner_.came(caller.exchange->take(), caller.greeting);
     } else {
-      over = false;
+      owner_.turned_away(caller.from, "it did not say who it is");
     }
-    at = over ? callers_.erase(at) : std::next(at);
-  }
+    return true;
+  });
 }
 
 Result<void> Connector::begin(Dial& dial) {
@@ -201,7 +160,7 @@ void Connector::serve_dials(TimePoint now) {
 }
 
 void Connector::wait(TimePoint now, TimePoint next_tick) {
-  std::vector<pollfd> watched = {{.fd = event_.descriptor(), .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> watched = {{.fd = tasks_.descriptor(), .events = POLLIN, .revents = 0}};
   if (callers_.size() < kMaxCallers && now >= deaf_until_) {
     if (ways_.listener) watched.push_back({ways_.listener->descriptor(), POLLIN, 0});
     if (ways_.local_listener.open())
@@ -218,10 +177,7 @@ void Connector::wait(TimePoint now, TimePoint next_tick) {
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(wake_at - now).count();
   ::poll(watched.data(), watched.size(), static_cast<int>(std::clamp<long>(left, 0, 1000)));
-  if (watched.front().revents != 0) {
-    std::uint64_t ignored = 0;
-    [[maybe_unused]] const ssize_t read = ::read(event_.descriptor(), &ignored, sizeof(ignored));
-  }
+  if (watched.front().revents != 0) tasks_.calm();
 }
 
 }  // namespace tally::server

@@ -1,20 +1,18 @@
 #pragma once
 #include <atomic>
-#include <cstdint>
-#include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "base/descriptor.h"
-#include "base/mutex.h"
 #include "net/socket.h"
 #include "net/stream_factory.h"
 #include "server/link/greeting.h"
+#include "server/link/task_queue.h"
 #include "tally/deadline.h"
 
 namespace tally::server {
@@ -47,11 +45,13 @@ class Connector final {
     net::StreamFactory streams;
   };
   static Result<std::unique_ptr<Connector>> make(Owner& owner, Ways ways);
-  ~Connector();
+  ~Connector() { stop(); }
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
 
-  void start();
+  void start() {
+    thread_ = std::jthread([this] { run(); });
+  }
   void stop();
 
   struct Target {
@@ -61,7 +61,9 @@ class Connector final {
   };
   // Retries until reached() or forget().
   void dial(Target target);
-  void forget(NodeId id);
+  void forget(NodeId id) {
+    tasks_.post([this, id] { dials_.erase(id); });
+  }
 
  private:
   struct Dial {
@@ -79,11 +81,8 @@ class Connector final {
     TimePoint give_up{};
   };
 
-  Connector(Owner& owner, Ways ways, Descriptor event);
+  Connector(Owner& owner, Ways ways) : owner_(owner), ways_(std::move(ways)) {}
   void run();
-  void wake();
-  void post(std::function<void()> task);
-  void run_tasks();
   void accept_all(TimePoint now);
   void admit(std::unique_ptr<net::Stream> stream, std::string from, TimePoint now);
   void serve_callers(TimePoint now);
@@ -95,13 +94,11 @@ class Connector final {
 
   Owner& owner_;
   Ways ways_;
-  const Descriptor event_;
+  TaskQueue tasks_;
   std::list<Caller> callers_;
   std::map<NodeId, Dial> dials_;
   TimePoint deaf_until_{};  // no accept() before
 
-  Mutex mutex_;
-  std::vector<std::function<void()>> tasks_ TALLY_GUARDED_BY(mutex_);
   std::atomic<bool> stopping_{false};
   std::jthread thread_;
 };

@@ -1,13 +1,10 @@
 #include "server/link/event_loop.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -43,48 +40,21 @@ class EventLoop::LinkSink final : public LinkReceiver::Sink {
 Result<std::unique_ptr<EventLoop>> EventLoop::make(Owner& owner) {
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.open()) return net::socket_error("epoll", errno);
-  Descriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event.open()) return net::socket_error("eventfd", errno);
+  std::unique_ptr<EventLoop> loop(new EventLoop(owner, std::move(epoll)));
+  if (!loop->tasks_.open()) return net::socket_error("eventfd", errno);
   epoll_event interest{};
   interest.events = EPOLLIN;
   interest.data.ptr = nullptr;
-  if (::epoll_ctl(epoll.descriptor(), EPOLL_CTL_ADD, event.descriptor(), &interest) != 0)
+  if (::epoll_ctl(loop->epoll_.descriptor(), EPOLL_CTL_ADD, loop->tasks_.descriptor(), &interest) !=
+      0)
     return net::socket_error("epoll", errno);
-  return std::unique_ptr<EventLoop>(new EventLoop(owner, std::move(epoll), std::move(event)));
-}
-
-EventLoop::EventLoop(Owner& owner, Descriptor epoll, Descriptor event)
-    : owner_(owner), epoll_(std::move(epoll)), event_(std::move(event)) {}
-
-EventLoop::~EventLoop() { stop(Deadline::at(TimePoint::zero())); }
-
-void EventLoop::start() {
-  thread_ = std::jthread([this] { run(); });
-}
-
-void EventLoop::wake() {
-  const std::uint64_t one = 1;
-  // A full counter wakes as well.
-  [[maybe_unused]] const ssize_t written = ::write(event_.descriptor(), &one, sizeof(one));
-}
-
-void EventLoop::calm() {
-  std::uint64_t ignored = 0;
-  [[maybe_unused]] const ssize_t read = ::read(event_.descriptor(), &ignored, sizeof(ignored));
-}
-
-void EventLoop::post(std::function<void()> task) {
-  {
-    const MutexLock lock(mutex_);
-    tasks_.push_back(std::move(task));
-  }
-  wake();
+  return loop;
 }
 
 void EventLoop::stop(Deadline by) {
   stop_by_.store(by.when());
   stopping_.store(true);
-  wake();
+  tasks_.wake();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -107,23 +77,11 @@ void EventLoop::remove(Link& link) {
   links_.erase(found);
 }
 
-bool EventLoop::run_tasks() {
-  std::vector<std::function<void()>> tasks;
-  {
-    const MutexLock lock(mutex_);
-    tasks.swap(tasks_);
-  }
-  for (const auto& task : tasks) task();
-  return !tasks.empty();
-}
-
-int EventLoop::wait_milliseconds() const { return unfinished_.empty() ? -1 : 0; }
-
 void EventLoop::run() {
   std::array<epoll_event, kMostEvents> events;
   while (!stopping_.load()) {
     const int count =
-        ::epoll_wait(epoll_.descriptor(), events.data(), kMostEvents, wait_milliseconds());
+        ::epoll_wait(epoll_.descriptor(), events.data(), kMostEvents, unfinished_.empty() ? -1 : 0);
     TALLY_CHECK(count >= 0 || errno == EINTR);
     bool busy = false;
     std::vector<Link*> again;
@@ -132,7 +90,7 @@ void EventLoop::run() {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       auto* link = static_cast<Link*>(event.data.ptr);
       if (link == nullptr) {
-        calm();
+        tasks_.calm();
       } else if (links_.contains(link)) {
         const bool unfinished = std::erase(again, link) > 0;
         busy = serve(*link, event.events | (unfinished ? EPOLLIN : 0U)) || busy;
@@ -141,7 +99,7 @@ void EventLoop::run() {
     for (Link* link : again) {
       if (links_.contains(link)) busy = serve(*link, EPOLLIN) || busy;
     }
-    busy = run_tasks() || busy;
+    busy = tasks_.run() || busy;
     if (busy) owner_.settle();
     removed_.clear();
   }
@@ -159,18 +117,14 @@ bool EventLoop::serve(Link& link, std::uint32_t events) {
   if (events == EPOLLOUT && writable && !was_choked) return false;
   // Messages that a peer sent before it closed are delivered.
   LinkSink sink(owner_, link);
-  const Link::Received received = link.receive(sink, kBudgetBytes);
-  if (!received.alive || !writable) {
+  const LinkReceiver::Pumped received = link.receive(sink, kBudgetBytes);
+  const bool has_more = received.end == LinkReceiver::End::kMore;
+  if (!writable || (received.end != LinkReceiver::End::kDrained && !has_more)) {
     owner_.ended(link);
-  } else if (received.more) {
+  } else if (has_more) {
     unfinished_.push_back(&link);
   }
   return received.messages > 0;
-}
-
-bool EventLoop::all_flushed() {
-  return std::all_of(links_.begin(), links_.end(),
-                     [](const auto& link) { return link.first->flushed(); });
 }
 
 // Sends queued messages, shuts down the writing side and reads until the peers have closed theirs:
@@ -178,8 +132,9 @@ bool EventLoop::all_flushed() {
 void EventLoop::say_goodbye(Deadline by) {
   const SteadyClock clock;
   std::array<epoll_event, kMostEvents> events;
-  calm();
-  while (!all_flushed() && !by.passed(clock.now())) {
+  tasks_.calm();
+  const auto is_flushed = [](const auto& link) { return link.first->flushed(); };
+  while (!std::all_of(links_.begin(), links_.end(), is_flushed) && !by.passed(clock.now())) {
     ::epoll_wait(epoll_.descriptor(), events.data(), kMostEvents, kGoodbyeLook);
     for (const auto& [link, owner] : links_) link->flush(kBudgetBytes);
   }
@@ -187,9 +142,7 @@ void EventLoop::say_goodbye(Deadline by) {
   const Deadline last = earlier(by, clock.after(kGoodbye));
   while (!links_.empty() && !last.passed(clock.now())) {
     ::epoll_wait(epoll_.descriptor(), events.data(), kMostEvents, kGoodbyeLook);
-    for (auto at = links_.begin(); at != links_.end();) {
-      at = at->first->discard() ? std::next(at) : links_.erase(at);
-    }
+    std::erase_if(links_, [](const auto& link) { return !link.first->discard(); });
   }
   for (const auto& [link, owner] : links_) link->close();
   links_.clear();

@@ -5,11 +5,12 @@
 #include <memory>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/descriptor.h"
-#include "base/mutex.h"
 #include "server/link/link.h"
+#include "server/link/task_queue.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
@@ -32,13 +33,15 @@ class EventLoop final {
   };
 
   static Result<std::unique_ptr<EventLoop>> make(Owner& owner);
-  ~EventLoop();
+  ~EventLoop() { stop(Deadline::at(TimePoint::zero())); }
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  void start();
+  void start() {
+    thread_ = std::jthread([this] { run(); });
+  }
   // Runs `task` in the loop's thread, soon; not at all once the loop has ended.
-  void post(std::function<void()> task);
+  void post(std::function<void()> task) { tasks_.post(std::move(task)); }
   // Sends queued messages until `by`, closes the links, and ends the thread.
   void stop(Deadline by);
 
@@ -49,25 +52,18 @@ class EventLoop final {
  private:
   class LinkSink;
 
-  EventLoop(Owner& owner, Descriptor epoll, Descriptor event);
+  EventLoop(Owner& owner, Descriptor epoll) : owner_(owner), epoll_(std::move(epoll)) {}
   void run();
-  void wake();
-  void calm();
-  int wait_milliseconds() const;
-  bool run_tasks();
   bool serve(Link& link, std::uint32_t events);
   void say_goodbye(Deadline by);
-  bool all_flushed();
 
   Owner& owner_;
   const Descriptor epoll_;
-  const Descriptor event_;
+  TaskQueue tasks_;
   std::unordered_map<Link*, std::shared_ptr<Link>> links_;
   std::vector<std::shared_ptr<Link>> removed_;
   std::vector<Link*> unfinished_;  // links that used up their budget
 
-  Mutex mutex_;
-  std::vector<std::function<void()>> tasks_ TALLY_GUARDED_BY(mutex_);
   std::atomic<bool> stopping_{false};
   std::atomic<TimePoint> stop_by_{TimePoint::max()};
   std::jthread thread_;

@@ -3,9 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "server/protocol/message.h"
 #include "wire/greeting.h"
 #include "wire/little_endian.h"
 
@@ -27,10 +24,6 @@ constexpr std::size_t kGreetingToAt = 12;
 constexpr std::size_t kGreetingTokenAt = 16;
 constexpr std::size_t kAnswerTokenAt = 12;
 
-Error refused(std::string message) {
-  return {.code = ErrorCode::kRefused, .message = std::move(message)};
-}
-
 void store_token(std::span<std::byte> bytes, std::size_t at, const Token& token) {
   std::memcpy(bytes.data() + at, token.data(), token.size());
 }
@@ -50,17 +43,11 @@ Result<void> check_greeting(std::span<const std::byte> bytes, std::uint32_t magi
 }  // namespace
 
 std::string_view to_string(LinkVerdict verdict) {
-  switch (verdict) {
-    case LinkVerdict::kWelcome:
-      return "it is welcome";
-    case LinkVerdict::kOtherVersion:
-      return "it speaks another version";
-    case LinkVerdict::kOtherJob:
-      return "it belongs to another job";
-    case LinkVerdict::kOtherNode:
-      return "it meant somebody else";
-  }
-  return "for an unknown reason";
+  constexpr std::array<std::string_view, 4> kTexts = {"it is welcome", "it speaks another version",
+                                                      "it belongs to another job",
+                                                      "it meant somebody else"};
+  const auto index = static_cast<std::size_t>(verdict);
+  return index < kTexts.size() ? kTexts[index] : "for an unknown reason";
 }
 
 EncodedLinkGreeting encode(const LinkGreeting& greeting) {
@@ -126,25 +113,26 @@ net::GreetingExchange::Host accepting_link(std::function<LinkAnswer(const LinkGr
             const EncodedLinkAnswer reply = encode(answer);
             encoded.assign(reply.begin(), reply.end());
             if (answer.verdict == LinkVerdict::kWelcome) return {};
-            return refused(std::string(to_string(answer.verdict)));
+            return make_error(ErrorCode::kRefused, "{}", to_string(answer.verdict));
           }};
 }
 
 net::GreetingExchange::Caller calling_link(const LinkGreeting& greeting, LinkAnswer& answer) {
   const EncodedLinkGreeting encoded = encode(greeting);
-  return {
-      .greeting = {encoded.begin(), encoded.end()},
-      .answer_bytes = kLinkAnswerBytes,
-      .check = [to = greeting.to, &answer](std::span<const std::byte> bytes) -> Result<void> {
-        TALLY_TRY(answer, decode_link_answer(bytes.first<kLinkAnswerBytes>()));
-        if (answer.version != kLinkVersion)
-          return refused(
-              fmt::format("it speaks version {}, this is {}", answer.version, kLinkVersion));
-        if (answer.verdict != LinkVerdict::kWelcome)
-          return refused(fmt::format("it refuses us as a caller: {}", to_string(answer.verdict)));
-        if (answer.id != to) return refused(fmt::format("it is node {}, not {}", answer.id, to));
-        return {};
-      }};
+  return {.greeting = {encoded.begin(), encoded.end()},
+          .answer_bytes = kLinkAnswerBytes,
+          .check = [to = greeting.to, &answer](std::span<const std::byte> bytes) -> Result<void> {
+            TALLY_TRY(answer, decode_link_answer(bytes.first<kLinkAnswerBytes>()));
+            if (answer.version != kLinkVersion)
+              return make_error(ErrorCode::kRefused, "it speaks version {}, this is {}",
+                                answer.version, kLinkVersion);
+            if (answer.verdict != LinkVerdict::kWelcome)
+              return make_error(ErrorCode::kRefused, "it refuses us as a caller: {}",
+                                to_string(answer.verdict));
+            if (answer.id != to)
+              return make_error(ErrorCode::kRefused, "it is node {}, not {}", answer.id, to);
+            return {};
+          }};
 }
 
 }  // namespace tally::server

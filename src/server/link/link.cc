@@ -81,11 +81,10 @@ void Link::enqueue(const MessageHeader& header, std::vector<std::byte> owned,
 
 void Link::show_regions(std::uint16_t newest) {
   while (shown_ < newest) {
-    const OwnRegions::Region region = shared_.regions.region(++shown_);
-    QueuedMessage out;
-    out.header = encode({.kind = MessageKind::kRegion, .sequence = region.bytes});
-    out.descriptor = region.descriptor;
-    sender_.queue(std::move(out));
+    const Mapping& region = shared_.regions.region(++shown_);
+    sender_.queue(
+        {.header = encode({.kind = MessageKind::kRegion, .sequence = region.bytes().size()}),
+         .descriptor = region.descriptor()});
   }
 }
 
@@ -106,17 +105,6 @@ void Link::pump(std::size_t budget_bytes) {
   wants_out_.store(failed_ || !sender_.idle() || socket_->wants_write(), std::memory_order_release);
 }
 
-void Link::begin_burst() {
-  const MutexLock lock(tx_);
-  in_burst_ = true;
-}
-
-void Link::end_burst() {
-  const MutexLock lock(tx_);
-  in_burst_ = false;
-  if (std::exchange(gathered_, 0) > 0 && !closed() && !failed_) pump(kSendBudgetBytes);
-}
-
 bool Link::flush(std::size_t budget_bytes) {
   bool alive = true;
   {
@@ -133,23 +121,26 @@ bool Link::flushed() const {
   return closed() || failed_ || (sender_.idle() && !socket_->wants_write());
 }
 
-Link::Received Link::receive(LinkReceiver::Sink& sink, std::size_t budget_bytes) {
-  if (closed()) return {.messages = 0, .more = false, .alive = false};
-  begin_burst();
-  const LinkReceiver::Pumped pumped = receiver_.pump(*socket_, sink, budget_bytes);
-  end_burst();
+LinkReceiver::Pumped Link::receive(LinkReceiver::Sink& sink, std::size_t budget_bytes) {
+  if (closed()) return {.end = LinkReceiver::End::kShut};
+  {
+    const MutexLock lock(tx_);
+    in_burst_ = true;
+  }
+  LinkReceiver::Pumped pumped = receiver_.pump(*socket_, sink, budget_bytes);
+  {
+    const MutexLock lock(tx_);
+    in_burst_ = false;
+    if (std::exchange(gathered_, 0) > 0 && !closed() && !failed_) pump(kSendBudgetBytes);
+  }
   shared_.counters.bytes_received.fetch_add(pumped.bytes, std::memory_order_relaxed);
-  Received received{.messages = pumped.messages};
-  received.more = pumped.end == LinkReceiver::End::kMore;
-  received.alive =
-      pumped.end == LinkReceiver::End::kDrained || pumped.end == LinkReceiver::End::kMore;
   if (pumped.end == LinkReceiver::End::kFailed) read_error_ = receiver_.failure();
   // Buffered bytes wait until flush() has made room; its caller calls this then.
   const bool wants_in = !choked();
-  if (!wants_in) received.more = false;
+  if (!wants_in && pumped.end == LinkReceiver::End::kMore) pumped.end = LinkReceiver::End::kDrained;
   wants_in_.store(wants_in, std::memory_order_release);
   update_interest();
-  return received;
+  return pumped;
 }
 
 void Link::pause_reading() {

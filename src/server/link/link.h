@@ -70,12 +70,8 @@ class Link final {
   bool flushed() const;
   void shutdown() { socket_->shutdown(); }
 
-  struct Received {
-    std::size_t messages = 0;
-    bool more = false;  // the budget was used up: call again
-    bool alive = true;  // false: failed, see error(), or closed
-  };
-  Received receive(LinkReceiver::Sink& sink, std::size_t budget_bytes);
+  // kShut: closed; kFailed: see error().
+  LinkReceiver::Pumped receive(LinkReceiver::Sink& sink, std::size_t budget_bytes);
   // Reads and discards. False: the peer has closed.
   bool discard();
   // Stops reading until flush() has made room.
@@ -93,8 +89,6 @@ class Link final {
                std::span<const std::byte> borrowed, std::uint16_t newest_region);
   void show_regions(std::uint16_t newest) TALLY_REQUIRES(tx_);
   void pump(std::size_t budget_bytes) TALLY_REQUIRES(tx_);
-  void begin_burst();
-  void end_burst();
   void update_interest();
 
   const Config config_;

@@ -4,13 +4,9 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/check.h"
 #include "kernel/crc32c/crc32c.h"
-#include "server/protocol/message.h"
 
 namespace tally::server {
 namespace {
@@ -36,52 +32,39 @@ void LinkReceiver::shut() {
 
 LinkReceiver::Pumped LinkReceiver::pump(net::Stream& socket, Sink& sink, std::size_t budget_bytes) {
   Pumped pumped;
+  const auto ends = [&pumped](End end) {
+    pumped.end = end;
+    return pumped;
+  };
   satisfied_ = false;
   while (true) {
-    switch (advance(socket, sink)) {
-      case Next::kMessage:
-        ++pumped.messages;
-        pumped.bytes += in_place_bytes_;
-        if (pumped.bytes < budget_bytes && !satisfied_) continue;
-        pumped.end = End::kMore;
-        return pumped;
-      case Next::kShut:
-        pumped.end = End::kShut;
-        return pumped;
-      case Next::kFailed:
-        pumped.end = End::kFailed;
-        return pumped;
-      case Next::kBytes:
-        break;
+    const auto next = advance(socket, sink);
+    if (!next.has_value()) {
+      failure_ = next.error();
+      return ends(End::kFailed);
     }
-    if (pumped.bytes >= budget_bytes) {
-      pumped.end = End::kMore;
-      return pumped;
+    if (*next == Next::kShut) return ends(End::kShut);
+    if (*next == Next::kMessage) {
+      ++pumped.messages;
+      pumped.bytes += in_place_bytes_;
     }
+    if (pumped.bytes >= budget_bytes || satisfied_) return ends(End::kMore);
+    if (*next == Next::kMessage) continue;
     const Io io = read(socket);
-    if (io.state != Io::State::kMoved) {
-      pumped.end = ended(io, socket);
-      return pumped;
-    }
+    if (io.state != Io::State::kMoved) return ends(ended(io, socket));
     pumped.bytes += io.bytes;
   }
 }
 
 // Delivers one message if its bytes have arrived.
-LinkReceiver::Next LinkReceiver::advance(net::Stream& socket, Sink& sink) {
+Result<LinkReceiver::Next> LinkReceiver::advance(net::Stream& socket, Sink& sink) {
   if (!message_) {
     if (buffered().size() < kHeaderBytes) return Next::kBytes;
-    if (auto opened = open_message(socket, sink); !opened.has_value()) {
-      failure_ = std::move(opened).error();
-      return Next::kFailed;
-    }
+    TALLY_TRY(open_message(socket, sink));
   }
   if (!fill_from_buffer()) return Next::kShut;
   if (filled_bytes_ < place_.size()) return Next::kBytes;
-  if (auto closed = close_message(socket, sink); !closed.has_value()) {
-    failure_ = std::move(closed).error();
-    return Next::kFailed;
-  }
+  TALLY_TRY(close_message(socket, sink));
   return Next::kMessage;
 }
 

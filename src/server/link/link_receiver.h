@@ -52,9 +52,9 @@ class LinkReceiver final {
   const Error& failure() const { return failure_; }
 
  private:
-  enum class Next { kMessage, kBytes, kShut, kFailed };
+  enum class Next { kMessage, kBytes, kShut };
 
-  Next advance(net::Stream& socket, Sink& sink);
+  Result<Next> advance(net::Stream& socket, Sink& sink);
   Result<void> open_message(net::Stream& socket, Sink& sink);
   Result<void> open_payload(Sink& sink);
   bool fill_from_buffer();

@@ -93,11 +93,10 @@ Place OwnRegions::find(std::span<const std::byte> memory) const {
   return (std::uint64_t{number} << 48) | offset;
 }
 
-OwnRegions::Region OwnRegions::region(std::uint16_t number) const {
+const Mapping& OwnRegions::region(std::uint16_t number) const {
   const MutexLock lock(mutex_);
   TALLY_CHECK(number >= 1 && number <= regions_.size());
-  const Mapping& mapping = *regions_[number - 1];
-  return {.descriptor = mapping.descriptor(), .bytes = mapping.bytes().size()};
+  return *regions_[number - 1];
 }
 
 Result<void> ShownRegions::add(Descriptor memory, std::uint64_t bytes) {

@@ -48,12 +48,8 @@ class OwnRegions final {
   Result<std::span<std::byte>> allocate(std::size_t bytes);
   // 0 unless all of `memory` lies in one region, aligned to 8; 0 for empty memory.
   Place find(std::span<const std::byte> memory) const;
-  struct Region {
-    int descriptor = -1;
-    std::uint64_t bytes = 0;
-  };
   // `number` from 1, as in a Place that find() returned.
-  Region region(std::uint16_t number) const;
+  const Mapping& region(std::uint16_t number) const;
 
  private:
   mutable Mutex mutex_;

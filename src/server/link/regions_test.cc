@@ -29,7 +29,7 @@ TEST(OwnRegions, SmallPiecesShareARegionAndAreFound) {
   const auto large = regions.allocate(std::size_t{64} << 20);
   ASSERT_TRUE(large.has_value());
   EXPECT_EQ(region_of(regions.find(*large)), 2);
-  EXPECT_EQ(regions.region(2).bytes, std::size_t{64} << 20);
+  EXPECT_EQ(regions.region(2).bytes().size(), std::size_t{64} << 20);
   // The rest of the first region is still available.
   const auto third = regions.allocate(8);
   ASSERT_TRUE(third.has_value());
@@ -52,8 +52,8 @@ TEST(ShownRegions, ShareWhatTheOwnerWrites) {
   const auto memory = own.allocate(4096);
   ASSERT_TRUE(memory.has_value());
   ShownRegions shown;
-  const OwnRegions::Region region = own.region(1);
-  ASSERT_TRUE(shown.add(copy_of(region.descriptor), region.bytes).has_value());
+  const Mapping& region = own.region(1);
+  ASSERT_TRUE(shown.add(copy_of(region.descriptor()), region.bytes().size()).has_value());
   (*memory)[17] = std::byte{99};
   const auto seen = shown.resolve(own.find(*memory), 4096);
   ASSERT_TRUE(seen.has_value());

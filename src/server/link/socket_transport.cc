@@ -4,7 +4,6 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,15 +21,8 @@ namespace {
 constexpr Duration kLastWords = std::chrono::seconds(1);
 
 std::string identity_of(Role role) {
-  switch (role) {
-    case Role::kDirectory:
-      return "tally directory";
-    case Role::kServer:
-      return "tally server";
-    case Role::kWorker:
-      break;
-  }
-  return "tally worker";
+  if (role == Role::kDirectory) return "tally directory";
+  return role == Role::kServer ? "tally server" : "tally worker";
 }
 
 // Names are not resolved: a resolver could block for long.
@@ -39,8 +31,6 @@ bool is_numeric(const std::string& host) {
   return ::inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
          ::inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
 }
-
-bool is_local(const std::shared_ptr<Link>& link) { return link->local(); }
 
 // The address for other hosts, where the node listens on all addresses.
 Result<std::string> reachable(net::Address bound) {
@@ -65,32 +55,6 @@ Result<void> check(const SocketTransportOptions& options) {
 }
 
 }  // namespace
-
-void ClosingLinks::add(std::vector<std::shared_ptr<Link>> links, std::function<void()> released) {
-  const MutexLock lock(mutex_);
-  waiting_.push_back({.links = std::move(links), .released = std::move(released)});
-}
-
-void ClosingLinks::poll() {
-  std::vector<ClosingLink> over;
-  {
-    const MutexLock lock(mutex_);
-    for (ClosingLink& one : waiting_) {
-      std::erase_if(one.links, [](const auto& link) { return !link->discard(); });
-      if (one.links.empty()) over.push_back(std::move(one));
-    }
-    std::erase_if(waiting_, [](const ClosingLink& one) { return one.links.empty(); });
-  }
-  for (const ClosingLink& one : over) one.released();
-}
-
-void ClosingLinks::clear() {
-  std::vector<ClosingLink> forgotten;  // without the lock
-  {
-    const MutexLock lock(mutex_);
-    forgotten.swap(waiting_);
-  }
-}
 
 Result<std::unique_ptr<SocketTransport>> SocketTransport::make(
     const SocketTransportOptions& options, EventSink on_event) {
@@ -229,7 +193,8 @@ void SocketTransport::disconnect_then(NodeId peer, std::function<void()> release
   if (known) connector_->forget(peer);
   for (const auto& link : links) link->close();
   std::vector<std::shared_ptr<Link>> shown;
-  if (released) std::copy_if(links.begin(), links.end(), std::back_inserter(shown), is_local);
+  for (const auto& link : links)
+    if (released && link->local()) shown.push_back(link);
   for (const auto& link : shown) link->shutdown();
   if (shown.empty() && released) std::exchange(released, {})();
   if (links.empty()) return;

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,10 +31,32 @@ class ClosingLinks final {
  public:
   // Closed links with the writing side shut down. poll() calls `released`, without locks, when the
   // peer has closed them all.
-  void add(std::vector<std::shared_ptr<Link>> links, std::function<void()> released);
-  void poll();
+  void add(std::vector<std::shared_ptr<Link>> links, std::function<void()> released) {
+    const MutexLock lock(mutex_);
+    waiting_.push_back({.links = std::move(links), .released = std::move(released)});
+  }
+
+  void poll() {
+    std::vector<ClosingLink> over;
+    {
+      const MutexLock lock(mutex_);
+      for (ClosingLink& one : waiting_) {
+        std::erase_if(one.links, [](const auto& link) { return !link->discard(); });
+        if (one.links.empty()) over.push_back(std::move(one));
+      }
+      std::erase_if(waiting_, [](const ClosingLink& one) { return one.links.empty(); });
+    }
+    for (const ClosingLink& one : over) one.released();
+  }
+
   // Forgets all links.
-  void clear();
+  void clear() {
+    std::vector<ClosingLink> forgotten;  // without the lock
+    {
+      const MutexLock lock(mutex_);
+      forgotten.swap(waiting_);
+    }
+  }
 
  private:
   struct ClosingLink {
@@ -60,6 +81,7 @@ class LoopAssignment final {
     std::size_t& next = next_[static_cast<std::size_t>(role) % next_.size()];
     return assignment_[peer] = next++ % loops;
   }
+
   // For a peer that has a loop.
   std::size_t of(NodeId peer, std::size_t loops) const {
     const MutexLock lock(mutex_);
@@ -127,6 +149,7 @@ class SocketTransport final : public NodeTransport,
   Result<std::span<std::byte>> allocate(std::size_t bytes) {
     return shared_.regions.allocate(bytes);
   }
+
   const LinkCounters& counters() const { return shared_.counters; }
 
   void connect(const ServerInfo& server) override;

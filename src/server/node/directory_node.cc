@@ -8,7 +8,6 @@
 
 #include "group/reporter.h"
 #include "server/link/socket_transport.h"
-#include "tally/server.h"
 #include "wire/error_body.h"
 
 namespace tally::server {
@@ -21,14 +20,12 @@ std::string name_of(const ServerInfo& server) {
 
 }  // namespace
 
-DirectoryNode::DirectoryNode(NodeTransport& transport, const DirectoryRules& rules,
+DirectoryNode::DirectoryNode(NodeTransport& transport, const DirectoryOptions& options,
                              EventSink on_event)
-    : transport_(transport), rules_(rules), on_event_(std::move(on_event)) {}
-
-View DirectoryNode::view() const {
-  const MutexLock lock(mutex_);
-  return view_;
-}
+    : transport_(transport),
+      options_(options),
+      silence_limit_(options.silence_limit),
+      on_event_(std::move(on_event)) {}
 
 void DirectoryNode::on_message(NodeId from, const Message& message) {
   const MutexLock lock(mutex_);
@@ -54,10 +51,6 @@ void DirectoryNode::on_message(NodeId from, const Message& message) {
   }
 }
 
-std::span<std::byte> DirectoryNode::place(NodeId, const MessageHeader&) { return {}; }
-
-void DirectoryNode::on_linked(NodeId) {}
-
 void DirectoryNode::on_lost(NodeId peer, const Error& why) {
   const MutexLock lock(mutex_);
   remove(peer, why.message);
@@ -71,12 +64,12 @@ void DirectoryNode::settle(TimePoint now) {
   const Duration gap = now - std::exchange(now_, now);
   for (auto& [id, when] : heard_) {
     if (is_first) when = now;
-    if (!is_first && gap > rules_.silence_limit / 4) when += gap;
+    if (!is_first && gap > silence_limit_ / 4) when += gap;
   }
   std::vector<NodeId> silent;
   for (const auto& [id, when] : heard_)
-    if (now - when > rules_.silence_limit) silent.push_back(id);
-  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(rules_.silence_limit);
+    if (now - when > silence_limit_) silent.push_back(id);
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence_limit_);
   for (const NodeId id : silent) {
     remove(id, fmt::format("it was silent for {} ms", limit.count()));
     send_view(id);
@@ -101,7 +94,11 @@ void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
     say(fmt::format("{} joined", name_of(server)));
     if (view_.number > 0) return become(with_server(view_, server, copies_));
     view_.servers.push_back(std::move(server));
-    return found_if_complete();
+    const auto count = static_cast<int>(view_.servers.size());
+    if (count < options_.servers) return;
+    copies_ = copies(options_.replicas, count);
+    view_.number = 1;
+    return become(founding_view(view_.servers, view_.workers, options_.replicas));
   }
   const WorkerInfo worker{.id = from, .rank = joining->rank};
   NodeId replaced = kNoNode;
@@ -112,14 +109,8 @@ void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
                     other.id, worker.rank));
     heard_.erase(other.id);
   }
-  View next = with_worker(view_, worker);
-  if (view_.number == 0) {
-    next.number = 0;
-    view_ = std::move(next);
-    return;
-  }
-  become(std::move(next));
-  if (replaced != kNoNode) send_view(replaced);
+  become(with_worker(view_, worker));
+  if (view_.number > 0 && replaced != kNoNode) send_view(replaced);
 }
 
 void DirectoryNode::refuse(NodeId to, const Error& why) {
@@ -129,22 +120,11 @@ void DirectoryNode::refuse(NodeId to, const Error& why) {
       wire::encode_error(why));
 }
 
-void DirectoryNode::found_if_complete() {
-  const auto count = static_cast<int>(view_.servers.size());
-  if (count < rules_.servers) return;
-  copies_ = copies(rules_.replicas, count);
-  become(founding_view(view_.servers, view_.workers, rules_.replicas));
-}
-
 void DirectoryNode::remove(NodeId peer, const std::string& why) {
   if (heard_.erase(peer) == 0) return;
   if (has_worker(view_, peer)) {
     say(fmt::format("worker {} is gone: {}", peer, why));
-    View next = without_worker(view_, peer);
-    if (view_.number > 0) return become(std::move(next));
-    next.number = 0;
-    view_ = std::move(next);
-    return;
+    return become(without_worker(view_, peer));
   }
   say(fmt::format("server {} is gone: {}", peer, why));
   if (view_.number > 0) return become(without_server(view_, peer, copies_));
@@ -152,6 +132,11 @@ void DirectoryNode::remove(NodeId peer, const std::string& why) {
 }
 
 void DirectoryNode::become(View next) {
+  if (view_.number == 0) {  // not enough servers have joined
+    next.number = 0;
+    view_ = std::move(next);
+    return;
+  }
   for (std::size_t slot = 0; slot < view_.chains.size(); ++slot) {
     const auto& before = view_.chains[slot];
     if (!before.empty() && next.chains[slot].empty())
@@ -168,7 +153,7 @@ void DirectoryNode::send_view(NodeId to) {
                   {.kind = MessageKind::kView,
                    .part = to,
                    .view = view_.number,
-                   .clock = static_cast<std::uint64_t>(rules_.silence_limit.count())},
+                   .clock = static_cast<std::uint64_t>(silence_limit_.count())},
                   encode(view_));
 }
 
@@ -178,23 +163,15 @@ void DirectoryNode::say(const std::string& sentence) {
 
 class Directory::Impl final {
  public:
-  Impl(std::unique_ptr<SocketTransport> transport, const DirectoryOptions& options,
+  Impl(std::unique_ptr<SocketTransport> socket, const DirectoryOptions& options,
        const EventSink& on_event)
-      : transport_(std::move(transport)),
-        node_(*transport_,
-              {.servers = options.servers,
-               .replicas = options.replicas,
-               .silence_limit = options.silence_limit},
-              on_event) {
-    transport_->start(node_);
+      : transport(std::move(socket)), node(*transport, options, on_event) {
+    transport->start(node);
   }
-  ~Impl() { transport_->stop(); }
+  ~Impl() { transport->stop(); }
 
-  std::string address() const { return transport_->address(); }
-
- private:
-  const std::unique_ptr<SocketTransport> transport_;
-  DirectoryNode node_;
+  const std::unique_ptr<SocketTransport> transport;
+  DirectoryNode node;
 };
 
 Result<std::unique_ptr<Directory>> Directory::start(const DirectoryOptions& options,
@@ -212,6 +189,6 @@ Result<std::unique_ptr<Directory>> Directory::start(const DirectoryOptions& opti
 
 Directory::Directory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Directory::~Directory() = default;
-std::string Directory::address() const { return impl_->address(); }
+std::string Directory::address() const { return impl_->transport->address(); }
 
 }  // namespace tally::server

@@ -1,7 +1,6 @@
 #pragma once
 #include <map>
 #include <string>
-#include <vector>
 
 #include "base/mutex.h"
 #include "server/protocol/node.h"
@@ -9,32 +8,26 @@
 
 namespace tally::server {
 
-struct DirectoryRules {
-  int servers = 1;   // the job starts when this many have joined
-  int replicas = 0;  // copies of each part, with the primary; 0: two, or one with one server
-  // The directory removes a member that is silent for this long.
-  Duration silence_limit = std::chrono::seconds(5);
-};
-
 // Decides who is a member and which server has which slot, and sends a View to all members after
 // each change. The transport numbers the members: a member's number is that of its link. Threads:
 // safe.
 class DirectoryNode final : public Node {
  public:
-  DirectoryNode(NodeTransport& transport, const DirectoryRules& rules, EventSink on_event);
+  DirectoryNode(NodeTransport& transport, const DirectoryOptions& options, EventSink on_event);
 
   void on_message(NodeId from, const Message& message) override;
-  std::span<std::byte> place(NodeId from, const MessageHeader& header) override;
-  void on_linked(NodeId peer) override;
+  void on_linked(NodeId) override {}
   void on_lost(NodeId peer, const Error& why) override;
   void settle(TimePoint now) override;
 
-  View view() const;
+  View view() const {
+    const MutexLock lock(mutex_);
+    return view_;
+  }
 
  private:
   void join(NodeId from, std::span<const std::byte> payload) TALLY_REQUIRES(mutex_);
   void refuse(NodeId to, const Error& why) TALLY_REQUIRES(mutex_);
-  void found_if_complete() TALLY_REQUIRES(mutex_);
   // Removes a member from the next view; no effect for other nodes.
   void remove(NodeId peer, const std::string& why) TALLY_REQUIRES(mutex_);
   void become(View next) TALLY_REQUIRES(mutex_);
@@ -42,7 +35,8 @@ class DirectoryNode final : public Node {
   void say(const std::string& sentence) TALLY_REQUIRES(mutex_);
 
   NodeTransport& transport_;
-  const DirectoryRules rules_;
+  const DirectoryOptions options_;
+  const Duration silence_limit_;
   const EventSink on_event_;
   mutable Mutex mutex_;
   // Number 0 until enough servers have joined; it has the members so far.

@@ -8,7 +8,6 @@
 #include "server/node/server_node.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,20 +16,12 @@
 #include "base/cpu.h"
 #include "group/reporter.h"
 #include "server/link/socket_transport.h"
-#include "tally/server.h"
 
 namespace tally::server {
 namespace {
 
 // Resolution of last_seen_.
 constexpr Duration kCloseEnough = std::chrono::milliseconds(1);
-
-constexpr int kMostThreadsByDefault = 4;
-
-int threads_for(int wanted) {
-  if (wanted > 0) return wanted;
-  return std::clamp(usable_cores(), 1, kMostThreadsByDefault);
-}
 
 }  // namespace
 
@@ -50,8 +41,6 @@ void ServerNode::join() {
   transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
                   encode(Joining{.is_server = true, .server = options_.self}));
 }
-
-std::span<std::byte> ServerNode::place(NodeId, const MessageHeader&) { return {}; }
 
 void ServerNode::on_linked(NodeId peer) {
   {
@@ -74,14 +63,10 @@ void ServerNode::on_lost(NodeId peer, const Error& why) {
   {
     // Payloads may lie in the peer's memory, and the peer repeats its requests.
     const MutexLock lock(early_mutex_);
-    for (auto early = early_.begin(); early != early_.end();) {
-      if (early->from != peer) {
-        ++early;
-        continue;
-      }
-      early_bytes_ -= early->owned.size();
-      early = early_.erase(early);
-    }
+    std::erase_if(early_, [&](const KeptMessage& early) TALLY_REQUIRES(early_mutex_) {
+      if (early.from == peer) early_bytes_ -= early.owned.size();
+      return early.from == peer;
+    });
   }
   const MutexLock lock(structure_);
   linked_.erase(peer);
@@ -149,61 +134,46 @@ void ServerNode::take_heartbeat(const Message& message) {
   admit(view_number_.load());
 }
 
-bool ServerNode::keep_view(const Message& message, const View& view) {
-  if (awaited_heartbeat_.load() == 0 || !has_server(view, message.header.part)) return false;
-  kept_header_ = message.header;
-  kept_view_.assign(message.payload.begin(), message.payload.end());
-  return true;
-}
-
 class Server::Impl final {
  public:
-  Impl(std::unique_ptr<SocketTransport> transport, const ServerOptions& options,
+  Impl(std::unique_ptr<SocketTransport> socket, const ServerOptions& options,
        const EventSink& on_event)
-      : transport_(std::move(transport)),
-        node_(*transport_,
-              {.self = transport_->info(),
-               .memory_limit_bytes = options.memory_limit_bytes,
-               .snapshots = options.snapshots,
-               .clock = [] { return SteadyClock().now(); }},
-              on_event) {
-    transport_->start(node_);
+      : transport(std::move(socket)),
+        node(*transport,
+             {.self = transport->info(),
+              .memory_limit_bytes = options.memory_limit_bytes,
+              .snapshots = options.snapshots,
+              .clock = [] { return SteadyClock().now(); }},
+             on_event) {
+    transport->start(node);
   }
   ~Impl() {
-    transport_->send(kDirectoryId, {.kind = MessageKind::kLeave}, {});
-    transport_->stop();
+    transport->send(kDirectoryId, {.kind = MessageKind::kLeave}, {});
+    transport->stop();
   }
 
-  Result<void> join(const net::Address& directory, Deadline by) {
-    TALLY_TRY(transport_->join(directory, by));
-    node_.join();
-    return {};
-  }
-
-  std::string address() const { return transport_->address(); }
-  bool expelled() const { return node_.expelled(); }
-
- private:
-  const std::unique_ptr<SocketTransport> transport_;
-  ServerNode node_;
+  const std::unique_ptr<SocketTransport> transport;
+  ServerNode node;
 };
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, EventSink on_event) {
   TALLY_TRY(const net::Address directory, group::address_from(options.directory));
   TALLY_TRY(const net::Address listen, group::address_from(options.listen));
-  TALLY_TRY(auto transport, SocketTransport::make({.role = Role::kServer,
-                                                   .listen = listen,
-                                                   .secret = options.secret,
-                                                   .threads = threads_for(options.threads)},
-                                                  on_event));
+  const int threads = options.threads > 0 ? options.threads : std::clamp(usable_cores(), 1, 4);
+  TALLY_TRY(
+      auto transport,
+      SocketTransport::make(
+          {.role = Role::kServer, .listen = listen, .secret = options.secret, .threads = threads},
+          on_event));
   auto impl = std::make_unique<Impl>(std::move(transport), options, on_event);
-  TALLY_TRY(impl->join(directory, Deadline::after(options.join_timeout)));
+  TALLY_TRY(impl->transport->join(directory, Deadline::after(options.join_timeout)));
+  impl->node.join();
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
-std::string Server::address() const { return impl_->address(); }
-bool Server::expelled() const { return impl_->expelled(); }
+std::string Server::address() const { return impl_->transport->address(); }
+bool Server::expelled() const { return impl_->node.expelled(); }
 
 }  // namespace tally::server

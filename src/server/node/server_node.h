@@ -4,7 +4,6 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -45,7 +44,6 @@ class ServerNode final : public Node {
   NodeId id() const { return id_.load(); }
 
   void on_message(NodeId from, const Message& message) override;
-  std::span<std::byte> place(NodeId from, const MessageHeader& header) override;
   void on_linked(NodeId peer) override;
   void on_lost(NodeId peer, const Error& why) override;
   void settle(TimePoint now) override;
@@ -62,7 +60,6 @@ class ServerNode final : public Node {
   void look_at_clock(TimePoint now);
   void send_heartbeat();
   void take_heartbeat(const Message& message);
-  bool keep_view(const Message& message, const View& view) TALLY_REQUIRES(structure_);
 
   // server_requests.cc
   void take_refusal(const Message& message);
@@ -109,8 +106,6 @@ class ServerNode final : public Node {
   void become_expelled(const std::string& why) TALLY_REQUIRES(structure_);
   void queue_fills() TALLY_REQUIRES(structure_);
   void pump_fills();
-
-  // server_tables.cc
   Result<void> add_table(TableId id, const TableSpec& spec) TALLY_REQUIRES(structure_);
   void send_listing(std::uint32_t slot, bool all) TALLY_REQUIRES(structure_);
   void send_spec(NodeId to, std::uint32_t slot, const Table& table, std::uint8_t flags)

@@ -4,7 +4,6 @@
 
 #include "server/node/server_node.h"
 #include "server/protocol/message.h"
-#include "server/protocol/payloads.h"
 #include "server/protocol/view.h"
 #include "wire/error_body.h"
 
@@ -42,8 +41,7 @@ void ServerNode::on_message(NodeId from, const Message& message) {
 // The directory sends an answer only to a join that it refuses.
 void ServerNode::take_refusal(const Message& message) {
   if (message.header.outcome != Outcome::kRefused) return;
-  Error why{.code = ErrorCode::kCorrupt, .message = "refused"};
-  if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
+  const Error why = decode_refusal(message.payload);
   const MutexLock lock(structure_);
   become_expelled(fmt::format("the directory refuses it: {}", why.message));
 }

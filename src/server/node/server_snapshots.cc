@@ -4,11 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "server/node/server_node.h"
-#include "server/protocol/payloads.h"
-#include "server/snapshot/snapshot.h"
 #include "server/storage/piece.h"
 #include "wire/error_body.h"
 

@@ -26,7 +26,11 @@ void ServerNode::take_view(const Message& message) {
     const bool is_sound = view->number > view_.number && !view->chains.empty() &&
                           (view_.number == 0 || view->chains.size() == view_.chains.size());
     if (!is_sound || expelled()) return;
-    if (keep_view(message, *view)) return;
+    if (awaited_heartbeat_.load() != 0 && has_server(*view, message.header.part)) {
+      kept_header_ = message.header;
+      kept_view_.assign(message.payload.begin(), message.payload.end());
+      return;
+    }
     id_.store(message.header.part);
     // Half of the silence limit, since an answer may be under way for as long.
     lease_.store(static_cast<std::int64_t>(message.header.clock / 2));
@@ -106,14 +110,11 @@ void ServerNode::connect_neighbours(const View& next, const std::vector<Slot>& s
   for (const ServerInfo& server : next.servers)
     if (successors.contains(server.id) && reached_.insert(server.id).second)
       transport_.connect(server);
-  for (auto peer = reached_.begin(); peer != reached_.end();) {
-    if (neighbours.contains(*peer)) {
-      ++peer;
-    } else {
-      transport_.disconnect(*peer);
-      peer = reached_.erase(peer);
-    }
-  }
+  std::erase_if(reached_, [&](NodeId peer) {
+    if (neighbours.contains(peer)) return false;
+    transport_.disconnect(peer);
+    return true;
+  });
 }
 
 // Reports each loss once: a new primary reports parts that never arrived, the server with the

@@ -1,19 +1,9 @@
 #include "server/part/push_history.h"
 
-#include <algorithm>
-#include <utility>
-
-#include <fmt/format.h>
-
-#include "server/protocol/message.h"
 #include "wire/bytes.h"
 
 namespace tally::server {
 namespace {
-
-bool has_number(const std::vector<std::uint64_t>& numbers, std::uint64_t number) {
-  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
-}
 
 constexpr std::uint32_t kMaxRoundBytes = 4U << 20;
 
@@ -41,42 +31,6 @@ Result<PushHistory> read_history(wire::Reader& reader) {
 }
 
 }  // namespace
-
-PushHistory::State PushHistory::state(std::uint64_t sequence) const {
-  if (sequence > last_) return State::kNew;
-  if (has_number(held_, sequence)) return State::kHeld;
-  if (has_number(dropped_, sequence)) return State::kDropped;
-  return State::kApplied;
-}
-
-void PushHistory::apply(std::uint64_t sequence) {
-  std::erase(held_, sequence);
-  last_ = std::max(last_, sequence);
-}
-
-void PushHistory::drop(std::uint64_t sequence) {
-  apply(sequence);
-  if (has_number(dropped_, sequence)) return;
-  if (dropped_.size() == kMaxDropped) dropped_.erase(dropped_.begin());
-  dropped_.push_back(sequence);
-}
-
-bool PushHistory::hold(std::uint64_t sequence) {
-  if (has_number(held_, sequence)) return true;
-  if (held_.size() == kMaxHeld) return false;
-  held_.push_back(sequence);
-  last_ = std::max(last_, sequence);
-  return true;
-}
-
-PushHistory PushHistory::restored(std::uint64_t last, std::vector<std::uint64_t> held,
-                                  std::vector<std::uint64_t> dropped) {
-  PushHistory history;
-  history.last_ = last;
-  history.held_ = std::move(held);
-  history.dropped_ = std::move(dropped);
-  return history;
-}
 
 std::vector<std::byte> encode(const PartMetadata& metadata) {
   wire::Writer writer;

@@ -1,8 +1,10 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "server/protocol/message.h"
@@ -20,21 +22,52 @@ class PushHistory {
   static constexpr std::size_t kMaxDropped = 256;
 
   enum class State : std::uint8_t { kNew, kHeld, kApplied, kDropped };
-  State state(std::uint64_t sequence) const;
+  State state(std::uint64_t sequence) const {
+    if (sequence > last_) return State::kNew;
+    if (has_number(held_, sequence)) return State::kHeld;
+    if (has_number(dropped_, sequence)) return State::kDropped;
+    return State::kApplied;
+  }
 
-  void apply(std::uint64_t sequence);
-  void drop(std::uint64_t sequence);
+  void apply(std::uint64_t sequence) {
+    std::erase(held_, sequence);
+    last_ = std::max(last_, sequence);
+  }
+
+  void drop(std::uint64_t sequence) {
+    apply(sequence);
+    if (has_number(dropped_, sequence)) return;
+    if (dropped_.size() == kMaxDropped) dropped_.erase(dropped_.begin());
+    dropped_.push_back(sequence);
+  }
+
   // The push waits for its round. False, with nothing changed, if kMaxHeld wait already.
-  bool hold(std::uint64_t sequence);
+  bool hold(std::uint64_t sequence) {
+    if (has_number(held_, sequence)) return true;
+    if (held_.size() == kMaxHeld) return false;
+    held_.push_back(sequence);
+    last_ = std::max(last_, sequence);
+    return true;
+  }
 
   std::uint64_t last() const { return last_; }
   std::span<const std::uint64_t> held() const { return held_; }
   std::span<const std::uint64_t> dropped() const { return dropped_; }
   // Restores the history of another server.
   static PushHistory restored(std::uint64_t last, std::vector<std::uint64_t> held,
-                              std::vector<std::uint64_t> dropped);
+                              std::vector<std::uint64_t> dropped) {
+    PushHistory history;
+    history.last_ = last;
+    history.held_ = std::move(held);
+    history.dropped_ = std::move(dropped);
+    return history;
+  }
 
  private:
+  static bool has_number(const std::vector<std::uint64_t>& numbers, std::uint64_t number) {
+    return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+  }
+
   std::uint64_t last_ = 0;
   std::vector<std::uint64_t> held_;
   std::vector<std::uint64_t> dropped_;

@@ -4,10 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "server/storage/storage.h"
-#include "server/storage/table_codec.h"
+#include "server/part/table.h"
+#include "server/protocol/node.h"
 #include "tally/error.h"
-#include "tally/server.h"
 
 namespace tally::server {
 
@@ -28,29 +27,17 @@ struct PartPayload {
   ~PartPayload() = default;
 };
 
-// The part that a payload is for.
-struct PayloadPlace {
-  TableKind kind = TableKind::kDense;
-  std::uint32_t part = 0;
-  std::uint32_t parts = 1;
-  std::uint32_t dimension = 1;  // sparse
-  std::size_t value_bytes = 0;  // dense: of the whole part
-  bool has_values = true;       // pushes
-  bool check_keys = true;       // false: they were checked before
+struct PayloadForm {
+  bool has_values = true;  // pushes
+  bool check_keys = true;  // false: they were checked before
 };
-
 // kCorrupt for a wrong length, or keys of another part.
-Result<PartPayload> read_payload(std::span<const std::byte> payload, const PayloadPlace& place);
+Result<PartPayload> read_payload(std::span<const std::byte> payload, const TableConfig& config,
+                                 std::uint32_t part, const PayloadForm& form);
 
-// The run that an encoded gradient is for.
-struct EncodedPlace {
-  TableCodec::Place place;
-  std::size_t count = 0;   // elements of the part
-  double weight = 1;       // 0: the payload may be empty
-  bool is_shared = false;  // the sender can still write to the payload
-};
-// kCorrupt if it is no encoding of that run. Borrows nothing.
-Result<PartPayload> read_encoded(std::span<const std::byte> payload, const TableCodec& codec,
-                                 const EncodedPlace& part);
+// The payload of a push, decoded if it is an encoded gradient, which borrows nothing. kCorrupt also
+// if it is no encoding of the part's values.
+Result<PartPayload> read_push(const Message& message, const TableConfig& config,
+                              std::uint32_t part);
 
 }  // namespace tally::server

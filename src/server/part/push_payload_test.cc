@@ -13,8 +13,8 @@ TEST(PushPayload, KeysThatLieAnywhereAreRead) {
   for (std::size_t shift = 0; shift < 8; ++shift) {
     std::vector<std::byte> memory(shift);
     memory.insert(memory.end(), payload.begin(), payload.end());
-    auto read = read_payload(std::span(memory).subspan(shift),
-                             {.kind = TableKind::kSparse, .dimension = 1, .check_keys = false});
+    const TableConfig config{.spec = {.kind = TableKind::kSparse, .dimension = 1}, .parts = 1};
+    auto read = read_payload(std::span(memory).subspan(shift), config, 0, {});
     ASSERT_TRUE(read.has_value());
     const PartPayload moved = std::move(*read);
     EXPECT_TRUE(std::equal(moved.keys.begin(), moved.keys.end(), keys.begin(), keys.end()));

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -59,21 +58,15 @@ class Table final {
 // lock; add() must not overlap with itself.
 class TableSet final {
  public:
-  TableSet() = default;
-  ~TableSet();
-  TableSet(const TableSet&) = delete;
-  TableSet& operator=(const TableSet&) = delete;
-
-  Table* find(TableId id) const;
+  Table* find(TableId id) const { return by_id_[id].load(std::memory_order_acquire); }
   // The id is not in use.
   void add(std::unique_ptr<Table> table);
   // In the order of add(), which must not run meanwhile.
   const std::vector<std::unique_ptr<Table>>& all() const { return owned_; }
 
  private:
-  static constexpr std::size_t kFan = 256;
-  using Page = std::array<std::atomic<Table*>, kFan>;
-  std::array<std::atomic<Page*>, kFan> pages_{};
+  const std::unique_ptr<std::atomic<Table*>[]> by_id_ =
+      std::make_unique<std::atomic<Table*>[]>(std::size_t{1} << 16);
   std::vector<std::unique_ptr<Table>> owned_;
 };
 

@@ -10,9 +10,6 @@
 #include "server/part/table_part.h"
 
 #include <algorithm>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "server/protocol/payloads.h"
 #include "server/protocol/view.h"
@@ -25,9 +22,7 @@ TablePart::TablePart(const TableConfig& config, std::uint32_t index, const PartC
       index_(index),
       slot_(slot_of(config.id, index, config.slots)),
       context_(context),
-      value_bytes_(config.spec.kind == TableKind::kDense
-                       ? elements_of(config.spec, index) * size_of(config.spec.type)
-                       : 0),
+      value_bytes_(config.spec.kind == TableKind::kDense ? value_bytes(config.spec, index) : 0),
       round_(config.rules) {}
 
 Result<void> TablePart::make_present() {
@@ -49,11 +44,6 @@ Result<void> TablePart::end_of_listing() {
     if (presence_ != Presence::kAbsent || is_listed_) return {};
   }
   return make_present();
-}
-
-bool TablePart::is_lost() const {
-  const SharedLock lock(mutex_);
-  return presence_ == Presence::kLost;
 }
 
 void TablePart::run_deferred() {
@@ -124,16 +114,11 @@ void TablePart::handle(NodeId from, const Message& message) {
   if (worker == workers_.end())
     return refuse(from, header,
                   make_error(ErrorCode::kClosed, "node {} is not a worker of this job", from));
-  handle_admitted(from, message, worker->second);
-}
-
-void TablePart::handle_admitted(NodeId from, const Message& message, Worker& worker) {
-  const MessageHeader& header = message.header;
   switch (header.kind) {
     case MessageKind::kPush:
     case MessageKind::kPushPull:
     case MessageKind::kPushAverage:
-      return push(from, message, worker);
+      return push(from, message, worker->second);
     case MessageKind::kPull:
       return pull(from, message);
     case MessageKind::kClock:
@@ -143,35 +128,11 @@ void TablePart::handle_admitted(NodeId from, const Message& message, Worker& wor
       return read_state(from, message);
     case MessageKind::kWriteState:
     case MessageKind::kSetVersion:
-      return write(from, message, worker);
+      return write(from, message, worker->second);
     default:
       return refuse(from, header,
                     corrupt("a part takes no message of kind {}", static_cast<int>(header.kind)));
   }
-}
-
-Result<PartPayload> TablePart::payload_of(std::span<const std::byte> bytes, bool has_values,
-                                          bool check_keys) const {
-  return read_payload(bytes, {.kind = config_.spec.kind,
-                              .part = index_,
-                              .parts = config_.parts,
-                              .dimension = config_.spec.dimension,
-                              .value_bytes = value_bytes_,
-                              .has_values = has_values,
-                              .check_keys = check_keys});
-}
-
-Result<PartPayload> TablePart::pushed_by(const Message& message) const {
-  const MessageHeader& header = message.header;
-  if (config_.codec == nullptr ||
-      header.push_kind != static_cast<std::uint8_t>(PushKind::kGradient))
-    return payload_of(message.payload, true, true);
-  return read_encoded(message.payload, *config_.codec,
-                      {.place = {.version = header.version,
-                                 .first = std::uint64_t{index_} * elements_of(config_.spec, 0)},
-                       .count = value_bytes_ / sizeof(float),
-                       .weight = header.weight,
-                       .is_shared = message.stays});
 }
 
 void TablePart::install(const ChainPosition& position, const std::vector<WorkerInfo>& workers) {
@@ -202,20 +163,16 @@ void TablePart::install(const ChainPosition& position, const std::vector<WorkerI
 }
 
 void TablePart::update_members(const std::vector<WorkerInfo>& workers) {
-  for (auto known = workers_.begin(); known != workers_.end();) {
-    const NodeId id = known->first;
+  std::erase_if(workers_, [&](const auto& known) TALLY_REQUIRES(mutex_) {
+    const NodeId id = known.first;
     const auto place =
         std::lower_bound(workers.begin(), workers.end(), id,
                          [](const WorkerInfo& worker, NodeId other) { return worker.id < other; });
-    const bool stays = place != workers.end() && place->id == id;
-    if (stays) {
-      ++known;
-      continue;
-    }
+    if (place != workers.end() && place->id == id) return false;
     round_.leave(id);
     std::erase_if(pending_, [id](const PendingRequest& pending) { return pending.worker == id; });
-    known = workers_.erase(known);
-  }
+    return true;
+  });
   for (const WorkerInfo& worker : workers) {
     round_.join(worker.id, worker.rank);
     workers_.try_emplace(worker.id);
@@ -265,7 +222,7 @@ void TablePart::keep_held(NodeId worker) {
     if (held.offer.worker != worker || !held.owned.empty()) continue;
     held.owned.assign(held.bytes.begin(), held.bytes.end());
     held.bytes = held.owned;
-    auto payload = payload_of(held.owned, true, true);
+    auto payload = read_payload(held.owned, config_, index_, {});
     if (payload) {
       held.payload = std::move(*payload);
     } else {
@@ -290,11 +247,6 @@ void TablePart::add_size(Client::Size& sum) {
   for (std::size_t i = 0; i < bins.size(); ++i) sum.staleness[i] += bins[i];
 }
 
-bool TablePart::is_primary() const {
-  const SharedLock lock(mutex_);
-  return position_.role == ChainPosition::Role::kPrimary;
-}
-
 std::optional<TablePart::Copy> TablePart::copy(std::size_t max_piece_bytes) {
   const ExclusiveLock lock(mutex_);
   if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent) return {};
@@ -303,7 +255,7 @@ std::optional<TablePart::Copy> TablePart::copy(std::size_t max_piece_bytes) {
 
 void TablePart::pull(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
-  auto payload = payload_of(message.payload, false, true);
+  auto payload = read_payload(message.payload, config_, index_, {.has_values = false});
   if (!payload) return refuse(from, header, payload.error());
   PendingRequest pending{.worker = from,
                          .request = header,

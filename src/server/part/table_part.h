@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +32,7 @@ class DeferredParts final {
     const MutexLock lock(mutex_);
     parts_.push_back(&part);
   }
+
   std::vector<TablePart*> take() {
     const MutexLock lock(mutex_);
     return std::exchange(parts_, {});
@@ -94,7 +94,10 @@ class TablePart final {
   // The list of tables is complete: a part of the chain that was not listed has its initial values.
   Result<void> end_of_listing();
   // Whether no server has the part: this one is the primary and never received it.
-  bool is_lost() const;
+  bool is_lost() const {
+    const SharedLock lock(mutex_);
+    return presence_ == Presence::kLost;
+  }
 
   // A new view: the server's place in the chain, and the workers.
   void install(const ChainPosition& position, const std::vector<WorkerInfo>& workers);
@@ -109,7 +112,11 @@ class TablePart final {
 
   void take_record(NodeId from, const Message& message);
   void record_taken(NodeId from, const Message& message);
-  bool wants_fill();
+  bool wants_fill() {
+    const SharedLock lock(mutex_);
+    return presence_ == Presence::kPresent && replication_.wants_everything(position_.view);
+  }
+
   // Whether the successor lacks something that is not yet under way to it.
   bool is_successor_behind();
   // Sends the whole part to the successor, if the successor needs it.
@@ -124,7 +131,11 @@ class TablePart final {
     std::vector<std::vector<std::byte>> pieces;
   };
   std::optional<Copy> copy(std::size_t max_piece_bytes);
-  bool is_primary() const;
+  bool is_primary() const {
+    const SharedLock lock(mutex_);
+    return position_.role == ChainPosition::Role::kPrimary;
+  }
+
   // Replaces the values, if this server is the primary. Calls `when_safe` once, under the part's
   // mutex, when all copies have them, or with the reason why they never will.
   void replace(std::unique_ptr<Storage> storage, std::uint64_t version,
@@ -194,17 +205,14 @@ class TablePart final {
     }
     drain();
   }
+
   void run_deferred() TALLY_REQUIRES(mutex_);
   void drain();
   void defer(NodeId from, const Message& message);
   void handle(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
-  void handle_admitted(NodeId from, const Message& message, Worker& worker) TALLY_REQUIRES(mutex_);
   void update_members(const std::vector<WorkerInfo>& workers) TALLY_REQUIRES(mutex_);
   void leave_primary() TALLY_REQUIRES(mutex_);
   void keep_held(NodeId worker) TALLY_REQUIRES(mutex_);
-  Result<PartPayload> payload_of(std::span<const std::byte> bytes, bool has_values,
-                                 bool check_keys) const;
-  Result<PartPayload> pushed_by(const Message& message) const;
   void pull(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
   void read_state(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
   void finish(PendingRequest pending) TALLY_REQUIRES(mutex_);
@@ -250,9 +258,9 @@ class TablePart final {
   Result<void> ensure_storage() TALLY_REQUIRES(mutex_);
   Result<void> take_pieces(std::span<const std::byte> last_piece, bool has_piece)
       TALLY_REQUIRES(mutex_);
-  void refuse_record(NodeId to, const MessageHeader& record, const Error& why)
-      TALLY_REQUIRES(mutex_);
-  void answer_record(NodeId to, const MessageHeader& record, Outcome outcome,
+  // To the predecessor.
+  void refuse_record(std::uint64_t number, const Error& why) TALLY_REQUIRES(mutex_);
+  void answer_record(NodeId to, std::uint64_t number, Outcome outcome,
                      std::vector<std::byte> payload = {}) TALLY_REQUIRES(mutex_);
   void forget_sent() TALLY_REQUIRES(mutex_);
   void end_fill() TALLY_REQUIRES(mutex_);

@@ -4,11 +4,11 @@
 // a record when its last message arrives, passes it on to its own successor, and acknowledges it
 // (kRecordTaken) when all servers behind it have it.
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "server/part/table_part.h"
+#include "server/protocol/payloads.h"
 #include "server/storage/piece.h"
 #include "wire/error_body.h"
 
@@ -28,22 +28,17 @@ void TablePart::proceed() {
   }
   if (owed_ack_ && (replication_.is_safe(owed_ack_->mark) || refusal_)) {
     const OwedAck owed = *std::exchange(owed_ack_, {});
-    const MessageHeader record{.sequence = owed.number};
     if (replication_.is_safe(owed.mark)) {
-      answer_record(position_.predecessor, record, Outcome::kDone);
+      answer_record(position_.predecessor, owed.number, Outcome::kDone);
     } else {
-      refuse_record(position_.predecessor, record, *refusal_);
+      refuse_record(owed.number, *refusal_);
     }
   }
-  for (auto call = when_safe_.begin(); call != when_safe_.end();) {
-    const bool is_safe = replication_.is_safe(call->first);
-    if (!is_safe && !refusal_) {
-      ++call;
-      continue;
-    }
-    call->second(is_safe ? Result<void>() : Result<void>(*refusal_));
-    call = when_safe_.erase(call);
-  }
+  std::erase_if(when_safe_, [&](const auto& call) TALLY_REQUIRES(mutex_) {
+    const bool is_safe = replication_.is_safe(call.first);
+    if (is_safe || refusal_) call.second(is_safe ? Result<void>() : Result<void>(*refusal_));
+    return is_safe || refusal_;
+  });
   answer_ready();
 }
 
@@ -88,11 +83,6 @@ void TablePart::send_pieces(std::uint8_t flags, std::vector<std::byte> metadata,
   }
 }
 
-bool TablePart::wants_fill() {
-  const SharedLock lock(mutex_);
-  return presence_ == Presence::kPresent && replication_.wants_everything(position_.view);
-}
-
 bool TablePart::is_successor_behind() {
   const SharedLock lock(mutex_);
   return replication_.peer_state() == Replication::PeerState::kUnfilled ||
@@ -123,7 +113,7 @@ void TablePart::take_record(NodeId from, const Message& message) {
     const MessageHeader& header = message.header;
     if (header.view < position_.view || position_.role != ChainPosition::Role::kBackup ||
         from != position_.predecessor)
-      return answer_record(from, header, Outcome::kNotPrimary);
+      return answer_record(from, header.sequence, Outcome::kNotPrimary);
     if (header.clock == 0) {
       begin_record(message);
       if (incoming_ && (header.push_kind & kMoreToCome) == 0) end_record({}, false);
@@ -133,7 +123,7 @@ void TablePart::take_record(NodeId from, const Message& message) {
     if (!incoming_ || incoming_->number != header.sequence) return;
     if (header.clock != incoming_->pieces_seen + 1 || header.clock > kMaxPieces) {
       incoming_.reset();
-      return refuse_record(from, header, corrupt("pieces of a record are out of order"));
+      return refuse_record(header.sequence, corrupt("pieces of a record are out of order"));
     }
     ++incoming_->pieces_seen;
     if ((header.push_kind & kMoreToCome) == 0) return end_record(message.payload, true);
@@ -148,14 +138,14 @@ void TablePart::take_or_keep(const Message& message) {
   }
   if (auto taken = storage_->take(message.payload); !taken) {
     incoming_.reset();
-    refuse_record(position_.predecessor, message.header, taken.error());
+    refuse_record(message.header.sequence, taken.error());
   }
 }
 
 void TablePart::begin_record(const Message& message) {
   incoming_.reset();
   auto metadata = decode_metadata(message.payload);
-  if (!metadata) return refuse_record(position_.predecessor, message.header, metadata.error());
+  if (!metadata) return refuse_record(message.header.sequence, metadata.error());
   incoming_ = IncomingRecord{.number = message.header.sequence,
                              .is_whole = (message.header.push_kind & kWhole) != 0,
                              .metadata_bytes = {message.payload.begin(), message.payload.end()},
@@ -163,7 +153,7 @@ void TablePart::begin_record(const Message& message) {
   if (presence_ != Presence::kAbsent || !incoming_->is_whole || passes_on()) return;
   if (auto made = ensure_storage(); !made) {
     incoming_.reset();
-    return refuse_record(position_.predecessor, message.header, made.error());
+    return refuse_record(message.header.sequence, made.error());
   }
   storage_->clear();
   incoming_->is_taken_at_once = true;
@@ -192,9 +182,9 @@ void TablePart::end_record(std::span<const std::byte> last_piece, bool has_piece
   if (auto taken = take_pieces(last_piece, has_piece); !taken) {
     // The values are half changed: they are of no use.
     presence_ = Presence::kAbsent;
-    const MessageHeader record{.sequence = incoming_->number};
+    const std::uint64_t number = incoming_->number;
     incoming_.reset();
-    return refuse_record(position_.predecessor, record, taken.error());
+    return refuse_record(number, taken.error());
   }
   IncomingRecord record = std::move(*incoming_);
   incoming_.reset();
@@ -238,20 +228,15 @@ void TablePart::record_taken(NodeId from, const Message& message) {
     forget_sent();
     end_fill();
     if (header.outcome != Outcome::kRefused) return;
-    Error why{.code = ErrorCode::kCorrupt, .message = "refused"};
-    if (auto read = wire::decode_error(message.payload, &why); !read) why = read.error();
+    Error why = decode_refusal(message.payload);
     why.message = fmt::format("server {} cannot take a copy: {}", from, why.message);
     // proceed() tells the requests that wait for the copy.
     refusal_ = std::move(why);
-    if (owed_ack_) {
-      const MessageHeader record{.sequence = owed_ack_->number};
-      owed_ack_.reset();
-      refuse_record(position_.predecessor, record, *refusal_);
-    }
+    if (owed_ack_) refuse_record(std::exchange(owed_ack_, {})->number, *refusal_);
   });
 }
 
-void TablePart::answer_record(NodeId to, const MessageHeader& record, Outcome outcome,
+void TablePart::answer_record(NodeId to, std::uint64_t number, Outcome outcome,
                               std::vector<std::byte> payload) {
   context_.transport.send(to,
                           {.kind = MessageKind::kRecordTaken,
@@ -259,13 +244,13 @@ void TablePart::answer_record(NodeId to, const MessageHeader& record, Outcome ou
                            .table = config_.id,
                            .part = index_,
                            .view = position_.view,
-                           .sequence = record.sequence,
+                           .sequence = number,
                            .version = round_.version()},
                           std::move(payload));
 }
 
-void TablePart::refuse_record(NodeId to, const MessageHeader& record, const Error& why) {
-  answer_record(to, record, Outcome::kRefused, wire::encode_error(why));
+void TablePart::refuse_record(std::uint64_t number, const Error& why) {
+  answer_record(position_.predecessor, number, Outcome::kRefused, wire::encode_error(why));
 }
 
 void TablePart::replace(std::unique_ptr<Storage> storage, std::uint64_t version,

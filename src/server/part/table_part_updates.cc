@@ -5,9 +5,6 @@
 // however often it is sent.
 #include <algorithm>
 #include <set>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "server/part/table_part.h"
 #include "server/protocol/message.h"
@@ -28,7 +25,7 @@ Result<void> check_push(const MessageHeader& header) {
 void TablePart::push(NodeId from, const Message& message, Worker& worker) {
   const MessageHeader& header = message.header;
   if (auto fine = check_push(header); !fine) return refuse(from, header, fine.error());
-  auto payload = pushed_by(message);
+  auto payload = read_push(message, config_, index_);
   if (!payload) return refuse(from, header, payload.error());
   PendingRequest pending{.worker = from, .request = header, .reply = message.reply};
   pending.wants_values = header.kind != MessageKind::kPush;
@@ -163,7 +160,7 @@ void TablePart::hold(const policy::Offer& offer, const Message& message, PartPay
   } else if (!message.stays) {
     held.owned.assign(message.payload.begin(), message.payload.end());
     held.bytes = held.owned;
-    auto copied = payload_of(held.owned, true, false);
+    auto copied = read_payload(held.owned, config_, index_, {.check_keys = false});
     if (copied) held.payload = std::move(*copied);
   }
   held_.push_back(std::move(held));
@@ -205,10 +202,8 @@ void TablePart::apply_round(const std::vector<policy::Offer>& counted) {
 }
 
 std::vector<TablePart::Contribution>::iterator TablePart::find_held(const policy::Offer& offer) {
-  return std::find_if(held_.begin(), held_.end(), [&](const Contribution& held) {
-    return held.offer.worker == offer.worker && held.offer.clock == offer.clock &&
-           held.offer.version == offer.version;
-  });
+  return std::find_if(held_.begin(), held_.end(),
+                      [&](const Contribution& held) { return held.offer == offer; });
 }
 
 // Ends a contribution: its push is answered when the outcome is safe.
@@ -319,7 +314,7 @@ bool TablePart::push_atomically(NodeId from,
   const bool is_add = header.push_kind == static_cast<std::uint8_t>(PushKind::kAdd);
   if (!is_add && !(is_gradient && config_.gradients_commute)) return false;
   if (header.sequence == 0 || !(header.weight > 0)) return false;
-  auto payload = pushed_by(message);
+  auto payload = read_push(message, config_, index_);
   if (!payload) return false;
 
   PendingRequest pending{.worker = from, .request = header, .reply = message.reply};

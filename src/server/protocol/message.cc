@@ -7,8 +7,6 @@
 #include <cmath>
 #include <type_traits>
 
-#include <fmt/format.h>
-
 #include "kernel/crc32c/crc32c.h"
 #include "wire/little_endian.h"
 

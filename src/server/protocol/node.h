@@ -80,7 +80,9 @@ class Node {
   virtual void on_message(NodeId from, const Message& message) = 0;
   // Memory of header.payload_bytes that receives the payload of this answer; empty: memory of the
   // transport.
-  virtual std::span<std::byte> place(NodeId from, const MessageHeader& header) = 0;
+  virtual std::span<std::byte> place(NodeId /*from*/, const MessageHeader& /*header*/) {
+    return {};
+  }
   // A link was made or lost. Between two on_linked() of a peer there is an on_lost().
   virtual void on_linked(NodeId peer) = 0;
   virtual void on_lost(NodeId peer, const Error& why) = 0;

@@ -4,14 +4,16 @@
 #include <bit>
 #include <cstdint>
 
-#include <fmt/format.h>
-
 #include "policy/staleness.h"
 #include "server/protocol/message.h"
-#include "wire/bytes.h"
+#include "wire/error_body.h"
+#include "wire/fields.h"
 #include "wire/little_endian.h"
 
 namespace tally::server {
+
+using wire::FieldsOf;
+
 namespace {
 
 // As many as there are ids.
@@ -31,33 +33,36 @@ TableId table_id(std::string_view name) {
   return folded == 0xFFFF ? TableId{0} : folded;
 }
 
-std::vector<std::byte> encode(const Client::Size& size) {
-  wire::Writer writer;
-  writer.u64(size.elements);
-  writer.u64(size.bytes);
-  writer.u64(size.updates);
-  writer.u64(size.dropped);
-  writer.u32(static_cast<std::uint32_t>(size.staleness.size()));
-  for (const std::uint64_t bin : size.staleness) writer.u64(bin);
-  return writer.take();
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Client::Size>& size) {
+  f.number(size.elements);
+  f.number(size.bytes);
+  f.number(size.updates);
+  f.number(size.dropped);
+  f.list(size.staleness, policy::Histogram::kBins, [&f](auto& bin) { f.number(bin); });
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, SnapshotRestoration>& restoration) {
+  f.text(restoration.folder, kMaxTextBytes);
+  f.list(restoration.only, kMaxTables, [&f](auto& name) { f.text(name, kMaxTextBytes); });
+}
+
+std::vector<std::byte> encode(const Client::Size& size) { return wire::encode_fields(size); }
+std::vector<std::byte> encode(const SnapshotRestoration& restoration) {
+  return wire::encode_fields(restoration);
 }
 
 Result<Client::Size> decode_size(std::span<const std::byte> bytes) {
-  wire::Reader reader(bytes);
-  Client::Size size;
-  TALLY_TRY(size.elements, reader.u64());
-  TALLY_TRY(size.bytes, reader.u64());
-  TALLY_TRY(size.updates, reader.u64());
-  TALLY_TRY(size.dropped, reader.u64());
-  TALLY_TRY(const std::uint32_t bins, reader.u32());
-  if (bins > policy::Histogram::kBins)
-    return corrupt("staleness in {} bins, limit {}", bins, policy::Histogram::kBins);
-  for (std::uint32_t i = 0; i < bins; ++i) {
-    TALLY_TRY(const std::uint64_t bin, reader.u64());
-    size.staleness.push_back(bin);
-  }
-  TALLY_TRY(reader.end());
-  return size;
+  return wire::decode_fields<Client::Size>(bytes);
+}
+
+Result<SnapshotRestoration> decode_restoration(std::span<const std::byte> bytes) {
+  TALLY_TRY(auto restoration, wire::decode_fields<SnapshotRestoration>(bytes));
+  TALLY_TRY(decode_text(std::as_bytes(std::span(restoration.folder))));
+  for (const std::string& name : restoration.only)
+    TALLY_TRY(decode_text(std::as_bytes(std::span(name))));
+  return restoration;
 }
 
 void add(const Client::Size& more, Client::Size& sum) {
@@ -101,28 +106,10 @@ Result<SnapshotPublication> decode_publication(std::span<const std::byte> bytes)
   return publication;
 }
 
-std::vector<std::byte> encode(const SnapshotRestoration& restoration) {
-  wire::Writer writer;
-  writer.string(restoration.folder);
-  writer.u32(static_cast<std::uint32_t>(restoration.only.size()));
-  for (const std::string& name : restoration.only) writer.string(name);
-  return writer.take();
-}
-
-Result<SnapshotRestoration> decode_restoration(std::span<const std::byte> bytes) {
-  wire::Reader reader(bytes);
-  SnapshotRestoration restoration;
-  TALLY_TRY(const std::string folder, reader.string(kMaxTextBytes));
-  TALLY_TRY(restoration.folder, decode_text(std::as_bytes(std::span(folder))));
-  TALLY_TRY(const std::uint32_t count, reader.u32());
-  if (count > kMaxTables) return corrupt("{} tables to restore, limit {}", count, kMaxTables);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    TALLY_TRY(const std::string name, reader.string(kMaxTextBytes));
-    TALLY_TRY(std::string text, decode_text(std::as_bytes(std::span(name))));
-    restoration.only.push_back(std::move(text));
-  }
-  TALLY_TRY(reader.end());
-  return restoration;
+Error decode_refusal(std::span<const std::byte> bytes) {
+  Error why;
+  if (auto decoded = wire::decode_error(bytes, &why); !decoded.has_value()) return decoded.error();
+  return why;
 }
 
 std::vector<std::byte> encode_text(std::string_view text) {
@@ -133,14 +120,10 @@ std::vector<std::byte> encode_text(std::string_view text) {
 Result<std::string> decode_text(std::span<const std::byte> bytes) {
   if (bytes.size() > kMaxTextBytes)
     return corrupt("text of {} bytes, limit {}", bytes.size(), kMaxTextBytes);
-  std::string text;
-  for (const std::byte byte : bytes) {
-    const auto letter = static_cast<char>(byte);
-    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F)
+  for (const std::byte letter : bytes)
+    if (letter < std::byte{0x20} || letter == std::byte{0x7F})
       return corrupt("text with control characters");
-    text.push_back(letter);
-  }
-  return text;
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 }  // namespace tally::server

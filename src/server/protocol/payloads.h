@@ -56,6 +56,9 @@ void add(const Client::Size& more, Client::Size& sum);
 std::vector<std::byte> encode(std::span<const double> values);
 Result<std::vector<double>> decode_values(std::span<const std::byte> bytes);
 
+// The error of a refusal; kCorrupt for bytes that are none.
+Error decode_refusal(std::span<const std::byte> bytes);
+
 std::vector<std::byte> encode_text(std::string_view text);
 // kCorrupt for more than kMaxTextBytes, and for control characters: the text may be displayed.
 Result<std::string> decode_text(std::span<const std::byte> bytes);

@@ -2,84 +2,39 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "server/protocol/message.h"
-#include "wire/bytes.h"
+#include "wire/fields.h"
 
 namespace tally::server {
+
+using wire::FieldsOf;
+
 namespace {
 
 constexpr std::size_t kMaxAddressBytes = 512;
 
-void write_server(wire::Writer& writer, const ServerInfo& server) {
-  writer.u32(server.id);
-  writer.string(server.address);
-  writer.string(server.local_name);
-  writer.string(server.host);
-}
-
-Result<ServerInfo> read_server(wire::Reader& reader) {
-  ServerInfo server;
-  TALLY_TRY(server.id, reader.u32());
-  TALLY_TRY(server.address, reader.string(kMaxAddressBytes));
-  TALLY_TRY(server.local_name, reader.string(kMaxAddressBytes));
-  TALLY_TRY(server.host, reader.string(kMaxAddressBytes));
-  return server;
-}
-
-Result<std::uint32_t> read_count(wire::Reader& reader, std::uint32_t limit, const char* what) {
-  TALLY_TRY(const std::uint32_t count, reader.u32());
-  if (count > limit) return corrupt("view with {} {}, limit {}", count, what, limit);
-  return count;
-}
-
-Result<std::vector<ServerInfo>> read_servers(wire::Reader& reader) {
-  TALLY_TRY(const std::uint32_t count, read_count(reader, kMaxServers, "servers"));
-  std::vector<ServerInfo> servers;
-  std::vector<NodeId> ids;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    TALLY_TRY(ServerInfo server, read_server(reader));
-    ids.push_back(server.id);
-    servers.push_back(std::move(server));
+// Servers and workers are there once each, and chains have servers of the view.
+Result<void> check(const View& view) {
+  std::set<NodeId> servers;
+  for (const ServerInfo& server : view.servers)
+    if (!servers.insert(server.id).second) return corrupt("view that names a server twice");
+  for (const std::vector<NodeId>& chain : view.chains) {
+    std::set<NodeId> seen;
+    for (const NodeId id : chain)
+      if (!servers.contains(id) || !seen.insert(id).second)
+        return corrupt("view whose chain has server {}, unknown or twice", id);
   }
-  std::sort(ids.begin(), ids.end());
-  if (std::adjacent_find(ids.begin(), ids.end()) != ids.end())
-    return corrupt("view that names a server twice");
-  return servers;
-}
-
-// A chain has servers of the view, each at most once.
-Result<std::vector<NodeId>> read_chain(wire::Reader& reader,
-                                       const std::vector<ServerInfo>& servers) {
-  TALLY_TRY(const std::uint32_t count,
-            read_count(reader, static_cast<std::uint32_t>(servers.size()), "servers in a chain"));
-  std::vector<NodeId> chain;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    TALLY_TRY(const NodeId id, reader.u32());
-    const bool known = std::any_of(servers.begin(), servers.end(),
-                                   [&](const ServerInfo& server) { return server.id == id; });
-    if (!known || std::find(chain.begin(), chain.end(), id) != chain.end())
-      return corrupt("view whose chain has server {}, unknown or twice", id);
-    chain.push_back(id);
-  }
-  return chain;
-}
-
-Result<std::vector<WorkerInfo>> read_workers(wire::Reader& reader) {
-  TALLY_TRY(const std::uint32_t count, read_count(reader, kMaxWorkers, "workers"));
-  std::vector<WorkerInfo> workers;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    WorkerInfo worker;
-    TALLY_TRY(worker.id, reader.u32());
-    TALLY_TRY(worker.rank, reader.i32());
-    if (worker.rank < 0 || (!workers.empty() && workers.back().id >= worker.id))
+  for (std::size_t i = 0; i < view.workers.size(); ++i)
+    if (view.workers[i].rank < 0 || (i > 0 && view.workers[i - 1].id >= view.workers[i].id))
       return corrupt("view whose workers are not in order");
-    workers.push_back(worker);
-  }
-  return workers;
+  return {};
+}
+
+template <typename Info>
+bool has_id(const std::vector<Info>& infos, NodeId id) {
+  return std::any_of(infos.begin(), infos.end(), [&](const Info& info) { return info.id == id; });
 }
 
 std::size_t places_of(const View& view, NodeId server) {
@@ -128,59 +83,46 @@ std::uint32_t slot_of(std::uint16_t table, std::uint32_t part, std::uint32_t slo
   return static_cast<std::uint32_t>((std::uint64_t{table} + part) % slots);
 }
 
-std::vector<std::byte> encode(const View& view) {
-  wire::Writer writer;
-  writer.u32(view.number);
-  writer.u32(static_cast<std::uint32_t>(view.servers.size()));
-  for (const ServerInfo& server : view.servers) write_server(writer, server);
-  writer.u32(static_cast<std::uint32_t>(view.chains.size()));
-  for (const std::vector<NodeId>& chain : view.chains) {
-    writer.u32(static_cast<std::uint32_t>(chain.size()));
-    for (const NodeId id : chain) writer.u32(id);
-  }
-  writer.u32(static_cast<std::uint32_t>(view.workers.size()));
-  for (const WorkerInfo& worker : view.workers) {
-    writer.u32(worker.id);
-    writer.i32(worker.rank);
-  }
-  return writer.take();
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, ServerInfo>& server) {
+  f.number(server.id);
+  f.text(server.address, kMaxAddressBytes);
+  f.text(server.local_name, kMaxAddressBytes);
+  f.text(server.host, kMaxAddressBytes);
 }
 
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, View>& view) {
+  f.number(view.number);
+  f.list(view.servers, kMaxServers, [&f](auto& server) { fields(f, server); });
+  f.list(view.chains, kMaxServers, [&](auto& chain) {
+    f.list(chain, view.servers.size(), [&f](auto& id) { f.number(id); });
+  });
+  f.list(view.workers, kMaxWorkers, [&f](auto& worker) {
+    f.number(worker.id);
+    f.number(worker.rank);
+  });
+}
+
+template <typename Fields>
+void fields(Fields& f, FieldsOf<Fields, Joining>& joining) {
+  f.flag(joining.is_server);
+  f.number(joining.rank);
+  f.check(joining.rank >= 0, "a worker joins with a negative rank");
+  fields(f, joining.server);
+}
+
+std::vector<std::byte> encode(const View& view) { return wire::encode_fields(view); }
+std::vector<std::byte> encode(const Joining& joining) { return wire::encode_fields(joining); }
+
 Result<View> decode_view(std::span<const std::byte> bytes) {
-  wire::Reader reader(bytes);
-  View view;
-  TALLY_TRY(view.number, reader.u32());
-  TALLY_TRY(view.servers, read_servers(reader));
-  TALLY_TRY(const std::uint32_t slots, read_count(reader, kMaxServers, "slots"));
-  for (std::uint32_t i = 0; i < slots; ++i) {
-    TALLY_TRY(std::vector<NodeId> chain, read_chain(reader, view.servers));
-    view.chains.push_back(std::move(chain));
-  }
-  TALLY_TRY(view.workers, read_workers(reader));
-  TALLY_TRY(reader.end());
+  TALLY_TRY(View view, wire::decode_fields<View>(bytes));
+  TALLY_TRY(check(view));
   return view;
 }
 
-std::vector<std::byte> encode(const Joining& joining) {
-  wire::Writer writer;
-  writer.u8(joining.is_server ? 1 : 0);
-  writer.i32(joining.rank);
-  write_server(writer, joining.server);
-  return writer.take();
-}
-
 Result<Joining> decode_joining(std::span<const std::byte> bytes) {
-  wire::Reader reader(bytes);
-  Joining joining;
-  TALLY_TRY(const std::uint8_t is_server, reader.u8());
-  if (is_server > 1)
-    return corrupt("a node of kind {} joins: neither server nor worker", is_server);
-  joining.is_server = is_server == 1;
-  TALLY_TRY(joining.rank, reader.i32());
-  if (joining.rank < 0) return corrupt("a worker joins with rank {}", joining.rank);
-  TALLY_TRY(joining.server, read_server(reader));
-  TALLY_TRY(reader.end());
-  return joining;
+  return wire::decode_fields<Joining>(bytes);
 }
 
 bool contains(const std::vector<NodeId>& chain, NodeId id) {
@@ -242,14 +184,8 @@ View without_worker(const View& before, NodeId worker) {
   return view;
 }
 
-bool has_server(const View& view, NodeId server) {
-  return std::any_of(view.servers.begin(), view.servers.end(),
-                     [&](const ServerInfo& other) { return other.id == server; });
-}
+bool has_server(const View& view, NodeId server) { return has_id(view.servers, server); }
 
-bool has_worker(const View& view, NodeId worker) {
-  return std::any_of(view.workers.begin(), view.workers.end(),
-                     [&](const WorkerInfo& other) { return other.id == worker; });
-}
+bool has_worker(const View& view, NodeId worker) { return has_id(view.workers, worker); }
 
 }  // namespace tally::server

@@ -1,13 +1,13 @@
-#include "server/protocol/message.h"
 #include "server/snapshot/snapshot.h"
 
 #include <algorithm>
 #include <charconv>
+#include <sstream>
 
 #include <fmt/format.h>
 
 #include "kernel/crc32c/crc32c.h"
-#include "wire/bytes.h"
+#include "wire/fields.h"
 
 namespace tally::server {
 namespace {
@@ -17,20 +17,11 @@ constexpr std::string_view kPrefix = "server-";
 constexpr std::string_view kSuffix = ".tally";
 constexpr std::size_t kMaxSnapshotNameBytes = 100;
 
-// Parses the whole text as one number, without signs or spaces.
-template <typename T>
-bool read_number(std::string_view text, T& value, int base) {
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
-}
-
 bool is_file_name(std::string_view name) {
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
-  if (name.size() <= kPrefix.size() + kSuffix.size()) return false;
+  if (!name.starts_with(kPrefix)) return false;
   NodeId server = 0;
-  name.remove_prefix(kPrefix.size());
-  name.remove_suffix(kSuffix.size());
-  return read_number(name, server, 10) && std::to_string(server) == name;
+  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), server);
+  return snapshot_file_name(server) == name;
 }
 
 // Checks that all names are file names of servers, each once.
@@ -46,35 +37,6 @@ Result<void> check_files(std::span<const SnapshotFile> files) {
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
     return corrupt("{} is there twice", *twice);
   return {};
-}
-
-std::string lines_of(std::span<const SnapshotFile> files) {
-  std::string lines;
-  for (const SnapshotFile& file : files)
-    lines += fmt::format("file {} {} {:08x}\n", file.name, file.bytes, file.crc32c);
-  return lines;
-}
-
-// Removes the first line of `text` and returns it.
-std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return line;
-}
-
-Result<SnapshotFile> file_from(std::string_view line) {
-  const Error wrong = corrupt("no line of a file: '{}'", line.substr(0, 200));
-  constexpr std::string_view kWord = "file ";
-  if (!line.starts_with(kWord)) return wrong;
-  line.remove_prefix(kWord.size());
-  const std::size_t first = line.find(' ');
-  const std::size_t last = line.rfind(' ');
-  if (first == std::string_view::npos || last == first) return wrong;
-  SnapshotFile file{.name = std::string(line.substr(0, first))};
-  if (!read_number(line.substr(first + 1, last - first - 1), file.bytes, 10)) return wrong;
-  if (!read_number(line.substr(last + 1), file.crc32c, 16)) return wrong;
-  return file;
 }
 
 }  // namespace
@@ -98,36 +60,42 @@ Result<void> check_snapshot_name(const std::string& name) {
 }
 
 std::string to_text(std::span<const SnapshotFile> files) {
-  const std::string lines = lines_of(files);
+  std::string lines;
+  for (const SnapshotFile& file : files)
+    lines += fmt::format("file {} {} {:08x}\n", file.name, file.bytes, file.crc32c);
   return fmt::format("{}crc32c {:08x}\n{}", kFormatLine,
                      kernel::crc32c(std::as_bytes(std::span(lines))), lines);
 }
 
 Result<std::vector<SnapshotFile>> snapshot_files_from_text(std::string_view text) {
-  const std::string_view whole = text;
   if (!text.starts_with(kFormatLine)) return corrupt("not a manifest of a snapshot");
-  text.remove_prefix(kFormatLine.size());
-  static_cast<void>(take_line(text));
+  std::istringstream in{std::string(text.substr(kFormatLine.size()))};
+  std::string word;
+  std::string checksum;
+  in >> word >> checksum;
   std::vector<SnapshotFile> files;
-  while (!text.empty()) {
+  SnapshotFile file;
+  while (in >> word >> file.name >> std::dec >> file.bytes >> std::hex >> file.crc32c) {
     if (files.size() == kMaxSnapshotFiles) return corrupt("more files than a snapshot can have");
-    TALLY_TRY(SnapshotFile file, file_from(take_line(text)));
-    files.push_back(std::move(file));
+    files.push_back(file);
   }
-  // Comparing the canonical text checks the checksum and the form of the numbers.
-  if (to_text(files) != whole) return corrupt("damaged: its checksum is another one");
+  // Comparing the canonical text checks the checksum and the form of lines and numbers.
+  if (to_text(files) != text) return corrupt("damaged: its checksum is another one");
   TALLY_TRY(check_files(files));
   return files;
+}
+
+template <typename Fields>
+void fields(Fields& f, wire::FieldsOf<Fields, SnapshotFile>& file) {
+  f.text(file.name, kMaxSnapshotNameBytes);
+  f.number(file.bytes);
+  f.number(file.crc32c);
 }
 
 std::vector<std::byte> encode(std::span<const SnapshotFile> files) {
   wire::Writer out;
   out.u32(static_cast<std::uint32_t>(files.size()));
-  for (const SnapshotFile& file : files) {
-    out.string(file.name);
-    out.u64(file.bytes);
-    out.u32(file.crc32c);
-  }
+  for (const SnapshotFile& file : files) wire::write_fields(out, file);
   return out.take();
 }
 
@@ -137,10 +105,7 @@ Result<std::vector<SnapshotFile>> decode_snapshot_files(std::span<const std::byt
   if (count > kMaxSnapshotFiles) return corrupt("a snapshot of {} files", count);
   std::vector<SnapshotFile> files;
   for (std::uint32_t i = 0; i < count; ++i) {
-    SnapshotFile file;
-    TALLY_TRY(file.name, in.string(kMaxSnapshotNameBytes));
-    TALLY_TRY(file.bytes, in.u64());
-    TALLY_TRY(file.crc32c, in.u32());
+    TALLY_TRY(SnapshotFile file, wire::read_fields<SnapshotFile>(in));
     files.push_back(std::move(file));
   }
   TALLY_TRY(in.end());

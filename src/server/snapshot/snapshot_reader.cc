@@ -69,7 +69,7 @@ Result<void> SnapshotReader::open_file(const SnapshotFile& expected) {
 }
 
 Result<void> SnapshotReader::index_file(std::size_t file, std::uint64_t bytes) {
-  const Error not_one{.code = ErrorCode::kCorrupt, .message = "not a file of a snapshot"};
+  const Error not_one = corrupt("not a file of a snapshot");
   std::string magic(kSnapshotMagic.size(), '\0');
   if (bytes < magic.size()) return not_one;
   TALLY_TRY(files_[file].read_at(0, std::as_writable_bytes(std::span(magic))));
@@ -89,9 +89,6 @@ Result<void> SnapshotReader::index_file(std::size_t file, std::uint64_t bytes) {
 
 Result<SnapshotReader::Entry> SnapshotReader::read_entry(std::size_t file, std::uint64_t& offset,
                                                          std::uint64_t end) const {
-  const auto corrupt = [](const char* message) {
-    return Error{.code = ErrorCode::kCorrupt, .message = message};
-  };
   std::byte length[4];
   TALLY_TRY(files_[file].read_at(offset, length));
   const auto head_bytes = wire::load<std::uint32_t>(length, 0);

@@ -1,9 +1,5 @@
-#include "server/storage/dense_storage.h"
-
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -14,8 +10,11 @@
 #include "kernel/reduce/copy.h"
 #include "kernel/reduce/reduce.h"
 #include "kernel/update/update.h"
+#include "optimizer/update_rule.h"
+#include "server/protocol/message.h"
 #include "server/storage/piece.h"
 #include "server/storage/storage.h"
+#include "server/storage/table_codec.h"
 
 namespace tally::server {
 namespace {
@@ -38,301 +37,315 @@ std::size_t stride_of(std::size_t count) {
   return (count + kLine - 1) / kLine * kLine + 3 * kLine;
 }
 
+// A range of a vector. T is float or double, as the spec's type.
+template <typename T>
+class DenseStorage final : public Storage {
+ public:
+  // The spec has passed check() and has this part; `codec` is the table's, or null. kExhausted
+  // where there is no memory.
+  static Result<std::unique_ptr<Storage>> make(const TableSpec& spec, std::uint32_t part,
+                                               std::shared_ptr<const TableCodec> codec,
+                                               MemoryBudget& budget) {
+    std::unique_ptr<DenseStorage> storage(new DenseStorage(spec, part, std::move(codec), budget));
+    const std::size_t bytes = (1 + storage->kept_arrays_) * storage->stride_ * sizeof(T);
+    if (!storage->memory_.grow(bytes))
+      return storage->wrong(ErrorCode::kExhausted,
+                            "no memory for {} elements in {} bytes: {} of {} are in use",
+                            storage->count_, bytes, budget.used(), budget.limit());
+    storage->reset_state();
+    return std::unique_ptr<Storage>(std::move(storage));
+  }
+
+  Result<void> apply(std::span<const Gradient> gradients, const ApplyOptions& options) override {
+    TALLY_TRY(const std::vector<double> shares, shares_of(gradients));
+    std::vector<const void*> inputs;
+    std::vector<T> rounded;
+    std::vector<double> weights;
+    std::vector<std::vector<T>> copies(gradients.size());
+    for (std::size_t r = 0; r < gradients.size(); ++r) {
+      if (codec_ == nullptr || shares[r] != 0)
+        TALLY_TRY(check_bytes("gradient", gradients[r].values.size()));
+      if (shares[r] == 0) continue;
+      inputs.push_back(aligned(gradients[r].values, copies[r]).data());
+      rounded.push_back(static_cast<T>(shares[r]));
+      weights.push_back(gradients[r].weight);
+    }
+    average_.clear();
+    if (inputs.empty()) return {};
+    const bool compensates = options.compensation != 0 && !options.backup.empty();
+    if (compensates) TALLY_TRY(check_bytes("backup", options.backup.size()));
+    if (compensates && options.adaptive) TALLY_TRY(ensure_mean_square());
+    if (codec_ != nullptr && codec_->in_step()) steps_ = options.version;
+    if (codec_ != nullptr && (codec_->goes_back() || inputs.size() > 1)) {
+      apply_coded(inputs, weights, options);
+      return {};
+    }
+    ++steps_;
+    if (inputs.size() == 1 && !compensates) {
+      // Only layerwise optimizers write to the gradient, and tables have none of them.
+      auto* const gradient = static_cast<T*>(const_cast<void*>(inputs[0]));
+      optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
+                        segment(0, count_, gradient));
+      return {};
+    }
+    std::vector<T> backup;
+    apply_blocks(inputs, rounded, options,
+                 compensates ? aligned(options.backup, backup).data() : nullptr);
+    return {};
+  }
+
+  std::span<const std::byte> average() const override { return average_; }
+  Result<void> add(const Gradient& gradient) override {
+    TALLY_TRY(check_bytes("addition", gradient.values.size()));
+    kernel::kernels().combine(kDataTypeOf<T>, ReduceOp::kSum, array(0), gradient.values.data(),
+                              count_);
+    return {};
+  }
+
+  Result<void> assign(const Gradient& gradient) override {
+    TALLY_TRY(check_bytes("assignment", gradient.values.size()));
+    std::memcpy(array(0), gradient.values.data(), gradient.values.size());
+    reset_state();
+    return {};
+  }
+
+  Result<void> add_atomically(const Gradient& gradient, double factor) override {
+    TALLY_TRY(check_bytes("addition", gradient.values.size()));
+    std::vector<T> copy;
+    const std::span<const T> values = aligned(gradient.values, copy);
+    const auto scale = static_cast<T>(factor);
+    for (std::size_t i = 0; i < count_; ++i) {
+      const T change = scale * values[i];
+      if (change == T(0)) continue;
+      std::atomic_ref<T>(array(0)[i]).fetch_add(change, std::memory_order_relaxed);
+    }
+    return {};
+  }
+
+  Result<void> prepare_rows(std::span<const std::uint64_t> keys) override {
+    if (keys.empty()) return {};
+    return wrong(ErrorCode::kInvalid, "a dense table has no keys");
+  }
+
+  std::size_t value_bytes(std::size_t) const override { return count_ * sizeof(T); }
+  Result<void> read(std::span<const std::uint64_t> keys, std::span<std::byte> out) override {
+    TALLY_TRY(prepare_rows(keys));
+    TALLY_TRY(check_bytes("answer", out.size()));
+    std::memcpy(out.data(), array(0), out.size());
+    return {};
+  }
+
+  // A large table has left the caches before the worker reads it: non-temporal stores save fetching
+  // the lines that are written.
+  Result<void> read_for_others(std::span<const std::uint64_t> keys,
+                               std::span<std::byte> out) override {
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(out.data()) % kCacheLineBytes == 0;
+    if (spec_.count * sizeof(T) < kStreamedBytes || !is_aligned) return read(keys, out);
+    TALLY_TRY(prepare_rows(keys));
+    TALLY_TRY(check_bytes("answer", out.size()));
+    kernel::copy_for_others(out.data(), reinterpret_cast<const std::byte*>(array(0)), out.size());
+    return {};
+  }
+
+  Result<void> read_state(int array_index, std::span<std::byte> out) const override {
+    TALLY_TRY(const T* const from, state_array(array_index));
+    TALLY_TRY(check_bytes("state", out.size()));
+    std::memcpy(out.data(), from, out.size());
+    return {};
+  }
+
+  Result<void> write_state(int array_index, std::span<const std::byte> in) override {
+    TALLY_TRY(T* const to, state_array(array_index));
+    TALLY_TRY(check_bytes("state", in.size()));
+    std::memcpy(to, in.data(), in.size());
+    return {};
+  }
+
+  void set_steps(std::uint64_t steps) override { steps_ = steps; }
+  std::vector<std::vector<std::byte>> pieces(std::span<const std::uint64_t>, bool,
+                                             std::size_t max_bytes) const override {
+    const std::size_t each = arrays() * sizeof(T);
+    TALLY_CHECK(max_bytes >= kPieceHeaderBytes + each);
+    const std::size_t at_once = std::min(count_, (max_bytes - kPieceHeaderBytes) / each);
+    std::vector<std::vector<std::byte>> result;
+    for (std::size_t first = 0; first < count_; first += at_once) {
+      const std::size_t count = std::min(at_once, count_ - first);
+      std::vector<std::byte> piece(kPieceHeaderBytes + count * each);
+      write_header(DensePiece{.type = kDataTypeOf<T>,
+                              .arrays = static_cast<std::uint8_t>(arrays()),
+                              .has_mean_square = mean_square_.data() != nullptr,
+                              .steps = steps_,
+                              .first = first,
+                              .count = static_cast<std::uint32_t>(count),
+                              .values = {}},
+                   piece);
+      std::byte* out = piece.data() + kPieceHeaderBytes;
+      for (std::size_t a = 0; a < arrays(); ++a, out += count * sizeof(T))
+        std::memcpy(out, array(a) + first, count * sizeof(T));
+      result.push_back(std::move(piece));
+    }
+    return result;
+  }
+
+  Result<void> take(std::span<const std::byte> bytes) override {
+    TALLY_TRY(const DensePiece piece, read_dense_piece(bytes));
+    const std::size_t expected = 1 + kept_arrays_ + (piece.has_mean_square ? 1 : 0);
+    if (piece.type != kDataTypeOf<T> || piece.arrays != expected || piece.first > count_ ||
+        piece.count > count_ - piece.first)
+      return wrong(ErrorCode::kCorrupt,
+                   "a piece of {} arrays of {}, elements {} to {}, is not of this part",
+                   piece.arrays, to_string(piece.type), piece.first, piece.first + piece.count);
+    if (piece.has_mean_square) TALLY_TRY(ensure_mean_square());
+    if (!piece.has_mean_square) mean_square_.release();
+    steps_ = piece.steps;
+    const std::byte* from = piece.values.data();
+    for (std::size_t a = 0; a < expected; ++a, from += piece.count * sizeof(T))
+      std::memcpy(array(a) + piece.first, from, piece.count * sizeof(T));
+    return {};
+  }
+
+  void clear() override {
+    std::fill_n(array(0), count_, T(0));
+    reset_state();
+  }
+
+  std::uint64_t elements() const override { return count_; }
+  std::uint64_t bytes() const override { return arrays() * count_ * sizeof(T); }
+
+ private:
+  DenseStorage(const TableSpec& spec, std::uint32_t part, std::shared_ptr<const TableCodec> codec,
+               MemoryBudget& budget)
+      : spec_(spec),
+        part_(part),
+        count_(elements_of(spec, part)),
+        codec_(std::move(codec)),
+        state_arrays_(static_cast<std::size_t>(optimizer::state_arrays(spec.optimizer))),
+        kept_arrays_(state_arrays_ + (codec_ != nullptr && codec_->keeps_residual() ? 1 : 0)),
+        stride_(stride_of<T>(count_)),
+        memory_(budget),
+        mean_square_(budget) {}
+
+  // An error that names the part.
+  template <typename... Args>
+  Error wrong(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) const {
+    return make_error(code, "{}: {}", name_of_part(spec_, part_),
+                      fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  Result<void> check_bytes(const char* what, std::size_t bytes) const {
+    if (bytes == count_ * sizeof(T)) return {};
+    return wrong(ErrorCode::kCorrupt, "{} of {} bytes, must be {} for {} elements", what, bytes,
+                 count_ * sizeof(T), count_);
+  }
+
+  Result<T*> state_array(int array_index) const {
+    if (array_index < 0 || static_cast<std::size_t>(array_index) >= kept_arrays_)
+      return wrong(ErrorCode::kInvalid, "{} has {} state arrays, but no number {}",
+                   to_string(spec_.optimizer), kept_arrays_, array_index);
+    return array(1 + static_cast<std::size_t>(array_index));
+  }
+
+  // Arrays in order: values, optimizer state, residual of the averages' codec (if any), mean square
+  // (if any).
+  T* array(std::size_t index) const {
+    if (index == 1 + kept_arrays_) return reinterpret_cast<T*>(mean_square_.data());
+    return reinterpret_cast<T*>(memory_.data()) + index * stride_;
+  }
+
+  std::size_t arrays() const { return 1 + kept_arrays_ + (mean_square_.data() != nullptr ? 1 : 0); }
+  optimizer::Segment<T> segment(std::size_t begin, std::size_t count, T* gradient) const {
+    optimizer::Segment<T> result{{array(0) + begin, count}, {gradient, count}, {}};
+    for (std::size_t s = 0; s < state_arrays_; ++s) result.state[s] = {array(1 + s) + begin, count};
+    return result;
+  }
+
+  void reset_state() {
+    const auto first = static_cast<T>(optimizer::initial_state(spec_.optimizer));
+    for (std::size_t s = 0; s < state_arrays_; ++s) std::fill_n(array(1 + s), count_, first);
+    for (std::size_t s = state_arrays_; s < kept_arrays_; ++s)
+      std::fill_n(array(1 + s), count_, T(0));
+    mean_square_.release();
+    steps_ = 0;
+  }
+
+  Result<void> ensure_mean_square() {
+    if (mean_square_.grow(count_ * sizeof(T))) return {};
+    return wrong(ErrorCode::kExhausted, "no memory for the mean square of {} gradients in {} bytes",
+                 count_, count_ * sizeof(T));
+  }
+
+  // The part is one run of the codec.
+  void apply_coded(std::span<const void* const> inputs, std::span<const double> weights,
+                   const ApplyOptions& options) {
+    if constexpr (std::is_same_v<T, float>) {
+      std::vector<const float*> decoded;
+      for (const void* const input : inputs) decoded.push_back(static_cast<const float*>(input));
+      std::vector<float> mean(count_);
+      codec_->mean(decoded, weights, mean);
+      ++steps_;
+      if (codec_->goes_back()) {
+        const std::span<float> residual =
+            codec_->keeps_residual() ? std::span(array(kept_arrays_), count_) : std::span<float>();
+        const std::uint64_t first = std::uint64_t{part_} * elements_of(spec_, 0);
+        average_ = codec_->send_back({.version = options.version, .first = first}, mean, residual);
+      }
+      optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
+                        segment(0, count_, mean.data()));
+    }
+  }
+
+  void apply_blocks(std::span<const void* const> inputs, std::span<const T> shares,
+                    const ApplyOptions& options, const T* backup) {
+    scratch_.resize(std::min(kBlock, count_));
+    std::vector<const void*> from(inputs.size());
+    for (std::size_t begin = 0; begin < count_; begin += kBlock) {
+      const std::size_t count = std::min(kBlock, count_ - begin);
+      for (std::size_t r = 0; r < inputs.size(); ++r)
+        from[r] = static_cast<const T*>(inputs[r]) + begin;
+      kernel::weighted_sum(kDataTypeOf<T>, from, shares, scratch_.data(), count);
+      if (backup != nullptr) compensate(options, backup + begin, begin, count);
+      optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
+                        segment(begin, count, scratch_.data()));
+    }
+  }
+
+  void compensate(const ApplyOptions& options, const T* backup, std::size_t begin,
+                  std::size_t count) {
+    const auto& loops = kernel::update_kernels<T>();
+    const kernel::CompensationFactors<T> factors{.lambda = static_cast<T>(options.compensation),
+                                                 .keep = static_cast<T>(kMeanSquareKeep),
+                                                 .gain = static_cast<T>(1 - kMeanSquareKeep),
+                                                 .epsilon = static_cast<T>(kMeanSquareEpsilon)};
+    if (!options.adaptive)
+      return loops.compensate(factors, array(0) + begin, backup, scratch_.data(), count);
+    loops.compensate_adaptively(factors, array(0) + begin, backup, scratch_.data(),
+                                array(1 + kept_arrays_) + begin, count);
+  }
+
+  const TableSpec spec_;
+  const std::uint32_t part_;
+  const std::size_t count_;
+  const std::shared_ptr<const TableCodec> codec_;  // of the whole table
+  const std::size_t state_arrays_;
+  const std::size_t kept_arrays_;  // state_arrays_ and the residual
+  const std::size_t stride_;       // elements from one array to the next
+  GrowingMemory memory_;
+  GrowingMemory mean_square_;
+  std::uint64_t steps_ = 0;
+  std::vector<T> scratch_;
+  std::vector<std::byte> average_;
+};
+
 }  // namespace
 
-template <typename T>
-DenseStorage<T>::DenseStorage(const TableSpec& spec, std::uint32_t part,
-                              std::shared_ptr<const TableCodec> codec, MemoryBudget& budget)
-    : spec_(spec),
-      part_(part),
-      count_(elements_of(spec, part)),
-      codec_(std::move(codec)),
-      state_arrays_(static_cast<std::size_t>(optimizer::state_arrays(spec.optimizer))),
-      kept_arrays_(state_arrays_ + (codec_ != nullptr && codec_->keeps_residual() ? 1 : 0)),
-      stride_(stride_of<T>(count_)),
-      memory_(budget),
-      mean_square_(budget) {}
-
-template <typename T>
-Result<std::unique_ptr<Storage>> DenseStorage<T>::make(const TableSpec& spec, std::uint32_t part,
-                                                       std::shared_ptr<const TableCodec> codec,
-                                                       MemoryBudget& budget) {
-  std::unique_ptr<DenseStorage> storage(new DenseStorage(spec, part, std::move(codec), budget));
-  const std::size_t bytes = (1 + storage->kept_arrays_) * storage->stride_ * sizeof(T);
-  if (!storage->memory_.grow(bytes))
-    return storage->wrong(ErrorCode::kExhausted,
-                          "no memory for {} elements in {} bytes: {} of {} are in use",
-                          storage->count_, bytes, budget.used(), budget.limit());
-  storage->reset_state();
-  return std::unique_ptr<Storage>(std::move(storage));
+Result<std::unique_ptr<Storage>> make_dense_storage(const TableSpec& spec, std::uint32_t part,
+                                                    MemoryBudget& budget) {
+  if (const std::uint32_t parts = parts_of(spec, 1); part >= parts)
+    return invalid("table '{}' has {} parts, but no part {}", spec.name, parts, part);
+  TALLY_TRY(auto codec, TableCodec::make(spec));
+  if (spec.type == DataType::kFloat32)
+    return DenseStorage<float>::make(spec, part, std::move(codec), budget);
+  return DenseStorage<double>::make(spec, part, nullptr, budget);
 }
-
-template <typename T>
-Result<void> DenseStorage<T>::check_bytes(const char* what, std::size_t bytes) const {
-  if (bytes == count_ * sizeof(T)) return {};
-  return wrong(ErrorCode::kCorrupt, "{} of {} bytes, must be {} for {} elements", what, bytes,
-               count_ * sizeof(T), count_);
-}
-
-template <typename T>
-T* DenseStorage<T>::array(std::size_t index) const {
-  if (index == 1 + kept_arrays_) return reinterpret_cast<T*>(mean_square_.data());
-  return reinterpret_cast<T*>(memory_.data()) + index * stride_;
-}
-
-template <typename T>
-optimizer::Segment<T> DenseStorage<T>::segment(std::size_t begin, std::size_t count,
-                                               T* gradient) const {
-  optimizer::Segment<T> result{{array(0) + begin, count}, {gradient, count}, {}};
-  for (std::size_t s = 0; s < state_arrays_; ++s) result.state[s] = {array(1 + s) + begin, count};
-  return result;
-}
-
-template <typename T>
-void DenseStorage<T>::reset_state() {
-  const auto first = static_cast<T>(optimizer::initial_state(spec_.optimizer));
-  for (std::size_t s = 0; s < state_arrays_; ++s) std::fill_n(array(1 + s), count_, first);
-  for (std::size_t s = state_arrays_; s < kept_arrays_; ++s)
-    std::fill_n(array(1 + s), count_, T(0));
-  mean_square_.release();
-  steps_ = 0;
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::ensure_mean_square() {
-  if (mean_square_.grow(count_ * sizeof(T))) return {};
-  return wrong(ErrorCode::kExhausted, "no memory for the mean square of {} gradients in {} bytes",
-               count_, count_ * sizeof(T));
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::apply(std::span<const Gradient> gradients,
-                                    const ApplyOptions& options) {
-  TALLY_TRY(const std::vector<double> shares, shares_of(gradients));
-  std::vector<const void*> inputs;
-  std::vector<T> rounded;
-  std::vector<double> weights;
-  std::vector<std::vector<T>> copies(gradients.size());
-  for (std::size_t r = 0; r < gradients.size(); ++r) {
-    if (codec_ == nullptr || shares[r] != 0)
-      TALLY_TRY(check_bytes("gradient", gradients[r].values.size()));
-    if (shares[r] == 0) continue;
-    inputs.push_back(aligned(gradients[r].values, copies[r]).data());
-    rounded.push_back(static_cast<T>(shares[r]));
-    weights.push_back(gradients[r].weight);
-  }
-  average_.clear();
-  if (inputs.empty()) return {};
-  const bool compensates = options.compensation != 0 && !options.backup.empty();
-  if (compensates) TALLY_TRY(check_bytes("backup", options.backup.size()));
-  if (compensates && options.adaptive) TALLY_TRY(ensure_mean_square());
-  if (codec_ != nullptr && codec_->in_step()) steps_ = options.version;
-  if (codec_ != nullptr && (codec_->goes_back() || inputs.size() > 1)) {
-    apply_coded(inputs, weights, options);
-    return {};
-  }
-  ++steps_;
-  if (inputs.size() == 1 && !compensates) {
-    // Only layerwise optimizers write to the gradient, and tables have none of them.
-    auto* const gradient = static_cast<T*>(const_cast<void*>(inputs[0]));
-    optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
-                      segment(0, count_, gradient));
-    return {};
-  }
-  std::vector<T> backup;
-  apply_blocks(inputs, rounded, options,
-               compensates ? aligned(options.backup, backup).data() : nullptr);
-  return {};
-}
-
-// The part is one run of the codec.
-template <typename T>
-void DenseStorage<T>::apply_coded(std::span<const void* const> inputs,
-                                  std::span<const double> weights, const ApplyOptions& options) {
-  if constexpr (std::is_same_v<T, float>) {
-    std::vector<const float*> decoded;
-    for (const void* const input : inputs) decoded.push_back(static_cast<const float*>(input));
-    std::vector<float> mean(count_);
-    codec_->mean(decoded, weights, mean);
-    ++steps_;
-    if (codec_->goes_back()) {
-      const std::span<float> residual =
-          codec_->keeps_residual() ? std::span(array(kept_arrays_), count_) : std::span<float>();
-      const std::uint64_t first = std::uint64_t{part_} * elements_of(spec_, 0);
-      average_ = codec_->send_back({.version = options.version, .first = first}, mean, residual);
-    }
-    optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
-                      segment(0, count_, mean.data()));
-  }
-}
-
-template <typename T>
-void DenseStorage<T>::apply_blocks(std::span<const void* const> inputs, std::span<const T> shares,
-                                   const ApplyOptions& options, const T* backup) {
-  scratch_.resize(std::min(kBlock, count_));
-  std::vector<const void*> from(inputs.size());
-  for (std::size_t begin = 0; begin < count_; begin += kBlock) {
-    const std::size_t count = std::min(kBlock, count_ - begin);
-    for (std::size_t r = 0; r < inputs.size(); ++r)
-      from[r] = static_cast<const T*>(inputs[r]) + begin;
-    kernel::weighted_sum(kDataTypeOf<T>, from, shares, scratch_.data(), count);
-    if (backup != nullptr) compensate(options, backup + begin, begin, count);
-    optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
-                      segment(begin, count, scratch_.data()));
-  }
-}
-
-template <typename T>
-void DenseStorage<T>::compensate(const ApplyOptions& options, const T* backup, std::size_t begin,
-                                 std::size_t count) {
-  const auto& loops = kernel::update_kernels<T>();
-  const kernel::CompensationFactors<T> factors{.lambda = static_cast<T>(options.compensation),
-                                               .keep = static_cast<T>(kMeanSquareKeep),
-                                               .gain = static_cast<T>(1 - kMeanSquareKeep),
-                                               .epsilon = static_cast<T>(kMeanSquareEpsilon)};
-  if (!options.adaptive)
-    return loops.compensate(factors, array(0) + begin, backup, scratch_.data(), count);
-  loops.compensate_adaptively(factors, array(0) + begin, backup, scratch_.data(),
-                              array(1 + kept_arrays_) + begin, count);
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::add(const Gradient& gradient) {
-  TALLY_TRY(check_bytes("addition", gradient.values.size()));
-  kernel::kernels().combine(kDataTypeOf<T>, ReduceOp::kSum, array(0), gradient.values.data(),
-                            count_);
-  return {};
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::assign(const Gradient& gradient) {
-  TALLY_TRY(check_bytes("assignment", gradient.values.size()));
-  std::memcpy(array(0), gradient.values.data(), gradient.values.size());
-  reset_state();
-  return {};
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::add_atomically(const Gradient& gradient, double factor) {
-  TALLY_TRY(check_bytes("addition", gradient.values.size()));
-  std::vector<T> copy;
-  const std::span<const T> values = aligned(gradient.values, copy);
-  const auto scale = static_cast<T>(factor);
-  for (std::size_t i = 0; i < count_; ++i) {
-    const T change = scale * values[i];
-    if (change == T(0)) continue;
-    std::atomic_ref<T>(array(0)[i]).fetch_add(change, std::memory_order_relaxed);
-  }
-  return {};
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::prepare_rows(std::span<const std::uint64_t> keys) {
-  if (keys.empty()) return {};
-  return wrong(ErrorCode::kInvalid, "a dense table has no keys");
-}
-
-template <typename T>
-std::size_t DenseStorage<T>::value_bytes(std::size_t) const {
-  return count_ * sizeof(T);
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::read(std::span<const std::uint64_t> keys, std::span<std::byte> out) {
-  TALLY_TRY(prepare_rows(keys));
-  TALLY_TRY(check_bytes("answer", out.size()));
-  std::memcpy(out.data(), array(0), out.size());
-  return {};
-}
-
-// A large table has left the caches before the worker reads it: non-temporal stores save fetching
-// the lines that are written.
-template <typename T>
-Result<void> DenseStorage<T>::read_for_others(std::span<const std::uint64_t> keys,
-                                              std::span<std::byte> out) {
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(out.data()) % kCacheLineBytes == 0;
-  if (spec_.count * sizeof(T) < kStreamedBytes || !is_aligned) return read(keys, out);
-  TALLY_TRY(prepare_rows(keys));
-  TALLY_TRY(check_bytes("answer", out.size()));
-  kernel::copy_for_others(out.data(), reinterpret_cast<const std::byte*>(array(0)), out.size());
-  return {};
-}
-
-template <typename T>
-Result<T*> DenseStorage<T>::state_array(int array_index) const {
-  if (array_index < 0 || static_cast<std::size_t>(array_index) >= kept_arrays_)
-    return wrong(ErrorCode::kInvalid, "{} has {} state arrays, but no number {}",
-                 to_string(spec_.optimizer), kept_arrays_, array_index);
-  return array(1 + static_cast<std::size_t>(array_index));
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::read_state(int array_index, std::span<std::byte> out) const {
-  TALLY_TRY(const T* const from, state_array(array_index));
-  TALLY_TRY(check_bytes("state", out.size()));
-  std::memcpy(out.data(), from, out.size());
-  return {};
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::write_state(int array_index, std::span<const std::byte> in) {
-  TALLY_TRY(T* const to, state_array(array_index));
-  TALLY_TRY(check_bytes("state", in.size()));
-  std::memcpy(to, in.data(), in.size());
-  return {};
-}
-
-template <typename T>
-std::vector<std::vector<std::byte>> DenseStorage<T>::pieces(std::span<const std::uint64_t>, bool,
-                                                            std::size_t max_bytes) const {
-  const std::size_t each = arrays() * sizeof(T);
-  TALLY_CHECK(max_bytes >= kPieceHeaderBytes + each);
-  const std::size_t at_once = std::min(count_, (max_bytes - kPieceHeaderBytes) / each);
-  std::vector<std::vector<std::byte>> result;
-  for (std::size_t first = 0; first < count_; first += at_once) {
-    const std::size_t count = std::min(at_once, count_ - first);
-    std::vector<std::byte> piece(kPieceHeaderBytes + count * each);
-    write_header(DensePiece{.type = kDataTypeOf<T>,
-                            .arrays = static_cast<std::uint8_t>(arrays()),
-                            .has_mean_square = mean_square_.data() != nullptr,
-                            .steps = steps_,
-                            .first = first,
-                            .count = static_cast<std::uint32_t>(count),
-                            .values = {}},
-                 piece);
-    std::byte* out = piece.data() + kPieceHeaderBytes;
-    for (std::size_t a = 0; a < arrays(); ++a, out += count * sizeof(T))
-      std::memcpy(out, array(a) + first, count * sizeof(T));
-    result.push_back(std::move(piece));
-  }
-  return result;
-}
-
-template <typename T>
-Result<void> DenseStorage<T>::take(std::span<const std::byte> bytes) {
-  TALLY_TRY(const DensePiece piece, read_dense_piece(bytes));
-  const std::size_t expected = 1 + kept_arrays_ + (piece.has_mean_square ? 1 : 0);
-  if (piece.type != kDataTypeOf<T> || piece.arrays != expected || piece.first > count_ ||
-      piece.count > count_ - piece.first)
-    return wrong(ErrorCode::kCorrupt,
-                 "a piece of {} arrays of {}, elements {} to {}, is not of this part", piece.arrays,
-                 to_string(piece.type), piece.first, piece.first + piece.count);
-  if (piece.has_mean_square) TALLY_TRY(ensure_mean_square());
-  if (!piece.has_mean_square) mean_square_.release();
-  steps_ = piece.steps;
-  const std::byte* from = piece.values.data();
-  for (std::size_t a = 0; a < expected; ++a, from += piece.count * sizeof(T))
-    std::memcpy(array(a) + piece.first, from, piece.count * sizeof(T));
-  return {};
-}
-
-template <typename T>
-void DenseStorage<T>::clear() {
-  std::fill_n(array(0), count_, T(0));
-  reset_state();
-}
-
-template class DenseStorage<float>;
-template class DenseStorage<double>;
 
 }  // namespace tally::server

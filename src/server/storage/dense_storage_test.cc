@@ -1,4 +1,4 @@
-#include "server/storage/dense_storage.h"
+#include "server/storage/storage.h"
 
 #include <gtest/gtest.h>
 

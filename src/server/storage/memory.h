@@ -27,8 +27,6 @@ class GrowingMemory final {
   ~GrowingMemory() { release(); }
   GrowingMemory(const GrowingMemory&) = delete;
   GrowingMemory& operator=(const GrowingMemory&) = delete;
-  // Empty, with the same budget.
-  GrowingMemory sibling() const { return GrowingMemory(*budget_); }
   void swap(GrowingMemory& other) noexcept;
 
   // Grows to at least `bytes`, the new ones zero; the address changes. False, with nothing changed,

@@ -98,11 +98,6 @@ Row RowTable::make(std::uint64_t key, std::uint32_t tag) {
   while (slots()[slot] != 0) slot = (slot + 1) & mask;
   slots()[slot] = slot_of(tag, size_);
   const Row row = at(size_++);
-  begin_row(row, key);
-  return row;
-}
-
-void RowTable::begin_row(Row row, std::uint64_t key) const {
   std::memcpy(row.place(), &key, sizeof key);
   row.set_steps(0);
   float* const values = row.values();
@@ -112,6 +107,7 @@ void RowTable::begin_row(Row row, std::uint64_t key) const {
         shape_.scale == 0 ? 0.0F : static_cast<float>(shape_.scale * (2 * rng.uniform() - 1));
   std::fill_n(values + shape_.dimension, std::size_t{shape_.dimension} * (shape_.arrays - 1U),
               shape_.state);
+  return row;
 }
 
 std::size_t RowTable::missing(std::span<const std::uint64_t> keys) const {
@@ -165,7 +161,7 @@ bool RowTable::grow_index(std::size_t rows) {
   const int bits = bits_for(rows);
   if (bits == bits_) return true;
   if (bits > kMaxBits) return false;
-  GrowingMemory larger = index_.sibling();
+  GrowingMemory larger(budget_);
   if (!larger.grow((std::size_t{1} << bits) * sizeof(std::uint64_t))) return false;
   index_.swap(larger);
   const int old_bits = std::exchange(bits_, bits);

@@ -27,15 +27,24 @@ class Row final {
 
   bool found() const { return place_ != nullptr; }
   std::byte* place() const { return place_; }
-  std::uint64_t key() const;
-  std::uint32_t steps() const;
-  void set_steps(std::uint32_t steps) const;
+  std::uint64_t key() const { return load<std::uint64_t>(0); }
+  std::uint32_t steps() const { return load<std::uint32_t>(kStepsAt); }
+  void set_steps(std::uint32_t steps) const {
+    std::memcpy(place_ + kStepsAt, &steps, sizeof steps);
+  }
   float* values() const { return reinterpret_cast<float*>(place_ + kValuesAt); }
 
   static constexpr std::size_t kStepsAt = sizeof(std::uint64_t);
   static constexpr std::size_t kValuesAt = kStepsAt + sizeof(std::uint32_t);
 
  private:
+  template <typename T>
+  T load(std::size_t at) const {
+    T value;
+    std::memcpy(&value, place_ + at, sizeof value);
+    return value;
+  }
+
   std::byte* place_ = nullptr;
 };
 
@@ -78,30 +87,15 @@ class RowTable final {
   // Slot by slot, for a key that shares its tag with another.
   Row find_slowly(std::uint64_t key, std::uint32_t tag) const;
   Row make(std::uint64_t key, std::uint32_t tag);
-  void begin_row(Row row, std::uint64_t key) const;
 
   const RowShape shape_;
   const std::size_t record_bytes_;
   const std::size_t stride_;
-  const MemoryBudget& budget_;
+  MemoryBudget& budget_;
   GrowingMemory index_;
   GrowingMemory rows_;
   int bits_ = 0;  // of slot numbers
   std::uint32_t size_ = 0;
 };
-
-inline std::uint64_t Row::key() const {
-  std::uint64_t key = 0;
-  std::memcpy(&key, place_, sizeof key);
-  return key;
-}
-inline std::uint32_t Row::steps() const {
-  std::uint32_t steps = 0;
-  std::memcpy(&steps, place_ + kStepsAt, sizeof steps);
-  return steps;
-}
-inline void Row::set_steps(std::uint32_t steps) const {
-  std::memcpy(place_ + kStepsAt, &steps, sizeof steps);
-}
 
 }  // namespace tally::server

@@ -1,13 +1,8 @@
 #include "server/storage/storage.h"
 
 #include <cmath>
-#include <utility>
 
-#include <fmt/format.h>
-
-#include "server/storage/dense_storage.h"
-#include "server/storage/sparse_storage.h"
-#include "server/storage/table_codec.h"
+#include "server/protocol/message.h"
 
 namespace tally::server {
 
@@ -29,14 +24,8 @@ Result<std::vector<double>> shares_of(std::span<const Gradient> gradients) {
 Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32_t part,
                                               MemoryBudget& budget) {
   TALLY_TRY(check(spec));
-  if (spec.kind == TableKind::kSparse)
-    return std::unique_ptr<Storage>(std::make_unique<SparseStorage>(spec, part, budget));
-  if (const std::uint32_t parts = parts_of(spec, 1); part >= parts)
-    return invalid("table '{}' has {} parts, but no part {}", spec.name, parts, part);
-  TALLY_TRY(auto codec, TableCodec::make(spec));
-  if (spec.type == DataType::kFloat32)
-    return DenseStorage<float>::make(spec, part, std::move(codec), budget);
-  return DenseStorage<double>::make(spec, part, nullptr, budget);
+  if (spec.kind == TableKind::kSparse) return make_sparse_storage(spec, part, budget);
+  return make_dense_storage(spec, part, budget);
 }
 
 }  // namespace tally::server

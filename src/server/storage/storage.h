@@ -91,6 +91,11 @@ class Storage {
 // beyond the budget's limit. The budget outlives the storage.
 Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32_t part,
                                               MemoryBudget& budget);
+// The two kinds of storage, for a spec that has passed check().
+Result<std::unique_ptr<Storage>> make_dense_storage(const TableSpec& spec, std::uint32_t part,
+                                                    MemoryBudget& budget);
+std::unique_ptr<Storage> make_sparse_storage(const TableSpec& spec, std::uint32_t part,
+                                             MemoryBudget& budget);
 
 // The factors that turn a sum of gradients into their weighted mean; all zero if all weights are.
 // kInvalid for a negative or infinite weight.

@@ -1,6 +1,5 @@
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -52,43 +51,19 @@ struct DenseParts {
   }
 };
 
-void count_bytes(benchmark::State& state) {
-  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(kPartBytes));
-}
-
-void dense_apply(benchmark::State& state, const OptimizerSpec& optimizer, std::size_t gradients) {
-  DenseParts parts(optimizer, static_cast<std::size_t>(state.range(0)));
-  for (auto _ : state) {
-    Storage& part = parts.next();
-    const std::vector<Gradient> pushed(gradients, parts.gradient());
-    TALLY_CHECK(part.apply(pushed, {.rate = 1e-3}).has_value());
-  }
-  count_bytes(state);
-}
-
-void dense_add(benchmark::State& state) {
-  DenseParts parts(sgd(), static_cast<std::size_t>(state.range(0)));
-  for (auto _ : state) {
-    Storage& part = parts.next();
-    TALLY_CHECK(part.add(parts.gradient()).has_value());
-  }
-  count_bytes(state);
-}
-
-void dense_add_atomically(benchmark::State& state) {
-  DenseParts parts(sgd(), static_cast<std::size_t>(state.range(0)));
-  for (auto _ : state) {
-    Storage& part = parts.next();
-    TALLY_CHECK(part.add_atomically(parts.gradient(), 1).has_value());
-  }
-  count_bytes(state);
-}
-
-void dense_read(benchmark::State& state) {
-  DenseParts parts(sgd(), static_cast<std::size_t>(state.range(0)));
-  std::vector<std::byte> out(kPartBytes);
-  for (auto _ : state) TALLY_CHECK(parts.next().read({}, out).has_value());
-  count_bytes(state);
+// Times work(part, gradient), which returns a Result, over the parts in turn.
+template <typename Work>
+void add_dense(const std::string& name, const OptimizerSpec& optimizer, Work work) {
+  const auto run = [optimizer, work](benchmark::State& state) mutable {
+    DenseParts parts(optimizer, static_cast<std::size_t>(state.range(0)));
+    for (auto _ : state) {
+      Storage& part = parts.next();
+      TALLY_CHECK(work(part, parts.gradient()).has_value());
+    }
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(kPartBytes));
+  };
+  for (const std::int64_t parts : {2, 512})
+    benchmark::RegisterBenchmark(("dense/" + name).c_str(), run)->Arg(parts);
 }
 
 // Four parts of 250,000 rows, and requests of 5,000 random keys to each in turn.
@@ -130,74 +105,32 @@ struct SparseParts {
   Gradient gradient() const { return {.keys = keys(), .values = std::as_bytes(std::span(rows))}; }
 };
 
-void count_keys(benchmark::State& state) {
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(SparseParts::kKeys));
+// Times work(part, gradient), which uses `gradients` of them, over requests to the parts in turn.
+template <typename Work>
+void add_sparse(const std::string& name, std::uint32_t dimension, const OptimizerSpec& optimizer,
+                Work work, std::size_t gradients = 1) {
+  const auto run = [=](benchmark::State& state) mutable {
+    SparseParts parts(dimension, optimizer);
+    for (auto _ : state) {
+      Storage& part = parts.next();
+      TALLY_CHECK(work(part, parts.gradient()).has_value());
+    }
+    state.SetItemsProcessed(state.iterations() *
+                            static_cast<std::int64_t>(gradients * SparseParts::kKeys));
+  };
+  benchmark::RegisterBenchmark(fmt::format("sparse/{}/{}", name, dimension).c_str(), run);
 }
 
-void sparse_read(benchmark::State& state, std::uint32_t dimension) {
-  SparseParts parts(dimension, sgd());
-  std::vector<float> out(parts.rows.size());
-  for (auto _ : state) {
-    Storage& part = parts.next();
-    TALLY_CHECK(part.read(parts.keys(), std::as_writable_bytes(std::span(out))).has_value());
-  }
-  count_keys(state);
-}
-
-void sparse_apply(benchmark::State& state, std::uint32_t dimension,
-                  const OptimizerSpec& optimizer) {
-  SparseParts parts(dimension, optimizer);
-  for (auto _ : state) {
-    Storage& part = parts.next();
-    const Gradient pushed = parts.gradient();
-    TALLY_CHECK(part.apply({&pushed, 1}, {.rate = 1e-3}).has_value());
-  }
-  count_keys(state);
-}
-
-// As a kPushPull: the keys are looked up twice, the second time in cache.
-void sparse_apply_and_read(benchmark::State& state, std::uint32_t dimension) {
-  SparseParts parts(dimension, sgd());
-  std::vector<float> out(parts.rows.size());
-  for (auto _ : state) {
-    Storage& part = parts.next();
-    const Gradient pushed = parts.gradient();
-    TALLY_CHECK(part.apply({&pushed, 1}, {.rate = 1e-3}).has_value());
-    TALLY_CHECK(part.read(parts.keys(), std::as_writable_bytes(std::span(out))).has_value());
-  }
-  count_keys(state);
-}
-
-void sparse_mean_of_two(benchmark::State& state, std::uint32_t dimension) {
-  SparseParts parts(dimension, sgd());
-  for (auto _ : state) {
-    Storage& part = parts.next();
-    const Gradient pushed[] = {parts.gradient(), parts.gradient()};
-    TALLY_CHECK(part.apply(pushed, {.rate = 1e-3}).has_value());
-  }
-  state.SetItemsProcessed(state.iterations() * 2 * static_cast<std::int64_t>(SparseParts::kKeys));
-}
-
-void sparse_add(benchmark::State& state, std::uint32_t dimension, bool atomically) {
-  SparseParts parts(dimension, sgd());
-  for (auto _ : state) {
-    Storage& part = parts.next();
-    const auto done =
-        atomically ? part.add_atomically(parts.gradient(), 1) : part.add(parts.gradient());
-    TALLY_CHECK(done.has_value());
-  }
-  count_keys(state);
+Result<void> apply(Storage& part, const Gradient& pushed, std::size_t times = 1) {
+  const std::vector<Gradient> gradients(times, pushed);
+  return part.apply(gradients, {.rate = 1e-3});
 }
 
 // A replica's work: rows as pieces, and taken.
-void sparse_pieces(benchmark::State& state, std::uint32_t dimension, bool takes) {
-  SparseParts parts(dimension, sgd());
-  for (auto _ : state) {
-    Storage& part = parts.next();
-    const auto pieces = part.pieces(parts.keys(), false, kMaxPayloadBytes);
-    for (const auto& piece : pieces) TALLY_CHECK(!takes || part.take(piece).has_value());
-  }
-  count_keys(state);
+Result<void> copy_rows(Storage& part, const Gradient& pushed, bool takes) {
+  for (const auto& piece : part.pieces(pushed.keys, false, kMaxPayloadBytes))
+    if (takes) TALLY_TRY(part.take(piece));
+  return {};
 }
 
 void sparse_grow(benchmark::State& state, std::uint32_t dimension) {
@@ -219,35 +152,51 @@ void sparse_grow(benchmark::State& state, std::uint32_t dimension) {
 }
 
 const bool kRegistered = [] {
-  for (const std::int64_t parts : {2, 512}) {
-    const std::pair<const char*, OptimizerSpec> optimizers[] = {
-        {"sgd", sgd()}, {"momentum", sgd({.momentum = 0.9})}, {"adam", adam()}, {"ftrl", ftrl()}};
-    for (const auto& [name, optimizer] : optimizers)
-      benchmark::RegisterBenchmark(fmt::format("dense/apply/{}", name).c_str(), dense_apply,
-                                   optimizer, 1)
-          ->Arg(parts);
-    benchmark::RegisterBenchmark("dense/apply_mean_of_4/sgd", dense_apply, sgd(), 4)->Arg(parts);
-    benchmark::RegisterBenchmark("dense/add", dense_add)->Arg(parts);
-    benchmark::RegisterBenchmark("dense/add_atomically", dense_add_atomically)->Arg(parts);
-    benchmark::RegisterBenchmark("dense/read", dense_read)->Arg(parts);
-  }
+  const std::pair<const char*, OptimizerSpec> optimizers[] = {{"sgd", sgd()},
+                                                              {"momentum", sgd({.momentum = 0.9})},
+                                                              {"adam", adam()},
+                                                              {"adagrad", adagrad()},
+                                                              {"ftrl", ftrl()}};
+  const auto apply_one = [](Storage& part, const Gradient& pushed) { return apply(part, pushed); };
+  const auto add = [](Storage& part, const Gradient& pushed) { return part.add(pushed); };
+  const auto add_atomically = [](Storage& part, const Gradient& pushed) {
+    return part.add_atomically(pushed, 1);
+  };
+  for (const auto& [name, optimizer] : optimizers)
+    add_dense(fmt::format("apply/{}", name), optimizer, apply_one);
+  add_dense("apply_mean_of_4/sgd", sgd(),
+            [](Storage& part, const Gradient& pushed) { return apply(part, pushed, 4); });
+  add_dense("add", sgd(), add);
+  add_dense("add_atomically", sgd(), add_atomically);
+  add_dense("read", sgd(),
+            [out = std::vector<std::byte>(kPartBytes)](Storage& part, const Gradient&) mutable {
+              return part.read({}, out);
+            });
   for (const std::uint32_t dimension : {1U, 64U}) {
-    const auto add = [&](const char* name, auto function, auto... arguments) {
-      benchmark::RegisterBenchmark(fmt::format("sparse/{}/{}", name, dimension).c_str(), function,
-                                   dimension, arguments...);
+    const std::vector<std::byte> room(SparseParts::kKeys * dimension * sizeof(float));
+    auto read = [out = room](Storage& part, const Gradient& pushed) mutable {
+      return part.read(pushed.keys, out);
     };
-    add("read", sparse_read);
-    add("apply/sgd", sparse_apply, sgd());
-    add("apply/adagrad", sparse_apply, adagrad());
-    add("apply/adam", sparse_apply, adam());
-    add("apply/ftrl", sparse_apply, ftrl());
-    add("apply_and_read/sgd", sparse_apply_and_read);
-    add("mean_of_two/sgd", sparse_mean_of_two);
-    add("add", sparse_add, false);
-    add("add_atomically", sparse_add, true);
-    add("pieces", sparse_pieces, false);
-    add("pieces_and_take", sparse_pieces, true);
-    add("grow", sparse_grow);
+    add_sparse("read", dimension, sgd(), read);
+    for (const auto& [name, optimizer] : optimizers)
+      add_sparse(fmt::format("apply/{}", name), dimension, optimizer, apply_one);
+    // As a kPushPull: the keys are looked up twice, the second time in cache.
+    add_sparse("apply_and_read/sgd", dimension, sgd(),
+               [read = read](Storage& part, const Gradient& pushed) mutable -> Result<void> {
+                 TALLY_TRY(apply(part, pushed));
+                 return read(part, pushed);
+               });
+    add_sparse(
+        "mean_of_two/sgd", dimension, sgd(),
+        [](Storage& part, const Gradient& pushed) { return apply(part, pushed, 2); }, 2);
+    add_sparse("add", dimension, sgd(), add);
+    add_sparse("add_atomically", dimension, sgd(), add_atomically);
+    add_sparse("pieces", dimension, sgd(),
+               [](Storage& part, const Gradient& rows) { return copy_rows(part, rows, false); });
+    add_sparse("pieces_and_take", dimension, sgd(),
+               [](Storage& part, const Gradient& rows) { return copy_rows(part, rows, true); });
+    benchmark::RegisterBenchmark(fmt::format("sparse/grow/{}", dimension).c_str(), sparse_grow,
+                                 dimension);
   }
   return true;
 }();

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
 #include "codec/encoder/encoder.h"
 #include "codec/lowrank/factors.h"

@@ -1,7 +1,6 @@
 #include "server/storage/table_spec.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -10,7 +9,7 @@
 #include "optimizer/update_rule.h"
 #include "plan/codec_spec.h"
 #include "server/protocol/message.h"
-#include "wire/bytes.h"
+#include "wire/fields.h"
 
 namespace tally::server {
 namespace {
@@ -81,6 +80,33 @@ Result<void> check_codec(const TableSpec& spec) {
   return {};
 }
 
+// A spec with the texts of its optimizer and codec.
+struct EncodedSpec {
+  std::uint8_t version = kSpecVersion;
+  TableSpec spec;
+  std::string optimizer;
+};
+
+template <typename Fields>
+void fields(Fields& f, wire::FieldsOf<Fields, EncodedSpec>& body) {
+  auto& spec = body.spec;
+  f.number(body.version);
+  f.check(body.version == kSpecVersion, "description of a table: of another version");
+  f.choice(spec.kind, TableKind::kSparse);
+  f.choice(spec.type, static_cast<DataType>(kDataTypeCount - 1));
+  f.number(spec.count);
+  f.number(spec.dimension);
+  f.number(spec.workers);
+  f.number(spec.seed);
+  f.real(spec.initial_scale);
+  f.text(spec.name, kMaxTableNameBytes);
+  f.text(body.optimizer, kMaxOptimizerBytes);
+  f.text(spec.plan, kMaxPlanBytes);
+  f.text(spec.codec, kMaxCodecBytes);
+  f.number(spec.columns);
+  f.number(spec.first_element);
+}
+
 // The canonical text of the codec; check() judges a text that is no codec.
 std::string codec_text(const TableSpec& spec) {
   const auto parsed = plan::parse_codec(spec.codec);
@@ -136,51 +162,15 @@ std::string name_of_part(const TableSpec& spec, std::uint32_t part) {
 }
 
 std::vector<std::byte> encode(const TableSpec& spec) {
-  wire::Writer out;
-  out.u8(kSpecVersion);
-  out.u8(static_cast<std::uint8_t>(spec.kind));
-  out.u8(static_cast<std::uint8_t>(spec.type));
-  out.u64(spec.count);
-  out.u32(spec.dimension);
-  out.i32(spec.workers);
-  out.u64(spec.seed);
-  out.u64(std::bit_cast<std::uint64_t>(spec.initial_scale));
-  out.string(spec.name);
-  out.string(to_string(spec.optimizer));
-  out.string(spec.plan);
-  out.string(codec_text(spec));
-  out.u32(spec.columns);
-  out.u64(spec.first_element);
-  return out.take();
+  EncodedSpec body{.spec = spec, .optimizer = to_string(spec.optimizer)};
+  body.spec.codec = codec_text(spec);
+  return wire::encode_fields(body);
 }
 
 Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
-  wire::Reader in(bytes);
-  TALLY_TRY(const std::uint8_t version, in.u8());
-  if (version != kSpecVersion)
-    return corrupt_spec("of version {}, this is {}", version, kSpecVersion);
-  TableSpec spec;
-  TALLY_TRY(const std::uint8_t kind, in.u8());
-  TALLY_TRY(const std::uint8_t type, in.u8());
-  if (kind > static_cast<std::uint8_t>(TableKind::kSparse))
-    return corrupt_spec("of an unknown kind");
-  if (type >= kDataTypeCount) return corrupt_spec("of an unknown type");
-  spec.kind = static_cast<TableKind>(kind);
-  spec.type = static_cast<DataType>(type);
-  TALLY_TRY(spec.count, in.u64());
-  TALLY_TRY(spec.dimension, in.u32());
-  TALLY_TRY(spec.workers, in.i32());
-  TALLY_TRY(spec.seed, in.u64());
-  TALLY_TRY(const std::uint64_t scale, in.u64());
-  spec.initial_scale = std::bit_cast<double>(scale);
-  TALLY_TRY(spec.name, in.string(kMaxTableNameBytes));
-  TALLY_TRY(const std::string optimizer, in.string(kMaxOptimizerBytes));
-  TALLY_TRY(spec.plan, in.string(kMaxPlanBytes));
-  TALLY_TRY(spec.codec, in.string(kMaxCodecBytes));
-  TALLY_TRY(spec.columns, in.u32());
-  TALLY_TRY(spec.first_element, in.u64());
-  TALLY_TRY(in.end());
-  const auto parsed = parse_optimizer(optimizer);
+  TALLY_TRY(EncodedSpec body, wire::decode_fields<EncodedSpec>(bytes));
+  TableSpec& spec = body.spec;
+  const auto parsed = parse_optimizer(body.optimizer);
   if (!parsed.has_value()) return corrupt_spec("{}", parsed.error().message);
   spec.optimizer = *parsed;
   if (const auto sound = check(spec); !sound.has_value())
@@ -189,7 +179,7 @@ Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
   const std::vector<std::byte> again = encode(spec);
   if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()))
     return corrupt_spec("not in canonical form");
-  return spec;
+  return std::move(spec);
 }
 
 }  // namespace tally::server

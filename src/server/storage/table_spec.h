@@ -26,8 +26,11 @@ constexpr std::uint32_t part_of_hash(std::uint64_t hash, std::uint32_t parts) {
 // How a table is cut into parts. Dense: kPartBytes each, the last may be shorter. Sparse: by a hash
 // of the key.
 std::uint32_t parts_of(const TableSpec& spec, std::uint32_t slots);
-std::size_t elements_of(const TableSpec& spec, std::uint32_t part);  // dense
-std::uint32_t part_of_key(std::uint64_t key, std::uint32_t parts);   // sparse
+std::size_t elements_of(const TableSpec& spec, std::uint32_t part);          // dense
+inline std::size_t value_bytes(const TableSpec& spec, std::uint32_t part) {  // dense
+  return elements_of(spec, part) * size_of(spec.type);
+}
+std::uint32_t part_of_key(std::uint64_t key, std::uint32_t parts);  // sparse
 
 // kInvalid, with the reason, if there can be no such table. make_table_config() checks the plan.
 Result<void> check(const TableSpec& spec);

@@ -61,7 +61,7 @@ class Cluster {
   explicit Cluster(const Shape& shape) : network(shape.seed), shape_(shape) {
     directory = std::make_unique<DirectoryNode>(
         network.transport(kDirectoryId),
-        DirectoryRules{.servers = shape.servers, .replicas = shape.replicas}, sink());
+        DirectoryOptions{.servers = shape.servers, .replicas = shape.replicas}, sink());
     network.add(kDirectoryId, directory.get());
     for (int i = 0; i < shape.servers; ++i) add_server();
     network.run();
