@@ -10,7 +10,13 @@ namespace {
 
 constexpr int kHighestPort = std::numeric_limits<std::uint16_t>::max();
 
-enum class Way { kAddress, kLocal, kPmix, kPmi, kSlurm };
+// A way to find the rendezvous: kAddress at the address of the variables, or at the first host of
+// the Slurm step.
+struct Way {
+  Bootstrap bootstrap = Bootstrap::kAddress;
+  bool at_first_host = false;
+};
+constexpr Way kSlurmWay{Bootstrap::kAddress, true};
 
 // The agent's own store then owns MASTER_PORT.
 bool agent_listens(const Variables& variable) {
@@ -23,20 +29,21 @@ Way usual_way(const LaunchFacts& facts, const Variables& variable) {
     case Launcher::kVariables:
     case Launcher::kTally:
     case Launcher::kKubernetes:
-      return Way::kAddress;
+      return {Bootstrap::kAddress};
     case Launcher::kTorchrun:
-      return facts.one_host() && agent_listens(variable) ? Way::kLocal : Way::kAddress;
+      return {facts.one_host() && agent_listens(variable) ? Bootstrap::kLocal
+                                                          : Bootstrap::kAddress};
     case Launcher::kSlurm:
-      if (facts.one_host()) return Way::kLocal;
-      return facts.has_pmix ? Way::kPmix : Way::kSlurm;
+      if (facts.one_host()) return {Bootstrap::kLocal};
+      return facts.has_pmix ? Way{Bootstrap::kPmix} : kSlurmWay;
     case Launcher::kOpenMpi:
-      return facts.one_host() ? Way::kLocal : Way::kPmix;
+      return {facts.one_host() ? Bootstrap::kLocal : Bootstrap::kPmix};
     case Launcher::kPmix:
-      return Way::kPmix;
+      return {Bootstrap::kPmix};
     case Launcher::kHydra:
-      return facts.one_host() ? Way::kLocal : Way::kPmi;
+      return {facts.one_host() ? Bootstrap::kLocal : Bootstrap::kPmi};
   }
-  return Way::kAddress;
+  return {Bootstrap::kAddress};
 }
 
 Result<Way> way_named(const std::string& name, const LaunchFacts& facts,
@@ -49,11 +56,11 @@ Result<Way> way_named(const std::string& name, const LaunchFacts& facts,
     std::string_view needs;
   };
   const Choice choices[] = {
-      {"address", Way::kAddress, facts.size != 0, "size among its variables"},
-      {"board", Way::kLocal, !facts.job_id.empty(), "name for its jobs"},
-      {"pmix", Way::kPmix, facts.has_pmix, "PMIx server"},
-      {"pmi", Way::kPmi, facts.pmi_descriptor >= 0, "PMI-1 server"},
-      {"slurm", Way::kSlurm, facts.launcher == Launcher::kSlurm, "Slurm step"}};
+      {"address", {Bootstrap::kAddress}, facts.size != 0, "size among its variables"},
+      {"board", {Bootstrap::kLocal}, !facts.job_id.empty(), "name for its jobs"},
+      {"pmix", {Bootstrap::kPmix}, facts.has_pmix, "PMIx server"},
+      {"pmi", {Bootstrap::kPmi}, facts.pmi_descriptor >= 0, "PMI-1 server"},
+      {"slurm", kSlurmWay, facts.launcher == Launcher::kSlurm, "Slurm step"}};
   for (const Choice& choice : choices) {
     if (choice.name != name) continue;
     if (choice.possible) return choice.way;
@@ -86,21 +93,6 @@ Result<void> meet_at_first_host(const LaunchFacts& facts, const Variables& varia
   return {};
 }
 
-Bootstrap bootstrap_of(Way way) {
-  switch (way) {
-    case Way::kAddress:
-    case Way::kSlurm:
-      return Bootstrap::kAddress;
-    case Way::kLocal:
-      return Bootstrap::kLocal;
-    case Way::kPmix:
-      return Bootstrap::kPmix;
-    case Way::kPmi:
-      return Bootstrap::kPmi;
-  }
-  return Bootstrap::kAddress;
-}
-
 }  // namespace
 
 std::uint16_t slurm_port(std::string_view job_id) {
@@ -113,13 +105,13 @@ std::uint16_t slurm_port(std::string_view job_id) {
 Result<void> choose_bootstrap(const LaunchFacts& facts, const Variables& variable,
                               JobOptions& options) {
   TALLY_TRY(const Way way, way_named(text_of(variable, "TALLY_MEET"), facts, variable));
-  options.bootstrap = bootstrap_of(way);
+  options.bootstrap = way.bootstrap;
   options.job_id = facts.job_id;
   options.pmi_descriptor = facts.pmi_descriptor;
-  if (way == Way::kAddress) {
-    TALLY_TRY(meet_at_address(facts, variable, options));
-  } else if (way == Way::kSlurm) {
+  if (way.at_first_host) {
     TALLY_TRY(meet_at_first_host(facts, variable, options));
+  } else if (way.bootstrap == Bootstrap::kAddress) {
+    TALLY_TRY(meet_at_address(facts, variable, options));
   } else {
     options.master_port = 0;
   }

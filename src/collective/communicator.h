@@ -2,10 +2,8 @@
 #include <atomic>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
-#include "base/mutex.h"
 #include "base/recorder.h"
 #include "collective/choose.h"
 #include "collective/context.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/check.h"
 #include "collective/algorithms.h"
 #include "collective/choose.h"
 #include "collective/direct.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
 #include "base/errors.h"
 #include "base/recorder.h"
 #include "kernel/reduce/reduce.h"

@@ -171,18 +171,6 @@ DirectPlan direct_plan(const Request& request, Rank rank, int ranks) {
   return plan;
 }
 
-Notice direct_notice(const SharedArea& area, const DirectPlan& plan, std::uint32_t sequence,
-                     const wire::Signature& signature) {
-  const std::size_t element = size_of(plan.type);
-  const std::size_t all = plan.slices.empty() ? 0 : plan.slices.back().end * element;
-  const std::size_t own =
-      plan.slices.empty() ? 0 : plan.slices[static_cast<std::size_t>(area.self())].size() * element;
-  return {.sequence = 2 * sequence,
-          .signature = signature,
-          .input = place_of(area.segment(), plan.input, plan.combine ? all : own),
-          .output = place_of(area.segment(), plan.output, all)};
-}
-
 std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algorithm algorithm,
                                 std::uint32_t sequence, const wire::Signature& signature) {
   if (is_point(request))
@@ -194,7 +182,15 @@ std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algori
   if (algorithm == Algorithm::kDirect && site.area != nullptr) {
     DirectPlan plan = direct_plan(request, site.rank, site.ranks);
     plan.slices = slices_for(request, site.ranks);
-    const Notice notice = direct_notice(*site.area, plan, sequence, signature);
+    const std::size_t element = size_of(plan.type);
+    const std::size_t all = plan.slices.back().end * element;
+    const std::size_t own =
+        plan.slices[static_cast<std::size_t>(site.area->self())].size() * element;
+    const net::Segment& segment = site.area->segment();
+    const Notice notice{.sequence = 2 * sequence,
+                        .signature = signature,
+                        .input = place_of(segment, plan.input, plan.combine ? all : own),
+                        .output = place_of(segment, plan.output, all)};
     site.area->announce(notice);
     return std::make_unique<DirectTask>(*site.area, site.mailbox, notice, std::move(plan));
   }

@@ -31,8 +31,4 @@ std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algori
 
 // The part of `request` in a collective inside one host, for DirectTask and SlotTask.
 DirectPlan direct_plan(const Request& request, Rank rank, int ranks);
-// The location of this rank's memory in that collective.
-Notice direct_notice(const SharedArea& area, const DirectPlan& plan, std::uint32_t sequence,
-                     const wire::Signature& signature);
-
 }  // namespace tally::collective

@@ -1,7 +1,5 @@
 #include "collective/shared_area.h"
 
-#include "base/check.h"
-
 namespace tally::collective {
 namespace {
 

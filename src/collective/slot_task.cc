@@ -1,7 +1,5 @@
-#include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
 #include "base/errors.h"
 #include "collective/direct.h"
 #include "kernel/reduce/reduce.h"

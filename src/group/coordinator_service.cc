@@ -7,7 +7,6 @@
 
 #include "base/errors.h"
 #include "base/log.h"
-#include "group/bodies.h"
 #include "group/host.h"
 
 namespace tally::group {
@@ -91,30 +90,15 @@ void CoordinatorService::serve(CoordinatorSession& session, TimePoint now) {
 
 Result<void> CoordinatorService::handle(CoordinatorSession& session, const ControlMessage& message,
                                         TimePoint now) {
-  switch (session.role) {
-    case Role::kUnknown:
-      return handle_unknown(session, message, now);
-    case Role::kRank:
-      return handle_rank(session, message, now);
-    case Role::kObserver:
-      break;
-  }
-  if (message.kind == ControlKind::kAskStatus) {
-    answer_status(session, now);
-  } else if (message.kind == ControlKind::kAskTrace) {
-    ask_traces(session, now);
-  } else {
-    return make_error(ErrorCode::kRefused, "an observer only asks");
-  }
-  return {};
-}
-
-Result<void> CoordinatorService::handle_unknown(CoordinatorSession& session,
-                                                const ControlMessage& message, TimePoint now) {
+  if (session.role == Role::kRank) return handle_rank(session, message, now);
   if (message.kind == ControlKind::kAskStatus || message.kind == ControlKind::kAskTrace) {
     session.role = Role::kObserver;
-    return handle(session, message, now);
+    message.kind == ControlKind::kAskStatus ? answer_status(session, now)
+                                            : ask_traces(session, now);
+    return {};
   }
+  if (session.role == Role::kObserver)
+    return make_error(ErrorCode::kRefused, "an observer only asks");
   if (message.kind != ControlKind::kRegister || session.local)
     return make_error(ErrorCode::kRefused, "it did not say who it is");
   TALLY_TRY(const Registration who, body_of<Registration>(message));

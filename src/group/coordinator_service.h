@@ -106,8 +106,6 @@ class CoordinatorService final {
   std::uint32_t generation() const { return roster_->options().generation; }
 
   Result<void> handle(CoordinatorSession& session, const ControlMessage& message, TimePoint now);
-  Result<void> handle_unknown(CoordinatorSession& session, const ControlMessage& message,
-                              TimePoint now);
   Result<void> handle_rank(CoordinatorSession& session, const ControlMessage& message,
                            TimePoint now);
   Result<void> take_registration(CoordinatorSession& session, const Registration& who,

@@ -1,6 +1,5 @@
 #pragma once
 #include <functional>
-#include <memory>
 #include <optional>
 
 #include "group/bodies.h"

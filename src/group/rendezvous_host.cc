@@ -134,22 +134,17 @@ class Host {
     TALLY_TRY(const wire::Greeting greeting,
               wire::decode_greeting(encoded.first<wire::kGreetingBytes>()));
     caller.claimed = greeting.from;
-    const auto refused = [&greeting](ErrorCode code, std::string message) {
-      return Error{.code = code, .peer = greeting.from, .message = std::move(message)};
-    };
     if (greeting.version != wire::kProtocolVersion) {
-      return refused(
-          ErrorCode::kRefused,
-          fmt::format("rank {} speaks protocol version {}, rank {} speaks {}", greeting.from,
-                      greeting.version, options_.hello.rank, wire::kProtocolVersion));
+      return make_error(ErrorCode::kRefused, greeting.from,
+                        "rank {} speaks protocol version {}, rank {} speaks {}", greeting.from,
+                        greeting.version, options_.hello.rank, wire::kProtocolVersion);
     }
     if (greeting.token != options_.token)
-      return refused(ErrorCode::kStale,
-                     fmt::format("rank {} belongs to another job", greeting.from));
+      return make_error(ErrorCode::kStale, greeting.from, "rank {} belongs to another job",
+                        greeting.from);
     if (greeting.generation != options_.hello.generation) {
-      return refused(ErrorCode::kStale,
-                     fmt::format("rank {} wants generation {}, this is {}", greeting.from,
-                                 greeting.generation, options_.hello.generation));
+      return make_error(ErrorCode::kStale, greeting.from, "rank {} wants generation {}, this is {}",
+                        greeting.from, greeting.generation, options_.hello.generation);
     }
     return {};
   }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "base/errors.h"
 #include "base/names.h"
 
 namespace tally::group {
@@ -51,17 +53,15 @@ void Roster::expect(const std::vector<Member>& members, TimePoint now, Duration 
 
 Result<Roster::Events> Roster::registered(Rank rank, const std::string& host, std::int64_t pid,
                                           TimePoint now) {
-  const auto refused = [rank](std::string why) {
-    return Error{.code = ErrorCode::kRefused, .peer = rank, .message = std::move(why)};
-  };
   if (!knows(rank))
-    return refused(fmt::format("there is no rank {} in a job of {}", rank, options_.size));
+    return make_error(ErrorCode::kRefused, rank, "there is no rank {} in a job of {}", rank,
+                      options_.size);
   Member& who = member(rank);
   const bool same = who.pid == pid && who.host == host;
   if (!same && (who.presence == Presence::kPresent || who.presence == Presence::kUnreachable))
-    return refused(fmt::format("{} is there already", who.text()));
+    return make_error(ErrorCode::kRefused, rank, "{} is there already", who.text());
   if (same && who.presence == Presence::kLost)
-    return refused(fmt::format("rank {} counts as lost: {}", rank, who.fate));
+    return make_error(ErrorCode::kRefused, rank, "rank {} counts as lost: {}", rank, who.fate);
   const Presence before = who.presence;
   // A rank of an earlier coordinator registers again, or a rank has reconnected.
   const bool known = same && !gone(before);
