@@ -8,7 +8,7 @@
 
 namespace tally {
 
-// An Error with a message in the format of fmt: make_error(ErrorCode::kSystem, "{}: no port", host).
+// An Error with a message in the format of fmt: make_error(ErrorCode::kSystem, "no port {}", port).
 template <typename... Args>
 Error make_error(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
   return {.code = code, .message = fmt::format(text, std::forward<Args>(args)...)};

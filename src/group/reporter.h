@@ -32,8 +32,8 @@ class Reporter final {
  public:
   using Options = ReporterOptions;
 
-  // With the coordinator, secret and heartbeat of `options`. kInvalid if the coordinator's address is
-  // none.
+  // With the coordinator, secret and heartbeat of `options`. kInvalid if options.coordinator is no
+  // address.
   static Result<std::unique_ptr<Reporter>> start(const JobOptions& options,
                                                  const Registration& identity,
                                                  std::shared_ptr<Watched> watched);
