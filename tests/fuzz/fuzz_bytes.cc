@@ -19,18 +19,16 @@ bool read_one(Reader& in, std::uint8_t choice) {
     if (!result) TALLY_CHECK(result.error().code == ErrorCode::kCorrupt);
     return result.has_value();
   };
-  switch (choice % 7) {
+  switch (choice % 6) {
     case 0:
       return took(in.u8(), 1);
     case 1:
-      return took(in.u16(), 2);
-    case 2:
       return took(in.u32(), 4);
-    case 3:
+    case 2:
       return took(in.u64(), 8);
-    case 4:
+    case 3:
       return took(in.i32(), 4);
-    case 5: {
+    case 4: {
       const auto text = in.string(choice);
       if (text) TALLY_CHECK(text->size() <= choice);
       return took(text, text ? 4 + text->size() : 0);
