@@ -89,7 +89,8 @@ class Recipe {
 };
 
 // For samples of float32 numbers with one target each: the task, classification if the targets are
-// whole numbers; the numbers of a sample; the outputs of its model, a score per class or one number.
+// whole numbers; the numbers of a sample; the outputs of its model, a score per class or one
+// number.
 Task task_of_targets(const data::Dataset& dataset);
 std::int64_t inputs_of(const data::Dataset& dataset);
 std::int64_t outputs_for(const data::Dataset& dataset);

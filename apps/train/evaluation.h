@@ -9,8 +9,8 @@
 namespace tally::app {
 
 // Returns loss and accuracy, and for binary classification the AUC, over the whole test part: each
-// rank evaluates its part of the samples, every sample once, and the results are summed. The same on all
-// ranks. Collective; throws Failure and c10::Error. Leaves the model in training mode.
+// rank evaluates its part of the samples, every sample once, and the results are summed. The same
+// on all ranks. Collective; throws Failure and c10::Error. Leaves the model in training mode.
 Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const Preparation& prepared,
                const TrainOptions& options, const at::Device& device);
 

@@ -30,7 +30,8 @@ struct Target {
   const char* unit = "x";  // "%": of shares, shown times 100
   bool met() const { return seen >= wanted; }
 };
-// Returns one line per target below a heading, the first column `width` wide; empty without targets.
+// Returns one line per target below a heading, the first column `width` wide; empty without
+// targets.
 std::string targets_text(const std::string& heading, int width, const std::vector<Target>& targets);
 
 // "\nfailed: TEXT\n" for each.

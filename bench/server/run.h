@@ -30,8 +30,8 @@ struct Series {
   std::vector<Outcome> outcomes;
 };
 
-// The table has the medians of all runs, each beside the raw figure of the same run. There is a line
-// for each series and case.
+// The table has the medians of all runs, each beside the raw figure of the same run. There is a
+// line for each series and case.
 Report report_on(const std::vector<Series>& all, bool failed);
 
 }  // namespace tally::bench::servers

@@ -17,7 +17,7 @@ using Role = CoordinatorSession::Role;
 // A connection that has not identified itself after this time is closed.
 constexpr Duration kIntroductionTime = std::chrono::seconds(3);
 // Time for sending the reason to a peer that is refused.
-constexpr Duration kFarewellTime = std::chrono::seconds(1);
+constexpr Duration kCloseTime = std::chrono::seconds(1);
 constexpr Duration kTraceTime = std::chrono::seconds(2);
 // Connections that have not identified themselves; the oldest is closed if there are more.
 constexpr std::ptrdiff_t kMaxUnknown = 64;
@@ -280,8 +280,7 @@ void CoordinatorService::tidy(TimePoint now) {
     return each->role == Role::kUnknown && !each->over && !each->dead;
   });
   for (const auto& session : sessions_) {  // oldest first
-    if (session->over &&
-        (!session->connection.unsent() || now - session->over_since > kFarewellTime))
+    if (session->over && (!session->connection.unsent() || now - session->over_since > kCloseTime))
       session->dead = true;
     if (session->dead || session->over) continue;
     if (!session->awaited.empty() && now >= session->traces_by) {

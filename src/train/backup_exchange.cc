@@ -24,7 +24,7 @@ enum OfferWord : std::size_t { kVersion, kDrained, kOfferRates };
 // learning rates, then for each rank whether it counts.
 enum DecisionWord : std::size_t { kFinished, kLost, kDecisionRates };
 
-constexpr auto kFarewell = std::chrono::seconds(5);
+constexpr auto kCloseTime = std::chrono::seconds(5);
 
 Error closed() {
   return Error{.code = ErrorCode::kClosed, .message = "the exchange of gradients has ended"};
@@ -167,7 +167,7 @@ Result<std::vector<double>> BackupExchange::decision() {
       // Tell the ranks that wait for a decision: they may not have noticed the loss.
       words[kLost] = decided.error().peer + 1;
       if (decided.error().peer != kNoRank)
-        (void)decisions_->broadcast(std::span(words), 0, {.by = Deadline::after(kFarewell)});
+        (void)decisions_->broadcast(std::span(words), 0, {.by = Deadline::after(kCloseTime)});
       return decided.error();
     }
     words = *std::move(decided);

@@ -28,7 +28,7 @@ Result<std::string> Reader::string(std::size_t max_bytes) {
 }
 
 Result<std::span<const std::byte>> Reader::bytes(std::size_t count) {
-  if (count > rest_.size()) 
+  if (count > rest_.size())
     return corrupt("body ends early: {} bytes wanted, {} left", count, rest_.size());
   const std::span<const std::byte> taken = rest_.first(count);
   rest_ = rest_.subspan(count);

@@ -61,7 +61,7 @@ TEST_F(TrainRefusal, AProgramWithoutTallyTrainNamesThePackageToInstall) {
   for (const char* command : {"train", "bench"}) {
     Child tally({.command = {alone, command, "train"}, .variables = {}});
     EXPECT_TRUE(tally.exits(2)) << tally.transcript();
-    EXPECT_THAT(tally.errors(), HasSubstr("install libtorch-dev and build again"));
+    EXPECT_THAT(tally.errors(), HasSubstr("install libtorch-dev and build all targets"));
   }
 }
 
