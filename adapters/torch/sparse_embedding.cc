@@ -1,3 +1,5 @@
+// forward() maps each key to a row index, its `place`: in `weight`, or among the rows pulled for
+// this pass. Lookup gathers the rows, and its backward adds up the gradients of equal keys.
 #include "tally/sparse.h"
 
 #include <algorithm>
@@ -15,7 +17,7 @@ constexpr std::int64_t kPadding = -1;
 constexpr std::int64_t kMaxDimension = 65536;
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 32;
 
-// output[i] = rows[places[i]], and zeros where the place is padding.
+// output[i] = rows[places[i]]; padding leaves output[i] as it is, zeros.
 template <typename T>
 void gather(const at::Tensor& rows, const at::Tensor& places, const at::Tensor& output) {
   const std::int64_t width = rows.size(1);
@@ -41,12 +43,13 @@ void scatter_add(const at::Tensor& gradient, const at::Tensor& places, const at:
   }
 }
 
+// Whether gather() and scatter_add() are used; other tensors use libtorch's kernels.
 bool has_own_loops(const at::Tensor& tensor) {
   return tensor.is_cpu() &&
          (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble);
 }
 
-// Maps rows [n, width] at places [m], int64 with -1 for padding, to [m, width].
+// Embedding lookup: rows [n, width] at places [m], int64 with -1 for padding, to [m, width].
 class Lookup : public torch::autograd::Function<Lookup> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& rows,
@@ -113,11 +116,13 @@ at::Tensor places_of(const at::Tensor& flat, const PlaceOf& place_of) {
   return places;
 }
 
+// Keys that are no row index are hashed; different keys may then share a row.
 std::int64_t row_of(std::uint64_t key, std::int64_t rows) {
   const auto count = static_cast<std::uint64_t>(rows);
   return static_cast<std::int64_t>(key < count ? key : Rng(key).next() % count);
 }
 
+// Sorts the keys and removes duplicates.
 void sort_out(std::vector<std::uint64_t>& keys) {
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
@@ -200,7 +205,7 @@ SparseEmbeddingImpl::Used SparseEmbeddingImpl::take() {
   used.gradient =
       at::zeros({static_cast<std::int64_t>(used.keys.size()), options_.dimension}, at::kFloat);
   for (const Pass& pass : passes_) {
-    // No loss depends on this pass.
+    // No loss depends on this pass: it adds nothing to the gradients of its keys.
     if (!pass.rows.grad().defined()) continue;
     std::vector<std::int64_t> places;
     places.reserve(pass.keys.size());

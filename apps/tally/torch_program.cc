@@ -2,15 +2,28 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <fmt/format.h>
 
 #include "apps/tally/commands.h"
+#include "apps/tally/launch/launcher.h"
 #include "process/child_process.h"
 #include "process/exec.h"
 
 namespace tally::app {
+namespace {
+
+// OpenBLAS starts its threads when it is loaded, before main(), so the variable is set before exec.
+// tally-train as a launcher must have no such threads, so that signals reach its main thread; it
+// sets the thread count of its workers itself. A process that is already a rank keeps its own.
+void start_without_blas_threads() {
+  const auto joins = launch::is_rank();
+  if (joins && !*joins) ::setenv("OPENBLAS_NUM_THREADS", "1", 0);
+}
+
+}  // namespace
 
 std::optional<std::vector<std::string>> torch_program_words(const std::vector<std::string>& words) {
   if (words.empty()) return std::nullopt;
@@ -36,6 +49,7 @@ int become_torch_program(std::vector<std::string> words) {
   }
   const char* const name = words.front() == "train" ? "tally-train" : "tally-bench-train";
   const std::string program = process::program_beside(name);
+  if (words.front() == "train") start_without_blas_threads();
   words.insert(words.begin(), program);
   const std::vector<char*> arguments = process::pointers_to(words);
   ::execv(program.c_str(), arguments.data());

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 
 #include <fmt/format.h>
@@ -16,7 +15,6 @@
 #include "apps/train/train_options.h"
 #include "base/cpu.h"
 #include "process/child_process.h"
-#include "process/exec.h"
 #include "recipes/catalogue.h"
 
 namespace tally::app {
@@ -43,19 +41,6 @@ void print_recipes(std::FILE* to, const std::vector<std::unique_ptr<recipes::Rec
   for (const auto& recipe : recipes)
     fmt::print(to, "  {:<10} {}\n", recipe->name(), recipe->description());
   fmt::print(to, "`tally train RECIPE --help` has its options.\n");
-}
-
-// OpenBLAS starts its threads when it is loaded, before main(). The launcher must have no threads
-// but its own, so that signals reach its main thread: it executes itself again without them. The
-// workers get the number of their threads by variables.
-void without_blas_threads(const std::vector<std::string>& words) {
-  constexpr const char* kVariable = "OPENBLAS_NUM_THREADS";
-  if (std::getenv(kVariable) != nullptr) return;
-  ::setenv(kVariable, "1", 1);
-  std::vector<std::string> command = {"tally-train", "train"};
-  command.insert(command.end(), words.begin(), words.end());
-  const std::vector<char*> arguments = process::pointers_to(command);
-  ::execv("/proc/self/exe", arguments.data());
 }
 
 // `tally` beside this program starts faster, because it does not load libtorch.
@@ -133,7 +118,6 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   const auto joins = launch::is_rank();
   if (!joins) return refuse(joins.error());
   if (*joins) return run_worker(options, recipe);
-  without_blas_threads(words);
   set_threads(1);
   if (options.workers == 0)
     options.workers = uses_cuda(options.device) ? cuda_devices() : usable_cores();

@@ -24,6 +24,7 @@ Result<std::unique_ptr<WorkerGroup>> Contest::start(Result<Launch> launch) {
 Result<std::vector<double>> Contest::losses_of(WorkerGroup& group) {
   progress_.now(fmt::format("{}: losses of {}", title_, group.launch().contender));
   TALLY_TRY(Answer answer, group.command(fmt::format("check {}", kCheckedSteps), deadline()));
+  // `check` answers with losses in place of times. The parser stops at one that is NaN or infinite.
   if (answer.samples_us.size() == kCheckedSteps) return std::move(answer.samples_us);
   return corrupt(
       fmt::format("{} losses of {} are numbers", answer.samples_us.size(), kCheckedSteps));

@@ -4,6 +4,7 @@
 
 namespace tally::recipes {
 
+// The pairwise term of a factorization machine in linear time (Rendle 2010): in each dimension
 // (sum v)^2 = sum v^2 + 2 * the sum over pairs.
 at::Tensor pair_products(const at::Tensor& vectors) {
   return (vectors.sum(1).square() - vectors.square().sum(1)).sum(1) / 2;

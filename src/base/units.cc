@@ -13,12 +13,13 @@ namespace {
 
 struct Unit {
   std::string_view name;
-  double factor;
+  double factor;  // in bytes or nanoseconds
 };
 
 constexpr double kKibi = 1024;
 
-// Each list goes from the smallest unit to the largest; the format functions use the same lists.
+// Each list goes from the smallest unit to the largest. The format functions use the same lists; of
+// two units with one factor they use the first (kB).
 constexpr Unit kBinaryUnits[] = {{"B", 1},
                                  {"KiB", kKibi},
                                  {"MiB", kKibi* kKibi},
@@ -44,7 +45,7 @@ Error not_a_quantity(std::string_view text, std::string_view what) {
 Result<Quantity> split(std::string_view text, std::string_view what) {
   Quantity quantity;
   const char* end = text.data() + text.size();
-  // from_chars() would also take a sign, "inf" and "nan".
+  // from_chars() would also accept a minus sign, "inf" and "nan".
   if (text.empty() || text.front() < '0' || text.front() > '9') return not_a_quantity(text, what);
   const auto [rest, status] = std::from_chars(text.data(), end, quantity.number);
   if (status != std::errc() || !std::isfinite(quantity.number)) return not_a_quantity(text, what);

@@ -16,6 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kMetadata = "__metadata__";
+// encode_header() pads the JSON with spaces, so that the tensor data is aligned in the file.
 constexpr std::size_t kHeaderAlignment = 8;
 
 Result<Entry> entry_from(const std::string& name, const json& object) {
@@ -98,6 +99,7 @@ Result<std::uint64_t> header_length(std::string_view first_bytes, std::uint64_t 
 }
 
 Result<std::vector<Entry>> parse_header(std::string_view text, std::uint64_t data_bytes) {
+  // The format forbids whitespace before the object, which parse_json() would accept.
   if (text.empty() || text.front() != '{') return corrupt("the header does not begin with {");
   const auto header = parse_json(text);
   if (!header || !header->is_object())
@@ -111,6 +113,7 @@ Result<std::vector<Entry>> parse_header(std::string_view text, std::uint64_t dat
     TALLY_TRY(Entry entry, entry_from(item.key(), *item));
     entries.push_back(std::move(entry));
   }
+  // An empty tensor comes before the tensor that begins at the same offset.
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });

@@ -6,16 +6,19 @@
 
 namespace tally::collective {
 
-// Whether the request is a send or a receive, which not all ranks take part in.
+// Whether the request is point-to-point: a send or a receive, not a collective.
 inline bool is_point(const Request& request) { return tally::is_point(request.operation); }
 
-// kInvalid, with the reason, for a request that no communicator of this size could run.
+// Checks the arguments before `rank` of a communicator of `ranks` runs the request. kInvalid names
+// the wrong one.
 Result<void> check(const Request& request, Rank rank, int ranks);
 
-// The values that must be equal on all ranks of one operation.
+// The arguments that must be equal on all ranks of one operation. A send and its receive have the
+// same signature.
 wire::Signature signature_of(const Request& request, Algorithm algorithm);
 
-// The parts of the operation's large buffer by rank: `counts`, or equal ones.
+// How the buffer with one part per rank is divided, such as the output of an all-gather: by
+// `counts`, or into parts of `count` elements. For kAllToAll this is the input.
 Parts parts_of(const Request& request, int ranks);
 
 }  // namespace tally::collective

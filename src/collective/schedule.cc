@@ -7,27 +7,28 @@
 namespace tally::collective {
 
 void Schedule::copy(Block source, Block block) {
-  TALLY_CHECK(!step_ends_.empty());
+  TALLY_CHECK(!step_begins_.empty());
   TALLY_CHECK(source.bytes == block.bytes);
   if (block.bytes == 0) return;
   actions_.push_back({.kind = ActionKind::kCopy, .block = block, .source = source});
 }
 
 void Schedule::divide(Block block) {
-  TALLY_CHECK(!step_ends_.empty());
+  TALLY_CHECK(!step_begins_.empty());
   if (block.bytes == 0) return;
   actions_.push_back({.kind = ActionKind::kDivide, .block = block});
 }
 
 void Schedule::exchange(ActionKind kind, Rank peer, std::uint32_t message, Block block) {
-  TALLY_CHECK(!step_ends_.empty());
+  TALLY_CHECK(!step_begins_.empty());
   actions_.push_back({.kind = kind, .peer = peer, .message = message, .block = block});
 }
 
 std::span<const Action> Schedule::step(std::size_t index) const {
-  TALLY_CHECK(index < step_ends_.size());
-  const std::size_t begin = step_ends_[index];
-  const std::size_t end = index + 1 < step_ends_.size() ? step_ends_[index + 1] : actions_.size();
+  TALLY_CHECK(index < step_begins_.size());
+  const std::size_t begin = step_begins_[index];
+  const std::size_t end =
+      index + 1 < step_begins_.size() ? step_begins_[index + 1] : actions_.size();
   return std::span(actions_).subspan(begin, end - begin);
 }
 

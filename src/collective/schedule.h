@@ -41,11 +41,11 @@ struct Action {
 };
 
 // Steps run one after the other. A step does its copies and divisions in order, starts all its
-// sends and receives, and ends when they are done. Within a step no received block overlaps another
-// block of the step except as the source of nothing; at most one kCombine touches a byte.
+// sends and receives, and ends when they are done. Within a step no received block overlaps
+// another block of the step; at most one kCombine touches a byte.
 class Schedule {
  public:
-  void begin_step() { step_ends_.push_back(actions_.size()); }
+  void begin_step() { step_begins_.push_back(actions_.size()); }
   void copy(Block source, Block block);
   void divide(Block block);
   void send(Rank to, std::uint32_t message, Block block) {
@@ -62,7 +62,7 @@ class Schedule {
   // steps that use the same bytes, of which one writes them.
   void overlap_steps(std::size_t count) { steps_at_once_ = count; }
 
-  std::size_t step_count() const { return step_ends_.size(); }
+  std::size_t step_count() const { return step_begins_.size(); }
   std::span<const Action> step(std::size_t index) const;
   std::size_t scratch_bytes() const { return scratch_bytes_; }
   std::size_t steps_at_once() const { return steps_at_once_; }
@@ -75,7 +75,7 @@ class Schedule {
   void exchange(ActionKind kind, Rank peer, std::uint32_t message, Block block);
 
   std::vector<Action> actions_;
-  std::vector<std::size_t> step_ends_;  // index of each step's first action
+  std::vector<std::size_t> step_begins_;  // index of each step's first action
   std::size_t scratch_bytes_ = 0;
   std::size_t steps_at_once_ = 1;
 };

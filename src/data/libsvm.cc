@@ -60,7 +60,7 @@ std::optional<Entry> entry_in(std::string_view word) {
 }
 
 // Parses a line and appends its row; a blank line has no row. `offset_of` gives the offset of a
-// word for messages.
+// word in the file, for error messages.
 template <typename OffsetOf>
 Result<void> add_row(std::string_view line, const std::string& name, const OffsetOf& offset_of,
                      SparseRows& rows) {
@@ -90,7 +90,8 @@ Result<void> add_row(std::string_view line, const std::string& name, const Offse
   return {};
 }
 
-// The sorted distinct labels; empty if the labels are values and not classes.
+// The sorted distinct labels; empty if the labels are regression targets: not all are integers, or
+// more than kMaxClasses are distinct.
 std::vector<double> classes_of(const std::vector<double>& labels) {
   std::vector<double> found;
   for (const double label : labels) {

@@ -4,24 +4,25 @@
 
 namespace tally::group {
 
-// The ranks of a job on one machine, and the cores that they can use.
+// The ranks of a job on one machine (ranks with one host name), and the cores that they can use.
 struct MachineShare {
-  int ranks = 1;      // including ranks that are reached through a network
+  int ranks = 1;      // including ranks that do not share memory with this one
   int cores = 1;      // of these ranks together, limited by the quota of this container
-  int own_cores = 1;  // of this rank alone: its launcher may have bound it
+  int own_cores = 1;  // in the affinity mask of this rank: its launcher may have bound it
 };
 
 // The share of `rank`, which is this process.
 MachineShare machine_share(const Welcome& welcome, Rank rank);
 
+// Whether ranks may spin while they wait: with fewer cores they would delay each other.
 inline bool has_a_core_for_each_rank(const MachineShare& share) {
   return share.ranks <= share.cores;
 }
 
-// Whether a rank sends over TCP and TLS in a second thread: each rank of the machine must have two
-// cores. `hosts` are those of the job; a rank that shares no memory is a host of its own. With two
-// hosts a rank sends to the peer from which it receives, and the kernel locks a socket for one
-// direction at a time.
+// Whether a rank sends over TCP and TLS in a second thread (net::SenderThread): each rank of the
+// machine must have two cores, and the job more than two hosts. `hosts` counts the groups of ranks
+// that share memory; a rank that shares none is a host of its own. With two hosts a rank sends to
+// the peer from which it receives, and both threads would contend for the kernel's socket lock.
 bool has_a_core_for_sending(const MachineShare& share, int hosts);
 
 }  // namespace tally::group

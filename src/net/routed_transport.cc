@@ -25,7 +25,8 @@ void RoutedTransport::wait(Deadline by) {
   shm_->wait(by);
 }
 
-// Once the sockets are ready progress() handles them; the watcher waits again at the next wait().
+// Waits on the sockets and wakes the caller, which sleeps on memory, when one is ready. The sockets
+// stay ready until progress() handles them, so the watcher waits again only at the next wait().
 void RoutedTransport::watch() {
   for (;;) {
     {
@@ -52,6 +53,7 @@ void RoutedTransport::stop_watching() {
   if (watcher_.joinable()) watcher_.join();
 }
 
+// wait() sleeps on memory only.
 void RoutedTransport::wake() { shm_->wake(); }
 
 void RoutedTransport::close() {

@@ -3,9 +3,9 @@
 //
 //   post() -> inbox_ -> Output::sender, listed in unsent_ -> socket
 //
-// The inbox has a lock of its own, because `writing_` is held during system calls. Nobody makes a
-// system call to wake a thread that is awake: post() sets posted_ before it reads asleep_, and the
-// thread sets asleep_ before it reads posted_, so that one of the two sees the other.
+// The inbox has a lock of its own, because `writing_` is held during system calls. post() makes no
+// system call to wake a thread that is awake: it sets posted_ before it reads asleep_, and the
+// thread sets asleep_ before it reads posted_, so at least one of them sees the other's store.
 #include "net/sender_thread.h"
 
 #include <sys/eventfd.h>
@@ -21,16 +21,16 @@
 namespace tally::net {
 namespace {
 
-// A message shorter than this is written by its poster: waking the thread would take longer.
+// post() itself writes a message shorter than this: waking the thread would take longer.
 constexpr std::size_t kDirectBytes = std::size_t{16} << 10;
-// The thread spins for this long before it sleeps, and reads the clock once in so many polls.
+// The thread spins for kSpinTime before it sleeps, and reads the clock every kPollsPerClock polls.
 constexpr std::chrono::microseconds kSpinTime{50};
 constexpr int kPollsPerClock = 64;
 
 }  // namespace
 
-// Holds `writing_` on behalf of a caller. The thread locks it again and again without a pause, and
-// without the count the caller could wait for as long as there is something to write.
+// Holds `writing_` for a caller. The thread unlocks it only for moments, so without `claims_` the
+// caller could starve for as long as there is something to write.
 class TALLY_SCOPED_CAPABILITY SenderThread::Claim {
  public:
   explicit Claim(SenderThread& owner) TALLY_ACQUIRE(owner.writing_) : owner_(owner) {
@@ -67,7 +67,8 @@ void SenderThread::post(Output& output, Outgoing& message) {
   wake();
 }
 
-// False if the message must queue behind others, or the thread is writing.
+// False, with the message not queued, if it must queue behind others, the thread is writing, or the
+// connection has failed.
 bool SenderThread::write_now(Output& output, Outgoing& message) {
   if (posted_.load(std::memory_order_acquire) || !writing_.try_lock()) return false;
   const bool now = !output.listed && !output.sender.failed();
@@ -134,12 +135,14 @@ void SenderThread::wake() {
 void SenderThread::run() {
   while (!stopping_.load()) {
     if (write_turn()) continue;
+    // Spin only if no socket is full: posted_soon() would not see it become writable.
     if (blocked_.size() == 1 && posted_soon()) continue;
     sleep();
   }
 }
 
-// Writes to each connection once. True if there is more to write at once.
+// Writes to each connection in unsent_ once, and lists full sockets in blocked_. True if a socket
+// that is not full has more to write.
 bool SenderThread::write_turn() {
   while (claims_.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
   blocked_.assign(1, {.fd = event_.descriptor(), .events = POLLIN, .revents = 0});
@@ -188,6 +191,7 @@ bool SenderThread::take_posted() {
   return finished;
 }
 
+// Spins for kSpinTime; true as soon as posted_ is set.
 bool SenderThread::posted_soon() const {
   const auto end = std::chrono::steady_clock::now() + kSpinTime;
   do {

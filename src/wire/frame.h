@@ -25,7 +25,7 @@ enum class FrameKind : std::uint8_t {
 // The operation that a rank takes part in. Ranks with different signatures called different
 // operations.
 struct Signature {
-  std::uint64_t count = 0;  // elements; for unequal parts also a hash of all parts
+  std::uint64_t count = 0;  // elements; for unequal parts a hash of all their sizes
   std::uint8_t operation = 0;
   std::uint8_t type = 0;
   std::uint8_t reduce_op = 0;

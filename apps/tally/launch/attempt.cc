@@ -336,7 +336,7 @@ void Attempt::on(std::size_t host, const Trouble& trouble) {
   const std::string reason = fmt::format("host {}: {}", host_names_[host], trouble.text);
   if (launched_) stop(Kind::kNotStarted, SIGTERM);
   verdict_ = {.kind = Kind::kNotStarted, .reason = reason};
-  end_ranks_of(host);  // the launcher's loop has no rank that could end
+  end_ranks_of(host);  // no rank of this host will report its end
 }
 
 // Counts the running ranks of a host as ended and returns them.

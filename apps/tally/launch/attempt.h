@@ -25,9 +25,9 @@ struct AttemptEnd {
   enum class Kind {
     kDone,         // every rank exited with 0, except `failed` ranks that the job may go on without
     kRankFailed,   // the cause is the first of `failed`
-    kHostLost,     // an agent that had started its ranks is gone; see `reason`
+    kHostLost,     // an agent was lost after the ranks were launched; see `reason`
     kNotStarted,   // the ranks could not be started; see `reason`
-    kTimedOut,     // `by` passed
+    kTimedOut,     // the deadline of the job passed
     kInterrupted,  // by `signal`
   };
   Kind kind = Kind::kDone;
@@ -106,19 +106,25 @@ class Attempt final {
   std::vector<std::unique_ptr<AgentLink>> agents_;
   std::vector<std::string> host_names_;  // for messages
   std::set<std::size_t> greeted_;        // hosts whose agents sent Hello
+  // The rendezvous of the ranks; the agent of the first host reserves the port.
   std::string master_address_;
   std::uint16_t master_port_ = 0;
   Variables watch_variables_;
-  bool launched_ = false;
+  bool launched_ = false;  // the agents were told to start the ranks
   std::vector<RankState> ranks_;
   int ended_ = 0;      // ranks
   int succeeded_ = 0;  // ranks that exited with 0
 
-  std::vector<RankEnd> failed_;  // by themselves, in the order of the reports
+  // Ranks that failed before they were asked to stop, in the order of the reports.
+  std::vector<RankEnd> failed_;
+  // Set as soon as the end is decided, while ranks may still be stopping; unset if all ranks end by
+  // themselves.
   std::optional<AttemptEnd> verdict_;
+  // The agents must have answered by then.
   Deadline start_by_ = Deadline::never();
-  Deadline look_end_ =
-      Deadline::never();  // until then, after the first failure, further failures are collected
+  // Set by the first failure; failures until then are collected before the ranks are stopped.
+  Deadline look_end_ = Deadline::never();
+  // Ranks that were asked to stop are killed at kill_at_; run() waits for them until give_up_at_.
   Deadline kill_at_ = Deadline::never();
   Deadline give_up_at_ = Deadline::never();
   Deadline ping_at_ = Deadline::never();

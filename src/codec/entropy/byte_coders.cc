@@ -1,3 +1,4 @@
+// Helpers that the coders share; the coders are in rans.cc, huffman.cc and zstd.cc.
 #include "codec/entropy/byte_coders.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace tally::codec {
 
 ByteCounts count_bytes(std::span<const std::byte> bytes) {
-  // Four tables, so that a repeated byte does not wait for its own last increment.
+  // Four histograms, so that in a run of equal bytes an increment does not wait for the one before.
   std::array<ByteCounts, 4> parts{};
   std::size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
