@@ -17,7 +17,9 @@ namespace tally::collective {
 
 Schedule ring_allreduce(const Vector& vector, Rank rank, int ranks);
 
-// How chunks are cut, and how many segments of each go round at a time.
+// How chunks are cut, and how many segments of each go round at a time: two where a second thread
+// may send one segment while the caller combines another. All ranks must use the same values: a
+// rank that runs fewer segments at a time could wait for a neighbour that waits for its next one.
 struct RingSegments {
   std::size_t bytes = std::size_t{256} << 10;
   int at_once = 1;

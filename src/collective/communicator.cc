@@ -183,6 +183,7 @@ Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::make_activ
                   .hosts = hosts_,
                   .rank = rank(),
                   .ranks = size(),
+                  .segments = {.at_once = context_->segments_at_once},
                   .traffic = traffic_};
   auto task = make_task(site, request, algorithm, sequence, signature);
   RunningOperation running{.task = *task,

@@ -31,6 +31,8 @@ struct Context : Watchable {
   Duration operation_timeout = std::chrono::minutes(5);
   // The number of polls before sleeping; 0 where ranks outnumber cores.
   int spins = 0;
+  // RingSegments::at_once; equal on all ranks of the job.
+  int segments_at_once = 1;
   // Areas whose owner has left, to be released when all members have left.
   struct OldArea {
     std::byte* memory;

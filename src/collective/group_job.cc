@@ -150,6 +150,7 @@ class GroupJob final : public MemberJob {
     members_ = std::move(membership.welcome);
     context_->spins =
         group::has_a_core_for_each_rank(group::machine_share(members_, rank())) ? kSpins : 0;
+    context_->segments_at_once = group::all_ranks_have_two_cores(members_) ? 2 : 1;
     world_ = make_world(context_, membership.shared_note);
     closed_ = false;
     if (options_.dump_on_sigquit)

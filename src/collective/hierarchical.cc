@@ -85,7 +85,8 @@ Role role_of(const Hosts& hosts, Rank rank, std::size_t count) {
 std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox, const Hosts& hosts,
                                              Rank rank, const Request& request,
                                              std::uint32_t sequence,
-                                             const wire::Signature& signature, Traffic& traffic) {
+                                             const wire::Signature& signature,
+                                             const RingSegments& segments, Traffic& traffic) {
   const Role role = role_of(hosts, rank, request.count);
   const std::size_t element = size_of(request.type);
   const auto* input = static_cast<const std::byte*>(request.input);
@@ -115,7 +116,7 @@ std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox,
         mailbox,
         slice.bytes() <= kHalvingDoublingBytes
             ? halving_doubling_allreduce(slice, role.host, size)
-            : segmented_ring_allreduce(slice, role.host, size, ring_segments(mailbox)),
+            : segmented_ring_allreduce(slice, role.host, size, segments),
         MessageTask::Options{
             // A rank that is alone on its host has combined nothing yet: the sum starts with its
             // input.

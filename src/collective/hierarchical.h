@@ -2,6 +2,7 @@
 #include <memory>
 #include <vector>
 
+#include "collective/algorithms.h"
 #include "collective/mailbox.h"
 #include "collective/shared_area.h"
 #include "collective/task.h"
@@ -19,6 +20,7 @@ using Hosts = std::vector<std::vector<Rank>>;
 std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox, const Hosts& hosts,
                                              Rank rank, const Request& request,
                                              std::uint32_t sequence,
-                                             const wire::Signature& signature, Traffic& traffic);
+                                             const wire::Signature& signature,
+                                             const RingSegments& segments, Traffic& traffic);
 
 }  // namespace tally::collective

@@ -196,8 +196,4 @@ void MessageTask::cancel() {
   pending_.clear();
 }
 
-RingSegments ring_segments(Mailbox& mailbox) {
-  return {.at_once = mailbox.router().transport().sends_beside_progress() ? 2 : 1};
-}
-
 }  // namespace tally::collective

@@ -67,8 +67,4 @@ class MessageTask final : public Task {
   std::deque<Pending> pending_;
 };
 
-// The cut of a ring over this mailbox. If a thread sends, it sends one segment while the caller
-// combines another. Neighbours may differ: the messages are the same.
-RingSegments ring_segments(Mailbox& mailbox);
-
 }  // namespace tally::collective

@@ -179,7 +179,7 @@ std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algori
     return std::make_unique<PointTask>(site.mailbox, request, signature, site.traffic);
   if (algorithm == Algorithm::kHierarchical) {
     return hierarchical_allreduce(site.area, site.mailbox, site.hosts, site.rank, request, sequence,
-                                  signature, site.traffic);
+                                  signature, site.segments, site.traffic);
   }
   if (algorithm == Algorithm::kDirect && site.area != nullptr) {
     DirectPlan plan = direct_plan(request, site.rank, site.ranks);
@@ -198,8 +198,7 @@ std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algori
   }
   if (site.area != nullptr) site.area->announce({.sequence = 2 * sequence, .signature = signature});
   return std::make_unique<MessageTask>(
-      site.mailbox,
-      schedule_for(request, site.rank, site.ranks, algorithm, ring_segments(site.mailbox)),
+      site.mailbox, schedule_for(request, site.rank, site.ranks, algorithm, site.segments),
       MessageTask::Options{.input = static_cast<const std::byte*>(request.input),
                            .output = static_cast<std::byte*>(request.output),
                            .sequence = sequence,

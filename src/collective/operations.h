@@ -24,6 +24,7 @@ struct Site {
   const Hosts& hosts;
   Rank rank;
   int ranks;
+  RingSegments segments;  // equal on all ranks
   Traffic& traffic;
 };
 

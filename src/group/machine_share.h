@@ -25,4 +25,8 @@ inline bool has_a_core_for_each_rank(const MachineShare& share) {
 // the peer from which it receives, and both threads would contend for the kernel's socket lock.
 bool has_a_core_for_sending(const MachineShare& share, int hosts);
 
+// Whether each rank of the job has two cores on its machine, by the affinity masks that all ranks
+// know: the result is equal on all ranks.
+bool all_ranks_have_two_cores(const Welcome& welcome);
+
 }  // namespace tally::group

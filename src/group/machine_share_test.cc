@@ -53,5 +53,27 @@ TEST(MachineShare, CountsTheRanksOfThisMachine) {
   EXPECT_EQ(share.own_cores, count(cpus_of_process()));
 }
 
+// A single rank that is bound to one core, or a machine with too few cores, decides for all.
+TEST(MachineShare, TwoCoresForEachRankIsAFactOfTheWholeJob) {
+  const auto cpus = [](int cores) {
+    CpuSet set{};
+    for (int core = 0; core < cores; ++core) set[0] |= std::uint64_t{1} << core;
+    return set;
+  };
+  const auto job = [&](const std::vector<std::pair<const char*, int>>& ranks) {
+    Welcome welcome;
+    for (const auto& [host, cores] : ranks) {
+      Hello& member = welcome.members.emplace_back();
+      member.host_name = host;
+      member.cpus = cpus(cores);
+    }
+    return welcome;
+  };
+  EXPECT_TRUE(all_ranks_have_two_cores(job({{"a", 4}, {"a", 4}, {"b", 2}})));
+  EXPECT_FALSE(all_ranks_have_two_cores(job({{"a", 4}, {"a", 4}, {"a", 4}, {"b", 16}})));
+  EXPECT_FALSE(all_ranks_have_two_cores(job({{"a", 16}, {"b", 1}})));
+  EXPECT_FALSE(all_ranks_have_two_cores(job({{"a", 16}, {"a", 1}})));
+}
+
 }  // namespace
 }  // namespace tally::group

@@ -27,12 +27,13 @@ Result<Observer> Observer::remote(const net::Address& at, const std::optional<Se
 }
 
 Result<void> Observer::ask(ControlKind question, const Take& take, Deadline by) {
-  TALLY_TRY(send(*connection_, {question, {}}, by));
+  // A coordinator that refuses may have closed the connection already: its reason is read below.
+  const auto sent = send(*connection_, {question, {}}, by);
   for (;;) {
     const auto message = receive(*connection_, by);
     if (!message.has_value() && message.error().code == ErrorCode::kTimeout)
       return make_error(ErrorCode::kTimeout, "the coordinator does not answer");
-    if (!message.has_value()) return message.error();
+    if (!message.has_value()) return sent.has_value() ? message.error() : sent.error();
     if (message->kind == ControlKind::kEnd) return {};
     if (message->kind == ControlKind::kRefusal) return error_in(*message);
     TALLY_TRY(take(*message));

@@ -22,7 +22,6 @@ class RoutedTransport final : public Transport {
 
   Rank rank() const override { return shm_->rank(); }
   int size() const override { return static_cast<int>(inside_.size()); }
-  bool sends_beside_progress() const override { return network_->sends_beside_progress(); }
   void post(Rank to, Outgoing& message) override { way_to(to).post(to, message); }
   void withdraw(Rank to, Outgoing& message) override { way_to(to).withdraw(to, message); }
   bool progress(Receiver& receiver) override;

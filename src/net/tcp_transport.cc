@@ -128,7 +128,7 @@ void TcpTransport::withdraw(Rank to, Outgoing& message) {
 
 bool TcpTransport::progress(Receiver& receiver) {
   look_again_.store(false, std::memory_order_relaxed);
-  bool moved = notified_.load(std::memory_order_relaxed) && notified_.exchange(false);
+  bool moved = notified_.load() && notified_.exchange(false);
   if (live_count_ <= kFewPeers) {
     for (const auto& link : links_) {
       if (link != nullptr && link->live()) moved |= serve(*link, Touch::kBoth, receiver);

@@ -48,7 +48,6 @@ class TcpTransport final : public Transport {
 
   Rank rank() const override { return config_.rank; }
   int size() const override { return static_cast<int>(links_.size()); }
-  bool sends_beside_progress() const override { return config_.options.sender_thread; }
   void post(Rank to, Outgoing& message) override;
   void withdraw(Rank to, Outgoing& message) override;
   bool progress(Receiver& receiver) override;

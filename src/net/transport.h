@@ -77,9 +77,6 @@ class Transport {
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
 
-  // Whether a thread of the transport sends messages while progress() receives others.
-  virtual bool sends_beside_progress() const { return false; }
-
   // Queues `message` for `to` (not this rank). Order per peer is kept. A message to a lost peer
   // counts as sent at once; Receiver::lost() reports the loss.
   virtual void post(Rank to, Outgoing& message) = 0;

@@ -65,8 +65,12 @@ void restore_signals() {
 }
 
 void connect_streams(const std::array<int, 3>& streams) {
-  for (int i = 0; i < 3; ++i)
-    if (streams[static_cast<std::size_t>(i)] >= 0) ::dup2(streams[static_cast<std::size_t>(i)], i);
+  for (int i = 0; i < 3; ++i) {
+    const int from = streams[static_cast<std::size_t>(i)];
+    // dup2() of a descriptor onto itself would leave it to be closed by exec.
+    if (from == i) ::fcntl(i, F_SETFD, 0);
+    if (from >= 0 && from != i) ::dup2(from, i);
+  }
 }
 
 void become_child_of(pid_t parent) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "wire/bytes.h"
 #include "wire/error_body.h"
 #include "wire/little_endian.h"
@@ -140,7 +141,8 @@ class FieldReader final {
     Count count = 0;
     number(count);
     // Every element has at least one byte.
-    check(count <= max && count <= in_.remaining_bytes(), "too many elements");
+    const std::size_t limit = std::min(max, in_.remaining_bytes());
+    if (!error_ && count > limit) error_ = corrupt("a list of {} elements, limit {}", count, limit);
     for (std::size_t i = 0; i < count && !error_; ++i) each(values.emplace_back());
   }
   void check(bool holds, const char* what) {

@@ -3,10 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 
-#include <fmt/format.h>
-
+#include "base/errors.h"
 #include "tally/error.h"
 
 namespace tally::server {
@@ -124,20 +122,5 @@ EncodedHeader encode(const MessageHeader& header);
 // kCorrupt unless encode() could have made it: magic, version, checksum, kind, outcome,
 // payload_bytes within kMaxPayloadBytes, finite weight and rate.
 Result<MessageHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
-
-template <typename... Args>
-Error make_error(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
-  return {.code = code, .message = fmt::format(text, std::forward<Args>(args)...)};
-}
-// For bytes that no correct peer sends.
-template <typename... Args>
-Error corrupt(fmt::format_string<Args...> text, Args&&... args) {
-  return make_error(ErrorCode::kCorrupt, text, std::forward<Args>(args)...);
-}
-// For a request that its caller must change.
-template <typename... Args>
-Error invalid(fmt::format_string<Args...> text, Args&&... args) {
-  return make_error(ErrorCode::kInvalid, text, std::forward<Args>(args)...);
-}
 
 }  // namespace tally::server

@@ -91,7 +91,6 @@ template <typename Fields>
 void fields(Fields& f, wire::FieldsOf<Fields, EncodedSpec>& body) {
   auto& spec = body.spec;
   f.number(body.version);
-  f.check(body.version == kSpecVersion, "description of a table: of another version");
   f.choice(spec.kind, TableKind::kSparse);
   f.choice(spec.type, static_cast<DataType>(kDataTypeCount - 1));
   f.number(spec.count);
@@ -168,6 +167,9 @@ std::vector<std::byte> encode(const TableSpec& spec) {
 }
 
 Result<TableSpec> decode_spec(std::span<const std::byte> bytes) {
+  if (!bytes.empty() && bytes[0] != std::byte{kSpecVersion})
+    return corrupt("description of a table: of version {}, this is {}",
+                   std::to_integer<int>(bytes[0]), kSpecVersion);
   TALLY_TRY(EncodedSpec body, wire::decode_fields<EncodedSpec>(bytes));
   TableSpec& spec = body.spec;
   const auto parsed = parse_optimizer(body.optimizer);
