@@ -3,6 +3,7 @@
 #include "base/errors.h"
 #include "collective/communicator.h"
 #include "net/shm_transport.h"
+#include "tally/job.h"
 
 namespace tally::collective {
 namespace {

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kStrideBytes = 256;
 
 // x^exponent, one place up as the multiplication wants it.
-consteval long long constant(int exponent) {
+constexpr long long constant(int exponent) {
   const long long wide = power_of_x(exponent);
   return wide * 2;
 }

@@ -8,7 +8,7 @@ namespace tally::kernel {
 inline constexpr std::uint32_t kCastagnoli = 0x82F63B78U;
 
 // x^exponent modulo the polynomial, reflected: bit 31 is x^0.
-consteval std::uint32_t power_of_x(int exponent) {
+constexpr std::uint32_t power_of_x(int exponent) {
   std::uint32_t power = 0x80000000U;
   for (int i = 0; i < exponent; ++i) power = (power >> 1) ^ (power % 2 == 1 ? kCastagnoli : 0U);
   return power;
