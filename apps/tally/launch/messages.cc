@@ -48,7 +48,8 @@ void fields(Fields& f, FieldsOf<Fields, Launch>& launch) {
   });
   word(f, launch.folder);
   rank_field(f, launch.first_rank);
-  number_in(f, launch.ranks, 1, kMaxRanks - launch.first_rank);
+  number_in(f, launch.ranks, 1, kMaxRanks);
+  f.check(std::int64_t{launch.first_rank} + launch.ranks <= kMaxRanks, "a rank out of its range");
   f.choice(launch.binding, Binding::kNone);
   f.bytes(launch.secret.bytes);
   f.number(launch.lease_ms);

@@ -1,5 +1,7 @@
 #include "apps/tally/launch/messages.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +63,9 @@ TEST(Messages, ValuesThatNobodySendsAreCorrupt) {
   const std::vector<Message> cases = {
       Launch{},                                    // no command
       Launch{.command = {"a"}, .first_rank = -1},  //
-      Launch{.command = {"a"}, .ranks = 0},        //
+      Launch{.command = {"a"}, .first_rank = std::numeric_limits<int>::min()},
+      Launch{.command = {"a"}, .first_rank = std::numeric_limits<int>::max()},
+      Launch{.command = {"a"}, .ranks = 0},  //
       Launch{.command = {"a"}, .first_rank = 1, .ranks = 4096},
       Launch{.command = {"a"}, .binding = static_cast<Binding>(3)},
       Launch{.command = {std::string("a\0b", 3)}},
