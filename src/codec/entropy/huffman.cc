@@ -173,7 +173,7 @@ Result<void> finish(Reader reader, const HuffmanTable& table) {
     reader.at += reader.used / 8;
     reader.used %= 8;
   }
-  if (reader.used > 0 && *reader.at >> static_cast<int>(reader.used) != std::byte{0})
+  if (reader.used > 0 && (*reader.at >> static_cast<int>(reader.used)) != std::byte{0})
     return corrupt_code("bits are set behind the last code");
   if (reader.end - reader.at != (reader.used > 0 ? 1 : 0))
     return corrupt_code("bytes follow the last byte");

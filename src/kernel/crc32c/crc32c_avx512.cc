@@ -22,17 +22,18 @@ constexpr long long constant(int exponent) {
 
 template <int kDistanceBits>
 __m512i fold(__m512i piece, __m512i onto) {
-  const __m512i constants = _mm512_set_epi64(
-      constant(kDistanceBits - 32), constant(kDistanceBits + 32), constant(kDistanceBits - 32),
-      constant(kDistanceBits + 32), constant(kDistanceBits - 32), constant(kDistanceBits + 32),
-      constant(kDistanceBits - 32), constant(kDistanceBits + 32));
+  constexpr long long kHigh = constant(kDistanceBits - 32);
+  constexpr long long kLow = constant(kDistanceBits + 32);
+  const __m512i constants = _mm512_set_epi64(kHigh, kLow, kHigh, kLow, kHigh, kLow, kHigh, kLow);
   const __m512i low = _mm512_clmulepi64_epi128(piece, constants, 0x00);
   const __m512i high = _mm512_clmulepi64_epi128(piece, constants, 0x11);
   return _mm512_ternarylogic_epi64(low, high, onto, 0x96);  // the sum of the three
 }
 
 __m128i fold_lane(__m128i piece, __m128i onto) {
-  const __m128i constants = _mm_set_epi64x(constant(128 - 32), constant(128 + 32));
+  constexpr long long kHigh = constant(128 - 32);
+  constexpr long long kLow = constant(128 + 32);
+  const __m128i constants = _mm_set_epi64x(kHigh, kLow);
   const __m128i low = _mm_clmulepi64_si128(piece, constants, 0x00);
   const __m128i high = _mm_clmulepi64_si128(piece, constants, 0x11);
   return _mm_xor_si128(_mm_xor_si128(low, high), onto);
