@@ -18,7 +18,8 @@ help: ## show this list
 PACKAGES = build test
 lint lint-all: PACKAGES = build lint
 format: PACKAGES = lint
-fuzz: PACKAGES = build fuzz
+asan tsan: PACKAGES = build test clang
+fuzz standalone: PACKAGES = build clang
 bench: PACKAGES = build bench
 train: PACKAGES = build train
 
@@ -78,7 +79,6 @@ fuzz: build/fuzz/build.ninja ## fuzz with clang for a minute, or FUZZ_SECONDS fo
 	@tools/in_preset.sh fuzz cmake --build build/fuzz --target fuzzers --parallel $(JOBS)
 	@tools/fuzz.sh
 
-standalone: PACKAGES = build fuzz
 standalone: setup ## compile every file alone, so that its own includes suffice
 	@tools/standalone.sh
 

@@ -30,10 +30,10 @@ target_compile_options(tally_options INTERFACE
   -Wcast-qual -Wundef -Wno-missing-field-initializers
   -Werror=unused-result -Werror=return-type)
 # In a batch, names of one file would count as shadowed by the anonymous namespaces of another.
-if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(tally_options INTERFACE -Wshadow=local -Wno-subobject-linkage)
-else()
+if(NOT CMAKE_UNITY_BUILD)
   target_compile_options(tally_options INTERFACE -Wshadow)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(tally_options INTERFACE -Wshadow=local -Wno-subobject-linkage)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   # The precise analysis would treat a mutex and a reference to it as two mutexes.
@@ -43,6 +43,11 @@ if(TALLY_SANITIZE)
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan> -fsanitize=${TALLY_SANITIZE}
     -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TALLY_SANITIZE})
+  # For tests that do less where they are slow. The compilers have different macros for this.
+  add_compile_definitions(TALLY_SANITIZED)
+  if(TALLY_SANITIZE STREQUAL "thread")
+    add_compile_definitions(TALLY_SANITIZED_THREAD)
+  endif()
 endif()
 if(TALLY_FUZZ)
   # This adds the coverage counters of libFuzzer; the fuzz targets link with -fsanitize=fuzzer.

@@ -19,7 +19,7 @@ using std::chrono::seconds;
 // Milliseconds on the clock that all processes of this machine share.
 std::int64_t now_ms();
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TALLY_SANITIZED)
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;

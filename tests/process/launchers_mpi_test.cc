@@ -102,7 +102,7 @@ TEST_F(Mpich, RanksOfSeveralHostsMeetThroughPmi) {
 }
 
 // MPICH does not work with the thread sanitizer in its process.
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(TALLY_SANITIZED_THREAD)
 TEST_F(Mpich, MpiOfTheProgramCanBeginAfterAJobThatMetThroughPmi) {
   for (const char* way : {"pmi", "board"}) {
     HelloJob ranks(mpich(2), with_foreign_library({{"TALLY_MEET", way}}),

@@ -119,7 +119,7 @@ TEST(Run, TheSecretIsReadableOnlyByTheUserAndVisibleNowhereElse) {
 }
 
 // The thread sanitizer leaves a process too little address space for the arenas of so many ranks.
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(TALLY_SANITIZED_THREAD)
 TEST(Run, SixtyFourRanksStartReduceAndStop) {
   Launched job({"-n", "64", "--quiet-ranks", "--", TALLY_WORKER_PROGRAM, "sums", "3"},
                {{"TALLY_JOIN_TIMEOUT", kNever}});

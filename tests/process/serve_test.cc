@@ -78,7 +78,7 @@ TEST(Serve, SecondJobOfTheSameNameGetsAnother) {
 }
 
 // Sanitizers need free descriptors, of which this test leaves none.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(TALLY_SANITIZED)
 std::int64_t processor_ticks(pid_t pid) {
   std::istringstream words(contents_of(fmt::format("/proc/{}/stat", pid)));
   std::string word;

@@ -149,7 +149,7 @@ Trial run_at_random(std::uint64_t seed) {
 }
 
 // A thousand scripts; with sanitizers, which are slow, a tenth of them.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TALLY_SANITIZED)
 constexpr std::uint64_t kSeedsPerShare = 25;
 #else
 constexpr std::uint64_t kSeedsPerShare = 250;

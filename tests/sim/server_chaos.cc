@@ -179,7 +179,7 @@ class Script {
 
 // In all; TALLY_SOAK_SEEDS asks for more. Where the sanitizers make each slow, fewer.
 constexpr std::uint64_t kShares = 8;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TALLY_SANITIZED)
 constexpr std::uint64_t kSeeds = 48;
 #else
 constexpr std::uint64_t kSeeds = 240;
