@@ -1,4 +1,5 @@
 #include "apps/tally/commands.h"
+#include "base/errors.h"
 
 #include <fstream>
 #include <memory>
@@ -72,10 +73,9 @@ class Word2vecBench {
     if (options_.against == "fasttext") {
       const auto found = process::find_program("fasttext");
       if (!found)
-        return Error{.code = ErrorCode::kSystem,
-                     .message =
-                         "fasttext is not installed: install the package fasttext, or give "
-                         "--against none"};
+        return system_failure(
+            "fasttext is not installed: install the package fasttext, or give "
+            "--against none");
       programs_.fasttext = *found;
     }
     TALLY_TRY(const auto folder, process::TempDir::make());

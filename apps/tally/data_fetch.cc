@@ -56,9 +56,8 @@ class Workshop final {
     if (!lock.open())
       return system_failure("cannot write {}: {}", lock_file.string(), strerror(errno));
     if (::flock(lock.descriptor(), LOCK_EX | LOCK_NB) != 0) {
-      return Error{
-          .code = ErrorCode::kRefused,
-          .message = fmt::format("another tally is fetching {} into {}", name, cache.string())};
+      return make_error(ErrorCode::kRefused, "another tally is fetching {} into {}", name,
+                        cache.string());
     }
     const fs::path folder = cache / fmt::format(".{}.part", name);
     fs::remove_all(folder, failure);  // left by a process that was killed

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include <fmt/format.h>
+#include "base/errors.h"
 
 namespace tally::bench {
 namespace {
@@ -24,8 +24,7 @@ Result<void> compare_with_sum(std::span<const float> data, int ranks) {
     const float want =
         static_cast<float>(ranks) * by_element(i) + static_cast<float>(rank_sum) * by_rank(i);
     if (data[i] != want) {
-      return Error{.code = ErrorCode::kCorrupt,
-                   .message = fmt::format("element {} is {}, not {}", i, data[i], want)};
+      return corrupt("element {} is {}, not {}", i, data[i], want);
     }
   }
   return {};

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include <fmt/format.h>
-
+#include "base/errors.h"
 #include "base/rng.h"
 #include "checkpoint/tensor_file.h"
 #include "codec/codec.h"
@@ -63,9 +62,7 @@ Result<Input> recorded_input(const std::filesystem::path& file, std::size_t elem
     }
   } while (!input.values.empty() && input.values.size() < elements);
   if (!input.values.empty()) return input;
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format("{}: no matrix of {} values or more in it", file.string(),
-                                      ordinary.min_elements)};
+  return invalid("{}: no matrix of {} values or more in it", file.string(), ordinary.min_elements);
 }
 
 std::vector<Run> runs_of(const Input& input) {

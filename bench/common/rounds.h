@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "process/interrupt.h"
 #include "process/progress.h"
 #include "tally/error.h"
@@ -12,7 +13,7 @@ namespace tally::bench {
 // kClosed once the process is interrupted.
 inline Result<void> check_interrupted() {
   if (process::interrupted() == 0) return {};
-  return Error{.code = ErrorCode::kClosed, .message = "interrupted"};
+  return make_error(ErrorCode::kClosed, "interrupted");
 }
 
 // The failures of a comparison, one text each. An interruption makes contenders fail; such failures

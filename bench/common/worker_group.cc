@@ -37,8 +37,7 @@ Result<Descriptor> make_pipe(const std::string& path) {
   const int made = ::mkfifo(path.c_str(), 0600);
   Descriptor pipe(made == 0 ? ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1);
   if (pipe.open()) return pipe;
-  return Error{.code = ErrorCode::kSystem,
-               .message = fmt::format("cannot make the pipe {}: {}", path, strerror(errno))};
+  return system_failure("cannot make the pipe {}: {}", path, strerror(errno));
 }
 
 // One line in one write(): lines of different ranks do not mix.
@@ -153,9 +152,8 @@ Result<Answer> WorkerGroup::command(const std::string& line, Deadline by) {
   for (Rank rank = 0; rank < launch_.ranks; ++rank) {
     if (write_line(commands_[static_cast<std::size_t>(rank)], line)) continue;
     failed_ = true;
-    return Error{.code = ErrorCode::kSystem,
-                 .peer = rank,
-                 .message = fmt::format("cannot command rank {}: {}", rank, strerror(errno))};
+    return make_error(ErrorCode::kSystem, rank, "cannot command rank {}: {}", rank,
+                      strerror(errno));
   }
   return collect(by);
 }
@@ -175,9 +173,8 @@ Result<Answer> WorkerGroup::collect(Deadline by) {
       Rank rank = kNoRank;
       words >> kind >> rank;
       if (kind == "failed") {
-        return Error{.code = ErrorCode::kCorrupt,
-                     .peer = rank,
-                     .message = fmt::format("rank {}: {}", rank, line.substr(line.find(' ') + 1))};
+        return make_error(ErrorCode::kCorrupt, rank, "rank {}: {}", rank,
+                          line.substr(line.find(' ') + 1));
       }
       awaited.erase(rank);
       if (kind == "ready" && rank == 0) std::getline(words >> std::ws, version_);
@@ -187,10 +184,8 @@ Result<Answer> WorkerGroup::collect(Deadline by) {
     TALLY_TRY(processes_alive());
     TALLY_TRY(check_interrupted());
     if (by.passed(clock.now())) {
-      return Error{.code = ErrorCode::kTimeout,
-                   .peer = *awaited.begin(),
-                   .message = fmt::format("no answer in time from ranks {}{}",
-                                          fmt::join(awaited, ", "), log_tail())};
+      return make_error(ErrorCode::kTimeout, *awaited.begin(), "no answer in time from ranks {}{}",
+                        fmt::join(awaited, ", "), log_tail());
     }
   }
   failed_ = false;
@@ -221,9 +216,8 @@ Result<void> WorkerGroup::processes_alive() {
     const bool is_rank = processes_.size() == static_cast<std::size_t>(launch_.ranks);
     const std::string who =
         is_rank ? fmt::format("rank {}", i) : launch_.processes[i].command.front();
-    return Error{.code = ErrorCode::kPeerLost,
-                 .peer = is_rank ? static_cast<Rank>(i) : kNoRank,
-                 .message = fmt::format("{} {}{}", who, to_string(*status), log_tail())};
+    return make_error(ErrorCode::kPeerLost, is_rank ? static_cast<Rank>(i) : kNoRank, "{} {}{}",
+                      who, to_string(*status), log_tail());
   }
   return {};
 }
@@ -259,7 +253,7 @@ Result<void> serve_commands(
     if (!done) return done.error();
   }
   if (heard) return {};
-  return Error{.code = ErrorCode::kSystem, .message = "the parent process is gone"};
+  return system_failure("the parent process is gone");
 }
 
 }  // namespace tally::bench

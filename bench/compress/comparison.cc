@@ -30,13 +30,11 @@ double mean_of(const double* first, std::size_t count) {
 // Checks that the loss is finite and does not grow, for codecs that change the steps.
 Result<void> check_losses(const std::vector<double>& losses) {
   for (const double loss : losses)
-    if (!std::isfinite(loss))
-      return Error{.code = ErrorCode::kMismatch, .message = "a loss is not finite"};
+    if (!std::isfinite(loss)) return make_error(ErrorCode::kMismatch, "a loss is not finite");
   const double before = mean_of(losses.data(), kEdge);
   const double after = mean_of(losses.data() + losses.size() - kEdge, kEdge);
   if (after <= before * kMostGrowth) return {};
-  return Error{.code = ErrorCode::kMismatch,
-               .message = fmt::format("the loss grows from {:.4g} to {:.4g}", before, after)};
+  return make_error(ErrorCode::kMismatch, "the loss grows from {:.4g} to {:.4g}", before, after);
 }
 
 bool has_codec(const std::string& plan, plan::Codec codec) {

@@ -116,8 +116,7 @@ Result<std::uint64_t> Hosts::sent_bytes() const {
                              fmt::format("/sys/class/net/{}/statistics/tx_bytes", kCable)})));
     std::uint64_t bytes = 0;
     if (std::from_chars(text.data(), text.data() + text.size(), bytes).ec != std::errc())
-      return Error{.code = ErrorCode::kSystem,
-                   .message = fmt::format("'{}' is not a number of bytes", text)};
+      return system_failure("'{}' is not a number of bytes", text);
     sum += bytes;
   }
   return sum;

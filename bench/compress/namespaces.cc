@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "process/child_process.h"
 #include "process/exec.h"
@@ -60,7 +61,7 @@ Result<NamespaceOwner> this_owner() {
   struct stat info {};
   const auto began = began_ticks_of(::getpid());
   if (::stat("/proc/self/ns/pid", &info) != 0 || !began)
-    return Error{.code = ErrorCode::kSystem, .message = "/proc does not tell about this process"};
+    return system_failure("/proc does not tell about this process");
   return NamespaceOwner{.pid_namespace = info.st_ino, .pid = ::getpid(), .began_ticks = *began};
 }
 
@@ -117,9 +118,7 @@ Result<std::unique_ptr<NamespaceCleaner>> NamespaceCleaner::start(
   TALLY_TRY(process::Pipe pipe, process::make_pipe());
   const pid_t pid = ::fork();
   if (pid == 0) become(pointers.data(), pipe.read.descriptor());
-  if (pid < 0)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot start a process: {}", strerror(errno))};
+  if (pid < 0) return system_failure("cannot start a process: {}", strerror(errno));
   return std::unique_ptr<NamespaceCleaner>(new NamespaceCleaner(pid, std::move(pipe.write)));
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/errors.h"
 #include "base/recorder.h"
 #include "bench/common/clocks.h"
 #include "bench/common/statistics.h"
@@ -100,8 +101,7 @@ Result<Block> run_block(const Options& options, const std::string& coordinator, 
     data.assign(kFloats, static_cast<float>(job->rank() + 1));
     TALLY_TRY(job->world().allreduce(std::span(data)));
     const auto expected = static_cast<float>(job->size() * (job->size() + 1) / 2);
-    if (data.front() != expected || data.back() != expected)
-      return Error{.code = ErrorCode::kCorrupt, .message = "a wrong sum"};
+    if (data.front() != expected || data.back() != expected) return corrupt("a wrong sum");
     job->count_step(1);
   }
   const double own_ms = ms_on(CLOCK_THREAD_CPUTIME_ID) - own;

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "bench/common/words.h"
 #include "bench/server/worker.h"
@@ -49,9 +50,7 @@ Result<double> iperf3_rate() {
     const auto read = Json::parse(output ? *output : "", nullptr, false);
     const auto pointer = Json::json_pointer("/end/sum_received/bits_per_second");
     if (!read.is_discarded() && read.contains(pointer)) return read.at(pointer).get<double>() / 8e9;
-    last = output ? Error{.code = ErrorCode::kSystem,
-                          .message = "iperf3 said something else than expected"}
-                  : output.error();
+    last = output ? system_failure("iperf3 said something else than expected") : output.error();
   }
   return last;
 }
@@ -139,9 +138,8 @@ Result<Outcome> run_once(const Setting& setting) {
       status = processes.workers[rank]->wait(earlier(by, clock.after(100ms)));
     const std::string output = file_contents(processes.log(rank)).value_or("");
     if (!status || !status->ok())
-      return Error{.code = ErrorCode::kSystem,
-                   .message = fmt::format("worker {} over {} {}: {}", rank, setting.transport,
-                                          status ? to_string(*status) : "did not end", output)};
+      return system_failure("worker {} over {} {}: {}", rank, setting.transport,
+                            status ? to_string(*status) : "did not end", output);
     collect(output, outcome.sums);
   }
   return outcome;

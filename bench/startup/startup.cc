@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/errors.h"
 #include "bench/common/statistics.h"
 #include "bench/common/words.h"
 #include "process/child_process.h"
@@ -44,9 +45,7 @@ Result<double> time_of(const std::vector<std::string>& command, const std::strin
   TALLY_TRY(const std::string output, process::output_of(command, clock.after(timeout)));
   const std::vector<TimePoint> found = moments(output, what);
   if (found.size() == count) return seconds(*std::max_element(found.begin(), found.end()) - start);
-  return Error{
-      .code = ErrorCode::kSystem,
-      .message = fmt::format("{} of {} ranks said \"{}\": {}", found.size(), count, what, output)};
+  return system_failure("{} of {} ranks said \"{}\": {}", found.size(), count, what, output);
 }
 
 }  // namespace
@@ -89,8 +88,7 @@ Result<void> run_startup_worker() {
   say("reduced");
   const auto expected = static_cast<float>(job->size() * (job->size() + 1) / 2);
   if (value[0] != expected)
-    return Error{.code = ErrorCode::kMismatch,
-                 .message = fmt::format("sum {} where {} is right", value[0], expected)};
+    return make_error(ErrorCode::kMismatch, "sum {} where {} is right", value[0], expected);
   job->close();
   return {};
 }

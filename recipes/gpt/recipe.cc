@@ -1,5 +1,4 @@
-#include <fmt/format.h>
-
+#include "base/errors.h"
 #include "data/open.h"
 #include "recipes/catalogue.h"
 #include "recipes/gpt/model.h"
@@ -37,9 +36,7 @@ class GptRecipe final : public Recipe {
   }
   Result<void> check_options() const override {
     if (shape_.width % shape_.heads == 0) return {};
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("--heads {} does not divide --width {}", shape_.heads,
-                                        shape_.width)};
+    return invalid("--heads {} does not divide --width {}", shape_.heads, shape_.width);
   }
   Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
     return data::open_dataset(request.data, request.cache,
@@ -54,8 +51,7 @@ class GptRecipe final : public Recipe {
                       shape.target_type == DataType::kInt64 && shape.input == shape.target &&
                       shape.input.size() == 1 && dataset.classes().size() >= 2;
     if (text) return {};
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "gpt takes a text, and these data are none"};
+    return invalid("gpt takes a text, and these data are none");
   }
   Task task(const data::Dataset& /*dataset*/) const override { return Task::kLanguage; }
   std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {

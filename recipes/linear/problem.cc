@@ -4,9 +4,8 @@
 #include <cstring>
 #include <numbers>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/errors.h"
 #include "base/rng.h"
 
 namespace tally::recipes {
@@ -104,9 +103,7 @@ Result<std::vector<double>> least_squares(const data::Dataset& samples) {
     }
   }
   if (!factor(moments, n)) {
-    return Error{
-        .code = ErrorCode::kInvalid,
-        .message = fmt::format("{} samples do not determine {} weights", samples.size(), n)};
+    return invalid("{} samples do not determine {} weights", samples.size(), n);
   }
   solve(moments, weights);
   return weights;

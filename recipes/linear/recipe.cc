@@ -1,3 +1,4 @@
+#include "base/errors.h"
 #include "recipes/linear/model.h"
 
 #include <algorithm>
@@ -69,10 +70,9 @@ class Linear final : public Recipe {
   Result<void> accepts(const data::Dataset& dataset) const override {
     const data::SampleShape& shape = dataset.shape();
     if (shape.input_type == DataType::kFloat32 && shape.target.empty()) return {};
-    return Error{.code = ErrorCode::kInvalid,
-                 .message =
-                     "linear takes samples of numbers with one target each, as a csv or "
-                     "libsvm file has"};
+    return invalid(
+        "linear takes samples of numbers with one target each, as a csv or "
+        "libsvm file has");
   }
 
   Task task(const data::Dataset& dataset) const override { return task_of_targets(dataset); }

@@ -1,3 +1,4 @@
+#include "base/errors.h"
 #include "recipes/mlp/model.h"
 
 #include "data/open.h"
@@ -52,8 +53,7 @@ class MlpRecipe final : public Recipe {
   Result<void> accepts(const data::Dataset& dataset) const override {
     const data::SampleShape& shape = dataset.shape();
     if (shape.input_type == DataType::kFloat32 && shape.target.empty()) return {};
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = "mlp takes images or rows of numbers with one target each, not texts"};
+    return invalid("mlp takes images or rows of numbers with one target each, not texts");
   }
   Task task(const data::Dataset& dataset) const override { return task_of_targets(dataset); }
   std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "data/input_file.h"
 #include "recipes/word2vec/vocabulary.h"
 
@@ -149,10 +150,8 @@ Result<VectorFormat> format_of_name(const std::filesystem::path& file) {
   const std::string ending = file.extension().string();
   if (ending == ".txt" || ending == ".vec") return VectorFormat::kText;
   if (ending == ".bin") return VectorFormat::kBinary;
-  return Error{.code = ErrorCode::kInvalid,
-               .message = fmt::format(
-                   "{}: the name of a file of vectors ends in .txt, .vec (text) or .bin (binary)",
-                   file.string())};
+  return invalid("{}: the name of a file of vectors ends in .txt, .vec (text) or .bin (binary)",
+                 file.string());
 }
 
 Result<void> save_vectors(const std::filesystem::path& file, VectorFormat format,

@@ -4,9 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/errors.h"
 
 namespace tally::word2vec {
 
@@ -94,8 +93,7 @@ Result<Counted> count_words(std::span<const std::byte> text, Words words) {
     if (number == counted.counts.size()) counted.counts.push_back(0);
     ++counted.counts[number];
     if (counted.counts.size() > kMaxWords)
-      return Error{.code = ErrorCode::kExhausted,
-                   .message = fmt::format("more than {} different words", kMaxWords)};
+      return make_error(ErrorCode::kExhausted, "more than {} different words", kMaxWords);
   }
 }
 
@@ -107,9 +105,7 @@ Result<Vocabulary> Vocabulary::of_text(std::span<const std::byte> text, const Op
   for (std::uint32_t number = 0; number < counted.counts.size(); ++number)
     if (counted.counts[number] >= options.min_count) kept.push_back(number);
   if (kept.empty())
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("no word is there {} times or more (--min-count)",
-                                        options.min_count)};
+    return invalid("no word is there {} times or more (--min-count)", options.min_count);
   std::sort(kept.begin(), kept.end(), [&counted](std::uint32_t a, std::uint32_t b) {
     if (counted.counts[a] != counted.counts[b]) return counted.counts[a] > counted.counts[b];
     return counted.table.word(a) < counted.table.word(b);

@@ -176,9 +176,8 @@ Result<fs::path> find_latest(const fs::path& folder) {
       good == steps.rend()
           ? std::string("no other one is whole")
           : fmt::format("the newest whole one is {}: --resume={}", name_of_step(*good), *good);
-  return Error{.code = whole.error().code,
-               .message = fmt::format("the newest checkpoint is damaged: {}; {}",
-                                      whole.error().message, advice)};
+  return make_error(whole.error().code, "the newest checkpoint is damaged: {}; {}",
+                    whole.error().message, advice);
 }
 
 std::string FolderLock::text_in(const fs::path& folder) {
@@ -193,10 +192,9 @@ Result<FolderLock> FolderLock::take(const fs::path& folder) {
   if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return system_error(path, "cannot be locked", errno);
     const std::string holder = text_in(folder);
-    return Error{.code = ErrorCode::kRefused,
-                 .message = fmt::format(
-                     "another job writes its checkpoints to {} ({}): give this one another folder",
-                     folder.string(), holder.substr(0, holder.find(" since")))};
+    return make_error(ErrorCode::kRefused,
+                      "another job writes its checkpoints to {} ({}): give this one another folder",
+                      folder.string(), holder.substr(0, holder.find(" since")));
   }
   const std::string text = own_text();
   if (::ftruncate(file.descriptor(), 0) != 0 ||

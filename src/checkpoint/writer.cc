@@ -109,9 +109,8 @@ class BackgroundWriter final : public Writer {
     const bool busy = busy_;
     mutex_.unlock();
     if (busy)
-      return Error{
-          .code = ErrorCode::kTimeout,
-          .message = fmt::format("the checkpoint of step {} is still being written", copy_.step)};
+      return make_error(ErrorCode::kTimeout, "the checkpoint of step {} is still being written",
+                        copy_.step);
     return {};
   }
 
@@ -166,10 +165,10 @@ Result<FolderLock> take_folder(const WriterOptions& options) {
 Result<void> check_folder(const WriterOptions& options, const std::string& lock_text) {
   if (options.keep < 1) return invalid(fmt::format("keep = {}: need at least 1", options.keep));
   if (FolderLock::text_in(options.folder) != lock_text)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("{} is not the folder that rank 0 sees: checkpoints need a "
-                                        "file system that all ranks share",
-                                        options.folder.string())};
+    return system_failure(
+        "{} is not the folder that rank 0 sees: checkpoints need a "
+        "file system that all ranks share",
+        options.folder.string());
   if (::access(options.folder.c_str(), W_OK) != 0)
     return system_error(options.folder, "cannot be written to", errno);
   return {};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "collective/direct.h"
 
@@ -98,11 +99,9 @@ Result<void> ProgressEngine::compare_status(const RunningOperation& running) {
     if (!status.answered || !status.running || status.sequence != running.sequence ||
         rank == mailbox_.self() || status.signature == running.signature)
       continue;
-    return Error{
-        .code = ErrorCode::kMismatch,
-        .peer = rank,
-        .message = fmt::format("rank {} called {}, rank {} called {}", mailbox_.self(),
-                               describe(running.signature), rank, describe(status.signature))};
+    return make_error(ErrorCode::kMismatch, rank, "rank {} called {}, rank {} called {}",
+                      mailbox_.self(), describe(running.signature), rank,
+                      describe(status.signature));
   }
   return {};
 }

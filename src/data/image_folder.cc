@@ -36,9 +36,7 @@ Result<std::vector<std::string>> names_in(const fs::path& folder, bool folders) 
                                 : entry->is_regular_file(ignored) && is_image_name(entry->path());
     if (wanted) names.push_back(entry->path().filename().string());
   }
-  if (failure)
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("cannot read {}: {}", folder.string(), failure.message())};
+  if (failure) return system_failure("cannot read {}: {}", folder.string(), failure.message());
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -159,9 +159,8 @@ Result<Location> locate_known(const CatalogEntry& entry, const fs::path& cache) 
     found.known = &entry;
     return found;
   }
-  return Error{.code = ErrorCode::kSystem,
-               .message = fmt::format("{0} is not in {1}: fetch it with `tally data get {0}`",
-                                      entry.name, cache.string())};
+  return system_failure("{0} is not in {1}: fetch it with `tally data get {0}`", entry.name,
+                        cache.string());
 }
 
 }  // namespace
@@ -193,10 +192,8 @@ Result<Location> locate(const std::string& name_or_path, const fs::path& cache) 
   std::string names;
   for (const CatalogEntry& entry : catalog())
     names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);
-  return Error{
-      .code = ErrorCode::kSystem,
-      .message = fmt::format("no file or folder {}, and no dataset of that name; names: {}",
-                             name_or_path, names)};
+  return system_failure("no file or folder {}, and no dataset of that name; names: {}",
+                        name_or_path, names);
 }
 
 }  // namespace tally::data

@@ -43,10 +43,9 @@ Result<Symbols> characters_as_symbols(std::span<const std::byte> text, const std
         numbers.try_emplace(character.code, static_cast<std::uint16_t>(codes.size()));
     if (fresh) codes.push_back(character.code);
     if (codes.size() > kMaxSymbols) {
-      return Error{.code = ErrorCode::kExhausted,
-                   .message = fmt::format(
-                       "{}: offset {}: more than {} distinct characters: read it by the byte", name,
-                       at, kMaxSymbols)};
+      return make_error(ErrorCode::kExhausted,
+                        "{}: offset {}: more than {} distinct characters: read it by the byte",
+                        name, at, kMaxSymbols);
     }
     result.text.push_back(entry->second);
     at += static_cast<std::size_t>(character.bytes);
@@ -146,9 +145,8 @@ Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::pa
     if (options.level == TextLevel::kCharacter)
       TALLY_TRY(characters_as_symbols(text, file.string()));
     if (whole.size() + text.size() > kMaxFileBytes)
-      return Error{.code = ErrorCode::kExhausted,
-                   .message = fmt::format("{}: the texts so far have more than {} bytes",
-                                          file.string(), kMaxFileBytes)};
+      return make_error(ErrorCode::kExhausted, "{}: the texts so far have more than {} bytes",
+                        file.string(), kMaxFileBytes);
     whole.insert(whole.end(), text.begin(), text.end());
   }
   return make_text(

@@ -1,12 +1,12 @@
 #include "group/membership.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "group/host.h"
 #include "group/machine_share.h"
@@ -73,7 +73,7 @@ class Connector {
       membership_.rank = rank;
       return {};
     }
-    return Error{.code = ErrorCode::kStale, .message = "the new membership leaves this rank out"};
+    return make_error(ErrorCode::kStale, "the new membership leaves this rank out");
   }
 
   bool shares_memory() const {
@@ -119,8 +119,7 @@ class Connector {
       TALLY_TRY(membership_.segment, net::Segment::open(std::move(given.memory), layout));
     }
     membership_.shared_note = membership_.segment->find(note, shared_bytes);
-    if (membership_.shared_note == nullptr)
-      return Error{.code = ErrorCode::kCorrupt, .message = "the shared segment is not as agreed"};
+    if (membership_.shared_note == nullptr) return corrupt("the shared segment is not as agreed");
     std::vector<Descriptor> processes;
     for (const Rank rank : local_) {
       TALLY_TRY(Descriptor process, net::watch_process(local_peer(rank)));
@@ -142,11 +141,10 @@ class Connector {
     if (options_.secret) return true;
     for (const Hello& other : membership_.welcome.members) {
       if (is_loopback(other.listens)) continue;
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = fmt::format(
-                       "rank {} is at {}: between hosts a job needs a secret, or transport "
-                       "tcp asked for by name",
-                       other.rank, to_string(other.listens))};
+      return invalid(
+          "rank {} is at {}: between hosts a job needs a secret, or transport "
+          "tcp asked for by name",
+          other.rank, to_string(other.listens));
     }
     return false;
   }
@@ -160,8 +158,7 @@ class Connector {
 
   Result<std::unique_ptr<net::Transport>> connect_network() {
     if (options_.transport == TransportKind::kShm && membership_.size() > 1) {
-      return Error{.code = ErrorCode::kInvalid,
-                   .message = "transport shm was asked for, and not all ranks are on one host"};
+      return invalid("transport shm was asked for, and not all ranks are on one host");
     }
     TALLY_TRY(const bool tls, wants_tls());
     net::MeshOptions mesh{.rank = membership_.rank,
@@ -199,7 +196,7 @@ Result<Membership> form(const MembershipOptions& options, std::optional<net::Lis
                         const Clock& clock, Deadline by) {
   // Without the secret no other rank could answer.
   if (options.transport == TransportKind::kTls && !options.secret)
-    return Error{.code = ErrorCode::kInvalid, .message = "transport tls needs the job's secret"};
+    return invalid("transport tls needs the job's secret");
   TALLY_TRY(const std::string local_name, random_name());
   TALLY_TRY(const Descriptor local_listener, net::listen_locally(local_name));
   RendezvousOptions rendezvous;

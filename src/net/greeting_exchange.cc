@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/errors.h"
+
 namespace tally::net {
 
 // The connecting side: kConnecting, kHandshake, kSend the greeting, kReceive the answer, kDone.
@@ -107,7 +109,7 @@ Result<bool> GreetingExchange::receive() {
 Result<bool> GreetingExchange::ended(const Io& io) const {
   if (io.state == Io::State::kBlocked) return false;
   if (io.state == Io::State::kFailed) return stream_->failure();
-  return Error{.code = ErrorCode::kPeerLost, .message = "connection closed before the greeting"};
+  return make_error(ErrorCode::kPeerLost, "connection closed before the greeting");
 }
 
 }  // namespace tally::net

@@ -1,6 +1,5 @@
 #include "net/local_socket.h"
 
-#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/errors.h"
 #include "net/socket.h"
 
 namespace tally::net {
@@ -41,8 +41,7 @@ Result<Descriptor> listen_locally(const std::string& name) {
       ::listen(socket.descriptor(), SOMAXCONN) == 0)
     return socket;
   if (errno == EADDRINUSE) {
-    return Error{.code = ErrorCode::kRefused,
-                 .message = fmt::format("the local socket {} is taken by another process", name)};
+    return make_error(ErrorCode::kRefused, "the local socket {} is taken by another process", name);
   }
   return socket_error("local socket", errno);
 }
@@ -61,9 +60,8 @@ Result<pid_t> peer_of_same_user(int socket) {
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
     return socket_error("credentials of a local peer", errno);
   if (credentials.uid != geteuid()) {
-    return Error{.code = ErrorCode::kRefused,
-                 .message = fmt::format("a local peer belongs to user {}, this process to {}",
-                                        credentials.uid, geteuid())};
+    return make_error(ErrorCode::kRefused, "a local peer belongs to user {}, this process to {}",
+                      credentials.uid, geteuid());
   }
   return credentials.pid;
 }

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/errors.h"
 #include "net/greeting_exchange.h"
 #include "net/stream_factory.h"
 
@@ -299,10 +300,8 @@ class Mesh final {
     const wire::EncodedAnswer bytes = wire::encode(answer);
     encoded.assign(bytes.begin(), bytes.end());
     if (answer.status != wire::GreetingStatus::kAccepted) {
-      return Error{.code = ErrorCode::kRefused,
-                   .peer = greeting.from,
-                   .message = fmt::format("connection of rank {} refused: {}", greeting.from,
-                                          to_string(answer.status))};
+      return make_error(ErrorCode::kRefused, greeting.from, "connection of rank {} refused: {}",
+                        greeting.from, to_string(answer.status));
     }
     call.caller = greeting.from;
     welcomed_[static_cast<std::size_t>(greeting.from)] = true;

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/errors.h"
+
 namespace tally::net {
 namespace {
 
@@ -134,7 +136,7 @@ Result<void> MessageConnection::flush(Deadline by) {
     if (failure_) return *failure_;
     if (write_ended_) return end_of(*stream_, {Io::State::kClosed});
     if (unsent() && !wait_ready(stream_->write_descriptor(), Readiness::kWrite, by))
-      return Error{.code = ErrorCode::kTimeout, .message = "peer does not read"};
+      return make_error(ErrorCode::kTimeout, "peer does not read");
   }
   return {};
 }
@@ -146,7 +148,7 @@ Result<MessageConnection::Payload> MessageConnection::receive(Deadline by) {
     if (established) read_some(1);
     if (received_.empty() && !failure_ && !more_ &&
         !wait_ready(stream_->descriptor(), Readiness::kRead, by))
-      return Error{.code = ErrorCode::kTimeout, .message = "peer does not answer"};
+      return make_error(ErrorCode::kTimeout, "peer does not answer");
   }
   Payload first = std::move(received_.front());
   received_.pop_front();

@@ -13,6 +13,7 @@
 #include <ctime>
 
 #include "base/check.h"
+#include "base/errors.h"
 
 namespace tally::net {
 namespace {
@@ -72,8 +73,7 @@ Result<std::shared_ptr<Segment>> Segment::create(const Layout& layout) {
 Result<std::shared_ptr<Segment>> Segment::open(Descriptor memory, const Layout& layout) {
   const std::size_t bytes = total_bytes(layout);
   if (lseek(memory.descriptor(), 0, SEEK_END) != static_cast<off_t>(bytes)) {
-    return Error{.code = ErrorCode::kCorrupt,
-                 .message = "the shared segment has another size than agreed"};
+    return corrupt("the shared segment has another size than agreed");
   }
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                     memory.descriptor(), 0);
@@ -115,16 +115,15 @@ Result<std::byte*> Segment::allocate(int member, std::size_t bytes) {
     place = taken->first + taken->second;
   }
   if (static_cast<std::size_t>(end - place) < wanted) {
-    return Error{.code = ErrorCode::kExhausted,
-                 .message = fmt::format("{} bytes of shared memory asked for, arena of {} is full",
-                                        bytes, layout_.arena_bytes)};
+    return make_error(ErrorCode::kExhausted,
+                      "{} bytes of shared memory asked for, arena of {} is full", bytes,
+                      layout_.arena_bytes);
   }
   // Reserving the pages now returns an error if memory is short, instead of a signal later.
   if (memory_.open() &&
       fallocate(memory_.descriptor(), 0, place - base_, static_cast<off_t>(wanted)) != 0) {
-    return Error{
-        .code = ErrorCode::kExhausted,
-        .message = fmt::format("{} bytes of shared memory: {}", bytes, std::strerror(errno))};
+    return make_error(ErrorCode::kExhausted, "{} bytes of shared memory: {}", bytes,
+                      std::strerror(errno));
   }
   madvise(place, wanted, MADV_HUGEPAGE);
   taken_.emplace(place, wanted);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/errors.h"
 #include "net/stream.h"
 
 namespace tally::net {
@@ -50,32 +51,27 @@ Result<void> give_segment(const Descriptor& listener, int memory, std::uint64_t 
 Result<GivenSegment> take_segment(const std::string& name, const LocalPeer& owner, Deadline by) {
   auto connected = connect_locally(name);
   if (!connected.has_value()) {
-    return Error{
-        .code = ErrorCode::kPeerLost,
-        .peer = owner.rank,
-        .message = fmt::format("rank {} holds the shared segment and cannot be reached: {}",
-                               owner.rank, connected.error().message)};
+    return make_error(ErrorCode::kPeerLost, owner.rank,
+                      "rank {} holds the shared segment and cannot be reached: {}", owner.rank,
+                      connected.error().message);
   }
   Descriptor socket = *std::move(connected);
   TALLY_TRY(const pid_t pid, peer_of_same_user(socket.descriptor()));
   if (pid != owner.pid) {
-    return Error{.code = ErrorCode::kRefused,
-                 .peer = owner.rank,
-                 .message = fmt::format("process {} gives the shared segment instead of {}", pid,
-                                        owner.pid)};
+    return make_error(ErrorCode::kRefused, owner.rank,
+                      "process {} gives the shared segment instead of {}", pid, owner.pid);
   }
   const auto stream = local_stream(std::move(socket));
   GivenSegment given;
   iovec part{&given.note, sizeof(given.note)};
   const bool ready = wait_ready(stream->descriptor(), Readiness::kRead, by);
   if (!ready || stream->read({&part, 1}).bytes != sizeof(given.note)) {
-    return Error{.code = ready ? ErrorCode::kPeerLost : ErrorCode::kTimeout,
-                 .peer = owner.rank,
-                 .message = fmt::format("rank {} did not give the shared segment", owner.rank)};
+    return make_error(ready ? ErrorCode::kPeerLost : ErrorCode::kTimeout, owner.rank,
+                      "rank {} did not give the shared segment", owner.rank);
   }
   given.memory = stream->take_descriptor();
   if (!given.memory.open())
-    return Error{.code = ErrorCode::kCorrupt, .peer = owner.rank, .message = "no descriptor came"};
+    return make_error(ErrorCode::kCorrupt, owner.rank, "no descriptor came");
   return given;
 }
 
@@ -83,9 +79,8 @@ Result<Descriptor> watch_process(const LocalPeer& peer) {
   Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
   if (process.open()) return process;
   if (errno == ESRCH) {
-    return Error{.code = ErrorCode::kPeerLost,
-                 .peer = peer.rank,
-                 .message = fmt::format("the process of rank {} has ended", peer.rank)};
+    return make_error(ErrorCode::kPeerLost, peer.rank, "the process of rank {} has ended",
+                      peer.rank);
   }
   return share_error("watching a peer's process (pidfd_open)");
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/errors.h"
 
 namespace tally::net {
 namespace {
@@ -125,10 +126,8 @@ Result<bool> ShmTransport::read_one(Peer& peer, Receiver& receiver) {
   const wire::FrameHeader& header = front->header;
   if (header.number != peer.frames_in || header.offset_bytes > header.message_bytes ||
       header.payload_bytes > header.message_bytes - header.offset_bytes) {
-    return Error{
-        .code = ErrorCode::kCorrupt,
-        .peer = peer.rank,
-        .message = fmt::format("frame {} of rank {} makes no sense", header.number, peer.rank)};
+    return make_error(ErrorCode::kCorrupt, peer.rank, "frame {} of rank {} makes no sense",
+                      header.number, peer.rank);
   }
   if (header.generation != options_.generation) {
     count(counters_.stale_frames);

@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/errors.h"
 
 namespace tally::net {
 namespace {
@@ -81,9 +82,8 @@ std::string to_string(const Address& address) {
 Error socket_error(const std::string& what, int error_number) {
   const bool exhausted = error_number == EMFILE || error_number == ENFILE ||
                          error_number == ENOBUFS || error_number == ENOMEM;
-  return Error{
-      .code = exhausted ? ErrorCode::kExhausted : ErrorCode::kSystem,
-      .message = fmt::format("{}: {}", what, std::generic_category().message(error_number))};
+  return make_error(exhausted ? ErrorCode::kExhausted : ErrorCode::kSystem, "{}: {}", what,
+                    std::generic_category().message(error_number));
 }
 
 Endpoint::Endpoint(const void* sockaddr, std::size_t bytes) : bytes_(bytes) {
@@ -116,9 +116,7 @@ Result<std::vector<Endpoint>> resolve(const Address& address) {
   const int outcome = ::getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
   if (outcome != 0) {
-    return Error{
-        .code = ErrorCode::kSystem,
-        .message = fmt::format("look up {}: {}", to_string(address), ::gai_strerror(outcome))};
+    return system_failure("look up {}: {}", to_string(address), ::gai_strerror(outcome));
   }
   std::vector<Endpoint> endpoints;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
@@ -126,8 +124,7 @@ Result<std::vector<Endpoint>> resolve(const Address& address) {
     endpoints.emplace_back(each->ai_addr, each->ai_addrlen);
   }
   if (endpoints.empty()) {
-    return Error{.code = ErrorCode::kSystem,
-                 .message = fmt::format("look up {}: no IPv4 or IPv6 address", to_string(address))};
+    return system_failure("look up {}: no IPv4 or IPv6 address", to_string(address));
   }
   return endpoints;
 }
@@ -173,8 +170,7 @@ Result<Socket> Listener::accept(Deadline by) {
     TALLY_TRY(std::optional<Socket> socket, accept_now());
     if (socket) return *std::move(socket);
     if (!wait_ready(descriptor(), Readiness::kRead, by)) {
-      return Error{.code = ErrorCode::kTimeout,
-                   .message = fmt::format("nobody connected to {}", to_string(address_))};
+      return make_error(ErrorCode::kTimeout, "nobody connected to {}", to_string(address_));
     }
   }
 }
@@ -213,8 +209,7 @@ Result<Socket> connect(const Address& to, Deadline by) {
       continue;
     }
     if (!wait_ready(socket->descriptor(), Readiness::kWrite, by)) {
-      return Error{.code = ErrorCode::kTimeout,
-                   .message = fmt::format("connect to {}: no answer", to_string(to))};
+      return make_error(ErrorCode::kTimeout, "connect to {}: no answer", to_string(to));
     }
     const auto outcome = finish_connect(*socket, endpoint);
     if (outcome) return socket;

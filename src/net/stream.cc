@@ -12,6 +12,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/mutex.h"
 
 namespace tally::net {
@@ -238,7 +239,7 @@ std::unique_ptr<Stream> synchronized(std::unique_ptr<Stream> stream) {
 
 Error end_of(const Stream& stream, const Io& io) {
   if (io.state == Io::State::kFailed) return stream.failure();
-  return Error{.code = ErrorCode::kPeerLost, .message = "connection closed"};
+  return make_error(ErrorCode::kPeerLost, "connection closed");
 }
 
 Result<void> complete_handshake(Stream& stream, Deadline by) {

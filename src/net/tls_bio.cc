@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/errors.h"
 #include "net/tls_records.h"
 
 namespace tally::net {
@@ -125,7 +126,7 @@ Result<std::span<const std::byte>> TlsPipe::next_record() {
     const std::span<const std::byte> there(in_.get() + in_begin_, in_end_ - in_begin_);
     if (there.size() >= kRecordHeaderBytes) {
       const auto bytes = record_bytes(there.first<kRecordHeaderBytes>());
-      if (!bytes) return Error{.code = ErrorCode::kCorrupt, .message = "TLS read: not a record"};
+      if (!bytes) return corrupt("TLS read: not a record");
       if (there.size() >= *bytes) return there.first(*bytes);
     }
     if (!refill()) return std::span<const std::byte>();

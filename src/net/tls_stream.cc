@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "base/mutex.h"
 #include "net/tls_bio.h"
 #include "net/tls_psk.h"
@@ -95,7 +96,7 @@ class TlsStream final : public Stream {
     ssl_.reset(SSL_new(context));
     BIO* bio = ssl_ == nullptr ? nullptr : pipe_.make_bio();
     if (bio == nullptr) {
-      return Error{.code = ErrorCode::kExhausted, .message = "no memory for a TLS connection"};
+      return make_error(ErrorCode::kExhausted, "no memory for a TLS connection");
     }
     SSL_set_bio(ssl_.get(), bio, bio);
     attach(ssl_.get(), &*exchange_);
@@ -129,7 +130,7 @@ class TlsStream final : public Stream {
     if (SSL_session_reused(ssl_.get()) != 1)
       return refused("TLS handshake without the job's secret");
     if (!exchange_->client_secret || !exchange_->server_secret) {
-      return Error{.code = ErrorCode::kSystem, .message = "OpenSSL does not tell the TLS secrets"};
+      return system_failure("OpenSSL does not tell the TLS secrets");
     }
     const auto& [seals, opens] = server_
                                      ? std::tie(exchange_->server_secret, exchange_->client_secret)
@@ -266,13 +267,10 @@ class TlsStream final : public Stream {
     return {Io::State::kFailed};
   }
 
-  static Error corrupt(const char* what) {
-    return Error{.code = ErrorCode::kCorrupt, .message = fmt::format("TLS read: {}", what)};
-  }
+  static Error corrupt(const char* what) { return tally::corrupt("TLS read: {}", what); }
 
   Error lost() const {
-    return Error{.code = ErrorCode::kPeerLost,
-                 .message = "connection closed during the TLS handshake"};
+    return make_error(ErrorCode::kPeerLost, "connection closed during the TLS handshake");
   }
 
   Error handshake_failure() {
@@ -352,9 +350,8 @@ TlsContext::~TlsContext() = default;
 
 Result<std::unique_ptr<TlsContext>> TlsContext::make(TlsOptions options) {
   if (options.identity.empty() || options.identity.size() > kMaxIdentityBytes) {
-    return Error{.code = ErrorCode::kInvalid,
-                 .message = fmt::format("TLS identity of {} bytes, 1 to {} allowed",
-                                        options.identity.size(), kMaxIdentityBytes)};
+    return invalid("TLS identity of {} bytes, 1 to {} allowed", options.identity.size(),
+                   kMaxIdentityBytes);
   }
   TALLY_TRY(Context context, make_context());
   auto impl = std::make_unique<Impl>(std::move(options), std::move(context));

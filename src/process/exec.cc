@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
+
 namespace tally::process {
 
 void set_variable(Variables& variables, const std::string& name, std::string value) {
@@ -47,8 +49,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 Result<Pipe> make_pipe() {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return Error{.code = ErrorCode::kExhausted,
-                 .message = fmt::format("cannot make a pipe: {}", strerror(errno))};
+    return make_error(ErrorCode::kExhausted, "cannot make a pipe: {}", strerror(errno));
   return Pipe{.read = Descriptor(ends[0]), .write = Descriptor(ends[1])};
 }
 

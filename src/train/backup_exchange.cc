@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/errors.h"
 
 // One version of the parameters, on all ranks:
 //   1. exchange() stores offer_ and sends it to rank 0 through tell(). Rank 0 keeps one receive
@@ -26,9 +27,7 @@ enum DecisionWord : std::size_t { kFinished, kLost, kDecisionRates };
 
 constexpr auto kCloseTime = std::chrono::seconds(5);
 
-Error closed() {
-  return Error{.code = ErrorCode::kClosed, .message = "the exchange of gradients has ended"};
-}
+Error closed() { return make_error(ErrorCode::kClosed, "the exchange of gradients has ended"); }
 
 }  // namespace
 
@@ -176,7 +175,7 @@ Result<std::vector<double>> BackupExchange::decision() {
   TALLY_TRY(decisions_->broadcast(std::span(words), 0, {.by = Deadline::never()}));
   if (words[kLost] == 0) return words;
   const auto lost = static_cast<Rank>(words[kLost] - 1);
-  return Error{.code = ErrorCode::kPeerLost, .peer = lost, .message = "rank 0 lost this peer"};
+  return make_error(ErrorCode::kPeerLost, lost, "rank 0 lost this peer");
 }
 
 // Takes part in the update of the current version, with this rank's gradient if it counts.
@@ -220,8 +219,7 @@ Result<void> BackupExchange::wait_until(Deadline by, const Done& done) {
     if (failure_) return *failure_;
     const Duration left = by.remaining(SteadyClock().now());
     if (left == Duration::zero())
-      return Error{.code = ErrorCode::kTimeout,
-                   .message = "too few gradients of other ranks arrived in time"};
+      return make_error(ErrorCode::kTimeout, "too few gradients of other ranks arrived in time");
     changed_.wait_for(mutex_, std::min<Duration>(left, std::chrono::hours(1)));
   }
   return {};

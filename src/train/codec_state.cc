@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/errors.h"
 #include "base/rng.h"
 #include "codec/codec.h"
 #include "codec/encoder/encoder.h"
@@ -38,10 +39,9 @@ struct Saved {
 
 Result<void> check_shape(const checkpoint::TensorInfo& info, const ParameterInfo& parameter) {
   if (info.type == DataType::kFloat32 && info.shape == parameter.shape) return {};
-  return Error{.code = ErrorCode::kMismatch,
-               .message = fmt::format("the checkpoint's {} is {} [{}], where {} has [{}]",
-                                      info.name, to_string(info.type), fmt::join(info.shape, ", "),
-                                      parameter.name, fmt::join(parameter.shape, ", "))};
+  return make_error(ErrorCode::kMismatch, "the checkpoint's {} is {} [{}], where {} has [{}]",
+                    info.name, to_string(info.type), fmt::join(info.shape, ", "), parameter.name,
+                    fmt::join(parameter.shape, ", "));
 }
 
 Result<void> read_of_sender(const Saved& saved, const CodecState& state, const Sender& sender) {

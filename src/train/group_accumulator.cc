@@ -34,9 +34,8 @@ class GroupAccumulator final : public Accumulator {
     if (contribution.hand < 0 || static_cast<std::size_t>(contribution.hand) >= hands_.size())
       return invalid(fmt::format("hand {} of {}", contribution.hand, hands_.size()));
     if (contribution.version != version_) {
-      return Error{.code = ErrorCode::kStale,
-                   .message = fmt::format("a gradient for version {}, the parameters have {}",
-                                          contribution.version, version_)};
+      return make_error(ErrorCode::kStale, "a gradient for version {}, the parameters have {}",
+                        contribution.version, version_);
     }
     Hand& hand = hands_[static_cast<std::size_t>(contribution.hand)];
     const auto weight = static_cast<float>(contribution.samples);
@@ -103,8 +102,7 @@ namespace tally {
 
 Result<std::unique_ptr<Accumulator>> Accumulator::make(Communicator& communicator,
                                                        const Options& options) {
-  if (options.hands < 1)
-    return Error{.code = ErrorCode::kInvalid, .message = "an accumulator needs at least one hand"};
+  if (options.hands < 1) return invalid("an accumulator needs at least one hand");
   auto accumulator = std::make_unique<train::GroupAccumulator>(options);
   TALLY_TRY(accumulator->move_to(communicator));
   return std::unique_ptr<Accumulator>(std::move(accumulator));

@@ -3,9 +3,8 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/errors.h"
 
 namespace tally::train {
 
@@ -30,10 +29,8 @@ Result<void> Lane::learn_sizes(std::span<const std::int64_t> told, const ParcelS
   in.clear();
   for (std::size_t m = 0; m < ranks_.size(); ++m) {
     if (told[m] < 0 || static_cast<std::uint64_t>(told[m]) > sizes.at_most[m])
-      return Error{
-          .code = ErrorCode::kCorrupt,
-          .peer = ranks_[m],
-          .message = fmt::format("gradients of {} bytes, limit {}", told[m], sizes.at_most[m])};
+      return make_error(ErrorCode::kCorrupt, ranks_[m], "gradients of {} bytes, limit {}", told[m],
+                        sizes.at_most[m]);
     in.sizes.push_back(static_cast<std::size_t>(told[m]));
   }
   in.bytes.resize(std::accumulate(in.sizes.begin(), in.sizes.end(), std::size_t{0}));

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/errors.h"
 
 // A bucket passes the stages kIdle -> kReady (submit) -> kUnderWay (sender_) -> kThere (receiver_).
 //   sender_     next_to_send() picks a ready bucket, the same one on all members: the next in
@@ -95,9 +94,8 @@ std::optional<std::size_t> LaneExchange::follow() {
   const auto bucket = static_cast<std::size_t>(told);
   const MutexLock lock(mutex_);
   if (told < 0 || bucket >= buckets_.size() || stages_[bucket] == LaneStage::kUnderWay) {
-    failure_ = Error{.code = ErrorCode::kCorrupt,
-                     .peer = lanes_.there->rank_of(0),
-                     .message = fmt::format("bucket {} cannot be sent now", told)};
+    failure_ = make_error(ErrorCode::kCorrupt, lanes_.there->rank_of(0),
+                          "bucket {} cannot be sent now", told);
     changed_.notify_all();
     return std::nullopt;
   }

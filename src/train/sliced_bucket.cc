@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "kernel/sparse/residual.h"
 
 // One step of a run on its lane:
@@ -60,8 +61,7 @@ Result<Received> open(std::span<const std::byte> parcel) {
   TALLY_TRY(const std::uint64_t bits, received.rest.u64());
   received.weight = std::bit_cast<double>(bits);
   if (std::isfinite(received.weight) && received.weight >= 0) return received;
-  return Error{.code = ErrorCode::kCorrupt,
-               .message = fmt::format("gradients of {} samples", received.weight)};
+  return corrupt("gradients of {} samples", received.weight);
 }
 
 Result<std::span<const std::byte>> next_encoding(wire::Reader& reader) {

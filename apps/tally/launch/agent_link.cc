@@ -63,8 +63,7 @@ Result<std::unique_ptr<AgentLink>> AgentLink::start(const HostRanks& place,
   if (link->pid_ == 0) become(path->c_str(), arguments.data(), streams, parent);
   if (link->pid_ < 0) {
     link->reaped_ = true;
-    return Error{.code = ErrorCode::kExhausted,
-                 .message = fmt::format("cannot start {}: {}", words[0], strerror(errno))};
+    return make_error(ErrorCode::kExhausted, "cannot start {}: {}", words[0], strerror(errno));
   }
   for (const Descriptor* end : {&input.write, &output.read, &errors.read})
     process::make_non_blocking(*end);

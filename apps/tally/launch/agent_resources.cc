@@ -59,7 +59,7 @@ Result<HeldPort> hold_port() {
     // no IPv6.
     if (v6.open() || errno != EADDRINUSE) return HeldPort{std::move(v4), std::move(v6), *port};
   }
-  return Error{.code = ErrorCode::kExhausted, .message = "no port is free for IPv4 and IPv6"};
+  return make_error(ErrorCode::kExhausted, "no port is free for IPv4 and IPv6");
 }
 
 Result<Descriptor> secret_in_memory(const Secret& secret) {

@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/errors.h"
 #include "group/host.h"
 #include "group/reporter.h"
 #include "net/local_socket.h"
@@ -137,10 +136,9 @@ Result<void> SocketTransport::join(const net::Address& directory, Deadline by) {
   mutex_.unlock();
   if (outcome.linked) return {};
   connector_->forget(kDirectoryId);
-  return Error{.code = outcome.last_miss.code == ErrorCode::kRefused ? ErrorCode::kRefused
-                                                                     : ErrorCode::kTimeout,
-               .message = fmt::format("cannot join at the directory {}: {}", to_string(directory),
-                                      outcome.last_miss.message)};
+  return make_error(
+      outcome.last_miss.code == ErrorCode::kRefused ? ErrorCode::kRefused : ErrorCode::kTimeout,
+      "cannot join at the directory {}: {}", to_string(directory), outcome.last_miss.message);
 }
 
 ServerInfo SocketTransport::info() const {
