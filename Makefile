@@ -14,21 +14,26 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 	@echo "Missing Debian 12 packages are installed first if you are root, and named if you are not."
 
-# The groups of tools/packages.txt that a target needs.
-PACKAGES = build test
-lint lint-all: PACKAGES = build lint
-format: PACKAGES = lint
-asan tsan: PACKAGES = build test clang
-fuzz standalone: PACKAGES = build clang
-bench: PACKAGES = build bench
-train: PACKAGES = build train
+# The groups of tools/packages.txt that a target needs; other targets need `build test`.
+PACKAGES_lint = build lint
+PACKAGES_lint-all = build lint
+PACKAGES_lint-form = lint
+PACKAGES_format = lint
+PACKAGES_asan = build test clang
+PACKAGES_tsan = build test clang
+PACKAGES_fuzz = build clang
+PACKAGES_standalone = build clang
+PACKAGES_bench = build bench
+PACKAGES_train = build train
+PACKAGES = $(sort $(foreach goal,$(MAKECMDGOALS),$(or $(PACKAGES_$(goal)),build test)))
 
 setup: ## install the packages that building and testing need
 	@tools/setup.sh $(PACKAGES)
 
-# Depends on the list of packages, because CMake may find more after packages were added.
+# Depends on the list of packages, because CMake may find more after packages were added. Starts
+# afresh: where a preset changes its compiler, CMake would forget the preset's other variables.
 build/%/build.ninja: CMakePresets.json tools/packages.txt | setup
-	@cmake --preset $*
+	@cmake --fresh --preset $*
 	@touch $@
 
 build: build/release/build.ninja ## build everything as release, in build/release/
@@ -58,7 +63,6 @@ bench: setup ## measure all-reduce against other libraries
 lint: build/release/build.ninja ## check format and run clang-tidy on what changed since main
 	@tools/lint.sh changed
 
-lint-form: PACKAGES = lint
 lint-form: setup ## check the format of everything
 	@tools/lint.sh form
 

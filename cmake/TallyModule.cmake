@@ -35,8 +35,8 @@ function(tally_module name)
   if(tests)
     tally_test(${name}_test LABEL unit SOURCES ${tests} LIBRARIES tally_${name})
   endif()
-  # Sanitized code is not optimised, because that would double the time to compile it. The tests of
-  # these modules would compute for minutes.
+  # The presets asan and tsan do not optimise, because compiling would take twice as long. Without
+  # optimisation the tests of these modules would compute for minutes.
   if(TALLY_SANITIZE AND name MATCHES "^(kernel|codec|policy|optimizer|net|collective|train)$")
     foreach(target tally_${name} ${name}_test)
       if(TARGET ${target})
@@ -66,7 +66,7 @@ function(tally_test name)
   target_link_libraries(${name} PRIVATE
     ${ARG_LIBRARIES} tally_options GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  # The code under test is optimised; optimising the tests would only take time to compile.
+  # A release optimises the code under test; optimising its tests would only take time to compile.
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${name} PRIVATE -O1)
   endif()

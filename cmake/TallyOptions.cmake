@@ -45,7 +45,7 @@ if(TALLY_SANITIZE)
   add_link_options(-fsanitize=${TALLY_SANITIZE})
   # For tests that do less where they are slow. The compilers have different macros for this.
   add_compile_definitions(TALLY_SANITIZED)
-  if(TALLY_SANITIZE STREQUAL "thread")
+  if(TALLY_SANITIZE MATCHES "thread")
     add_compile_definitions(TALLY_SANITIZED_THREAD)
   endif()
 endif()

@@ -14,8 +14,10 @@ def commands(preset):
     return json.load(open(path)) if os.path.exists(path) else []
 
 # An object of a fuzzing build that exists was compiled alone.
-compiled = {c["file"] for c in commands("fuzz")
-            if os.path.exists(os.path.join(c["directory"], c["output"]))}
+def was_compiled(entry):
+    return os.path.exists(os.path.join(entry["directory"],
+                                       re.search(r" -o (\S+)", entry["command"])[1]))
+compiled = {c["file"] for c in commands("fuzz") if was_compiled(c)}
 todo = {c["file"]: c for c in commands("standalone")
         if c["file"] not in compiled and "tally_torch_pch" not in c["command"]}
 
@@ -26,12 +28,18 @@ def run(entry, file, *options):
     return subprocess.run(f"{words} -w -fPIC {shlex.join(options)} {shlex.quote(file)}", shell=True,
                           cwd=entry["directory"], capture_output=True, text=True)
 
-# Half of the time of a test goes into the headers of GoogleTest. Every test includes them itself,
-# so that they may as well come first, and precompiled.
+# Half of the time of a test goes into the headers of GoogleTest, which come precompiled and first.
+# They would hide what the test's own header lacks, so that some other file must begin with it.
+texts = {file: open(file).read() for file in {*todo, *compiled}}
+def first_header(text):
+    found = re.search(r'^#include "(.*)"', text, re.M)
+    return found and found[1]
+checked_headers = {first_header(text) for text in texts.values() if "#include <g" not in text}
+
 folder = tempfile.TemporaryDirectory()
-precompiled = {}  # by header; gmock includes gtest
-a_test = next(entry for file, entry in todo.items() if file.endswith("_test.cc"))
-for name in "gmock", "gtest":
+precompiled = {}  # by the line that includes it; gmock includes gtest
+a_test = next((entry for file, entry in todo.items() if file.endswith("_test.cc")), None)
+for name in ("gmock", "gtest") if a_test else ():
     source = os.path.join(folder.name, f"{name}.h")
     with open(source, "w") as out:
         out.write(f"#include <{name}/{name}.h>\n")
@@ -42,9 +50,9 @@ for name in "gmock", "gtest":
 
 def check(entry):
     file = entry["file"]
-    text = open(file).read()
+    text = texts[file]
     header = next((path for line, path in precompiled.items() if line in text), None)
-    if header:
+    if header and first_header(text) in checked_headers:
         result = run(entry, file, "-fsyntax-only", "-include-pch", header)
         if result.returncode == 0:
             return file, result

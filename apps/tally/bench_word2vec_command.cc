@@ -1,5 +1,4 @@
 #include "apps/tally/commands.h"
-#include "base/errors.h"
 
 #include <fstream>
 #include <memory>
@@ -8,6 +7,7 @@
 
 #include "apps/tally/bench_scaffold.h"
 #include "apps/tally/word2vec_options.h"
+#include "base/errors.h"
 #include "bench/word2vec/comparison.h"
 #include "data/input_file.h"
 #include "process/child_process.h"
@@ -59,7 +59,7 @@ Result<void> write_text(const std::string& data, const std::string& file) {
     stream << word2vec::normalised(bytes, word2vec::Words::kLower, kWordsPerLine);
   }
   stream.close();
-  if (!stream) return Error{.code = ErrorCode::kSystem, .message = "cannot write " + file};
+  if (!stream) return system_failure("cannot write " + file);
   return {};
 }
 

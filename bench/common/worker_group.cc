@@ -107,7 +107,7 @@ Result<std::string> Launch::write(const std::string& name, const std::string& te
   file << text;
   file.close();
   if (file) return path;
-  return Error{.code = ErrorCode::kSystem, .message = "cannot write " + path};
+  return system_failure("cannot write " + path);
 }
 
 Result<std::unique_ptr<WorkerGroup>> WorkerGroup::start(Launch launch, Deadline by) {
@@ -242,8 +242,7 @@ Result<void> serve_commands(
     const std::function<Result<std::string>(std::istream& words)>& execute) {
   const Descriptor out(::open((folder + "/out").c_str(), O_WRONLY | O_CLOEXEC));
   std::ifstream commands(fmt::format("{}/in.{}", folder, rank));
-  if (!out.open() || !commands)
-    return Error{.code = ErrorCode::kSystem, .message = "no pipes in " + folder};
+  if (!out.open() || !commands) return system_failure("no pipes in " + folder);
   bool heard = write_line(out, fmt::format("ready {} {}", rank, version));
   for (std::string line; heard && std::getline(commands, line);) {
     std::istringstream words(line);

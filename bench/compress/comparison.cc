@@ -7,8 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/errors.h"
 #include "bench/train/contest.h"
 #include "bench/train/curves.h"

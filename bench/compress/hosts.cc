@@ -79,7 +79,7 @@ Result<void> Hosts::build() {
          << "' $host \"$@\"\n";
   script.close();
   if (!script || ::chmod(remote_shell().c_str(), 0700) != 0)
-    return Error{.code = ErrorCode::kSystem, .message = "cannot write " + remote_shell()};
+    return system_failure("cannot write " + remote_shell());
   return {};
 }
 

@@ -210,8 +210,7 @@ Result<void> run_ranks(const Options& options) {
   }
   for (const auto& rank : ranks) {
     const auto status = rank->wait(Deadline::never());
-    if (!status->ok())
-      return Error{.code = ErrorCode::kSystem, .message = "a rank " + to_string(*status)};
+    if (!status->ok()) return system_failure("a rank " + to_string(*status));
   }
   return {};
 }

@@ -1,3 +1,4 @@
+#include "base/errors.h"
 #include "bench/policy/comparison.h"
 
 #include <algorithm>
@@ -51,7 +52,7 @@ Result<void> write(const std::filesystem::path& file, const std::string& bytes) 
   std::ofstream stream(file, std::ios::binary);
   stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   stream.close();
-  if (!stream) return Error{.code = ErrorCode::kSystem, .message = "cannot write " + file.string()};
+  if (!stream) return system_failure("cannot write " + file.string());
   return {};
 }
 

@@ -24,7 +24,7 @@ Result<void> write_file(const std::filesystem::path& path, std::span<const std::
              static_cast<std::streamsize>(bytes.size()));
   file.close();
   if (file) return {};
-  return Error{.code = ErrorCode::kSystem, .message = "cannot write " + path.string()};
+  return system_failure("cannot write " + path.string());
 }
 
 template <typename T>
@@ -36,7 +36,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 Result<torch::Tensor> read_tensor(const std::filesystem::path& path,
                                   const std::vector<std::int64_t>& shape, torch::ScalarType type) {
   const std::optional<std::string> bytes = file_contents(path.string());
-  if (!bytes) return Error{.code = ErrorCode::kSystem, .message = "cannot read " + path.string()};
+  if (!bytes) return system_failure("cannot read " + path.string());
   torch::Tensor tensor = torch::empty(shape, type);
   if (bytes->size() != tensor.nbytes())
     return corrupt(
@@ -94,7 +94,7 @@ Result<void> write_problem(const std::filesystem::path& folder, const ModelFacts
 Result<Problem> Problem::open(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "problem.json";
   const std::optional<std::string> text = file_contents(file.string());
-  if (!text) return Error{.code = ErrorCode::kSystem, .message = "cannot read " + file.string()};
+  if (!text) return system_failure("cannot read " + file.string());
   const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object() || !json["model"].is_string() || !json["ranks"].is_number_integer())
     return corrupt(file.string() + ": model and ranks expected");

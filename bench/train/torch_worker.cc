@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "bench/common/worker_group.h"
 #include "bench/train/train_loop.h"
 
@@ -77,7 +78,7 @@ Result<void> run_torch_worker(const TorchWorkerOptions& options,
   try {
     return work(options, variable);
   } catch (const std::exception& failure) {  // of torch, or of the trainer
-    return Error{.code = ErrorCode::kSystem, .message = failure.what()};
+    return system_failure(failure.what());
   }
 }
 

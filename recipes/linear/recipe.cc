@@ -1,4 +1,3 @@
-#include "base/errors.h"
 #include "recipes/linear/model.h"
 
 #include <algorithm>
@@ -6,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/errors.h"
 #include "data/open.h"
 #include "recipes/catalogue.h"
 #include "recipes/linear/problem.h"

@@ -1,6 +1,6 @@
-#include "base/errors.h"
 #include "recipes/mlp/model.h"
 
+#include "base/errors.h"
 #include "data/open.h"
 #include "recipes/catalogue.h"
 

@@ -318,7 +318,7 @@ Result<Context> make_context() {
       SSL_CTX_set_max_proto_version(context.get(), TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_ciphersuites(context.get(), "TLS_AES_128_GCM_SHA256") != 1 ||
       SSL_CTX_set_num_tickets(context.get(), 0) != 1) {
-    return Error{.code = ErrorCode::kSystem, .message = "TLS: " + openssl_reason()};
+    return system_failure("TLS: " + openssl_reason());
   }
   SSL_CTX_set_options(context.get(), SSL_OP_NO_TICKET);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
