@@ -20,12 +20,10 @@ ClientNode::ClientNode(NodeTransport& transport, ClientNodeOptions options, Even
       queues_(pending_, transport, options_.in_flight_bytes) {}
 
 void ClientNode::join() {
-  {
-    const MutexLock lock(mutex_);
-    has_asked_ = true;
-  }
   transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
                   encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
+  const MutexLock lock(mutex_);
+  has_joined_ = true;
 }
 
 void ClientNode::leave() {
@@ -236,7 +234,7 @@ void ClientNode::settle(TimePoint now) {
   const MutexLock lock(mutex_);
   if (closed_) return;
   queues_.send();
-  if (!has_asked_ || now - last_heartbeat_ < kHeartbeatInterval) return;
+  if (!has_joined_ || now - last_heartbeat_ < kHeartbeatInterval) return;
   last_heartbeat_ = now;
   transport_.send(kDirectoryId, {.kind = MessageKind::kHeartbeat, .view = queues_.view().number},
                   {});

@@ -184,7 +184,8 @@ class ClientNode final : public Node {
   ServerQueues queues_ TALLY_GUARDED_BY(mutex_);
   std::map<TableId, TableConfig> tables_ TALLY_GUARDED_BY(mutex_);  // never changed or removed
   std::map<TableId, std::uint64_t> newest_version_ TALLY_GUARDED_BY(mutex_);
-  bool has_asked_ TALLY_GUARDED_BY(mutex_) = false;  // to join
+  // kJoin is sent. The directory tells a sender of earlier heartbeats that it is no member.
+  bool has_joined_ TALLY_GUARDED_BY(mutex_) = false;
   std::optional<Error> closed_ TALLY_GUARDED_BY(mutex_);
   TimePoint last_heartbeat_ TALLY_GUARDED_BY(mutex_){};
   std::string newest_snapshot_ TALLY_GUARDED_BY(mutex_);

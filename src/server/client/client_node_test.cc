@@ -12,6 +12,23 @@
 namespace tally::server {
 namespace {
 
+// The directory tells who beats without having joined that it is no member: the worker would end.
+TEST(ClientNode, BeatsOnlyAfterItHasJoined) {
+  RecordingTransport transport;
+  ClientNode node(transport, {.rank = 3}, {}, [] {});
+  TimePoint now{};
+  const auto settle = [&] { node.settle(now += kHeartbeatInterval); };
+  settle();
+  // Another thread settles just before the message goes.
+  transport.on_directory = settle;
+  node.join();
+  EXPECT_EQ(transport.to_directory, std::vector{MessageKind::kJoin});
+  settle();
+  settle();
+  EXPECT_EQ(transport.to_directory,
+            (std::vector{MessageKind::kJoin, MessageKind::kHeartbeat, MessageKind::kHeartbeat}));
+}
+
 TEST_F(ClientNodeTest, APushGoesPartByPartToThePrimaries) {
   const TableId table = define(dense);
   const Ticket ticket = node.push({table, 0, 4}, {.clock = 5, .version = 4}, gradient());

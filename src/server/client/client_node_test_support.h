@@ -20,7 +20,7 @@ struct Sent {
   std::span<std::byte> reply;
 };
 
-// Records the messages sent.
+// Records the messages sent; of those to the directory, the kinds.
 class RecordingTransport final : public NodeTransport {
  public:
   void connect(const ServerInfo& server) override { connected_to.push_back(server.id); }
@@ -34,7 +34,10 @@ class RecordingTransport final : public NodeTransport {
     unreleased.push_back(std::move(released));
   }
   void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override {
-    if (to == kDirectoryId) return;
+    if (to == kDirectoryId) {
+      if (const auto before = std::exchange(on_directory, {})) before();
+      return to_directory.push_back(header.kind);
+    }
     owned.push_back(std::move(payload));
     sent.push_back({.to = to, .header = header, .payload = owned.back()});
   }
@@ -50,6 +53,8 @@ class RecordingTransport final : public NodeTransport {
   std::vector<NodeId> dropped;
   std::vector<Sent> sent;
   std::deque<std::vector<std::byte>> owned;  // payloads that the transport owns
+  std::vector<MessageKind> to_directory;
+  std::function<void()> on_directory;  // runs once, before a message to the directory goes
   std::function<void()> on_drop;
   // True: servers do not notice that their links have ended.
   bool stands_still = false;

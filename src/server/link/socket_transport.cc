@@ -272,10 +272,6 @@ void SocketTransport::turned_away(const std::string& from, const std::string& wh
 }
 
 void SocketTransport::tick(TimePoint now) {
-  if (options_.role != Role::kDirectory && id_.load() != kNoNode && now >= next_heartbeat_) {
-    next_heartbeat_ = now + options_.heartbeat;
-    send(kDirectoryId, {.kind = MessageKind::kHeartbeat, .part = id_.load()}, {});
-  }
   if (const auto sentence = refusals_.tick(now); sentence && on_event_) on_event_(*sentence);
   closing_links_.poll();
   node_->settle(now);

@@ -109,14 +109,13 @@ struct SocketTransportOptions {
   TransportKind transport = TransportKind::kAuto;
   // Limit of unread answers per worker.
   std::size_t backlog_bytes = std::size_t{4} << 20;
-  Duration heartbeat = std::chrono::seconds(1);
 };
 
 // Runs a node over sockets: TCP, plain or TLS, and shared memory within a host. The directory
 // numbers the nodes that join; they learn their number from the first kView and state it in the
 // greetings of links between each other. The link to the directory is made once: without a
 // directory there is no job.
-//   one Connector thread  accepts and connects, sends kHeartbeat, calls settle() every 20 ms
+//   one Connector thread  accepts and connects, calls settle() every 20 ms
 //   `threads` EventLoops  messages; those of one peer in one thread, so its calls do not overlap
 // Every on_linked() is followed by an on_lost(), also after disconnect(). Threads: safe.
 class SocketTransport final : public NodeTransport,
@@ -207,8 +206,7 @@ class SocketTransport final : public NodeTransport,
 
   Link::Shared shared_;
   std::atomic<NodeId> id_{kNoNode};
-  NodeId next_number_ = 1;      // the directory's; the connector's thread only
-  TimePoint next_heartbeat_{};  // the connector's thread only
+  NodeId next_number_ = 1;  // the directory's; the connector's thread only
   group::Refusals refusals_;
   ClosingLinks closing_links_;
 

@@ -147,7 +147,6 @@ class SocketTransportOver : public testing::TestWithParam<OptionsCase> {
     if (GetParam().secret) options.secret = secret();
     options.transport = transport;
     options.threads = 2;
-    options.heartbeat = 10ms;
     auto made = SocketTransport::make(options, {});
     ASSERT_TRUE(made.has_value()) << made.error().message;
     party.transport = *std::move(made);
@@ -241,13 +240,6 @@ TEST_P(SocketTransportOver, ManyMessagesArriveInOrder) {
     ASSERT_EQ(answer->header.sequence, i);
     ASSERT_TRUE(answer->payload == pattern(i % 5 * 1000, static_cast<std::uint8_t>(i)));
   }
-}
-
-TEST_P(SocketTransportOver, HeartbeatsReachTheDirectory) {
-  const auto heard = directory_.node->next();
-  ASSERT_TRUE(heard.has_value());
-  EXPECT_EQ(heard->header.kind, MessageKind::kHeartbeat);
-  EXPECT_EQ(heard->header.part, heard->from);
 }
 
 TEST_P(SocketTransportOver, DroppedAndReachedAgainIsLostAndLinkedAgain) {

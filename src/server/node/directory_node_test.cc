@@ -88,6 +88,18 @@ TEST(DirectoryNode, ServersBeat) {
   EXPECT_EQ(cluster.network.delivered(MessageKind::kHeartbeat), 6U);
 }
 
+TEST(DirectoryNode, AServerThatComesLaterBeatsOnlyAfterItHasJoined) {
+  Cluster cluster({.servers = 1, .workers = 1});
+  ServerNode server(cluster.network.transport(9), {.self = {.address = "host:9"}}, {});
+  cluster.network.add(9, &server);
+  server.settle(TimePoint(std::chrono::seconds(1)));
+  cluster.network.run();
+  server.join();
+  cluster.network.run();
+  EXPECT_FALSE(server.expelled());
+  EXPECT_EQ(cluster.directory->view().servers.size(), 2U);
+}
+
 TEST(DirectoryNode, RefusesWhoCannotBeReadAndSaysWhichSlotHasNobody) {
   Cluster cluster({.servers = 1, .workers = 1});
   cluster.network.transport(50).send(kDirectoryId, {.kind = MessageKind::kJoin},

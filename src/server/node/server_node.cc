@@ -40,6 +40,7 @@ ServerNode::ServerNode(NodeTransport& transport, const ServerNodeOptions& option
 void ServerNode::join() {
   transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
                   encode(Joining{.is_server = true, .server = options_.self}));
+  has_joined_.store(true);
 }
 
 void ServerNode::on_linked(NodeId peer) {
@@ -82,7 +83,7 @@ void ServerNode::on_lost(NodeId peer, const Error& why) {
 void ServerNode::settle(TimePoint now) {
   look_at_clock(now);
   std::int64_t due = next_heartbeat_.load();
-  if (now.count() >= due &&
+  if (has_joined_.load() && now.count() >= due &&
       next_heartbeat_.compare_exchange_strong(due, (now + kHeartbeatInterval).count()))
     send_heartbeat();
   for (TablePart* const part : deferred_parts_.take()) part->run_deferred_pushes();

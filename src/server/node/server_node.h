@@ -124,6 +124,8 @@ class ServerNode final : public Node {
 
   std::atomic<NodeId> id_{kNoNode};
   std::atomic<bool> expelled_{false};
+  // kJoin is sent. The directory tells a sender of earlier heartbeats that it is no member.
+  std::atomic<bool> has_joined_{false};
   std::atomic<std::uint32_t> view_number_{0};
   std::atomic<std::uint32_t> admitted_view_{0};  // messages of newer views wait
   std::atomic<std::int64_t> next_heartbeat_{0};  // nanoseconds of the transport's clock
