@@ -132,10 +132,12 @@ std::string default_job_name(const std::string& program) {
   return fmt::format("{}-{}", name, ::getpid());
 }
 
-// Whether an event of the servers is shown among the lines of the ranks.
+// Whether an event of the servers is shown among the lines of the ranks. The launcher reports the
+// workers that end; those that are given up alive are reported here.
 bool is_news(const std::string& event) {
   const bool of_server = event.starts_with("server") && event.find(" joined") == std::string::npos;
-  return of_server || event.starts_with("nobody");
+  const bool was_silent = event.find("it was silent") != std::string::npos;
+  return of_server || was_silent || event.starts_with("nobody");
 }
 
 Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
@@ -174,8 +176,12 @@ Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
   if (std::min(launch.watch.heartbeat, launch.watch.stall_warning) < std::chrono::milliseconds(10))
     return invalid("--heartbeat and --stall-warning: need at least 10ms");
   launch.watch.enabled = !options.unwatched;
-  if (options.servers > 0)
+  if (options.servers > 0) {
     launch.servers = {.servers = options.servers, .replicas = options.replicas};
+    const auto lost_after =
+        std::chrono::duration_cast<std::chrono::milliseconds>(launch.watch.lost_after);
+    launch.servers->silence_limit = std::max(launch.servers->silence_limit, lost_after);
+  }
   launch.is_news = [verbose = launch.verbose](const std::string& event) {
     return verbose || is_news(event);
   };
@@ -242,8 +248,8 @@ void add_output(Command& command, RunOptions& o) {
 void add_limits(Command& command, RunOptions& o) {
   command.add("--heartbeat", &o.heartbeat, "Time between the reports of a rank", {.value = "TIME"});
   command.add("--lost-after", &o.lost_after,
-              "Silence after which a rank is lost; 0: the third missed heartbeat. Use more where "
-              "links are cut and heal",
+              "Silence after which a rank is lost; 0: the third missed heartbeat, and 5 s for the "
+              "servers' directory. Use more where links are cut and heal",
               {.value = "TIME"});
   command.add("--stall-warning", &o.stall_warning,
               "When ranks have waited this long for others, report the ranks they wait for and why",

@@ -17,7 +17,8 @@ class TrainTwoHosts : public OnTwoHosts {
     std::vector<std::string> command = {
         TALLY_PROGRAM,    "run",
         "--hosts",        TwoHosts::address(0) + ":2," + TwoHosts::address(1) + ":2",
-        "--remote-shell", hosts().remote_shell()};
+        "--remote-shell", hosts().remote_shell(),
+        "--lost-after",   kNever};
     command.insert(command.end(), run_options.begin(), run_options.end());
     const std::vector<std::string> training = {
         "--",     TALLY_PROGRAM, "train",  "mlp",     "--data",     table_,     "--batch",
