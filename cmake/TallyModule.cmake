@@ -35,14 +35,10 @@ function(tally_module name)
   if(tests)
     tally_test(${name}_test LABEL unit SOURCES ${tests} LIBRARIES tally_${name})
   endif()
-  # The presets asan and tsan do not optimise, because compiling would take twice as long. Without
-  # optimisation the tests of these modules would compute for minutes.
-  if(TALLY_SANITIZE AND name MATCHES "^(kernel|codec|policy|optimizer|net|collective|train)$")
-    foreach(target tally_${name} ${name}_test)
-      if(TARGET ${target})
-        target_compile_options(${target} PRIVATE -O1)
-      endif()
-    endforeach()
+  # Without optimisation, the tests of these modules would compute for minutes under sanitizers.
+  if(TALLY_SANITIZE AND TARGET ${name}_test AND
+     name MATCHES "^(kernel|codec|policy|optimizer|net|collective|train)$")
+    target_compile_options(${name}_test PRIVATE -O1)
   endif()
   if(benches AND NOT TALLY_SANITIZE)
     find_package(benchmark QUIET)
@@ -66,9 +62,14 @@ function(tally_test name)
   target_link_libraries(${name} PRIVATE
     ${ARG_LIBRARIES} tally_options GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  # A release optimises the code under test; optimising its tests would only take time to compile.
-  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  # The code under test is optimised; to optimise its tests as well would only take time to compile.
+  if(TALLY_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${name} PRIVATE -O1)
+  endif()
+  if(TALLY_FUZZ)
+    target_compile_options(${name} PRIVATE -fno-sanitize=fuzzer-no-link)
   endif()
   set(registration ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
   add_custom_command(TARGET ${name} POST_BUILD VERBATIM

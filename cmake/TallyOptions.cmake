@@ -50,6 +50,7 @@ if(TALLY_SANITIZE)
   endif()
 endif()
 if(TALLY_FUZZ)
-  # This adds the coverage counters of libFuzzer; the fuzz targets link with -fsanitize=fuzzer.
+  # This adds the coverage counters of libFuzzer, which do nothing in other programs; the fuzz
+  # targets link with -fsanitize=fuzzer.
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -7,7 +7,7 @@ shift
 
 run=()
 case $preset in
-  asan | tsan | fuzz)
+  asan | tsan)
     ubsan=halt_on_error=1:print_stacktrace=1
     asan=halt_on_error=1:detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
     asan+=:check_initialization_order=1:strict_init_order=1:detect_odr_violation=2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/standalone.sh: compiles every file alone, without generating code, so that no file needs
-# the includes of its neighbours in a unity batch. It leaves out the files that are compiled with
-# libtorch's precompiled header, and those that `make fuzz` compiles alone.
+# the includes of its neighbours in a unity batch. It leaves out generated files, which are in no
+# batch, and the files that are compiled with libtorch's precompiled header.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,17 +9,10 @@ cmake --preset standalone >/dev/null
 python3 - <<'PY'
 import concurrent.futures, json, os, re, shlex, subprocess, sys, tempfile
 
-def commands(preset):
-    path = f"build/{preset}/compile_commands.json"
-    return json.load(open(path)) if os.path.exists(path) else []
-
-# Every object of a fuzzing build was compiled alone.
-def was_compiled(entry):
-    return os.path.exists(os.path.join(entry["directory"],
-                                       re.search(r" -o (\S+)", entry["command"])[1]))
-compiled = {c["file"] for c in commands("fuzz") if was_compiled(c)}
-todo = {c["file"]: c for c in commands("standalone")
-        if c["file"] not in compiled and "tally_torch_pch" not in c["command"]}
+with open("build/standalone/compile_commands.json") as database:
+    todo = {c["file"]: c for c in json.load(database)
+            if not c["file"].startswith(f"{os.getcwd()}/build/")
+            and "tally_torch_pch" not in c["command"]}
 
 def run(entry, file, *options):
     words = shlex.split(entry["command"])
@@ -31,7 +24,7 @@ def run(entry, file, *options):
 # GoogleTest's headers take half of the time that a test takes to compile, so they are precompiled.
 # They then come first and would hide what the test's own header lacks: this is done only for tests
 # whose own header is also the first include of another file.
-texts = {file: open(file).read() for file in {*todo, *compiled}}
+texts = {file: open(file).read() for file in todo}
 def first_header(text):
     found = re.search(r'^#include "(.*)"', text, re.M)
     return found and found[1]
