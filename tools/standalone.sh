@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tools/standalone.sh: compiles every file alone, without generating code, so that no file needs
-# the includes of its neighbours in a unity batch. It leaves out generated files, which are in no
-# batch, and the files that are compiled with libtorch's precompiled header.
+# the includes of its neighbours in a unity batch. It also finds names that shadow others, which a
+# compiler of batches cannot tell. It leaves out generated files, and the files that are compiled
+# with libtorch's precompiled header.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,8 +19,8 @@ def run(entry, file, *options):
     words = shlex.split(entry["command"])
     words = words[next(i for i, word in enumerate(words) if "clang" in word):]
     words = re.sub(r" -o \S+| -c \S+", " ", shlex.join(words))
-    return subprocess.run(f"{words} -w -fPIC {shlex.join(options)} {shlex.quote(file)}", shell=True,
-                          cwd=entry["directory"], capture_output=True, text=True)
+    words += f" -Wno-everything -Werror=shadow -fPIC {shlex.join(options)} {shlex.quote(file)}"
+    return subprocess.run(words, shell=True, cwd=entry["directory"], capture_output=True, text=True)
 
 # GoogleTest's headers take half of the time that a test takes to compile, so they are precompiled.
 # They then come first and would hide what the test's own header lacks: this is done only for tests

@@ -248,8 +248,9 @@ void add_output(Command& command, RunOptions& o) {
 void add_limits(Command& command, RunOptions& o) {
   command.add("--heartbeat", &o.heartbeat, "Time between the reports of a rank", {.value = "TIME"});
   command.add("--lost-after", &o.lost_after,
-              "Silence after which a rank is lost; 0: the third missed heartbeat, and 5 s for the "
-              "servers' directory. Use more where links are cut and heal",
+              "Silence after which a rank is lost; 0: the third missed heartbeat. The directory of "
+              "--servers waits as long for workers and servers, but at least 5 s. Use more where "
+              "links are cut and heal",
               {.value = "TIME"});
   command.add("--stall-warning", &o.stall_warning,
               "When ranks have waited this long for others, report the ranks they wait for and why",

@@ -105,8 +105,7 @@ void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
   for (const WorkerInfo& other : view_.workers) {
     if (other.rank != worker.rank) continue;
     replaced = other.id;
-    say(fmt::format("worker {} takes the place of worker {}: both have rank {}", worker.id,
-                    other.id, worker.rank));
+    say(fmt::format("another worker takes the place of the worker of rank {}", worker.rank));
     heard_.erase(other.id);
   }
   become(with_worker(view_, worker));
@@ -122,8 +121,9 @@ void DirectoryNode::refuse(NodeId to, const Error& why) {
 
 void DirectoryNode::remove(NodeId peer, const std::string& why) {
   if (heard_.erase(peer) == 0) return;
-  if (has_worker(view_, peer)) {
-    say(fmt::format("worker {} is gone: {}", peer, why));
+  for (const WorkerInfo& worker : view_.workers) {
+    if (worker.id != peer) continue;
+    say(fmt::format("the worker of rank {} is gone: {}", worker.rank, why));
     return become(without_worker(view_, peer));
   }
   say(fmt::format("server {} is gone: {}", peer, why));

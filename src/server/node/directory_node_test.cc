@@ -76,6 +76,7 @@ TEST(DirectoryNode, GivesNobodyUpForTheTimeItStoodStillItself) {
   // The silence before the pause still counts.
   for (int now = 501; now <= 505; ++now) cluster.directory->settle(at(now));
   EXPECT_TRUE(cluster.directory->view().servers.empty());
+  EXPECT_TRUE(cluster.has_event("the worker of rank 0 is gone: it was silent for 5000 ms"));
 }
 
 TEST(DirectoryNode, ServersBeat) {
