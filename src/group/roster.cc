@@ -182,7 +182,8 @@ Roster::Events Roster::tick(TimePoint now) {
   const Duration gap = last_tick_ == TimePoint{} ? Duration{} : now - last_tick_;
   last_tick_ = now;
   if (gap > kOwnGap * options_.heartbeat) {
-    for (Member& each : members_) each.heard = std::min(now, each.heard + gap);
+    for (Member& each : members_)
+      if (each.heard != TimePoint{}) each.heard = std::min(now, each.heard + gap);
   }
   const Duration lost_after = std::max(patience(), options_.lost_after);
   std::vector<Rank> silent;

@@ -117,6 +117,14 @@ TEST_F(RosterOfFour, LostRankStaysLostUntilAnotherProcessTakesItsPlace) {
   EXPECT_EQ(presence(1), Presence::kPresent);
 }
 
+TEST(Roster, CoordinatorThatWasStoppedItselfStillWaitsForRanksThatStart) {
+  Roster roster({.size = 2});
+  EXPECT_TRUE(roster.tick(100s).empty());
+  EXPECT_TRUE(roster.tick(160s).empty());
+  EXPECT_TRUE(roster.tick(160250ms).empty());
+  EXPECT_TRUE(roster.registered(0, "a", 1, 161s).has_value());
+}
+
 TEST_F(RosterOfFour, CoordinatorThatWasStoppedItselfBlamesNobody) {
   tick_until(101s);
   EXPECT_TRUE(roster_.tick(160s).empty());
