@@ -1,5 +1,7 @@
 // Ends of `tally run` that come from outside: Ctrl-C, SIGKILL of each part. No process of the job
 // survives on any host.
+#include <sys/stat.h>
+
 #include <csignal>
 
 #include <fmt/format.h>
@@ -114,13 +116,15 @@ TEST(RunEnd, NobodySurvivesALauncherThatIsSilentForTheLease) {
 
 TEST(RunEnd, AStopFromTheTerminalStopsAndResumesTheRanks) {
   const Folder folder;
-  Launched job({"-n", "1", "--", "sh", "-c",
-                fmt::format("echo ready; until [ -e {} ]; do sleep 0.02; done; echo on",
-                            folder.file("go"))});
+  ASSERT_EQ(::mkfifo(folder.file("go").c_str(), 0600), 0);
+  // The shell must start no program while it waits: until that runs, the shell cannot be stopped.
+  Launched job(
+      {"-n", "1", "--", "sh", "-c",
+       fmt::format("exec 3<>{}; echo ready; read -r line <&3; echo on", folder.file("go"))});
   ASSERT_TRUE(job.tally().line("[0] ready")) << job.tally().transcript();
   job.tally().signal(SIGTSTP);
   ASSERT_TRUE(job.await_stop());
-  write_file(folder.file("go"), "");
+  write_file(folder.file("go"), "go\n");
   EXPECT_FALSE(job.tally().line("[0] on", milliseconds(300)));
   job.tally().signal(SIGCONT);
   EXPECT_TRUE(job.tally().line("[0] on")) << job.tally().transcript();
