@@ -74,8 +74,11 @@ TEST(RunFailure, AKilledRankIsTheCauseAndNotTheRanksThatLostIt) {
 }
 
 TEST(RunFailure, AStoppedRankIsTheCauseAndNotTheRanksThatGaveItUp) {
-  Launched job(looping({"-n", "3", "--heartbeat", scaled_seconds(milliseconds(200)), "--lost-after",
-                        scaled_seconds(seconds(1)), "--grace", scaled_seconds(seconds(1))}));
+  Launched job(
+      looping({"-n", "3", "--heartbeat", scaled_seconds(milliseconds(200)), "--lost-after",
+               scaled_seconds(seconds(1)), "--grace", scaled_seconds(seconds(1)), "--verbose"}));
+  // The coordinator misses only ranks that it has heard of.
+  ASSERT_TRUE(job.tally().complains("rank 2 (host ")) << job.tally().transcript();
   disturb_rank_2(job, 3, SIGSTOP);
   EXPECT_TRUE(job.tally().wait_status()) << job.tally().transcript();
   const std::string text = job.tally().transcript();
