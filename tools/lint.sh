@@ -4,8 +4,8 @@
 #   all      does the same for every file
 #   form     checks the form of every file, without clang-tidy
 #   format   formats every C++ source in place
-# The form of a C++ source is that of clang-format. No line of a source, script or CMake file may be
-# longer than 100 columns. `changed` includes uncommitted edits and new files.
+# The form of a C++ source is that of clang-format. No line of a source, script, CMake file or
+# document may be longer than 100 columns. `changed` includes uncommitted edits and new files.
 # clang-tidy skips tests, because the macros of gtest confuse it and its headers take most of the
 # time, and files that include torch, because it cannot use the precompiled header of g++.
 set -euo pipefail
@@ -32,9 +32,9 @@ list_sources() {
 # The files whose lines are limited to 100 columns.
 list_limited() {
   {
-    find_files "${code_folders[@]}" .ci cmake deploy tools --
+    find_files "${code_folders[@]}" .ci cmake deploy docs tools --
     find . -maxdepth 1 -type f -printf '%f\n'
-  } | grep -E -e '\.(cc|h|inc|c|py|sh|cmake|in)$' -e '(^|/)(CMakeLists\.txt|Makefile)$' \
+  } | grep -E -e '\.(cc|h|inc|c|py|sh|cmake|in|md)$' -e '(^|/)(CMakeLists\.txt|Makefile)$' \
     -e '^(\.ci/run|\.clang-tidy|tools/packages\.txt)$' | sort
 }
 

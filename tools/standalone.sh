@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tools/standalone.sh: compiles every file alone, without generating code, so that no file needs
-# the includes of its neighbours in a unity batch. It also finds names that shadow others, which a
-# compiler of batches cannot tell. It leaves out generated files, and the files that are compiled
-# with libtorch's precompiled header.
+# the includes of its neighbours in a unity batch. It also reports names that shadow others: in a
+# batch, -Wshadow would warn of names of neighbouring files. It leaves out generated files, and the
+# files that are compiled with libtorch's precompiled header.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

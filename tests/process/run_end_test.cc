@@ -117,7 +117,7 @@ TEST(RunEnd, NobodySurvivesALauncherThatIsSilentForTheLease) {
 TEST(RunEnd, AStopFromTheTerminalStopsAndResumesTheRanks) {
   const Folder folder;
   ASSERT_EQ(::mkfifo(folder.file("go").c_str(), 0600), 0);
-  // The shell must start no program while it waits: until that runs, the shell cannot be stopped.
+  // A shell that starts programs may be in vfork(), where SIGSTOP does not stop it.
   Launched job(
       {"-n", "1", "--", "sh", "-c",
        fmt::format("exec 3<>{}; echo ready; read -r line <&3; echo on", folder.file("go"))});

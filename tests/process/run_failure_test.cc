@@ -77,7 +77,7 @@ TEST(RunFailure, AStoppedRankIsTheCauseAndNotTheRanksThatGaveItUp) {
   Launched job(
       looping({"-n", "3", "--heartbeat", scaled_seconds(milliseconds(200)), "--lost-after",
                scaled_seconds(seconds(1)), "--grace", scaled_seconds(seconds(1)), "--verbose"}));
-  // The coordinator misses only ranks that it has heard of.
+  // The coordinator declares only ranks lost that have registered.
   ASSERT_TRUE(job.tally().complains("rank 2 (host ")) << job.tally().transcript();
   disturb_rank_2(job, 3, SIGSTOP);
   EXPECT_TRUE(job.tally().wait_status()) << job.tally().transcript();
