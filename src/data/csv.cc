@@ -1,6 +1,8 @@
 // A table is read in two passes. find_columns() determines the type and the categories of each
 // column from the training file. read_rows() then converts rows to features and marks missing
-// numbers as NaN. complete() replaces NaN by the mean of the training part and standardises.
+// numbers as NaN. measure() computes the scales of the features from the training part, and
+// complete() applies them. A table that is opened for a trained model takes columns and scales from
+// the model's preprocessing instead.
 #include "data/csv.h"
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include "data/csv_columns.h"
 #include "data/input_file.h"
 #include "data/number.h"
+#include "data/preprocessing.h"
 
 namespace tally::data {
 namespace {
@@ -99,10 +102,10 @@ Rows chosen(const Rows& rows, std::size_t features, const std::vector<std::uint6
   return result;
 }
 
-// Replaces missing values of `rows` by the mean of `training`, and standardises by its mean and
-// deviation.
-void complete(const Rows& training, std::size_t features, bool standardise, Rows& rows) {
+// Missing values become the mean of the feature.
+std::vector<FeatureScale> measure(const Rows& training, std::size_t features, bool standardise) {
   const std::size_t count = training.targets.size();
+  std::vector<FeatureScale> scales(features);
   for (std::size_t f = 0; f < features; ++f) {
     double mean = 0;
     double squares = 0;
@@ -116,27 +119,53 @@ void complete(const Rows& training, std::size_t features, bool standardise, Rows
       mean += step / static_cast<double>(present);
       squares += step * (value - mean);
     }
+    scales[f].missing = mean;
+    if (!standardise) continue;
     const double variance = present > 0 ? squares / static_cast<double>(present) : 0.0;
-    const double deviation = variance > 0 ? std::sqrt(variance) : 1.0;
-    for (std::size_t at = f; at < rows.features.size(); at += features) {
-      double value = rows.features[at];
-      if (std::isnan(value)) value = mean;
-      rows.features[at] = static_cast<float>(standardise ? (value - mean) / deviation : value);
-    }
+    scales[f].mean = mean;
+    scales[f].deviation = variance > 0 ? std::sqrt(variance) : 1.0;
   }
+  return scales;
+}
+
+void complete(const std::vector<FeatureScale>& scales, Rows& rows) {
+  for (std::size_t at = 0; at < rows.features.size(); ++at) {
+    const FeatureScale& scale = scales[at % scales.size()];
+    const double value = std::isnan(rows.features[at]) ? scale.missing : rows.features[at];
+    rows.features[at] = static_cast<float>((value - scale.mean) / scale.deviation);
+  }
+}
+
+TableEncoding encoding_of(const CsvColumns& table, const std::vector<FeatureScale>& scales) {
+  TableEncoding encoding{.target = table.target};
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const CsvColumn& column = table.columns[i];
+    ColumnEncoding& encoded = encoding.columns.emplace_back();
+    encoded.name = column.name;
+    if (!column.numeric) encoded.categories = column.categories;
+    if (i == table.target) continue;
+    const auto first = scales.begin() + static_cast<std::ptrdiff_t>(column.first_feature);
+    const std::size_t count = column.numeric ? 1 : column.categories.size();
+    encoded.features.assign(first, first + static_cast<std::ptrdiff_t>(count));
+  }
+  return encoding;
 }
 
 class TableDataset final : public Dataset {
  public:
-  TableDataset(Rows rows, const CsvColumns& table) : rows_(std::move(rows)) {
-    shape_.input = {static_cast<std::int64_t>(table.features)};
-    if (table.target_is_class) classes_ = table.columns[table.target].categories;
+  TableDataset(Rows rows, TableEncoding encoding)
+      : rows_(std::move(rows)), encoding_(std::move(encoding)) {
+    std::size_t features = 0;
+    for (const ColumnEncoding& column : encoding_.columns) features += column.features.size();
+    shape_.input = {static_cast<std::int64_t>(features)};
+    classes_ = encoding_.columns[encoding_.target].categories;
     if (classes_.empty()) shape_.target_type = DataType::kFloat32;
   }
 
   std::uint64_t size() const override { return rows_.targets.size(); }
   const SampleShape& shape() const override { return shape_; }
   std::vector<std::string> classes() const override { return classes_; }
+  Preprocessing preprocessing() const override { return {shape_, classes_, encoding_}; }
 
   Result<void> read(std::uint64_t index, Rng&, std::span<std::byte> input,
                     std::span<std::byte> target) const override {
@@ -155,6 +184,7 @@ class TableDataset final : public Dataset {
 
  private:
   Rows rows_;
+  TableEncoding encoding_;
   std::vector<std::string> classes_;
   SampleShape shape_;
 };
@@ -179,8 +209,10 @@ Result<std::unique_ptr<Dataset>> make_csv(const NamedBytes& train, const NamedBy
     split.train = true;
     training = chosen(training, table.features, part_of(training.targets.size(), split));
   }
-  complete(training, table.features, options.standardise, wanted);
-  return std::unique_ptr<Dataset>(std::make_unique<TableDataset>(std::move(wanted), table));
+  const std::vector<FeatureScale> scales = measure(training, table.features, options.standardise);
+  complete(scales, wanted);
+  return std::unique_ptr<Dataset>(
+      std::make_unique<TableDataset>(std::move(wanted), encoding_of(table, scales)));
 }
 
 Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::path>& train,

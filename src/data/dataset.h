@@ -29,6 +29,8 @@ inline std::size_t bytes_of(const std::vector<std::int64_t>& shape, DataType typ
 inline std::size_t input_bytes(const SampleShape& s) { return bytes_of(s.input, s.input_type); }
 inline std::size_t target_bytes(const SampleShape& s) { return bytes_of(s.target, s.target_type); }
 
+struct Preprocessing;
+
 // Random access to samples. Immutable. Threads: safe.
 class Dataset {
  public:
@@ -42,6 +44,8 @@ class Dataset {
                             std::span<std::byte> target) const = 0;
   // Class names by label; for texts the alphabet; empty if targets are not labels.
   virtual std::vector<std::string> classes() const { return {}; }
+  // How files became these samples (preprocessing.h). Without an override it has shape and classes.
+  virtual Preprocessing preprocessing() const;
 };
 
 }  // namespace tally::data

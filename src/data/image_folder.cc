@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "data/image_codecs.h"
 #include "data/input_file.h"
+#include "data/preprocessing.h"
 
 namespace tally::data {
 namespace {
@@ -91,6 +92,7 @@ class ImageFolder final : public Dataset {
   std::uint64_t size() const override { return files_.size(); }
   const SampleShape& shape() const override { return shape_; }
   std::vector<std::string> classes() const override { return classes_; }
+  Preprocessing preprocessing() const override { return {shape_, classes_, ImageEncoding{scale_}}; }
 
   Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
                     std::span<std::byte> target) const override {

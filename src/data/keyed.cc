@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "data/permutation.h"
+#include "data/preprocessing.h"
 
 namespace tally::data {
 namespace {
@@ -62,6 +63,10 @@ KeyedDataset::KeyedDataset(KeyedRows rows, std::uint64_t slots) : rows_(std::mov
   TALLY_CHECK(slots >= rows_.longest());
   shape_.input = {2, static_cast<std::int64_t>(slots)};
   shape_.input_type = DataType::kInt64;
+}
+
+Preprocessing KeyedDataset::preprocessing() const {
+  return {shape_, rows_.classes, KeyedEncoding{rows_.fields}};
 }
 
 Result<void> KeyedDataset::read(std::uint64_t index, Rng& /*augment*/, std::span<std::byte> input,

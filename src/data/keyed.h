@@ -65,6 +65,7 @@ class KeyedDataset final : public Dataset {
   std::uint64_t size() const override { return rows_.size(); }
   const SampleShape& shape() const override { return shape_; }
   std::vector<std::string> classes() const override { return rows_.classes; }
+  Preprocessing preprocessing() const override;
   Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
                     std::span<std::byte> target) const override;
   const std::vector<std::string>& fields() const { return rows_.fields; }

@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "data/input_file.h"
 #include "data/number.h"
+#include "data/preprocessing.h"
 
 namespace tally::data {
 namespace {
@@ -119,6 +120,7 @@ class SparseDataset final : public Dataset {
     for (const double label : classes_) names.push_back(fmt::format("{}", label));
     return names;
   }
+  Preprocessing preprocessing() const override { return {shape_, classes(), VectorEncoding{}}; }
 
   Result<void> read(std::uint64_t index, Rng&, std::span<std::byte> input,
                     std::span<std::byte> target) const override {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "data/preprocessing.h"
 
 namespace tally::data {
 namespace {
@@ -36,6 +37,7 @@ class PixelDataset final : public Dataset {
   std::uint64_t size() const override { return samples_.labels.size(); }
   const SampleShape& shape() const override { return shape_; }
   std::vector<std::string> classes() const override { return classes_; }
+  Preprocessing preprocessing() const override { return {shape_, classes_, ImageEncoding{scale_}}; }
 
   Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
                     std::span<std::byte> target) const override {

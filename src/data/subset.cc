@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/errors.h"
 #include "data/permutation.h"
+#include "data/preprocessing.h"
 
 namespace tally::data {
 namespace {
@@ -22,6 +23,7 @@ class Subset final : public Dataset {
   std::uint64_t size() const override { return indices_.size(); }
   const SampleShape& shape() const override { return whole_->shape(); }
   std::vector<std::string> classes() const override { return whole_->classes(); }
+  Preprocessing preprocessing() const override { return whole_->preprocessing(); }
   Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
                     std::span<std::byte> target) const override {
     TALLY_CHECK(index < indices_.size());

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/errors.h"
+#include "data/preprocessing.h"
 
 namespace tally::data {
 namespace {
@@ -63,12 +64,12 @@ Result<Symbols> characters_as_symbols(std::span<const std::byte> text, const std
 
 class TextDataset final : public Dataset {
  public:
-  TextDataset(std::vector<std::uint16_t> text, std::vector<std::string> alphabet,
-              std::uint64_t context, bool augment)
-      : text_(std::move(text)),
-        alphabet_(std::move(alphabet)),
+  TextDataset(Symbols symbols, std::uint64_t context, const TextOptions& options)
+      : text_(std::move(symbols.text)),
+        alphabet_(std::move(symbols.alphabet)),
+        level_(options.level),
         context_(context),
-        augment_(augment) {
+        augment_(options.augment) {
     shape_ = {.input = {static_cast<std::int64_t>(context)},
               .input_type = DataType::kInt64,
               .target = {static_cast<std::int64_t>(context)},
@@ -78,6 +79,7 @@ class TextDataset final : public Dataset {
   std::uint64_t size() const override { return (text_.size() - 1) / context_; }
   const SampleShape& shape() const override { return shape_; }
   std::vector<std::string> classes() const override { return alphabet_; }
+  Preprocessing preprocessing() const override { return {shape_, alphabet_, TextEncoding{level_}}; }
 
   Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
                     std::span<std::byte> target) const override {
@@ -96,6 +98,7 @@ class TextDataset final : public Dataset {
  private:
   std::vector<std::uint16_t> text_;
   std::vector<std::string> alphabet_;
+  TextLevel level_;
   std::uint64_t context_;
   bool augment_;
   SampleShape shape_;
@@ -128,8 +131,8 @@ Result<std::unique_ptr<Dataset>> make_text(std::span<const std::byte> text, cons
         "{}: its {} part has {} symbols of {}, too few for a window of {} and one more", name,
         options.train ? "training" : "validation", symbols.text.size(), total, context));
   }
-  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(
-      std::move(symbols.text), std::move(symbols.alphabet), context, options.augment));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<TextDataset>(std::move(symbols), context, options));
 }
 
 Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::path>& files,

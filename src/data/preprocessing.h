@@ -1,0 +1,55 @@
+#pragma once
+#include <cstddef>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/image.h"
+#include "data/text.h"
+
+namespace tally::data {
+
+// A feature of a table becomes (value - mean) / deviation, where `missing` is the value of a
+// missing number.
+struct FeatureScale {
+  double missing = 0;
+  double mean = 0;
+  double deviation = 1;
+};
+
+// A column of a table. A numeric column is one feature. A text column is one feature per category:
+// 1 if the field has this text, otherwise 0.
+struct ColumnEncoding {
+  std::string name;
+  std::vector<std::string> categories;  // empty: numeric; of the target: the classes
+  std::vector<FeatureScale> features;   // none for the target
+};
+struct TableEncoding {
+  std::vector<ColumnEncoding> columns;  // in the order of the training file
+  std::size_t target = 0;               // index of the target column
+};
+struct ImageEncoding {
+  PixelScale scale;
+};
+struct TextEncoding {
+  TextLevel level = TextLevel::kCharacter;
+};
+// Rows of a libsvm file as dense vectors.
+struct VectorEncoding {};
+// Rows of keys, see keyed.h.
+struct KeyedEncoding {
+  std::vector<std::string> fields;  // by slot; empty: slots without names
+};
+
+// How files became the samples of a dataset. It contains every number and name that was taken from
+// the training part, so a trained model can get further inputs that are prepared in the same way.
+struct Preprocessing {
+  SampleShape shape;
+  std::vector<std::string> classes;  // see Dataset::classes()
+  std::variant<std::monostate, ImageEncoding, TableEncoding, TextEncoding, VectorEncoding,
+               KeyedEncoding>
+      encoding;  // monostate: the samples came from no file
+};
+
+}  // namespace tally::data
