@@ -9,8 +9,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "base/errors.h"
@@ -28,6 +30,13 @@ constexpr float kCsvMissing = std::numeric_limits<float>::quiet_NaN();
 struct Rows {
   std::vector<float> features;
   std::vector<float> targets;  // values, or labels if the target is a class
+};
+
+// Where the rows of a file have the columns of a table.
+struct FileColumns {
+  bool has_names = false;                            // the first row has the column names
+  std::size_t fields = 0;                            // of each row
+  std::vector<std::optional<std::size_t>> field_of;  // by column; only the target may be absent
 };
 
 std::size_t place_of(const std::vector<std::string>& texts, const std::string& text) {
@@ -49,46 +58,105 @@ Result<float> target_of(const NamedBytes& file, const CsvColumns& table, const C
 }
 
 Result<void> add_features(const NamedBytes& file, const CsvColumns& table,
-                          const std::vector<CsvField>& row, Rows& rows) {
+                          const FileColumns& columns, const std::vector<CsvField>& row,
+                          Rows& rows) {
   const std::size_t begin = rows.features.size();
   rows.features.resize(begin + table.features, 0.0F);
-  for (std::size_t i = 0; i < row.size(); ++i) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (i == table.target) continue;
     const CsvColumn& column = table.columns[i];
+    const CsvField& field = row[columns.field_of[i].value()];
     float* const at = &rows.features[begin] + column.first_feature;
     if (!column.numeric) {
-      const std::size_t category = place_of(column.categories, row[i].text);
+      const std::size_t category = place_of(column.categories, field.text);
       if (category < column.categories.size()) at[category] = 1.0F;
       continue;
     }
-    const auto value = number_in(row[i].text);
-    if (!value && !is_missing(row[i].text)) return bad_field(file, column, row[i], "a number");
+    const auto value = number_in(field.text);
+    if (!value && !is_missing(field.text)) return bad_field(file, column, field, "a number");
     *at = value ? static_cast<float>(*value) : kCsvMissing;
   }
   return {};
 }
 
-Result<Rows> read_rows(const NamedBytes& file, const CsvColumns& table) {
+Result<Rows> read_rows(const NamedBytes& file, const CsvColumns& table,
+                       const FileColumns& columns) {
   CsvCursor cursor(file.bytes, file.name);
   Rows rows;
   std::vector<CsvField> row;
   TALLY_TRY(bool more, cursor.next(row));
-  if (table.has_names) {
+  if (columns.has_names) {
     TALLY_TRY(more, cursor.next(row));
   }
+  const auto target = columns.field_of[table.target];
   while (more) {
-    if (row.size() != table.columns.size())
-      return corrupt(file.name, row[0].offset,
-                     fmt::format("a row of {} fields", table.columns.size()),
+    if (row.size() != columns.fields)
+      return corrupt(file.name, row[0].offset, fmt::format("a row of {} fields", columns.fields),
                      fmt::format("{}", row.size()));
-    TALLY_TRY(const float target, target_of(file, table, row[table.target]));
-    TALLY_TRY(add_features(file, table, row, rows));
-    rows.targets.push_back(target);
+    TALLY_TRY(rows.targets.emplace_back(),
+              target ? target_of(file, table, row[*target]) : Result<float>(0.0F));
+    TALLY_TRY(add_features(file, table, columns, row, rows));
     TALLY_TRY(more, cursor.next(row));
   }
   if (rows.targets.empty())
     return corrupt(file.name, file.bytes.size(), "a row of values", "the end of the file");
   return rows;
+}
+
+// The columns of a file with the same columns as the table.
+FileColumns same_columns(const CsvColumns& table) {
+  FileColumns columns{.has_names = table.has_names, .fields = table.columns.size()};
+  for (std::size_t i = 0; i < table.columns.size(); ++i) columns.field_of.emplace_back(i);
+  return columns;
+}
+
+// Finds the columns of a table in a file with names in its first row.
+Result<FileColumns> columns_by_name(const NamedBytes& file, const CsvColumns& table,
+                                    const std::vector<CsvField>& names, bool needs_target) {
+  FileColumns columns{.has_names = true, .fields = names.size()};
+  std::vector<std::string> absent;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const auto found = std::find_if(names.begin(), names.end(), [&](const CsvField& field) {
+      return field.text == table.columns[i].name;
+    });
+    columns.field_of.emplace_back();
+    if (found != names.end())
+      columns.field_of.back() = static_cast<std::size_t>(found - names.begin());
+    else if (i != table.target || needs_target)
+      absent.push_back(table.columns[i].name);
+  }
+  if (absent.empty()) return columns;
+  return invalid("{}: the model needs the column{} {}, which the first row does not name",
+                 file.name, absent.size() == 1 ? "" : "s", fmt::join(absent, ", "));
+}
+
+// Finds the columns of a table by name, or by position in a file without names. A file without
+// names has all columns, or all but the target if it is not needed.
+Result<FileColumns> find_table_columns(const NamedBytes& file, const CsvColumns& table,
+                                       bool needs_target) {
+  CsvCursor cursor(file.bytes, file.name);
+  std::vector<CsvField> first;
+  TALLY_TRY(const bool more, cursor.next(first));
+  if (!more) return corrupt(file.name, 0, "a table", "nothing");
+  const bool has_names = std::none_of(first.begin(), first.end(),
+                                      [](const CsvField& field) { return number_in(field.text); });
+  const bool knows_one = std::any_of(first.begin(), first.end(), [&](const CsvField& field) {
+    return std::any_of(table.columns.begin(), table.columns.end(),
+                       [&](const CsvColumn& column) { return column.name == field.text; });
+  });
+  if (has_names && knows_one) return columns_by_name(file, table, first, needs_target);
+  FileColumns columns = same_columns(table);
+  columns.has_names = false;
+  if (first.size() == columns.fields) return columns;
+  if (first.size() + 1 != columns.fields || needs_target)
+    return corrupt(file.name, 0,
+                   fmt::format("a row of {} fields, or of column names", columns.fields),
+                   fmt::format("{}", first.size()));
+  --columns.fields;
+  columns.field_of[table.target].reset();
+  for (std::size_t i = table.target + 1; i < columns.field_of.size(); ++i)
+    columns.field_of[i] = i - 1;
+  return columns;
 }
 
 Rows chosen(const Rows& rows, std::size_t features, const std::vector<std::uint64_t>& indices) {
@@ -134,6 +202,22 @@ void complete(const std::vector<FeatureScale>& scales, Rows& rows) {
     const double value = std::isnan(rows.features[at]) ? scale.missing : rows.features[at];
     rows.features[at] = static_cast<float>((value - scale.mean) / scale.deviation);
   }
+}
+
+// The reverse of encoding_of().
+CsvColumns columns_of(const TableEncoding& encoding) {
+  CsvColumns table{.target = encoding.target};
+  for (std::size_t i = 0; i < encoding.columns.size(); ++i) {
+    const ColumnEncoding& encoded = encoding.columns[i];
+    table.columns.push_back({.name = encoded.name,
+                             .known = true,
+                             .numeric = encoded.categories.empty(),
+                             .categories = encoded.categories,
+                             .first_feature = table.features});
+    table.features += encoded.features.size();
+  }
+  table.target_is_class = !table.columns[table.target].numeric;
+  return table;
 }
 
 TableEncoding encoding_of(const CsvColumns& table, const std::vector<FeatureScale>& scales) {
@@ -198,10 +282,10 @@ Result<std::unique_ptr<Dataset>> make_csv(const NamedBytes& train, const NamedBy
     return invalid(fmt::format("{}: column {} has text, expected a numeric target", train.name,
                                table.columns[table.target].name));
   }
-  TALLY_TRY(Rows training, read_rows(train, table));
+  TALLY_TRY(Rows training, read_rows(train, table, same_columns(table)));
   Rows wanted;
   if (test != nullptr) {
-    TALLY_TRY(wanted, read_rows(*test, table));
+    TALLY_TRY(wanted, read_rows(*test, table, same_columns(table)));
     if (options.split.train) wanted = training;
   } else {
     Split split = options.split;
@@ -225,6 +309,20 @@ Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::pat
   TALLY_TRY(const Bytes test_bytes, read_file(test[0]));
   const NamedBytes test_file{test_bytes, test[0].string()};
   return make_csv(train_file, &test_file, options);
+}
+
+Result<std::unique_ptr<Dataset>> open_csv_like(const std::filesystem::path& path,
+                                               const TableEncoding& encoding, bool needs_target) {
+  TALLY_TRY(const Bytes bytes, read_file(path));
+  const NamedBytes file{bytes, path.string()};
+  const CsvColumns table = columns_of(encoding);
+  TALLY_TRY(const FileColumns columns, find_table_columns(file, table, needs_target));
+  TALLY_TRY(Rows rows, read_rows(file, table, columns));
+  std::vector<FeatureScale> scales;
+  for (const ColumnEncoding& column : encoding.columns)
+    scales.insert(scales.end(), column.features.begin(), column.features.end());
+  complete(scales, rows);
+  return std::unique_ptr<Dataset>(std::make_unique<TableDataset>(std::move(rows), encoding));
 }
 
 }  // namespace tally::data

@@ -39,7 +39,16 @@ Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::pat
                                           const std::vector<std::filesystem::path>& test,
                                           const CsvOptions& options);
 
-// The same for files in memory.
+struct TableEncoding;
+
+// Opens a table for a model that was trained with `encoding`: columns, categories and scales are
+// those of the model. Columns are found by the names in the first row, in any order and beside
+// others, or by their position if the file has no names. A file without the target column is
+// refused if `needs_target`; otherwise its targets are 0.
+Result<std::unique_ptr<Dataset>> open_csv_like(const std::filesystem::path& path,
+                                               const TableEncoding& encoding, bool needs_target);
+
+// The same as open_csv() for files in memory.
 Result<std::unique_ptr<Dataset>> make_csv(const NamedBytes& train, const NamedBytes* test,
                                           const CsvOptions& options);
 

@@ -21,11 +21,7 @@ constexpr std::uint64_t kMaxImageBytes = std::uint64_t{1} << 28;
 
 bool is_hidden(const fs::path& path) { return path.filename().string().rfind('.', 0) == 0; }
 
-bool is_image_name(const fs::path& path) {
-  std::string end = path.extension().string();
-  for (char& c : end) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return !is_hidden(path) && (end == ".jpg" || end == ".jpeg" || end == ".png");
-}
+bool is_image_name(const fs::path& path) { return !is_hidden(path) && is_image_file(path); }
 
 Result<std::vector<std::string>> names_in(const fs::path& folder, bool folders) {
   std::error_code failure;
@@ -70,6 +66,56 @@ int reduction_for(const Box& box, const ImageSize& wanted) {
 // Mean and deviation of ImageNet.
 PixelScale photograph_scale() { return {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}}; }
 
+// Reads an image as float32 pixels of the wanted size: its centre, or a random part if there is a
+// random source.
+Result<void> read_image(const fs::path& path, const ImageSize& wanted, const PixelScale& scale,
+                        Rng* augment, std::span<std::byte> out) {
+  TALLY_TRY(const Bytes bytes, read_file(path, kMaxImageBytes));
+  TALLY_TRY(const ImageSize stored, size_of_image(bytes, path));
+  const bool flip = augment != nullptr && augment->below(2) == 1;
+  Box box = augment != nullptr ? random_box(stored, wanted, *augment) : centre_box(stored, wanted);
+  TALLY_TRY(const Image image,
+            is_jpeg(bytes) ? decode_jpeg(bytes, path.string(), reduction_for(box, wanted))
+                           : decode_png(bytes, path.string()));
+  const double across = double(image.size.width) / stored.width;
+  const double down = double(image.size.height) / stored.height;
+  box = {box.left * across, box.top * down, box.width * across, box.height * down};
+  resample(view_of(image), box, wanted, scale, flip,
+           {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
+  return {};
+}
+
+// Images without targets.
+class ImageFiles final : public Dataset {
+ public:
+  ImageFiles(std::vector<fs::path> files, const ImageSize& wanted, PixelScale scale,
+             std::vector<std::string> classes)
+      : files_(std::move(files)),
+        wanted_(wanted),
+        scale_(std::move(scale)),
+        classes_(std::move(classes)) {
+    shape_.input = {wanted.channels, wanted.height, wanted.width};
+  }
+
+  std::uint64_t size() const override { return files_.size(); }
+  const SampleShape& shape() const override { return shape_; }
+  std::vector<std::string> classes() const override { return classes_; }
+  Preprocessing preprocessing() const override { return {shape_, classes_, ImageEncoding{scale_}}; }
+  Result<void> read(std::uint64_t index, Rng& /*augment*/, std::span<std::byte> input,
+                    std::span<std::byte> target) const override {
+    TALLY_CHECK(index < size() && input.size() == input_bytes(shape_));
+    std::memset(target.data(), 0, target.size());
+    return read_image(files_[index], wanted_, scale_, nullptr, input);
+  }
+
+ private:
+  std::vector<fs::path> files_;
+  ImageSize wanted_;
+  PixelScale scale_;
+  std::vector<std::string> classes_;
+  SampleShape shape_;
+};
+
 struct Listed {
   std::string name;  // file name inside its class folder
   std::int64_t label = 0;
@@ -84,8 +130,9 @@ class ImageFolder final : public Dataset {
         files_(std::move(files)),
         wanted_(wanted),
         augment_(options.augment) {
-    scale_ = options.normalise ? fit_scale(photograph_scale(), wanted.channels)
-                               : plain_scale(wanted.channels);
+    scale_ = options.scale       ? *options.scale
+             : options.normalise ? fit_scale(photograph_scale(), wanted.channels)
+                                 : plain_scale(wanted.channels);
     shape_.input = {wanted.channels, wanted.height, wanted.width};
   }
 
@@ -100,18 +147,7 @@ class ImageFolder final : public Dataset {
                 target.size() == sizeof(std::int64_t));
     const Listed& file = files_[index];
     const fs::path path = folder_ / classes_[static_cast<std::size_t>(file.label)] / file.name;
-    TALLY_TRY(const Bytes bytes, read_file(path, kMaxImageBytes));
-    TALLY_TRY(const ImageSize stored, size_of_image(bytes, path));
-    const bool flip = augment_ && augment.below(2) == 1;
-    Box box = augment_ ? random_box(stored, wanted_, augment) : centre_box(stored, wanted_);
-    TALLY_TRY(const Image image,
-              is_jpeg(bytes) ? decode_jpeg(bytes, path.string(), reduction_for(box, wanted_))
-                             : decode_png(bytes, path.string()));
-    const double across = double(image.size.width) / stored.width;
-    const double down = double(image.size.height) / stored.height;
-    box = {box.left * across, box.top * down, box.width * across, box.height * down};
-    resample(view_of(image), box, wanted_, scale_, flip,
-             {reinterpret_cast<float*>(input.data()), input.size() / sizeof(float)});
+    TALLY_TRY(read_image(path, wanted_, scale_, augment_ ? &augment : nullptr, input));
     std::memcpy(target.data(), &file.label, sizeof file.label);
     return {};
   }
@@ -148,6 +184,26 @@ Result<std::vector<Listed>> list_images(const fs::path& folder,
 }
 
 }  // namespace
+
+bool is_image_file(const fs::path& path) {
+  std::string end = path.extension().string();
+  for (char& c : end) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return end == ".jpg" || end == ".jpeg" || end == ".png";
+}
+
+Result<std::vector<fs::path>> images_in(const fs::path& folder) {
+  TALLY_TRY(const std::vector<std::string> names, names_in(folder, false));
+  std::vector<fs::path> files;
+  for (const std::string& name : names) files.push_back(folder / name);
+  return files;
+}
+
+Result<std::unique_ptr<Dataset>> open_image_files(std::vector<fs::path> files,
+                                                  const ImageSize& wanted, const PixelScale& scale,
+                                                  std::vector<std::string> classes) {
+  return std::unique_ptr<Dataset>(
+      std::make_unique<ImageFiles>(std::move(files), wanted, scale, std::move(classes)));
+}
 
 Result<std::vector<std::string>> class_folders(const fs::path& folder) {
   return names_in(folder, true);

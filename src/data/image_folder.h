@@ -23,7 +23,9 @@ struct ImageFolderOptions {
   // Normalise by ImageNet's mean and deviation; otherwise values from 0 to 1.
   bool normalise = true;
   // Class names by label; empty: the folders in alphabetical order.
-  std::vector<std::string> classes;
+  std::vector<std::string> classes = {};
+  // Used instead of `normalise` if set.
+  std::optional<PixelScale> scale = {};
 };
 
 // Inputs float32 {channels, height, width}, targets int64 labels. Lists the files now, and reads
@@ -31,6 +33,19 @@ struct ImageFolderOptions {
 // folder has no image; kCorrupt if a folder is not in `classes`.
 Result<std::unique_ptr<Dataset>> open_image_folder(const std::filesystem::path& folder,
                                                    const ImageFolderOptions& options);
+
+// Opens single images of any folders, with the centre of each resized to `wanted`. The targets are
+// 0; `classes` are only returned. Reads images on demand.
+Result<std::unique_ptr<Dataset>> open_image_files(std::vector<std::filesystem::path> files,
+                                                  const ImageSize& wanted, const PixelScale& scale,
+                                                  std::vector<std::string> classes);
+
+// The files of a folder that are images by their name, in alphabetical order; those of its folders
+// are not listed.
+Result<std::vector<std::filesystem::path>> images_in(const std::filesystem::path& folder);
+
+// True for the name of a JPEG or PNG file.
+bool is_image_file(const std::filesystem::path& path);
 
 // Class folders in alphabetical order. kSystem if the folder cannot be read.
 Result<std::vector<std::string>> class_folders(const std::filesystem::path& folder);

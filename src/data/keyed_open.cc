@@ -4,12 +4,14 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "base/errors.h"
 #include "data/input_file.h"
 #include "data/keyed_tables.h"
 #include "data/libsvm.h"
+#include "data/number.h"
 
 namespace tally::data {
 namespace {
@@ -161,6 +163,31 @@ Result<std::unique_ptr<KeyedDataset>> open_keyed(const Location& location, const
     return std::make_unique<KeyedDataset>(std::move(part), slots);
   }
   return std::make_unique<KeyedDataset>(std::move(split.train ? parts.train : *parts.test), slots);
+}
+
+Result<std::unique_ptr<KeyedDataset>> open_keyed_like(const fs::path& file,
+                                                      const KeyedLike& like) {
+  TALLY_TRY(const TableFormat format, format_of(file));
+  KeyedRows rows;
+  if (format == TableFormat::kLibsvm) {
+    TALLY_TRY(SparseRows sparse, read_libsvm(file));
+    std::vector<double> classes;
+    for (const std::string& name : like.classes) classes.push_back(number_in(name).value_or(0));
+    if (!like.needs_labels)
+      for (double& label : sparse.labels)
+        if (std::find(classes.begin(), classes.end(), label) == classes.end())
+          label = classes.front();
+    TALLY_TRY(rows, keyed_rows_of(sparse, classes, file.string()));
+  } else {
+    TALLY_TRY(rows, read_table(format, file));
+  }
+  if (rows.fields != like.fields)
+    return invalid("{} has the fields {}, and the model was trained on {}", file.string(),
+                   fmt::join(rows.fields, ", "), fmt::join(like.fields, ", "));
+  if (rows.longest() > like.slots)
+    return tally::corrupt("{} has a row of {} entries, and the model was trained on {} at most",
+                          file.string(), rows.longest(), like.slots);
+  return std::make_unique<KeyedDataset>(std::move(rows), like.slots);
 }
 
 }  // namespace tally::data

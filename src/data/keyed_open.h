@@ -21,4 +21,17 @@ Result<Location> locate_keyed(const std::string& name_or_path, const std::filesy
 // invalid rows; kInvalid if the training file does not have exactly two labels.
 Result<std::unique_ptr<KeyedDataset>> open_keyed(const Location& location, const Split& split);
 
+// Facts of the rows that a model was trained on.
+struct KeyedLike {
+  std::vector<std::string> fields;  // by slot; empty: rows in libsvm's form
+  std::uint64_t slots = 0;
+  std::vector<std::string> classes;  // names of the labels 0 and 1
+  bool needs_labels = true;          // false: an unknown label becomes 0
+};
+
+// Opens one file for such a model. kInvalid for a table with other fields; kCorrupt, with the row,
+// for an unknown label or a row with more entries than the model has slots.
+Result<std::unique_ptr<KeyedDataset>> open_keyed_like(const std::filesystem::path& file,
+                                                      const KeyedLike& like);
+
 }  // namespace tally::data

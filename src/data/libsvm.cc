@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "base/errors.h"
@@ -200,6 +201,28 @@ Result<std::unique_ptr<Dataset>> open_libsvm(const std::vector<std::filesystem::
                                         held_out.labels[i]));
   return std::unique_ptr<Dataset>(std::make_unique<SparseDataset>(
       std::move(split.train ? rows : held_out), std::move(classes)));
+}
+
+Result<std::unique_ptr<Dataset>> open_libsvm_like(const std::filesystem::path& file,
+                                                  std::uint32_t features,
+                                                  const std::vector<std::string>& classes,
+                                                  bool needs_labels) {
+  TALLY_TRY(SparseRows rows, read_libsvm(file));
+  if (rows.features > features)
+    return tally::corrupt("{}: index {}: the model was trained on {} features", file.string(),
+                          rows.features, features);
+  rows.features = features;
+  std::vector<double> labels;
+  for (const std::string& name : classes) labels.push_back(number_in(name).value_or(0));
+  for (std::size_t i = 0; i < rows.labels.size() && !labels.empty(); ++i) {
+    if (std::binary_search(labels.begin(), labels.end(), rows.labels[i])) continue;
+    if (needs_labels)
+      return tally::corrupt("{}: row {}: label {}: the model knows {}", file.string(), i + 1,
+                            rows.labels[i], fmt::join(classes, ", "));
+    rows.labels[i] = labels.front();
+  }
+  return std::unique_ptr<Dataset>(
+      std::make_unique<SparseDataset>(std::move(rows), std::move(labels)));
 }
 
 }  // namespace tally::data

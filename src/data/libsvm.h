@@ -42,4 +42,12 @@ Result<std::unique_ptr<Dataset>> open_libsvm(const std::vector<std::filesystem::
                                              const std::vector<std::filesystem::path>& test,
                                              const Split& split);
 
+// Opens rows for a model that was trained on vectors of `features` numbers and the labels
+// `classes`; none: its targets are numbers. kCorrupt, with the row, for an index above `features`,
+// and for an unknown label if `needs_labels`; otherwise it becomes the first class.
+Result<std::unique_ptr<Dataset>> open_libsvm_like(const std::filesystem::path& file,
+                                                  std::uint32_t features,
+                                                  const std::vector<std::string>& classes,
+                                                  bool needs_labels);
+
 }  // namespace tally::data

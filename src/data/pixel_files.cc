@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::uint32_t kImagesMagic = 0x00000803;  // bytes, three dimensions
 constexpr std::uint32_t kLabelsMagic = 0x00000801;  // bytes, one dimension
+constexpr std::size_t kImagesHeaderBytes = 16;
 constexpr int kMaxSide = 4096;
 
 // Checks the magic number and that the header is complete.
@@ -49,7 +50,7 @@ Result<Images> parse_images(const NamedBytes& file) {
       return corrupt(file.name, 8 + 4 * i, fmt::format("a side from 1 to {}", kMaxSide),
                      fmt::format("{}", sides[i]));
   const std::uint64_t bytes = std::uint64_t{count} * sides[0] * sides[1];
-  TALLY_TRY(check_length(file, 16, bytes,
+  TALLY_TRY(check_length(file, kImagesHeaderBytes, bytes,
                          fmt::format("{} images of {} x {}", count, sides[0], sides[1])));
   return Images{count, {1, static_cast<int>(sides[0]), static_cast<int>(sides[1])}};
 }
@@ -67,9 +68,10 @@ Result<PixelSamples> parse_idx(const NamedBytes& images, const NamedBytes& label
                    fmt::format("{} labels, as {} has images", header.count, images.name),
                    fmt::format("{}", count));
   }
-  PixelSamples samples{.size = header.size,
-                       .pixels = Bytes(images.bytes.begin() + 16, images.bytes.end()),
-                       .labels = std::vector<std::uint8_t>(count)};
+  PixelSamples samples{
+      .size = header.size,
+      .pixels = Bytes(images.bytes.begin() + kImagesHeaderBytes, images.bytes.end()),
+      .labels = std::vector<std::uint8_t>(count)};
   for (std::size_t i = 0; i < count; ++i) {
     samples.labels[i] = std::to_integer<std::uint8_t>(labels.bytes[8 + i]);
     if (classes && samples.labels[i] >= *classes)
@@ -84,6 +86,14 @@ Result<PixelSamples> read_idx(const std::filesystem::path& images,
   TALLY_TRY(const Bytes image_bytes, read_file(images));
   TALLY_TRY(const Bytes label_bytes, read_file(labels));
   return parse_idx({image_bytes, images.string()}, {label_bytes, labels.string()}, classes);
+}
+
+Result<PixelSamples> read_idx_images(const std::filesystem::path& images) {
+  TALLY_TRY(const Bytes bytes, read_file(images));
+  TALLY_TRY(const Images header, parse_images({bytes, images.string()}));
+  return PixelSamples{.size = header.size,
+                      .pixels = Bytes(bytes.begin() + kImagesHeaderBytes, bytes.end()),
+                      .labels = std::vector<std::uint8_t>(header.count)};
 }
 
 Result<void> parse_cifar(std::span<const std::byte> bytes, const std::string& name,

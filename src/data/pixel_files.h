@@ -18,7 +18,10 @@ namespace tally::data {
 Result<PixelSamples> read_idx(const std::filesystem::path& images,
                               const std::filesystem::path& labels, std::optional<int> classes);
 
-// The same for files in memory; messages use their names.
+// Reads images only; all labels are 0.
+Result<PixelSamples> read_idx_images(const std::filesystem::path& images);
+
+// The same as read_idx() for files in memory; messages use their names.
 Result<PixelSamples> parse_idx(const NamedBytes& images, const NamedBytes& labels,
                                std::optional<int> classes);
 

@@ -158,6 +158,51 @@ Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::pa
       options);
 }
 
+Result<std::vector<std::uint16_t>> symbols_of(std::span<const std::byte> text,
+                                              const std::string& name,
+                                              const std::vector<std::string>& alphabet,
+                                              TextLevel level) {
+  std::unordered_map<std::string, std::uint16_t> number_of;
+  for (const std::string& symbol : alphabet)
+    number_of.emplace(symbol, static_cast<std::uint16_t>(number_of.size()));
+  std::vector<std::uint16_t> symbols;
+  symbols.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const int bytes = level == TextLevel::kByte ? 1 : character_at(text, at).bytes;
+    if (bytes == 0)
+      return corrupt(name, at, "a character in UTF-8",
+                     fmt::format("byte {:#04x}", std::to_integer<int>(text[at])));
+    const std::string symbol(reinterpret_cast<const char*>(&text[at]),
+                             static_cast<std::size_t>(bytes));
+    const auto found = number_of.find(symbol);
+    if (found == number_of.end())
+      return corrupt(name, at,
+                     fmt::format("one of the {} characters that the model was trained on",
+                                 alphabet.size()),
+                     fmt::format("'{}'", symbol));
+    symbols.push_back(found->second);
+    at += static_cast<std::size_t>(bytes);
+  }
+  return symbols;
+}
+
+Result<std::unique_ptr<Dataset>> open_text_like(const std::vector<std::filesystem::path>& files,
+                                                const std::vector<std::string>& alphabet,
+                                                TextLevel level, std::int64_t context) {
+  Symbols all{.text = {}, .alphabet = alphabet};
+  for (const std::filesystem::path& file : files) {
+    TALLY_TRY(const Bytes text, read_file(file));
+    TALLY_TRY(const auto symbols, symbols_of(text, file.string(), alphabet, level));
+    all.text.insert(all.text.end(), symbols.begin(), symbols.end());
+  }
+  if (all.text.size() <= static_cast<std::size_t>(context))
+    return invalid(
+        fmt::format("{} has {} symbols, too few for a window of {} and one more",
+                    files.empty() ? "none" : files.front().string(), all.text.size(), context));
+  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(
+      std::move(all), static_cast<std::uint64_t>(context), TextOptions{.level = level}));
+}
+
 Character character_at(std::span<const std::byte> text, std::size_t offset) {
   const auto byte_at = [&text](std::size_t at) { return std::to_integer<std::uint32_t>(text[at]); };
   const std::uint32_t first = byte_at(offset);

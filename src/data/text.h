@@ -41,6 +41,18 @@ Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::pa
 Result<std::unique_ptr<Dataset>> make_text(std::span<const std::byte> text, const std::string& name,
                                            const TextOptions& options);
 
+// The symbols of a text in the alphabet of another text. kCorrupt, with the offset, for a character
+// that is not in it.
+Result<std::vector<std::uint16_t>> symbols_of(std::span<const std::byte> text,
+                                              const std::string& name,
+                                              const std::vector<std::string>& alphabet,
+                                              TextLevel level);
+
+// Opens the whole of a text with the alphabet of another one.
+Result<std::unique_ptr<Dataset>> open_text_like(const std::vector<std::filesystem::path>& files,
+                                                const std::vector<std::string>& alphabet,
+                                                TextLevel level, std::int64_t context);
+
 // A character of a UTF-8 text. `bytes` is 0 for invalid input: not UTF-8, truncated, an overlong
 // form, or a surrogate.
 struct Character {
