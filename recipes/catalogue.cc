@@ -4,18 +4,17 @@
 
 namespace tally::recipes {
 
-Task task_of_targets(const data::Dataset& dataset) {
-  return dataset.shape().target_type == DataType::kInt64 ? Task::kClassification
-                                                         : Task::kRegression;
+Task task_of_targets(const data::Preprocessing& samples) {
+  return samples.shape.target_type == DataType::kInt64 ? Task::kClassification : Task::kRegression;
 }
 
-std::int64_t inputs_of(const data::Dataset& dataset) {
-  return static_cast<std::int64_t>(data::input_bytes(dataset.shape()) / sizeof(float));
+std::int64_t inputs_of(const data::Preprocessing& samples) {
+  return static_cast<std::int64_t>(data::input_bytes(samples.shape) / sizeof(float));
 }
 
-std::int64_t outputs_for(const data::Dataset& dataset) {
-  if (task_of_targets(dataset) == Task::kRegression) return 1;
-  return static_cast<std::int64_t>(std::max<std::size_t>(dataset.classes().size(), 2));
+std::int64_t outputs_for(const data::Preprocessing& samples) {
+  if (task_of_targets(samples) == Task::kRegression) return 1;
+  return static_cast<std::int64_t>(std::max<std::size_t>(samples.classes.size(), 2));
 }
 
 std::vector<std::unique_ptr<Recipe>> all_recipes() {

@@ -23,13 +23,13 @@ class ImageRecipe final : public Recipe {
     return data::open_location(location, options);
   }
 
-  Result<void> accepts(const data::Dataset& dataset) const override {
-    const data::SampleShape& shape = dataset.shape();
+  Result<void> accepts(const data::Preprocessing& samples) const override {
+    const data::SampleShape& shape = samples.shape;
     const bool images = shape.input.size() == 3 && shape.input_type == DataType::kFloat32 &&
                         shape.input[1] == shape.input[2];
     const bool fits = images && shape.input[1] >= kind_.least && shape.input[1] <= kind_.most;
     const bool labelled = shape.target.empty() && shape.target_type == DataType::kInt64 &&
-                          dataset.classes().size() >= 2;
+                          samples.classes.size() >= 2;
     if (!fits || !labelled)
       return invalid(fmt::format(
           "{0} takes labelled images of {1}x{1} to {2}x{2} pixels; these samples are [{3}] {4}{5}",
@@ -41,13 +41,13 @@ class ImageRecipe final : public Recipe {
     return {};
   }
 
-  Task task(const data::Dataset& /*dataset*/) const override { return Task::kClassification; }
+  Task task(const data::Preprocessing& /*samples*/) const override { return Task::kClassification; }
 
-  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
-    const data::SampleShape& shape = dataset.shape();
+  std::shared_ptr<Model> make_model(const data::Preprocessing& samples) const override {
+    const data::SampleShape& shape = samples.shape;
     return kind_.make_model({.channels = shape.input[0],
                              .size = shape.input[1],
-                             .classes = static_cast<std::int64_t>(dataset.classes().size())});
+                             .classes = static_cast<std::int64_t>(samples.classes.size())});
   }
 
  private:

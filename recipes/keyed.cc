@@ -40,20 +40,20 @@ class KeyedRecipe final : public Recipe {
     return dataset;
   }
 
-  Result<void> accepts(const data::Dataset& dataset) const override {
-    const auto* const keyed = dynamic_cast<const data::KeyedDataset*>(&dataset);
-    if (keyed != nullptr && (!kind_.needs_fields || !keyed->fields().empty())) return {};
+  Result<void> accepts(const data::Preprocessing& samples) const override {
+    const auto* const keyed = std::get_if<data::KeyedEncoding>(&samples.encoding);
+    if (keyed != nullptr && (!kind_.needs_fields || !keyed->fields.empty())) return {};
     return invalid(fmt::format("{} takes tables of fields (Criteo, Adult, MovieLens){}", name(),
                                kind_.needs_fields ? "; for rows in libsvm's form there is logistic"
                                                   : ", and rows in libsvm's form"));
   }
 
-  Task task(const data::Dataset& /*dataset*/) const override { return Task::kBinary; }
+  Task task(const data::Preprocessing& /*samples*/) const override { return Task::kBinary; }
 
-  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
+  std::shared_ptr<Model> make_model(const data::Preprocessing& samples) const override {
     KeyedShape shape = shape_;
-    shape.slots = dataset.shape().input.at(1);
-    return kind_.make_model(shape, dynamic_cast<const data::KeyedDataset&>(dataset).fields());
+    shape.slots = samples.shape.input.at(1);
+    return kind_.make_model(shape, std::get<data::KeyedEncoding>(samples.encoding).fields);
   }
 
  private:

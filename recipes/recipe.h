@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/preprocessing.h"
 #include "recipes/task.h"
 #include "tally/error.h"
 
@@ -73,10 +74,10 @@ class Recipe {
 
   virtual Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const = 0;
   // kInvalid, with what it accepts, if the recipe has no model for such samples.
-  virtual Result<void> accepts(const data::Dataset& dataset) const = 0;
-  virtual Task task(const data::Dataset& dataset) const = 0;
-  // Makes a model for an accepted dataset, initialised by torch's random numbers.
-  virtual std::shared_ptr<Model> make_model(const data::Dataset& dataset) const = 0;
+  virtual Result<void> accepts(const data::Preprocessing& samples) const = 0;
+  virtual Task task(const data::Preprocessing& samples) const = 0;
+  // Makes a model for accepted samples, initialised by torch's random numbers.
+  virtual std::shared_ptr<Model> make_model(const data::Preprocessing& samples) const = 0;
 
   // Evaluates the trained model, on one worker. `seed` determines all random draws.
   virtual Result<Finish> finish(Model& /*model*/, const data::Dataset& /*train*/,
@@ -91,8 +92,8 @@ class Recipe {
 // For samples of float32 numbers with one target each: the task, classification if the targets are
 // whole numbers; the numbers of a sample; the outputs of its model, a score per class or one
 // number.
-Task task_of_targets(const data::Dataset& dataset);
-std::int64_t inputs_of(const data::Dataset& dataset);
-std::int64_t outputs_for(const data::Dataset& dataset);
+Task task_of_targets(const data::Preprocessing& samples);
+std::int64_t inputs_of(const data::Preprocessing& samples);
+std::int64_t outputs_for(const data::Preprocessing& samples);
 
 }  // namespace tally::recipes

@@ -23,7 +23,7 @@ Result<void> check_device(const std::string& device) {
 
 std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
                                                const data::Dataset& dataset) {
-  const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset);
+  const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset.preprocessing());
   std::vector<checkpoint::TensorInfo> infos;
   const auto add = [&infos](const std::string& name, const at::Tensor& tensor) {
     infos.push_back(
@@ -35,7 +35,7 @@ std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
 }
 
 std::uint64_t parameters_of(const recipes::Recipe& recipe, const data::Dataset& dataset) {
-  const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset);
+  const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset.preprocessing());
   std::uint64_t count = 0;
   for (const adapter::NamedTensor& parameter : adapter::tensors_of(*model).trained)
     count += static_cast<std::uint64_t>(parameter.tensor.numel());

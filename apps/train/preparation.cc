@@ -48,14 +48,14 @@ Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recip
   recipes::DataRequest request{
       .data = options.data, .cache = cache, .train = true, .seed = options.seed};
   TALLY_TRY(prepared.train, of_option("--data", recipe.open(request)));
-  TALLY_TRY(of_option("--data", recipe.accepts(*prepared.train)));
+  TALLY_TRY(of_option("--data", recipe.accepts(prepared.train->preprocessing())));
   request.train = false;
   TALLY_TRY(prepared.test, of_option("--data", recipe.open(request)));
-  TALLY_TRY(of_option("--data", recipe.accepts(*prepared.test)));
+  TALLY_TRY(of_option("--data", recipe.accepts(prepared.test->preprocessing())));
   if (prepared.train->size() == 0 || prepared.test->size() == 0)
     return invalid("--data {}: no samples to {}", options.data,
                    prepared.train->size() == 0 ? "train with" : "test with");
-  prepared.task = recipe.task(*prepared.train);
+  prepared.task = recipe.task(prepared.train->preprocessing());
   return {};
 }
 

@@ -256,6 +256,7 @@ void Training::save() {
                                                             .seed = with_.options.seed,
                                                             .position = loader_->position(),
                                                             .control = control_.state()}));
+  content.state = or_throw(with_model_state(content.state, with_.model_state));
   content.rank_state = random_state(with_.device);
   if (!has_servers() || trainer_.is_first()) note_saving(writer().save(content));
   log_.event(done_.steps, "checkpoint");

@@ -7,6 +7,7 @@
 
 #include "apps/train/gradient_recorder.h"
 #include "apps/train/loop_control.h"
+#include "apps/train/model_state.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_console.h"
 #include "apps/train/train_options.h"
@@ -35,6 +36,7 @@ class Training final {
     TrainConsole& console;
     TrainingRecord record;  // facts that are known beforehand
     ServerOptions servers;  // for plans with home=server
+    ModelState model_state;
   };
   explicit Training(Parts parts);
   ~Training();

@@ -108,7 +108,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   const Preparation prepared = or_throw(prepare(options, recipe, job.size(), data_cache_folder()));
   const at::Device device = device_of(options, job);
   torch::manual_seed(options.seed);
-  const std::shared_ptr<recipes::Model> model = recipe.make_model(*prepared.train);
+  const std::shared_ptr<recipes::Model> model = recipe.make_model(prepared.train->preprocessing());
   model->to(device);
   TrainingRecord record{
       .recipe = recipe.name(),
@@ -128,7 +128,10 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
                           plan::to_string(prepared.plan)));
   const process::InterruptGuard guard;
   Training training({job, options, recipe, prepared, *model, device, console, record,
-                     servers_of(options, job, joined, prepared)});
+                     servers_of(options, job, joined, prepared),
+                     ModelState{.recipe = recipe.name(),
+                                .options = values_of(recipe),
+                                .preprocessing = prepared.train->preprocessing()}});
   const StopReason reason = training.run();
   TrainingRecord& result = training.finish(reason);
   const auto recorded = training.write_gradients();

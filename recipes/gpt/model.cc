@@ -43,18 +43,16 @@ class Attention final : public torch::nn::Module {
 
   // `mask` is 0 for visible positions and minus infinity elsewhere.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& mask) {
-    const std::int64_t samples = x.size(0);
     const std::int64_t length = x.size(1);
     const std::int64_t width = x.size(2);
     // [3, samples, heads, length, width of a head]
-    const at::Tensor parts = c_attn_->forward(x)
-                                 .view({samples, length, 3, heads_, width / heads_})
-                                 .permute({2, 0, 3, 1, 4});
+    const at::Tensor parts =
+        c_attn_->forward(x).view({-1, length, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
     const double scale = 1.0 / std::sqrt(static_cast<double>(width / heads_));
     at::Tensor weights = torch::matmul(parts[0] * scale, parts[1].transpose(-2, -1)) + mask;
     weights = attention_drop_->forward(torch::softmax(weights, -1));
     const at::Tensor seen = torch::matmul(weights, parts[2]).transpose(1, 2);
-    return drop_->forward(c_proj_->forward(seen.reshape({samples, length, width})));
+    return drop_->forward(c_proj_->forward(seen.reshape({-1, length, width})));
   }
 
  private:

@@ -45,18 +45,18 @@ class GptRecipe final : public Recipe {
                                .context = shape_.context,
                                .seed = request.seed});
   }
-  Result<void> accepts(const data::Dataset& dataset) const override {
-    const data::SampleShape& shape = dataset.shape();
+  Result<void> accepts(const data::Preprocessing& samples) const override {
+    const data::SampleShape& shape = samples.shape;
     const bool text = shape.input_type == DataType::kInt64 &&
                       shape.target_type == DataType::kInt64 && shape.input == shape.target &&
-                      shape.input.size() == 1 && dataset.classes().size() >= 2;
+                      shape.input.size() == 1 && samples.classes.size() >= 2;
     if (text) return {};
     return invalid("gpt takes a text, and these data are none");
   }
-  Task task(const data::Dataset& /*dataset*/) const override { return Task::kLanguage; }
-  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
+  Task task(const data::Preprocessing& /*samples*/) const override { return Task::kLanguage; }
+  std::shared_ptr<Model> make_model(const data::Preprocessing& samples) const override {
     GptShape shape = shape_;
-    shape.symbols = static_cast<std::int64_t>(dataset.classes().size());
+    shape.symbols = static_cast<std::int64_t>(samples.classes.size());
     return std::make_shared<Gpt>(shape);
   }
 

@@ -4,9 +4,12 @@
 #include <cstring>
 #include <numbers>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/errors.h"
 #include "base/rng.h"
+#include "data/preprocessing.h"
 
 namespace tally::recipes {
 namespace {
@@ -72,6 +75,15 @@ LinearSamples::LinearSamples(const LinearSpec& spec, const Range& range) {
     }
     y_.push_back(static_cast<float>(y + spec.noise * normal(rng)));
   }
+}
+
+data::Preprocessing LinearSamples::preprocessing() const {
+  const auto features = static_cast<std::size_t>(shape_.input.front());
+  data::TableEncoding table{.target = features};
+  for (std::size_t i = 0; i < features; ++i)
+    table.columns.push_back({.name = fmt::format("x{}", i), .features = {data::FeatureScale{}}});
+  table.columns.push_back({.name = "y"});
+  return {.shape = shape_, .classes = {}, .encoding = std::move(table)};
 }
 
 Result<void> LinearSamples::read(std::uint64_t index, Rng& /*augment*/, std::span<std::byte> input,

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/preprocessing.h"
 #include "tally/error.h"
 
 namespace tally::recipes {
@@ -26,6 +27,8 @@ class LinearSamples final : public data::Dataset {
 
   std::uint64_t size() const override { return y_.size(); }
   const data::SampleShape& shape() const override { return shape_; }
+  // Those of a table with the columns x0, x1, ... and y, whose numbers are used as they are.
+  data::Preprocessing preprocessing() const override;
   Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
                     std::span<std::byte> target) const override;
 

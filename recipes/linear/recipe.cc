@@ -19,7 +19,7 @@ LinearModel::LinearModel(std::int64_t features, std::int64_t outputs)
 }
 
 at::Tensor LinearModel::forward(const at::Tensor& input) {
-  return linear_->forward(input.reshape({input.size(0), -1}));
+  return linear_->forward(input.flatten(1));
 }
 
 std::vector<double> LinearModel::weights() const {
@@ -67,18 +67,18 @@ class Linear final : public Recipe {
     return std::unique_ptr<data::Dataset>(std::make_unique<LinearSamples>(spec, range));
   }
 
-  Result<void> accepts(const data::Dataset& dataset) const override {
-    const data::SampleShape& shape = dataset.shape();
+  Result<void> accepts(const data::Preprocessing& samples) const override {
+    const data::SampleShape& shape = samples.shape;
     if (shape.input_type == DataType::kFloat32 && shape.target.empty()) return {};
     return invalid(
         "linear takes samples of numbers with one target each, as a csv or "
         "libsvm file has");
   }
 
-  Task task(const data::Dataset& dataset) const override { return task_of_targets(dataset); }
+  Task task(const data::Preprocessing& samples) const override { return task_of_targets(samples); }
 
-  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
-    return std::make_shared<LinearModel>(inputs_of(dataset), outputs_for(dataset));
+  std::shared_ptr<Model> make_model(const data::Preprocessing& samples) const override {
+    return std::make_shared<LinearModel>(inputs_of(samples), outputs_for(samples));
   }
 
   Result<Finish> finish(Model& model, const data::Dataset& train,

@@ -18,7 +18,7 @@ Mlp::Mlp(const MlpShape& shape)
 }
 
 at::Tensor Mlp::forward(const at::Tensor& input) {
-  at::Tensor x = input.reshape({input.size(0), -1});
+  at::Tensor x = input.flatten(1);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     x = layers_[i]->forward(x);
     if (i + 1 < layers_.size()) x = dropout_->forward(torch::relu(x));
@@ -50,17 +50,17 @@ class MlpRecipe final : public Recipe {
     return data::open_dataset(request.data, request.cache,
                               {.train = request.train, .seed = request.seed});
   }
-  Result<void> accepts(const data::Dataset& dataset) const override {
-    const data::SampleShape& shape = dataset.shape();
+  Result<void> accepts(const data::Preprocessing& samples) const override {
+    const data::SampleShape& shape = samples.shape;
     if (shape.input_type == DataType::kFloat32 && shape.target.empty()) return {};
     return invalid("mlp takes images or rows of numbers with one target each, not texts");
   }
-  Task task(const data::Dataset& dataset) const override { return task_of_targets(dataset); }
-  std::shared_ptr<Model> make_model(const data::Dataset& dataset) const override {
-    return std::make_shared<Mlp>(MlpShape{.inputs = inputs_of(dataset),
+  Task task(const data::Preprocessing& samples) const override { return task_of_targets(samples); }
+  std::shared_ptr<Model> make_model(const data::Preprocessing& samples) const override {
+    return std::make_shared<Mlp>(MlpShape{.inputs = inputs_of(samples),
                                           .width = width_,
                                           .hidden_layers = layers_,
-                                          .outputs = outputs_for(dataset)});
+                                          .outputs = outputs_for(samples)});
   }
 
  private:
