@@ -204,6 +204,9 @@ void Trainer::Impl::check_warm_up(const checkpoint::Reader& reader, std::uint64_
 }
 
 void Trainer::Impl::restore(const checkpoint::Reader& reader) {
+  if (reader.state().empty())
+    refuse(ErrorCode::kInvalid,
+           "the file has weights and no state to continue from: load it with load_weights()");
   check_fits(reader);
   const adapter::SavedCourse course = restore_state(reader.state());
   check_warm_up(reader, model_->updates_of(course));

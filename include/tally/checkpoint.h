@@ -86,6 +86,8 @@ class Reader {
   // `checkpoint` is the folder step-.... Checks the manifest, the file sizes, the layout, and that
   // the checkpoint has every tensor exactly once. verify() checks the checksums of the data.
   // kCorrupt names the file.
+  // `checkpoint` may also be a single safetensors file of any program, such as Python's save_file()
+  // writes: its tensors by name, with step 0, one rank and no state. Such a file has no checksums.
   static Result<std::unique_ptr<Reader>> open(const std::filesystem::path& checkpoint);
   virtual ~Reader() = default;
 
@@ -94,7 +96,7 @@ class Reader {
   // In the order of Content.
   virtual const std::vector<TensorInfo>& tensors() const = 0;
   virtual const std::vector<TensorInfo>& state_tensors() const = 0;
-  virtual const std::string& state() const = 0;
+  virtual const std::string& state() const = 0;  // empty for a single file
   virtual Result<std::string> rank_state(Rank rank) const = 0;
 
   // Fills `out` with the tensor's elements from `first` on. Returns kInvalid if the checkpoint has

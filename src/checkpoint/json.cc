@@ -18,7 +18,8 @@ struct TypeName {
   DataType type;
   std::string_view name;
 };
-constexpr std::array<TypeName, kDataTypeCount> kTypeNames = {{
+// The first name of a type is the one that is written. Truth values are read as bytes.
+constexpr std::array<TypeName, kDataTypeCount + 1> kTypeNames = {{
     {DataType::kFloat32, "F32"},
     {DataType::kFloat64, "F64"},
     {DataType::kFloat16, "F16"},
@@ -27,6 +28,7 @@ constexpr std::array<TypeName, kDataTypeCount> kTypeNames = {{
     {DataType::kUInt8, "U8"},
     {DataType::kInt32, "I32"},
     {DataType::kInt64, "I64"},
+    {DataType::kUInt8, "BOOL"},
 }};
 constexpr std::size_t kMaxDimensions = 64;
 // Limit of nesting; checkpoints nest less deeply.
@@ -80,7 +82,8 @@ Result<TensorInfo> tensor_from(const std::string& name, const json& object) {
       std::find_if(kTypeNames.begin(), kTypeNames.end(),
                    [&](const TypeName& known) { return known.name == *type_name; });
   if (type == kTypeNames.end())
-    return corrupt(fmt::format("{}: unknown dtype {}", json_quoted(name), json_quoted(*type_name)));
+    return corrupt(fmt::format("{}: unsupported dtype {}: convert it to F32, F16, BF16 or F64",
+                               json_quoted(name), json_quoted(*type_name)));
   tensor.type = type->type;
   const json* const shape = member(object, "shape");
   if (shape == nullptr || !shape->is_array() || shape->size() > kMaxDimensions)

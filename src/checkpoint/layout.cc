@@ -43,6 +43,17 @@ Result<std::uint64_t> element_count(const TensorInfo& tensor) {
   return count;
 }
 
+Result<void> check_range(const std::filesystem::path& path, const TensorInfo& tensor,
+                         std::uint64_t first, std::uint64_t bytes) {
+  TALLY_TRY(const std::uint64_t count, element_count(tensor));
+  const std::uint64_t element_bytes = size_of(tensor.type);
+  if (bytes % element_bytes == 0 && first <= count && bytes / element_bytes <= count - first)
+    return {};
+  return invalid(
+      fmt::format("{}: {} bytes from element {} of tensor {}, which has {} elements of {} bytes",
+                  path.string(), bytes, first, tensor.name, count, element_bytes));
+}
+
 Result<void> check_tensors(std::span<const TensorInfo> tensors) {
   std::unordered_set<std::string_view> names;
   std::uint64_t bytes = 0;

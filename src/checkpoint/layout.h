@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,11 @@ inline constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 60;
 // Number of elements. kInvalid if a dimension is negative or the tensor has more than
 // kMaxFileBytes.
 Result<std::uint64_t> element_count(const TensorInfo& tensor);
+
+// kInvalid, with the path, unless `bytes` is a whole number of elements that the tensor has from
+// element `first` on.
+Result<void> check_range(const std::filesystem::path& path, const TensorInfo& tensor,
+                         std::uint64_t first, std::uint64_t bytes);
 
 // kInvalid unless each tensor has a unique, non-empty name in UTF-8 that does not begin with "__",
 // and all tensors together have at most kMaxFileBytes.

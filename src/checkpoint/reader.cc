@@ -20,6 +20,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_file.h"
+#include "checkpoint/weights_file.h"
 #include "kernel/crc32c/crc32c.h"
 #include "tally/checkpoint.h"
 
@@ -45,7 +46,7 @@ struct Extent {
 };
 
 struct StoredTensor {
-  DataType type = DataType::kFloat32;
+  TensorInfo info;
   std::uint64_t count = 0;
   std::vector<Extent> extents;  // ordered by `first`, without gaps
 };
@@ -142,7 +143,7 @@ class FolderReader final : public Reader {
     Index index;
     for (const TensorInfo& tensor : tensors) {
       TALLY_TRY(const std::uint64_t count, element_count(tensor));
-      index[tensor.name] = {.type = tensor.type, .count = count};
+      index[tensor.name] = {.info = tensor, .count = count};
     }
     return index;
   }
@@ -228,13 +229,9 @@ class FolderReader final : public Reader {
     if (found == index.end())
       return invalid(fmt::format("{}: no tensor {}", folder_.string(), tensor));
     const StoredTensor& stored = found->second;
-    const std::uint64_t element_bytes = size_of(stored.type);
+    TALLY_TRY(check_range(folder_, stored.info, first, out.size()));
+    const std::uint64_t element_bytes = size_of(stored.info.type);
     const std::uint64_t wanted = out.size() / element_bytes;
-    if (out.size() % element_bytes != 0 || first > stored.count || wanted > stored.count - first)
-      return invalid(
-          fmt::format("{}: {} bytes from element {} of tensor {}, which has {} "
-                      "elements of {} bytes",
-                      folder_.string(), out.size(), first, tensor, stored.count, element_bytes));
     for (const Extent& extent : stored.extents) {
       const std::uint64_t begin = std::max(first, extent.first);
       const std::uint64_t end = std::min(first + wanted, extent.first + extent.count);
@@ -264,6 +261,7 @@ class FolderReader final : public Reader {
 
 Result<std::unique_ptr<Reader>> Reader::open(const fs::path& checkpoint) {
   std::error_code ignored;
+  if (fs::is_regular_file(checkpoint, ignored)) return open_weights_file(checkpoint);
   if (!fs::is_directory(checkpoint, ignored))
     return invalid(fmt::format("{}: no such checkpoint", checkpoint.string()));
   auto reader = std::make_unique<FolderReader>(checkpoint);

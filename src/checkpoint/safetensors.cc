@@ -94,7 +94,8 @@ Result<std::uint64_t> header_length(std::string_view first_bytes, std::uint64_t 
   for (std::size_t i = 0; i < kHeaderLengthBytes; ++i)
     length |= std::uint64_t{static_cast<unsigned char>(first_bytes[i])} << (8 * i);
   if (length > kMaxHeaderBytes || length > file_bytes - kHeaderLengthBytes)
-    return corrupt(fmt::format("a header of {} bytes in a file of {}", length, file_bytes));
+    return corrupt(fmt::format("a header of {} bytes in a file of {}: not a safetensors file",
+                               length, file_bytes));
   return length;
 }
 

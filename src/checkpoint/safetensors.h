@@ -24,6 +24,8 @@ struct Entry {
   TensorInfo tensor;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
+
+  bool operator==(const Entry&) const = default;
 };
 
 // One entry per tensor, in the order of `tensors`. The file stores tensors by descending element
@@ -46,6 +48,8 @@ Result<std::vector<Entry>> parse_header(std::string_view json, std::uint64_t dat
 struct OpenedHeader {
   std::vector<Entry> entries;     // ordered by offset
   std::uint64_t data_offset = 0;  // offset of the tensor data in the file
+
+  bool operator==(const OpenedHeader&) const = default;
 };
 
 // Reads and checks the header of a safetensors file. kCorrupt, with the path, if the header is

@@ -201,13 +201,38 @@ class Trainer {
   // member "trainer".
   checkpoint::Content checkpoint();
   // Restores a checkpoint of any number of ranks. Failure kMismatch if the model or the kind of
-  // optimizer differs.
+  // optimizer differs; kInvalid for a file of weights alone.
   void restore(const checkpoint::Reader& reader);
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// The outcome of load_weights(). Tensors of the module are listed in its order, tensors of the file
+// in the order of the file.
+struct LoadReport {
+  std::size_t loaded = 0;               // tensors of the module that now have the file's values
+  std::vector<std::string> missing;     // tensors of the module that the file does not have
+  std::vector<std::string> unexpected;  // tensors of the file that the module does not have
+  std::vector<std::string> mismatched;  // "fc.weight: the module has [10, 4], the file [30, 4]"
+
+  bool is_complete() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
+};
+// One line per kind of difference, with at most eight names; "4 tensors loaded" if there is none.
+std::string to_string(const LoadReport& report);
+
+// Copies the tensors of a checkpoint, or of a safetensors file that another program wrote, to the
+// parameters and buffers with the same names, and converts them to their types; real values for
+// integers are a mismatch. Tied parameters take the value of the first of their names that the file
+// has. Missing and mismatched tensors stay as they are. Failure if the file cannot be read.
+//
+//   const auto reader = checkpoint::Reader::open("pretrained.safetensors");
+//   const LoadReport report = load_weights(*net, **reader);
+//   if (!report.is_complete()) std::puts(to_string(report).c_str());
+//
+// Call it before the trainer is made, which copies the values of rank 0 to all ranks.
+LoadReport load_weights(torch::nn::Module& module, const checkpoint::Reader& reader);
 
 // A rank's part of the samples of one step.
 struct TensorBatch {
