@@ -103,16 +103,15 @@ Result<void> set_loop_control(const TrainOptions& options, Preparation& prepared
   return {};
 }
 
-// Returns the folder that --resume means.
+// Returns the checkpoint that --resume means.
 Result<std::filesystem::path> resume_path(const TrainOptions& options) {
-  if (options.checkpoint.empty())
-    return invalid("--resume: from where? Give the folder as --checkpoint DIR");
-  if (options.resume == "latest") return checkpoint::find_latest(options.checkpoint);
+  if (options.resume == "latest" || options.resume == "auto")
+    return checkpoint::find_latest(options.checkpoint);
   std::uint64_t step = 0;
   const char* const end = options.resume.data() + options.resume.size();
   const auto parsed = std::from_chars(options.resume.data(), end, step);
   if (parsed.ec != std::errc() || parsed.ptr != end)
-    return invalid("--resume={}: not the number of a step", options.resume);
+    return invalid("--resume={}: neither the number of a step nor auto", options.resume);
   const std::vector<std::uint64_t> steps = checkpoint::list_steps(options.checkpoint);
   if (std::find(steps.begin(), steps.end(), step) == steps.end())
     return invalid("--resume={}: {} has {}", step, options.checkpoint,
@@ -121,9 +120,29 @@ Result<std::filesystem::path> resume_path(const TrainOptions& options) {
   return checkpoint::path_of(options.checkpoint, step);
 }
 
+// Returns that the checkpoint is the end of its training, and how to train further; empty: it is
+// not.
+std::string completion_of(const LoopControlOptions& options, const ResumePoint& point) {
+  LoopControl control(options);
+  control.restore(point.state.control);
+  const auto reason = control.stop(point.step, /*interrupted=*/false);
+  if (!reason) return "";
+  const auto text = [&](const std::string& why, const char* remedy) {
+    return fmt::format("already complete: step {} of {}{}; {} to train further", point.step,
+                       options.total_steps, why, remedy);
+  };
+  const std::string early = fmt::format(", {}", to_string(*reason));
+  if (*reason == StopReason::kTargetReached) return text(early, "give a higher --target-accuracy");
+  if (*reason == StopReason::kNoImprovement) return text(early, "give a larger --early-stop");
+  return text("", "give more --epochs or --steps");
+}
+
 Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& recipe,
                         Preparation& prepared) {
   if (options.resume.empty()) return {};
+  if (options.checkpoint.empty())
+    return invalid("--resume: from where? Give the folder as --checkpoint DIR");
+  if (options.resume == "auto" && checkpoint::list_steps(options.checkpoint).empty()) return {};
   TALLY_TRY(const std::filesystem::path path, of_option("--resume", resume_path(options)));
   TALLY_TRY(const auto reader, of_option("--resume", checkpoint::Reader::open(path)));
   TALLY_TRY(TrainState state, of_option("--resume", train_state_of(reader->state())));
@@ -133,12 +152,8 @@ Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& reci
   if (state.seed != options.seed)
     return invalid("--resume: {} was trained with --seed {}, not {}", path.string(), state.seed,
                    options.seed);
-  if (reader->step() >= prepared.control.total_steps)
-    return invalid(
-        "--resume: {} is of step {} of {}: nothing is left to do; give more "
-        "--epochs or --steps",
-        path.string(), reader->step(), prepared.control.total_steps);
   prepared.resume = ResumePoint{path, reader->step(), std::move(state)};
+  prepared.completion = completion_of(prepared.control, *prepared.resume);
   return {};
 }
 
@@ -156,7 +171,7 @@ Result<void> set_record(const TrainOptions& options, Preparation& prepared) {
   if (!prepared.resume) return {};
   std::erase_if(prepared.record_steps,
                 [&](std::uint64_t step) { return step <= prepared.resume->step; });
-  if (prepared.record_steps.empty())
+  if (prepared.record_steps.empty() && prepared.completion.empty())
     return invalid("--record-gradients: step {}, where it goes on, is past all of them",
                    prepared.resume->step);
   return {};

@@ -43,6 +43,8 @@ struct Preparation {
   std::uint64_t epoch_count = 0;  // 0: as many as the steps need
   LoopControlOptions control;
   std::optional<ResumePoint> resume;
+  // Not empty: the checkpoint is the end of its training. Says so, and how to train further.
+  std::string completion;
   std::string record_file;                  // of --record-gradients; empty: none
   std::vector<std::uint64_t> record_steps;  // the steps that are still to come
 };

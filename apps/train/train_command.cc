@@ -27,6 +27,7 @@ Examples:
   tally train resnet18 --data cifar10 --device cuda --precision bfloat16 --epochs 30
   tally train lenet --checkpoint runs/lenet --checkpoint-every "2 epochs"
   tally train lenet --checkpoint runs/lenet --resume --epochs 12
+  tally train lenet --checkpoint runs/lenet --resume=auto
 
 The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job
 instead. After one Ctrl-C the workers finish their step, and save it if there is a --checkpoint; a
@@ -123,6 +124,10 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
     options.workers = uses_cuda(options.device) ? cuda_devices() : usable_cores();
   const auto prepared = check(options, recipe);
   if (!prepared) return refuse(prepared.error());
+  if (!prepared->completion.empty()) {
+    fmt::print("{}\n", prepared->completion);
+    return 0;
+  }
   return launch_workers(options, recipe.name(), words, *prepared);
 }
 

@@ -94,8 +94,9 @@ void add_intervals(Command& command, TrainOptions& o) {
   command.add("--keep", &o.keep, "Number of newest checkpoints to keep",
               {.least = 1, .most = 1 << 20});
   command.add("--resume", &o.resume,
-              "Continue from the newest checkpoint in --checkpoint, or from that of a step",
-              {.value = "STEP", .implied = "latest"});
+              "Continue from the newest checkpoint in --checkpoint, or from that of a step; auto: "
+              "from the newest one, or from the beginning if there is none",
+              {.value = "STEP|auto", .implied = "latest"});
 }
 
 void add_output(Command& command, TrainOptions& o) {

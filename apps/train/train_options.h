@@ -37,7 +37,7 @@ struct TrainOptions {
   std::string checkpoint;  // folder; empty: no checkpoints
   std::string checkpoint_every = "1 epoch";
   int keep = 3;
-  std::string resume;  // "latest" or a step; empty: start from the beginning
+  std::string resume;  // "latest", "auto" or a step; empty: start from the beginning
   std::string eval_every;
   std::optional<double> target_accuracy;
   std::uint64_t patience = 0;  // 0: no early stop

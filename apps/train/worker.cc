@@ -106,6 +106,10 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   set_threads(threads);
   or_throw(check_device(options.device));
   const Preparation prepared = or_throw(prepare(options, recipe, job.size(), data_cache_folder()));
+  if (!prepared.completion.empty()) {
+    console.say(prepared.completion);
+    return 0;
+  }
   const at::Device device = device_of(options, job);
   torch::manual_seed(options.seed);
   const std::shared_ptr<recipes::Model> model = recipe.make_model(prepared.train->preprocessing());

@@ -108,11 +108,10 @@ TEST_F(TrainRefusal, CheckpointsThatDoNotFit) {
   Child tally = folder_.train(with({"--width", "8"}));
   ASSERT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
   expect({
-      {with({"--resume", "--width", "8"}), "nothing is left to do"},
       {with({"--resume=2", "--width", "9"}), "another model"},
       {with({"--resume=2", "--width", "8", "--seed", "5"}), "--seed 1"},
       {with({"--resume=3", "--width", "8"}), "steps 2, 4"},
-      {with({"--resume=x", "--width", "8"}), "not the number of a step"},
+      {with({"--resume=x", "--width", "8"}), "neither the number of a step nor auto"},
       {{"linear", "--checkpoint", saved, "--resume=2"}, "of the recipe mlp, not linear"},
   });
   for (const auto& entry : std::filesystem::directory_iterator(saved)) {

@@ -12,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing::Not;
 
 class TrainResume : public testing::Test {
  protected:
@@ -76,6 +77,21 @@ TEST_F(TrainResume, AnotherNumberOfWorkersGoesOn) {
   ASSERT_TRUE(three.exits(0, kTrainingTime)) << three.transcript();
   EXPECT_THAT(three.output(), HasSubstr("resumed from step 8, written by 2 workers"));
   EXPECT_TRUE(fs::exists(step("saved", 20) + "/optimizer-00002-of-00003.safetensors"));
+}
+
+// A loop may repeat one command until it succeeds: the first run begins, the second goes on where
+// the first one ended, and a complete training is a success.
+TEST_F(TrainResume, AutoBeginsThenGoesOnAndThenIsComplete) {
+  const auto run = [this](const std::string& steps) {
+    Child tally = start("saved", {"--workers", "2", "--resume=auto", "--steps", steps});
+    EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+    return tally.output();
+  };
+  EXPECT_THAT(run("10"), Not(HasSubstr("resumed")));
+  EXPECT_THAT(run("20"), HasSubstr("resumed from step 10, written by 2 workers"));
+  EXPECT_EQ(run("20"),
+            "already complete: step 20 of 20; "
+            "give more --epochs or --steps to train further\n");
 }
 
 // On Ctrl-C the launcher receives SIGINT and forwards it.
