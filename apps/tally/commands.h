@@ -32,8 +32,9 @@ void add_simulate_command(Command bench);
 // Other commands need libtorch, and belong to two other programs.
 
 // Returns the words for such a program if the command line belongs to one: tally-train for
-// `train ...`, except recipes that need no libtorch, and tally-bench-train for `bench train ...`
-// and `bench compress ...`. Nothing for other commands.
+// `train ...`, except recipes that need no libtorch, and for `predict`, `generate`, `export` and
+// `eval RUN`; tally-bench-train for `bench train ...` and `bench compress ...`. Nothing for other
+// commands.
 std::optional<std::vector<std::string>> torch_program_words(const std::vector<std::string>& words);
 
 // Whether these words ask for the list of recipes.

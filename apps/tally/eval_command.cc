@@ -12,7 +12,11 @@ namespace tally::app {
 namespace {
 
 constexpr const char* kEvalFooter = R"(
+`tally eval RUN [--data NAME|PATH]` evaluates a trained model; RUN is the folder of `tally train
+--checkpoint`, and `tally eval RUN --help` has the options.
+
 Examples:
+  tally eval runs/lenet
   tally eval analogy --vectors imdb.bin --questions questions-words.txt.gz
   tally eval similarity --vectors imdb.bin --pairs EN-WS-353-ALL.txt.gz
 
@@ -68,7 +72,8 @@ void add_vectors_option(Command& command, EvalOptions& options) {
 }  // namespace
 
 void add_eval_command(Command top) {
-  Command eval = top.add_command("eval", "Evaluate word vectors");
+  Command eval =
+      top.add_command("eval", "Evaluate a trained model (tally eval RUN), or word vectors");
   eval.require_command();
   eval.footer(kEvalFooter);
   const auto options = std::make_shared<EvalOptions>();

@@ -83,6 +83,9 @@ int main(int argc, char** argv) {
   bench.add_command("train", "Training beside PyTorch's DDP and beside one worker");
   bench.add_command("compress", "Gain of codecs between two hosts, by the speed of the link");
 
+  top.add_command("predict", "Predict with a trained model: tally predict RUN --input FILE...");
+  top.add_command("generate", "Continue a text with a trained gpt");
+  top.add_command("export", "Write a trained model as a file for other programs");
   add_data_command(top);
   add_eval_command(top);
   add_doctor_command(top);

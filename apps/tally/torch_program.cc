@@ -23,12 +23,19 @@ void start_without_blas_threads() {
   if (joins && !*joins) ::setenv("OPENBLAS_NUM_THREADS", "1", 0);
 }
 
+// Whether `tally eval WORD` needs no libtorch.
+bool evaluates_vectors(const std::string& word) {
+  return word == "analogy" || word == "similarity" || word == "--help" || word == "-h";
+}
+
 }  // namespace
 
 std::optional<std::vector<std::string>> torch_program_words(const std::vector<std::string>& words) {
   if (words.empty()) return std::nullopt;
   if (words[0] == "train" && words.size() > 1 && words[1] == "word2vec") return std::nullopt;
-  if (words[0] == "train") return words;
+  for (const char* const command : {"train", "predict", "generate", "export"})
+    if (words[0] == command) return words;
+  if (words[0] == "eval" && words.size() > 1 && !evaluates_vectors(words[1])) return words;
   if (words.size() < 2 || words[0] != "bench") return std::nullopt;
   if (words[1] != "train" && words[1] != "compress") return std::nullopt;
   std::vector<std::string> bench = {words[1] == "train" ? "bench" : "bench-compress"};
@@ -47,7 +54,8 @@ int become_torch_program(std::vector<std::string> words) {
     fmt::print("tally train word2vec [OPTIONS] trains {}\n", kWord2vecDescription);
     std::fflush(stdout);
   }
-  const char* const name = words.front() == "train" ? "tally-train" : "tally-bench-train";
+  const bool benches = words.front().starts_with("bench");
+  const char* const name = benches ? "tally-bench-train" : "tally-train";
   const std::string program = process::program_beside(name);
   if (words.front() == "train") start_without_blas_threads();
   words.insert(words.begin(), program);

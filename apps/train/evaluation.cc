@@ -21,17 +21,25 @@ void append(const at::Tensor& values, std::vector<double>& to) {
   to.insert(to.end(), plain.data_ptr<double>(), plain.data_ptr<double>() + plain.numel());
 }
 
-ScoredPart judge_part(Job& job, recipes::Model& model, const Preparation& prepared,
-                      const TrainOptions& options, const at::Device& device) {
-  const data::Dataset& dataset = *prepared.test;
+struct JudgeOptions {
+  recipes::Task task = recipes::Task::kClassification;
+  std::uint64_t batch = 64;
+  int loader_threads = 1;
+  bool bfloat16 = false;
+  Rank rank = 0;  // evaluates its part of the samples
+  int workers = 1;
+};
+
+ScoredPart judge_part(recipes::Model& model, const data::Dataset& dataset,
+                      const JudgeOptions& options, const at::Device& device) {
   const torch::NoGradGuard no_gradients;
   train::Loader loader(dataset,
                        data::Order({.strategy = data::Strategy::kPartition,
                                     .size = dataset.size(),
                                     .batch = options.batch,
                                     .shuffle = false,
-                                    .rank = job.rank(),
-                                    .workers = job.size()}),
+                                    .rank = options.rank,
+                                    .workers = options.workers}),
                        {.threads = options.loader_threads});
   ScoredPart part;
   for (bool last = false; !last;) {
@@ -42,14 +50,14 @@ ScoredPart judge_part(Job& job, recipes::Model& model, const Preparation& prepar
     const TensorBatch tensors = to_tensors(*batch, dataset.shape(), device);
     at::Tensor output;
     {
-      const Bfloat16Scope precision(options.precision == "bfloat16", device);
+      const Bfloat16Scope precision(options.bfloat16, device);
       output = model.forward(tensors.input);
     }
-    const recipes::Judgement judgement = recipes::judge(prepared.task, output, tensors.target);
+    const recipes::Judgement judgement = recipes::judge(options.task, output, tensors.target);
     part.all.loss += judgement.loss;
     part.all.correct += judgement.correct;
     part.all.predictions += judgement.predictions;
-    if (prepared.task != recipes::Task::kBinary) continue;
+    if (options.task != recipes::Task::kBinary) continue;
     append(output, part.scores);
     append(tensors.target, part.labels);
   }
@@ -91,18 +99,39 @@ std::optional<double> auc_of(const Job& job, Trainer& trainer, const ScoredPart&
   return auc(scores, std::vector<std::uint8_t>(labels.begin(), labels.end()));
 }
 
+Score score_of(recipes::Task task, const recipes::Judgement& sums) {
+  Score score{.loss = sums.loss / sums.predictions};
+  if (recipes::has_accuracy(task)) score.accuracy = sums.correct / sums.predictions;
+  return score;
+}
+
 }  // namespace
+
+Score evaluate_alone(recipes::Model& model, const data::Dataset& dataset, recipes::Task task,
+                     std::uint64_t batch, const at::Device& device) {
+  const ScoredPart part = judge_part(model, dataset, {.task = task, .batch = batch}, device);
+  Score score = score_of(task, part.all);
+  if (task == recipes::Task::kBinary)
+    score.auc = auc(part.scores, std::vector<std::uint8_t>(part.labels.begin(), part.labels.end()));
+  return score;
+}
 
 Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const Preparation& prepared,
                const TrainOptions& options, const at::Device& device) {
   trainer.synchronise_buffers();
   model.eval();
-  const ScoredPart part = judge_part(job, model, prepared, options, device);
+  const ScoredPart part = judge_part(model, *prepared.test,
+                                     {.task = prepared.task,
+                                      .batch = options.batch,
+                                      .loader_threads = options.loader_threads,
+                                      .bfloat16 = options.precision == "bfloat16",
+                                      .rank = job.rank(),
+                                      .workers = job.size()},
+                                     device);
   model.train();
   const recipes::Judgement& own = part.all;
   const std::vector<double> sums = trainer.sum({own.loss, own.correct, own.predictions});
-  Score score{.loss = sums[0] / sums[2]};
-  if (recipes::has_accuracy(prepared.task)) score.accuracy = sums[1] / sums[2];
+  Score score = score_of(prepared.task, {sums[0], sums[1], sums[2]});
   if (prepared.task == recipes::Task::kBinary) score.auc = auc_of(job, trainer, part);
   return score;
 }

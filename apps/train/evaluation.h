@@ -14,4 +14,8 @@ namespace tally::app {
 Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const Preparation& prepared,
                const TrainOptions& options, const at::Device& device);
 
+// The same in one process, for a model in evaluation mode, over a whole dataset.
+Score evaluate_alone(recipes::Model& model, const data::Dataset& dataset, recipes::Task task,
+                     std::uint64_t batch, const at::Device& device);
+
 }  // namespace tally::app

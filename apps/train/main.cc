@@ -1,7 +1,9 @@
-// The program that `tally train` executes: the part of the command line that needs libtorch.
+// The program that `tally train` and the commands that use trained models execute: the part of the
+// command line that needs libtorch.
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,20 +18,27 @@ int main(int argc, char** argv) {
   const std::string command = words.empty() ? "" : words.front();
   ::signal(SIGPIPE, SIG_IGN);
   if (command == "host-agent") return tally::launch::run_agent();
-  if (command != "train") {
+  static const std::map<std::string, int (*)(const std::vector<std::string>&)> kCommands = {
+      {"train", tally::app::run_train_command},
+      {"predict", tally::app::run_predict_command},
+      {"generate", tally::app::run_generate_command},
+      {"eval", tally::app::run_eval_command},
+      {"export", tally::app::run_export_command}};
+  const auto run = kCommands.find(command);
+  if (run == kCommands.end()) {
     fmt::print(stderr, "tally-train is a part of tally: call `tally train`\n");
     return tally::app::kWrongUsage;
   }
   int code = 1;
   try {
-    code = tally::app::run_train_command({words.begin() + 1, words.end()});
+    code = run->second({words.begin() + 1, words.end()});
   } catch (const std::exception& error) {
     // For example, a model that does not fit into memory. libtorch adds stacks to its messages.
     const std::string what = error.what();
-    fmt::print(stderr, "tally train: {}\n", what.substr(0, what.find('\n')));
+    fmt::print(stderr, "tally {}: {}\n", command, what.substr(0, what.find('\n')));
   }
   // The buffered output may not fit, as on a full disk.
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  fmt::print(stderr, "tally train: cannot write all of the output\n");
+  fmt::print(stderr, "tally {}: cannot write all of the output\n", command);
   return code == 0 ? 1 : code;
 }

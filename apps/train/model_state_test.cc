@@ -13,13 +13,15 @@ using nlohmann::json;
 const data::Preprocessing kTable{
     .shape = {.input = {4}, .target_type = DataType::kInt64},
     .classes = {"no", "yes"},
-    .encoding = data::TableEncoding{
-        .columns = {{.name = "r\xffoms", .features = {{.missing = 0.1, .mean = 1.0 / 3}}},
-                    {.name = "", .categories = {"no", "yes"}},
-                    {.name = "place",
-                     .categories = {"a", "b", "\xc3\xa9"},
-                     .features = {{0, 1e-300, 2}, {0, 0, 1}, {0, 0, 1e300}}}},
-        .target = 1}};
+    .encoding =
+        data::TableEncoding{
+            .columns = {{.name = "r\xffoms", .features = {{.missing = 0.1, .mean = 1.0 / 3}}},
+                        {.name = "", .categories = {"no", "yes"}},
+                        {.name = "place",
+                         .categories = {"a", "b", "\xc3\xa9"},
+                         .features = {{0, 1e-300, 2}, {0, 0, 1}, {0, 0, 1e300}}}},
+            .target = 1},
+    .target_scale = {.mean = 1.0 / 3, .deviation = 7}};
 
 // Texts and numbers come back exactly, also texts that are not UTF-8.
 TEST(ModelState, TableComesBackExactly) {
@@ -34,6 +36,8 @@ TEST(ModelState, TableComesBackExactly) {
   EXPECT_EQ(back->options, state.options);
   EXPECT_EQ(back->preprocessing.classes, kTable.classes);
   EXPECT_EQ(back->preprocessing.shape.input, kTable.shape.input);
+  EXPECT_EQ(back->preprocessing.target_scale.mean, kTable.target_scale.mean);
+  EXPECT_EQ(back->preprocessing.target_scale.deviation, 7);
   const auto& found = std::get<data::TableEncoding>(back->preprocessing.encoding);
   const auto& expected = std::get<data::TableEncoding>(kTable.encoding);
   EXPECT_EQ(found.target, expected.target);

@@ -9,6 +9,7 @@
 #include "apps/tally/outputs.h"
 #include "apps/tally/watch_target.h"
 #include "base/errors.h"
+#include "data/scaled_targets.h"
 #include "optimizer/update_rule.h"
 #include "policy/rules.h"
 #include "train/disturbance.h"
@@ -56,6 +57,10 @@ Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recip
     return invalid("--data {}: no samples to {}", options.data,
                    prepared.train->size() == 0 ? "train with" : "test with");
   prepared.task = recipe.task(prepared.train->preprocessing());
+  if (prepared.task != recipes::Task::kRegression || !recipe.scales_targets()) return {};
+  TALLY_TRY(const data::TargetScale scale, data::measure_targets(*prepared.train));
+  prepared.train = data::scale_targets(std::move(prepared.train), scale);
+  prepared.test = data::scale_targets(std::move(prepared.test), scale);
   return {};
 }
 

@@ -172,7 +172,9 @@ decltype(data::Preprocessing::encoding) encoding_in(const json& object,
 json preprocessing_json(const data::Preprocessing& preprocessing) {
   return {{"shape", shape_json(preprocessing.shape)},
           {"classes", texts_json(preprocessing.classes)},
-          {"encoding", std::visit(EncodingJson(), preprocessing.encoding)}};
+          {"encoding", std::visit(EncodingJson(), preprocessing.encoding)},
+          {"target_mean", preprocessing.target_scale.mean},
+          {"target_deviation", preprocessing.target_scale.deviation}};
 }
 
 Result<data::Preprocessing> preprocessing_of(const json& object) {
@@ -181,6 +183,8 @@ Result<data::Preprocessing> preprocessing_of(const json& object) {
                                .classes = texts_in(object.at("classes")),
                                .encoding = {}};
     result.encoding = encoding_in(object.at("encoding"), result.shape);
+    result.target_scale = {.mean = object.at("target_mean").get<double>(),
+                           .deviation = object.at("target_deviation").get<double>()};
     return result;
   } catch (const json::exception& error) {
     return corrupt("the preprocessing of the checkpoint: {}", error.what());

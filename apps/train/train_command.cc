@@ -13,6 +13,7 @@
 #include "apps/train/device.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_options.h"
+#include "apps/train/use/initial_weights.h"
 #include "base/cpu.h"
 #include "process/child_process.h"
 #include "recipes/catalogue.h"
@@ -64,6 +65,11 @@ Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe) 
     auto fits =
         check_record_size(prepared.record_steps.size(), parameters_of(recipe, *prepared.train));
     if (!fits) fits.error().message.insert(0, "--record-gradients: ");
+    TALLY_TRY(std::move(fits));
+  }
+  if (!options.init.empty() && !prepared.resume) {
+    auto fits = check_initial_weights(options.init, recipe, prepared.train->preprocessing());
+    if (!fits) fits.error().message.insert(0, "--init: ");
     TALLY_TRY(std::move(fits));
   }
   if (prepared.resume) {

@@ -20,6 +20,10 @@ void add_data(Command& command, TrainOptions& o) {
   command.add("--steps", &o.steps,
               "Maximum number of steps; without --epochs, the number of passes follows from it",
               {.least = 1, .most = kMany});
+  command.add("--init", &o.init,
+              "Start from these weights: a safetensors file, for example from Python, or a folder "
+              "of another training's checkpoints",
+              {.value = "FILE|RUN"});
   command.add("--seed", &o.seed, "Seed of the model, the order of samples and all random numbers");
 }
 

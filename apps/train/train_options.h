@@ -19,6 +19,7 @@ struct TrainOptions {
   double rate = 0.1;
   std::string schedule;  // empty: the recipe's
   std::string plan;
+  std::string init;  // weights to start from; empty: random ones
   std::uint64_t seed = 1;
   double clip_norm = 0;   // 0: unlimited
   double clip_value = 0;  // 0: unlimited

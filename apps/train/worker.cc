@@ -17,6 +17,7 @@
 #include "apps/train/device.h"
 #include "apps/train/report.h"
 #include "apps/train/training.h"
+#include "apps/train/use/initial_weights.h"
 #include "base/cpu.h"
 #include "base/errors.h"
 #include "process/interrupt.h"
@@ -113,6 +114,9 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   const at::Device device = device_of(options, job);
   torch::manual_seed(options.seed);
   const std::shared_ptr<recipes::Model> model = recipe.make_model(prepared.train->preprocessing());
+  std::string initial;
+  if (!options.init.empty() && !prepared.resume)
+    initial = or_throw(load_initial_weights(options.init, *model));
   model->to(device);
   TrainingRecord record{
       .recipe = recipe.name(),
@@ -130,6 +134,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
                           options.batch, prepared.control.total_steps,
                           to_string(prepared.optimizer), prepared.schedule.text(),
                           plan::to_string(prepared.plan)));
+  if (!initial.empty()) console.say("--init: " + initial);
   const process::InterruptGuard guard;
   Training training({job, options, recipe, prepared, *model, device, console, record,
                      servers_of(options, job, joined, prepared),

@@ -23,7 +23,10 @@ float threshold(std::span<const float> scores, std::int64_t top_k) {
 }  // namespace
 
 std::size_t pick(std::span<const float> scores, const SampleOptions& options, double uniform) {
-  TALLY_CHECK(!scores.empty() && options.temperature > 0);
+  TALLY_CHECK(!scores.empty() && options.temperature >= 0);
+  if (options.temperature == 0)
+    return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) -
+                                    scores.begin());
   const float least = threshold(scores, options.top_k);
   const double best = *std::max_element(scores.begin(), scores.end());
   std::vector<double> weights(scores.size());
@@ -44,7 +47,8 @@ std::size_t pick(std::span<const float> scores, const SampleOptions& options, do
 }
 
 std::vector<std::int64_t> sample(Gpt& model, std::vector<std::int64_t> prompt,
-                                 const SampleOptions& options) {
+                                 const SampleOptions& options,
+                                 const std::function<void(std::int64_t)>& on_symbol) {
   const torch::NoGradGuard no_gradients;
   const bool trained = model.is_training();
   model.eval();
@@ -63,6 +67,7 @@ std::vector<std::int64_t> sample(Gpt& model, std::vector<std::int64_t> prompt,
                                      static_cast<std::size_t>(scores.numel()));
     prompt.push_back(static_cast<std::int64_t>(pick(row, options, rng.uniform())));
     written.push_back(prompt.back());
+    if (on_symbol) on_symbol(prompt.back());
   }
   model.train(trained);
   return written;

@@ -24,6 +24,7 @@ TEST(Pick, LandsWhereTheProbabilitiesSay) {
 
 TEST(Pick, LowTemperatureTakesTheBest) {
   EXPECT_EQ(pick(kScores, {.temperature = 0.01}, 0.999), 0U);
+  EXPECT_EQ(pick(kScores, {.temperature = 0}, 0.999), 0U);
 }
 
 TEST(Pick, TopKLeavesTheRestOut) {

@@ -56,6 +56,8 @@ class MlpRecipe final : public Recipe {
     return invalid("mlp takes images or rows of numbers with one target each, not texts");
   }
   Task task(const data::Preprocessing& samples) const override { return task_of_targets(samples); }
+  // Without it the default learning rate diverges on targets such as prices.
+  bool scales_targets() const override { return true; }
   std::shared_ptr<Model> make_model(const data::Preprocessing& samples) const override {
     return std::make_shared<Mlp>(MlpShape{.inputs = inputs_of(samples),
                                           .width = width_,

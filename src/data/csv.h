@@ -39,6 +39,9 @@ Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::pat
                                           const std::vector<std::filesystem::path>& test,
                                           const CsvOptions& options);
 
+// The texts of a field that mean a missing value.
+std::vector<std::string> missing_words();
+
 struct TableEncoding;
 
 // Opens a table for a model that was trained with `encoding`: columns, categories and scales are

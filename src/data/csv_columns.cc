@@ -13,6 +13,9 @@
 namespace tally::data {
 namespace {
 
+constexpr std::array<std::string_view, 8> kMissingWords{"",    "NA",   "N/A",  "NaN",
+                                                        "nan", "null", "NULL", "?"};
+
 Result<std::size_t> target_among(const std::vector<CsvColumn>& columns, const std::string& wanted,
                                  const std::string& name) {
   if (wanted.empty()) return columns.size() - 1;
@@ -74,10 +77,10 @@ Result<void> number_features(const NamedBytes& file, CsvColumns& table) {
 
 }  // namespace
 
+std::vector<std::string> missing_words() { return {kMissingWords.begin(), kMissingWords.end()}; }
+
 bool is_missing(const std::string& text) {
-  constexpr std::array<std::string_view, 8> kWords{"",    "NA",   "N/A",  "NaN",
-                                                   "nan", "null", "NULL", "?"};
-  return std::find(kWords.begin(), kWords.end(), text) != kWords.end();
+  return std::find(kMissingWords.begin(), kMissingWords.end(), text) != kMissingWords.end();
 }
 
 Error bad_field(const NamedBytes& file, const CsvColumn& column, const CsvField& field,

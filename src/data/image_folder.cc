@@ -74,9 +74,9 @@ Result<void> read_image(const fs::path& path, const ImageSize& wanted, const Pix
   TALLY_TRY(const ImageSize stored, size_of_image(bytes, path));
   const bool flip = augment != nullptr && augment->below(2) == 1;
   Box box = augment != nullptr ? random_box(stored, wanted, *augment) : centre_box(stored, wanted);
-  TALLY_TRY(const Image image,
-            is_jpeg(bytes) ? decode_jpeg(bytes, path.string(), reduction_for(box, wanted))
-                           : decode_png(bytes, path.string()));
+  TALLY_TRY(const Image image, is_jpeg(bytes)
+                                   ? decode_jpeg(bytes, path.string(), reduction_for(box, wanted))
+                                   : decode_png(bytes, path.string()));
   const double across = double(image.size.width) / stored.width;
   const double down = double(image.size.height) / stored.height;
   box = {box.left * across, box.top * down, box.width * across, box.height * down};

@@ -165,8 +165,7 @@ Result<std::unique_ptr<KeyedDataset>> open_keyed(const Location& location, const
   return std::make_unique<KeyedDataset>(std::move(split.train ? parts.train : *parts.test), slots);
 }
 
-Result<std::unique_ptr<KeyedDataset>> open_keyed_like(const fs::path& file,
-                                                      const KeyedLike& like) {
+Result<std::unique_ptr<KeyedDataset>> open_keyed_like(const fs::path& file, const KeyedLike& like) {
   TALLY_TRY(const TableFormat format, format_of(file));
   KeyedRows rows;
   if (format == TableFormat::kLibsvm) {

@@ -12,6 +12,7 @@
 #include "data/keyed_open.h"
 #include "data/libsvm.h"
 #include "data/pixel_files.h"
+#include "data/scaled_targets.h"
 
 namespace tally::data {
 namespace {
@@ -63,9 +64,9 @@ Result<std::unique_ptr<Dataset>> open_pictures(const Location& location, const P
                                                const ImageEncoding& encoding, Targets targets) {
   const auto& files = judged_files(location);
   if (location.kind == Kind::kImageFolder)
-    return open_image_folder(files.front(), {.image = image_size_of(like),
-                                             .classes = like.classes,
-                                             .scale = encoding.scale});
+    return open_image_folder(
+        files.front(),
+        {.image = image_size_of(like), .classes = like.classes, .scale = encoding.scale});
   PixelSamples samples;
   if (location.kind == Kind::kIdx) {
     TALLY_TRY(samples, read_idx_like(files, like.classes.size(), targets));
@@ -79,10 +80,8 @@ Result<std::unique_ptr<Dataset>> open_pictures(const Location& location, const P
                             {.image = image_size_of(like), .scale = encoding.scale});
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Dataset>> open_like(const Location& location, const Preprocessing& like,
-                                           Targets targets) {
+Result<std::unique_ptr<Dataset>> open_unscaled(const Location& location, const Preprocessing& like,
+                                               Targets targets) {
   if (judged_files(location).empty()) return other_kind(location, like);
   const bool needed = targets == Targets::kNeeded;
   constexpr std::array kPictures{Kind::kIdx, Kind::kCifar, Kind::kImageFolder};
@@ -110,6 +109,15 @@ Result<std::unique_ptr<Dataset>> open_like(const Location& location, const Prepr
                             static_cast<std::uint32_t>(like.shape.input.front()), like.classes,
                             needed);
   return other_kind(location, like);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> open_like(const Location& location, const Preprocessing& like,
+                                           Targets targets) {
+  TALLY_TRY(auto dataset, open_unscaled(location, like, targets));
+  if (dataset->shape().target_type != DataType::kFloat32) return dataset;
+  return scale_targets(std::move(dataset), like.target_scale);
 }
 
 Result<Location> locate_like(const std::string& name_or_path, const std::filesystem::path& cache,

@@ -124,8 +124,8 @@ TEST(OpenLike, RowsOfKeysHaveTheSlotsOfTheModel) {
 TEST(OpenLike, ColumnsAreFoundByNameInAnyOrderAndBesideOthers) {
   const TestFolder folder;
   const Preprocessing like = learned_from(folder.write("train.csv", kHouses), {.validation = 0});
-  const auto plain = opened_like(folder.write("p.csv", "rooms,place,price\n3,city,10\n"), like,
-                                 Targets::kIgnored);
+  const auto plain =
+      opened_like(folder.write("p.csv", "rooms,place,price\n3,city,10\n"), like, Targets::kIgnored);
   const auto mixed =
       opened_like(folder.write("m.csv", "id,place,rooms\n77,city,3\n"), like, Targets::kIgnored);
   const auto unnamed = opened_like(folder.write("u.csv", "3,city\n"), like, Targets::kIgnored);

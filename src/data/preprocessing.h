@@ -42,6 +42,12 @@ struct KeyedEncoding {
   std::vector<std::string> fields;  // by slot; empty: slots without names
 };
 
+// Targets of regression become (value - mean) / deviation.
+struct TargetScale {
+  double mean = 0;
+  double deviation = 1;
+};
+
 // How files became the samples of a dataset. It contains every number and name that was taken from
 // the training part, so a trained model can get further inputs that are prepared in the same way.
 struct Preprocessing {
@@ -50,6 +56,7 @@ struct Preprocessing {
   std::variant<std::monostate, ImageEncoding, TableEncoding, TextEncoding, VectorEncoding,
                KeyedEncoding>
       encoding;  // monostate: the samples came from no file
+  TargetScale target_scale = {};
 };
 
 }  // namespace tally::data

@@ -176,10 +176,10 @@ Result<std::vector<std::uint16_t>> symbols_of(std::span<const std::byte> text,
                              static_cast<std::size_t>(bytes));
     const auto found = number_of.find(symbol);
     if (found == number_of.end())
-      return corrupt(name, at,
-                     fmt::format("one of the {} characters that the model was trained on",
-                                 alphabet.size()),
-                     fmt::format("'{}'", symbol));
+      return corrupt(
+          name, at,
+          fmt::format("one of the {} characters that the model was trained on", alphabet.size()),
+          fmt::format("'{}'", symbol));
     symbols.push_back(found->second);
     at += static_cast<std::size_t>(bytes);
   }
@@ -196,9 +196,9 @@ Result<std::unique_ptr<Dataset>> open_text_like(const std::vector<std::filesyste
     all.text.insert(all.text.end(), symbols.begin(), symbols.end());
   }
   if (all.text.size() <= static_cast<std::size_t>(context))
-    return invalid(
-        fmt::format("{} has {} symbols, too few for a window of {} and one more",
-                    files.empty() ? "none" : files.front().string(), all.text.size(), context));
+    return invalid(fmt::format("{} has {} symbols, too few for a window of {} and one more",
+                               files.empty() ? "none" : files.front().string(), all.text.size(),
+                               context));
   return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(
       std::move(all), static_cast<std::uint64_t>(context), TextOptions{.level = level}));
 }

@@ -1,0 +1,89 @@
+#include "apps/train/use/trained_model.h"
+
+#include <new>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "adapters/torch/tensors.h"
+#include "apps/tally/command_line.h"
+#include "apps/train/device.h"
+#include "apps/train/use/initial_weights.h"
+#include "base/errors.h"
+#include "recipes/catalogue.h"
+#include "tally/checkpoint.h"
+#include "tally/torch.h"
+
+namespace tally::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::unique_ptr<recipes::Recipe>> recipe_of(const ModelState& state) {
+  for (auto& recipe : recipes::all_recipes()) {
+    if (recipe->name() != state.recipe) continue;
+    TALLY_TRY(set_values(*recipe, state.options));
+    return std::move(recipe);
+  }
+  return corrupt("the checkpoint is of the recipe {}, which this version does not have",
+                 state.recipe);
+}
+
+}  // namespace
+
+Result<TrainedModel> load_model(const fs::path& run, const at::Device& device) {
+  TrainedModel trained;
+  TALLY_TRY(trained.checkpoint, checkpoint_in(run));
+  TALLY_TRY(const auto reader, checkpoint::Reader::open(trained.checkpoint));
+  TALLY_TRY(reader->verify());
+  trained.step = reader->step();
+  TALLY_TRY(trained.training, train_state_of(reader->state()));
+  TALLY_TRY(trained.state, model_state_of(reader->state()));
+  TALLY_TRY(trained.recipe, recipe_of(trained.state));
+  TALLY_TRY(trained.recipe->accepts(trained.state.preprocessing));
+  trained.task = trained.recipe->task(trained.state.preprocessing);
+  trained.model = trained.recipe->make_model(trained.state.preprocessing);
+  const LoadReport report = load_weights(*trained.model, *reader);
+  if (!report.missing.empty())
+    return invalid(
+        "{} has no {}: rows of sparse tables stay on parameter servers; train with home=group to "
+        "have them in checkpoints",
+        trained.checkpoint.string(), fmt::join(report.missing, ", "));
+  if (!report.is_complete())
+    return corrupt("{} does not fit its recipe {}: {}", trained.checkpoint.string(),
+                   trained.state.recipe, to_string(report));
+  trained.model->to(device);
+  trained.model->eval();
+  for (at::Tensor& parameter : trained.model->parameters()) parameter.set_requires_grad(false);
+  return trained;
+}
+
+Result<at::Device> device_for(const std::string& name) {
+  TALLY_TRY(check_device(name));
+  return at::Device(uses_cuda(name) ? at::kCUDA : at::kCPU);
+}
+
+int guarded(const std::string& command, const std::function<Result<void>()>& run) {
+  // The messages of libtorch's compiler begin with an empty line.
+  const auto first_line = [](std::string text) {
+    text.erase(0, text.find_first_not_of('\n'));
+    return text.substr(0, text.find('\n'));
+  };
+  const torch::NoGradGuard no_gradients;
+  std::string problem;
+  try {
+    return exit_code_of(run(), command);
+  } catch (const Failure& failure) {
+    problem = plain_text(failure.error());
+  } catch (const c10::Error& error) {
+    problem = error.what_without_backtrace();
+  } catch (const std::bad_alloc&) {
+    problem = "out of memory: a smaller --batch needs less";
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  fmt::print(stderr, "{}: {}\n", command, first_line(problem));
+  return 1;
+}
+
+}  // namespace tally::app
