@@ -4,12 +4,16 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <stdexcept>
+#include <string_view>
 #include <type_traits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "apps/tally/config_file.h"
+#include "base/nearest_word.h"
 #include "process/interrupt.h"
 
 namespace tally::app {
@@ -147,6 +151,110 @@ void add_option(CLI::App& app, const std::string& names, T& value, const std::st
   for (const std::string& other : rules.excludes) option->excludes(app.get_option(other));
 }
 
+std::vector<std::string_view> views_of(const std::vector<std::string>& words) {
+  return {words.begin(), words.end()};
+}
+
+// "; did you mean --workers?" for an unknown option of a command, which may have a value behind =.
+std::string option_guess(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return did_you_mean(word.substr(0, word.find('=')), views_of(names));
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  return names;
+}
+
+bool lacks_command(const CLI::App& app) {
+  return app.get_require_subcommand_min() > 0 && app.get_subcommands().empty();
+}
+
+// The innermost command that was given, and "tally bench" as its name.
+struct Given {
+  const CLI::App* app;
+  std::string name;
+};
+
+// The outermost command with a word that it does not know, else the innermost one.
+Given given_command(const CLI::App& top) {
+  Given given{.app = &top, .name = top.get_name()};
+  while (given.app->remaining().empty() && !given.app->get_subcommands().empty()) {
+    given.app = given.app->get_subcommands().back();
+    given.name += " " + given.app->get_name();
+  }
+  return given;
+}
+
+// Why CLI11 refuses the words.
+std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining();
+  const bool about_unknown =
+      error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) || lacks_command(app);
+  if (unknown.empty() || !about_unknown) return error.what();
+  const std::string& word = unknown.front();
+  if (word.starts_with('-'))
+    return fmt::format("unknown option {}{}", word, option_guess(app, word));
+  if (!lacks_command(app)) return fmt::format("unexpected argument '{}'", word);
+  const std::vector<std::string> commands = command_names(app);
+  const std::string guess = did_you_mean(word, views_of(commands));
+  return fmt::format(
+      "unknown command '{}'{}", word,
+      guess.empty() ? fmt::format("; choose one of {}", fmt::join(commands, ", ")) : guess);
+}
+
+// The file of --config. CLI11's own reader cuts values at commas and spaces, and its errors have no
+// line.
+class ConfigReader final : public CLI::ConfigBase {
+ public:
+  explicit ConfigReader(CLI::App& app) : app_(&app) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    const std::string file = app_->get_config_ptr()->as<std::string>();
+    const auto lines = read_config(input);
+    if (!lines) throw UsageError(fmt::format("{}:{}", file, lines.error().message));
+    std::vector<CLI::ConfigItem> items;
+    for (const ConfigLine& line : *lines) {
+      const std::string why = problem_in(line);
+      if (!why.empty()) throw UsageError(fmt::format("{}:{}: {}", file, line.number, why));
+      items.push_back({.name = line.name, .inputs = {line.value.value_or("true")}});
+    }
+    return items;
+  }
+
+ private:
+  // Empty if the option exists and accepts the value.
+  std::string problem_in(const ConfigLine& line) const {
+    CLI::Option* const option = app_->get_option_no_throw("--" + line.name);
+    if (option == nullptr)
+      return fmt::format("unknown option {}{}", line.name, option_guess(*app_, "--" + line.name));
+    if (!option->get_configurable())
+      return fmt::format("{} cannot stand in a file of options", line.name);
+    const bool is_flag = option->get_expected_min() == 0;
+    if (!line.value) return is_flag ? "" : fmt::format("{} needs a value", line.name);
+    std::string value = *line.value;
+    try {
+      if (option->get_items_expected_max() == 0)
+        CLI::detail::to_flag_value(value);
+      else
+        (*option->get_validator(0))(value);
+    } catch (const UsageError& error) {
+      return error.what();
+    } catch (const std::logic_error&) {
+      return fmt::format("{} {}: choose true or false", line.name, value);
+    }
+    return "";
+  }
+
+  CLI::App* app_;
+};
+
 }  // namespace
 
 struct CommandLine::State {
@@ -177,7 +285,7 @@ void Command::last_value_wins() { app_->option_defaults()->take_last(); }
 
 void Command::add_config_file(const std::string& name, const std::string& help) {
   app_->set_config(name, "", help)->option_text("FILE");
-  app_->allow_config_extras(CLI::config_extras_mode::error);
+  app_->config_formatter(std::make_shared<ConfigReader>(*app_));
 }
 
 void Command::action(std::function<int()> run) {
@@ -185,12 +293,6 @@ void Command::action(std::function<int()> run) {
 }
 
 bool Command::given(const std::string& option) const { return app_->count(option) > 0; }
-
-bool Command::has_command(const std::string& name) const {
-  const auto commands = app_->get_subcommands([](const CLI::App*) { return true; });
-  return std::any_of(commands.begin(), commands.end(),
-                     [&](const CLI::App* command) { return command->get_name() == name; });
-}
 
 CommandLine::CommandLine(const std::string& description, const std::string& program)
     : state_(new State{.app = CLI::App(description, program), .exit_code = 0}) {
@@ -210,7 +312,15 @@ std::optional<int> CommandLine::run(const std::vector<std::string>& words) {
     // CLI11 takes the words from the end.
     state_->app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& error) {
-    return state_->app.exit(error) == 0 ? std::optional(0) : std::nullopt;
+    if (error.get_exit_code() == 0) return state_->app.exit(error);  // --help, --version
+    const Given given = given_command(state_->app);
+    if (given.app->remaining().empty() && lacks_command(*given.app)) {
+      fmt::print("{}", state_->app.help());
+      return 0;
+    }
+    fmt::print(stderr, "{}: {}\n`{} --help` lists what it takes.\n", given.name,
+               refusal(*given.app, error), given.name);
+    return std::nullopt;
   }
   return state_->exit_code;
 }

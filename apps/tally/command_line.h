@@ -64,13 +64,13 @@ class Command final {
   void require_command();
   // Later values replace earlier ones, for the options that are added after this call.
   void last_value_wins();
-  // Options from the file that `name` names; the command line takes precedence.
+  // Options from the file that `name` names, as read_config() reads it; the command line takes
+  // precedence.
   void add_config_file(const std::string& name, const std::string& help);
   // Called after parsing, if this command was given. Returns the exit code.
   void action(std::function<int()> run);
 
   bool given(const std::string& option) const;
-  bool has_command(const std::string& name) const;
 
  private:
   friend class CommandLine;
@@ -88,8 +88,9 @@ class CommandLine final {
 
   Command top();
   void version(const std::string& text);
-  // Parses and runs the action of the given command: its exit code, 0 after --help. Nothing if the
-  // words are wrong, which has been reported on stderr.
+  // Parses and runs the action of the given command: its exit code, 0 after --help. Where the words
+  // end although a command must follow, prints the help and returns 0. Nothing if the words are
+  // wrong, which has been reported on stderr.
   std::optional<int> run(const std::vector<std::string>& words);
 
  private:

@@ -65,7 +65,9 @@ int get_datasets(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     entries.push_back(data::find_in_catalog(name));
     if (entries.back() == nullptr) {
-      return complain("get", invalid("no dataset {}: `tally data list` has the names", name));
+      const std::string guess = data::catalog_guess(name);
+      return complain("get", invalid("no dataset {}{} `tally data list` has the names", name,
+                                     guess.empty() ? ":" : guess));
     }
   }
   const process::InterruptGuard guard;

@@ -40,14 +40,6 @@ void secure_streams() {
   ::signal(SIGPIPE, SIG_IGN);
 }
 
-// A hint for a command line that was refused.
-std::string hint_for(const tally::app::Command& top, const std::string& word, bool has_dashes) {
-  if (word == "run" && !has_dashes)
-    return "The program and its arguments stand after --, as in: tally run -n 2 -- ./prog\n";
-  const bool known = top.has_command(word) || word.starts_with('-');
-  return known ? "" : fmt::format("There is no command {}.\n", word);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -99,7 +91,9 @@ int main(int argc, char** argv) {
   top.footer(kFooter);
   const auto exit_code = line.run({all_words.begin(), dashes});
   if (!exit_code) {
-    if (!all_words.empty()) fmt::print(stderr, "{}", hint_for(top, all_words.front(), has_dashes));
+    if (runs && !has_dashes)
+      fmt::print(stderr,
+                 "The program and its arguments stand after --, as in: tally run -n 2 -- ./prog\n");
     return kWrongUsage;
   }
   // The buffered output may not fit, as on a full disk.

@@ -15,6 +15,7 @@
 #include "apps/train/train_options.h"
 #include "apps/train/use/initial_weights.h"
 #include "base/cpu.h"
+#include "base/nearest_word.h"
 #include "process/child_process.h"
 #include "recipes/catalogue.h"
 
@@ -149,7 +150,14 @@ int run_train_command(const std::vector<std::string>& words) {
   }
   for (const auto& recipe : recipes)
     if (recipe->name() == word) return run_recipe(*recipe, words);
-  fmt::print(stderr, "tally train: there is no recipe {}\n", word);
+  if (word.starts_with('-')) {
+    fmt::print(stderr, "tally train: {}: the recipe stands before its options\n", word);
+  } else {
+    std::vector<std::string> names = {"word2vec"};
+    for (const auto& recipe : recipes) names.push_back(recipe->name());
+    fmt::print(stderr, "tally train: there is no recipe {}{}\n", word,
+               did_you_mean(word, std::vector<std::string_view>(names.begin(), names.end())));
+  }
   print_recipes(stderr, recipes);
   return kWrongUsage;
 }

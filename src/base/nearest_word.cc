@@ -14,6 +14,8 @@ namespace {
 
 // Only the beginning of a word is compared, so that long input costs little.
 constexpr std::size_t kMostLetters = 64;
+// A shorter beginning of a word says too little.
+constexpr std::size_t kFewestLetters = 3;
 
 // Optimal string alignment: the last three rows of the table of distances between prefixes.
 std::size_t distance(std::string_view a, std::string_view b) {
@@ -41,6 +43,20 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
   return *std::min_element(known.begin(), known.end(), [word](auto a, auto b) {
     return distance(word, a) < distance(word, b);
   });
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> known) {
+  if (word.empty() || word.size() > kMostLetters || known.empty()) return "";
+  std::string_view guess = nearest_word(word, known);
+  const bool close = 3 * distance(word, guess) <= std::max(word.size(), guess.size());
+  if (!close) {
+    const auto longer = std::find_if(known.begin(), known.end(), [word](std::string_view full) {
+      return word.size() >= kFewestLetters && full.starts_with(word);
+    });
+    if (longer == known.end()) return "";
+    guess = *longer;
+  }
+  return fmt::format("; did you mean {}?", guess);
 }
 
 std::string unknown_word(std::string_view word, std::string_view what,

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/nearest_word.h"
+
 namespace tally::data {
 namespace {
 
@@ -168,6 +170,12 @@ const CatalogEntry* find_in_catalog(std::string_view name) {
   for (const CatalogEntry& entry : kCatalog)
     if (entry.name == name) return &entry;
   return nullptr;
+}
+
+std::string catalog_guess(std::string_view name) {
+  std::array<std::string_view, kCatalog.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kCatalog[i].name;
+  return did_you_mean(name, names);
 }
 
 }  // namespace tally::data

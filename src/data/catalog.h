@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace tally::data {
@@ -44,5 +45,7 @@ struct CatalogEntry {
 std::span<const CatalogEntry> catalog();
 // Returns nullptr if the catalog has no dataset of that name.
 const CatalogEntry* find_in_catalog(std::string_view name);
+// "; did you mean mnist?" for a name that is nearly one of the catalog; else empty.
+std::string catalog_guess(std::string_view name);
 
 }  // namespace tally::data

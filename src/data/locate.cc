@@ -192,8 +192,8 @@ Result<Location> locate(const std::string& name_or_path, const fs::path& cache) 
   std::string names;
   for (const CatalogEntry& entry : catalog())
     names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);
-  return system_failure("no file or folder {}, and no dataset of that name; names: {}",
-                        name_or_path, names);
+  return system_failure("no file or folder {}, and no dataset of that name{} (names: {})",
+                        name_or_path, catalog_guess(name_or_path), names);
 }
 
 }  // namespace tally::data

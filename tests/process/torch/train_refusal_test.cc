@@ -37,7 +37,7 @@ class TrainRefusal : public testing::Test {
 TEST_F(TrainRefusal, OptionsThatMakeNoSense) {
   const std::string table = folder_.table(20);
   expect({
-      {{"lenot"}, "there is no recipe lenot"},
+      {{"lenot"}, "there is no recipe lenot; did you mean lenet?"},
       {{"mlp", "--data", table, "--workers", "0"}, "--workers"},
       {{"mlp", "--data", table, "--batch", "x"}, "--batch"},
       {{"mlp", "--data", table, "--rate", "-1"}, "--rate"},
