@@ -40,6 +40,36 @@ TEST(RunOutput, EachStreamGoesToItsOwn) {
   EXPECT_EQ(job.tally().errors(), "[0] err\n");
 }
 
+// The ranks end when the test has seen their progress.
+TEST(RunOutput, ALineOfProgressAppearsBeforeItEnds) {
+  const Folder folder;
+  Launched job({"-n", "2", "--", "sh", "-c",
+                fmt::format("printf \"10 of $RANK\\r\" >&2; until [ -e {}/seen ]; do sleep 0.02; "
+                            "done; printf \"20 of $RANK\\n\" >&2",
+                            folder.path())});
+  EXPECT_TRUE(job.tally().complains("[0] 10 of 0\r"));
+  EXPECT_TRUE(job.tally().complains("[1] 10 of 1\r"));
+  std::ofstream(folder.file("seen")) << "";
+  EXPECT_TRUE(job.tally().exits(0)) << job.tally().transcript();
+  EXPECT_THAT(job.tally().errors(), HasSubstr("[0] 20 of 0\n"));
+  EXPECT_THAT(job.tally().errors(), HasSubstr("[1] 20 of 1\n"));
+}
+
+// script(1) gives the launcher a terminal. The rank ends when its text was seen.
+TEST(RunOutput, OnATerminalALineThatDoesNotEndIsShown) {
+  const Folder folder;
+  const std::string rank =
+      fmt::format("printf begun; until [ -e {}/seen ]; do sleep 0.02; done", folder.path());
+  const std::string command = fmt::format(
+      "script -eqc '{} run -n 1 -- sh -c \"{}\"' /dev/null | {{ read -r -N 9 text; echo "
+      "\"saw $text\"; touch {}/seen; cat > {}/rest; }}",
+      TALLY_PROGRAM, rank, folder.path(), folder.path());
+  Child shell({.command = {"/bin/bash", "-c", command}, .variables = {{"NO_COLOR", "1"}}});
+  EXPECT_EQ(shell.line("saw"), "saw [0] begun");
+  EXPECT_TRUE(shell.exits(0)) << shell.transcript();
+  EXPECT_EQ(contents_of(folder.file("rest")), "\r\n");
+}
+
 TEST(RunOutput, ALineOfAMebibyteComesWholeAndIsLoggedByteForByte) {
   const Folder folder;
   Launched job(

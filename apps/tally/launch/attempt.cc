@@ -124,7 +124,7 @@ bool Attempt::running() const {
 Deadline Attempt::next_moment() const {
   Deadline next = earlier(earlier(kill_at_, give_up_at_), earlier(look_end_, ping_at_));
   if (!verdict_) next = earlier(next, earlier(by_, start_by_));
-  return next;
+  return earlier(next, with_.output.show_begun_at());
 }
 
 void Attempt::step() {
@@ -150,6 +150,7 @@ void Attempt::step() {
 
 void Attempt::keep_time() {
   const TimePoint now = clock_.now();
+  if (with_.output.show_begun_at().passed(now)) with_.output.show_begun();
   if (ping_at_.passed(now)) {
     tell_all(Ping{});
     const Duration interval = options_.lease / kPingsPerLease;

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,13 +20,28 @@ constexpr std::size_t kMaxUnwrittenBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 10;
 constexpr std::array<int, 2> kDescriptors = {STDOUT_FILENO, STDERR_FILENO};
 // The source of the launcher's own lines; ranks have numbers from 0.
-constexpr int kOwnSource = 1 << 30;
+constexpr int kOwnSource = 1 << 29;
+
+bool is_terminal(int descriptor) { return ::isatty(descriptor) == 1; }
+
+// Whether a terminal obeys escape sequences.
+bool is_dumb() {
+  const char* const terminal = std::getenv("TERM");
+  return terminal != nullptr && std::string_view(terminal) == "dumb";
+}
 
 bool may_be_coloured(int descriptor) {
   const char* const no_colour = std::getenv("NO_COLOR");
-  const char* const terminal = std::getenv("TERM");
-  const bool dumb = terminal != nullptr && std::string_view(terminal) == "dumb";
-  return ::isatty(descriptor) == 1 && !dumb && (no_colour == nullptr || *no_colour == '\0');
+  return is_terminal(descriptor) && !is_dumb() && (no_colour == nullptr || *no_colour == '\0');
+}
+
+// Whether stdout and stderr are the same terminal.
+bool is_one_terminal() {
+  struct stat output {
+  }, errors{};
+  return is_terminal(STDOUT_FILENO) && is_terminal(STDERR_FILENO) &&
+         ::fstat(STDOUT_FILENO, &output) == 0 && ::fstat(STDERR_FILENO, &errors) == 0 &&
+         output.st_dev == errors.st_dev && output.st_ino == errors.st_ino;
 }
 
 // True if everything is written; false if the reader is gone.
@@ -59,8 +75,11 @@ std::string prefix_of(Rank rank, const std::string& host, bool coloured) {
 
 JobConsole::JobConsole(std::string speaker)
     : speaker_(std::move(speaker)),
+      watched_{is_terminal(kDescriptors[0]), is_terminal(kDescriptors[1])},
       coloured_{may_be_coloured(kDescriptors[0]), may_be_coloured(kDescriptors[1])},
+      same_terminal_(is_one_terminal()),
       room_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      screens_{Screen(watched_[0] && !is_dumb()), Screen(watched_[1] && !is_dumb())},
       writer_([this] { write_all(); }) {}
 
 JobConsole::~JobConsole() {
@@ -71,13 +90,19 @@ JobConsole::~JobConsole() {
 
 void JobConsole::show(Stream stream, int source, std::string_view prefix, std::string_view piece) {
   MutexLock lock(mutex_);
-  push(stream, screens_[index(stream)].show(source, prefix, piece));
+  place(stream, source, prefix, piece);
+}
+
+void JobConsole::place(Stream stream, int source, std::string_view prefix, std::string_view piece) {
+  Screen& screen = screens_[same_terminal_ ? 0 : index(stream)];
+  const int number = 2 * source + static_cast<int>(index(stream));
+  push(stream, screen.show(number, prefix, piece));
 }
 
 void JobConsole::say(std::string_view text) {
   const std::string line = fmt::format("{}: {}\n", speaker_, text);
   MutexLock lock(mutex_);
-  push(Stream::kErrors, screens_[index(Stream::kErrors)].show(kOwnSource, "", line));
+  place(Stream::kErrors, kOwnSource, "", line);
 }
 
 void JobConsole::push(Stream stream, std::string text) {

@@ -27,6 +27,8 @@ class JobConsole final {
 
   // Whether prefixes may be coloured on that stream.
   bool coloured(Stream stream) const { return coloured_[index(stream)]; }
+  // Whether somebody watches that stream, who wants to see lines before they end.
+  bool watched(Stream stream) const { return watched_[index(stream)]; }
 
   // A piece as Screen::show() takes it.
   void show(Stream stream, int source, std::string_view prefix, std::string_view piece);
@@ -42,6 +44,9 @@ class JobConsole final {
 
  private:
   static std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
+  // Pushes a piece of a source of this stream.
+  void place(Stream stream, int source, std::string_view prefix, std::string_view piece)
+      TALLY_REQUIRES(mutex_);
   void push(Stream stream, std::string text) TALLY_REQUIRES(mutex_);
   void write_all();
 
@@ -51,7 +56,9 @@ class JobConsole final {
   };
 
   const std::string speaker_;
+  const std::array<bool, 2> watched_;
   const std::array<bool, 2> coloured_;
+  const bool same_terminal_;  // stdout and stderr, which then share the first screen
   Descriptor room_;
   mutable Mutex mutex_;
   ConditionVariable changed_;

@@ -132,7 +132,6 @@ LaunchOptions worker_job(const std::string& recipe, std::vector<std::string> com
           .speaker = "tally train",
           .folder = std::filesystem::current_path(failed).string(),
           .prefixes = false,
-          .live = columns > 0,
           .grace = kWorkerGrace};
 }
 

@@ -47,8 +47,7 @@ struct LaunchOptions {
   Binding binding = Binding::kAuto;
   std::string log_folder;  // empty: none
   bool quiet_ranks = false;
-  bool prefixes = true;  // prefix lines of ranks with their numbers
-  bool live = false;     // show lines that end with a carriage return at once, and do not keep them
+  bool prefixes = true;       // prefix lines of ranks with their numbers
   std::string agent_program;  // program with `host-agent` for this host; empty: this program
   bool verbose = false;
   int max_restarts = 0;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -13,13 +14,17 @@
 #include "base/errors.h"
 
 namespace tally::launch {
+namespace {
+
+// A line that has not ended by then is shown as far as it has come.
+constexpr auto kLineTime = std::chrono::milliseconds(300);
+
+}  // namespace
 
 RankOutput::RankOutput(const LaunchOptions& options, JobConsole& console)
     : console_(console),
       quiet_(options.quiet_ranks),
       ranks_(static_cast<std::size_t>(options.size())) {
-  for (RankStreams& streams : ranks_)
-    streams.lines = {LineSplitter(options.live), LineSplitter(options.live)};
   for (const HostRanks& place : options.places)
     for (Rank rank = place.first; rank < place.first + place.count; ++rank)
       for (const Stream stream : {Stream::kOutput, Stream::kErrors})
@@ -66,20 +71,30 @@ void RankOutput::add(const Output& output) {
     }
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
-  streams.lines[static_cast<std::size_t>(output.stream)].add(
-      output.bytes, [&](std::string_view piece) { take(output.rank, output.stream, piece); });
+  LineSplitter& lines = streams.lines[static_cast<std::size_t>(output.stream)];
+  lines.add(output.bytes, [&](std::string_view piece) { take(output.rank, output.stream, piece); });
+  if (lines.holds() && console_.watched(output.stream))
+    begun_ = earlier(begun_, Deadline::after(kLineTime));
+}
+
+void RankOutput::show_begun() {
+  begun_ = Deadline::never();
+  for (Rank rank = 0; rank < static_cast<Rank>(ranks_.size()); ++rank)
+    for (const Stream stream : {Stream::kOutput, Stream::kErrors})
+      if (console_.watched(stream))
+        of(rank).lines[static_cast<std::size_t>(stream)].release(
+            [&](std::string_view piece) { take(rank, stream, piece); });
 }
 
 void RankOutput::take(Rank rank, Stream stream, std::string_view piece) {
-  // A line that the next line overwrites is not kept.
-  if (piece.back() != '\r') of(rank).tail.add(piece);
+  of(rank).tail.add(piece);
   if (!shown(rank) || hidden_) return;
   console_.show(stream, rank, of(rank).prefixes[static_cast<std::size_t>(stream)], piece);
 }
 
 void RankOutput::finish(Rank rank) {
   for (const Stream stream : {Stream::kOutput, Stream::kErrors}) {
-    of(rank).lines[static_cast<std::size_t>(stream)].finish(
+    of(rank).lines[static_cast<std::size_t>(stream)].release(
         [&](std::string_view piece) { take(rank, stream, piece); });
     if (shown(rank)) console_.show(stream, rank, "", "");
   }

@@ -9,6 +9,7 @@
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/lines.h"
 #include "base/descriptor.h"
+#include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::launch {
@@ -24,6 +25,10 @@ class RankOutput final {
   // Begins a start of the job: the last lines of the previous one are dropped.
   void begin();
   void add(const Output& output);
+  // Shows lines that were begun some time ago and have not ended, on a terminal; called at
+  // show_begun_at() or later.
+  void show_begun();
+  Deadline show_begun_at() const { return begun_; }
   // Completes the rank's last lines.
   void finish(Rank rank);
   // At most `count`, oldest first.
@@ -48,6 +53,7 @@ class RankOutput final {
   const bool quiet_;
   bool hidden_ = false;
   bool log_failed_ = false;
+  Deadline begun_ = Deadline::never();
   std::vector<RankStreams> ranks_;
 };
 
