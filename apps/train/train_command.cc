@@ -33,8 +33,7 @@ Examples:
 
 The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job
 instead. After one Ctrl-C the workers finish their step, and save it if there is a --checkpoint; a
-second Ctrl-C ends them immediately. In a short line of progress, 80/12/5/3% are the shares of time
-for compute, communication, waiting and data.
+second Ctrl-C ends them immediately.
 
 Exit codes: 0 success; 1 something failed, or the result is wrong; 2 wrong usage, nothing was
 started; 130 interrupted; others as for `tally run`.)";

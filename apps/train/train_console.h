@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tally/deadline.h"
 
@@ -31,10 +33,23 @@ struct ProgressFacts {
   Duration left{};
 };
 
+// What a terminal can show.
+struct TerminalStyle {
+  bool colour = false;
+  bool blocks = false;  // characters for bars, in UTF-8
+};
+// By the usual variables: NO_COLOR, and LC_ALL, LC_CTYPE or LANG.
+TerminalStyle style_of(const std::function<const char*(const char* name)>& variable);
+
 // Returns "epoch 3/8  step 1100/3752  loss 0.4123  accuracy 86.10 %  12.3k samples/s  compute 80 %,
-// ... left 0:42". If that does not fit into `columns` (0: unlimited), the short form "epoch 3/8
-// step 1100/3752 loss 0.4123 acc 86.1% 12.3k/s 80/12/5/3% left 0:42", cut to the columns.
-std::string progress_line(const ProgressFacts& facts, int columns);
+// ... left 0:42". On a terminal of `columns` (0: none) a bar stands before it, of the share of
+// completed steps; where there is no room for both, the text is shorter, at last without the shares
+// of time. The line has fewer characters than the terminal has columns.
+std::string progress_line(const ProgressFacts& facts, int columns, const TerminalStyle& style = {});
+
+// Breaks a text at spaces into lines of fewer than `columns` characters, where its words allow it;
+// further lines are indented. 0: one line.
+std::string wrapped(std::string_view text, int columns);
 
 struct EvaluationFacts {
   double epochs = 0;
@@ -62,7 +77,7 @@ class TrainConsole final {
     bool progress = true;
     int columns = 0;  // of the terminal; 0: no terminal
   };
-  explicit TrainConsole(const Options& options) : options_(options) {}
+  explicit TrainConsole(const Options& options);
   ~TrainConsole() { erase(); }
   TrainConsole(const TrainConsole&) = delete;
   TrainConsole& operator=(const TrainConsole&) = delete;
@@ -76,6 +91,7 @@ class TrainConsole final {
   void erase();
 
   const Options options_;
+  const TerminalStyle style_;
   bool shown_ = false;  // a changing line is shown
 };
 

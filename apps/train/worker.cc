@@ -130,11 +130,13 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   console.say(fmt::format("{} on {}: {} parameters; {} training and {} test samples", record.recipe,
                           record.data, record.parameters, prepared.train->size(),
                           prepared.test->size()));
-  console.say(fmt::format("{} workers x batch {}, {} steps; {}, {}; {}", record.workers,
-                          options.batch, prepared.control.total_steps,
-                          to_string(prepared.optimizer), prepared.schedule.text(),
-                          plan::to_string(prepared.plan)));
-  if (!initial.empty()) console.say("--init: " + initial);
+  console.say(wrapped(fmt::format("{} workers x batch {}, {} steps; {}, {}", record.workers,
+                                  options.batch, prepared.control.total_steps,
+                                  to_string(prepared.optimizer), prepared.schedule.text()),
+                      options.live_columns));
+  console.say(
+      wrapped("plan " + plan::short_text(prepared.plan, options.plan), options.live_columns));
+  if (!initial.empty()) console.say(wrapped("--init: " + initial, options.live_columns));
   const process::InterruptGuard guard;
   Training training({job, options, recipe, prepared, *model, device, console, record,
                      servers_of(options, job, joined, prepared),

@@ -76,6 +76,22 @@ std::string text_of(const Plan& plan, std::size_t question) {
   return fmt::format("{}={}{}", kQuestions[question].key, word, values_text(word, plan));
 }
 
+// Removes the first answer from the text of a plan and returns it; empty at the end.
+std::string_view take_item(std::string_view& text) {
+  constexpr std::string_view kSpace = " \t\n\r";
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  const std::string_view item = text.substr(0, text.find_first_of(kSpace));
+  text.remove_prefix(item.size());
+  return item;
+}
+
+// The answer of a text to a question, as in "codec=topk:0.01"; empty if it has none.
+std::string_view given_item(std::string_view text, std::string_view key) {
+  for (std::string_view item = take_item(text); !item.empty(); item = take_item(text))
+    if (item.substr(0, item.find('=')) == key) return item;
+  return "";
+}
+
 Error not_offered(std::string_view key, std::string_view word, const Answer& answer) {
   return invalid(fmt::format("{}={} is not offered by this version; nearest: {}={}", key, word, key,
                              answer.offered));
@@ -205,15 +221,9 @@ Result<void> check_numbers(const Plan& plan) {
 }  // namespace
 
 Result<Plan> parse_plan(std::string_view text, const Plan& defaults) {
-  constexpr std::string_view kSpace = " \t\n\r";
   Plan plan = defaults;
   std::array<bool, kQuestionCount> answered = {};
-  for (;;) {
-    text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
-    if (text.empty()) break;
-    const std::string_view item = text.substr(0, text.find_first_of(kSpace));
-    text.remove_prefix(item.size());
-
+  for (std::string_view item = take_item(text); !item.empty(); item = take_item(text)) {
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos) {
       return invalid(fmt::format("'{}' in the plan is not of the form key=word", item));
@@ -268,6 +278,17 @@ std::string to_string(const Plan& plan) {
       continue;
     if (q == kScheduleIndex && plan.schedule == Schedule::kFifo) continue;
     text += fmt::format("{}{}", q == 0 ? "" : " ", text_of(plan, q));
+  }
+  return text;
+}
+
+std::string short_text(const Plan& plan, std::string_view given) {
+  std::string text;
+  for (std::size_t q = 0; q < kQuestionCount; ++q) {
+    const std::string_view own = given_item(given, kQuestions[q].key);
+    const std::string answer = own.empty() ? text_of(plan, q) : std::string(own);
+    if (q <= kCodecIndex || !own.empty() || answer != text_of(Plan(), q))
+      text += fmt::format("{}{}", q == 0 ? "" : " ", answer);
   }
   return text;
 }

@@ -99,6 +99,10 @@ Result<void> check_exchanges_gradients(const Plan& plan, std::string_view recipe
 // fifo. Numbers that differ from their defaults follow their word. parse_plan() reads the text
 // back.
 std::string to_string(const Plan& plan);
+// The plan for people: home, update and codec, and further keys where they are not as in Plan().
+// The answers of `given`, the text that parse_plan() read, stay as they are written there:
+// "home=group update=bsp codec=topk:0.01".
+std::string short_text(const Plan& plan, std::string_view given);
 // The text of the key update: "update=ssp:3".
 std::string update_text(const Plan& plan);
 

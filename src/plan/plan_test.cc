@@ -77,6 +77,27 @@ TEST(Plan, PrintedItHasAllAnswersAndIsReadAgain) {
   }
 }
 
+TEST(Plan, ForPeopleItHasTheAnswersAsTheyWereGiven) {
+  struct Case {
+    std::string_view text, printed;
+  };
+  constexpr Case kCases[] = {
+      {"", "home=group update=bsp codec=none"},
+      {"codec=qsgd:4+rans", "home=group update=bsp codec=qsgd:4+rans"},
+      {" schedule=priority:4MiB\tcodec=topk:0.01 ",
+       "home=group update=bsp codec=topk:0.01 schedule=priority:4MiB"},
+      {"data=partition", "home=group update=bsp codec=none data=partition"},
+      {"update=asp home=server stale=drop:03", "home=server update=asp codec=none stale=drop:03"},
+  };
+  for (const Case& c : kCases) {
+    const auto plan = parse_plan(c.text);
+    ASSERT_TRUE(plan) << c.text << ": " << plan.error().message;
+    EXPECT_EQ(short_text(*plan, c.text), c.printed);
+    EXPECT_EQ(parse_plan(c.printed).value(), *plan) << c.printed;
+  }
+  EXPECT_EQ(short_text({.home = Home::kServer}, "update=bsp"), "home=server update=bsp codec=none");
+}
+
 TEST(Plan, ADefaultHomeIsTakenWhereTheTextHasNone) {
   const Plan server{.home = Home::kServer};
   EXPECT_EQ(parse_plan("", server).value(), server);
