@@ -11,7 +11,7 @@ class Progress final {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // The current activity; shown on a terminal only.
+  // The current activity; shown on a terminal only, cut to its width.
   void now(std::string_view text);
   // A stage of the work; shown everywhere.
   void stage(std::string_view text);
