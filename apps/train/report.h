@@ -69,6 +69,8 @@ struct TrainingRecord {
   std::vector<RecordPoint> points;       // by step, ascending
   std::vector<WorkerTimes> times;        // by rank
   std::vector<RecordEvent> events;       // in chronological order
+  std::vector<RecordEvent> unsaved;      // checkpoints that could not be written; also events
+  bool last_save_failed = false;         // the last checkpoint is one of them
   // Number of gradients of all workers with staleness 0, 1, 2, ..., and of dropped gradients.
   std::vector<std::uint64_t> staleness;
   std::uint64_t dropped_gradients = 0;

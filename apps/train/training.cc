@@ -258,16 +258,23 @@ void Training::save() {
                                                             .control = control_.state()}));
   content.state = or_throw(with_model_state(content.state, with_.model_state));
   content.rank_state = random_state(with_.device);
-  if (!has_servers() || trainer_.is_first()) note_saving(writer().save(content));
   log_.event(done_.steps, "checkpoint");
+  if (has_servers() && !trainer_.is_first()) return;
+  // The outcome is that of the save before, except that kTimeout means that this one did not begin.
+  const Result<void> outcome = writer().save(content);
+  const bool began = outcome || outcome.error().code != ErrorCode::kTimeout;
+  note_saving(began ? saving_step_ : done_.steps, outcome);
+  if (began) saving_step_ = done_.steps;
+  last_save_step_ = done_.steps;
 }
 
-void Training::note_saving(const Result<void>& outcome) {
+void Training::note_saving(std::uint64_t step, const Result<void>& outcome) {
   if (outcome) return;
-  // A lost peer ends the training; a full disk does not.
+  // A lost peer ends the training; a full disk does not, because a later save may succeed.
   if (outcome.error().code == ErrorCode::kPeerLost) throw Failure(outcome.error());
-  log_.event(done_.steps, "a checkpoint was not written: " + outcome.error().message);
-  with_.console.say(log_.record().events.back().text);
+  log_.save_failed(step, outcome.error().message);
+  last_failed_step_ = step;
+  with_.console.say(log_.record().unsaved.back().text);
 }
 
 void Training::show_progress() {
@@ -299,20 +306,24 @@ void Training::show_progress() {
 
 TrainingRecord& Training::finish(StopReason reason) {
   const Duration whole = elapsed();
-  if (writer_) note_saving(writer_->wait(Deadline::after(std::chrono::minutes(10))));
+  if (writer_) note_saving(saving_step_, writer_->wait(Deadline::after(std::chrono::minutes(10))));
   const auto size = static_cast<std::size_t>(with_.job.size());
   const std::size_t here = static_cast<std::size_t>(with_.job.rank());
-  // Four times of each rank, and whether the rank is present.
-  std::vector<double> all(5 * size, 0.0);
+  // Four times of each rank, whether the rank is present, and whether its last save failed.
+  std::vector<double> all(5 * size + 1, 0.0);
   const TimeSplit own = trainer_.times();
   const std::array times = {own.compute, own.communicate, own.wait, loader_->waited()};
   std::transform(times.begin(), times.end(), all.begin() + static_cast<std::ptrdiff_t>(4 * here),
                  seconds);
   all[4 * size + here] = 1;
+  all.back() = last_save_step_ > 0 && last_failed_step_ == last_save_step_ ? 1 : 0;
   all = trainer_.sum(std::move(all));
+  const bool last_save_failed = all.back() > 0;
+  all.pop_back();
   const auto present = all.begin() + static_cast<std::ptrdiff_t>(4 * size);
   is_first_ = std::find(present, all.end(), 1.0) == present + static_cast<std::ptrdiff_t>(here);
   TrainingRecord& record = log_.finish(done_, epochs(), whole, reason);
+  record.last_save_failed = last_save_failed;
   for (std::size_t rank = 0; rank < size; ++rank)
     record.times.push_back({.rank = static_cast<Rank>(rank),
                             .compute = duration_of(all[4 * rank]),

@@ -59,8 +59,8 @@ class Training final {
   void step();
   void evaluate();
   void save();
-  // Takes the result of the last save, if there was one, and reports a failure.
-  void note_saving(const Result<void>& outcome);
+  // Takes the outcome of the save of `step`, and reports a failure.
+  void note_saving(std::uint64_t step, const Result<void>& outcome);
   // Learns now and then whether any rank was asked to stop.
   void exchange_interruptions();
   // Whether all workers are synchronised after this step; if so, exchanges their progress.
@@ -89,6 +89,9 @@ class Training final {
   const Pace pace_;
   std::uint64_t own_samples_ = 0;
   bool is_first_ = false;
+  std::uint64_t saving_step_ = 0;       // of the last save that began
+  std::uint64_t last_save_step_ = 0;    // of the last save that was due
+  std::uint64_t last_failed_step_ = 0;  // of the last save that failed
   const TimePoint began_;
   std::uint64_t first_step_ = 0;      // of this run
   std::uint64_t agreement_step_ = 0;  // the next exchange of interruptions

@@ -27,6 +27,21 @@ std::string staleness_text(const TrainingRecord& record) {
                      applied, applied > 0 ? late / applied : 0.0, record.dropped_gradients);
 }
 
+// Returns lines about checkpoints that could not be written, each after a newline; empty if there
+// are none. Another worker may have written them: then this one does not know the reason.
+std::string unsaved_text(const TrainingRecord& record) {
+  if (record.unsaved.empty())
+    return record.last_save_failed ? "\n  error: the state at the end is not saved" : "";
+  const std::string& last = record.unsaved.back().text;
+  const std::size_t earlier = record.unsaved.size() - (record.last_save_failed ? 1 : 0);
+  std::string text;
+  if (earlier > 0)
+    text = fmt::format("\n  warning: {} of the earlier checkpoints could not be written{}", earlier,
+                       record.last_save_failed ? "" : ": " + last);
+  if (record.last_save_failed) text += "\n  error: the state at the end is not saved: " + last;
+  return text;
+}
+
 }  // namespace
 
 void RunningMean::add(double mean, std::uint64_t samples) {
@@ -104,6 +119,13 @@ void TrainingLog::event(std::uint64_t step, std::string text) {
   record_.events.push_back({.step = step, .text = std::move(text)});
 }
 
+void TrainingLog::save_failed(std::uint64_t step, const std::string& reason) {
+  record_.unsaved.push_back(
+      {.step = step,
+       .text = fmt::format("the checkpoint of step {} was not written: {}", step, reason)});
+  record_.events.push_back(record_.unsaved.back());
+}
+
 TrainingRecord& TrainingLog::finish(const Moment& moment, double epochs, Duration elapsed,
                                     StopReason reason) {
   record_.steps = moment.steps;
@@ -131,7 +153,7 @@ std::string summary_of(const TrainingRecord& record) {
         times.rank, shares.compute * 100, shares.communicate * 100, shares.wait * 100,
         shares.data * 100);
   }
-  return text;
+  return text + unsaved_text(record);
 }
 
 }  // namespace tally::app

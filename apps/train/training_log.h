@@ -47,6 +47,8 @@ class TrainingLog final {
   // the next point.
   void pause_until(Duration at) { point_at_ = at; }
   void event(std::uint64_t step, std::string text);
+  // Adds a checkpoint that could not be written, for the summary and as an event.
+  void save_failed(std::uint64_t step, const std::string& reason);
 
   std::uint64_t units() const { return units_; }
   const TrainingRecord& record() const { return record_; }

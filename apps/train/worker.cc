@@ -148,7 +148,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   const auto recorded = training.write_gradients();
   if (recorded && !recorded->empty()) console.say(*recorded);
   if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
-  bool good = recorded.has_value();
+  bool good = recorded.has_value() && !result.last_save_failed;
   if (training.is_first()) {
     if (reason != StopReason::kInterrupted) {
       const recipes::Finish finish = or_throw(recipe.finish(*model, *prepared.train, options.seed));

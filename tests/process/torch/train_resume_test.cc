@@ -1,4 +1,6 @@
 // A training that was stopped and resumed ends with the same bits as one that was not.
+#include <sys/resource.h>
+
 #include <csignal>
 #include <filesystem>
 
@@ -11,6 +13,7 @@ namespace tally::process {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -92,6 +95,45 @@ TEST_F(TrainResume, AutoBeginsThenGoesOnAndThenIsComplete) {
   EXPECT_EQ(run("20"),
             "already complete: step 20 of 20; "
             "give more --epochs or --steps to train further\n");
+}
+
+// A limit of the file size stands for a full disk. Without shared memory, whose files are larger.
+TEST_F(TrainResume, ALastCheckpointThatCannotBeWrittenIsAnError) {
+  const std::string command = fmt::format(
+      "trap '' XFSZ; ulimit -f 2; exec {} train mlp --workers 2 --data {} --width 8 --steps 6 "
+      "--eval-every never --checkpoint-every 3 --checkpoint {}",
+      TALLY_PROGRAM, folder_.table(100), folder_.file("saved"));
+  Child tally({.command = {"/bin/sh", "-c", command}, .variables = {{"TALLY_TRANSPORT", "tcp"}}});
+  EXPECT_TRUE(tally.exits(1, kTrainingTime)) << tally.transcript();
+  EXPECT_THAT(tally.output(), ContainsRegex("completed after 6 steps"));
+  EXPECT_THAT(tally.output(),
+              HasSubstr("warning: 1 of the earlier checkpoints could not be written\n"));
+  EXPECT_THAT(tally.output(), ContainsRegex("error: the state at the end is not saved: the "
+                                            "checkpoint of step 6 was not written: .*too large"));
+}
+
+// Sets the file size limit of a worker.
+void limit_files(pid_t worker, rlim_t bytes) {
+  const rlimit limit{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+  ASSERT_EQ(::prlimit(worker, RLIMIT_FSIZE, &limit, nullptr), 0);
+}
+
+TEST_F(TrainResume, AFailedCheckpointBeforeALaterOneIsAWarning) {
+  const std::string command = fmt::format(
+      "trap '' XFSZ; exec {} train mlp --workers 1 --data {} --steps 100000000 --eval-every never "
+      "--checkpoint-every 50 --checkpoint {} --log-every 10",
+      TALLY_PROGRAM, folder_.table(100), folder_.file("saved"));
+  Child tally({.command = {"/bin/sh", "-c", command}, .variables = {}});
+  ASSERT_TRUE(tally.line_with("step 10/", kTrainingTime)) << tally.transcript();
+  const pid_t worker = worker_of(tally.pid(), 0);
+  ASSERT_GT(worker, 0);
+  limit_files(worker, 100);
+  ASSERT_TRUE(tally.line_with("was not written", kTrainingTime)) << tally.transcript();
+  limit_files(worker, RLIM_INFINITY);
+  tally.signal(SIGINT);
+  EXPECT_TRUE(tally.exits(130, kTrainingTime)) << tally.transcript();
+  EXPECT_THAT(tally.output(), ContainsRegex("warning: [0-9]+ of the earlier checkpoints"));
+  EXPECT_THAT(tally.output(), Not(HasSubstr("error: ")));
 }
 
 // On Ctrl-C the launcher receives SIGINT and forwards it.
