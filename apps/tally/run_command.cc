@@ -261,9 +261,11 @@ void add_limits(Command& command, RunOptions& o) {
               "End the job after this time, restarts included: 90, 90s, 5m, 2h", {.value = "TIME"});
   command.add("--grace", &o.grace, "Time between asking ranks to stop and killing them",
               {.value = "TIME"});
-  command.add("--max-restarts", &o.launch.max_restarts,
-              "When a rank fails, end all ranks and start the whole job again, at most N times",
-              {.least = 0, .most = 1000000});
+  command.add(
+      "--max-restarts", &o.launch.max_restarts,
+      "When a rank fails, end all ranks and start the whole job again, at most N times; `tally "
+      "train --checkpoint` then goes on from its newest checkpoint",
+      {.least = 0, .most = 1000000});
   command.add("--start-timeout", &o.start_timeout, "Time for all hosts to answer",
               {.value = "TIME"});
   command.add("--lease", &o.lease, "Silence after which hosts give each other up",

@@ -103,6 +103,7 @@ int launch_workers(const TrainOptions& options, const std::string& recipe,
                    .replicas = options.replicas,
                    .snapshots = snapshots_folder(options.checkpoint),
                    .program = agent_program()};
+  job.max_restarts = options.max_restarts;
   job.is_news = [](const std::string& event) { return !event.ends_with("it left"); };
   return launch::run_job(job);
 }
@@ -124,6 +125,8 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   if (!parsed) return exit_code.value_or(kWrongUsage);
   const auto joins = launch::is_rank();
   if (!joins) return refuse(joins.error());
+  // After a restart of the job its newest checkpoint is the state of the training.
+  if (*joins && launch::is_restart() && !options.checkpoint.empty()) options.resume = "auto";
   if (*joins) return run_worker(options, recipe);
   set_threads(1);
   if (options.workers == 0)

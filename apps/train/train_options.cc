@@ -62,6 +62,10 @@ void add_workers(Command& command, TrainOptions& o) {
               {.choices = {"auto", "cpu", "cuda"}});
   command.add("--threads", &o.threads, "Per worker; default: cores / workers",
               {.least = 1, .most = 4096});
+  command.add("--max-restarts", &o.max_restarts,
+              "When a worker fails, start all workers again, at most N times; with --checkpoint "
+              "they go on from the newest checkpoint",
+              {.least = 0, .most = 1000000});
   command.add("--loader-threads", &o.loader_threads, "Per worker, to read samples ahead",
               {.least = 1, .most = 256});
 }

@@ -11,6 +11,7 @@ namespace tally::app {
 // Options of the command line and of the --config file. prepare() parses the texts.
 struct TrainOptions {
   int workers = 0;  // 0: one per GPU, or else per core
+  int max_restarts = 0;
   std::string data;
   std::uint64_t batch = 64;
   std::optional<std::uint64_t> epochs;

@@ -91,7 +91,7 @@ Training::Training(Parts parts)
   loader_ = std::make_unique<train::Loader>(
       *with_.prepared.train, std::move(order),
       train::LoaderOptions{.threads = with_.options.loader_threads, .seed = with_.options.seed});
-  if (saves() && !has_servers()) writer();
+  if (saves() && (!has_servers() || trainer_.is_first())) writer();
   together_ = done_;
   next_meeting_ = control_.next_due(done_, pace_);
 }
@@ -101,7 +101,8 @@ checkpoint::Writer& Training::writer() {
   if (has_servers()) alone_ = or_throw(Job::in_process(1));
   Communicator& world = has_servers() ? alone_.front()->world() : with_.job.world();
   writer_ = or_throw(checkpoint::Writer::make(
-      world, {.folder = with_.options.checkpoint, .keep = with_.options.keep}));
+      world,
+      {.folder = with_.options.checkpoint, .keep = with_.options.keep, .begin_step = done_.steps}));
   return *writer_;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +51,10 @@ struct Content {
 struct WriterOptions {
   std::filesystem::path folder;  // created if missing; on a file system that all ranks share
   int keep = 3;                  // checkpoints to keep; at least 1
+  // The step that the training begins after. Checkpoints of later steps belong to an abandoned run:
+  // make() renames them to old-step-..., so that find_latest() does not return them after a restart
+  // of the job. Without a value they are renamed after the first save.
+  std::optional<std::uint64_t> begin_step = {};
   // Limit of one save on all ranks.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };

@@ -69,7 +69,7 @@ Result<void> set_aside(const fs::path& folder, std::uint64_t step) {
   const fs::path aside = folder / ("old-" + name_of_step(step));
   TALLY_TRY(remove_folder(aside));
   TALLY_TRY(rename_folder(path_of(folder, step), aside));
-  log_warning(fmt::format("{} is from an abandoned run beyond this step: renamed to {}",
+  log_warning(fmt::format("{} is from an earlier run, beyond the step of this one: renamed to {}",
                           path_of(folder, step).string(), aside.filename().string()));
   return {};
 }

@@ -156,6 +156,12 @@ Result<FolderLock> take_folder(const WriterOptions& options) {
   std::filesystem::create_directories(options.folder, error);
   if (error) return system_error(options.folder, "cannot be made", error.value());
   TALLY_TRY(FolderLock lock, FolderLock::take(options.folder));
+  if (options.begin_step) {
+    Retention abandoned;
+    for (const std::uint64_t step : list_steps(options.folder))
+      if (step > *options.begin_step) abandoned.set_aside.push_back(step);
+    TALLY_TRY(retain(options.folder, abandoned));
+  }
   TALLY_TRY(sync_folder(options.folder));
   return lock;
 }

@@ -71,6 +71,18 @@ TEST_P(Saving, GivesBackEveryByteAndKeepsTheNewest) {
   EXPECT_EQ(*find_latest(folder), path_of(folder, 30));
 }
 
+// A restart of the job before its first save must not find the checkpoints of an abandoned run.
+TEST_P(Saving, CheckpointsBeyondTheFirstStepAreSetAsideBeforeTheFirstSave) {
+  for (const std::uint64_t step : {10, 20, 30})
+    std::filesystem::create_directories(path_of(folder_.path(), step));
+  run_ranks(Network::kInProcess, GetParam(), [&](Job& job) {
+    const auto writer = Writer::make(job.world(), {.folder = folder_.path(), .begin_step = 10});
+    EXPECT_TRUE(writer.has_value()) << to_string(writer.error());
+  });
+  EXPECT_EQ(list_steps(folder_.path()), (WriterSteps{10}));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "old-step-0000000030"));
+}
+
 TEST_P(Saving, DestroyedWriterHasFinishedItsSave) {
   const int ranks = GetParam();
   run_ranks(Network::kInProcess, ranks, [&](Job& job) {

@@ -140,4 +140,9 @@ Result<bool> is_rank() {
   return job.launcher != "none" || std::getenv("RANK") != nullptr;
 }
 
+bool is_restart() {
+  const char* const restarts = std::getenv("TALLY_RESTART");
+  return restarts != nullptr && std::string_view(restarts) != "0";
+}
+
 }  // namespace tally::launch

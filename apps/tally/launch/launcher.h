@@ -100,5 +100,7 @@ LaunchOptions worker_job(const std::string& recipe, std::vector<std::string> com
 
 // Whether a launcher has started this process as a rank.
 Result<bool> is_rank();
+// Whether `tally run` or a command that starts its own workers has started this rank again.
+bool is_restart();
 
 }  // namespace tally::launch

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -54,6 +55,12 @@ class TrainResume : public testing::Test {
     return fmt::format("{}/step-{:010}", folder_.file(saved), number);
   }
 
+  static bool appears(const std::string& path) {
+    const std::int64_t end = now_ms() + kTrainingTime.count();
+    while (!fs::exists(path) && now_ms() < end) std::this_thread::sleep_for(milliseconds(10));
+    return fs::exists(path);
+  }
+
   const TrainingFolder folder_;
 };
 
@@ -95,6 +102,36 @@ TEST_F(TrainResume, AutoBeginsThenGoesOnAndThenIsComplete) {
   EXPECT_EQ(run("20"),
             "already complete: step 20 of 20; "
             "give more --epochs or --steps to train further\n");
+}
+
+// Both runs would go on for ever: the test compares a step that both have reached.
+TEST_F(TrainResume, ARestartGoesOnFromTheNewestCheckpointWithTheSameBits) {
+  const std::vector<std::string> endless = {
+      "--workers", "2",       "--checkpoint-every", "50",    "--keep",     "1000000",
+      "--steps",   "1000000", "--eval-every",       "never", "--schedule", "constant"};
+  const auto with = [&endless](std::vector<std::string> more) {
+    more.insert(more.begin(), endless.begin(), endless.end());
+    return more;
+  };
+  // An earlier run got further; the restart must not go on from there.
+  fs::create_directories(step("restarted", 900000));
+  Child restarted = start("restarted", with({"--max-restarts", "1"}));
+  ASSERT_TRUE(appears(step("restarted", 50))) << restarted.transcript();
+  kill(worker_of(restarted.pid(), 1), SIGKILL);
+  const auto line = restarted.line("resumed from step ", kTrainingTime);
+  ASSERT_TRUE(line.has_value()) << restarted.transcript();
+  const int later = std::stoi(line->substr(line->find_first_of("0123456789"))) + 50;
+  ASSERT_TRUE(appears(step("restarted", later))) << restarted.transcript();
+  restarted.signal(SIGINT);
+  EXPECT_TRUE(restarted.exits(130, kTrainingTime)) << restarted.transcript();
+  EXPECT_THAT(restarted.errors(), HasSubstr("restart 1 of 1"));
+  Child whole = start("whole", endless);
+  ASSERT_TRUE(appears(step("whole", later))) << whole.transcript();
+  whole.signal(SIGINT);
+  EXPECT_TRUE(whole.exits(130, kTrainingTime)) << whole.transcript();
+  const std::string expected = contents_of(step("whole", later) + "/model.safetensors");
+  EXPECT_FALSE(expected.empty());
+  EXPECT_TRUE(contents_of(step("restarted", later) + "/model.safetensors") == expected);
 }
 
 // A limit of the file size stands for a full disk. Without shared memory, whose files are larger.
