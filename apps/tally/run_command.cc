@@ -14,7 +14,6 @@
 #include "apps/tally/launch/remote.h"
 #include "base/errors.h"
 #include "base/file.h"
-#include "base/units.h"
 #include "group/local_access.h"
 
 namespace tally::app {
@@ -89,15 +88,6 @@ struct RunOptions {
   launch::LaunchOptions launch;
 };
 
-// Parses "90", "90s", "5m", "2h", and the formats of parse_duration().
-Result<Duration> seconds_in(const std::string& text) {
-  const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
-  const bool minutes = text.size() > 1 && text.back() == 'm';
-  const auto time = parse_duration(bare ? text + "s" : minutes ? text + "in" : text);
-  if (time) return time;
-  return invalid("'{}' is not a time such as 90, 90s, 5m or 2h", text);
-}
-
 Result<std::vector<launch::Host>> hosts_of(const RunOptions& options) {
   if (!options.hosts.empty()) return launch::parse_hosts(options.hosts);
   if (options.host_file.empty())
@@ -155,12 +145,12 @@ Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
                    : options.binding == "none" ? launch::Binding::kNone
                                                : launch::Binding::kAuto;
   if (!options.timeout.empty()) {
-    TALLY_TRY(launch.timeout, seconds_in(options.timeout));
+    TALLY_TRY(launch.timeout, launch::parse_time(options.timeout));
     if (launch.timeout == Duration::zero()) return invalid("--timeout 0: need more than 0");
   }
-  TALLY_TRY(launch.grace, seconds_in(options.grace));
-  TALLY_TRY(launch.lease, seconds_in(options.lease));
-  TALLY_TRY(launch.start_timeout, seconds_in(options.start_timeout));
+  TALLY_TRY(launch.grace, launch::parse_time(options.grace));
+  TALLY_TRY(launch.lease, launch::parse_time(options.lease));
+  TALLY_TRY(launch.start_timeout, launch::parse_time(options.start_timeout));
   if (launch.lease < std::chrono::seconds(1) || launch.lease > std::chrono::hours(24))
     return invalid("--lease: need 1 second to 24 hours");
   std::error_code failed;
@@ -170,18 +160,14 @@ Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
   if (launch.job.empty()) launch.job = default_job_name(launch.command.front());
   if (!group::is_job_name(launch.job))
     return invalid("--job: need 1 to 64 letters, digits, dots, underscores and dashes");
-  TALLY_TRY(launch.watch.heartbeat, seconds_in(options.heartbeat));
-  TALLY_TRY(launch.watch.lost_after, seconds_in(options.lost_after));
-  TALLY_TRY(launch.watch.stall_warning, seconds_in(options.stall_warning));
+  TALLY_TRY(launch.watch.heartbeat, launch::parse_time(options.heartbeat));
+  TALLY_TRY(launch.watch.lost_after, launch::parse_time(options.lost_after));
+  TALLY_TRY(launch.watch.stall_warning, launch::parse_time(options.stall_warning));
   if (std::min(launch.watch.heartbeat, launch.watch.stall_warning) < std::chrono::milliseconds(10))
     return invalid("--heartbeat and --stall-warning: need at least 10ms");
   launch.watch.enabled = !options.unwatched;
-  if (options.servers > 0) {
+  if (options.servers > 0)
     launch.servers = {.servers = options.servers, .replicas = options.replicas};
-    const auto lost_after =
-        std::chrono::duration_cast<std::chrono::milliseconds>(launch.watch.lost_after);
-    launch.servers->silence_limit = std::max(launch.servers->silence_limit, lost_after);
-  }
   launch.is_news = [verbose = launch.verbose](const std::string& event) {
     return verbose || is_news(event);
   };
@@ -248,9 +234,9 @@ void add_output(Command& command, RunOptions& o) {
 void add_limits(Command& command, RunOptions& o) {
   command.add("--heartbeat", &o.heartbeat, "Time between the reports of a rank", {.value = "TIME"});
   command.add("--lost-after", &o.lost_after,
-              "Silence after which a rank is lost; 0: the third missed heartbeat. The directory of "
-              "--servers waits as long for workers and servers, but at least 5 s. Use more where "
-              "links are cut and heal",
+              "Silence after which a rank is lost; 0: the third missed heartbeat, and on this host "
+              "never while its process lives. The directory of --servers waits as long for workers "
+              "and servers, but at least 5 s. Use more where links are cut and heal",
               {.value = "TIME"});
   command.add("--stall-warning", &o.stall_warning,
               "When ranks have waited this long for others, report the ranks they wait for and why",

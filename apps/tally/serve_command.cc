@@ -308,7 +308,7 @@ void add_coordinator_options(Command& command, ServeOptions& o) {
               {.least = 0.01, .most = kMostSeconds});
   command.add("--lost-after", &o.lost_after,
               "Coordinator: seconds of silence after which a rank is lost; 0: the third missed "
-              "heartbeat",
+              "heartbeat, and on this host never while its process lives",
               {.least = 0, .most = kMostSeconds});
   command.add("--stall-warning", &o.stall_warning,
               "Coordinator: seconds of waiting that are reported",

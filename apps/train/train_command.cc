@@ -97,6 +97,7 @@ int launch_workers(const TrainOptions& options, const std::string& recipe,
       options.threads > 0 ? options.threads : std::max(1, usable_cores() / options.workers));
   job.variables = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}};
   job.agent_program = agent_program();
+  job.watch.lost_after = *launch::parse_time(options.lost_after);  // checked with the options
   job.goes_on_without_failed = prepared.plan.home == plan::Home::kServer;
   if (prepared.servers.kind == ServerChoice::Kind::kProcesses)
     job.servers = {.servers = prepared.servers.count,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/tally/launch/launcher.h"
+
 namespace tally::app {
 namespace {
 
@@ -66,6 +68,13 @@ void add_workers(Command& command, TrainOptions& o) {
               "When a worker fails, start all workers again, at most N times; with --checkpoint "
               "they go on from the newest checkpoint",
               {.least = 0, .most = 1000000});
+  command.add("--lost-after", &o.lost_after,
+              "Silence after which a worker is lost; 0: never while its process lives, which is "
+              "known on this host. Servers wait as long for each other and for workers, but at "
+              "least 5 s",
+              {.value = "TIME", .check = [](const std::string& text) {
+                 return problem_of(launch::parse_time(text));
+               }});
   command.add("--loader-threads", &o.loader_threads, "Per worker, to read samples ahead",
               {.least = 1, .most = 256});
 }

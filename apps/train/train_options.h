@@ -31,9 +31,10 @@ struct TrainOptions {
   // Parameter servers, as parse_servers() reads them; empty: inside the workers if the plan needs
   // any.
   std::string servers;
-  std::string server_secret;  // secret file of standalone servers; empty: they have no secret
-  int replicas = 0;           // 0: two, or one if there is one server
-  std::string straggle;       // as train::parse_stragglers() and parse_delay() read them
+  std::string server_secret;     // secret file of standalone servers; empty: they have no secret
+  int replicas = 0;              // 0: two, or one if there is one server
+  std::string lost_after = "0";  // as launch::parse_time() reads it
+  std::string straggle;          // as train::parse_stragglers() and parse_delay() read them
   std::string delay;
 
   std::string checkpoint;  // folder; empty: no checkpoints

@@ -141,6 +141,8 @@ Result<void> CoordinatorService::take_registration(CoordinatorSession& session,
   session.generation = who.generation;
   session.pid = who.pid;
   session.host = who.host;
+  session.process = LocalProcess(who.host_identity, static_cast<pid_t>(who.pid));
+  if (session.process.known()) roster_->watch_process_of(who.rank);
   session.tell(ControlKind::kPulse, Pulse{.echo = {}, .now = now, .machine = machine_});
   for (const Member& member : roster_->members()) {
     if (member.presence != Presence::kLost) continue;
@@ -301,6 +303,9 @@ void CoordinatorService::tidy(TimePoint now) {
 }
 
 void CoordinatorService::tick(TimePoint now) {
+  for (const auto& session : sessions_)
+    if (session->is_rank_of(generation()) && session->process.ended())
+      tell(roster_->process_ended(session->rank, "ended", now));
   tell(roster_->tick(now));
   look_for_stalls(now);
   if (const auto sentence = refusals_.tick(now))

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "group/control.h"
+#include "group/local_process.h"
 #include "group/refusals.h"
 #include "group/roster.h"
 #include "group/stall.h"
@@ -29,8 +30,9 @@ struct CoordinatorOptions {
   Duration heartbeat = std::chrono::seconds(1);
   // A rank counts as unreachable, and is reported, after this many.
   int missed_heartbeats = 3;
-  // Zero: an unreachable rank is lost at once. Longer: it is lost once it has been silent for this
-  // long, since a network link may recover.
+  // Zero: an unreachable rank is lost at once, unless its process lives on this host: the job waits
+  // for a stopped or starved process. Longer: an unreachable rank of any host is lost once it has
+  // been silent for this long, since a network link may recover.
   Duration lost_after{};
   Duration stall_warning = std::chrono::seconds(10);
 };
@@ -56,6 +58,7 @@ struct CoordinatorSession {
   std::uint32_t generation = 0;
   std::int64_t pid = 0;
   std::string host;
+  LocalProcess process;
 
   // For an observer: the ranks whose traces it still waits for, and the deadline.
   std::set<Rank> awaited;

@@ -135,13 +135,14 @@ void Reporter::say_goodbye() {
 
 Registration registration_of(const JobOptions& options, Rank rank, int size,
                              std::uint32_t generation) {
+  const auto identity = host_identity("");
   return {.job = options.name,
           .rank = rank,
           .size = size,
           .generation = generation,
           .pid = getpid(),
           .host = host_name(),
-          .machine = machine_identity()};
+          .host_identity = identity.has_value() ? *identity : ""};
 }
 
 Result<net::Address> address_from(const std::string& text) {

@@ -68,6 +68,7 @@ Result<Roster::Events> Roster::registered(Rank rank, const std::string& host, st
   who.presence = Presence::kPresent;
   who.host = host;
   who.pid = pid;
+  who.watched = false;
   who.heard = now;
   who.fate.clear();
   if (before == Presence::kUnreachable) {
@@ -134,26 +135,32 @@ Duration Roster::patience() const { return options_.missed_heartbeats * options_
 
 std::vector<CoordinatorEvent> Roster::by_host(const std::vector<Rank>& silent, EventKind kind,
                                               TimePoint now) const {
-  std::map<std::string, std::vector<Rank>> hosts;
-  for (const Rank rank : silent) hosts[member(rank).host].push_back(rank);
+  std::map<std::pair<std::string, bool>, std::vector<Rank>> hosts;
+  for (const Rank rank : silent)
+    hosts[{member(rank).host, waits_for(member(rank))}].push_back(rank);
   std::vector<CoordinatorEvent> events;
-  for (const auto& [host, ranks] : hosts) {
+  for (const auto& [where, ranks] : hosts) {
+    const auto& [host, waits] = where;
     TimePoint heard = member(ranks.front()).heard;
     for (const Rank rank : ranks) heard = std::max(heard, member(rank).heard);
     // A host whose ranks are all silent is more likely cut off than full of hanging processes.
     const bool whole_host =
-        ranks.size() > 1 &&
+        !waits && ranks.size() > 1 &&
         std::none_of(members_.begin(), members_.end(),
                      [&host = host, &ranks = ranks](const Member& each) {
                        return each.host == host && each.presence == Presence::kPresent &&
                               std::find(ranks.begin(), ranks.end(), each.rank) == ranks.end();
                      });
-    events.push_back(
-        {kind, ranks,
-         fmt::format("{} on host {} {} not been heard of for {}{}", ranks_text(ranks), host,
-                     ranks.size() == 1 ? "has" : "have", seconds_text(now - heard),
-                     whole_host ? fmt::format(": the link to host {} may be cut", host) : ""),
-         now - heard});
+    const bool one = ranks.size() == 1;
+    std::string more;
+    if (whole_host) more = fmt::format(": the link to host {} may be cut", host);
+    if (waits)
+      more = one ? "; its process lives, the job waits for it"
+                 : "; their processes live, the job waits for them";
+    events.push_back({kind, ranks,
+                      fmt::format("{} on host {} {} not been heard of for {}{}", ranks_text(ranks),
+                                  host, one ? "has" : "have", seconds_text(now - heard), more),
+                      now - heard});
   }
   return events;
 }
@@ -192,7 +199,7 @@ Roster::Events Roster::tick(TimePoint now) {
     // A rank that has never registered may still be starting.
     if (gone(each.presence) || each.heard == TimePoint{}) continue;
     const Duration silence = now - each.heard;
-    if (silence >= lost_after) {
+    if (silence >= lost_after && !waits_for(each)) {
       lost.push_back(each.rank);
     } else if (silence >= patience() && each.presence != Presence::kUnreachable) {
       silent.push_back(each.rank);
@@ -200,6 +207,7 @@ Roster::Events Roster::tick(TimePoint now) {
   }
   add_rest_of_host(silent, patience(), now);
   add_rest_of_host(lost, lost_after, now);
+  std::erase_if(lost, [this](Rank rank) { return waits_for(member(rank)); });
   std::erase_if(silent, [&](Rank rank) {
     return member(rank).presence == Presence::kUnreachable ||
            std::find(lost.begin(), lost.end(), rank) != lost.end();
@@ -223,6 +231,7 @@ TimePoint Roster::next_loss() const {
   for (const Member& each : members_) {
     if (gone(each.presence) || each.heard == TimePoint{}) continue;
     const bool reported = each.presence == Presence::kUnreachable;
+    if (reported && waits_for(each)) continue;
     next = std::min(next, each.heard + (reported ? lost_after : patience()));
   }
   return next;

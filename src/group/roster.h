@@ -45,7 +45,8 @@ struct Member {
   Presence presence = Presence::kExpected;
   std::string host;
   std::int64_t pid = 0;
-  TimePoint heard{};  // time of the last message, on the roster's clock
+  bool watched = false;  // process_ended() will report its end
+  TimePoint heard{};     // time of the last message, on the roster's clock
   bool reported = false;
   Report report;     // the last one, if `reported`
   std::string fate;  // why it is lost
@@ -64,7 +65,9 @@ class Roster {
     std::uint32_t generation = 1;
     Duration heartbeat = std::chrono::seconds(1);
     int missed_heartbeats = 3;
-    Duration lost_after{};  // time of silence; at least the missed heartbeats
+    // Time of silence after which a rank is lost, at least the missed heartbeats. Zero: the missed
+    // heartbeats for ranks whose process is not watched; the others are not lost by silence.
+    Duration lost_after{};
   };
   using Events = std::vector<CoordinatorEvent>;
 
@@ -76,6 +79,9 @@ class Roster {
 
   // kRefused if there is no such rank, or another process is that rank already.
   Result<Events> registered(Rank rank, const std::string& host, std::int64_t pid, TimePoint now);
+  // The caller watches the process of this registered rank and reports its end. While the process
+  // lives, it may be stopped or starved: the rank is reported as silent, but not lost.
+  void watch_process_of(Rank rank) { member(rank).watched = true; }
   Events reported(const Report& report, TimePoint now);
   Events connection_closed(Rank rank, TimePoint now);
   Events process_ended(Rank rank, const std::string& how, TimePoint now);
@@ -101,10 +107,15 @@ class Roster {
   const Member& member(Rank rank) const { return members_[static_cast<std::size_t>(rank)]; }
   Events lose(const std::vector<Rank>& ranks, const std::string& why);
   void add_rest_of_host(std::vector<Rank>& ranks, Duration limit, TimePoint now) const;
-  // "ranks 2, 3 on host b have not been heard of for 3.0 s: ...", one sentence for each host.
+  // "ranks 2, 3 on host b have not been heard of for 3.0 s: ...", one sentence for each host, or
+  // two if the job waits for some of its ranks only.
   std::vector<CoordinatorEvent> by_host(const std::vector<Rank>& silent, EventKind kind,
                                         TimePoint now) const;
   Duration patience() const;
+  // Whether silence is no loss.
+  bool waits_for(const Member& who) const {
+    return who.watched && options_.lost_after == Duration::zero();
+  }
 
   const Options options_;
   std::vector<Member> members_;

@@ -64,6 +64,36 @@ TEST_F(RosterOfFour, SilentRankIsLostWithTheThirdMissedHeartbeat) {
   EXPECT_TRUE(roster_.tick(103250ms).empty());
 }
 
+TEST_F(RosterOfFour, ASilentRankWhoseProcessLivesIsReportedButNotLost) {
+  roster_.watch_process_of(2);
+  for (const Rank rank : {0, 1, 3}) report(rank, 102s);
+  tick_until(102750ms);
+  const auto events = roster_.tick(103s);
+  EXPECT_EQ(sentences(events),
+            Sentences{"rank 2 on host b has not been heard of for 3.0 s; its process lives, the "
+                      "job waits for it"});
+  EXPECT_EQ(events[0].kind, EventKind::kUnreachable);
+  for (TimePoint now = 103250ms; now <= 200s; now += 250ms) {
+    for (const Rank rank : {0, 1, 3}) report(rank, now);
+    EXPECT_TRUE(roster_.tick(now).empty());
+    EXPECT_GT(roster_.next_loss(), now);
+  }
+  EXPECT_EQ(sentences(report(2, 200s)),
+            Sentences{"rank 2 (host b, pid 102) is heard of again after 100.0 s"});
+  EXPECT_EQ(sentences(roster_.process_ended(2, "ended", 201s)),
+            Sentences{"rank 2 (host b, pid 102) is lost: its process ended"});
+}
+
+TEST_F(RosterOfFour, OnlyTheRanksOfACutOffHostAreLostThatNobodyWatches) {
+  roster_.watch_process_of(3);
+  for (const Rank rank : {0, 1}) report(rank, 102s);
+  tick_until(102750ms);
+  EXPECT_EQ(sentences(roster_.tick(103s)),
+            (Sentences{"rank 3 on host b has not been heard of for 3.0 s; its process lives, the "
+                       "job waits for it",
+                       "rank 2 on host b has not been heard of for 3.0 s; it is lost"}));
+}
+
 TEST_F(RosterOfFour, HostWhoseRanksAreAllSilentMayBeCutOff) {
   for (const Rank rank : {0, 1}) report(rank, 102s);
   tick_until(102750ms);
@@ -165,6 +195,14 @@ TEST_F(PatientRoster, LongSilenceIsALoss) {
   for (const Rank rank : {0, 1, 2}) report(rank, 109s);
   tick_until(109750ms);
   EXPECT_EQ(presence(3), Presence::kUnreachable);
+  EXPECT_EQ(sentences(roster_.tick(110s)),
+            Sentences{"rank 3 on host b has not been heard of for 10.0 s; it is lost"});
+}
+
+TEST_F(PatientRoster, ATimeThatIsGivenHoldsForWatchedProcessesToo) {
+  roster_.watch_process_of(3);
+  for (const Rank rank : {0, 1, 2}) report(rank, 109s);
+  tick_until(109750ms);
   EXPECT_EQ(sentences(roster_.tick(110s)),
             Sentences{"rank 3 on host b has not been heard of for 10.0 s; it is lost"});
 }

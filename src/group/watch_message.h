@@ -21,8 +21,7 @@ struct Registration {
   std::uint32_t generation = 1;
   std::int64_t pid = 0;
   std::string host;
-  // The same text on processes that share the steady clock.
-  std::string machine;
+  std::string host_identity;  // as host_identity(""): where `pid` is valid
 };
 
 struct Pulse {
@@ -80,7 +79,7 @@ void fields(Fields& f, FieldsOf<Fields, Registration>& registration) {
   f.number(registration.generation);
   f.number(registration.pid);
   f.clipped(registration.host, kMaxNameBytes);
-  f.clipped(registration.machine, kMaxNameBytes);
+  f.clipped(registration.host_identity, kMaxNameBytes);
 }
 
 template <typename Fields>

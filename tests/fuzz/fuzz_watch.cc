@@ -62,7 +62,8 @@ std::vector<std::vector<std::uint8_t>> fuzz_seeds() {
   std::vector<std::vector<std::uint8_t>> seeds{{}};
   for (const ControlMessage& message :
        {message_of(ControlKind::kReport, report), message_of(ControlKind::kTrace, trace),
-        message_of(ControlKind::kRegister, Registration{.job = "j", .host = "h", .machine = "m"}),
+        message_of(ControlKind::kRegister,
+                   Registration{.job = "j", .host = "h", .host_identity = "m"}),
         message_of(ControlKind::kPulse, Pulse{.echo = {}, .now = {}, .machine = "m"}),
         message_of(ControlKind::kLost, LostRanks{.generation = 1, .ranks = {1}, .why = "w"}),
         message_of(ControlKind::kMember, MemberStatus{.rank = 1, .report = report}),

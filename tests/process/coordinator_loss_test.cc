@@ -36,6 +36,25 @@ TEST_P(WatchedLoss, StoppedRankIsUnreachableThenLost) {
   EXPECT_EQ(outcome->code, "kPeerLost");
 }
 
+// The stall is reported long after three heartbeats were missed.
+TEST_P(WatchedLoss, AStoppedRankIsWaitedForWhileItsProcessLives) {
+  const milliseconds heartbeat = scaled(milliseconds(100));
+  WatchedCrew crew({.crew = {.transport = GetParam()},
+                    .heartbeat = heartbeat,
+                    .lost_after = milliseconds(0),
+                    .stall_warning = 10 * heartbeat});
+  ASSERT_TRUE(crew.start_all({"steps", "2"}));
+  crew[1].stop();
+  EXPECT_TRUE(crew.says("; its process lives, the job waits for it"));
+  EXPECT_TRUE(crew.says("is missing in"));
+  EXPECT_TRUE(crew.status_has(R"({"rank":1,"state":"unreachable")"));
+  crew[1].signal(SIGCONT);
+  EXPECT_TRUE(crew.says("is heard of again"));
+  crew[0].tell("stop");
+  EXPECT_TRUE(crew.crew().all_say("done"));
+  EXPECT_EQ(crew.coordinator().output().find("lost"), std::string::npos);
+}
+
 TEST_P(WatchedLoss, ShortStopIsForgiven) {
   WatchedCrew crew({.crew = {.transport = GetParam()}});
   ASSERT_TRUE(crew.start_all({"steps", "2"}));

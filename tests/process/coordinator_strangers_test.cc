@@ -131,7 +131,7 @@ TEST(StrangerWithoutSecret, CannotTakeThePlaceOfARank) {
                                  .generation = 1,
                                  .pid = 1,
                                  .host = "x",
-                                 .machine = ""};
+                                 .host_identity = ""};
   group::Registration other_job = good;
   other_job.job = "another";
   group::Registration older = good;

@@ -17,6 +17,8 @@
 #include "apps/tally/launch/job_console.h"
 #include "apps/tally/launch/launch_signals.h"
 #include "apps/tally/launch/rank_output.h"
+#include "base/errors.h"
+#include "base/units.h"
 #include "group/secret_text.h"
 
 namespace tally::launch {
@@ -133,6 +135,14 @@ LaunchOptions worker_job(const std::string& recipe, std::vector<std::string> com
           .folder = std::filesystem::current_path(failed).string(),
           .prefixes = false,
           .grace = kWorkerGrace};
+}
+
+Result<Duration> parse_time(const std::string& text) {
+  const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
+  const bool minutes = text.size() > 1 && text.back() == 'm';
+  const auto time = parse_duration(bare ? text + "s" : minutes ? text + "in" : text);
+  if (time) return time;
+  return invalid("'{}' is not a time such as 90, 90s, 5m or 2h", text);
 }
 
 Result<bool> is_rank() {

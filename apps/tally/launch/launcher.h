@@ -27,7 +27,7 @@ struct JobStart {
 struct WatchOptions {
   bool enabled = true;
   Duration heartbeat = std::chrono::seconds(1);
-  Duration lost_after{};  // zero: the third missed heartbeat
+  Duration lost_after{};  // as in group::CoordinatorOptions
   Duration stall_warning = std::chrono::seconds(10);
 };
 
@@ -97,6 +97,9 @@ int run_job(const LaunchOptions& options);
 // of a job of `workers` ranks. Without `quiet` on a terminal, --live is added to the command.
 LaunchOptions worker_job(const std::string& recipe, std::vector<std::string> command, int workers,
                          bool quiet);
+
+// Parses "90", "90s", "5m", "2h", and the formats of parse_duration().
+Result<Duration> parse_time(const std::string& text);
 
 // Whether a launcher has started this process as a rank.
 Result<bool> is_rank();

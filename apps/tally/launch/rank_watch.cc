@@ -63,6 +63,9 @@ Result<void> RankWatch::begin_servers(const JobStart& start) {
   process::ServerProcessesOptions servers = *options_.servers;
   servers.host = start.own_address;
   servers.secret = start.secret;
+  servers.silence_limit =
+      std::max(servers.silence_limit,
+               std::chrono::duration_cast<std::chrono::milliseconds>(options_.watch.lost_after));
   TALLY_TRY(servers_, process::ServerProcesses::start(servers, [this](const std::string& event) {
               if (!servers_end_ && options_.is_news(event)) console_.say(event);
             }));
