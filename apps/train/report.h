@@ -27,6 +27,7 @@ struct RecordPoint {
   std::optional<double> accuracy;       // of that part, 0 to 1
   std::optional<double> auc;            // of that part, for binary classification
   std::optional<double> samples_per_s;  // of all workers since the previous point
+  std::optional<double> rate;           // learning rate of the next step
   double at_s = 0;                      // since the training began
 };
 
@@ -65,6 +66,7 @@ struct TrainingRecord {
   std::optional<double> best_accuracy;
   std::optional<double> auc;
   std::optional<double> samples_per_s;   // of the whole training
+  std::string command;                   // the command line, as a shell reads it
   std::vector<RecordRow> configuration;  // in the order of display
   std::vector<RecordPoint> points;       // by step, ascending
   std::vector<WorkerTimes> times;        // by rank

@@ -25,6 +25,7 @@ Json point_json(const RecordPoint& point) {
   put(json, "accuracy", point.accuracy);
   put(json, "auc", point.auc);
   put(json, "samples_per_s", point.samples_per_s);
+  put(json, "rate", point.rate);
   return json;
 }
 
@@ -57,6 +58,7 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
   put(json, "best_accuracy", record.best_accuracy);
   put(json, "auc", record.auc);
   put(json, "samples_per_s", record.samples_per_s);
+  if (!record.command.empty()) json["command"] = record.command;
   json["configuration"] = Json::object();
   for (const RecordRow& row : record.configuration) json["configuration"][row.key] = row.value;
   for (const char* const list : {"points", "times", "events"}) json[list] = Json::array();

@@ -9,6 +9,7 @@
 
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/launch/launcher.h"
+#include "apps/tally/launch/remote.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/device.h"
 #include "apps/train/preparation.h"
@@ -109,6 +110,14 @@ int launch_workers(const TrainOptions& options, const std::string& recipe,
   return launch::run_job(job);
 }
 
+// Returns the command line as a shell reads it, without the option that the launcher adds.
+std::string shell_text(const std::vector<std::string>& words) {
+  std::string text = "tally train";
+  for (const std::string& word : words)
+    if (!word.starts_with("--live=")) text += fmt::format(" {}", launch::quoted(word));
+  return text;
+}
+
 int refuse(const Error& error) { return fail("tally train", error, kWrongUsage); }
 
 int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
@@ -124,6 +133,7 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   });
   const auto exit_code = line.run({words.begin() + 1, words.end()});
   if (!parsed) return exit_code.value_or(kWrongUsage);
+  options.command = shell_text(words);
   const auto joins = launch::is_rank();
   if (!joins) return refuse(joins.error());
   // After a restart of the job its newest checkpoint is the state of the training.

@@ -53,6 +53,7 @@ struct TrainOptions {
   int loader_threads = 1;
   std::uint64_t log_every = 0;  // steps; 0: by time
   bool quiet = false;
+  std::string command;   // the command line, for the record
   int live_columns = 0;  // columns of the launcher's terminal; 0: no terminal
 };
 

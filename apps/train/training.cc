@@ -113,7 +113,7 @@ void Training::resume(const ResumePoint& point) {
   trainer_.restore(*reader);
   control_.restore(point.state.control);
   done_ = {.steps = trainer_.steps(), .epochs = point.state.position.epoch};
-  first_step_ = done_.steps;
+  first_step_ = pointed_ = done_.steps;
   agreement_step_ = agreed_step_ = done_.steps;
   // With another number of ranks, random states cannot continue and are seeded anew.
   if (reader->ranks() == with_.job.size()) {
@@ -141,21 +141,16 @@ StopReason Training::run() {
   with_.model.train();
   for (;;) {
     step();
-    if (!come_together()) {
-      if (done_.steps / point_every_ > pointed_ / point_every_) {
-        log_.point(done_, epochs(), elapsed(), std::nullopt);
-        pointed_ = done_.steps;
-      }
+    const bool together = come_together();
+    add_point();
+    if (!together) {
       show_progress();
       continue;
     }
     const bool interrupted = interrupted_;
     const Due due = control_.due(std::exchange(together_, done_), done_, interrupted);
     next_meeting_ = control_.next_due(done_, pace_);
-    if (due.evaluate)
-      evaluate();
-    else if (trainer_.in_step() && done_.steps % point_every_ == 0)
-      log_.point(done_, epochs(), elapsed(), std::nullopt);
+    if (due.evaluate) evaluate();
     if (due.save) save();
     const auto reason = control_.stop(done_.steps, interrupted);
     if (reason) {
@@ -165,6 +160,12 @@ StopReason Training::run() {
     }
     if (!due.evaluate) show_progress();
   }
+}
+
+void Training::add_point() {
+  if (done_.steps - pointed_ < point_every_) return;
+  log_.point(done_, epochs(), elapsed(), trainer_.rate());
+  pointed_ = done_.steps;
 }
 
 void Training::step() {
@@ -237,8 +238,7 @@ void Training::evaluate() {
       app::evaluate(with_.job, trainer_, with_.model, with_.prepared, with_.options, with_.device);
   control_.observe(score);
   trainer_.schedule().observe(score.loss);
-  log_.point(done_, epochs(), began, score);
-  log_.pause_until(elapsed());
+  log_.evaluation(done_, epochs(), {began, elapsed()}, score);
   with_.console.say(evaluation_line({.epochs = epochs(),
                                      .step = done_.steps,
                                      .train_loss = evaluated_loss_.mean(),

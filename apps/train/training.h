@@ -57,6 +57,8 @@ class Training final {
   void resume(const ResumePoint& point);
   // One update, of all its batches.
   void step();
+  // Adds a point to the curves of the record if enough steps were made since the last one.
+  void add_point();
   void evaluate();
   void save();
   // Takes the outcome of the save of `step`, and reports a failure.
@@ -99,7 +101,7 @@ class Training final {
   Duration agreed_at_{};
   bool interrupted_ = false;
   std::uint64_t point_every_ = 1;
-  std::uint64_t pointed_ = 0;  // step of the last point between synchronisations
+  std::uint64_t pointed_ = 0;  // step of the last point of the curves
   Duration shown_at_{};
   std::uint64_t shown_units_ = 0;
   RunningMean shown_loss_;      // since the last line of progress

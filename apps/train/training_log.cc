@@ -1,10 +1,10 @@
 #include "apps/train/training_log.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "apps/tally/build_info.h"
 #include "apps/train/train_console.h"
 
 namespace tally::app {
@@ -54,35 +54,6 @@ std::optional<double> RunningMean::mean() const {
   return sum_ / static_cast<double>(samples_);
 }
 
-std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Recipe& recipe,
-                                        const Preparation& prepared, const SetupFacts& facts) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  std::vector<RecordRow> rows = {{"recipe", recipe.name()},
-                                 {"data", options.data.empty() ? "made data" : options.data},
-                                 {"training samples", text(prepared.train->size())},
-                                 {"test samples", text(prepared.test->size())},
-                                 {"workers", text(facts.workers)},
-                                 {"batch per worker", text(options.batch)},
-                                 {"accumulated batches", text(options.accumulate)},
-                                 {"steps", text(prepared.control.total_steps)},
-                                 {"optimizer", to_string(prepared.optimizer)},
-                                 {"rate", text(options.rate)},
-                                 {"schedule", prepared.schedule.text()},
-                                 {"plan", plan::to_string(prepared.plan)},
-                                 {"seed", text(options.seed)},
-                                 {"precision", options.precision},
-                                 {"device", facts.device},
-                                 {"threads per worker", text(facts.threads)}};
-  if (options.clip_norm > 0) rows.push_back({"clip norm", text(options.clip_norm)});
-  if (options.clip_value > 0) rows.push_back({"clip value", text(options.clip_value)});
-  for (const recipes::RecipeOption& option : recipe.options())
-    rows.push_back(
-        {option.name, std::visit([&text](auto* value) { return text(*value); }, option.value)});
-  rows.push_back({"libtorch", facts.torch});
-  rows.push_back({"tally", fmt::format("{} ({})", kVersion, kCommit)});
-  return rows;
-}
-
 void TrainingLog::step(double loss, std::uint64_t samples, std::uint64_t units) {
   since_point_.add(loss, samples);
   since_evaluation_.add(loss, samples);
@@ -90,29 +61,38 @@ void TrainingLog::step(double loss, std::uint64_t samples, std::uint64_t units) 
   units_ += units;
 }
 
-void TrainingLog::point(const Moment& moment, double epochs, Duration at,
-                        const std::optional<Score>& score) {
-  RecordPoint point{.step = moment.steps, .epoch = epochs, .train_loss = since_point_.mean()};
-  point.at_s = recorded_seconds(at);
+void TrainingLog::point(const Moment& moment, double epochs, Duration at, double rate) {
+  RecordPoint point{.step = moment.steps,
+                    .epoch = epochs,
+                    .train_loss = since_point_.mean(),
+                    .rate = rate,
+                    .at_s = recorded_seconds(at)};
   const double elapsed = recorded_seconds(at - point_at_);
   if (elapsed > 0 && units_ > units_at_point_)
     point.samples_per_s = static_cast<double>(units_ - units_at_point_) / elapsed;
-  if (const auto loss = since_evaluation_.mean()) record_.train_loss = loss;
-  if (score) {
-    since_evaluation_.clear();
-    point.test_loss = score->loss;
-    point.accuracy = score->accuracy;
-    record_.test_loss = score->loss;
-    record_.accuracy = score->accuracy;
-    point.auc = score->auc;
-    record_.auc = score->auc;
-    if (score->accuracy)
-      record_.best_accuracy = std::max(record_.best_accuracy.value_or(0), *score->accuracy);
-  }
   record_.points.push_back(point);
+  if (const auto loss = since_evaluation_.mean()) record_.train_loss = loss;
   since_point_.clear();
   units_at_point_ = units_;
   point_at_ = at;
+}
+
+void TrainingLog::evaluation(const Moment& moment, double epochs, const Span& span,
+                             const Score& score) {
+  record_.points.push_back({.step = moment.steps,
+                            .epoch = epochs,
+                            .test_loss = score.loss,
+                            .accuracy = score.accuracy,
+                            .auc = score.auc,
+                            .at_s = recorded_seconds(span.begin)});
+  if (const auto loss = since_evaluation_.mean()) record_.train_loss = loss;
+  since_evaluation_.clear();
+  record_.test_loss = score.loss;
+  record_.accuracy = score.accuracy;
+  record_.auc = score.auc;
+  if (score.accuracy)
+    record_.best_accuracy = std::max(record_.best_accuracy.value_or(0), *score.accuracy);
+  point_at_ += span.end - span.begin;
 }
 
 void TrainingLog::event(std::uint64_t step, std::string text) {
@@ -132,6 +112,8 @@ TrainingRecord& TrainingLog::finish(const Moment& moment, double epochs, Duratio
   record_.epochs = epochs;
   record_.elapsed = elapsed;
   record_.outcome = to_string(reason);
+  // A training that ended before its first point.
+  if (!record_.train_loss) record_.train_loss = since_evaluation_.mean();
   if (elapsed > Duration::zero() && units_ > 0)
     record_.samples_per_s = static_cast<double>(units_) / recorded_seconds(elapsed);
   return record_;

@@ -2,11 +2,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "apps/train/loop_control.h"
-#include "apps/train/preparation.h"
 #include "apps/train/report.h"
-#include "apps/train/train_options.h"
 #include "tally/deadline.h"
 
 namespace tally::app {
@@ -24,16 +23,6 @@ class RunningMean final {
   std::uint64_t samples_ = 0;
 };
 
-// Facts about the run, for the rows of the configuration.
-struct SetupFacts {
-  int workers = 1;
-  int threads = 1;
-  std::string device;
-  std::string torch;
-};
-std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Recipe& recipe,
-                                        const Preparation& prepared, const SetupFacts& facts);
-
 // Collects the record of a training.
 class TrainingLog final {
  public:
@@ -41,11 +30,18 @@ class TrainingLog final {
 
   // Adds a step of all ranks. `units` are samples or tokens.
   void step(double loss, std::uint64_t samples, std::uint64_t units);
-  // Adds a point of the curves; with `score` after an evaluation.
-  void point(const Moment& moment, double epochs, Duration at, const std::optional<Score>& score);
-  // The time since the last point was not spent on training, and does not count for the speed of
-  // the next point.
-  void pause_until(Duration at) { point_at_ = at; }
+  // Adds a point of the training curves: the mean loss and the speed since the previous one. Points
+  // at equal distances make means over equally many steps. `rate` is the learning rate of the next
+  // step.
+  void point(const Moment& moment, double epochs, Duration at, double rate);
+  // Adds a point with the result of an evaluation. It does not interrupt the means of the training
+  // curves: a mean over the few steps that are left at the end of an epoch would look like a dip.
+  // The time of the evaluation does not count for the speed of the training.
+  struct Span {
+    Duration begin{};
+    Duration end{};
+  };
+  void evaluation(const Moment& moment, double epochs, const Span& span, const Score& score);
   void event(std::uint64_t step, std::string text);
   // Adds a checkpoint that could not be written, for the summary and as an event.
   void save_failed(std::uint64_t step, const std::string& reason);

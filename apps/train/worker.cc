@@ -1,5 +1,8 @@
 #include "apps/train/train_options.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <cstdlib>
 #include <ctime>
 #include <new>
@@ -14,6 +17,7 @@
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/launch/remote.h"
 #include "apps/tally/outputs.h"
+#include "apps/train/configuration.h"
 #include "apps/train/device.h"
 #include "apps/train/report.h"
 #include "apps/train/training.h"
@@ -38,6 +42,12 @@ std::uint64_t parameters_of(const recipes::Model& model) {
   for (const at::Tensor& parameter : model.parameters())
     if (parameter.requires_grad()) count += static_cast<std::uint64_t>(parameter.numel());
   return count;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
 }
 
 // Writes the outputs at the end; true if all could be written.
@@ -124,9 +134,10 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
       .started = fmt::format("{:%Y-%m-%d %H:%M UTC}", fmt::gmtime(std::time(nullptr))),
       .unit = prepared.task == recipes::Task::kLanguage ? "tokens" : "samples",
       .workers = job.size(),
-      .parameters = parameters_of(*model)};
-  record.configuration = configuration_of(options, recipe, prepared,
-                                          {job.size(), threads, device.str(), TORCH_VERSION});
+      .parameters = parameters_of(*model),
+      .command = options.command};
+  record.configuration = configuration_of(
+      options, recipe, prepared, {job.size(), threads, device.str(), TORCH_VERSION, host_name()});
   console.say(fmt::format("{} on {}: {} parameters; {} training and {} test samples", record.recipe,
                           record.data, record.parameters, prepared.train->size(),
                           prepared.test->size()));

@@ -8,6 +8,7 @@ namespace tally::process {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class Train : public WithTrainings {};
 
@@ -41,6 +42,12 @@ TEST_F(Train, ImagesAreLearnedAndTheReportWritten) {
   EXPECT_EQ(result["steps"], 18);
   EXPECT_GE(result["accuracy"].get<double>(), 0.9) << output_;
   EXPECT_THAT(output_, HasSubstr("step 10 "));
+  // The record says how to repeat the run, and where it was.
+  EXPECT_THAT(result["command"].get<std::string>(), StartsWith("tally train lenet --workers 2 "));
+  EXPECT_NE(result["configuration"]["host"], "");
+  // Each step has a point of the training curves, and each evaluation has another one.
+  ASSERT_EQ(result["points"].size(), 18U + 2U);
+  EXPECT_GT(result["points"][0]["rate"].get<double>(), 0);
   EXPECT_THAT(contents_of(folder_.file("report.html")), HasSubstr("lenet"));
 }
 

@@ -1,0 +1,65 @@
+#include "apps/train/training_log.h"
+
+#include <gtest/gtest.h>
+
+namespace tally::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The loss of step s is s, so a mean over other steps than those of its interval would differ.
+TEST(TrainingLog, AnEvaluationDoesNotShortenTheIntervalOfTheTrainingLoss) {
+  TrainingLog log{TrainingRecord{}};
+  for (std::uint64_t step = 1; step <= 20; ++step) {
+    log.step(static_cast<double>(step), 10, 10);
+    if (step % 10 == 0) log.point({.steps = step}, 0, 100ms * step, 0.5);
+    if (step == 11) log.evaluation({.steps = step}, 1, {1100ms, 1150ms}, {.loss = 7});
+  }
+  const auto& points = log.record().points;
+  ASSERT_EQ(points.size(), 3U);
+  EXPECT_EQ(points[0].train_loss, 5.5);
+  EXPECT_FALSE(points[1].train_loss || points[1].samples_per_s);
+  EXPECT_EQ(points[1].test_loss, 7);
+  EXPECT_EQ(points[2].train_loss, 15.5);
+  EXPECT_EQ(points[2].rate, 0.5);
+}
+
+TEST(TrainingLog, TheTimeOfAnEvaluationDoesNotCountForTheSpeed) {
+  TrainingLog log{TrainingRecord{}};
+  log.step(1, 100, 100);
+  log.evaluation({.steps = 1}, 0, {1s, 4s}, {.loss = 1});
+  log.step(1, 100, 100);
+  log.point({.steps = 2}, 0, 5s, 0.1);
+  EXPECT_EQ(log.record().points.back().samples_per_s, 100);
+}
+
+// A short last batch has fewer samples, and counts for less.
+TEST(TrainingLog, TheLossIsAMeanOverSamples) {
+  TrainingLog log{TrainingRecord{}};
+  log.step(1, 30, 30);
+  log.step(5, 10, 10);
+  log.point({.steps = 2}, 0, 1s, 0.1);
+  EXPECT_EQ(log.record().points.back().train_loss, 2);
+}
+
+TEST(TrainingLog, TheLastTrainingLossIsThatSinceTheEvaluationBefore) {
+  TrainingLog log{TrainingRecord{}};
+  log.step(9, 1, 1);
+  log.evaluation({.steps = 1}, 0, {1s, 1s}, {.loss = 1, .accuracy = 0.75});
+  log.step(2, 1, 1);
+  log.step(4, 1, 1);
+  log.evaluation({.steps = 3}, 0, {2s, 2s}, {.loss = 1, .accuracy = 0.5});
+  const TrainingRecord& record = log.finish({.steps = 3}, 1, 2s, StopReason::kCompleted);
+  EXPECT_EQ(record.train_loss, 3);
+  EXPECT_EQ(record.accuracy, 0.5);
+  EXPECT_EQ(record.best_accuracy, 0.75);
+}
+
+TEST(TrainingLog, ATrainingWithoutPointsHasALossAtItsEnd) {
+  TrainingLog log{TrainingRecord{}};
+  log.step(3, 1, 1);
+  EXPECT_EQ(log.finish({.steps = 1}, 0, 1s, StopReason::kInterrupted).train_loss, 3);
+}
+
+}  // namespace
+}  // namespace tally::app
