@@ -5,46 +5,26 @@
 #include <fmt/format.h>
 
 #include "apps/train/report_parts.h"
-#include "apps/train/report_style.h"
 
 namespace tally::app {
 namespace {
 
-// Returns the points that have this value.
-ChartSeries series_of(const TrainingRecord& record, const char* name, const char* style,
-                      std::optional<double> RecordPoint::*value) {
-  ChartSeries series{.name = name, .style = style};
-  for (const RecordPoint& point : record.points) {
-    if (!(point.*value)) continue;
-    series.points.push_back(
-        {.step = static_cast<double>(point.step), .epoch = point.epoch, .value = *(point.*value)});
-  }
-  return series;
-}
-
-// Returns the chart of the loss, and others that have values. All have the same range of steps.
+// Returns the chart of the loss, and others that have values.
 std::vector<Chart> charts_of(const TrainingRecord& record) {
-  std::vector<Chart> charts = {
-      {.title = "Loss",
-       .may_be_logarithmic = true,
-       .series = {series_of(record, "train", "train", &RecordPoint::train_loss),
-                  series_of(record, "test", "test", &RecordPoint::test_loss)}},
-      {.title = "Accuracy",
-       .kind = ValueKind::kShare,
-       .series = {series_of(record, "test", "accuracy", &RecordPoint::accuracy)}},
-      {.title = "AUC", .series = {series_of(record, "test", "accuracy", &RecordPoint::auc)}},
-      {.title = "Speed, " + record.unit + " per second",
-       .kind = ValueKind::kCount,
-       .series = {series_of(record, "all workers", "speed", &RecordPoint::samples_per_s)}}};
-  for (Chart& chart : charts) {
-    std::erase_if(chart.series, [](const ChartSeries& series) { return series.points.empty(); });
-    if (record.points.empty()) continue;
-    chart.first_step = static_cast<double>(record.points.front().step);
-    chart.last_step = static_cast<double>(record.points.back().step);
-  }
-  const auto bare = [](const Chart& chart) { return chart.series.empty(); };
-  charts.erase(std::remove_if(charts.begin() + 1, charts.end(), bare), charts.end());
-  return charts;
+  return completed(
+      {{.title = "Loss",
+        .may_be_logarithmic = true,
+        .series = {series_of(record, "train", "train", &RecordPoint::train_loss),
+                   series_of(record, "test", "test", &RecordPoint::test_loss)}},
+       {.title = "Accuracy",
+        .kind = ValueKind::kShare,
+        .series = {series_of(record, "test", "accuracy", &RecordPoint::accuracy)}},
+       {.title = "AUC", .series = {series_of(record, "test", "accuracy", &RecordPoint::auc)}},
+       {.title = "Speed, " + record.unit + " per second",
+        .kind = ValueKind::kCount,
+        .series = {series_of(record, "all workers", "speed", &RecordPoint::samples_per_s)}},
+       {.title = "Learning rate",
+        .series = {series_of(record, "learning rate", "rate", &RecordPoint::rate)}}});
 }
 
 std::string tile_html(const std::string& label, const std::string& value,
@@ -80,15 +60,6 @@ std::string tiles_html(const TrainingRecord& record) {
   return html + "</section>\n";
 }
 
-std::string rows_html(const char* title, const char* size, const std::vector<RecordRow>& rows) {
-  if (rows.empty()) return "";
-  std::string html = fmt::format("<section class=\"card {}\"><h2>{}</h2><table>\n", size, title);
-  for (const RecordRow& row : rows)
-    html += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", escape_html(row.key),
-                        escape_html(row.value));
-  return html + "</table></section>\n";
-}
-
 std::string events_html(const TrainingRecord& record) {
   std::vector<RecordRow> rows;
   for (const RecordEvent& event : record.events)
@@ -115,6 +86,8 @@ std::string head_html(const TrainingRecord& record, const std::string& title) {
   html += "</h1>";
   if (!record.started.empty())
     html += fmt::format("<p>started {}</p>", escape_html(record.started));
+  if (!record.command.empty())
+    html += fmt::format("<pre class=\"command\">{}</pre>", escape_html(record.command));
   return html + "</header>\n";
 }
 
@@ -122,14 +95,8 @@ std::string head_html(const TrainingRecord& record, const std::string& title) {
 
 std::string report_html(const TrainingRecord& record) {
   const std::string title =
-      escape_html(record.data.empty() ? record.recipe : record.recipe + " on " + record.data);
-  std::string html = fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{} - "
-      "Tally</title>\n"
-      "<style>{}</style>\n</head>\n<body>\n<main>\n",
-      title, kReportStyle);
-  html += head_html(record, title);
+      record.data.empty() ? record.recipe : record.recipe + " on " + record.data;
+  std::string html = head_html(record, escape_html(title));
   html += tiles_html(record);
   html += "<div class=\"cards\">\n";
   const std::vector<Chart> charts = charts_of(record);
@@ -142,8 +109,7 @@ std::string report_html(const TrainingRecord& record) {
   if (!record.final_text.empty())
     html += fmt::format("<section class=\"card wide\"><h2>At the end</h2><pre>{}</pre></section>\n",
                         escape_html(record.final_text));
-  html += "</div>\n<footer>Written by tally train.</footer>\n</main>\n";
-  return html + fmt::format("<script>{}</script>\n</body>\n</html>\n", kReportScript);
+  return page_html(title, html + "</div>\n<footer>Written by tally train.</footer>\n");
 }
 
 }  // namespace tally::app

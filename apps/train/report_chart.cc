@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
+#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,11 +32,6 @@ struct Frame {
     return kBottom - std::clamp(y.place(value), 0.0, 1.0) * (kBottom - kTop);
   }
 };
-
-std::string point_text(ValueKind kind, double value) {
-  if (kind == ValueKind::kShare) return percent_text(value);
-  return kind == ValueKind::kCount ? count_text(value) : number_text(value);
-}
 
 // From the first step to the last exactly; from 0 if that is near.
 Axis step_axis(double first, double last) {
@@ -103,33 +98,28 @@ std::string grid_svg(const Chart& chart, const Frame& frame) {
   return svg;
 }
 
-// Returns the step at which an epoch was complete, interpolated between the points of the longest
-// curve.
-std::optional<double> step_of_epoch(const std::vector<ChartPoint>& points, double epoch) {
-  ChartPoint before;
-  for (const ChartPoint& point : points) {
-    if (before.epoch <= epoch && epoch <= point.epoch && point.epoch > before.epoch)
-      return before.step +
-             (point.step - before.step) * (epoch - before.epoch) / (point.epoch - before.epoch);
-    before = point;
-  }
-  return std::nullopt;
-}
-
+// Empty if steps and epochs are not proportional: runs with different batches differ.
 std::string epochs_svg(const Chart& chart, const Frame& frame) {
   const std::vector<ChartPoint>* longest = nullptr;
+  for (const ChartSeries& series : chart.series) {
+    if (series.points.empty()) continue;
+    if (longest == nullptr || series.points.back().step > longest->back().step)
+      longest = &series.points;
+  }
+  if (longest == nullptr || !(longest->back().epoch > 0) || !(longest->back().step > 0)) return "";
+  const double pace = longest->back().epoch / longest->back().step;
   for (const ChartSeries& series : chart.series)
-    if (longest == nullptr || series.points.size() > longest->size()) longest = &series.points;
-  if (longest == nullptr || longest->empty() || !(longest->back().epoch > 0)) return "";
+    for (const ChartPoint& point : series.points)
+      if (std::abs(point.epoch - pace * point.step) > 0.02 * longest->back().epoch) return "";
   const std::array<double, 2> ends = {0, longest->back().epoch};
   const Axis epochs = axis_around(ends, kMostTicks, false);
   const std::vector<std::string> labels = tick_labels(epochs);
   std::string svg = fmt::format(
       R"(<text class="epoch" x="{}" y="{}" text-anchor="end">epoch</text>)", kLeft - 16, kTop - 10);
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    const auto step = step_of_epoch(*longest, epochs.ticks[i]);
-    if (!step || *step < frame.x.low || *step > frame.x.high) continue;
-    const double x = frame.x_of(*step);
+    const double step = epochs.ticks[i] / pace;
+    if (step < frame.x.low || step > frame.x.high * (1 + 1e-9)) continue;
+    const double x = frame.x_of(step);
     svg += fmt::format(R"(<line class="epochline" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{}"/>)", x, x,
                        kTop - 4, kBottom);
     svg += fmt::format(R"(<text class="epoch" x="{:.1f}" y="{}" text-anchor="middle">{}</text>)", x,
@@ -170,17 +160,25 @@ std::string series_svg(const ChartSeries& series, const std::vector<ChartPoint>&
   return svg;
 }
 
-// Data for the script: coordinates and texts.
-nlohmann::json hover_data(const ChartSeries& series, const std::vector<ChartPoint>& points,
-                          const Frame& frame, ValueKind kind) {
+// Four digits more than the texts show are enough for the script.
+double short_number(double value) {
+  return std::strtod(fmt::format("{:.8g}", value).c_str(), nullptr);
+}
+
+// Data for the script: step, epoch, seconds and value of each point; a text for a value that is not
+// finite.
+nlohmann::json series_data(const ChartSeries& series, const std::vector<ChartPoint>& points) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const ChartPoint& point : points) {
-    const double y = std::isfinite(point.value) ? frame.y_of(point.value) : kTop;
-    rows.push_back({std::round(frame.x_of(point.step) * 10) / 10, std::round(y * 10) / 10,
-                    count_text(point.step), number_text(point.epoch),
-                    point_text(kind, point.value)});
-  }
+  for (const ChartPoint& point : points)
+    rows.push_back({point.step, short_number(point.epoch), short_number(point.at_s),
+                    std::isfinite(point.value) ? nlohmann::json(short_number(point.value))
+                                               : nlohmann::json(number_text(point.value))});
   return {{"name", series.name}, {"style", series.style}, {"points", std::move(rows)}};
+}
+
+const char* kind_name(ValueKind kind) {
+  if (kind == ValueKind::kShare) return "share";
+  return kind == ValueKind::kCount ? "count" : "number";
 }
 
 std::vector<ChartPoint> drawn_points(const ChartSeries& series) {
@@ -195,7 +193,7 @@ std::vector<ChartPoint> drawn_points(const ChartSeries& series) {
 std::string chart_legend_html(const Chart& chart, const Frame& frame) {
   std::string html = "<div class=\"legend\">";
   for (const ChartSeries& series : chart.series)
-    html += fmt::format(R"(<span><i class="swatch {}"></i>{}</span>)", series.style,
+    html += fmt::format(R"(<span class="series"><i class="swatch {}"></i>{}</span>)", series.style,
                         escape_html(series.name));
   if (frame.y.logarithmic) html += "<span>logarithmic scale</span>";
   return html + "</div>";
@@ -230,19 +228,19 @@ std::string chart_html(const Chart& chart) {
         title);
   const Frame frame = frame_of(chart);
   std::string curves;
-  nlohmann::json hover = nlohmann::json::array();
+  nlohmann::json data{{"kind", kind_name(chart.kind)}, {"log", frame.y.logarithmic}};
   for (const ChartSeries& series : chart.series) {
     const std::vector<ChartPoint> points = drawn_points(series);
     curves += series_svg(series, points, frame);
-    hover.push_back(hover_data(series, points, frame, chart.kind));
+    data["series"].push_back(series_data(series, points));
   }
+  const std::string text = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return fmt::format(
-      "<figure class=\"card chart\"><figcaption>{0}</figcaption>{1}\n"
-      "<svg viewBox=\"0 0 {2} {3}\" role=\"img\" aria-label=\"{0}\" data-curves=\"{4}\">{5}{6}{7}"
-      "<line class=\"cursor\" y1=\"{8}\" y2=\"{9}\"/></svg>\n<div class=\"tip\" "
-      "hidden></div>{10}</figure>\n",
-      title, chart_legend_html(chart, frame), kChartWidth, kHeight, escape_html(hover.dump()),
-      epochs_svg(chart, frame), grid_svg(chart, frame), curves, kTop, kBottom, notes_html(chart));
+      "<figure class=\"card chart\" data-chart=\"{1}\"><figcaption>{0}</figcaption>{2}\n"
+      "<svg viewBox=\"0 0 {3} {4}\" role=\"img\" aria-label=\"{0}\">{5}{6}{7}</svg>\n"
+      "<div class=\"tip\" hidden></div>{8}</figure>\n",
+      title, escape_html(text), chart_legend_html(chart, frame), kChartWidth, kHeight,
+      epochs_svg(chart, frame), grid_svg(chart, frame), curves, notes_html(chart));
 }
 
 }  // namespace tally::app

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,12 +61,13 @@ enum class ValueKind : std::uint8_t { kNumber, kShare, kCount };
 struct ChartPoint {
   double step = 0;
   double epoch = 0;
+  double at_s = 0;
   double value = 0;
 };
 
 struct ChartSeries {
   std::string name;
-  std::string style;               // CSS class of the colour: "train", "test", "accuracy", "speed"
+  std::string style;               // CSS classes of the colour: "train", "test", "run3 dashed"
   std::vector<ChartPoint> points;  // by step, ascending
 };
 
@@ -73,16 +75,30 @@ struct Chart {
   std::string title;
   ValueKind kind = ValueKind::kNumber;
   bool may_be_logarithmic = false;
-  double first_step =
-      0;  // minimum range of the step axis, so that the charts of one page are alike
+  // Minimum range of the step axis, so that the charts of one page are alike.
+  double first_step = 0;
   double last_step = 0;
   std::vector<ChartSeries> series;
 };
 
-// Returns a <figure> with the curves as SVG: steps below, epochs above, gridlines, legend, and the
-// data for the script that shows values under the pointer. Values that are not finite interrupt the
-// curve and are marked at its upper edge.
+// Returns a <figure> with the curves as SVG: steps below, epochs above, gridlines, legend. It also
+// has the data for the script, which draws the chart again. Values that are not finite interrupt
+// the curve and are marked at its upper edge.
 std::string chart_html(const Chart& chart);
+
+// Returns the points of a record that have this value.
+ChartSeries series_of(const TrainingRecord& record, std::string name, std::string style,
+                      std::optional<double> RecordPoint::*value);
+
+// Returns the charts without empty series, and without the charts that then have none, except the
+// first. All get the range of steps of all points.
+std::vector<Chart> completed(std::vector<Chart> charts);
+
+// Returns a page around `body`, with style and script. `title` is text.
+std::string page_html(const std::string& title, const std::string& body);
+
+// Returns a card with a table of two columns; empty if there are no rows. `size` is a CSS class.
+std::string rows_html(const char* title, const char* size, const std::vector<RecordRow>& rows);
 
 // Returns a <figure> with one stacked bar per worker, for the first kMostBars workers.
 inline constexpr std::size_t kMostBars = 64;

@@ -43,7 +43,7 @@ class Reader(html.parser.HTMLParser):
         for name, value in attributes:
             if name in ("src", "href"): self.faults.append(f"{tag}: {name}={value}")
             if name.startswith("on"): self.faults.append(f"{tag}: {name}")
-            if name == "data-curves": self.curves.append(json.loads(value))
+            if name == "data-chart": self.curves.append(json.loads(value)["series"])
             is_number = name in ("d", "x", "y", "cx", "cy", "width", "height")
             if is_number and ("nan" in value or "inf" in value):
                 self.faults.append(f"{tag}: {name}={value}")
@@ -111,7 +111,8 @@ TrainingRecord example() {
                         .test_loss = 0.375,
                         .accuracy = 0.875,
                         .best_accuracy = 0.89,
-                        .samples_per_s = 2560};
+                        .samples_per_s = 2560,
+                        .command = "tally train lenet --data 'my data'"};
   record.configuration = {{"batch per worker", "64"}, {"optimizer", "sgd:momentum=0.9"}};
   for (int i = 1; i <= 4; ++i)
     record.points.push_back({.step = 100U * i,
@@ -119,7 +120,8 @@ TrainingRecord example() {
                              .train_loss = 2.0 / i,
                              .test_loss = 2.5 / i,
                              .accuracy = 0.8 + 0.02 * i,
-                             .samples_per_s = 2500.0 + i});
+                             .samples_per_s = 2500.0 + i,
+                             .at_s = 5.0 * i});
   for (int rank = 0; rank < 2; ++rank)
     record.times.push_back(
         {.rank = rank, .compute = 15s, .communicate = 3s, .wait = 1s, .data = 1s});
@@ -133,12 +135,13 @@ TEST_F(Report, PageIsWellFormedAndHasTheNumbers) {
   EXPECT_EQ(page["tags"]["figure"], 4);  // loss, accuracy, speed, times
   for (const char* text :
        {"lenet on fashion-mnist", "87.50 %", "best 89.00 %", "0.375", "training 0.3125", "20.0 s",
-        "50 ms per step", "batch per worker", "sgd:momentum=0.9", "75.0 %", "all epochs done"})
+        "50 ms per step", "batch per worker", "sgd:momentum=0.9", "75 %", "all epochs done",
+        "tally train lenet --data 'my data'"})
     EXPECT_TRUE(has_text(page, text)) << text;
   ASSERT_EQ(page["curves"].size(), 3U);
-  EXPECT_EQ(page["curves"][0][0]["points"][1][4], "1");     // train loss of the second point
-  EXPECT_EQ(page["curves"][0][1]["points"][1][4], "1.25");  // test loss
-  EXPECT_EQ(page["curves"][1][0]["points"][3][4], "88.00 %");
+  EXPECT_EQ(page["curves"][0][0]["points"][1], nlohmann::json({200, 1, 10, 1}));  // train loss
+  EXPECT_EQ(page["curves"][0][1]["points"][1], nlohmann::json({200, 1, 10, 1.25}));
+  EXPECT_EQ(page["curves"][1][0]["points"][3][3], 0.88);
 }
 
 TEST_F(Report, AnswersYesOrNoHaveAnAuc) {
@@ -150,10 +153,20 @@ TEST_F(Report, AnswersYesOrNoHaveAnAuc) {
   EXPECT_EQ(page["faults"], nlohmann::json::array());
   EXPECT_EQ(page["tags"]["figure"], 5);
   for (const char* text : {"test AUC", "0.9301"}) EXPECT_TRUE(has_text(page, text)) << text;
-  EXPECT_EQ(page["curves"][2][0]["points"][1][4], "0.7");
+  EXPECT_EQ(page["curves"][2][0]["points"][1][3], 0.7);
   const nlohmann::json json = nlohmann::json::parse(to_json(record).dump());
   EXPECT_EQ(json["auc"], 0.93006);
   EXPECT_EQ(json["points"][0]["auc"], 0.6);
+}
+
+TEST_F(Report, TheLearningRateHasACurve) {
+  TrainingRecord record = example();
+  for (RecordPoint& point : record.points) point.rate = 0.1;
+  const nlohmann::json page = read(record);
+  EXPECT_EQ(page["faults"], nlohmann::json::array());
+  EXPECT_EQ(page["tags"]["figure"], 5);
+  EXPECT_TRUE(has_text(page, "Learning rate"));
+  EXPECT_EQ(page["curves"][3][0]["points"][0], nlohmann::json({100, 0.5, 5, 0.1}));
 }
 
 TEST_F(Report, TextsStayTexts) {
@@ -161,6 +174,7 @@ TEST_F(Report, TextsStayTexts) {
   TrainingRecord record = example();
   record.recipe = record.data = record.started = record.outcome = record.unit = record.final_text =
       evil;
+  record.command = evil;
   record.configuration = {{evil, evil}};
   record.events = {{.step = 1, .text = evil}};
   record.times[0].host = evil;
@@ -225,15 +239,16 @@ TEST_F(Report, DrawsExtremesOfDoubles) {
 TEST_F(Report, HasABarForEachOf64WorkersAndSaysIfThereAreMore) {
   TrainingRecord record = example();
   record.times.clear();
+  constexpr int kLegends = 4 + 4;  // entries: four curves and four kinds of time
   for (int rank = 0; rank < 64; ++rank)
     record.times.push_back(
         {.rank = rank, .compute = 1s, .communicate = 1s, .wait = 1s, .data = 1s});
   nlohmann::json page = read(record);
-  EXPECT_EQ(page["tags"]["rect"], 64 * 4);
+  EXPECT_EQ(page["tags"]["i"], 64 * 4 + kLegends);
   EXPECT_FALSE(has_text(page, "The first 64"));
   record.times.push_back({.rank = 64, .compute = 1s});
   page = read(record);
-  EXPECT_EQ(page["tags"]["rect"], 64 * 4);
+  EXPECT_EQ(page["tags"]["i"], 64 * 4 + kLegends);
   EXPECT_TRUE(has_text(page, "The first 64 of 65 workers."));
 }
 
@@ -244,7 +259,7 @@ TEST_F(Report, ThinsLongCurvesButKeepsTheirPeak) {
   const std::string html = report_html(record);
   EXPECT_LT(html.size(), 200000U);
   const nlohmann::json page = read(record);
-  EXPECT_THAT(page["curves"][0].dump(), HasSubstr("\"9.5\""));
+  EXPECT_THAT(page["curves"][0].dump(), HasSubstr(",9.5]"));
 }
 
 TEST(ReportJson, ComesBackAsItWas) {
