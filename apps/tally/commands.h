@@ -18,6 +18,7 @@ void add_eval_command(Command top);
 void add_doctor_command(Command top);
 void add_status_command(Command top);
 void add_serve_command(Command top);
+void add_report_command(Command top);
 void add_inspect_trace_command(Command inspect);
 void add_inspect_checkpoint_command(Command inspect);
 

@@ -20,6 +20,7 @@ Examples:
   tally train word2vec --data imdb --workers 2 --output imdb.bin
   tally bench allreduce --ranks 2 --bytes 4KiB,1MiB --against gloo,openmpi
   tally bench simulate --ranks 64 --bytes 100MiB
+  tally report run1.json run2.json --to comparison.html
   tally data get fashion-mnist
   tally doctor
   tally status --watch
@@ -80,6 +81,7 @@ int main(int argc, char** argv) {
   top.add_command("export", "Write a trained model as a file for other programs");
   add_data_command(top);
   add_eval_command(top);
+  add_report_command(top);
   add_doctor_command(top);
   add_status_command(top);
   Command inspect = top.add_command("inspect", "Show a running job or a checkpoint");
