@@ -80,6 +80,8 @@ class ModelExchange {
   // The same, between steps. Afterwards steps() is the maximum of all ranks and the parameters are
   // the newest.
   virtual std::vector<double> meet(std::vector<double> values) = 0;
+  // Whether this rank comes to the meeting of `step` now, as Trainer::is_due().
+  virtual bool is_due(std::uint64_t step) { return steps() >= step; }
   // Whether this is the lowest rank that is still in the job.
   virtual bool is_first() const = 0;
   // Copies the tensors of the first rank to all ranks. Collective.

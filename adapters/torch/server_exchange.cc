@@ -309,14 +309,17 @@ void ServerExchange::drain(const StepGift& first) {
 // reads.
 bool ServerExchange::in_step() const { return options_.rules.update == plan::Update::kBsp; }
 
+std::uint64_t ServerExchange::known_version() const {
+  return std::max(client().newest_version(first_table()), me_.version);
+}
+
 // Without rounds, N gradients make a step.
 std::uint64_t ServerExchange::steps() const {
   std::uint64_t made = me_.clock - first_clock_;
   if (options_.rules.has_rounds()) {
     made = me_.version - first_version_;
   } else if (options_.rules.update == plan::Update::kAsp) {
-    const std::uint64_t newest = client().newest_version(first_table());
-    made = (std::max(newest, me_.version) - first_version_) * options_.rules.push_every /
+    made = (known_version() - first_version_) * options_.rules.push_every /
            static_cast<std::uint64_t>(ranks_);
   }
   return std::max(first_step_ + made, met_step_);

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,7 @@ class ServerExchange final : public ModelExchange {
   bool in_step() const override;
   std::vector<double> sum(std::vector<double> values) override;
   std::vector<double> meet(std::vector<double> values) override;
+  bool is_due(std::uint64_t step) override;
   bool is_first() const override { return client().membership().lowest_rank == rank_; }
   void broadcast(const std::vector<NamedTensor>& tensors) override;
   train::StepTimes times() const override { return {.update = copying_, .wait = waited_}; }
@@ -125,6 +127,12 @@ class ServerExchange final : public ModelExchange {
   void refresh();
   void flush();
   void take_snapshot();
+  // asp: every version is one gradient.
+  bool counts_gradients() const {
+    return options_.rules.update == plan::Update::kAsp && options_.rules.push_every == 1;
+  }
+  std::uint64_t known_version() const;
+  void share_missing_gradients(std::span<const double> present);
 
   // Tables with a codec.
   void make_coded();
@@ -164,6 +172,10 @@ class ServerExchange final : public ModelExchange {
   std::uint64_t first_clock_ = 0;
   std::uint64_t first_step_ = 0;
   std::uint64_t met_step_ = 0;
+  // asp: the version of the next meeting, and the clock at which this worker comes to it; none:
+  // when the version is near.
+  std::uint64_t meeting_version_ = 0;
+  std::optional<std::uint64_t> meeting_clock_;
 
   // The current update.
   bool announced_ = false;

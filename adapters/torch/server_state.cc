@@ -1,5 +1,6 @@
 // Meetings of the workers of a ServerExchange, and its part in checkpoints.
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,9 @@ namespace {
 // The time limit for workers to reach a meeting: the slowest may be in a long step.
 constexpr auto kMeetingTimeout = std::chrono::minutes(10);
 constexpr auto kServerStateTimeout = std::chrono::minutes(5);
+// Gradients of one worker that servers have not answered, and the one that it computes: fewer than
+// this.
+constexpr std::uint64_t kMostUnderWay = 4;
 constexpr auto kSnapshotTimeout = std::chrono::minutes(30);
 // The limit of Client::agree().
 constexpr std::size_t kMostValues = 65536;
@@ -83,19 +87,49 @@ std::vector<double> ServerExchange::sum(std::vector<double> values) {
   return values;
 }
 
+// asp: workers that compute when the last gradient of a step arrives would push too many. They
+// therefore meet before that, when all gradients that may be under way still fit, and share the
+// missing ones.
+bool ServerExchange::is_due(std::uint64_t step) {
+  if (!counts_gradients()) return steps() >= step;
+  const std::uint64_t more = step - std::min(step, first_step_);
+  const std::uint64_t version = first_version_ + more * static_cast<std::uint64_t>(ranks_);
+  if (std::exchange(meeting_version_, version) != version) meeting_clock_.reset();
+  if (meeting_clock_) return me_.clock >= *meeting_clock_;
+  return known_version() + kMostUnderWay * static_cast<std::uint64_t>(ranks_) >= version;
+}
+
+// `present` has a positive value for each rank that is at this meeting.
+void ServerExchange::share_missing_gradients(std::span<const double> present) {
+  meeting_clock_.reset();
+  const std::uint64_t version = client().newest_version(first_table());
+  if (version >= meeting_version_) return;
+  std::uint64_t workers = 0;
+  std::uint64_t before = 0;  // with lower ranks
+  for (std::size_t rank = 0; rank < present.size(); ++rank) {
+    if (present[rank] <= 0) continue;
+    ++workers;
+    if (rank < static_cast<std::size_t>(rank_)) ++before;
+  }
+  const std::uint64_t missing = meeting_version_ - version;
+  meeting_clock_ = me_.clock + missing / workers + (before < missing % workers ? 1 : 0);
+}
+
 std::vector<double> ServerExchange::meet(std::vector<double> values) {
   flush();
   // With kbatch a push may wait for more gradients than the workers at this meeting have pushed.
   if (options_.rules.update != plan::Update::kKbatch) settle_all();
   const std::size_t own = values.size();
   values.resize(own + static_cast<std::size_t>(ranks_));
-  values[own + static_cast<std::size_t>(rank_)] = static_cast<double>(steps());
+  values[own + static_cast<std::size_t>(rank_)] = 1 + static_cast<double>(steps());
   values = sum(std::move(values));
-  const auto farthest =
-      *std::max_element(values.begin() + static_cast<std::ptrdiff_t>(own), values.end());
+  const std::vector<double> present(values.begin() + static_cast<std::ptrdiff_t>(own),
+                                    values.end());
+  const double farthest = *std::max_element(present.begin(), present.end()) - 1;
   met_step_ = std::max(met_step_, static_cast<std::uint64_t>(farthest));
   values.resize(own);
   refresh();
+  if (counts_gradients()) share_missing_gradients(present);
   // No rank pushes before all ranks have the same values.
   sum({});
   return values;
@@ -244,6 +278,7 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
   sum({});
   first_step_ = course.steps;
   met_step_ = 0;
+  meeting_version_ = 0;
 }
 
 }  // namespace tally::adapter

@@ -338,6 +338,7 @@ bool Trainer::in_step() const { return impl_->in_step(); }
 std::vector<double> Trainer::meet(std::vector<double> values) {
   return impl_->meet(std::move(values));
 }
+bool Trainer::is_due(std::uint64_t step) { return impl_->is_due(step); }
 std::size_t Trainer::state_bytes() { return impl_->state_bytes(); }
 std::vector<double> Trainer::sum(std::vector<double> values) {
   return impl_->sum(std::move(values));

@@ -35,6 +35,7 @@ class Trainer::Impl {
     settle();
     return model_->sum(std::move(values));
   }
+  bool is_due(std::uint64_t step) { return model_->is_due(step); }
   std::vector<double> meet(std::vector<double> values) {
     settle();
     return model_->meet(std::move(values));

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <latch>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include <fmt/format.h>
@@ -67,6 +68,37 @@ double server_loss_after(const std::vector<at::Tensor>& parameters) {
   double sum = 0;
   for (int i = 0; i < 10; ++i) sum += loss_of(net, test_batch(5000 + i, 64)).item<double>();
   return sum / 10;
+}
+
+// A rank that computes while another pushes the last gradient of a step must not add one more.
+TEST(TrainerServer, AspAppliesExactlyTheGradientsOfItsSteps) {
+  constexpr int kWorkers = 3;
+  for (const char* plan : {"home=server update=asp", "home=server update=asp:fetch=3"}) {
+    run_threads(kWorkers, [&](Job& job) {
+      SmallNet net = own_net(1);
+      Trainer trainer(job, *net, sgd({.rate = 0.01}), {.plan = plan});
+      int call = 0;
+      for (const std::uint64_t target : {1U, 2U, 7U, 20U}) {
+        const auto has_met = [&] {
+          while (trainer.is_due(target)) {
+            trainer.meet();
+            if (trainer.steps() >= target) return true;
+          }
+          return false;
+        };
+        do {
+          const TestBatch own = part_of(test_batch(call++, 48), job.rank(), kWorkers);
+          trainer.step(16, [&] { return loss_of(net, own); });
+        } while (!has_met());
+        EXPECT_EQ(trainer.steps(), target) << plan;
+        const PolicyFigures figures = trainer.figures();
+        const double own = std::accumulate(figures.staleness.begin(), figures.staleness.end(), 0.0);
+        EXPECT_EQ(trainer.sum({own, static_cast<double>(figures.dropped)}),
+                  (std::vector<double>{static_cast<double>(kWorkers * target), 0.0}))
+            << plan;
+      }
+    });
+  }
 }
 
 class TrainerServerWith : public testing::TestWithParam<TrainerServerCase> {};

@@ -214,10 +214,12 @@ bool Training::come_together() {
     exchange_interruptions();
     return true;
   }
-  if (done_.steps < next_meeting_ && process::interrupted() == 0) return false;
-  interrupted_ = trainer_.meet({process::interrupted() != 0 ? 1.0 : 0.0})[0] > 0;
-  done_ = {.steps = trainer_.steps(), .epochs = pace_.epochs_after(trainer_.steps())};
-  return true;
+  while (trainer_.is_due(next_meeting_) || process::interrupted() != 0) {
+    interrupted_ = trainer_.meet({process::interrupted() != 0 ? 1.0 : 0.0})[0] > 0;
+    done_ = {.steps = trainer_.steps(), .epochs = pace_.epochs_after(trainer_.steps())};
+    if (interrupted_ || done_.steps >= next_meeting_) return true;
+  }
+  return false;
 }
 
 void Training::exchange_interruptions() {

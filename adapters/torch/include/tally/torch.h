@@ -194,6 +194,11 @@ class Trainer {
   // the parameters are the newest. Call before evaluating and saving if not in_step(). Returns the
   // sums of `values`.
   std::vector<double> meet(std::vector<double> values = {});
+  // Whether this rank should call meet() before its next step, so that the ranks meet at `step`
+  // exactly. With asp the ranks meet a few gradients before, and share the missing ones among them:
+  // steps() is then less than `step` after meet(), and the caller asks again. All ranks ask for the
+  // same step.
+  bool is_due(std::uint64_t step);
   PolicyFigures figures() const;
 
   // The complete state for Writer::save(), from which a restored trainer continues bit for bit.
