@@ -21,6 +21,7 @@ Examples:
   tally bench allreduce --ranks 2 --bytes 4KiB,1MiB --against gloo,openmpi
   tally bench simulate --ranks 64 --bytes 100MiB
   tally report run1.json run2.json --to comparison.html
+  tally predict runs/lenet --input shoe.png
   tally data get fashion-mnist
   tally doctor
   tally status --watch
