@@ -15,9 +15,11 @@ class ImageRecipe final : public Recipe {
 
   // The pictures of a folder are read as colour images, other images as they are stored.
   Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
-    data::OpenOptions options{
-        .train = request.train, .augment = kind_.augment && request.train, .seed = request.seed};
-    TALLY_TRY(const data::Location location, data::locate(request.data, request.cache));
+    data::OpenOptions options{.train = request.train,
+                              .augment = kind_.augment && request.train,
+                              .read = request.read,
+                              .seed = request.seed};
+    TALLY_TRY(const data::Location location, locate(request));
     if (location.kind == data::Kind::kImageFolder)
       options.image = {3, kind_.folder_size, kind_.folder_size};
     return data::open_location(location, options);

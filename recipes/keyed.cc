@@ -31,12 +31,23 @@ class KeyedRecipe final : public Recipe {
 
   std::vector<RecipeOption> options() override { return kind_.options(shape_); }
 
+  Result<data::Location> locate(const DataRequest& request) const override {
+    if (!request.read.target_column.empty() || request.read.target != data::CsvTarget::kAuto)
+      return invalid(
+          "{}: the target column of its tables is known; mlp and linear read other tables", name());
+    return data::locate_parts(request.data, request.cache, request.read, data::locate_keyed);
+  }
+
   Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
     if (request.data.empty())
       return invalid("name a file or a folder, as in --data a9a or --data adult");
-    TALLY_TRY(const data::Location location, data::locate_keyed(request.data, request.cache));
-    TALLY_TRY(std::unique_ptr<data::Dataset> dataset,
-              data::open_keyed(location, {.train = request.train, .seed = request.seed}));
+    TALLY_TRY(const data::Location location, locate(request));
+    TALLY_TRY(
+        std::unique_ptr<data::Dataset> dataset,
+        data::open_keyed(location,
+                         {.validation = request.read.validation.value_or(data::kDefaultValidation),
+                          .train = request.train,
+                          .seed = request.seed}));
     return dataset;
   }
 

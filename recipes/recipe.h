@@ -9,6 +9,7 @@
 
 #include "data/dataset.h"
 #include "data/preprocessing.h"
+#include "data/read_options.h"
 #include "recipes/task.h"
 #include "tally/error.h"
 
@@ -51,6 +52,7 @@ struct DataRequest {
   std::filesystem::path cache;
   bool train = true;
   std::uint64_t seed = 1;
+  data::ReadOptions read;
 };
 
 // The report of a recipe after the training.
@@ -72,6 +74,10 @@ class Recipe {
   // kInvalid if options contradict each other.
   virtual Result<void> check_options() const { return {}; }
 
+  // Finds the files of a request whose `data` is not empty.
+  virtual Result<data::Location> locate(const DataRequest& request) const {
+    return data::locate_parts(request.data, request.cache, request.read);
+  }
   virtual Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const = 0;
   // kInvalid, with what it accepts, if the recipe has no model for such samples.
   virtual Result<void> accepts(const data::Preprocessing& samples) const = 0;

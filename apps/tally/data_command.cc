@@ -9,6 +9,7 @@
 
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/data_survey.h"
+#include "apps/tally/read_words.h"
 #include "base/errors.h"
 #include "base/units.h"
 #include "data/open.h"
@@ -34,9 +35,7 @@ usage; 130 interrupted.)";
 
 struct CheckOptions {
   std::string path;
-  std::string target_column;
-  bool classes = false;
-  bool bytes = false;
+  ReadWords read;
 };
 
 int complain(const char* command, const Error& error) {
@@ -86,9 +85,11 @@ int get_datasets(const std::vector<std::string>& names) {
   return 0;
 }
 
-Result<std::string> read_dataset(const CheckOptions& options) {
+// Reads and prints. An error after the summary is about the classes.
+Result<void> read_dataset(const CheckOptions& options) {
   const auto cache = data_cache_folder();
-  TALLY_TRY(const data::Location location, data::locate(options.path, cache));
+  TALLY_TRY(data::ReadOptions read, read_options_of(options.read));
+  TALLY_TRY(const data::Location location, data::locate_parts(options.path, cache, read));
   std::string text = fmt::format("{}: {}\n", options.path, to_string(location.kind));
   if (location.known != nullptr) {
     const auto folder = folder_of(*location.known, cache);
@@ -97,27 +98,29 @@ Result<std::string> read_dataset(const CheckOptions& options) {
                         folder.value_or(cache).string(), location.known->files.size(),
                         location.known->files.size() == 1 ? "" : "s");
   }
+  // Without a test part all samples are one part, unless a fraction was asked for.
+  const bool whole = location.test.empty() && !read.validation;
+  if (whole) read.validation = 0.0;
   std::vector<PartSurvey> parts;
+  std::unique_ptr<data::Dataset> first;
   for (const bool train : {true, false}) {
-    if (train ? location.train.empty() : location.test.empty()) continue;
-    data::OpenOptions open{
-        .train = train, .target_column = options.target_column, .validation = 0.0};
-    if (options.bytes) open.level = data::TextLevel::kByte;
-    if (options.classes) open.target = data::CsvTarget::kClass;
-    TALLY_TRY(const auto dataset, data::open_location(location, open));
-    TALLY_TRY(parts.emplace_back(), survey(*dataset, location.test.empty() ? "all"
-                                                     : train               ? "training"
-                                                                           : "test"));
+    if (train ? location.train.empty() : whole) continue;
+    TALLY_TRY(auto dataset, data::open_location(location, {.train = train, .read = read}));
+    if (first != nullptr) TALLY_TRY(data::check_parts(*first, *dataset));
+    TALLY_TRY(parts.emplace_back(), survey(*dataset, whole ? "all" : train ? "training" : "test"));
+    if (first == nullptr) first = std::move(dataset);
   }
-  return text + describe(location.kind, parts);
+  fmt::print("{}{}", text, describe(location.kind, parts));
+  std::fflush(stdout);  // before a complaint
+  auto classes = check_classes(location.kind, parts.front());
+  if (!classes) classes.error().message.insert(0, options.path + ": ");
+  return classes;
 }
 
 int check_dataset(const CheckOptions& options) {
   const process::InterruptGuard guard;
-  const auto text = read_dataset(options);
-  if (!text.has_value()) return complain("check", text.error());
-  fmt::print("{}", *text);
-  return 0;
+  const auto outcome = read_dataset(options);
+  return outcome ? 0 : complain("check", outcome.error());
 }
 
 }  // namespace
@@ -139,11 +142,7 @@ void add_data_command(Command top) {
   const auto o = std::make_shared<CheckOptions>();
   check_command.add("PATH", &o->path, "File, folder, or name of `tally data list`",
                     {.required = true});
-  check_command.add("--target", &o->target_column,
-                    "Table: the column to predict, by name or number; default: the last",
-                    {.value = "COLUMN"});
-  check_command.add("--classes", &o->classes, "Table: numbers in the target column are classes");
-  check_command.add("--bytes", &o->bytes, "Text: read bytes, not UTF-8 characters");
+  add_read_words(check_command, o->read);
   check_command.action([o] { return check_dataset(*o); });
 }
 

@@ -4,9 +4,12 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/cpu.h"
 #include "base/errors.h"
+#include "base/memory_limit.h"
+#include "data/image.h"
 #include "process/interrupt.h"
 #include "train/loader.h"
 
@@ -16,6 +19,9 @@ namespace {
 constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostSamples = 256;
 constexpr std::size_t kMostClasses = 50;  // listed at most
+// An eighth of the memory is for images that are being decoded, each of this size at most.
+constexpr std::uint64_t kMemoryShare = 8;
+constexpr std::uint64_t kLargestImageBytes = 3 * std::uint64_t{data::kMaxImagePixels};
 
 template <typename T, typename Use>
 void each(std::span<const std::byte> bytes, const Use& use) {
@@ -85,6 +91,32 @@ std::string histogram_table(const std::vector<PartSurvey>& parts) {
   return text;
 }
 
+// The names of the classes with `count` samples.
+std::vector<std::string> classes_with(const PartSurvey& part, std::uint64_t count) {
+  std::vector<std::string> names;
+  for (std::size_t label = 0; label < part.classes.size(); ++label)
+    if (count_of(part, label) == count) names.push_back(printable_name(part.classes[label]));
+  return names;
+}
+
+// "class x", "classes x, y, ...".
+std::string listed(std::vector<std::string> names) {
+  const std::string_view word = names.size() == 1 ? "class" : "classes";
+  if (names.size() > kMostClasses) {
+    names.resize(kMostClasses);
+    names.emplace_back("...");
+  }
+  return fmt::format("{} {}", word, fmt::join(names, ", "));
+}
+
+std::string warning_about(const PartSurvey& part) {
+  const std::vector<std::string> single = classes_with(part, 1);
+  // In a tiny part most classes have one sample.
+  if (single.empty() || single.size() > part.classes.size() / 2) return "";
+  return fmt::format("  {:<9} one sample only of {}: is that a typing error?\n", "warning",
+                     listed(single));
+}
+
 }  // namespace
 
 Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name) {
@@ -93,11 +125,14 @@ Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name)
   // Large images are read one by one, because the loader holds several batches.
   const std::uint64_t batch_samples = std::clamp<std::size_t>(
       kBatchBytes / std::max<std::size_t>(data::input_bytes(dataset.shape()), 1), 1, kMostSamples);
+  const int threads = static_cast<int>(
+      std::clamp<std::uint64_t>(usable_memory_bytes() / kMemoryShare / kLargestImageBytes, 1,
+                                static_cast<std::uint64_t>(usable_cores())));
   train::Loader loader(
       dataset,
       data::Order(
           {.strategy = data::Strategy::kStream, .size = dataset.size(), .batch = batch_samples}),
-      {.threads = usable_cores()});
+      {.threads = threads});
   for (bool last = false; !last;) {
     if (process::interrupted() != 0) return system_failure("interrupted");
     TALLY_TRY(const train::Batch batch, loader.next());
@@ -108,18 +143,29 @@ Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name)
   return part;
 }
 
+Result<void> check_classes(data::Kind kind, const PartSurvey& part) {
+  if (kind == data::Kind::kText || part.classes.empty()) return {};
+  if (part.classes.size() == 1)
+    return invalid("all samples have the class {}, expected two classes or more",
+                   printable_name(part.classes[0]));
+  const std::vector<std::string> empty = classes_with(part, 0);
+  if (empty.empty()) return {};
+  return invalid("no {} samples of {}", part.name == "all" ? "training" : part.name, listed(empty));
+}
+
 std::string describe(data::Kind kind, const std::vector<PartSurvey>& parts) {
   std::string text;
   for (const PartSurvey& part : parts) {
-    text += fmt::format("  {:<9} {} {}, input {}, target {}\n", part.name, part.samples,
-                        kind == data::Kind::kText ? "windows" : "samples",
-                        shape_text(part.shape.input, part.shape.input_type), target_text(part));
+    text +=
+        fmt::format("  {:<9} {} {}{}, input {}, target {}\n", part.name, part.samples,
+                    kind == data::Kind::kText ? "window" : "sample", part.samples == 1 ? "" : "s",
+                    shape_text(part.shape.input, part.shape.input_type), target_text(part));
   }
   const PartSurvey& first = parts.front();
   if (first.classes.empty()) return text;
   if (kind != data::Kind::kText)
     return text + fmt::format("  {:<9} {}\n", "classes", first.classes.size()) +
-           histogram_table(parts);
+           histogram_table(parts) + warning_about(first);
   const auto used = std::count_if(first.histogram.begin(), first.histogram.end(),
                                   [](std::uint64_t count) { return count > 0; });
   return text + fmt::format("  {:<9} {} symbols, {} of them in use here\n", "alphabet",

@@ -25,8 +25,11 @@ struct PartSurvey {
 // process is interrupted.
 Result<PartSurvey> survey(const data::Dataset& dataset, const std::string& name);
 
-// Returns lines with counts, shapes, and classes with a histogram over the parts. The symbols of a
-// text are counted but not listed.
+// Returns lines with counts, shapes, and classes with a histogram over the parts, and warns of
+// classes with a single sample in the first part. The symbols of a text are counted but not listed.
 std::string describe(data::Kind kind, const std::vector<PartSurvey>& parts);
+
+// kInvalid unless a classifier can learn from the part: two classes or more, all with samples.
+Result<void> check_classes(data::Kind kind, const PartSurvey& part);
 
 }  // namespace tally::app

@@ -27,6 +27,7 @@ std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Re
                                  {"precision", options.precision},
                                  {"device", facts.device},
                                  {"threads per worker", text(facts.threads)}};
+  if (!prepared.data_facts.empty()) rows.insert(rows.begin() + 2, {"read as", prepared.data_facts});
   if (options.clip_norm > 0) rows.push_back({"clip norm", text(options.clip_norm)});
   if (options.clip_value > 0) rows.push_back({"clip value", text(options.clip_value)});
   for (const recipes::RecipeOption& option : recipe.options())

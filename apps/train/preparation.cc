@@ -44,18 +44,37 @@ data::Strategy strategy_of(plan::Data data) {
   return data == plan::Data::kStream ? data::Strategy::kStream : data::Strategy::kPartition;
 }
 
+// The defaults are guesses for data of the user's own, so the training states them.
+Result<std::string> data_facts(const recipes::Recipe& recipe, const recipes::DataRequest& request,
+                               const data::Dataset& train) {
+  if (request.data.empty()) return std::string();
+  TALLY_TRY(const data::Location location, recipe.locate(request));
+  const bool as_published =
+      location.known != nullptr && !request.read.validation && request.read.test.empty();
+  if (as_published) return std::string();
+  return fmt::format("{}: {}", request.data, data::describe_parts(location, request.read, train));
+}
+
 Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recipe,
                        const std::filesystem::path& cache, Preparation& prepared) {
+  if (options.data.empty() && options.read != ReadWords{})
+    return invalid("--target, --classes, --bytes and --validation need the --data they are for");
   recipes::DataRequest request{
       .data = options.data, .cache = cache, .train = true, .seed = options.seed};
+  TALLY_TRY(request.read, read_options_of(options.read));
   TALLY_TRY(prepared.train, of_option("--data", recipe.open(request)));
   TALLY_TRY(of_option("--data", recipe.accepts(prepared.train->preprocessing())));
   request.train = false;
   TALLY_TRY(prepared.test, of_option("--data", recipe.open(request)));
   TALLY_TRY(of_option("--data", recipe.accepts(prepared.test->preprocessing())));
+  TALLY_TRY(of_option("--data", data::check_parts(*prepared.train, *prepared.test)));
   if (prepared.train->size() == 0 || prepared.test->size() == 0)
-    return invalid("--data {}: no samples to {}", options.data,
-                   prepared.train->size() == 0 ? "train with" : "test with");
+    return invalid("--data {}: {} samples to train with and {} to test with, at least 1 is needed",
+                   options.data, prepared.train->size(), prepared.test->size());
+  if (prepared.train->classes().size() == 1)
+    return invalid("--data {}: all samples have the class {}, expected two classes or more",
+                   options.data, prepared.train->classes().front());
+  TALLY_TRY(prepared.data_facts, data_facts(recipe, request, *prepared.train));
   prepared.task = recipe.task(prepared.train->preprocessing());
   if (prepared.task != recipes::Task::kRegression || !recipe.scales_targets()) return {};
   TALLY_TRY(const data::TargetScale scale, data::measure_targets(*prepared.train));

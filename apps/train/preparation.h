@@ -38,6 +38,7 @@ struct Preparation {
   data::Strategy strategy = data::Strategy::kPartition;
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> test;
+  std::string data_facts;  // one line on data of the user's own; empty for other data
   recipes::Task task = recipes::Task::kClassification;
   std::uint64_t batches_per_epoch = 0;
   std::uint64_t epoch_count = 0;  // 0: as many as the steps need

@@ -15,6 +15,7 @@ void add_data(Command& command, TrainOptions& o) {
   command.add("--data", &o.data,
               "A dataset by name (see `tally data list`), or a file or folder of your own",
               {.value = "NAME|PATH"});
+  add_read_words(command, o.read);
   command.add("--batch", &o.batch, "Samples per worker and step", {.least = 1, .most = 1U << 31});
   command.add("--accumulate", &o.accumulate, "Batches whose gradients make one step",
               {.least = 1, .most = 1 << 20});

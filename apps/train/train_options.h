@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/tally/command_line.h"
+#include "apps/tally/read_words.h"
 #include "recipes/recipe.h"
 
 namespace tally::app {
@@ -13,6 +14,7 @@ struct TrainOptions {
   int workers = 0;  // 0: one per GPU, or else per core
   int max_restarts = 0;
   std::string data;
+  ReadWords read;
   std::uint64_t batch = 64;
   std::optional<std::uint64_t> epochs;
   std::uint64_t steps = 0;  // 0: no limit

@@ -138,6 +138,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
       .command = options.command};
   record.configuration = configuration_of(
       options, recipe, prepared, {job.size(), threads, device.str(), TORCH_VERSION, host_name()});
+  if (!prepared.data_facts.empty()) console.say(prepared.data_facts);
   console.say(fmt::format("{} on {}: {} parameters; {} training and {} test samples", record.recipe,
                           record.data, record.parameters, prepared.train->size(),
                           prepared.test->size()));

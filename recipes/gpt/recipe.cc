@@ -43,6 +43,7 @@ class GptRecipe final : public Recipe {
                               {.train = request.train,
                                .augment = request.train,
                                .context = shape_.context,
+                               .read = request.read,
                                .seed = request.seed});
   }
   Result<void> accepts(const data::Preprocessing& samples) const override {

@@ -57,8 +57,9 @@ class Linear final : public Recipe {
 
   Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
     if (!request.data.empty())
-      return data::open_dataset(request.data, request.cache,
-                                {.train = request.train, .seed = request.seed});
+      return data::open_dataset(
+          request.data, request.cache,
+          {.train = request.train, .read = request.read, .seed = request.seed});
     const auto samples = static_cast<std::uint64_t>(samples_);
     const LinearSpec spec{.features = features_, .seed = request.seed, .noise = noise_};
     LinearSamples::Range range{.first = 0, .count = samples};

@@ -48,7 +48,7 @@ class MlpRecipe final : public Recipe {
   }
   Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
     return data::open_dataset(request.data, request.cache,
-                              {.train = request.train, .seed = request.seed});
+                              {.train = request.train, .read = request.read, .seed = request.seed});
   }
   Result<void> accepts(const data::Preprocessing& samples) const override {
     const data::SampleShape& shape = samples.shape;

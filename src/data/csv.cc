@@ -91,16 +91,36 @@ Result<Rows> read_rows(const NamedBytes& file, const CsvColumns& table,
   const auto target = columns.field_of[table.target];
   while (more) {
     if (row.size() != columns.fields)
-      return corrupt(file.name, row[0].offset, fmt::format("a row of {} fields", columns.fields),
-                     fmt::format("{}", row.size()));
+      return bad_line(file.bytes, file.name, row[0].offset,
+                      fmt::format("a row of {} fields", columns.fields),
+                      fmt::format("{}", row.size()));
     TALLY_TRY(rows.targets.emplace_back(),
               target ? target_of(file, table, row[*target]) : Result<float>(0.0F));
     TALLY_TRY(add_features(file, table, columns, row, rows));
     TALLY_TRY(more, cursor.next(row));
   }
   if (rows.targets.empty())
-    return corrupt(file.name, file.bytes.size(), "a row of values", "the end of the file");
+    return bad_line(file.bytes, file.name, file.bytes.size(), "a row of values",
+                    "the end of the file");
   return rows;
+}
+
+// The first row of a test file must have the names of the training file, in the same order.
+Result<void> check_names(const NamedBytes& file, const CsvColumns& table) {
+  CsvCursor cursor(file.bytes, file.name);
+  std::vector<CsvField> row;
+  TALLY_TRY(const bool more, cursor.next(row));
+  if (!more || !table.has_names) return {};
+  for (std::size_t i = 0; i < std::min(row.size(), table.columns.size()); ++i)
+    if (row[i].text != table.columns[i].name)
+      return bad_line(file.bytes, file.name, row[i].offset,
+                      fmt::format("the name of column {} of the training part, {}", i + 1,
+                                  shown(table.columns[i].name)),
+                      shown(row[i].text));
+  if (row.size() == table.columns.size()) return {};
+  return bad_line(file.bytes, file.name, row[0].offset,
+                  fmt::format("the {} columns of the training part", table.columns.size()),
+                  fmt::format("{}", row.size()));
 }
 
 // The columns of a file with the same columns as the table.
@@ -137,7 +157,7 @@ Result<FileColumns> find_table_columns(const NamedBytes& file, const CsvColumns&
   CsvCursor cursor(file.bytes, file.name);
   std::vector<CsvField> first;
   TALLY_TRY(const bool more, cursor.next(first));
-  if (!more) return corrupt(file.name, 0, "a table", "nothing");
+  if (!more) return bad_line(file.bytes, file.name, 0, "a table", "an empty file");
   const bool has_names = std::none_of(first.begin(), first.end(),
                                       [](const CsvField& field) { return number_in(field.text); });
   const bool knows_one = std::any_of(first.begin(), first.end(), [&](const CsvField& field) {
@@ -149,9 +169,9 @@ Result<FileColumns> find_table_columns(const NamedBytes& file, const CsvColumns&
   columns.has_names = false;
   if (first.size() == columns.fields) return columns;
   if (first.size() + 1 != columns.fields || needs_target)
-    return corrupt(file.name, 0,
-                   fmt::format("a row of {} fields, or of column names", columns.fields),
-                   fmt::format("{}", first.size()));
+    return bad_line(file.bytes, file.name, 0,
+                    fmt::format("a row of {} fields, or of column names", columns.fields),
+                    fmt::format("{}", first.size()));
   --columns.fields;
   columns.field_of[table.target].reset();
   for (std::size_t i = table.target + 1; i < columns.field_of.size(); ++i)
@@ -285,6 +305,7 @@ Result<std::unique_ptr<Dataset>> make_csv(const NamedBytes& train, const NamedBy
   TALLY_TRY(Rows training, read_rows(train, table, same_columns(table)));
   Rows wanted;
   if (test != nullptr) {
+    TALLY_TRY(check_names(*test, table));
     TALLY_TRY(wanted, read_rows(*test, table, same_columns(table)));
     if (options.split.train) wanted = training;
   } else {

@@ -33,8 +33,9 @@ struct CsvOptions {
 // values must then be numbers. A text column becomes one feature per distinct text of the training
 // file (one-hot). A missing value (empty, NA, N/A, NaN, null, ?) becomes the mean of the training
 // part in a numeric column, and all zeros in a text column.
-// kCorrupt, with file, offset and the expected content, for a missing target or a row with another
-// number of fields. kInvalid if the target column does not exist.
+// kCorrupt, with file, line and the expected content, for a missing target, a row with another
+// number of fields, or a test file with other column names or classes. kInvalid if the target
+// column does not exist.
 Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::path>& train,
                                           const std::vector<std::filesystem::path>& test,
                                           const CsvOptions& options);

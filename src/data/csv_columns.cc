@@ -5,8 +5,12 @@
 #include <charconv>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/errors.h"
+#include "base/memory_limit.h"
+#include "base/nearest_word.h"
+#include "base/units.h"
 #include "data/input_file.h"
 #include "data/number.h"
 
@@ -27,11 +31,14 @@ Result<std::size_t> target_among(const std::vector<CsvColumn>& columns, const st
       number <= columns.size())
     return number - 1;
   constexpr std::size_t kMost = 20;
-  std::string names;
-  for (std::size_t i = 0; i < std::min(columns.size(), kMost); ++i)
-    names += fmt::format("{}{}", i == 0 ? "" : ", ", columns[i].name);
-  return invalid(fmt::format("{}: no column {}; columns: {}{}", name, wanted, names,
-                             columns.size() > kMost ? ", ..." : ""));
+  std::vector<std::string_view> names;
+  for (const CsvColumn& column : columns) names.push_back(column.name);
+  const std::string guess = did_you_mean(wanted, names);
+  if (names.size() > kMost) {
+    names.resize(kMost);
+    names.emplace_back("...");
+  }
+  return invalid("{}: no column {}{} (columns: {})", name, wanted, guess, fmt::join(names, ", "));
 }
 
 // Adds the field's text to the categories of its column.
@@ -46,13 +53,32 @@ Result<void> note_category(const NamedBytes& file, CsvColumn& column, const CsvF
   return {};
 }
 
-Result<void> note_field(const NamedBytes& file, bool as_class, CsvColumn& column,
+// True for "2,5" and "1,234.5", which are numbers in another notation and not names of categories.
+bool has_decimal_comma(std::string text) {
+  const auto comma = std::remove(text.begin(), text.end(), ',');
+  if (comma == text.end()) return false;
+  text.erase(comma, text.end());
+  return number_in(text).has_value();
+}
+
+struct FieldRole {
+  bool is_target = false;
+  bool as_class = false;  // numbers are names of classes
+};
+
+Result<void> note_field(const NamedBytes& file, FieldRole role, CsvColumn& column,
                         const CsvField& field) {
   if (is_missing(field.text)) return {};
   const bool number = number_in(field.text).has_value();
-  if (!column.known) column.numeric = number && !as_class;
+  if (!number && !role.as_class && has_decimal_comma(field.text))
+    return bad_field(file, column, field, "a number with a decimal point");
+  if (!column.known) column.numeric = number && !role.as_class;
   column.known = true;
-  return column.numeric ? Result<void>() : note_category(file, column, field);
+  if (column.numeric) return {};
+  auto noted = note_category(file, column, field);
+  if (!noted && !role.is_target)
+    noted.error().message += "; leave out a column that identifies rows";
+  return noted;
 }
 
 // Sorts numerically if all texts are numbers.
@@ -71,8 +97,20 @@ Result<void> number_features(const NamedBytes& file, CsvColumns& table) {
     table.features += table.columns[i].numeric ? 1 : table.columns[i].categories.size();
   }
   if (table.features >= 1 && table.features <= kMaxCsvFeatures) return {};
-  return invalid(fmt::format("{}: {} features besides the target {}, expected 1 to {}", file.name,
-                             table.features, table.columns[table.target].name, kMaxCsvFeatures));
+  return invalid("{}: {} features besides the target {}, expected 1 to {}", file.name,
+                 table.features, table.columns[table.target].name, kMaxCsvFeatures);
+}
+
+// The reader holds all rows twice while it divides them into parts. One row of a few bytes can
+// become thousands of features.
+Result<void> check_memory(const NamedBytes& file, const CsvColumns& table) {
+  const std::uint64_t bytes = 2 * sizeof(float) * table.rows * table.features;
+  if (bytes <= usable_memory_bytes() / 2) return {};
+  return make_error(
+      ErrorCode::kExhausted,
+      "{}: {} rows of {} features need {}, more than half of the usable memory: leave "
+      "out text columns with many different values",
+      file.name, table.rows, table.features, format_bytes(bytes));
 }
 
 }  // namespace
@@ -85,15 +123,15 @@ bool is_missing(const std::string& text) {
 
 Error bad_field(const NamedBytes& file, const CsvColumn& column, const CsvField& field,
                 const std::string& expected) {
-  return corrupt(file.name, field.offset, fmt::format("{} in column {}", expected, column.name),
-                 shown(field.text));
+  return bad_line(file.bytes, file.name, field.offset,
+                  fmt::format("{} in column {}", expected, column.name), shown(field.text));
 }
 
 Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& options) {
   CsvCursor cursor(file.bytes, file.name);
   std::vector<CsvField> row;
   TALLY_TRY(bool more, cursor.next(row));
-  if (!more) return corrupt(file.name, 0, "a table", "nothing");
+  if (!more) return bad_line(file.bytes, file.name, 0, "a table", "an empty file");
   CsvColumns table;
   table.has_names = std::none_of(row.begin(), row.end(), [](const CsvField& field) {
     return number_in(field.text).has_value();
@@ -110,19 +148,22 @@ Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& option
   }
   while (more) {
     if (row.size() != table.columns.size())
-      return corrupt(file.name, row[0].offset,
-                     fmt::format("a row of {} fields", table.columns.size()),
-                     fmt::format("{}", row.size()));
+      return bad_line(file.bytes, file.name, row[0].offset,
+                      fmt::format("a row of {} fields", table.columns.size()),
+                      fmt::format("{}", row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const bool as_class = i == table.target && options.target == CsvTarget::kClass;
-      TALLY_TRY(note_field(file, as_class, table.columns[i], row[i]));
+      const bool is_target = i == table.target;
+      const bool as_class = is_target && options.target == CsvTarget::kClass;
+      TALLY_TRY(note_field(file, {is_target, as_class}, table.columns[i], row[i]));
     }
+    ++table.rows;
     TALLY_TRY(more, cursor.next(row));
   }
   CsvColumn& target = table.columns[table.target];
   table.target_is_class = !target.numeric;
   sort_as_numbers(target.categories);
   TALLY_TRY(number_features(file, table));
+  TALLY_TRY(check_memory(file, table));
   return table;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct CsvColumns {
   std::size_t target = 0;  // index of the target column
   bool target_is_class = false;
   std::size_t features = 0;
+  std::uint64_t rows = 0;  // without the names
 };
 
 bool is_missing(const std::string& text);
@@ -30,7 +32,7 @@ bool is_missing(const std::string& text);
 // Reads the table once and determines its columns.
 Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& options);
 
-// kCorrupt for a field of `column` with wrong content; the message has its offset and text.
+// kCorrupt for a field of `column` with wrong content; the message has its line and text.
 Error bad_field(const NamedBytes& file, const CsvColumn& column, const CsvField& field,
                 const std::string& expected);
 

@@ -27,7 +27,7 @@ char separator_of(std::string_view first_line) {
 }  // namespace
 
 CsvCursor::CsvCursor(std::span<const std::byte> bytes, const std::string& name)
-    : text_(reinterpret_cast<const char*>(bytes.data()), bytes.size()), name_(name) {
+    : bytes_(bytes), text_(reinterpret_cast<const char*>(bytes.data()), bytes.size()), name_(name) {
   if (text_.rfind("\xEF\xBB\xBF", 0) == 0) at_ = 3;  // UTF-8 byte order mark
   separator_ = separator_of(text_.substr(at_, std::min(text_.find('\n', at_), text_.size()) - at_));
 }
@@ -41,7 +41,8 @@ Result<bool> CsvCursor::next(std::vector<CsvField>& row) {
   std::size_t count = 0;
   for (;; ++at_) {
     if (count == kMaxCsvFields)
-      return corrupt(name_, at_, fmt::format("at most {} fields in a row", kMaxCsvFields), "more");
+      return bad_line(bytes_, name_, at_, fmt::format("at most {} fields in a row", kMaxCsvFields),
+                      "more");
     if (row.size() <= count) row.emplace_back();
     TALLY_TRY(read_field(row[count++]));
     if (at_ == text_.size() || is_line_end(text_[at_])) break;
@@ -62,7 +63,8 @@ Result<void> CsvCursor::read_field(CsvField& field) {
     for (++at_;; ++at_) {
       const std::size_t quote = text_.find('"', at_);
       if (quote == std::string_view::npos)
-        return corrupt(name_, field.offset, "a closing quote for this one", "the end of the file");
+        return bad_line(bytes_, name_, field.offset, "a closing quote for this one",
+                        "the end of the file");
       field.text.append(text_.substr(at_, quote - at_));
       at_ = quote + 1;
       if (at_ == text_.size() || text_[at_] != '"') break;
@@ -70,8 +72,8 @@ Result<void> CsvCursor::read_field(CsvField& field) {
     }
     while (!ends() && is_space(text_[at_])) ++at_;
     if (!ends())
-      return corrupt(
-          name_, at_,
+      return bad_line(
+          bytes_, name_, at_,
           fmt::format("{} or the end of the line after a quote", shown({&separator_, 1})),
           shown({&text_[at_], 1}));
     return {};

@@ -26,14 +26,15 @@ class CsvCursor final {
   // Both arguments must outlive the cursor.
   CsvCursor(std::span<const std::byte> bytes, const std::string& name);
 
-  // Reads the next row; false at the end. kCorrupt, with the offset, if a quote is not closed, if
+  // Reads the next row; false at the end. kCorrupt, with the line, if a quote is not closed, if
   // text follows a closing quote, or if a row has more than kMaxCsvFields.
   Result<bool> next(std::vector<CsvField>& row);
 
  private:
   Result<void> read_field(CsvField& field);
 
-  std::string_view text_;
+  std::span<const std::byte> bytes_;
+  std::string_view text_;  // the same
   const std::string& name_;
   std::size_t at_ = 0;
   char separator_ = ',';

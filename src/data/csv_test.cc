@@ -56,7 +56,10 @@ TEST(Csv, TargetByNameOrNumber) {
   const auto missing = make("y,a\n7,1\n", options);
   ASSERT_FALSE(missing.has_value());
   EXPECT_EQ(missing.error().code, ErrorCode::kInvalid);
-  EXPECT_EQ(missing.error().message, "t.csv: no column z; columns: y, a");
+  EXPECT_EQ(missing.error().message, "t.csv: no column z (columns: y, a)");
+  options.target_column = "prise";
+  EXPECT_EQ(make("price,a\n7,1\n", options).error().message,
+            "t.csv: no column prise; did you mean price? (columns: price, a)");
 }
 
 TEST(Csv, QuotesHoldAnything) {
@@ -144,24 +147,24 @@ TEST(Csv, TestFileIsReadByTheTrainingFilesColumns) {
   const auto unknown = make(train, options, &strange);
   ASSERT_FALSE(unknown.has_value());
   EXPECT_EQ(unknown.error().message,
-            "test.csv: offset 9: expected one of the 2 classes of the training part in column "
+            "test.csv: line 2: expected one of the 2 classes of the training part in column "
             "kind, found 'z'");
 }
 
 TEST(Csv, EveryFaultIsNamedWithItsPlace) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "t.csv: offset 0: expected a table, found nothing"},
-      {"a,b\n", "t.csv: offset 4: expected a row of values, found the end of the file"},
-      {"a,b\n1,2\n3\n", "t.csv: offset 8: expected a row of 2 fields, found 1"},
-      {"a,b\n1,2\n3,4,5\n", "t.csv: offset 8: expected a row of 2 fields, found 3"},
-      {"a,b\n1,2\nx,4\n", "t.csv: offset 8: expected a number in column a, found 'x'"},
-      {"a,b\n1,2\n1e39,4\n", "t.csv: offset 8: expected a number in column a, found '1e39'"},
-      {"a,b\n1,2\n3,oops\n", "t.csv: offset 10: expected a number in column b, found 'oops'"},
-      {"a,b\n1,2\n3,\n", "t.csv: offset 10: expected a target in column b, found ''"},
+      {"", "t.csv: line 1: expected a table, found an empty file"},
+      {"a,b\n", "t.csv: line 2: expected a row of values, found the end of the file"},
+      {"a,b\n1,2\n3\n", "t.csv: line 3: expected a row of 2 fields, found 1"},
+      {"a,b\n1,2\n3,4,5\n", "t.csv: line 3: expected a row of 2 fields, found 3"},
+      {"a,b\n1,2\nx,4\n", "t.csv: line 3: expected a number in column a, found 'x'"},
+      {"a,b\n1,2\n1e39,4\n", "t.csv: line 3: expected a number in column a, found '1e39'"},
+      {"a,b\n1,2\n3,oops\n", "t.csv: line 3: expected a number in column b, found 'oops'"},
+      {"a,b\n1,2\n3,\n", "t.csv: line 3: expected a target in column b, found ''"},
       {"a,b\n1,\"2\n",
-       "t.csv: offset 6: expected a closing quote for this one, found the end of the file"},
+       "t.csv: line 2: expected a closing quote for this one, found the end of the file"},
       {"a,b\n1,\"2\"3\n",
-       "t.csv: offset 9: expected ',' or the end of the line after a quote, found '3'"},
+       "t.csv: line 2: expected ',' or the end of the line after a quote, found '3'"},
   };
   for (const auto& [text, message] : cases) {
     const auto table = make(text, all_as_they_are());
@@ -176,8 +179,22 @@ TEST(Csv, TooManyTextsAreRefused) {
   for (int i = 0; i < 2000; ++i) text += "name" + std::to_string(i) + ",1\n";
   const auto table = make(text, all_as_they_are());
   ASSERT_FALSE(table.has_value());
-  EXPECT_NE(table.error().message.find("at most 1024 different texts in column a"),
-            std::string::npos);
+  EXPECT_EQ(
+      table.error().message,
+      "t.csv: line 1026: expected at most 1024 different texts in column a, found 'name1024'; "
+      "leave out a column that identifies rows");
+}
+
+TEST(Csv, DecimalCommasAreNoCategories) {
+  for (const char* text : {"a;y\n1;2,5\n2;3,5\n", "a;y\n2,5;1\n", "a,y\n\"1,234.5\",1\n"}) {
+    const auto table = make(text, all_as_they_are());
+    ASSERT_FALSE(table.has_value()) << text;
+    EXPECT_NE(
+        table.error().message.find("line 2: expected a number with a decimal point in column"),
+        std::string::npos)
+        << table.error().message;
+  }
+  EXPECT_TRUE(make("a,y\n\"Ulm, 3\",1\n", all_as_they_are()).has_value());
 }
 
 }  // namespace

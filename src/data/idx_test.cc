@@ -90,6 +90,26 @@ TEST(Idx, EveryFaultIsNamedWithItsPlace) {
   }
 }
 
+TEST(Idx, OneStrangeLabelIsNoClass) {
+  std::vector<std::uint8_t> labels;
+  for (int i = 0; i < 100; ++i) labels.push_back(static_cast<std::uint8_t>(i % 10));
+  EXPECT_EQ(*count_classes(labels, "l"), 10);
+  labels[42] = 99;
+  EXPECT_EQ(count_classes(labels, "l").error().message,
+            "l: offset 50: expected classes numbered from 0 on, each with samples, found the label "
+            "99, and no label 10 to 98");
+  EXPECT_EQ(count_classes({1, 2, 1}, "l").error().message,
+            "l: offset 8: expected classes numbered from 0 on, each with samples, found the label "
+            "1, and no label 0");
+  EXPECT_EQ(count_classes({0, 2, 3, 2}, "l").error().message,
+            "l: offset 9: expected classes numbered from 0 on, each with samples, found the label "
+            "2, and no label 1");
+  std::vector<std::uint8_t> all(256);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint8_t>(255 - i);
+  EXPECT_EQ(*count_classes(all, "l"), 256);
+  EXPECT_EQ(*count_classes({}, "l"), 0);
+}
+
 TEST(Idx, MissingFileSaysWhatToDo) {
   const auto result = read_idx("/nowhere/images", "/nowhere/labels", 10);
   ASSERT_FALSE(result.has_value());

@@ -11,6 +11,9 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/errors.h"
+#include "base/memory_limit.h"
+#include "base/units.h"
 #include "data/input_file.h"
 
 namespace tally::data {
@@ -103,8 +106,15 @@ Result<void> check_size(const ImageSize& size, const std::string& name, std::uin
   const bool sides = size.height > 0 && size.width > 0 && size.height <= kMaxImageSide &&
                      size.width <= kMaxImageSide;
   if (sides && std::int64_t{size.height} * size.width <= kMaxImagePixels &&
-      (size.channels == 1 || size.channels == 3))
-    return {};
+      (size.channels == 1 || size.channels == 3)) {
+    constexpr std::uint64_t kShareOfMemory = 8;
+    const std::uint64_t bytes =
+        static_cast<std::uint64_t>(std::int64_t{size.height} * size.width * size.channels);
+    if (bytes <= usable_memory_bytes() / kShareOfMemory) return {};
+    return make_error(ErrorCode::kExhausted,
+                      "{}: {} x {} pixels need {}, more than an eighth of the usable memory", name,
+                      size.height, size.width, format_bytes(bytes));
+  }
   return corrupt(name, offset,
                  fmt::format("sides from 1 to {}, at most {} pixels, 1 or 3 channels",
                              kMaxImageSide, kMaxImagePixels),

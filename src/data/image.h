@@ -20,7 +20,8 @@ struct ImageSize {
   friend bool operator==(const ImageSize&, const ImageSize&) = default;
 };
 
-// kCorrupt, with the file's name, unless the size is within the limits and has 1 or 3 channels.
+// kCorrupt, with the file's name, unless the size is within the limits and has 1 or 3 channels;
+// kExhausted if the decoded image would take more than an eighth of the usable memory.
 Result<void> check_size(const ImageSize& size, const std::string& name, std::uint64_t offset);
 
 // A decoded image: one byte per channel, channels interleaved, rows from the top.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "base/errors.h"
@@ -116,6 +117,16 @@ class ImageFiles final : public Dataset {
   SampleShape shape_;
 };
 
+// Samples of large photographs would fill the memory: 3 x 8192 x 8192 values are 768 MiB.
+ImageSize reduced(const ImageSize& size) {
+  const int longest = std::max(size.height, size.width);
+  if (longest <= kMaxDefaultSide) return size;
+  const auto side = [longest](int length) {
+    return std::max(1, static_cast<int>(std::int64_t{length} * kMaxDefaultSide / longest));
+  };
+  return {size.channels, side(size.height), side(size.width)};
+}
+
 struct Listed {
   std::string name;  // file name inside its class folder
   std::int64_t label = 0;
@@ -167,6 +178,7 @@ Result<std::vector<Listed>> list_images(const fs::path& folder,
                                         const std::vector<std::string>& names,
                                         const std::vector<std::string>& classes) {
   std::vector<Listed> files;
+  std::vector<std::string> empty;
   for (const std::string& name : names) {
     const auto label = std::find(classes.begin(), classes.end(), name) - classes.begin();
     if (label == std::ssize(classes)) {
@@ -175,11 +187,12 @@ Result<std::vector<Listed>> list_images(const fs::path& folder,
                       (folder / name).string(), classes.size(), name));
     }
     TALLY_TRY(std::vector<std::string> images, names_in(folder / name, false));
-    if (images.empty())
-      return invalid(
-          fmt::format("{}: no .jpg, .jpeg or .png in this class folder", (folder / name).string()));
+    if (images.empty()) empty.push_back(name);
     for (std::string& image : images) files.push_back({std::move(image), label});
   }
+  if (!empty.empty())
+    return invalid("{}: no .jpg, .jpeg or .png in the class folder{} {}", folder.string(),
+                   empty.size() == 1 ? "" : "s", fmt::join(empty, ", "));
   return files;
 }
 
@@ -251,7 +264,8 @@ Result<std::unique_ptr<Dataset>> open_image_folder(const fs::path& folder,
     const fs::path first =
         folder / classes[static_cast<std::size_t>(files[0].label)] / files[0].name;
     TALLY_TRY(const Bytes bytes, read_file(first, kMaxImageBytes));
-    TALLY_TRY(wanted, size_of_image(bytes, first));
+    TALLY_TRY(const ImageSize stored, size_of_image(bytes, first));
+    wanted = reduced(stored);
   }
   return std::unique_ptr<Dataset>(
       std::make_unique<ImageFolder>(folder, classes, std::move(files), wanted, options));

@@ -14,8 +14,11 @@ namespace tally::data {
 // .png, and detects JPEG and PNG by the first bytes. Other files and names that begin with a dot
 // are ignored.
 
+inline constexpr int kMaxDefaultSide = 1024;
+
 struct ImageFolderOptions {
-  // Wanted channels, height and width; unset: those of the first image.
+  // Wanted channels, height and width; unset: those of the first image, in proportion reduced to
+  // kMaxDefaultSide.
   std::optional<ImageSize> image;
   // A random crop of 1/4 to all of the area with a random aspect ratio (up to 4:3 off the wanted
   // one), mirrored with probability 1/2; otherwise the centre.

@@ -44,6 +44,14 @@ TEST(ImageFolder, WithoutAWishTheFirstImageDecides) {
   EXPECT_EQ((*dataset)->shape().input, (std::vector<std::int64_t>{1, 16, 16}));
 }
 
+TEST(ImageFolder, LargeFirstImageIsReduced) {
+  const TestFolder folder;
+  folder.write("a/1.png", png_of(plain_image({1, 1500, 3000}, 9)));
+  const auto images = open_image_folder(folder.path(), {});
+  ASSERT_TRUE(images.has_value()) << images.error().message;
+  EXPECT_EQ((*images)->shape().input, (std::vector<std::int64_t>{1, 512, 1024}));
+}
+
 TEST(ImageFolder, AugmentationIsByTheSeedAndCropsAndFlips) {
   const TestFolder folder;
   folder.write("a/1.png", png_of(gradient_image({3, 32, 48})));
@@ -88,7 +96,8 @@ TEST(ImageFolder, EmptyAndUnknownClassesAreRefused) {
   std::filesystem::create_directory(folder.path() / "rose");
   const auto empty = open_image_folder(folder.path(), {});
   ASSERT_FALSE(empty.has_value());
-  EXPECT_NE(empty.error().message.find("rose: no .jpg, .jpeg or .png"), std::string::npos);
+  EXPECT_NE(empty.error().message.find("no .jpg, .jpeg or .png in the class folder rose"),
+            std::string::npos);
   const auto unknown = open_image_folder(folder.path(), {.classes = {"daisy"}});
   ASSERT_FALSE(unknown.has_value());
   EXPECT_EQ(unknown.error().code, ErrorCode::kCorrupt);

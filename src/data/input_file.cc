@@ -14,6 +14,8 @@
 
 #include "base/descriptor.h"
 #include "base/errors.h"
+#include "base/memory_limit.h"
+#include "base/units.h"
 
 namespace tally::data {
 namespace {
@@ -30,19 +32,59 @@ Error unreadable(const std::filesystem::path& path, int number) {
           .message = fmt::format("cannot read {}: {}{}", path.string(), strerror(number), advice)};
 }
 
-Error too_large(const std::string& name, std::uint64_t max_bytes) {
-  return {.code = ErrorCode::kExhausted,
-          .message = fmt::format("{}: more than {} bytes, which is the limit", name, max_bytes)};
+// A reader also needs memory for its samples.
+constexpr std::uint64_t kShareOfMemory = 3;
+// Data have a small part of their size when they are packed; the content of a decompression bomb
+// is up to 1000 times larger than the file. Small files may be that repetitive.
+constexpr std::uint64_t kMaxRatio = 100;
+constexpr std::uint64_t kSmallBytes = std::uint64_t{64} << 20;
+
+struct SizeLimit {
+  std::uint64_t bytes = 0;
+  const char* reason = "the limit";
+};
+
+SizeLimit limit_of(std::uint64_t max_bytes) {
+  const std::uint64_t memory = usable_memory_bytes() / kShareOfMemory;
+  if (memory < max_bytes) return {memory, "a third of the usable memory"};
+  return {max_bytes};
+}
+
+SizeLimit unpacked_limit(std::uint64_t packed_bytes, std::uint64_t max_bytes) {
+  const SizeLimit plain = limit_of(max_bytes);
+  const std::uint64_t by_ratio = std::max(kSmallBytes, packed_bytes * kMaxRatio);
+  if (by_ratio >= plain.bytes) return plain;
+  return {by_ratio, "far more than data pack into so few bytes; unpack the file if this is right"};
+}
+
+Error too_large(const std::string& name, const SizeLimit& limit) {
+  return make_error(ErrorCode::kExhausted, "{}: the content is more than {}, {}", name,
+                    format_bytes(limit.bytes), limit.reason);
+}
+
+Result<Descriptor> open_regular(const std::filesystem::path& path) {
+  // Without O_NONBLOCK the call waits until another process opens the other end of a pipe.
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const int number = errno;
+  struct stat facts {};
+  const bool exists =
+      file.open() ? ::fstat(file.descriptor(), &facts) == 0 : ::stat(path.c_str(), &facts) == 0;
+  const bool special = exists && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode);
+  if (special)
+    return invalid("{} is not a regular file: write the data into one, which every worker can read",
+                   path.string());
+  if (!file.open()) return unreadable(path, number);
+  return file;
 }
 
 Result<Bytes> read_as_it_is(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.open()) return unreadable(path, errno);
+  TALLY_TRY(const Descriptor file, open_regular(path));
   struct stat facts {};
   if (::fstat(file.descriptor(), &facts) != 0) return unreadable(path, errno);
   // One byte more than the file size, so that the loop reaches the end without growing the buffer.
   const auto size = static_cast<std::uint64_t>(std::max<off_t>(facts.st_size, 0));
-  if (size > max_bytes) return too_large(path.string(), max_bytes);
+  const SizeLimit limit = limit_of(max_bytes);
+  if (size > limit.bytes) return too_large(path.string(), limit);
   Bytes bytes(size + 1);
   std::size_t used = 0;
   for (;;) {
@@ -52,7 +94,7 @@ Result<Bytes> read_as_it_is(const std::filesystem::path& path, std::uint64_t max
     if (count < 0) return unreadable(path, errno);
     if (count == 0) break;
     used += static_cast<std::size_t>(count);
-    if (used > max_bytes) return too_large(path.string(), max_bytes);
+    if (used > limit.bytes) return too_large(path.string(), limit);
   }
   bytes.resize(used);
   return bytes;
@@ -90,6 +132,15 @@ Error corrupt(const std::string& file, std::uint64_t offset, std::string_view ex
       fmt::format("{}: offset {}: expected {}, found {}", file, offset, expected, found));
 }
 
+Error bad_line(std::span<const std::byte> bytes, const std::string& name, std::uint64_t offset,
+               std::string_view expected, std::string_view found) {
+  const auto end =
+      bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(offset, bytes.size()));
+  const auto line = std::count(bytes.begin(), end, std::byte{'\n'}) + 1;
+  return tally::corrupt(
+      fmt::format("{}: line {}: expected {}, found {}", name, line, expected, found));
+}
+
 bool is_gzip(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[0] == std::byte{0x1F} && bytes[1] == std::byte{0x8B};
 }
@@ -100,6 +151,7 @@ Result<Bytes> unpack_gzip(std::span<const std::byte> packed, const std::string& 
   if (!inflater.ready())
     return Error{.code = ErrorCode::kExhausted, .message = name + ": no memory to unpack it"};
   z_stream& stream = inflater.stream();
+  const SizeLimit limit = unpacked_limit(packed.size(), max_bytes);
   Bytes result;
   std::size_t used = 0;
   std::size_t given = 0;  // bytes of `packed` passed to zlib
@@ -111,13 +163,15 @@ Result<Bytes> unpack_gzip(std::span<const std::byte> packed, const std::string& 
       stream.avail_in = static_cast<uInt>(more);
       given += more;
     }
-    if (used == result.size()) result.resize(std::max(result.size() * 2, kPieceBytes));
+    if (used == result.size())
+      result.resize(
+          std::clamp<std::uint64_t>(result.size() * 2, kPieceBytes, limit.bytes + kPieceBytes));
     const std::size_t room = std::min(result.size() - used, kPieceBytes);
     stream.next_out = reinterpret_cast<Bytef*>(result.data() + used);
     stream.avail_out = static_cast<uInt>(room);
     const int status = ::inflate(&stream, Z_NO_FLUSH);
     used += room - stream.avail_out;
-    if (used > max_bytes) return too_large(name, max_bytes);
+    if (used > limit.bytes) return too_large(name, limit);
     const std::size_t offset = given - stream.avail_in;
     if (status == Z_STREAM_END) {
       if (offset == packed.size()) break;
@@ -133,8 +187,7 @@ Result<Bytes> unpack_gzip(std::span<const std::byte> packed, const std::string& 
 }
 
 Result<std::string> first_bytes(const std::filesystem::path& path, std::size_t count) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.open()) return unreadable(path, errno);
+  TALLY_TRY(const Descriptor file, open_regular(path));
   std::string bytes(count, '\0');
   ssize_t got = -1;
   do {

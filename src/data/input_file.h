@@ -17,7 +17,9 @@ using Bytes = std::vector<std::byte>;
 inline constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 34;
 
 // Reads a whole file and decompresses gzip. kSystem, with a remedy, if the file is missing or
-// cannot be read; kCorrupt for damaged gzip; kExhausted if it is larger than `max_bytes`.
+// cannot be read; kInvalid if it is not a regular file, such as a pipe, which could make the caller
+// wait forever; kCorrupt for damaged gzip; kExhausted if the content is larger than `max_bytes`,
+// than a third of the usable memory, or than gzip plausibly packs into a file of that size.
 Result<Bytes> read_file(const std::filesystem::path& path, std::uint64_t max_bytes = kMaxFileBytes);
 
 // Reads up to `count` bytes from the beginning in the same way; damage after them is not detected.
@@ -42,5 +44,10 @@ struct NamedBytes {
 // decompressed content.
 Error corrupt(const std::string& file, std::uint64_t offset, std::string_view expected,
               std::string_view found);
+
+// The same for files of lines: "FILE: line N: expected ..., found ...", where line N of `bytes`
+// contains `offset`.
+Error bad_line(std::span<const std::byte> bytes, const std::string& name, std::uint64_t offset,
+               std::string_view expected, std::string_view found);
 
 }  // namespace tally::data

@@ -1,5 +1,7 @@
 #include "data/input_file.h"
 
+#include <sys/stat.h>
+
 #include <gtest/gtest.h>
 
 #include "data/test_files.h"
@@ -61,6 +63,29 @@ TEST(InputFile, LimitHoldsForWhatIsUnpacked) {
   EXPECT_EQ(bytes.error().code, ErrorCode::kExhausted);
   EXPECT_EQ(read_file(folder.write("large", std::string(100, 'x')), 99).error().code,
             ErrorCode::kExhausted);
+}
+
+TEST(InputFile, DecompressionBombIsRefusedByItsRatio) {
+  const std::string member = gzip_of(std::string(1 << 20, 'a'));
+  std::string packed;
+  for (int i = 0; i < 80; ++i) packed += member;
+  const auto bytes = unpack_gzip(bytes_of(packed), "f", kMaxFileBytes);
+  ASSERT_FALSE(bytes.has_value());
+  EXPECT_EQ(bytes.error().message,
+            "f: the content is more than 64MiB, far more than data pack into so few bytes; unpack "
+            "the file if this is right");
+}
+
+TEST(InputFile, PipesSocketsAndDevicesAreRefusedAtOnce) {
+  const TestFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+    EXPECT_EQ(
+        read_file(path).error().message,
+        path + " is not a regular file: write the data into one, which every worker can read");
+    EXPECT_EQ(first_bytes(path, 10).error().code, ErrorCode::kInvalid);
+  }
 }
 
 TEST(InputFile, FolderIsNoFile) {

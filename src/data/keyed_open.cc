@@ -24,9 +24,9 @@ Result<TableFormat> format_of(const fs::path& file) {
   TALLY_TRY(const std::string beginning, first_bytes(file, kBeginningBytes));
   if (const auto format = recognise_table(beginning)) return *format;
   return invalid(
-      fmt::format("{} is no table that is known: expected Criteo's click log, UCI Adult, "
-                  "MovieLens' ratings.csv, or rows in libsvm's form",
-                  file.string()));
+      "{} is no table that is known: expected Criteo's click log, UCI Adult, MovieLens' "
+      "ratings.csv, or rows in libsvm's form; mlp and linear read other tables",
+      file.string());
 }
 
 // The file of that name, or its .gz form, if it exists.

@@ -57,7 +57,7 @@ TEST(OpenKeyed, RatingsTakeTheGenresBesideThem) {
   folder.write("movies.csv", "movieId,title,genres\n2,x,War|Drama\n");
   EXPECT_EQ((*opened(folder.path(), true, 0))->fields(),
             (std::vector<std::string>{"user", "movie", "Drama", "War"}));
-  const auto found = open_dataset(folder.path().string(), "", {.validation = 0.0});
+  const auto found = open_dataset(folder.path().string(), "", {.read = {.validation = 0.0}});
   ASSERT_TRUE(found.has_value()) << found.error().message;
   EXPECT_EQ((*found)->size(), 2U);
 }
@@ -78,8 +78,10 @@ TEST(OpenKeyed, WhatDoesNotFitIsRefusedInOneLine) {
   const auto three = folder.write("three", "1 1:1\n2 1:1\n3 1:1\n");
   const auto one = folder.write("one", "1 1:1\n1 2:1\n");
   const std::pair<std::filesystem::path, std::string> cases[] = {
-      {novel, novel.string() + " is no table that is known: expected Criteo's click log, UCI "
-                               "Adult, MovieLens' ratings.csv, or rows in libsvm's form"},
+      {novel, novel.string() +
+                  " is no table that is known: expected Criteo's click log, UCI "
+                  "Adult, MovieLens' ratings.csv, or rows in libsvm's form; mlp and linear read "
+                  "other tables"},
       {three, three.string() + " has labels of 3 kinds: two are taken, such as -1 and 1"},
       {one, one.string() + " has labels of 1 kind: two are taken, such as -1 and 1"},
       {folder.path(), folder.path().string() +

@@ -27,15 +27,6 @@ bool is_adult(const std::vector<CsvField>& row) {
 
 }  // namespace
 
-Error bad_line(FileBytes bytes, const std::string& name, std::uint64_t offset,
-               std::string_view expected, std::string_view found) {
-  const auto end =
-      bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(offset, bytes.size()));
-  const auto line = std::count(bytes.begin(), end, std::byte{'\n'}) + 1;
-  return tally::corrupt(
-      fmt::format("{}: line {}: expected {}, found {}", name, line, expected, found));
-}
-
 std::optional<TableFormat> recognise_table(std::string_view beginning) {
   if (looks_like_libsvm(beginning)) return TableFormat::kLibsvm;
   if (beginning.rfind("|1x3", 0) == 0) return TableFormat::kAdult;

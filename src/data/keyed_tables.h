@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/input_file.h"
 #include "data/keyed.h"
 #include "tally/error.h"
 
@@ -46,9 +47,5 @@ enum class TableFormat : std::uint8_t { kCriteo, kAdult, kMovieLens, kLibsvm };
 
 // Detects the format from the beginning of a file; nullopt if unknown.
 std::optional<TableFormat> recognise_table(std::string_view beginning);
-
-// kCorrupt: "FILE: line N: expected ..., found ...", where line N contains `offset`.
-Error bad_line(FileBytes bytes, const std::string& name, std::uint64_t offset,
-               std::string_view expected, std::string_view found);
 
 }  // namespace tally::data

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/errors.h"
+#include "base/nearest_word.h"
 #include "data/image_folder.h"
 #include "data/input_file.h"
 #include "data/libsvm.h"
@@ -117,6 +118,11 @@ Result<Location> locate_folder(const fs::path& folder) {
   const auto texts =
       chosen([](const fs::path& file) { return ends_with_any(plain_name(file), {".txt"}); });
   if (!texts.empty()) return Location{.kind = Kind::kText, .train = texts};
+  if (const auto images = images_in(folder); images.has_value() && !images->empty())
+    return invalid(
+        "{} has images, but no class folders: move the images of each class into a "
+        "folder with the name of the class",
+        folder.string());
   return invalid(
       fmt::format("{} has no supported format: expected {}", folder.string(), accepted_folders()));
 }
@@ -163,6 +169,20 @@ Result<Location> locate_known(const CatalogEntry& entry, const fs::path& cache) 
                         cache.string());
 }
 
+// "; did you mean houses.csv?" for a dataset, or for a file in the folder where `path` would be.
+std::string guess_for(const fs::path& path) {
+  if (std::string guess = catalog_guess(path.string()); !guess.empty()) return guess;
+  std::vector<std::string> names;
+  std::error_code failure;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure))
+    names.push_back(entry->path().filename().string());
+  std::sort(names.begin(), names.end());
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  return known.empty() ? "" : did_you_mean(path.filename().string(), known);
+}
+
 }  // namespace
 
 std::vector<fs::path> test_beside(const fs::path& file) {
@@ -193,7 +213,7 @@ Result<Location> locate(const std::string& name_or_path, const fs::path& cache) 
   for (const CatalogEntry& entry : catalog())
     names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);
   return system_failure("no file or folder {}, and no dataset of that name{} (names: {})",
-                        name_or_path, catalog_guess(name_or_path), names);
+                        name_or_path, guess_for(name_or_path), names);
 }
 
 }  // namespace tally::data

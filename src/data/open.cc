@@ -1,7 +1,5 @@
 #include "data/open.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/errors.h"
@@ -14,12 +12,11 @@
 namespace tally::data {
 namespace {
 
-constexpr double kDefaultValidation = 0.1;
 constexpr int kIdxShift = 2;
 constexpr int kCifarShift = 4;
 
 Split split_of(const OpenOptions& options) {
-  return {.validation = options.validation.value_or(kDefaultValidation),
+  return {.validation = options.read.validation.value_or(kDefaultValidation),
           .train = options.train,
           .seed = options.seed};
 }
@@ -67,10 +64,6 @@ std::vector<std::string> class_names(const Location& location, int classes) {
   return names;
 }
 
-int highest(const std::vector<std::uint8_t>& labels) {
-  return labels.empty() ? -1 : *std::max_element(labels.begin(), labels.end());
-}
-
 // The scale from the catalog, or measured on the training samples.
 PixelScale scale_of(const Location& location, const PixelSamples& training) {
   if (location.known == nullptr) return measure_scale(training);
@@ -91,11 +84,13 @@ Result<std::unique_ptr<Dataset>> open_idx(const Location& location, const OpenOp
   if (other_part) {
     TALLY_TRY(const PixelSamples training,
               read_idx(location.train[0], location.train[1], std::nullopt));
-    classes = highest(training.labels) + 1;
+    TALLY_TRY(classes, count_classes(training.labels, location.train[1].string()));
     if (options.normalise) pixels.scale = measure_scale(training);
   }
   TALLY_TRY(PixelSamples samples, read_idx(files[0], files[1], classes));
-  if (!classes) classes = highest(samples.labels) + 1;
+  if (!classes) {
+    TALLY_TRY(classes, count_classes(samples.labels, files[1].string()));
+  }
   if (options.normalise && !pixels.scale) pixels.scale = scale_of(location, samples);
   return own_part(location,
                   make_pixel_dataset(std::move(samples), class_names(location, *classes), pixels),
@@ -121,9 +116,15 @@ Result<std::unique_ptr<Dataset>> open_images(const Location& location, const Ope
   ImageFolderOptions images{.augment = options.augment, .normalise = options.normalise};
   TALLY_TRY(images.image, wanted_size(options));
   const auto& folders = files_of(location, options);
-  // Both parts must map a class to the same label.
+  // Both parts must map a class to the same label, and have the same size.
   if (!location.test.empty()) {
     TALLY_TRY(images.classes, class_folders(location.train.front()));
+  }
+  if (!images.image && &folders != &location.train) {
+    TALLY_TRY(const auto training, open_image_folder(location.train.front(), images));
+    const std::vector<std::int64_t>& shape = training->shape().input;
+    images.image = ImageSize{static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+                             static_cast<int>(shape[2])};
   }
   TALLY_TRY(auto whole, open_image_folder(folders.front(), images));
   return own_part(location, std::move(whole), options);
@@ -142,8 +143,8 @@ Result<std::unique_ptr<Dataset>> open_location(const Location& location,
     case Kind::kImageFolder:
       return open_images(location, options);
     case Kind::kText:
-      return open_text(location.train,
-                       {.level = options.level,
+      return open_text(location.train, location.test,
+                       {.level = options.read.level,
                         .context = options.context == 0 ? kDefaultContext : options.context,
                         .validation = split_of(options).validation,
                         .train = options.train,
@@ -151,8 +152,8 @@ Result<std::unique_ptr<Dataset>> open_location(const Location& location,
     case Kind::kCsv:
       return open_csv(location.train, location.test,
                       {.split = split_of(options),
-                       .target_column = options.target_column,
-                       .target = options.target,
+                       .target_column = options.read.target_column,
+                       .target = options.read.target,
                        .standardise = options.normalise});
     case Kind::kLibsvm:
       return open_libsvm(location.train, location.test, split_of(options));
@@ -167,7 +168,7 @@ Result<std::unique_ptr<Dataset>> open_location(const Location& location,
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& name_or_path,
                                               const std::filesystem::path& cache_folder,
                                               const OpenOptions& options) {
-  TALLY_TRY(const Location location, locate(name_or_path, cache_folder));
+  TALLY_TRY(const Location location, locate_parts(name_or_path, cache_folder, options.read));
   return open_location(location, options);
 }
 

@@ -123,7 +123,8 @@ TEST(OpenLike, RowsOfKeysHaveTheSlotsOfTheModel) {
 
 TEST(OpenLike, ColumnsAreFoundByNameInAnyOrderAndBesideOthers) {
   const TestFolder folder;
-  const Preprocessing like = learned_from(folder.write("train.csv", kHouses), {.validation = 0});
+  const Preprocessing like =
+      learned_from(folder.write("train.csv", kHouses), {.read = {.validation = 0}});
   const auto plain =
       opened_like(folder.write("p.csv", "rooms,place,price\n3,city,10\n"), like, Targets::kIgnored);
   const auto mixed =
@@ -137,7 +138,8 @@ TEST(OpenLike, ColumnsAreFoundByNameInAnyOrderAndBesideOthers) {
 
 TEST(OpenLike, MissingColumnsAreNamed) {
   const TestFolder folder;
-  const Preprocessing like = learned_from(folder.write("train.csv", kHouses), {.validation = 0});
+  const Preprocessing like =
+      learned_from(folder.write("train.csv", kHouses), {.read = {.validation = 0}});
   const auto file = folder.write("x.csv", "rooms,where\n3,city\n");
   const auto ignored = opened_like(file, like, Targets::kIgnored);
   ASSERT_FALSE(ignored);
@@ -156,7 +158,7 @@ TEST(OpenLike, ImageFilesAreScaledLikeTheTrainingImages) {
   const std::string pixels(image.pixels.begin(), image.pixels.end());
   folder.write("train-images-idx3-ubyte", big_endian({0x803, 2, 4, 4}) + pixels + pixels);
   folder.write("train-labels-idx1-ubyte", big_endian({0x801, 2}) + std::string("\0\1", 2));
-  const OpenOptions all{.validation = 0};
+  const OpenOptions all{.read = {.validation = 0}};
   const auto train = open_dataset(folder.path().string(), "", all);
   ASSERT_TRUE(train) << train.error().message;
   const auto png = folder.write("one.png", png_of(image));
@@ -170,7 +172,8 @@ TEST(OpenLike, ImageFilesAreScaledLikeTheTrainingImages) {
 
 TEST(OpenLike, DataOfAnotherKindIsRefusedWithTheKindThatTheModelTakes) {
   const TestFolder folder;
-  const Preprocessing like = learned_from(folder.write("train.csv", kHouses), {.validation = 0});
+  const Preprocessing like =
+      learned_from(folder.write("train.csv", kHouses), {.read = {.validation = 0}});
   const auto text = opened_like(folder.write("x.txt", "hello"), like, Targets::kIgnored);
   ASSERT_FALSE(text);
   EXPECT_NE(text.error().message.find("is of the kind text, and the model takes tables (.csv)"),

@@ -44,10 +44,10 @@ TEST(Open, IdxFolderHasItsParts) {
   // values.
   EXPECT_EQ(sample_of(**train, 0).input, sample_of(**test, 0).input);
   // The path of a file works like the path of its folder.
-  EXPECT_EQ(
-      (*open_dataset(path + "/train-images-idx3-ubyte", "", {.train = false, .validation = 0.5}))
-          ->size(),
-      10U);
+  EXPECT_EQ((*open_dataset(path + "/train-images-idx3-ubyte", "",
+                           {.train = false, .read = {.validation = 0.5}}))
+                ->size(),
+            10U);
 }
 
 TEST(Open, LabelThatTheTrainingPartDoesNotHaveIsCorrupt) {
@@ -59,6 +59,22 @@ TEST(Open, LabelThatTheTrainingPartDoesNotHaveIsCorrupt) {
   EXPECT_NE(test.error().message.find(
                 "t10k-labels-idx1-ubyte.gz: offset 11: expected a label below 3, found 3"),
             std::string::npos);
+}
+
+TEST(Open, DamagedLabelIsNoClassUnlessTheCatalogSaysSo) {
+  const TestFolder folder;
+  std::string labels = labels_of(20, 3);
+  labels[8 + 5] = 9;
+  folder.write("train-images-idx3-ubyte", images_of(20));
+  folder.write("train-labels-idx1-ubyte", labels);
+  for (const bool train : {true, false}) {
+    const auto part = open_dataset(folder.path().string(), "", {.train = train});
+    ASSERT_FALSE(part.has_value());
+    EXPECT_NE(part.error().message.find("train-labels-idx1-ubyte: offset 13: expected classes "
+                                        "numbered from 0 on, each with samples, found the label 9"),
+              std::string::npos)
+        << part.error().message;
+  }
 }
 
 TEST(Open, MissingLabelsAreNamed) {
@@ -80,7 +96,8 @@ TEST(Open, CifarFolderAndFile) {
   const auto test = open_dataset(folder.path().string(), "", {.train = false, .augment = true});
   EXPECT_EQ((*test)->size(), 1U);
   EXPECT_EQ((*test)->classes()[2], "bird");
-  EXPECT_EQ((*open_dataset((folder.path() / "data_batch_1.bin").string(), "", {.validation = 0.0}))
+  EXPECT_EQ((*open_dataset((folder.path() / "data_batch_1.bin").string(), "",
+                           {.read = {.validation = 0.0}}))
                 ->size(),
             2U);
 }
@@ -92,7 +109,8 @@ TEST(Open, DataWithoutATestPartAreCutInTwo) {
   const std::string path = folder.write("rows", text).string();
   std::multiset<float> seen;
   for (const bool train : {true, false}) {
-    const auto part = open_dataset(path, "", {.train = train, .validation = 0.3, .seed = 4});
+    const auto part =
+        open_dataset(path, "", {.train = train, .read = {.validation = 0.3}, .seed = 4});
     ASSERT_TRUE(part.has_value()) << part.error().message;
     EXPECT_EQ((*part)->size(), train ? 35U : 15U);
     for (std::uint64_t i = 0; i < (*part)->size(); ++i) seen.insert(sample_of(**part, i).input[0]);
@@ -138,13 +156,32 @@ TEST(Open, WhatIsNothingIsSaidToBeNothing) {
   const auto none = open_dataset((folder.path() / "nowhere").string(), "", {});
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().code, ErrorCode::kSystem);
-  EXPECT_NE(none.error().message.find("names: fashion-mnist, mnist, cifar10"), std::string::npos);
+  EXPECT_NE(none.error().message.find("(names: fashion-mnist, mnist, cifar10"), std::string::npos);
   const auto empty = open_dataset(folder.path().string(), "", {});
   ASSERT_FALSE(empty.has_value());
   EXPECT_EQ(empty.error().code, ErrorCode::kInvalid);
   EXPECT_FALSE(
       open_dataset(folder.write("binary", std::string("a\0b", 3)).string(), "", {}).has_value());
   EXPECT_FALSE(open_dataset(folder.write("l-idx1", labels_of(2, 2)).string(), "", {}).has_value());
+}
+
+TEST(Open, MistypedNamesHaveAGuess) {
+  const TestFolder folder;
+  folder.write("houses.csv", "1,2\n");
+  const auto message_for = [](const std::string& path) {
+    return open_dataset(path, "", {}).error().message;
+  };
+  EXPECT_NE(message_for((folder.path() / "house.csv").string()).find("; did you mean houses.csv?"),
+            std::string::npos);
+  EXPECT_NE(message_for("fashion-mnits").find("; did you mean fashion-mnist?"), std::string::npos);
+}
+
+TEST(Open, ImagesWithoutClassFoldersAreToldApart) {
+  const TestFolder folder;
+  folder.write("1.png", png_of(plain_image({3, 4, 4}, 9)));
+  const auto flat = open_dataset(folder.path().string(), "", {});
+  ASSERT_FALSE(flat.has_value());
+  EXPECT_NE(flat.error().message.find("has images, but no class folders"), std::string::npos);
 }
 
 TEST(Open, KnownNameIsLookedForInTheCache) {
@@ -167,7 +204,7 @@ TEST(Open, OptionsThatMakeNoSenseAreRefused) {
        {std::vector<std::int64_t>{28, 28}, {2, 28, 28}, {1, 0, 28}, {1, 28, 5000}})
     EXPECT_EQ(open_dataset(folder.path().string(), "", {.image = image}).error().code,
               ErrorCode::kInvalid);
-  EXPECT_EQ(open_dataset(folder.path().string(), "", {.validation = 1.0}).error().code,
+  EXPECT_EQ(open_dataset(folder.path().string(), "", {.read = {.validation = 1.0}}).error().code,
             ErrorCode::kInvalid);
 }
 

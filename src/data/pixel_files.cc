@@ -1,5 +1,6 @@
 #include "data/pixel_files.h"
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -79,6 +80,21 @@ Result<PixelSamples> parse_idx(const NamedBytes& images, const NamedBytes& label
                      fmt::format("{}", samples.labels[i]));
   }
   return samples;
+}
+
+Result<int> count_classes(const std::vector<std::uint8_t>& labels, const std::string& name) {
+  std::array<bool, 256> used{};
+  for (const std::uint8_t label : labels) used[label] = true;
+  const int empty = static_cast<int>(std::find(used.begin(), used.end(), false) - used.begin());
+  const auto above = std::find_if(labels.begin(), labels.end(),
+                                  [empty](std::uint8_t label) { return label > empty; });
+  if (above == labels.end()) return empty;
+  int last = empty;
+  while (!used[static_cast<std::size_t>(last) + 1]) ++last;
+  return corrupt(name, 8 + static_cast<std::uint64_t>(above - labels.begin()),
+                 "classes numbered from 0 on, each with samples",
+                 fmt::format("the label {}, and no label {}{}", *above, empty,
+                             last > empty ? fmt::format(" to {}", last) : ""));
 }
 
 Result<PixelSamples> read_idx(const std::filesystem::path& images,

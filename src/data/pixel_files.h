@@ -25,6 +25,11 @@ Result<PixelSamples> read_idx_images(const std::filesystem::path& images);
 Result<PixelSamples> parse_idx(const NamedBytes& images, const NamedBytes& labels,
                                std::optional<int> classes);
 
+// Returns the number of classes of an own dataset, one more than the highest label. kCorrupt, with
+// the file of the labels, if a class below it has no samples: one damaged byte must not become a
+// class.
+Result<int> count_classes(const std::vector<std::uint8_t>& labels, const std::string& name);
+
 // The binary format of CIFAR-10: records of 3073 bytes, each a label below 10 and 32 x 32 pixels,
 // stored as a red, a green and a blue plane.
 inline constexpr std::size_t kCifarRecordBytes = 3073;

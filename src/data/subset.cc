@@ -43,7 +43,8 @@ Result<void> check(const Split& split) {
 }
 
 std::vector<std::uint64_t> part_of(std::uint64_t size, const Split& split) {
-  const auto held_out = static_cast<std::uint64_t>(static_cast<double>(size) * split.validation);
+  auto held_out = static_cast<std::uint64_t>(static_cast<double>(size) * split.validation);
+  if (held_out == 0 && split.validation > 0 && size > 1) held_out = 1;
   const std::uint64_t first = split.train ? held_out : 0;
   const std::uint64_t end = split.train ? size : held_out;
   const Permutation permutation(size, mix(split.seed, kSplitKey));

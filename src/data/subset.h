@@ -8,7 +8,7 @@
 namespace tally::data {
 
 // Selects a part of a dataset without a test part: the fraction `validation`, chosen by `seed`, is
-// held out.
+// held out, at least one sample of two or more.
 struct Split {
   double validation = 0.1;
   bool train = true;  // true: the rest; false: the held-out samples

@@ -62,6 +62,13 @@ Result<Symbols> characters_as_symbols(std::span<const std::byte> text, const std
   return result;
 }
 
+// Numbers the symbols of a text by its own alphabet.
+Result<Symbols> own_symbols_of(std::span<const std::byte> text, const std::string& name,
+                               TextLevel level) {
+  if (level == TextLevel::kByte) return bytes_as_symbols(text);
+  return characters_as_symbols(text, name);
+}
+
 class TextDataset final : public Dataset {
  public:
   TextDataset(Symbols symbols, std::uint64_t context, const TextOptions& options)
@@ -104,27 +111,9 @@ class TextDataset final : public Dataset {
   SampleShape shape_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Dataset>> make_text(std::span<const std::byte> text, const std::string& name,
-                                           const TextOptions& options) {
-  if (options.context < 1)
-    return invalid(fmt::format("a context of {} symbols: at least 1", options.context));
-  if (!(options.validation >= 0 && options.validation < 1))
-    return invalid(fmt::format("a validation share of {}: from 0 to below 1", options.validation));
-  Symbols symbols;
-  if (options.level == TextLevel::kByte) {
-    symbols = bytes_as_symbols(text);
-  } else {
-    TALLY_TRY(symbols, characters_as_symbols(text, name));
-  }
+Result<std::unique_ptr<Dataset>> windows_of(Symbols symbols, const std::string& name,
+                                            std::uint64_t total, const TextOptions& options) {
   const auto context = static_cast<std::uint64_t>(options.context);
-  const std::uint64_t total = symbols.text.size();
-  const std::uint64_t held_out =
-      static_cast<std::uint64_t>(static_cast<double>(total) * options.validation);
-  const auto cut = symbols.text.begin() + static_cast<std::ptrdiff_t>(total - held_out);
-  options.train ? symbols.text.erase(cut, symbols.text.end())
-                : symbols.text.erase(symbols.text.begin(), cut);
   symbols.text.shrink_to_fit();
   if (symbols.text.size() <= context) {
     return invalid(fmt::format(
@@ -135,27 +124,65 @@ Result<std::unique_ptr<Dataset>> make_text(std::span<const std::byte> text, cons
       std::make_unique<TextDataset>(std::move(symbols), context, options));
 }
 
-Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::path>& files,
-                                           const TextOptions& options) {
+struct WholeText {
+  Bytes bytes;
+  std::string name;
+};
+
+// Reads and concatenates the files.
+Result<WholeText> read_texts(const std::vector<std::filesystem::path>& files, TextLevel level) {
+  WholeText whole;
   if (files.size() == 1) {
-    TALLY_TRY(const Bytes text, read_file(files[0]));
-    return make_text(text, files[0].string(), options);
+    whole.name = files[0].string();
+    TALLY_TRY(whole.bytes, read_file(files[0]));
+    return whole;
   }
   // Check each file separately, so that an error names the file.
-  Bytes whole;
+  whole.name =
+      fmt::format("{} files from {} on", files.size(), files.empty() ? "none" : files[0].string());
   for (const std::filesystem::path& file : files) {
     TALLY_TRY(const Bytes text, read_file(file));
-    if (options.level == TextLevel::kCharacter)
-      TALLY_TRY(characters_as_symbols(text, file.string()));
-    if (whole.size() + text.size() > kMaxFileBytes)
+    TALLY_TRY(own_symbols_of(text, file.string(), level));
+    if (whole.bytes.size() + text.size() > kMaxFileBytes)
       return make_error(ErrorCode::kExhausted, "{}: the texts so far have more than {} bytes",
                         file.string(), kMaxFileBytes);
-    whole.insert(whole.end(), text.begin(), text.end());
+    whole.bytes.insert(whole.bytes.end(), text.begin(), text.end());
   }
-  return make_text(
-      whole,
-      fmt::format("{} files from {} on", files.size(), files.empty() ? "none" : files[0].string()),
-      options);
+  return whole;
+}
+
+Result<void> check_context(const TextOptions& options) {
+  if (options.context >= 1) return {};
+  return invalid(fmt::format("a context of {} symbols: at least 1", options.context));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> make_text(std::span<const std::byte> text, const std::string& name,
+                                           const TextOptions& options) {
+  TALLY_TRY(check_context(options));
+  if (!(options.validation >= 0 && options.validation < 1))
+    return invalid(fmt::format("a validation share of {}: from 0 to below 1", options.validation));
+  TALLY_TRY(Symbols symbols, own_symbols_of(text, name, options.level));
+  const std::uint64_t total = symbols.text.size();
+  const std::uint64_t held_out =
+      static_cast<std::uint64_t>(static_cast<double>(total) * options.validation);
+  const auto cut = symbols.text.begin() + static_cast<std::ptrdiff_t>(total - held_out);
+  options.train ? symbols.text.erase(cut, symbols.text.end())
+                : symbols.text.erase(symbols.text.begin(), cut);
+  return windows_of(std::move(symbols), name, total, options);
+}
+
+Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::path>& train,
+                                           const std::vector<std::filesystem::path>& test,
+                                           const TextOptions& options) {
+  TALLY_TRY(check_context(options));
+  TALLY_TRY(const WholeText whole, read_texts(train, options.level));
+  if (test.empty()) return make_text(whole.bytes, whole.name, options);
+  TALLY_TRY(Symbols symbols, own_symbols_of(whole.bytes, whole.name, options.level));
+  if (!options.train) return open_text_like(test, symbols.alphabet, options.level, options.context);
+  const std::uint64_t total = symbols.text.size();
+  return windows_of(std::move(symbols), whole.name, total, options);
 }
 
 Result<std::vector<std::uint16_t>> symbols_of(std::span<const std::byte> text,

@@ -24,20 +24,22 @@ inline constexpr std::size_t kMaxSymbols = 65536;
 struct TextOptions {
   TextLevel level = TextLevel::kCharacter;
   std::int64_t context = kDefaultContext;  // symbols per window
-  double validation = 0.1;                 // fraction to hold out, at the end of the text
+  double validation = 0.1;                 // fraction to hold out without test files, at the end
   bool train = true;                       // true: the beginning; false: the held-out end
   bool augment = false;                    // add a random offset below `context` to each window
 };
 
 // Opens a text as windows. Sample i has `context` symbols as int64 numbers, from symbol i * context
-// on; its target is the same window one symbol later. One epoch is one pass over the text. The
-// alphabet covers the whole text, both parts included. Several files are concatenated in the given
-// order. kCorrupt, with the offset, if bytes are not UTF-8 (kCharacter); kInvalid if the part is
-// too short for one window.
-Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::path>& files,
+// on; its target is the same window one symbol later. One epoch is one pass over the text. The test
+// part is the files `test`; without them it is held out of `train`. The alphabet covers all of
+// `train`. Several files are concatenated in the given order. kCorrupt, with the offset, if bytes
+// are not UTF-8 (kCharacter), or if a character of `test` is not in the alphabet; kInvalid if the
+// part is too short for one window.
+Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::path>& train,
+                                           const std::vector<std::filesystem::path>& test,
                                            const TextOptions& options);
 
-// The same for a text in memory; messages use `name`.
+// The same for a text in memory without test files; messages use `name`.
 Result<std::unique_ptr<Dataset>> make_text(std::span<const std::byte> text, const std::string& name,
                                            const TextOptions& options);
 

@@ -103,10 +103,10 @@ TEST(Text, SeveralFilesAreOneAndTheBadOneIsNamed) {
   const auto a = folder.write("a.txt", "abc");
   const auto b = folder.write("b.txt", "de");
   const auto bad = folder.write("bad.txt", "x\xFF");
-  const auto text = open_text({a, b}, {.context = 4, .validation = 0});
+  const auto text = open_text({a, b}, {}, {.context = 4, .validation = 0});
   ASSERT_TRUE(text.has_value());
   EXPECT_EQ(sample_of(**text, 0).target, (TextValues{1, 2, 3, 4}));
-  const auto broken = open_text({a, bad}, {.context = 4, .validation = 0});
+  const auto broken = open_text({a, bad}, {}, {.context = 4, .validation = 0});
   ASSERT_FALSE(broken.has_value());
   EXPECT_EQ(broken.error().message.rfind(bad.string() + ": offset 1: ", 0), 0U)
       << broken.error().message;

@@ -16,6 +16,7 @@
 #include "apps/tally/data_fetch.h"
 #include "base/descriptor.h"
 #include "base/file.h"
+#include "data/test_files.h"
 #include "process/child.h"
 #include "process/folder.h"
 #include "process/progress.h"
@@ -283,15 +284,15 @@ TEST(DataList, TellsWhatIsHere) {
 
 TEST(DataCheck, TellsWhatIsInATable) {
   const Scene scene;
-  const fs::path table = scene.write("t.csv", "a,kind\n1,x\n2,y\n3,x\n");
+  const fs::path table = scene.write("t.csv", "a,kind\n1,x\n2,y\n3,x\n4,y\n");
   Child tally = scene.tally({"check", table.string()});
   EXPECT_TRUE(tally.exits(0)) << tally.transcript();
   EXPECT_EQ(tally.output(), fmt::format("{}: csv\n"
-                                        "  all       3 samples, input float32 1, target label\n"
+                                        "  all       4 samples, input float32 1, target label\n"
                                         "  classes   2\n"
                                         "  label  class         all\n"
                                         "      0  x               2\n"
-                                        "      1  y               1\n",
+                                        "      1  y               2\n",
                                         table.string()));
 }
 
@@ -300,9 +301,54 @@ TEST(DataCheck, NamesTheFaultAndFails) {
   const fs::path table = scene.write("t.csv", "a,b\n1,2\nx,3\n");
   Child tally = scene.tally({"check", table.string()});
   EXPECT_TRUE(tally.exits(1));
-  EXPECT_TRUE(tally.complains(
-      fmt::format("tally data check: {}: offset 8: expected a number in column a, found 'x'\n",
-                  table.string())))
+  EXPECT_TRUE(tally.complains(fmt::format(
+      "tally data check: {}: line 3: expected a number in column a, found 'x'\n", table.string())))
+      << tally.transcript();
+}
+
+TEST(DataCheck, ClassesWithoutOrWithOneSampleAreNamed) {
+  const Scene scene;
+  const fs::path table = scene.write("t.csv", "a,kind\n1,x\n2,y\n3,x\n4,y\n5,yy\n");
+  Child warned = scene.tally({"check", table.string()});
+  EXPECT_TRUE(warned.exits(0)) << warned.transcript();
+  EXPECT_NE(
+      warned.output().find("  warning   one sample only of class yy: is that a typing error?"),
+      std::string::npos)
+      << warned.transcript();
+  // Two records of CIFAR-10, of the classes bird and cat.
+  const std::string pixels(3072, 'x');
+  const fs::path records = scene.write("c.bin", std::string(1, '\2') + pixels + '\3' + pixels);
+  Child failed = scene.tally({"check", records.string()});
+  EXPECT_TRUE(failed.exits(1)) << failed.transcript();
+  EXPECT_TRUE(failed.complains(fmt::format(
+      "tally data check: {}: no training samples of classes airplane, automobile, deer, "
+      "dog, frog, horse, ship, truck\n",
+      records.string())))
+      << failed.transcript();
+  const fs::path alone = scene.write("one.csv", "a,kind\n1,x\n2,x\n");
+  Child single = scene.tally({"check", alone.string()});
+  EXPECT_TRUE(single.exits(1)) << single.transcript();
+  EXPECT_TRUE(single.complains(fmt::format(
+      "tally data check: {}: all samples have the class x, expected two classes or more\n",
+      alone.string())))
+      << single.transcript();
+}
+
+// 60 MiB of content and memory of 150 MB: the check stops instead of running out of memory.
+TEST(DataCheck, ContentThatDoesNotFitTheMemoryIsRefusedWhileItIsUnpacked) {
+  const Scene scene;
+  const std::string member = data::gzip_of(std::string(1 << 20, 'a'));
+  std::string packed;
+  for (int i = 0; i < 60; ++i) packed += member;
+  const fs::path bomb = scene.write("bomb.txt.gz", packed);
+  Child tally({.command = {"/bin/sh", "-c",
+                           fmt::format("ulimit -v 150000; exec {} data check {}", TALLY_PROGRAM,
+                                       bomb.string())},
+               .variables = {}});
+  EXPECT_TRUE(tally.exits(1)) << tally.transcript();
+  EXPECT_TRUE(tally.complains(fmt::format(
+      "tally data check: {}: the content is more than 48.83MiB, a third of the usable memory\n",
+      bomb.string())))
       << tally.transcript();
 }
 

@@ -84,6 +84,7 @@ TEST_F(TrainKeyed, DataThatDoNotFitAreRefusedInOneLine) {
       {{"logistic"}, "--data: name a file or a folder"},
       {{"logistic", "--data", folder_.text()}, "is no table that is known"},
       {{"logistic", "--data", folder_.images(20)}, "name the file"},
+      {{"logistic", "--data", sparse, "--target", "x"}, "mlp and linear read other tables"},
       {{"deepfm", "--data", sparse}, "for rows in libsvm's form there is logistic"},
       {{"widedeep", "--data", write("clicks.tsv", "1\t2\n\t3\n")},
        "clicks.tsv: line 2: expected a label 0 or 1, found ''"},

@@ -74,6 +74,11 @@ TEST_F(TrainRefusal, DataThatAreMissingOrDoNotFit) {
       {{"mlp", "--data", text}, "mlp takes"},
       {{"gpt", "--data", images}, "gpt takes a text"},
       {{"gpt", "--data", text, "--context", "100000"}, "--data: "},
+      {{"mlp", "--data", folder_.table(20), "--target", "sid"},
+       "no column sid; did you mean side? (columns: x, y, side)"},
+      {{"mlp", "--data", folder_.table(20), "--validation", "2"}, "--validation 2: "},
+      {{"mlp", "--data", folder_.table(20), "--validation", text}, "cannot be the test part"},
+      {{"linear", "--target", "x"}, "need the --data they are for"},
   });
   const std::string labels = images + "/train-labels-idx1-ubyte";
   const std::string whole = contents_of(labels);

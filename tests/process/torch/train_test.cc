@@ -1,4 +1,6 @@
 // `tally train` as users run it, on data of a few samples.
+#include <filesystem>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -32,6 +34,25 @@ TEST_F(Train, ATableIsLearnedByAnyNumberOfWorkers) {
     EXPECT_GE(result["accuracy"].get<double>(), 0.85) << output_;
     EXPECT_EQ(result["outcome"], "completed");
   }
+}
+
+TEST_F(Train, TheTargetColumnAndTheTestPartAreChosenAndStated) {
+  const std::string table = folder_.table(60);
+  const nlohmann::json numbers =
+      result_of({"linear", "--data", table, "--target", "x", "--validation", "0.25", "--workers",
+                 "2", "--epochs", "1", "--rate", "0.01"});
+  EXPECT_THAT(output_, HasSubstr(table + ": 3 features, target x (numbers); 25 % held out for the "
+                                         "test\n"));
+  EXPECT_FALSE(numbers.contains("accuracy"));
+  const std::string test = folder_.file("later.csv");
+  std::filesystem::copy_file(table, test);
+  const nlohmann::json classes =
+      result_of({"mlp", "--data", table, "--target", "side", "--classes", "--validation", test,
+                 "--workers", "1", "--epochs", "1"});
+  EXPECT_THAT(output_,
+              HasSubstr(table + ": 2 features, target side (2 classes); test part " + test + "\n"));
+  EXPECT_THAT(output_, HasSubstr("60 training and 60 test samples"));
+  EXPECT_TRUE(classes.contains("accuracy"));
 }
 
 TEST_F(Train, ImagesAreLearnedAndTheReportWritten) {
