@@ -5,6 +5,15 @@
 
 namespace tally::app {
 
+std::string to_string(const ReadWords& words) {
+  std::string text;
+  if (!words.target.empty()) text += " --target " + words.target;
+  if (words.classes) text += " --classes";
+  if (words.bytes) text += " --bytes";
+  if (!words.validation.empty()) text += " --validation " + words.validation;
+  return text.empty() ? " none of --target, --classes, --bytes and --validation" : text;
+}
+
 void add_read_words(Command& command, ReadWords& words) {
   command.add("--target", &words.target,
               "Table: the column to predict, by name or number; default: the last",

@@ -15,6 +15,10 @@ struct ReadWords {
   friend bool operator==(const ReadWords&, const ReadWords&) = default;
 };
 
+// The options as on the command line, each after a space; " none of --target, ..." if there are
+// none.
+std::string to_string(const ReadWords& words);
+
 // `words` must outlive the parsing.
 void add_read_words(Command& command, ReadWords& words);
 

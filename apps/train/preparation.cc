@@ -173,6 +173,9 @@ Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& reci
   if (state.recipe != recipe.name())
     return invalid("--resume: {} is of the recipe {}, not {}", path.string(), state.recipe,
                    recipe.name());
+  if (state.read != options.read)
+    return invalid("--resume: {} was trained with{}; give the same options for the data",
+                   path.string(), to_string(state.read));
   if (state.seed != options.seed)
     return invalid("--resume: {} was trained with --seed {}, not {}", path.string(), state.seed,
                    options.seed);

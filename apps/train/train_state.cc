@@ -34,6 +34,11 @@ Result<std::string> with_train_state(std::string_view trainer_state, const Train
   put_number(course, "best_accuracy", state.control.best_accuracy);
   whole[kKey] = {{"recipe", state.recipe},
                  {"data", state.data},
+                 {"read",
+                  {{"target", state.read.target},
+                   {"classes", state.read.classes},
+                   {"bytes", state.read.bytes},
+                   {"validation", state.read.validation}}},
                  {"seed", state.seed},
                  {"epoch", state.position.epoch},
                  {"samples", state.position.samples},
@@ -61,6 +66,17 @@ Result<TrainState> train_state_of(std::string_view text) {
     if (entry == found->end() || !entry->is_number_unsigned())
       return bad(fmt::format("has no {}", name));
     *value = entry->get<std::uint64_t>();
+  }
+  // Absent in checkpoints of earlier versions, which had no such options.
+  const json read = found->value("read", json::object());
+  if (!read.is_object()) return bad("has options of the data that are not an object");
+  try {
+    state.read = {.target = read.value("target", ""),
+                  .classes = read.value("classes", false),
+                  .bytes = read.value("bytes", false),
+                  .validation = read.value("validation", "")};
+  } catch (const json::exception&) {
+    return bad("has options of the data with wrong types");
   }
   const auto course = found->find("course");
   if (course == found->end() || !course->is_object()) return bad("has no course");

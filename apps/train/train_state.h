@@ -2,6 +2,7 @@
 #include <string>
 #include <string_view>
 
+#include "apps/tally/read_words.h"
 #include "apps/train/loop_control.h"
 #include "data/order.h"
 #include "tally/error.h"
@@ -13,6 +14,7 @@ namespace tally::app {
 struct TrainState {
   std::string recipe;
   std::string data;
+  ReadWords read;
   std::uint64_t seed = 1;
   data::Position position;
   LoopControlState control;

@@ -8,6 +8,7 @@ namespace {
 TEST(TrainState, ComesBackBesideTheTrainersOwn) {
   const TrainState state{.recipe = "lenet",
                          .data = "some \"data\"",
+                         .read = {.target = "price", .classes = true, .validation = "0.2"},
                          .seed = ~std::uint64_t{0},
                          .position = {.epoch = 3, .samples = 128},
                          .control = {.best_loss = 0.25, .without_improvement = 2}};
@@ -18,6 +19,7 @@ TEST(TrainState, ComesBackBesideTheTrainersOwn) {
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->recipe, "lenet");
   EXPECT_EQ(back->data, state.data);
+  EXPECT_EQ(back->read, state.read);
   EXPECT_EQ(back->seed, state.seed);
   EXPECT_EQ(back->position, state.position);
   EXPECT_EQ(back->control.best_loss, 0.25);
@@ -37,6 +39,9 @@ TEST(TrainState, RefusesWhatIsNotOne) {
        "no samples"},
       {R"({"train": {"recipe": "r", "data": "x", "seed": 1, "epoch": 0, "samples": 5}})",
        "no course"},
+      {R"({"train": {"recipe": "r", "data": "x", "seed": 1, "epoch": 0, "samples": 5,
+                     "read": {"target": 7}}})",
+       "wrong types"},
   };
   for (const auto& [text, what] : table) {
     const auto state = train_state_of(text);

@@ -256,6 +256,7 @@ void Training::save() {
   checkpoint::Content content = trainer_.checkpoint();
   content.state = or_throw(with_train_state(content.state, {.recipe = with_.recipe.name(),
                                                             .data = with_.options.data,
+                                                            .read = with_.options.read,
                                                             .seed = with_.options.seed,
                                                             .position = loader_->position(),
                                                             .control = control_.state()}));

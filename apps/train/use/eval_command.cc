@@ -45,10 +45,12 @@ Result<std::unique_ptr<data::Dataset>> open_evaluated(const EvalCommand& command
               data::locate_like(command.data, data_cache_folder(), like));
     return data::open_like(location, like, data::Targets::kNeeded);
   }
+  TALLY_TRY(const data::ReadOptions read, read_options_of(trained.training.read));
   auto test = trained.recipe->open({.data = trained.training.data,
                                     .cache = data_cache_folder(),
                                     .train = false,
-                                    .seed = trained.training.seed});
+                                    .seed = trained.training.seed,
+                                    .read = read});
   if (!test)
     test.error().message =
         fmt::format("the training data: {}; name other data with --data", test.error().message);
