@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/remote.h"
 #include "apps/tally/outputs.h"
+#include "apps/train/continuation.h"
 #include "apps/train/device.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_options.h"
@@ -33,8 +35,8 @@ Examples:
   tally train lenet --checkpoint runs/lenet --resume=auto
 
 The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job
-instead. After one Ctrl-C the workers finish their step, and save it if there is a --checkpoint; a
-second Ctrl-C ends them immediately.
+instead. After one Ctrl-C the workers finish their step, and save it if there is a --checkpoint; the
+command that continues is printed. A second Ctrl-C ends them immediately.
 
 Exit codes: 0 success; 1 something failed, or the result is wrong; 2 wrong usage, nothing was
 started; 130 interrupted; others as for `tally run`.)";
@@ -107,7 +109,19 @@ int launch_workers(const TrainOptions& options, const std::string& recipe,
                    .program = agent_program()};
   job.max_restarts = options.max_restarts;
   job.is_news = [](const std::string& event) { return !event.ends_with("it left"); };
-  return launch::run_job(job);
+  const auto before = newest_checkpoint(options.checkpoint);
+  const int code = launch::run_job(job);
+  if (code == 0) return 0;
+  EarlyEnd end{.interrupted = code == launch::kSignalExitBase + SIGINT ||
+                              code == launch::kSignalExitBase + SIGTERM,
+               .folder = options.checkpoint,
+               .words = words};
+  const auto after = newest_checkpoint(options.checkpoint);
+  // A checkpoint that was there before counts only if the training has resumed from it.
+  if (after && (after != before || prepared.resume)) end.saved = after->step;
+  if (const std::string text = continuation_of(end); !text.empty())
+    fmt::print(stderr, "tally train: {}\n", text);
+  return code;
 }
 
 // Returns the command line as a shell reads it, without the option that the launcher adds.

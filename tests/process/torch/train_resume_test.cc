@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::ContainsRegex;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -188,13 +189,28 @@ TEST_F(TrainResume, AnInterruptSavesACheckpointAndEndsAllProcesses) {
   EXPECT_EQ(saved, 1);
   EXPECT_EQ(worker_of(tally.pid(), 0), -1);
   EXPECT_TRUE(folder_.left_nothing_behind());
-  // The training resumes from this checkpoint.
-  Child rest = start("saved", {"--workers", "2", "--resume", "--steps", "100000000", "--schedule",
-                               "constant", "--eval-every", "never", "--log-every", "1"});
+  // The command that is printed continues from this checkpoint.
+  EXPECT_THAT(tally.errors(), ContainsRegex("tally train: step [0-9]+ is saved in .*/saved; "));
+  const std::size_t printed = tally.errors().find("\n  tally train gpt ");
+  ASSERT_NE(printed, std::string::npos) << tally.transcript();
+  const std::string command = tally.errors().substr(printed + std::string("\n  tally ").size());
+  EXPECT_THAT(command, EndsWith(" --resume\n"));
+  Child rest({.command = {"/bin/sh", "-c", fmt::format("exec {} {}", TALLY_PROGRAM, command)},
+              .variables = {}});
   EXPECT_TRUE(rest.line_with("resumed from step", kTrainingTime)) << rest.transcript();
   EXPECT_TRUE(rest.line_with("loss", kTrainingTime)) << rest.transcript();
   rest.signal(SIGTERM);
   EXPECT_TRUE(rest.exits(143, kTrainingTime)) << rest.transcript();
+}
+
+TEST_F(TrainResume, AnInterruptWithoutACheckpointFolderSaysThatNothingWasSaved) {
+  Child tally = folder_.train({"linear", "--samples", "200", "--workers", "1", "--steps",
+                               "100000000", "--eval-every", "never", "--log-every", "10"});
+  ASSERT_TRUE(tally.line_with("step 10/", kTrainingTime)) << tally.transcript();
+  tally.signal(SIGINT);
+  EXPECT_TRUE(tally.exits(130, kTrainingTime)) << tally.transcript();
+  EXPECT_THAT(tally.errors(), HasSubstr("tally train: nothing was saved: a training with "
+                                        "--checkpoint DIR is saved when it is interrupted\n"));
 }
 
 }  // namespace
