@@ -9,11 +9,10 @@
 
 #include <fmt/format.h>
 
+#include "apps/tally/host_options.h"
 #include "apps/tally/launch/hosts.h"
 #include "apps/tally/launch/launcher.h"
-#include "apps/tally/launch/remote.h"
 #include "base/errors.h"
-#include "base/file.h"
 #include "group/local_access.h"
 
 namespace tally::app {
@@ -36,6 +35,7 @@ Environment of each rank:
   LOCAL_RANK, LOCAL_WORLD_SIZE  the same on its host
   MASTER_ADDR, MASTER_PORT      address at which rank 0 may listen for the others
   OMP_NUM_THREADS               usable cores of the host / its ranks, unless you set it
+  GOMP_SPINCOUNT                1000, unless you set it or OMP_WAIT_POLICY: idle threads sleep soon
   TALLY_SECRET_FILE             secret of the job, readable by you only; removed with the job
   TALLY_JOB, TALLY_GENERATION   name; generation (1, 1001, ...)
   TALLY_RESTART                 restarts so far
@@ -69,9 +69,7 @@ Exit codes:
 
 struct RunOptions {
   int ranks = 0;
-  std::string hosts;
-  std::string host_file;
-  std::string remote_shell;
+  HostOptions hosts;
   std::vector<std::string> variables;
   std::string binding = "auto";
   std::string timeout;
@@ -87,17 +85,6 @@ struct RunOptions {
   std::vector<std::string> program;
   launch::LaunchOptions launch;
 };
-
-Result<std::vector<launch::Host>> hosts_of(const RunOptions& options) {
-  if (!options.hosts.empty()) return launch::parse_hosts(options.hosts);
-  if (options.host_file.empty())
-    return std::vector<launch::Host>{{.name = "localhost", .slots = options.ranks}};
-  const auto text = file_contents(options.host_file);
-  if (!text) return invalid("cannot read {}", options.host_file);
-  auto hosts = launch::parse_host_file(*text);
-  if (!hosts) hosts.error().message = options.host_file + ": " + hosts.error().message;
-  return hosts;
-}
 
 // Parses NAME=VALUE, or NAME, which has the value of this environment.
 Result<launch::Variables> variables_of(const RunOptions& options) {
@@ -135,12 +122,10 @@ Result<launch::LaunchOptions> launch_options(const RunOptions& options) {
   launch.command = options.program;
   if (launch.command.empty() || launch.command.front().empty())
     return invalid("no program to run: it stands after --, as in tally run -n 2 -- ./prog");
-  if (options.ranks == 0 && options.hosts.empty() && options.host_file.empty())
+  if (options.ranks == 0 && !options.hosts.given())
     return invalid("how many ranks? Give -n, --hosts or --hostfile");
-  TALLY_TRY(const std::vector<launch::Host> hosts, hosts_of(options));
-  TALLY_TRY(launch.places, launch::place_ranks(hosts, options.ranks));
+  TALLY_TRY(set_hosts(options.hosts, options.ranks, launch));
   TALLY_TRY(launch.variables, variables_of(options));
-  launch.remote_shell = launch::words_of(options.remote_shell);
   launch.binding = options.binding == "cores"  ? launch::Binding::kCores
                    : options.binding == "none" ? launch::Binding::kNone
                                                : launch::Binding::kAuto;
@@ -182,23 +167,7 @@ int run_launch(const RunOptions& options) {
 void add_hosts(Command& command, RunOptions& o) {
   command.add("-n,--ranks", &o.ranks, "Ranks to start; with hosts: at most as many as their slots",
               {.least = 1, .most = launch::kMaxRanks});
-  command.add("--hosts", &o.hosts, "Hosts with the ranks of each: a:2,b:2", {.value = "LIST"});
-  command.add("--hostfile", &o.host_file, "The same from a file, one host per line",
-              {.value = "FILE", .excludes = {"--hosts"}});
-  command.add("--remote-shell", &o.remote_shell,
-              "Program that reaches all hosts, this one included, instead of ssh; words are "
-              "separated by spaces",
-              {.value = "PROGRAM"});
-  command.add("--remote-tally", &o.launch.remote_tally,
-              "Path of tally on the hosts; default: its path here", {.value = "PATH"});
-  command.add("--master-addr", &o.launch.master_address,
-              "Address of rank 0's host for the others; default: 127.0.0.1, or the first host as "
-              "named",
-              {.value = "ADDRESS"});
-  command.add("--launcher-addr", &o.launch.own_address,
-              "Address of this machine for ranks on other hosts; default: the address that packets "
-              "to them leave from",
-              {.value = "ADDRESS"});
+  add_host_options(command, o.hosts);
 }
 
 void add_job(Command& command, RunOptions& o) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 
 #include <fmt/format.h>
@@ -33,6 +34,7 @@ Examples:
   tally train lenet --checkpoint runs/lenet --checkpoint-every "2 epochs"
   tally train lenet --checkpoint runs/lenet --resume --epochs 12
   tally train lenet --checkpoint runs/lenet --resume=auto
+  tally train lenet --hosts a:2,b:2
 
 The command starts its workers; under `tally run`, mpirun, srun or torchrun it joins that job
 instead. After one Ctrl-C the workers finish their step, and save it if there is a --checkpoint; the
@@ -87,18 +89,40 @@ Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe) 
   return prepared;
 }
 
+int refuse(const Error& error) { return fail("tally train", error, kWrongUsage); }
+
+// Divides the cores of this host among the workers. On several hosts each host does that itself.
+void set_thread_variables(const TrainOptions& options, launch::LaunchOptions& job) {
+  // `tally` may have set it for this process, which is only the launcher.
+  ::unsetenv("OPENBLAS_NUM_THREADS");
+  if (options.threads == 0 && options.hosts.given()) return;
+  const int cores = usable_cores();
+  const int each = options.threads > 0 ? options.threads : std::max(1, cores / options.workers);
+  const std::string threads = std::to_string(each);
+  job.variables = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}};
+  if (!options.hosts.given() && !uses_cuda(options.device) && options.workers * each > cores)
+    fmt::print(stderr,
+               "tally train: {} workers x {} threads share {} cores: fewer would be as fast\n",
+               options.workers, each, cores);
+}
+
 int launch_workers(const TrainOptions& options, const std::string& recipe,
                    const std::vector<std::string>& words, const Preparation& prepared) {
-  std::vector<std::string> command = {process::own_program(), "train"};
+  const bool elsewhere = !options.hosts.remote_tally.empty();
+  std::vector<std::string> command = {
+      elsewhere ? options.hosts.remote_tally : process::own_program(), "train"};
   for (const std::string& word : words)
     if (word.rfind("--resume", 0) != 0) command.push_back(word);
   // All workers resume from the checkpoint that was verified.
   if (prepared.resume) command.push_back(fmt::format("--resume={}", prepared.resume->step));
   launch::LaunchOptions job =
       launch::worker_job(recipe, std::move(command), options.workers, options.quiet);
-  const std::string threads = std::to_string(
-      options.threads > 0 ? options.threads : std::max(1, usable_cores() / options.workers));
-  job.variables = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}};
+  if (options.hosts.given()) {
+    const auto placed = set_hosts(options.hosts, options.workers, job);
+    if (!placed) return refuse(placed.error());
+    if (!elsewhere) job.remote_tally = agent_program();
+  }
+  set_thread_variables(options, job);
   job.agent_program = agent_program();
   job.watch.lost_after = *launch::parse_time(options.lost_after);  // checked with the options
   job.goes_on_without_failed = prepared.plan.home == plan::Home::kServer;
@@ -132,8 +156,6 @@ std::string shell_text(const std::vector<std::string>& words) {
   return text;
 }
 
-int refuse(const Error& error) { return fail("tally train", error, kWrongUsage); }
-
 int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   CommandLine line("Train " + recipe.description(), "tally train " + recipe.name());
   Command top = line.top();
@@ -154,6 +176,12 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   if (*joins && launch::is_restart() && !options.checkpoint.empty()) options.resume = "auto";
   if (*joins) return run_worker(options, recipe);
   set_threads(1);
+  if (options.hosts.given()) {
+    launch::LaunchOptions places;
+    const auto placed = set_hosts(options.hosts, options.workers, places);
+    if (!placed) return refuse(placed.error());
+    options.workers = places.size();
+  }
   if (options.workers == 0)
     options.workers = uses_cuda(options.device) ? cuda_devices() : usable_cores();
   const auto prepared = check(options, recipe);

@@ -58,7 +58,8 @@ void add_optimizer(Command& command, TrainOptions& o, const recipes::Defaults& d
 
 void add_workers(Command& command, TrainOptions& o) {
   command.add("--workers", &o.workers,
-              "Processes to start; default: one for each GPU, or else for each core",
+              "Processes to start; default: one for each GPU, or else for each core; with hosts: "
+              "one for each slot",
               {.least = 1, .most = kMostWorkers});
   command.add("--device", &o.device,
               "auto: CUDA if available, worker i on GPU i modulo their number",
@@ -76,6 +77,7 @@ void add_workers(Command& command, TrainOptions& o) {
               {.value = "TIME", .check = [](const std::string& text) {
                  return problem_of(launch::parse_time(text));
                }});
+  add_host_options(command, o.hosts);
   command.add("--loader-threads", &o.loader_threads, "Per worker, to read samples ahead",
               {.least = 1, .most = 256});
 }

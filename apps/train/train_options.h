@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/tally/command_line.h"
+#include "apps/tally/host_options.h"
 #include "apps/tally/read_words.h"
 #include "recipes/recipe.h"
 
@@ -13,6 +14,7 @@ namespace tally::app {
 struct TrainOptions {
   int workers = 0;  // 0: one per GPU, or else per core
   int max_restarts = 0;
+  HostOptions hosts;
   std::string data;
   ReadWords read;
   std::uint64_t batch = 64;

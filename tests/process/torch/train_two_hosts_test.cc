@@ -45,6 +45,27 @@ TEST_F(TrainTwoHosts, ServersMayBeInsideTheWorkers) {
   EXPECT_THAT(train("home=server update=ssp:3 stale=scale", {}), HasSubstr("completed after"));
 }
 
+TEST_F(TrainTwoHosts, TallyTrainStartsItsWorkersOnTheHosts) {
+  const std::vector<std::string> command = {
+      TALLY_PROGRAM,
+      "train",
+      "mlp",
+      "--hosts",
+      TwoHosts::address(0) + ":2," + TwoHosts::address(1) + ":2",
+      "--remote-shell",
+      hosts().remote_shell(),
+      "--data",
+      table_,
+      "--batch",
+      "10",
+      "--epochs",
+      "2"};
+  Child job(Child::Options{hosts().on(0, command), {{"TALLY_TIMEOUT", kNever}}});
+  EXPECT_TRUE(job.exits(0, kTrainingTime)) << job.transcript();
+  EXPECT_THAT(job.output(), HasSubstr("4 workers x batch 10"));
+  EXPECT_THAT(job.output(), HasSubstr("completed after"));
+}
+
 TEST_F(TrainTwoHosts, LateGradientsAreLeftOutInTheGroup) {
   EXPECT_THAT(train("update=backup:1", {}), HasSubstr("completed after"));
 }
