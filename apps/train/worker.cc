@@ -37,6 +37,15 @@ at::Device device_of(const TrainOptions& options, const Job& job) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(job.local_rank() % cuda_devices())};
 }
 
+// The launcher has divided the cores among the workers; a worker that is bound to its own cores
+// cannot.
+int threads_of(const TrainOptions& options, const Job& job) {
+  if (options.threads > 0) return options.threads;
+  const char* const divided = std::getenv("OMP_NUM_THREADS");
+  const int threads = divided != nullptr ? std::atoi(divided) : 0;
+  return threads > 0 ? threads : std::max(1, usable_cores() / std::max(1, job.local_size()));
+}
+
 std::uint64_t parameters_of(const recipes::Model& model) {
   std::uint64_t count = 0;
   for (const at::Tensor& parameter : model.parameters())
@@ -111,9 +120,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
                const JobOptions& joined) {
   TrainConsole console(
       {.silent = job.rank() != 0, .progress = !options.quiet, .columns = options.live_columns});
-  const int threads = options.threads > 0
-                          ? options.threads
-                          : std::max(1, usable_cores() / std::max(1, job.local_size()));
+  const int threads = threads_of(options, job);
   set_threads(threads);
   or_throw(check_device(options.device));
   const Preparation prepared = or_throw(prepare(options, recipe, job.size(), data_cache_folder()));

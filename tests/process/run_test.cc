@@ -63,6 +63,17 @@ TEST(Run, ThreadsThatTheUserSetStay) {
   EXPECT_TRUE(job.tally().exits(0));
 }
 
+TEST(Run, IdleThreadsSleepSoonUnlessTheUserSetTheirPolicy) {
+  const std::vector<std::string> words = {"-n", "1",  "--",
+                                          "sh", "-c", "echo spins ${GOMP_SPINCOUNT-unset}"};
+  Launched soon(words);
+  EXPECT_EQ(soon.tally().line("[0] "), "[0] spins 1000");
+  EXPECT_TRUE(soon.tally().exits(0));
+  Launched active(words, {{"OMP_WAIT_POLICY", "ACTIVE"}});
+  EXPECT_EQ(active.tally().line("[0] "), "[0] spins unset");
+  EXPECT_TRUE(active.tally().exits(0));
+}
+
 TEST(Run, ArgumentsArriveAsTheyAre) {
   Launched job({"-n", "1", "--", "sh", "-c", "for a; do echo \"<$a>\"; done", "--", "-n", "--", "",
                 "[a,b]", "a b", "$x'\""});

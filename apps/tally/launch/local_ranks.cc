@@ -29,6 +29,12 @@ namespace {
 constexpr int kMaxReadsAfterEnd = 16;
 
 constexpr const char* kThreads = "OMP_NUM_THREADS";
+// How long an idle thread of GNU OpenMP spins before it sleeps. The default is some milliseconds:
+// where another process uses a core, the threads then burn their time while they wait for the one
+// that does not run.
+constexpr const char* kWaitPolicy = "OMP_WAIT_POLICY";
+constexpr const char* kSpinCount = "GOMP_SPINCOUNT";
+constexpr const char* kSpins = "1000";
 
 bool has(const Variables& variables, const std::string& name) {
   return std::any_of(variables.begin(), variables.end(),
@@ -138,8 +144,11 @@ Variables LocalRanks::variables_of(const Launch& launch, int local_rank) const {
   set("LOCAL_RANK", std::to_string(local_rank));
   set("LOCAL_WORLD_SIZE", std::to_string(launch.ranks));
   set("TALLY_SECRET_FILE", fmt::format("/proc/{}/fd/{}", ::getpid(), secret_.descriptor()));
-  if (!has(variables, kThreads) && std::getenv(kThreads) == nullptr)
-    set(kThreads, std::to_string(std::max(1, usable_cores() / launch.ranks)));
+  const auto is_set = [&variables](const char* name) {
+    return has(variables, name) || std::getenv(name) != nullptr;
+  };
+  if (!is_set(kThreads)) set(kThreads, std::to_string(std::max(1, usable_cores() / launch.ranks)));
+  if (!is_set(kWaitPolicy) && !is_set(kSpinCount)) set(kSpinCount, kSpins);
   return variables;
 }
 
