@@ -15,6 +15,7 @@
 #include "adapters/torch/tensors.h"
 #include "apps/tally/command_line.h"
 #include "apps/tally/data_fetch.h"
+#include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/remote.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/configuration.h"
@@ -197,6 +198,11 @@ int report_failure(Rank rank, const std::string& what) {
   return 1;
 }
 
+// `tally train` as the launcher tells the worker that failed from those that lost it by this code.
+int lost_peer_code() {
+  return std::getenv("TALLY_LOST_PEER_CODE") != nullptr ? launch::kLostPeerExitCode : 1;
+}
+
 }  // namespace
 
 int run_worker(const TrainOptions& options, recipes::Recipe& recipe) {
@@ -210,6 +216,10 @@ int run_worker(const TrainOptions& options, recipes::Recipe& recipe) {
     job->close();
     return code;
   } catch (const Failure& failure) {
+    if (failure.error().code == ErrorCode::kPeerLost) {
+      report_failure(rank, "ends, because it lost " + first_line(plain_text(failure.error())));
+      return lost_peer_code();
+    }
     return report_failure(rank, first_line(plain_text(failure.error())));
   } catch (const c10::Error& error) {
     return report_failure(rank, torch_text(error.what_without_backtrace()));

@@ -18,11 +18,16 @@ using Kind = AttemptEnd::Kind;
 
 // Time for killed ranks and agents to disappear.
 constexpr auto kGiveUpTime = std::chrono::seconds(15);
+// Time between lines about ranks that have not joined yet.
+constexpr auto kCountInterval = std::chrono::seconds(5);
 // Pings sent during one lease.
 constexpr int kPingsPerLease = 6;
 // Ranks that fail within this time after the first are examined together: a rank that lost a peer
 // reports it within about 20 ms. It also lets them report before they are asked to stop.
 constexpr auto kLook = std::chrono::milliseconds(200);
+// While all of them say that they lost another rank, the launcher waits longer for the end of that
+// rank, which may free much memory first.
+constexpr auto kLongLook = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -91,6 +96,9 @@ Variables Attempt::common_variables() const {
   process::set_variable(variables, "TALLY_GENERATION", std::to_string(start_.generation));
   process::set_variable(variables, "TALLY_RESTART", std::to_string(start_.restart));
   for (const auto& [name, value] : watch_variables_) process::set_variable(variables, name, value);
+  if (options_.lost_peer_code != 0)
+    process::set_variable(variables, "TALLY_LOST_PEER_CODE",
+                          std::to_string(options_.lost_peer_code));
   return variables;
 }
 
@@ -98,6 +106,7 @@ void Attempt::launch_ranks() {
   if (launched_ || verdict_ || greeted_.size() < agents_.size() || master_port_ == 0) return;
   launched_ = true;
   start_by_ = Deadline::never();
+  if (options_.counts_joined && options_.watch.enabled) count_at_ = clock_.after(kCountInterval);
   const Variables common = common_variables();
   Variables far = variables_to_pass_on(process::environment_with({}));
   for (const auto& [name, value] : common) process::set_variable(far, name, value);
@@ -123,6 +132,7 @@ bool Attempt::running() const {
 
 Deadline Attempt::next_moment() const {
   Deadline next = earlier(earlier(kill_at_, give_up_at_), earlier(look_end_, ping_at_));
+  next = earlier(next, count_at_);
   if (!verdict_) next = earlier(next, earlier(by_, start_by_));
   return earlier(next, with_.output.show_begun_at());
 }
@@ -173,13 +183,25 @@ void Attempt::keep_time() {
                 .reason = fmt::format("no answer within the time to start from:{}", silent)};
   }
   if (look_end_.passed(now)) {
-    look_end_ = Deadline::never();
-    if (!verdict_) {
+    const bool no_cause = std::all_of(failed_.begin(), failed_.end(),
+                                      [](const RankEnd& end) { return end.lost_peer; });
+    const bool waits = no_cause && !long_look_end_.passed(now);
+    look_end_ = waits ? clock_.after(kLook) : Deadline::never();
+    if (!verdict_ && !waits) {
       note_silent_ranks();
       stop(Kind::kRankFailed, SIGTERM);
     }
   }
   if (kill_at_.passed(now)) stop_now();
+  if (count_at_.passed(now)) count_joined();
+}
+
+void Attempt::count_joined() {
+  count_at_ = Deadline::never();
+  const std::size_t joined = with_.watch.joined();
+  if (verdict_ || !failed_.empty() || joined >= ranks_.size()) return;
+  with_.console.say(fmt::format("starting {} workers: {} have joined", ranks_.size(), joined));
+  count_at_ = clock_.after(kCountInterval);
 }
 
 void Attempt::take_signals() {
@@ -293,7 +315,9 @@ void Attempt::on(std::size_t host, const Ended& ended) {
             .pid = of(ended.rank).pid,
             .code = ended.code,
             .signal = ended.signal,
-            .note = ended.note});
+            .note = ended.note,
+            .lost_peer = ended.signal == 0 && options_.lost_peer_code != 0 &&
+                         ended.code == options_.lost_peer_code});
 }
 
 void Attempt::note_end(RankEnd end) {
@@ -311,7 +335,10 @@ void Attempt::note_end(RankEnd end) {
   if (options_.goes_on_without_failed && left > 0)
     with_.console.say(fmt::format("rank {} on {} {}; the other {} go on without it", end.rank,
                                   end.host, describe(end), left));
-  if (!options_.goes_on_without_failed && failed_.empty()) look_end_ = clock_.after(kLook);
+  if (!options_.goes_on_without_failed && failed_.empty()) {
+    look_end_ = clock_.after(kLook);
+    long_look_end_ = clock_.after(kLongLook);
+  }
   failed_.push_back(std::move(end));
 }
 

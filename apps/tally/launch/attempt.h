@@ -70,6 +70,7 @@ class Attempt final {
   void step();
   Deadline next_moment() const;
   void keep_time();
+  void count_joined();
   void take_signals();
   void pause();
   void end_agents();
@@ -124,10 +125,12 @@ class Attempt final {
   Deadline start_by_ = Deadline::never();
   // Set by the first failure; failures until then are collected before the ranks are stopped.
   Deadline look_end_ = Deadline::never();
+  Deadline long_look_end_ = Deadline::never();  // the same while the cause is not among them
   // Ranks that were asked to stop are killed at kill_at_; run() waits for them until give_up_at_.
   Deadline kill_at_ = Deadline::never();
   Deadline give_up_at_ = Deadline::never();
   Deadline ping_at_ = Deadline::never();
+  Deadline count_at_ = Deadline::never();  // the next line about ranks that have not joined yet
 };
 
 }  // namespace tally::launch

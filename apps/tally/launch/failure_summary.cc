@@ -53,12 +53,15 @@ std::size_t choose_cause(const std::vector<RankEnd>& failed) {
     const int signal = fatal_signal(failed[i]);
     if (signal != 0 && signal != SIGABRT) return i;
   }
+  for (std::size_t i = 0; i < failed.size(); ++i)
+    if (!failed[i].lost_peer) return i;
   return 0;
 }
 
 std::string describe(const RankEnd& end) {
   if (!end.lost.empty()) return fmt::format("was lost: {}", end.lost);
   if (!end.note.empty()) return fmt::format("did not start: {}", end.note);
+  if (end.lost_peer) return "ended because it lost another rank";
   if (end.signal != 0)
     return fmt::format("was killed by signal {} ({})", end.signal, name_of_signal(end.signal));
   const int inner = fatal_signal(end);
@@ -83,6 +86,7 @@ std::string hint(const RankEnd& end) {
 }
 
 int exit_code(const RankEnd& end) {
+  if (end.lost_peer) return 1;
   return end.signal != 0 ? kSignalExitBase + end.signal : end.code;
 }
 
@@ -104,11 +108,18 @@ std::string failure_summary(const FailureReport& report) {
     text += fmt::format("  its last lines{}:\n", report.lines_were_shown ? ", again" : "");
     for (const std::string& line : report.last_lines) text += fmt::format("  | {}\n", line);
   }
-  for (std::size_t i = 0; i < report.others.size() && i < kMaxOthers; ++i)
-    text += fmt::format("  after that, rank {} {}\n", report.others[i].rank,
-                        describe(report.others[i]));
-  if (report.others.size() > kMaxOthers)
-    text += fmt::format("  and {} more ranks\n", report.others.size() - kMaxOthers);
+  std::vector<RankEnd> others = report.others;
+  const auto losers = std::stable_partition(others.begin(), others.end(),
+                                            [](const RankEnd& end) { return !end.lost_peer; });
+  const auto lost_peer = static_cast<std::size_t>(others.end() - losers);
+  others.erase(losers, others.end());
+  for (std::size_t i = 0; i < others.size() && i < kMaxOthers; ++i)
+    text += fmt::format("  after that, rank {} {}\n", others[i].rank, describe(others[i]));
+  if (others.size() > kMaxOthers)
+    text += fmt::format("  and {} more ranks\n", others.size() - kMaxOthers);
+  if (lost_peer > 0)
+    text += fmt::format("  {} other rank{} ended because of that\n", lost_peer,
+                        lost_peer == 1 ? "" : "s");
   text.pop_back();
   return text;
 }

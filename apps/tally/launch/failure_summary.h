@@ -12,15 +12,16 @@ struct RankEnd {
   std::string host;
   int pid = 0;
   int code = 0;
-  int signal = 0;    // not 0: the signal that killed the rank; `code` is then unused
-  std::string note;  // why no program was started
-  std::string lost;  // not empty: why the rank counts as lost although its process exists
+  int signal = 0;          // not 0: the signal that killed the rank; `code` is then unused
+  std::string note;        // why no program was started
+  std::string lost;        // not empty: why the rank counts as lost although its process exists
+  bool lost_peer = false;  // it ended only because it lost another rank
 };
 
 // Chooses the cause among ranks that failed within a short time, in the order of the reports: the
 // first that was lost while its process exists, because the others failed after that; else the
 // first that a signal killed, because survivors of a loss exit or abort by themselves; else the
-// first.
+// first that did not end because it lost a peer; else the first.
 std::size_t choose_cause(const std::vector<RankEnd>& failed);
 
 // "exited with code 3", "was killed by signal 9 (SIGKILL)".

@@ -83,5 +83,16 @@ TEST(FailureSummary, ManyOthersAreCounted) {
   EXPECT_THAT(text, HasSubstr("and 52 more ranks"));
 }
 
+TEST(FailureSummary, ARankThatLostAnotherOneIsNotTheCause) {
+  const std::vector<RankEnd> failed = {{.rank = 0, .host = "a", .code = 76, .lost_peer = true},
+                                       {.rank = 1, .host = "a", .code = 1},
+                                       {.rank = 2, .host = "a", .code = 76, .lost_peer = true}};
+  EXPECT_EQ(choose_cause(failed), 1U);
+  EXPECT_EQ(failure_summary({.cause = failed[1], .others = {failed[0], failed[2]}}),
+            "rank 1 on a exited with code 1\n  2 other ranks ended because of that");
+  EXPECT_EQ(choose_cause({failed[0], failed[2]}), 0U);
+  EXPECT_EQ(exit_code({failed[0], failed[2]}), 1);
+}
+
 }  // namespace
 }  // namespace tally::launch

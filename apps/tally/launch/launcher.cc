@@ -24,9 +24,16 @@
 namespace tally::launch {
 namespace {
 
-// Lines of a failed rank in the summary: fewer if they have been shown before.
+// Lines of a failed rank in the summary: fewer if they have been shown before. The last line of one
+// of our workers is the reason, unless a signal killed it.
 constexpr std::size_t kLinesAgain = 10;
 constexpr std::size_t kLinesOfQuietRank = 50;
+
+std::size_t lines_of(const RankEnd& cause, const LaunchOptions& options, bool shown) {
+  if (!shown) return kLinesOfQuietRank;
+  if (options.lost_peer_code == 0) return kLinesAgain;
+  return cause.signal == 0 && cause.lost.empty() ? 1 : 0;
+}
 
 // Time of a worker to finish the current step, write a checkpoint or vectors, and leave.
 constexpr auto kWorkerGrace = std::chrono::seconds(30);
@@ -47,13 +54,14 @@ bool worth_another_try(const AttemptEnd& end) {
   return end.kind == AttemptEnd::Kind::kRankFailed && end.failed.front().note.empty();
 }
 
-int report_rank(const AttemptEnd& end, const Attempt::Surroundings& with) {
+int report_rank(const AttemptEnd& end, const LaunchOptions& options,
+                const Attempt::Surroundings& with) {
   const RankEnd& cause = end.failed.front();
   const bool shown = with.output.shown(cause.rank);
   with.console.say(failure_summary(
       {.cause = cause,
        .others = {end.failed.begin() + 1, end.failed.end()},
-       .last_lines = with.output.last_lines(cause.rank, shown ? kLinesAgain : kLinesOfQuietRank),
+       .last_lines = with.output.last_lines(cause.rank, lines_of(cause, options, shown)),
        .lines_were_shown = shown}));
   return exit_code(end.failed);
 }
@@ -68,7 +76,7 @@ int report(const AttemptEnd& end, const LaunchOptions& options, const Attempt::S
                         end.failed.size(), options.size()));
       return 0;
     case AttemptEnd::Kind::kRankFailed:
-      return report_rank(end, with);
+      return report_rank(end, options, with);
     case AttemptEnd::Kind::kTimedOut:
       with.console.say(fmt::format("the job did not end within {:.6g} s and was ended",
                                    std::chrono::duration<double>(options.timeout).count()));
@@ -134,6 +142,8 @@ LaunchOptions worker_job(const std::string& recipe, std::vector<std::string> com
           .speaker = "tally train",
           .folder = std::filesystem::current_path(failed).string(),
           .prefixes = false,
+          .counts_joined = true,
+          .lost_peer_code = kLostPeerExitCode,
           .grace = kWorkerGrace};
 }
 

@@ -51,6 +51,10 @@ struct LaunchOptions {
   std::string agent_program;  // program with `host-agent` for this host; empty: this program
   bool verbose = false;
   int max_restarts = 0;
+  // All ranks join the job: while some have not, lines say how many have.
+  bool counts_joined = false;
+  // Exit code of a rank that ended only because it lost another one; 0: there is no such code.
+  int lost_peer_code = 0;
   // The other ranks go on when a rank fails, because they do not need it. The job succeeds if one
   // rank does.
   bool goes_on_without_failed = false;
@@ -76,6 +80,9 @@ inline constexpr std::uint32_t kGenerationsPerStart = 1000;
 inline constexpr int kTroubleExitCode = 125;
 inline constexpr int kTimeoutExitCode = 124;
 inline constexpr int kSignalExitBase = 128;
+
+// Exit code of a worker that ended only because it lost another one; the launcher reports 1.
+inline constexpr int kLostPeerExitCode = 76;
 
 // Exit codes of a shell for a program that cannot be run.
 inline constexpr int kNotRunnable = 126;

@@ -31,6 +31,7 @@ Result<void> RankWatch::begin_coordinator(const JobStart& start) {
     ending_ = false;
     failed_.clear();
     silent_.clear();
+    joined_.clear();
   }
   if (coordinator_) {
     coordinator_->begin_generation(start.generation, options_.size());
@@ -48,7 +49,7 @@ Result<void> RankWatch::begin_coordinator(const JobStart& start) {
       .stall_warning = options_.watch.stall_warning,
   };
   TALLY_TRY(coordinator_, group::Coordinator::start(options, [this](const CoordinatorEvent& event) {
-              note_silence(event);
+              note(event);
               if (worth_saying(event)) console_.say(event.sentence);
             }));
   if (options_.verbose)
@@ -85,7 +86,11 @@ void RankWatch::rank_failed(Rank rank, const std::string& how) {
   if (coordinator_) coordinator_->process_ended(rank, how);
 }
 
-void RankWatch::note_silence(const CoordinatorEvent& event) {
+void RankWatch::note(const CoordinatorEvent& event) {
+  if (event.kind == EventKind::kJoined) {
+    MutexLock lock(mutex_);
+    joined_.insert(event.ranks.begin(), event.ranks.end());
+  }
   if (event.kind != EventKind::kLost || event.silence == Duration::zero()) return;
   MutexLock lock(mutex_);
   for (const Rank rank : event.ranks) silent_.push_back({.rank = rank, .silence = event.silence});
@@ -94,6 +99,11 @@ void RankWatch::note_silence(const CoordinatorEvent& event) {
 std::vector<SilentRank> RankWatch::silent_ranks() const {
   MutexLock lock(mutex_);
   return silent_;
+}
+
+std::size_t RankWatch::joined() const {
+  MutexLock lock(mutex_);
+  return joined_.size();
 }
 
 void RankWatch::quiet() {

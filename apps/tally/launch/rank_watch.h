@@ -33,6 +33,8 @@ class RankWatch final {
   void rank_failed(Rank rank, const std::string& how);
   // Returns the ranks of this start that were lost by silence so far, in order.
   std::vector<SilentRank> silent_ranks() const;
+  // Returns the number of ranks that have joined since this start.
+  std::size_t joined() const;
   // Suppresses events of ranks that are being ended.
   void quiet();
   // Called when all ranks of this start have ended, before the remaining descendants are killed.
@@ -41,7 +43,7 @@ class RankWatch final {
  private:
   Result<void> begin_coordinator(const JobStart& start);
   Result<void> begin_servers(const JobStart& start);
-  void note_silence(const group::CoordinatorEvent& event);
+  void note(const group::CoordinatorEvent& event);
   bool worth_saying(const group::CoordinatorEvent& event) const;
 
   const LaunchOptions& options_;
@@ -50,6 +52,7 @@ class RankWatch final {
   bool ending_ TALLY_GUARDED_BY(mutex_) = false;
   std::set<Rank> failed_ TALLY_GUARDED_BY(mutex_);  // reported by the launcher
   std::vector<SilentRank> silent_ TALLY_GUARDED_BY(mutex_);
+  std::set<Rank> joined_ TALLY_GUARDED_BY(mutex_);
   std::atomic<bool> servers_end_{false};
   // Last: their threads use the above.
   std::unique_ptr<process::ServerProcesses> servers_;

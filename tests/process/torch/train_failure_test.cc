@@ -46,7 +46,8 @@ TEST_F(TrainFailure, AWorkerThatCannotReadItsDataEndsTheTrainingWithTheReason) {
   const auto status = tally.wait_status(kTrainingTime);
   ASSERT_TRUE(status.has_value()) << tally.transcript();
   EXPECT_NE(*status, 0);
-  EXPECT_THAT(tally.errors(), HasSubstr(".png"));
+  EXPECT_THAT(tally.errors(), ContainsRegex("tally train: rank [01] on .* exited with code 1\n"
+                                            "  its last lines, again:\n  . rank [01]: .*png"));
 }
 
 TEST_F(TrainFailure, AWorkerOutOfMemoryEndsTheTrainingAndIsNamed) {
