@@ -52,6 +52,8 @@ TEST_F(TrainTwoHosts, TallyTrainStartsItsWorkersOnTheHosts) {
       "mlp",
       "--hosts",
       TwoHosts::address(0) + ":2," + TwoHosts::address(1) + ":2",
+      "--lost-after",
+      kNever,
       "--remote-shell",
       hosts().remote_shell(),
       "--data",
