@@ -57,17 +57,28 @@ std::string tensor_table(const char* title, const std::vector<TensorInfo>& tenso
   return text;
 }
 
-// Returns one line per member of the JSON object `state`, such as "plan: home=group".
+std::string json_text(const json& value) {
+  std::string text = value.is_string() ? value.get<std::string>()
+                                       : value.dump(-1, ' ', /*ensure_ascii=*/false,
+                                                    json::error_handler_t::replace);
+  if (text.size() > kMaxValueBytes) text = text.substr(0, kMaxValueBytes) + "...";
+  return text;
+}
+
+// Returns one line per member of the JSON object `state`, such as "plan: home=group". Members of an
+// object inside it have a line each, as in "train.epoch: 3".
 std::string state_lines(const std::string& state) {
   const json object = json::parse(state, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return "";
   std::string text;
+  const auto add = [&text](const std::string& name, const json& value) {
+    text += fmt::format("{}: {}\n", printable(name), printable(json_text(value)));
+  };
   for (auto item = object.begin(); item != object.end(); ++item) {
-    std::string value = item->is_string() ? item->get<std::string>()
-                                          : item->dump(-1, ' ', /*ensure_ascii=*/false,
-                                                       json::error_handler_t::replace);
-    if (value.size() > kMaxValueBytes) value = value.substr(0, kMaxValueBytes) + "...";
-    text += fmt::format("{}: {}\n", printable(item.key()), printable(value));
+    if (!item->is_object()) add(item.key(), *item);
+    if (!item->is_object()) continue;
+    for (auto member = item->begin(); member != item->end(); ++member)
+      add(item.key() + "." + member.key(), *member);
   }
   return text;
 }

@@ -21,7 +21,8 @@ TEST(CheckpointListing, SaysStepRanksStateAndTensors) {
   EXPECT_EQ(listing(whole()), R"(runs/step-0000000120: whole
 step 120, written by 2 ranks
 plan: home=group
-position: {"epoch":2,"samples":640}
+position.epoch: 2
+position.samples: 640
 
 model: 2 tensors, 7.508KiB
   name       type      shape  size
