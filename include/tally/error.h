@@ -36,7 +36,12 @@ struct Error {
 // "kPeerLost (rank 2): connection closed".
 std::string to_string(const Error& error);
 
-// A value, or the Error that prevented it. Threads: as its T.
+// The end of a program that takes the wrong side of a Result: prints which error there is, aborts.
+[[noreturn]] void taken_value_of(const Error& error);
+[[noreturn]] void taken_error_of_value();
+
+// A value, or the Error that prevented it. value() and error() end the program if there is none:
+// ask has_value() before. Threads: as its T.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -48,12 +53,30 @@ class [[nodiscard]] Result {
   bool has_value() const { return state_.index() == 0; }
   explicit operator bool() const { return has_value(); }
 
-  T& value() & { return std::get<0>(state_); }
-  const T& value() const& { return std::get<0>(state_); }
-  T&& value() && { return std::get<0>(std::move(state_)); }
-  Error& error() & { return std::get<1>(state_); }
-  const Error& error() const& { return std::get<1>(state_); }
-  Error&& error() && { return std::get<1>(std::move(state_)); }
+  T& value() & {
+    check_value();
+    return std::get<0>(state_);
+  }
+  const T& value() const& {
+    check_value();
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    check_value();
+    return std::get<0>(std::move(state_));
+  }
+  Error& error() & {
+    check_error();
+    return std::get<1>(state_);
+  }
+  const Error& error() const& {
+    check_error();
+    return std::get<1>(state_);
+  }
+  Error&& error() && {
+    check_error();
+    return std::get<1>(std::move(state_));
+  }
 
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
@@ -62,6 +85,13 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
 
  private:
+  void check_value() const {
+    if (!has_value()) taken_value_of(std::get<1>(state_));
+  }
+  void check_error() const {
+    if (has_value()) taken_error_of_value();
+  }
+
   std::variant<T, Error> state_;
 };
 
@@ -74,11 +104,24 @@ class [[nodiscard]] Result<void> {
 
   bool has_value() const { return !error_.has_value(); }
   explicit operator bool() const { return has_value(); }
-  Error& error() & { return *error_; }
-  const Error& error() const& { return *error_; }
-  Error&& error() && { return *std::move(error_); }
+  Error& error() & {
+    check_error();
+    return *error_;
+  }
+  const Error& error() const& {
+    check_error();
+    return *error_;
+  }
+  Error&& error() && {
+    check_error();
+    return *std::move(error_);
+  }
 
  private:
+  void check_error() const {
+    if (has_value()) taken_error_of_value();
+  }
+
   std::optional<Error> error_;
 };
 
