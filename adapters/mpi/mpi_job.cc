@@ -57,6 +57,18 @@ class MpiJob final : public Job {
     context_->count_step(samples);
     if (inside_) inside_->count_step(samples);
   }
+  void set_step(std::uint64_t step) override {
+    context_->steps = step;
+    if (inside_) inside_->set_step(step);
+  }
+  void set_figure(std::string_view name, double value) override {
+    context_->recorder->set_figure(name, value);
+    if (inside_) inside_->set_figure(name, value);
+  }
+  void record_phase(std::string_view name, TimePoint started, TimePoint ended) override {
+    context_->recorder->add_phase(name, started, ended);
+    if (inside_) inside_->record_phase(name, started, ended);
+  }
 
   void close() override {
     // The last report tells how the communicators ended, so it goes before they are closed.

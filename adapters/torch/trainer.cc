@@ -10,6 +10,7 @@
 #include "adapters/torch/group_exchange.h"
 #include "adapters/torch/server_exchange.h"
 #include "adapters/torch/trainer_impl.h"
+#include "base/clock.h"
 #include "base/stopwatch.h"
 #include "policy/rules.h"
 #include "train/check_same.h"
@@ -30,6 +31,20 @@ ParameterGroup without_decay(OptimizerSpec optimizer) {
 }
 
 namespace {
+
+// Records a phase of a step, for people who watch the job.
+class PhaseScope final {
+ public:
+  PhaseScope(Job& job, std::string_view name) : job_(job), name_(name) {}
+  ~PhaseScope() { job_.record_phase(name_, began_, steady_now()); }
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  Job& job_;
+  const std::string_view name_;
+  const TimePoint began_ = steady_now();
+};
 
 std::vector<OptimizerSpec> optimizers_of(const OptimizerSpec& first,
                                          const std::vector<ParameterGroup>& groups) {
@@ -156,6 +171,9 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
   optimizers_ = std::move(groups.optimizers);
   update.optimizers = optimizers_;
   update.senders = std::move(groups.senders);
+  update.on_bucket = [this](std::size_t bucket, TimePoint ready, TimePoint done) {
+    job_.record_phase(fmt::format("bucket {}", bucket), ready, done);
+  };
   update.settings = {fmt::format("accumulate {}", options_.accumulate),
                      "plan " + plan::to_string(plan_), fmt::format("seed {}", options_.seed)};
   if (plan_.home == plan::Home::kServer) {
@@ -216,6 +234,7 @@ void Trainer::Impl::zero_grad() {
 
 // Operations wait for the parameters of the last update when they use them.
 at::Tensor Trainer::Impl::forward(const std::function<at::Tensor()>& mean_loss) {
+  const PhaseScope scope(job_, "forward");
   const std::unique_ptr<adapter::FirstUse> awaits = model_->await_use();
   return mean_loss();
 }
@@ -231,6 +250,7 @@ void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tens
   pending_.samples += samples;
   // A rank with artificial delays holds its gradients back.
   if (is_last && disturbance_.is_none()) model_->announce(gift_of(pending_.contribution(), 0));
+  const PhaseScope scope(job_, "backward");
   if (samples != pending_.unit) {
     (loss * (static_cast<double>(samples) / static_cast<double>(pending_.unit))).backward();
   } else {
@@ -282,13 +302,15 @@ StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
 }
 
 StepOutcome Trainer::Impl::complete(const train::StepContribution& contribution, double loss_sum) {
+  const PhaseScope scope(job_, "update");
   const adapter::StepResult result = model_->complete(gift_of(contribution, loss_sum));
   job_.count_step(static_cast<std::uint64_t>(contribution.samples));
+  job_.set_step(steps());
   model_->forget_gradients();
   if (!result.updated) return {};
-  return {.loss = result.samples > 0 ? result.loss_sum / result.samples : 0,
-          .samples = static_cast<std::uint64_t>(result.samples),
-          .updated = true};
+  const double loss = result.samples > 0 ? result.loss_sum / result.samples : 0;
+  job_.set_figure("loss", loss);
+  return {.loss = loss, .samples = static_cast<std::uint64_t>(result.samples), .updated = true};
 }
 
 void Trainer::Impl::drain() {

@@ -214,6 +214,7 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
   read_untrained(reader);
   zero_grad();
   is_broken_ = false;
+  job_.set_step(steps());
 }
 
 }  // namespace tally

@@ -18,8 +18,10 @@ Examples:
   tally inspect trace digits --last 100
   tally inspect trace --output trace.json   for ui.perfetto.dev or chrome://tracing
 
-Ranks keep their last 256 operations on each communicator. Times are those of the coordinator's
-clock; for other machines their error is at most half of the fastest round trip.)";
+Ranks keep their last 256 operations on each communicator, and the last 256 phases of a training:
+forward, backward, update, and each bucket from its last gradient to its new values. Times are
+those of the coordinator's clock; for other machines their error is at most half of the fastest
+round trip.)";
 
 constexpr auto kTracePatience = std::chrono::seconds(10);
 

@@ -78,6 +78,22 @@ TEST(MergedTrace, ChromeReadsOneCompleteEventPerOperation) {
   EXPECT_DOUBLE_EQ(running.at("dur").get<double>(), 1e6);
 }
 
+TEST(MergedTrace, PhasesOfTheTrainingAreAmongTheOperations) {
+  std::vector<group::Trace> all = traces();
+  all[1].phases = {{"backward", 51s, 53s}, {"bucket 0", 52s, 54s}};
+  const auto merged = merge(all);
+  const std::string listing = trace_listing(merged, 10);
+  EXPECT_THAT(listing, HasSubstr("1.000000  1     training     backward "));
+  EXPECT_THAT(listing, HasSubstr("2000.000 ms"));
+  const auto json = nlohmann::json::parse(chrome_trace(merged).dump());
+  std::map<std::string, int> thread_of;
+  for (const auto& event : json.at("traceEvents"))
+    if (event.at("ph") == "X" && event.at("pid") == 1) thread_of[event["name"]] = event["tid"];
+  EXPECT_EQ(thread_of.size(), 3U);
+  // They overlap.
+  EXPECT_NE(thread_of["backward"], thread_of["bucket 0"]);
+}
+
 TEST(MergedTrace, NothingIsNotATrouble) {
   EXPECT_TRUE(chrome_trace(merge({})).at("traceEvents").empty());
   EXPECT_THAT(trace_listing({}, 5), HasSubstr("seconds"));

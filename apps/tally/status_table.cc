@@ -33,6 +33,42 @@ std::string rate_text(double per_second) {
   return fmt::format("{:.{}f}", per_second, per_second < 100 ? 1 : 0);
 }
 
+// Names that end so are those of times.
+constexpr std::string_view kSecondsSuffix = "_s";
+
+std::string figure_text(const Figure& figure) {
+  const bool is_time = figure.name.ends_with(kSecondsSuffix);
+  if (!is_time) return fmt::format("{:.4g}", figure.value);
+  constexpr double kMostSeconds = 1e9;
+  if (!(figure.value >= 0 && figure.value < kMostSeconds)) return "-";
+  const std::chrono::duration<double> time(figure.value);
+  return seconds_text(std::chrono::duration_cast<Duration>(time));
+}
+
+std::string column_name(const std::string& figure) {
+  const bool is_time = figure.ends_with(kSecondsSuffix);
+  return figure.substr(0, figure.size() - (is_time ? kSecondsSuffix.size() : 0));
+}
+
+// The names of the figures of all ranks.
+std::vector<std::string> figure_names(const group::JobStatus& status) {
+  std::vector<std::string> names;
+  for (const MemberStatus& member : status.members) {
+    if (!member.report) continue;
+    for (const Figure& figure : member.report->figures)
+      if (std::find(names.begin(), names.end(), figure.name) == names.end())
+        names.push_back(figure.name);
+  }
+  return names;
+}
+
+std::string figure_of(const MemberStatus& member, const std::string& name) {
+  if (!member.report) return "-";
+  for (const Figure& figure : member.report->figures)
+    if (figure.name == name) return figure_text(figure);
+  return "-";
+}
+
 using Row = std::vector<std::string>;
 
 std::string lay_out(const std::vector<Row>& rows) {
@@ -86,17 +122,22 @@ std::string status_table(const group::JobStatus& status) {
       fmt::format("job {}, generation {}, {} ranks, coordinator at {}, up for {}\n", status.job,
                   status.generation, status.size, status.address, seconds_text(status.uptime));
   if (!status.stall.empty()) text += fmt::format("stalled: {}\n", status.stall);
-  std::vector<Row> rows{
-      {"rank", "host", "pid", "step", "samples/s", "memory", "heartbeat", "state"}};
+  const std::vector<std::string> figures = figure_names(status);
+  std::vector<Row> rows{{"rank", "host", "pid", "step"}};
+  for (const std::string& name : figures) rows.back().push_back(column_name(name));
+  for (const char* const name : {"samples/s", "memory", "heartbeat", "state"})
+    rows.back().emplace_back(name);
   for (const MemberStatus& member : status.members) {
     const bool known = member.report.has_value();
-    rows.push_back({std::to_string(member.rank), member.host.empty() ? "-" : member.host,
-                    member.pid == 0 ? "-" : std::to_string(member.pid),
-                    known ? std::to_string(member.report->step) : "-",
-                    known ? rate_text(member.samples_per_second) : "-",
-                    known ? bytes_text(member.report->memory_bytes) : "-",
-                    member.silence ? seconds_text(*member.silence) + " ago" : "-",
-                    state_text(member)});
+    Row row = {std::to_string(member.rank), member.host.empty() ? "-" : member.host,
+               member.pid == 0 ? "-" : std::to_string(member.pid),
+               known ? std::to_string(member.report->step) : "-"};
+    for (const std::string& name : figures) row.push_back(figure_of(member, name));
+    row.push_back(known ? rate_text(member.samples_per_second) : "-");
+    row.push_back(known ? bytes_text(member.report->memory_bytes) : "-");
+    row.push_back(member.silence ? seconds_text(*member.silence) + " ago" : "-");
+    row.push_back(state_text(member));
+    rows.push_back(std::move(row));
   }
   return text + lay_out(rows);
 }
@@ -123,6 +164,7 @@ nlohmann::ordered_json status_json(const group::JobStatus& status) {
       const group::Report& report = *member.report;
       rank["since_s"] = seconds(since(member));
       rank["step"] = report.step;
+      for (const Figure& figure : report.figures) rank["figures"][figure.name] = figure.value;
       rank["samples"] = report.samples;
       rank["samples_per_second"] = member.samples_per_second;
       rank["memory_bytes"] = report.memory_bytes;

@@ -89,6 +89,31 @@ TEST(StatusTable, ColumnsAreAligned) {
             "waiting for rank 0\n");
 }
 
+TEST(StatusTable, FiguresOfTheTrainingAreColumns) {
+  MemberStatus first = present(0);
+  first.report->figures = {{"loss", 0.412345}, {"left_s", 61}};
+  MemberStatus second = present(1);
+  second.report->figures = {{"epoch", 2.5}, {"left_s", 1e300}};
+  const group::JobStatus status{.job = "digits",
+                                .generation = 1,
+                                .size = 3,
+                                .address = "127.0.0.1:99",
+                                .uptime = 61s,
+                                .stall = "",
+                                .members = {first, second, MemberStatus{.rank = 2}}};
+  const std::string table = status_table(status);
+  EXPECT_EQ(
+      table.substr(table.find('\n') + 1),
+      "rank  host  pid  step  loss    left    epoch  samples/s  memory   heartbeat  state\n"
+      "0     a     40   12    0.4123  61.0 s  -      640        300 MiB  0.5 s ago  computing "
+      "for 1.5 s\n"
+      "1     a     41   12    -       -       2.5    640        300 MiB  0.5 s ago  computing "
+      "for 1.5 s\n"
+      "2     -     -    -     -       -       -      -          -        -          not heard "
+      "of yet\n");
+  EXPECT_EQ(status_json(status)["ranks"][0]["figures"]["left_s"], 61);
+}
+
 TEST(StatusTable, RankThatLooksForTheOthersIsJoining) {
   MemberStatus member = operating(0, {});
   member.report->current.reset();

@@ -128,6 +128,12 @@ void Training::resume(const ResumePoint& point) {
 
 Duration Training::elapsed() const { return SteadyClock().now() - began_; }
 
+Duration Training::left() const {
+  const auto steps = std::max(with_.prepared.control.total_steps, done_.steps) - done_.steps;
+  const auto made = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - first_step_));
+  return duration_of(seconds(elapsed()) / made * static_cast<double>(steps));
+}
+
 double Training::epochs() const {
   if (!trainer_.in_step())
     return static_cast<double>(done_.steps * pace_.accumulate) /
@@ -203,6 +209,8 @@ void Training::step() {
       tokens ? samples * static_cast<std::uint64_t>(with_.prepared.train->shape().input[0])
              : samples;
   log_.step(mean, samples, units);
+  with_.job.set_figure("epoch", epochs());
+  with_.job.set_figure("left_s", seconds(left()));
   shown_loss_.add(mean, samples);
   evaluated_loss_.add(mean, samples);
 }
@@ -289,8 +297,6 @@ void Training::show_progress() {
                : now - shown_at_ < (live ? Duration(kLiveInterval) : Duration(kLineInterval)))
     return;
   const TimeSplit times = trainer_.times();
-  const auto left = std::max(with_.prepared.control.total_steps, done_.steps) - done_.steps;
-  const auto made = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - first_step_));
   with_.console.progress(
       {.epochs = epochs(),
        .epoch_count = with_.prepared.epoch_count,
@@ -302,7 +308,7 @@ void Training::show_progress() {
                       std::max(1e-9, seconds(now - shown_at_)),
        .unit = log_.record().unit,
        .shares = shares_of(times.compute, times.communicate, times.wait, loader_->waited()),
-       .left = duration_of(seconds(now) / made * static_cast<double>(left))});
+       .left = left()});
   shown_at_ = now;
   shown_units_ = log_.units();
   shown_loss_.clear();

@@ -74,6 +74,8 @@ class Training final {
   void show_progress();
   double epochs() const;
   Duration elapsed() const;
+  // The expected time to the last step.
+  Duration left() const;
 
   Parts with_;
   LoopControl control_;

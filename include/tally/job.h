@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tally/communicator.h"
+#include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally {
@@ -160,8 +162,19 @@ class Job {
   // job.
   virtual Result<void> reform(const std::vector<Rank>& lost, Deadline by) = 0;
 
-  // Reports one more finished step with this many samples to the coordinator. Cheap.
+  // Facts for `tally status` and `tally inspect trace`, which the next report to the coordinator
+  // has. These functions are cheap, and any thread may call them. Trainer calls them.
+
+  // One more step is finished, with this many samples.
   virtual void count_step(std::uint64_t samples) = 0;
+  // Sets the number of finished steps, from which count_step() continues: after a restore.
+  virtual void set_step(std::uint64_t step) = 0;
+  // Sets a figure of the training, such as "loss". A name that ends with "_s" is that of a time in
+  // seconds. Up to 16 names are kept.
+  virtual void set_figure(std::string_view name, double value) = 0;
+  // Records a part of a step, such as "forward", with its times on the steady clock (Deadline). The
+  // last 256 are kept.
+  virtual void record_phase(std::string_view name, TimePoint started, TimePoint ended) = 0;
 
   // Leaves the job. Other ranks continue unless an operation still needs this rank.
   virtual void close() = 0;

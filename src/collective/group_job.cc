@@ -89,6 +89,13 @@ class GroupJob final : public MemberJob {
   }
 
   void count_step(std::uint64_t samples) override { context_->count_step(samples); }
+  void set_step(std::uint64_t step) override { context_->steps = step; }
+  void set_figure(std::string_view name, double value) override {
+    context_->recorder->set_figure(name, value);
+  }
+  void record_phase(std::string_view name, TimePoint started, TimePoint ended) override {
+    context_->recorder->add_phase(name, started, ended);
+  }
 
   std::shared_ptr<group::Watched> watched() const override {
     return std::make_shared<WatchedRank>(
@@ -145,6 +152,7 @@ class GroupJob final : public MemberJob {
     if (context_) {
       context->steps = context_->steps.load();
       context->samples = context_->samples.load();
+      context->recorder = context_->recorder;
     }
     context_ = std::move(context);
     members_ = std::move(membership.welcome);

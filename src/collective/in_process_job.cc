@@ -26,7 +26,11 @@ class InProcessJob final : public Job {
     return invalid("ranks inside one process live and die together: make a new job");
   }
 
-  void count_step(std::uint64_t) override {}  // there is no coordinator
+  // There is no coordinator.
+  void count_step(std::uint64_t) override {}
+  void set_step(std::uint64_t) override {}
+  void set_figure(std::string_view, double) override {}
+  void record_phase(std::string_view, TimePoint, TimePoint) override {}
 
   void close() override {
     if (closed_) return;

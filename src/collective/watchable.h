@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/recorder.h"
+#include "base/step_recorder.h"
 
 namespace tally::collective {
 
@@ -48,6 +50,8 @@ struct Watchable {
   std::atomic<int> issuer{0};  // the thread that joined, or issued an operation last
   std::atomic<std::uint64_t> steps{0};
   std::atomic<std::uint64_t> samples{0};
+  // Shared by the successive memberships of the rank.
+  std::shared_ptr<StepRecorder> recorder = std::make_shared<StepRecorder>();
 
   void count_step(std::uint64_t of_samples) {
     steps.fetch_add(1, std::memory_order_relaxed);

@@ -75,7 +75,8 @@ Report WatchedRank::report() const {
   Report report{.step = rank_->steps.load(std::memory_order_relaxed),
                 .samples = rank_->samples.load(std::memory_order_relaxed),
                 .memory_bytes = resident_bytes(),
-                .joined = joined_};
+                .joined = joined_,
+                .figures = rank_->recorder->figures()};
   rank_->registry.for_each([&](std::uint32_t channel, const Registry::Entry& entry) {
     const RecorderSnapshot snapshot = entry.recorder->snapshot();
     add(report, {channel, *entry.members, snapshot});
@@ -92,7 +93,7 @@ Report WatchedRank::report() const {
 }
 
 group::Trace WatchedRank::trace() const {
-  group::Trace trace;
+  group::Trace trace{.phases = rank_->recorder->phases()};
   rank_->registry.for_each([&trace](std::uint32_t, const Registry::Entry& entry) {
     if (trace.communicators.size() < group::kMaxPositions)
       trace.communicators.push_back(entry.recorder->snapshot());

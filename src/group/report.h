@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/recorder.h"
+#include "base/step_recorder.h"
 #include "group/bodies.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
@@ -50,6 +51,7 @@ struct Report {
   std::uint64_t memory_bytes = 0;
   std::uint64_t operations = 0;
   TimePoint joined{};
+  std::vector<Figure> figures;       // of the training
   std::optional<TimePoint> joining;  // when it began to join; none: it has joined
   // The oldest operation under way; none: the rank computes.
   std::optional<ReportedOperation> current;
@@ -105,6 +107,10 @@ void fields(Fields& f, FieldsOf<Fields, Report>& report) {
   f.number(report.memory_bytes);
   f.number(report.operations);
   f.time(report.joined);
+  f.template list<std::uint8_t>(report.figures, StepRecorder::kMaxFigures, [&f](auto& figure) {
+    f.clipped(figure.name, kMaxNameBytes);
+    f.real(figure.value);
+  });
   f.optional(report.joining, [&f](auto& since) { f.time(since); });
   fields(f, report.current);
   fields(f, report.last);
@@ -121,6 +127,7 @@ struct Trace {
   Rank rank = 0;
   Duration clock_offset{};  // as in Report
   std::vector<RecorderSnapshot> communicators;
+  std::vector<Phase> phases;  // of the training
 };
 
 template <typename Fields>
@@ -135,6 +142,11 @@ void fields(Fields& f, FieldsOf<Fields, Trace>& trace) {
     f.number(snapshot.next_collective);
     f.list(snapshot.operations, Recorder::kCapacity, [&f](auto& record) { fields(f, record); });
     ranks_field(f, snapshot.awaited);
+  });
+  f.list(trace.phases, StepRecorder::kMaxPhases, [&f](auto& phase) {
+    f.clipped(phase.name, kMaxNameBytes);
+    f.time(phase.started);
+    f.time(phase.ended);
   });
 }
 

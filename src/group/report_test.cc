@@ -32,6 +32,7 @@ Report full_report() {
                                   .members = {},
                                   .waits_for = {}};
   report.positions = {{"world", 0, 17}, {"world/1", 4, 18}};
+  report.figures = {{"loss", 0.25}, {"epoch", 1.5}};
   report.joining = TimePoint(77);
   report.failure = Error{.code = ErrorCode::kTimeout, .peer = 1, .message = "late"};
   return report;
@@ -52,6 +53,7 @@ TEST(Report, ComesBackAsItWasWritten) {
   EXPECT_EQ(report->current, full_report().current);
   EXPECT_EQ(report->last, full_report().last);
   EXPECT_EQ(report->positions, full_report().positions);
+  EXPECT_EQ(report->figures, full_report().figures);
   EXPECT_EQ(report->joining, TimePoint(77));
   EXPECT_EQ(report->failure->message, "late");
   EXPECT_EQ(report->clock_offset, Duration(-5));

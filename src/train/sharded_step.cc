@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/stopwatch.h"
 #include "kernel/array/weighted_sum.h"
 #include "train/auto_codec.h"
@@ -49,6 +50,7 @@ void ShardedUpdate::begin(const StepContribution& contribution) {
   begun_ = true;
   settle_keeping_failure();
   make_state();
+  for (Work& work : works_) work.ready_at = {};
   memory_->flags(tiers_.local).weigh(contribution.weight, contribution.samples);
 }
 
@@ -58,8 +60,17 @@ Result<void> ShardedUpdate::ready(std::size_t parameter) {
   is_ready_[parameter] = 1;
   const std::size_t bucket = memory_->layout().place_of[parameter].bucket;
   if (--works_[bucket].pending > 0 || !begun_) return {};
-  memory_->flags(tiers_.local).complete(bucket, step_);
+  note_ready(bucket);
   return advance(false);
+}
+
+void ShardedUpdate::note_ready(std::size_t bucket) {
+  if (works_[bucket].ready_at == TimePoint{}) works_[bucket].ready_at = steady_now();
+  memory_->flags(tiers_.local).complete(bucket, step_);
+}
+
+void ShardedUpdate::note_done(std::size_t bucket) {
+  if (options_.on_bucket) options_.on_bucket(bucket, works_[bucket].ready_at, steady_now());
 }
 
 bool ShardedUpdate::complete_on_host(std::size_t bucket) const {
@@ -119,6 +130,7 @@ Result<void> ShardedUpdate::work_on(std::size_t b, double samples, bool totals_k
                                 .steps = steps_,
                                 .used = totals_known ? used_ : all_used_,
                                 .updates = updates_});
+    note_done(b);
   }
   return {};
 }
@@ -163,7 +175,7 @@ Result<StepTotals> ShardedUpdate::complete(const StepContribution& contribution,
   if (auto_) auto_->ended();
   // Announced weights stay valid. Gradients of ranks without samples are not read.
   if (contribution.samples > 0) zero_unused();
-  for (std::size_t b = 0; b < works_.size(); ++b) memory_->flags(tiers_.local).complete(b, step_);
+  for (std::size_t b = 0; b < works_.size(); ++b) note_ready(b);
   TALLY_TRY(StepTotals totals, agree(contribution, sums));
   if (totals.samples > 0) {
     TALLY_TRY(advance(true));
@@ -287,6 +299,7 @@ Result<void> ShardedUpdate::update_bucket(std::size_t b, const UpdateFacts& fact
   const Stopwatch watch(times_.update);
   if (options_.clip_value) works_[b].slice->clamp(*options_.clip_value);
   works_[b].slice->update(facts, {});
+  note_done(b);
   return {};
 }
 
@@ -308,6 +321,7 @@ Result<void> ShardedUpdate::update_deferred() {
       const Stopwatch watch(times_.update);
       works_[b].slice->update(facts, of_parameters);
     }
+    note_done(b);
     if (tiers_.hosts > 1 && !encodes_) TALLY_TRY(send_values(b));
   }
   return {};

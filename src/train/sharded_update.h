@@ -87,6 +87,9 @@ class ShardedUpdate final {
     // Called on every rank with the choice of auto, and with the reason if by_priority has no
     // effect.
     std::function<void(const std::string& sentence)> on_event;
+    // Called for each bucket of a step, with the times at which its last gradient was ready on this
+    // rank and this rank had done its part of the update. The thread may be another one.
+    std::function<void(std::size_t bucket, TimePoint ready, TimePoint done)> on_bucket;
     std::uint64_t seed = 1;                   // of random choices in codecs
     std::vector<codec::SenderFacts> senders;  // by group, from split_groups(), or empty
     // Further settings that must be equal on all ranks; compared as text by make().
@@ -172,6 +175,7 @@ class ShardedUpdate final {
     std::optional<Handle> gathered;
     std::unique_ptr<Slice> slice;
     std::size_t pending = 0;  // parameters that are not ready in this step
+    TimePoint ready_at{};     // zero: not yet in this step
     std::size_t first_cell = 0;
   };
 
@@ -224,6 +228,8 @@ class ShardedUpdate final {
   Result<void> update_deferred();
   Result<void> update_as_they_come();
   Result<void> update_bucket(std::size_t bucket, const UpdateFacts& facts);
+  void note_ready(std::size_t bucket);
+  void note_done(std::size_t bucket);
   Result<void> send_values(std::size_t bucket);
   Result<void> finish_step();
   Result<void> timed_wait(Handle& handle);
