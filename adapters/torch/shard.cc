@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "adapters/torch/shard_course.h"
 #include "adapters/torch/tensors.h"
-#include "data/order.h"
 #include "tally/torch.h"
 
 namespace tally {
@@ -11,8 +11,13 @@ namespace tally {
 struct Shard::State {
   at::Tensor x;
   at::Tensor y;
-  data::Order order;
-  std::uint64_t batches = 0;
+  std::uint64_t epochs = 0;
+  std::shared_ptr<adapter::ShardCourse> course;
+
+  bool is_done() const {
+    const data::Order& order = course->order;
+    return order.options().size == 0 || order.position().epoch >= epochs;
+  }
 };
 
 Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options) {
@@ -23,39 +28,50 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options) {
   if (options.batch < 1 || options.epochs < 0)
     adapter::refuse(ErrorCode::kInvalid,
                     "a shard needs a batch of at least 1 and epochs from 0 on");
-  const data::Order order({.size = static_cast<std::uint64_t>(x.size(0)),
-                           .seed = options.seed,
-                           .batch = options.batch,
-                           .shuffle = options.shuffle,
-                           .rank = job.rank(),
-                           .workers = job.size()});
-  const std::uint64_t batches =
-      order.steps_per_epoch() * static_cast<std::uint64_t>(options.epochs);
+  auto course = std::make_shared<adapter::ShardCourse>(
+      data::OrderOptions{.size = static_cast<std::uint64_t>(x.size(0)),
+                         .seed = options.seed,
+                         .batch = options.batch,
+                         .shuffle = options.shuffle,
+                         .rank = job.rank(),
+                         .workers = job.size()});
   return Shard(std::make_shared<Shard::State>(
-      Shard::State{.x = std::move(x), .y = std::move(y), .order = order, .batches = batches}));
+      Shard::State{.x = std::move(x),
+                   .y = std::move(y),
+                   .epochs = static_cast<std::uint64_t>(options.epochs),
+                   .course = std::move(course)}));
 }
 
-std::uint64_t Shard::size() const { return state_->batches; }
+const std::shared_ptr<adapter::ShardCourse>& Shard::course() const { return state_->course; }
+
+std::uint64_t Shard::size() const {
+  return state_->course->order.steps_per_epoch() * state_->epochs;
+}
 
 Shard::Iterator Shard::begin() {
-  Iterator first(this, state_->batches);
+  Iterator first(state_);
   first.load();
   return first;
 }
 
 Shard::Iterator& Shard::Iterator::operator++() {
-  --left_;
   load();
   return *this;
 }
 
 void Shard::Iterator::load() {
-  if (left_ == 0) return;
-  const std::vector<std::uint64_t> indices = shard_->state_->order.next();
+  if (state_->is_done()) {
+    state_.reset();
+    return;
+  }
+  data::Order& order = state_->course->order;
+  batch_.epoch = order.position().epoch;
+  const std::vector<std::uint64_t> indices = order.next();
+  batch_.ends_epoch = order.at_epoch_end();
   std::vector<std::int64_t> rows(indices.begin(), indices.end());
   const at::Tensor picked = at::tensor(rows, at::kLong);
-  batch_.x = shard_->state_->x.index_select(0, picked.to(shard_->state_->x.device()));
-  batch_.y = shard_->state_->y.index_select(0, picked.to(shard_->state_->y.device()));
+  batch_.x = state_->x.index_select(0, picked.to(state_->x.device()));
+  batch_.y = state_->y.index_select(0, picked.to(state_->y.device()));
 }
 
 }  // namespace tally

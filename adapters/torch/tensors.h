@@ -11,15 +11,7 @@
 
 namespace tally::adapter {
 
-// Throws an Error as a Failure.
-template <typename T>
-T or_throw(Result<T> result) {
-  if (!result.has_value()) throw Failure(std::move(result).error());
-  return std::move(result).value();
-}
-inline void or_throw(Result<void> result) {
-  if (!result.has_value()) throw Failure(std::move(result).error());
-}
+using tally::or_throw;
 [[noreturn]] void refuse(ErrorCode code, std::string message);
 
 // Failure kInvalid, with the tensor's name, for types that Tally does not support.

@@ -306,6 +306,7 @@ StepOutcome Trainer::Impl::complete(const train::StepContribution& contribution,
   const adapter::StepResult result = model_->complete(gift_of(contribution, loss_sum));
   job_.count_step(static_cast<std::uint64_t>(contribution.samples));
   job_.set_step(steps());
+  count_batches();
   model_->forget_gradients();
   if (!result.updated) return {};
   const double loss = result.samples > 0 ? result.loss_sum / result.samples : 0;
@@ -318,6 +319,7 @@ void Trainer::Impl::drain() {
   const Stopwatch watch(in_steps_);
   const Pending rest = std::exchange(pending_, {});
   model_->drain(gift_of(rest.contribution(), rest.loss_sum));
+  count_batches();
   model_->settle();
   model_->forget_gradients();
 }
@@ -364,6 +366,9 @@ bool Trainer::is_due(std::uint64_t step) { return impl_->is_due(step); }
 std::size_t Trainer::state_bytes() { return impl_->state_bytes(); }
 std::vector<double> Trainer::sum(std::vector<double> values) {
   return impl_->sum(std::move(values));
+}
+Shard Trainer::shard(at::Tensor x, at::Tensor y, const ShardOptions& options) {
+  return impl_->shard(std::move(x), std::move(y), options);
 }
 checkpoint::Content Trainer::checkpoint() { return impl_->checkpoint(); }
 void Trainer::restore(const checkpoint::Reader& reader) { impl_->restore(reader); }

@@ -6,6 +6,7 @@
 
 #include "adapters/torch/model_exchange.h"
 #include "adapters/torch/server_embeddings.h"
+#include "adapters/torch/shard_course.h"
 #include "adapters/torch/tensors.h"
 #include "plan/plan.h"
 #include "tally/torch.h"
@@ -41,6 +42,9 @@ class Trainer::Impl {
     return model_->meet(std::move(values));
   }
 
+  // Defined in trainer_shards.cc.
+  Shard shard(at::Tensor x, at::Tensor y, const ShardOptions& options);
+
   // Defined in trainer_state.cc.
   checkpoint::Content checkpoint();
   void restore(const checkpoint::Reader& reader);
@@ -66,6 +70,10 @@ class Trainer::Impl {
   void backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void average(const std::vector<adapter::NamedTensor>& tensors);
+
+  void count_batches();
+  std::vector<adapter::SavedShard> shard_positions() const;
+  void restore_shards(std::vector<adapter::SavedShard> saved);
 
   std::vector<checkpoint::TensorInfo> model_infos() const;
   std::vector<checkpoint::TensorInfo> state_infos() const;
@@ -93,7 +101,9 @@ class Trainer::Impl {
   bool is_broken_ = false;   // backward failed in the middle of an announced step
   Duration in_steps_{};
   Duration disturbed_{};
-  std::vector<at::Tensor> saved_;  // copies that checkpoint() points to
+  std::vector<at::Tensor> saved_;                              // copies that checkpoint() points to
+  std::vector<std::shared_ptr<adapter::ShardCourse>> shards_;  // in the order of shard() calls
+  std::vector<adapter::SavedShard> saved_shards_;              // of the restored checkpoint
 };
 
 }  // namespace tally

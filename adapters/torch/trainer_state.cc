@@ -44,6 +44,19 @@ void compare(const std::vector<TensorInfo>& expected, const std::vector<TensorIn
   }
 }
 
+// Throws a json::exception if the entries are not as state_text() writes them.
+std::vector<adapter::SavedShard> shards_from(const json& trainer) {
+  std::vector<adapter::SavedShard> shards;
+  if (!trainer.contains("shards")) return shards;
+  for (const json& shard : trainer.at("shards"))
+    shards.push_back({.done = {.epoch = shard.at("epoch").get<std::uint64_t>(),
+                               .samples = shard.at("samples").get<std::uint64_t>()},
+                      .size = shard.at("size").get<std::uint64_t>(),
+                      .seed = shard.at("seed").get<std::uint64_t>(),
+                      .shuffle = shard.at("shuffle").get<bool>()});
+  return shards;
+}
+
 }  // namespace
 
 std::vector<TensorInfo> Trainer::Impl::model_infos() const {
@@ -134,6 +147,12 @@ std::string Trainer::Impl::state_text() const {
                   {"parameter_steps", parameter_steps},
                   {"order", order}};
   if (!course.snapshot.empty()) trainer["snapshot"] = course.snapshot;
+  for (const adapter::SavedShard& shard : shard_positions())
+    trainer["shards"].push_back({{"epoch", shard.done.epoch},
+                                 {"samples", shard.done.samples},
+                                 {"size", shard.size},
+                                 {"seed", shard.seed},
+                                 {"shuffle", shard.shuffle}});
   return json{{"trainer", trainer}}.dump();
 }
 
@@ -169,6 +188,7 @@ adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
       refuse(ErrorCode::kCorrupt, "the checkpoint's order of parameters has a duplicate");
     for (const auto& [name, steps] : trainer.at("parameter_steps").items())
       course.parameter_steps[index_of.at(name)] = steps.get<std::uint64_t>();
+    restore_shards(shards_from(trainer));
     or_throw(options_.schedule.restore(trainer.at("schedule_state").get<std::string>()));
     return course;
   } catch (const json::exception& error) {

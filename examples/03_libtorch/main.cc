@@ -18,8 +18,7 @@ int main() {
   Net net;
   tally::Trainer trainer(*job, net, tally::adam({.rate = 0.01}));  // instead of torch::optim::Adam
   double loss = 0;
-  for (const auto& batch :
-       tally::shard(*job, x, y, {.batch = 50, .epochs = 25}))  // this rank's part
+  for (const auto& batch : trainer.shard(x, y, {.batch = 50, .epochs = 25}))  // this rank's part
     loss = trainer
                .step(batch.size(),
                      [&] {  // instead of zero_grad(), backward() and step()

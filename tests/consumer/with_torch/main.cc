@@ -12,7 +12,7 @@ int main() {
   const torch::Tensor x = torch::randn({64, 3});
   const torch::Tensor y = x.matmul(torch::tensor({1.0F, -2.0F, 3.0F}).reshape({3, 1}));
   double loss = 1;
-  for (const auto& batch : tally::shard(*job, x, y, {.batch = 32, .epochs = 100}))
+  for (const auto& batch : trainer.shard(x, y, {.batch = 32, .epochs = 100}))
     loss =
         trainer.step(batch.size(), [&] { return torch::mse_loss(net->forward(batch.x), batch.y); })
             .loss;

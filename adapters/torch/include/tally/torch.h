@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/torch.h>
@@ -27,6 +28,16 @@ class Failure : public std::runtime_error {
  private:
   Error error_;
 };
+
+// The value of a result; throws its error as a Failure.
+template <typename T>
+T or_throw(Result<T> result) {
+  if (!result.has_value()) throw Failure(std::move(result).error());
+  return std::move(result).value();
+}
+inline void or_throw(Result<void> result) {
+  if (!result.has_value()) throw Failure(std::move(result).error());
+}
 
 // Job::join() that throws a Failure.
 std::unique_ptr<Job> join();
@@ -110,13 +121,81 @@ struct TimeSplit {
   Duration wait{};         // for other ranks
 };
 
+// A rank's part of the samples of one step.
+struct TensorBatch {
+  at::Tensor x;
+  at::Tensor y;
+  std::uint64_t epoch = 0;  // passes over the data before this batch
+  bool ends_epoch = false;  // the last batch of its epoch
+  std::uint64_t size() const { return static_cast<std::uint64_t>(x.size(0)); }
+};
+
+struct ShardOptions {
+  std::uint64_t batch = 32;  // samples per rank and step
+  int epochs = 1;
+  bool shuffle = true;
+  std::uint64_t seed = 1;  // of the sample order; must be equal on all ranks
+};
+
+namespace adapter {
+struct ShardCourse;
+}
+
+// This rank's batches of a dataset that all ranks have. In each epoch all ranks together see every
+// sample once, in an order that depends on seed and epoch. All ranks get the same number of
+// batches; in the last batch of an epoch sizes differ by one, and may be 0. For range-based loops;
+// a second loop continues where the first one ended.
+class Shard {
+  struct State;
+
+ public:
+  class Iterator {
+   public:
+    const TensorBatch& operator*() const { return batch_; }
+    const TensorBatch* operator->() const { return &batch_; }
+    Iterator& operator++();
+    // Compares only whether batches remain.
+    bool operator!=(const Iterator& other) const {
+      return (state_ == nullptr) != (other.state_ == nullptr);
+    }
+
+   private:
+    friend class Shard;
+    explicit Iterator(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    void load();
+
+    std::shared_ptr<State> state_;  // null at the end
+    TensorBatch batch_;
+  };
+
+  // Takes the next batch.
+  Iterator begin();
+  Iterator end() { return Iterator(nullptr); }
+  // Batches of all epochs, those before a restored position included.
+  std::uint64_t size() const;
+
+ private:
+  friend class Trainer;
+  friend Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options);
+  explicit Shard(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  const std::shared_ptr<adapter::ShardCourse>& course() const;
+
+  std::shared_ptr<State> state_;  // shared by copies of this object
+};
+
+// A shard from the beginning of the data, such as for an evaluation. Trainer::shard() is for
+// training: its position is saved. `x` and `y` have the samples along their first dimension.
+// Failure kInvalid if the numbers differ.
+Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = {});
+
 // One module on all ranks of a job, trained as if one process saw the samples of all ranks. The
 // parameters that require gradients at construction are trained. The ranks of a host share the
 // memory of the parameters, which exist once per host, and read each other's gradients. Ranks sum
 // and update complete buckets while backward still runs.
 //
 //   Trainer trainer(*job, *net, sgd({.rate = 0.1, .momentum = 0.9}));
-//   for (...) trainer.step(batch.size(), [&] { return loss(net->forward(batch.x), batch.y); });
+//   for (const TensorBatch& batch : trainer.shard(images, labels, {.batch = 64, .epochs = 3}))
+//     trainer.step(batch.size(), [&] { return loss(net->forward(batch.x), batch.y); });
 //
 // or, in a custom loop, with any number of backward() calls before an update:
 //
@@ -201,6 +280,13 @@ class Trainer {
   bool is_due(std::uint64_t step);
   PolicyFigures figures() const;
 
+  // This rank's batches of a dataset that all ranks have. The position is part of checkpoint(): a
+  // restored trainer continues with the batch after the last update, also with another number of
+  // ranks or another batch size. restore() may come before or after this call. A program with
+  // several shards makes them in the same order after each start. Failure kMismatch if a position
+  // inside an epoch belongs to other data or to another order.
+  Shard shard(at::Tensor x, at::Tensor y, const ShardOptions& options = {});
+
   // The complete state for Writer::save(), from which a restored trainer continues bit for bit.
   // Points into the trainer's memory: valid until the next call. `state` is a JSON object with the
   // member "trainer".
@@ -232,68 +318,12 @@ std::string to_string(const LoadReport& report);
 // integers are a mismatch. Tied parameters take the value of the first of their names that the file
 // has. Missing and mismatched tensors stay as they are. Failure if the file cannot be read.
 //
-//   const auto reader = checkpoint::Reader::open("pretrained.safetensors");
-//   const LoadReport report = load_weights(*net, **reader);
+//   const auto reader = or_throw(checkpoint::Reader::open("pretrained.safetensors"));
+//   const LoadReport report = load_weights(*net, *reader);
 //   if (!report.is_complete()) std::puts(to_string(report).c_str());
 //
 // Call it before the trainer is made, which copies the values of rank 0 to all ranks.
 LoadReport load_weights(torch::nn::Module& module, const checkpoint::Reader& reader);
-
-// A rank's part of the samples of one step.
-struct TensorBatch {
-  at::Tensor x;
-  at::Tensor y;
-  std::uint64_t size() const { return static_cast<std::uint64_t>(x.size(0)); }
-};
-
-struct ShardOptions {
-  std::uint64_t batch = 32;  // samples per rank and step
-  int epochs = 1;
-  bool shuffle = true;
-  std::uint64_t seed = 1;  // of the sample order; must be equal on all ranks
-};
-
-// This rank's batches of a dataset that all ranks have. In each epoch all ranks together see every
-// sample once, in an order that depends on seed and epoch. All ranks get the same number of
-// batches; in the last batch of an epoch sizes differ by one, and may be 0. For range-based loops:
-//
-//   for (const TensorBatch& batch : shard(*job, images, labels, {.batch = 64, .epochs = 3}))
-class Shard {
- public:
-  class Iterator {
-   public:
-    const TensorBatch& operator*() const { return batch_; }
-    const TensorBatch* operator->() const { return &batch_; }
-    Iterator& operator++();
-    // Compares only the number of remaining batches.
-    bool operator!=(const Iterator& other) const { return left_ != other.left_; }
-
-   private:
-    friend class Shard;
-    explicit Iterator(Shard* shard, std::uint64_t left) : shard_(shard), left_(left) {}
-    void load();
-
-    Shard* shard_;
-    std::uint64_t left_;
-    TensorBatch batch_;
-  };
-
-  // Call once.
-  Iterator begin();
-  Iterator end() { return Iterator(this, 0); }
-  // Batches of all epochs.
-  std::uint64_t size() const;
-
- private:
-  friend Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options);
-  struct State;
-  explicit Shard(std::shared_ptr<State> state) : state_(std::move(state)) {}
-
-  std::shared_ptr<State> state_;  // shared by copies of this object
-};
-
-// `x` and `y` have the samples along their first dimension. Failure kInvalid if the numbers differ.
-Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = {});
 
 struct SyncBatchNormOptions {
   std::int64_t features = 0;
