@@ -1,6 +1,6 @@
-# The contents of an installation: the headers, one library with all modules (and one more with the
-# trainer, where libtorch was found), the programs, the MPI plugins, and the files for
-# find_package(Tally) and pkg-config.
+# The libraries of users: Tally::tally with all modules and, where libtorch was found, Tally::torch
+# with the trainer. Then the contents of an installation: these libraries, the headers, programs,
+# MPI plugins, documents, and the files for find_package(Tally) and pkg-config.
 #
 # An installed prefix may be moved, because all paths in it are relative.
 
@@ -34,10 +34,36 @@ target_link_libraries(tally_library PRIVATE $<BUILD_INTERFACE:tally_options>
   spdlog::spdlog fmt::fmt OpenSSL::SSL OpenSSL::Crypto zstd::libzstd_shared Threads::Threads
   ${CMAKE_DL_LIBS})
 
+add_library(Tally::tally ALIAS tally_library)
+
+if(TARGET tally_torch)
+  # libtorch itself is not installed: the user's program finds its own, of the same version.
+  add_library(tally_torch_library STATIC $<TARGET_OBJECTS:tally_torch>
+    "$<FILTER:$<TARGET_OBJECTS:tally_data>,INCLUDE,/(order|permutation)\\.cc\\.>")
+  set_target_properties(tally_torch_library PROPERTIES OUTPUT_NAME tally_torch EXPORT_NAME torch
+    LINKER_LANGUAGE CXX)
+  target_include_directories(tally_torch_library PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/adapters/torch/include>)
+  target_link_libraries(tally_torch_library PUBLIC tally_library $<BUILD_INTERFACE:tally_libtorch>)
+  add_library(Tally::torch ALIAS tally_torch_library)
+endif()
+
+if(NOT TALLY_INSTALL)
+  return()
+endif()
+
 install(TARGETS tally_library EXPORT TallyTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tally DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
-install(TARGETS tally RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET tally)
+  install(TARGETS tally RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+# The documents keep their places relative to each other, so that their links work.
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  FILES_MATCHING PATTERN "*.md" PATTERN "*.png" PATTERN "*.cc")
 if(TARGET tally-train)
   install(TARGETS tally-train tally-bench-train RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -50,12 +76,6 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Tally)
 install(EXPORT TallyTargets NAMESPACE Tally:: DESTINATION ${package_folder})
 
 if(TARGET tally_torch)
-  # libtorch itself is not installed: the user's program finds its own, of the same version.
-  add_library(tally_torch_library STATIC $<TARGET_OBJECTS:tally_torch>
-    "$<FILTER:$<TARGET_OBJECTS:tally_data>,INCLUDE,/(order|permutation)\\.cc\\.>")
-  set_target_properties(tally_torch_library PROPERTIES OUTPUT_NAME tally_torch EXPORT_NAME torch
-    LINKER_LANGUAGE CXX)
-  target_link_libraries(tally_torch_library PUBLIC tally_library)
   install(TARGETS tally_torch_library EXPORT TallyTorchTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/adapters/torch/include/tally

@@ -40,7 +40,7 @@ function(tally_module name)
      name MATCHES "^(kernel|codec|policy|optimizer|net|collective|train)$")
     target_compile_options(${name}_test PRIVATE -O1)
   endif()
-  if(benches AND NOT TALLY_SANITIZE)
+  if(benches AND TALLY_BUILD_BENCH AND NOT TALLY_SANITIZE)
     find_package(benchmark QUIET)
     if(benchmark_FOUND)
       add_executable(${name}_bench ${benches})
@@ -52,8 +52,12 @@ endfunction()
 
 # tally_test(NAME LABEL label SOURCES file... LIBRARIES target... [TIMEOUT seconds])
 # Each test suite of the program is one ctest entry (DiscoverSuites.cmake). TIMEOUT is for a suite.
-# tools/run_ctest.sh reports skipped tests, which ctest cannot see inside a suite.
+# tools/run_ctest.sh reports skipped tests, which ctest cannot see inside a suite. Without
+# TALLY_BUILD_TESTS no program is defined.
 function(tally_test name)
+  if(NOT TALLY_BUILD_TESTS)
+    return()
+  endif()
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 1800)

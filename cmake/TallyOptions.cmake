@@ -6,14 +6,31 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
+# A project that contains this one links the packages that are found here.
+set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL TRUE)
+
+# A project that contains this one builds the libraries and the programs, unless it asks for more.
+option(TALLY_BUILD_PROGRAMS "Build tally and, with libtorch, tally-train" ON)
+option(TALLY_BUILD_TESTS "Build the tests; needs GTest" ${PROJECT_IS_TOP_LEVEL})
+option(TALLY_BUILD_BENCH "Build the benchmarks that are programs of their own"
+  ${PROJECT_IS_TOP_LEVEL})
+option(TALLY_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(TALLY_INSTALL "Define the installation" ${PROJECT_IS_TOP_LEVEL})
+if(TALLY_BUILD_TESTS AND NOT (TALLY_BUILD_PROGRAMS AND TALLY_BUILD_EXAMPLES))
+  message(FATAL_ERROR "TALLY_BUILD_TESTS is ON: the tests run the programs and the examples, so "
+    "TALLY_BUILD_PROGRAMS and TALLY_BUILD_EXAMPLES must be ON")
+endif()
+
 set(TALLY_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize=")
 option(TALLY_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 
 # The compiler takes sixteen files of a target at once, in a quarter of the processor time. Names in
 # the anonymous namespaces of a target must therefore differ. OFF compiles each file alone, as
 # `make standalone` does to find missing includes.
-set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile the files of a target in batches")
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 16 CACHE STRING "Files in a batch")
+if(NOT DEFINED CMAKE_UNITY_BUILD)
+  set(CMAKE_UNITY_BUILD ON)
+endif()
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 
 # ccache hashes paths relative to the checkout, so that all clones share their results.
 find_program(TALLY_CCACHE ccache)

@@ -55,7 +55,7 @@ endif()
 # All targets share one precompiled <torch/torch.h>. It takes half a minute to compile, and each
 # file then takes a third of the time.
 function(tally_torch_pch target)
-  if(TARGET tally_torch_pch)
+  if(TARGET tally_torch_pch AND TARGET ${target})
     target_precompile_headers(${target} REUSE_FROM tally_torch_pch)
     # CMake would compile programs with -fPIE, and g++ then ignores a header compiled with -fPIC.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -63,8 +63,8 @@ function(tally_torch_pch target)
   endif()
 endfunction()
 
-file(WRITE ${CMAKE_BINARY_DIR}/tally_torch_pch.cc "\n")
-add_library(tally_torch_pch OBJECT ${CMAKE_BINARY_DIR}/tally_torch_pch.cc)
+file(WRITE ${PROJECT_BINARY_DIR}/tally_torch_pch.cc "\n")
+add_library(tally_torch_pch OBJECT ${PROJECT_BINARY_DIR}/tally_torch_pch.cc)
 target_link_libraries(tally_torch_pch PRIVATE
   tally_libtorch tally_options fmt::fmt Threads::Threads)
 target_precompile_headers(tally_torch_pch PRIVATE <torch/torch.h>)

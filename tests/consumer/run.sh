@@ -26,6 +26,9 @@ cmake --install "$build" --prefix "$work/first" > "$work/install.log" ||
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 folder=$(dirname "$(find "$prefix" -name libtally.a)")
+for file in LICENSE README.md docs/porting.md examples/03_libtorch/main.cc; do
+  [ -s "$prefix/share/doc/tally/$file" ] || fail "share/doc/tally/$file was not installed"
+done
 # The installed files must not contain the path of the build folder.
 grep -rIl "$build" "$prefix" && fail "these name the build folder"
 grep -q "$build" "$folder/libtally.a" && fail "libtally.a names the build folder"
