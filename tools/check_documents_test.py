@@ -54,6 +54,7 @@ def test_commands():
                      ("    TALLY_A=1 tally train lenet --plann x", "no option --plann"),
                      ("    tally train lenet \\\n        --plann x", "no option --plann"),
                      ("    tally train lenett", "no recipe lenett"),
+                     ("    $ until tally train lenet --x; do sleep 1; done", "no option --x"),
                      ("    $ tally bench codec -x", "no option -x"),
                      ("Text with `tally bench codec --jsn FILE`.", "no option --jsn"),
                      ("    make tests", "no target tests"),
