@@ -55,8 +55,7 @@ TEST_F(TrainUse, TablePredictsTheSameOnTheCommandLineAndInPython) {
                                  "8", "--epochs", "6", "--checkpoint", runs("t")});
   // The evaluation of the stored model is the last one of the training.
   const auto judged = nlohmann::json::parse(tally({"eval", runs("t"), "--json"}), nullptr, false);
-  EXPECT_EQ(judged.value("accuracy", -1.0), result.value("accuracy", -2.0))
-      << judged << result;
+  EXPECT_EQ(judged.value("accuracy", -1.0), result.value("accuracy", -2.0)) << judged << result;
   // Columns in another order, beside others, and a missing value.
   const std::string input = folder_.file("new.csv");
   write_file(input, "id,y,x\n1,0.9,0.9\n2,-0.9,-0.8\n3,,0.1\n");
@@ -128,8 +127,7 @@ TEST_F(TrainUse, ExportedImagesModelHasTheAccuracyOfTheTraining) {
                                  "--batch", "8", "--rate", "0.002", "--checkpoint", runs("i")});
   const std::string exported = folder_.file("model.pt");
   tally({"export", runs("i"), "--to", exported});
-  EXPECT_EQ(std::stod(python(kJudgeInPython, {exported, images})),
-            result.value("accuracy", -1.0));
+  EXPECT_EQ(std::stod(python(kJudgeInPython, {exported, images})), result.value("accuracy", -1.0));
   const auto judged =
       nlohmann::json::parse(tally({"eval", runs("i"), "--data", images, "--json"}), nullptr, false);
   EXPECT_EQ(judged.value("accuracy", -1.0), result.value("accuracy", -2.0));
