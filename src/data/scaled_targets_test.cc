@@ -13,7 +13,7 @@ namespace {
 TEST(ScaledTargets, HaveMeanZeroAndDeviationOne) {
   const TestFolder folder;
   const auto file = folder.write("t.csv", "a,price\n1,1000010\n2,1000030\n3,1000020\n4,1000020\n");
-  auto plain = open_dataset(file.string(), "", {.validation = 0});
+  auto plain = open_dataset(file.string(), "", {.read = {.validation = 0}});
   ASSERT_TRUE(plain) << plain.error().message;
   const auto scale = measure_targets(**plain);
   ASSERT_TRUE(scale);
@@ -30,8 +30,8 @@ TEST(ScaledTargets, HaveMeanZeroAndDeviationOne) {
 
 TEST(ScaledTargets, EqualTargetsBecomeZero) {
   const TestFolder folder;
-  auto plain =
-      open_dataset(folder.write("t.csv", "a,price\n1,7\n2,7\n").string(), "", {.validation = 0});
+  auto plain = open_dataset(folder.write("t.csv", "a,price\n1,7\n2,7\n").string(), "",
+                            {.read = {.validation = 0}});
   ASSERT_TRUE(plain) << plain.error().message;
   const auto scale = measure_targets(**plain);
   ASSERT_TRUE(scale);
