@@ -31,4 +31,7 @@ class GradientHooks final {
   std::vector<std::pair<Accumulator, std::uintptr_t>> hooks_;
 };
 
+// Whether the parameter has a hook of GradientHooks: a trainer trains it.
+bool is_hooked(const at::Tensor& parameter);
+
 }  // namespace tally::adapter

@@ -210,5 +210,41 @@ TEST(SyncBatchNorm, OnThreeRanksEqualsBatchNormOverTheWholeBatch) {
   });
 }
 
+TEST(TrainedModule, WithATrainerIsRefusedToASecondOne) {
+  run_threads(2, [](Job& job) {
+    // A local variable, as in many programs.
+    struct Net : torch::nn::Module {
+      torch::nn::Linear lower = register_module("lower", torch::nn::Linear(2, 3));
+      torch::nn::Linear upper = register_module("upper", torch::nn::Linear(3, 1));
+    } net;
+    const auto refusal = [&](torch::nn::Module& module, const std::string& plan) -> std::string {
+      try {
+        const Trainer second(job, module, sgd({.rate = 0.1}), {.plan = plan});
+      } catch (const Failure& failure) {
+        EXPECT_EQ(failure.error().code, ErrorCode::kInvalid);
+        return failure.what();
+      }
+      return "accepted";
+    };
+    for (const char* const plan : {"", "home=server"}) {
+      {
+        const Trainer first(job, net, sgd({.rate = 0.1}), {.plan = plan});
+        EXPECT_THAT(refusal(net, ""),
+                    testing::HasSubstr("lower.weight belongs to another trainer"));
+        EXPECT_THAT(refusal(net, "home=server"), testing::HasSubstr("belongs to another trainer"));
+        EXPECT_THAT(refusal(*net.upper, ""),
+                    testing::HasSubstr("weight belongs to another trainer"));
+        ASSERT_TRUE(job.world().barrier().has_value());
+      }
+      EXPECT_EQ(refusal(net, ""), "accepted") << "after the first trainer of " << plan;
+      ASSERT_TRUE(job.world().barrier().has_value());
+    }
+    // Two parts of a module may have one trainer each.
+    const Trainer lower(job, *net.lower, sgd({.rate = 0.1}));
+    EXPECT_EQ(refusal(*net.upper, ""), "accepted");
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
 }  // namespace
 }  // namespace tally::adapter

@@ -14,12 +14,20 @@ std::span<const float> embedding_floats(const at::Tensor& tensor) {
 
 }  // namespace
 
+std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module) {
+  // libtorch cannot return the module itself if it is a local variable.
+  const bool is_one = dynamic_cast<const SparseEmbeddingImpl*>(&module) != nullptr;
+  std::vector<NamedEmbedding> embeddings;
+  for (const auto& part : module.named_modules("", /*include_self=*/is_one))
+    if (auto found = std::dynamic_pointer_cast<SparseEmbeddingImpl>(part.value()))
+      embeddings.push_back({part.key(), std::move(found)});
+  return embeddings;
+}
+
 ServerEmbeddings::ServerEmbeddings(torch::nn::Module& module) {
-  for (const auto& part : module.named_modules()) {
-    auto embedding = std::dynamic_pointer_cast<SparseEmbeddingImpl>(part.value());
-    if (!embedding) continue;
+  for (auto& [name, embedding] : embeddings_of(module)) {
     auto rows = std::make_unique<Rows>();
-    rows->name = "embedding " + part.key();
+    rows->name = "embedding " + name;
     embedding->attach(rows.get());
     embeddings_.push_back(std::move(embedding));
     rows_.push_back(std::move(rows));

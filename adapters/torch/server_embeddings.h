@@ -11,6 +11,12 @@
 
 namespace tally::adapter {
 
+struct NamedEmbedding {
+  std::string name;  // of the module
+  std::shared_ptr<SparseEmbeddingImpl> embedding;
+};
+std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module);
+
 // The SparseEmbeddings of a module with their rows on servers: each has a sparse table with the
 // name of its module. From construction on the embeddings have no parameter; after destruction they
 // have a fresh one. Throws Failure.

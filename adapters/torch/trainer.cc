@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/torch/gradient_hooks.h"
 #include "adapters/torch/group_exchange.h"
 #include "adapters/torch/server_exchange.h"
 #include "adapters/torch/trainer_impl.h"
@@ -88,11 +89,30 @@ void keep_freed_memory() {
   ::mallopt(M_TOP_PAD, 2 * kLargest);
 }
 
+// Two trainers would move a parameter into the memory of the second, and the first would go on with
+// its own copy. Checked before anything of the module changes.
+torch::nn::Module& check_untaken(torch::nn::Module& module) {
+  const auto taken = [](const std::string& name) {
+    refuse(ErrorCode::kInvalid,
+           fmt::format("{} belongs to another trainer: destroy that trainer first, or give each "
+                       "trainer a module with its own parameters",
+                       name));
+  };
+  for (const auto& item : module.named_parameters())
+    if (adapter::is_hooked(item.value())) taken("parameter " + item.key());
+  for (const auto& [name, embedding] : adapter::embeddings_of(module))
+    if (embedding->is_attached()) taken("embedding " + name);
+  return module;
+}
+
 // Under plans that do not wait for all gradients, ranks run their forward passes independently.
 void check_alone(const torch::nn::Module& module, const plan::Plan& plan) {
   if (plan.home == plan::Home::kGroup && plan.update == plan::Update::kBsp) return;
-  for (const auto& part : module.modules())
-    if (dynamic_cast<const SyncBatchNormImpl*>(part.get()) != nullptr)
+  // The module itself may be a local variable, of which libtorch can return no pointer.
+  std::vector<const torch::nn::Module*> parts = {&module};
+  for (const auto& part : module.modules(/*include_self=*/false)) parts.push_back(part.get());
+  for (const torch::nn::Module* const part : parts)
+    if (dynamic_cast<const SyncBatchNormImpl*>(part) != nullptr)
       refuse(ErrorCode::kInvalid,
              fmt::format("SyncBatchNorm needs all ranks in every step, and with home={} {} they "
                          "are not: use BatchNorm",
@@ -339,7 +359,7 @@ PolicyFigures Trainer::Impl::figures() const {
 
 Trainer::Trainer(Job& job, torch::nn::Module& module, const OptimizerSpec& optimizer,
                  TrainerOptions options)
-    : impl_(std::make_unique<Impl>(job, module, optimizer, std::move(options))) {}
+    : impl_(std::make_unique<Impl>(job, check_untaken(module), optimizer, std::move(options))) {}
 Trainer::~Trainer() = default;
 
 StepOutcome Trainer::step(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss) {

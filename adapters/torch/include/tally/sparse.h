@@ -40,6 +40,7 @@ class SparseEmbeddingImpl : public torch::nn::Module {
   // Uses `rows` from now on; `rows` must outlive this object or the next attach(). `weight` is no
   // longer a parameter. nullptr: returns to a fresh weight.
   void attach(Rows* rows);
+  bool is_attached() const { return rows_ != nullptr; }
 
   // The rows that forward passes have read since the last take(), for the trainer to push: each key
   // once, ascending, with its gradient from backward, float32 [keys, dimension] on the CPU. Empty

@@ -224,7 +224,7 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = 
 class Trainer {
  public:
   // Copies the parameters and buffers of rank 0 to all ranks. Failure kMismatch if the models
-  // differ.
+  // differ; kInvalid if another trainer trains a parameter of the module.
   Trainer(Job& job, torch::nn::Module& module, const OptimizerSpec& optimizer,
           TrainerOptions options = {});
   ~Trainer();
