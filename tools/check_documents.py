@@ -148,6 +148,14 @@ class Command:
         self.place, self.text, self.output, self.code = place, text, [], None
 
 
+def has_open_quote(text):
+    try:
+        shlex.split(text, comments=True)
+    except ValueError:
+        return True
+    return False
+
+
 def commands(name, lines):
     """Yields the commands of all blocks, continued lines joined."""
     for block in blocks(lines):
@@ -155,7 +163,7 @@ def commands(name, lines):
         last, joined = None, ""
         for number, text in block:
             if joined:
-                text = joined + text.strip()
+                text = joined + (text if joined.endswith("\n") else text.strip())
                 joined = ""
             starts = text.startswith("$ ") if transcript else \
                 text.startswith(tuple(PROGRAMS)) and not MESSAGE.match(text)
@@ -165,6 +173,9 @@ def commands(name, lines):
                 continue
             if text.endswith("\\"):
                 joined = text[:-1]
+                continue
+            if has_open_quote(text) and number != block[-1][0]:
+                joined = text + "\n"
                 continue
             text = text[2:] if transcript else re.split(r"  +(?![-'\"])", text)[0]
             if text == "echo $?":
@@ -471,6 +482,17 @@ def run_command(command, folder, build):
     return ""
 
 
+def prepare(folder, build):
+    """Makes the folder in which the commands of one document run."""
+    os.makedirs(os.path.join(folder, "build"))
+    for file, text in FILES.items():
+        with open(os.path.join(folder, file), "w", encoding="utf-8") as out:
+            out.write(text)
+    os.symlink(os.path.abspath(build), os.path.join(folder, "build", "release"))
+    for program in ["program", "train"]:  # the program of the reader
+        shutil.copy(os.path.join(build, "examples", "05_hello_job"), os.path.join(folder, program))
+
+
 def run_all(root, build):
     """Yields what is wrong with the executed commands."""
     unused = {pattern for pattern, _ in NOT_RUN}
@@ -484,16 +506,11 @@ def run_all(root, build):
             if not reasons and (has_torch or not NEEDS_TORCH.match(command.text)):
                 chosen.append(command)
     yield from (f"NOT_RUN: no document has {pattern}" for pattern in sorted(unused))
-    with tempfile.TemporaryDirectory() as folder:
-        for file, text in FILES.items():
-            with open(os.path.join(folder, file), "w", encoding="utf-8") as out:
-                out.write(text)
-        os.makedirs(os.path.join(folder, "build"))
-        os.symlink(os.path.abspath(build), os.path.join(folder, "build", "release"))
-        for program in ["program", "train"]:  # the program of the reader
-            shutil.copy(os.path.join(build, "examples", "05_hello_job"),
-                        os.path.join(folder, program))
+    with tempfile.TemporaryDirectory() as top:
         for command in chosen:
+            folder = os.path.join(top, command.place.split(":")[0].replace("/", "-"))
+            if not os.path.exists(folder):
+                prepare(folder, build)
             problem = run_command(command, folder, os.path.abspath(build))
             print(f"{command.place}: {command.text}: {'ok' if not problem else 'FAILED'}")
             if problem:

@@ -67,6 +67,10 @@ def test_commands():
 
 
 def test_transcripts():
+    quoted = "    $ sh -c 'echo a\n      echo b'\n    a\n    b"
+    command, = check.commands("d.md", quoted.splitlines())
+    expect(command.text == "sh -c 'echo a\n  echo b'" and command.output == ["a", "b"],
+           f"a command of two lines: {command.text}")
     text = ("    $ tally run x\n    tally run: rank 0 failed\n    $ echo $?\n    139\n\n"
             "    $ tally run")
     first, second = check.read_codes(list(check.commands("d.md", text.splitlines())))
