@@ -1,0 +1,76 @@
+// A training that is watched with `tally status` and `tally inspect trace`.
+#include <csignal>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "process/torch/training.h"
+
+namespace tally::process {
+namespace {
+
+using testing::HasSubstr;
+
+class TrainStatus : public testing::Test {
+ protected:
+  Child start(const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"mlp",
+                                      "--data",
+                                      folder_.table(60),
+                                      "--width",
+                                      "8",
+                                      "--batch",
+                                      "4",
+                                      "--workers",
+                                      "2",
+                                      "--no-progress",
+                                      "--eval-every",
+                                      "never",
+                                      "--checkpoint",
+                                      folder_.file("saved"),
+                                      "--checkpoint-every",
+                                      "1000000000"};
+    words.insert(words.end(), more.begin(), more.end());
+    return folder_.train(words);
+  }
+
+  // The output of `tally ...`; empty if it fails.
+  std::string output_of(std::vector<std::string> words) const {
+    words.insert(words.begin(), TALLY_PROGRAM);
+    Child tally({.command = words, .variables = {{"TMPDIR", folder_.file("tmp")}}});
+    return tally.exits(0) ? tally.output() : "";
+  }
+
+  const TrainingFolder folder_;
+};
+
+TEST_F(TrainStatus, HasTheStepOfTheWholeTrainingItsFiguresAndItsPhases) {
+  Child first = start({"--steps", "100"});
+  ASSERT_TRUE(first.exits(0, kTrainingTime)) << first.transcript();
+  Child resumed = start({"--resume", "--steps", "1000000000"});
+  ASSERT_TRUE(resumed.line("resumed from step 100", kTrainingTime)) << resumed.transcript();
+  const std::string job = fmt::format("train-mlp-{}", resumed.pid());
+  nlohmann::json rank;
+  const std::int64_t end = now_ms() + kPatience.count();
+  const nlohmann::json::json_pointer left("/figures/left_s");
+  while (!rank.contains(left) && now_ms() < end) {
+    const auto status = nlohmann::json::parse(output_of({"status", job, "--json"}), nullptr, false);
+    if (status.is_object()) rank = status["ranks"][0];
+  }
+  ASSERT_TRUE(rank.contains(left)) << rank.dump();
+  EXPECT_GT(rank["step"], 100);
+  EXPECT_GT(rank["figures"]["loss"], 0);
+  EXPECT_GT(rank["figures"]["left_s"], 0);
+  EXPECT_GT(rank["figures"]["epoch"], 100.0 * 8 / 60);
+  // Ranks of a busy machine may answer too late.
+  std::string trace;
+  while (trace.find("bucket 0") == std::string::npos && now_ms() < end)
+    trace = output_of({"inspect", "trace", job, "--last", "600"});
+  for (const char* const phase : {"forward", "backward", "bucket 0", "update"})
+    EXPECT_THAT(trace, HasSubstr(fmt::format("training     {} ", phase)));
+  resumed.signal(SIGINT);
+  EXPECT_TRUE(resumed.exits(130)) << resumed.transcript();
+}
+
+}  // namespace
+}  // namespace tally::process
