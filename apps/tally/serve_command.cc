@@ -76,7 +76,7 @@ struct ServeOptions {
   std::string directory_at;
   std::string memory_limit = "0";
   std::string snapshots;
-  std::string silence_limit = "5s";
+  std::string silence_limit = "0s";
   std::string join_timeout = "60s";
   // Set by a parent process of ours: "plain", or "secret", whose 32 bytes come on stdin. The server
   // ends when stdin does.
@@ -162,13 +162,15 @@ struct Parts {
 Result<std::unique_ptr<server::Directory>> start_directory(const ServeOptions& options,
                                                            const std::optional<Secret>& secret,
                                                            const server::EventSink& tell) {
-  TALLY_TRY(const auto silence, time_in("--silence-limit", options.silence_limit));
-  return server::Directory::start({.listen = options.listen,
-                                   .secret = secret,
-                                   .servers = options.servers,
-                                   .replicas = options.replicas,
-                                   .silence_limit = silence},
-                                  tell);
+  const auto silence = parse_duration(options.silence_limit);
+  if (!silence.has_value()) return invalid("--silence-limit {}", silence.error().message);
+  return server::Directory::start(
+      {.listen = options.listen,
+       .secret = secret,
+       .servers = options.servers,
+       .replicas = options.replicas,
+       .silence_limit = std::chrono::ceil<std::chrono::milliseconds>(*silence)},
+      tell);
 }
 
 Result<std::unique_ptr<server::Server>> start_server(const ServeOptions& options,
@@ -322,7 +324,9 @@ void add_server_options(Command& command, ServeOptions& o) {
               "Directory: servers that hold each part; 0: two, or one if there is one server",
               {.least = 0, .most = 16});
   command.add("--silence-limit", &o.silence_limit,
-              "Directory: silence after which a server or worker is given up", {.value = "TIME"});
+              "Directory: silence after which a server or worker is given up; 0: 5 s, and on this "
+              "host never while its process lives",
+              {.value = "TIME"});
   command.add("--directory-at", &o.directory_at, "Server: address of the directory",
               {.value = "HOST:PORT"});
   command.add("--memory-limit", &o.memory_limit, "Server: limit of all tables; 0: no limit",

@@ -132,7 +132,13 @@ int launch_workers(const TrainOptions& options, const std::string& recipe,
                    .snapshots = snapshots_folder(options.checkpoint),
                    .program = agent_program()};
   job.max_restarts = options.max_restarts;
-  job.is_news = [](const std::string& event) { return !event.ends_with("it left"); };
+  job.is_news = [](const std::string& event) {
+    // The coordinator reports silent workers.
+    const bool of_silent_worker =
+        event.starts_with("the worker") && (event.find("its process lives") != std::string::npos ||
+                                            event.find("is heard of again") != std::string::npos);
+    return !event.ends_with("it left") && !of_silent_worker;
+  };
   const auto before = newest_checkpoint(options.checkpoint);
   const int code = launch::run_job(job);
   if (code == 0) return 0;

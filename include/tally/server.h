@@ -32,9 +32,10 @@ struct DirectoryOptions {
   std::optional<Secret> secret;  // set: TLS 1.3; unset: the directory listens on loopback only
   int servers = 1;               // number of servers that must join before the job starts
   int replicas = 0;  // copies of each part, primary included; 0: 2, or 1 with a single server
-  // The directory removes a server that is silent for this long. It detects the end of a process
-  // immediately.
-  std::chrono::milliseconds silence_limit = std::chrono::seconds(5);
+  // The directory removes servers and workers that are silent for this long. It detects the end of
+  // a process immediately. Zero: 5 seconds, and never while the process lives on this host: the job
+  // waits for a stopped or starved process.
+  std::chrono::milliseconds silence_limit{};
 };
 
 // Receives one sentence per event: a server joined, a server was lost, parts were lost.
@@ -51,6 +52,8 @@ class Directory final {
 
   // HOST:PORT with the actual port.
   std::string address() const;
+  // The number in messages of the server that joined from this process of the host; 0: none.
+  std::uint32_t server_of(std::int64_t pid) const;
 
  private:
   class Impl;
@@ -220,7 +223,10 @@ class Client final {
                       Messages gradient, std::span<std::byte> values, std::span<Average> averages);
 
   // Sparse tables: distinct keys in any order, and their rows. Each request is sent to all parts,
-  // so that rounds complete; a worker without gradients pushes no keys.
+  // so that rounds complete; a worker without gradients pushes no keys. Both make missing rows. A
+  // part that has no memory for its rows changes nothing and returns kExhausted; other parts may
+  // have applied their share of the push, and the message has their number. A pull changes no
+  // values: after a pull of all its keys a push needs no memory.
   Ticket push(TableId table, const PushOptions& options, std::span<const std::uint64_t> keys,
               std::span<const float> rows);
   Ticket pull(TableId table, const PullOptions& options, std::span<const std::uint64_t> keys,

@@ -58,7 +58,7 @@ std::vector<std::string> command_of(const ServerProcessesOptions& options,
 Result<std::unique_ptr<ServerProcesses>> ServerProcesses::start(
     const ServerProcessesOptions& options, server::EventSink on_event) {
   const net::Address any{.host = options.host, .port = 0};
-  std::unique_ptr<ServerProcesses> started(new ServerProcesses(std::move(on_event)));
+  std::unique_ptr<ServerProcesses> started(new ServerProcesses(options, std::move(on_event)));
   TALLY_TRY(started->directory_,
             server::Directory::start(
                 {.listen = to_string(any),
@@ -67,16 +67,16 @@ Result<std::unique_ptr<ServerProcesses>> ServerProcesses::start(
                  .replicas = options.replicas,
                  .silence_limit = options.silence_limit},
                 [self = started.get()](const std::string& sentence) { self->tell(sentence); }));
-  for (int i = 0; i < options.servers; ++i) TALLY_TRY(started->start_server(options, i));
+  for (int i = 0; i < options.servers; ++i) TALLY_TRY(started->start_server());
   ServerProcesses& self = *started;
   self.watcher_ = std::jthread([&self](const std::stop_token& stop) { self.watch(stop); });
   return started;
 }
 
-Result<void> ServerProcesses::start_server(const ServerProcessesOptions& options, int number) {
+Result<void> ServerProcesses::start_server() {
   TALLY_TRY(Pipe life, make_pipe());
   const Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  std::vector<std::string> command = command_of(options, directory());
+  std::vector<std::string> command = command_of(options_, directory());
   const std::vector<char*> arguments = pointers_to(command);
   // In a group of its own the server does not receive Ctrl-C: its parent ends it.
   const pid_t pid = fork_child([&] {
@@ -87,11 +87,11 @@ Result<void> ServerProcesses::start_server(const ServerProcessesOptions& options
   {
     const MutexLock lock(mutex_);
     processes_.push_back({.pid = pid, .life = std::move(life.write), .watch = {}, .ended = false});
-    auto watch = net::watch_process({.rank = number, .pid = pid});
+    auto watch = net::watch_process({.pid = pid});
     if (watch.has_value()) processes_.back().watch = *std::move(watch);
-    if (options.secret) {
+    if (options_.secret) {
       // A pipe has room for the secret.
-      const auto& bytes = options.secret->bytes;
+      const auto& bytes = options_.secret->bytes;
       const ssize_t written =
           ::write(processes_.back().life.descriptor(), bytes.data(), bytes.size());
       if (written != static_cast<ssize_t>(bytes.size()))
@@ -119,17 +119,18 @@ void ServerProcesses::watch(const std::stop_token& stop) {
           watched.push_back({.fd = process.watch.descriptor(), .events = POLLIN, .revents = 0});
     }
     ::poll(watched.data(), watched.size(), kLookMilliseconds);
-    look();
+    const std::vector<std::string> ends = look();
+    if (ending_) return;
+    for (const std::string& end : ends) tell(fmt::format("{}: {}", end, replace_server()));
   }
 }
 
-// Reaps processes that have ended and reports them.
-void ServerProcesses::look() {
+// Reaps processes that have ended; returns a sentence about each.
+std::vector<std::string> ServerProcesses::look() {
   std::vector<std::string> sentences;
   {
     const MutexLock lock(mutex_);
-    for (std::size_t i = 0; i < processes_.size(); ++i) {
-      Process& process = processes_[i];
+    for (Process& process : processes_) {
       if (process.ended) continue;
       int status = 0;
       const pid_t found = ::waitpid(process.pid, &status, WNOHANG);
@@ -139,11 +140,27 @@ void ServerProcesses::look() {
       if (found != process.pid && !untold) continue;
       process.ended = true;
       process.life.reset();
-      sentences.push_back(fmt::format("server process {} (pid {}) {}", i + 1, process.pid,
+      // A server that ends before it has joined has no number.
+      const std::uint32_t number = directory_->server_of(process.pid);
+      const std::string name = number == 0 ? "server" : fmt::format("server {}", number);
+      sentences.push_back(fmt::format("{} (pid {}) {}", name, process.pid,
                                       untold ? "ended" : to_string(exit_status(status))));
     }
   }
-  for (const std::string& sentence : sentences) tell(sentence);
+  return sentences;
+}
+
+std::string ServerProcesses::replace_server() {
+  // Without a copy elsewhere, a new server has nothing to begin with.
+  const bool has_copies = options_.servers > 1 && options_.replicas != 1;
+  if (!has_copies || processes().empty()) return "no other server has its parts";
+  if (restarts_ >= options_.most_restarts)
+    return fmt::format("it is not started again after {} restarts", restarts_);
+  ++restarts_;
+  const auto started = start_server();
+  if (!started.has_value()) return started.error().message;
+  return fmt::format("started again as pid {} (restart {} of {})", processes().back(), restarts_,
+                     options_.most_restarts);
 }
 
 void ServerProcesses::tell(const std::string& sentence) const {
@@ -164,13 +181,14 @@ void ServerProcesses::signal_all(int number) {
 
 ServerProcesses::~ServerProcesses() {
   ending_ = true;
-  watcher_ = {};
+  // The system kills the servers that the watcher has started when its thread ends: they end first.
   signal_all(SIGTERM);
   signal_all(SIGCONT);
   const auto await_end = [this](Deadline by) {
     for (; !all_ended() && !by.passed(steady_now()); ::poll(nullptr, 0, 5)) look();
   };
   await_end(Deadline::after(kGrace));
+  watcher_ = {};
   signal_all(SIGKILL);
   await_end(Deadline::never());
 }

@@ -28,16 +28,18 @@ struct ServerProcessesOptions {
   int threads = 0;                       // of each server, as ServerOptions
   std::uint64_t memory_limit_bytes = 0;  // of each server
   std::filesystem::path snapshots;
-  std::chrono::milliseconds silence_limit = std::chrono::seconds(5);
+  std::chrono::milliseconds silence_limit{};  // as DirectoryOptions
   // The `tally` program; empty: the one beside this program.
   std::string program;
+  int most_restarts = 3;  // servers that are started in place of dead ones, in all
 };
 
 // A directory in this process, and servers as child processes: `tally serve --server`. The servers
-// end when this process does, in any way. A server that dies is not restarted; its replicas take
-// over. The secret goes through a pipe, never into arguments or environment. Threads: safe. start()
-// is called on a thread that outlives the object: the system kills children with the thread that
-// started them. No other code of the process may wait for any child (waitpid(-1)).
+// end when this process does, in any way. If a server dies, its replicas take over, and another
+// server is started in its place, which copies their parts. The secret goes through a pipe, never
+// into arguments or environment. Threads: safe. start() is called on a thread that outlives the
+// object: the system kills children with the thread that started them. No other code of the process
+// may wait for any child (waitpid(-1)).
 class ServerProcesses final {
  public:
   // Returns when the servers are started; they join by themselves. `on_event` receives events of
@@ -62,16 +64,21 @@ class ServerProcesses final {
     bool ended = false;
   };
 
-  explicit ServerProcesses(server::EventSink on_event) : on_event_(std::move(on_event)) {}
+  ServerProcesses(const ServerProcessesOptions& options, server::EventSink on_event)
+      : options_(options), on_event_(std::move(on_event)) {}
   // Events are dropped while all servers end.
   void tell(const std::string& sentence) const;
-  Result<void> start_server(const ServerProcessesOptions& options, int number);
+  Result<void> start_server();
+  // Starts a server in place of one that died. Returns what became of that, for people.
+  std::string replace_server();
   void watch(const std::stop_token& stop);
-  void look();
+  std::vector<std::string> look();
   bool all_ended() const;
   void signal_all(int number);
 
+  const ServerProcessesOptions options_;
   const server::EventSink on_event_;
+  int restarts_ = 0;  // of the watcher's thread only
   std::atomic<bool> ending_{false};
   std::unique_ptr<server::Directory> directory_;
   mutable Mutex mutex_;

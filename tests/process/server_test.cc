@@ -5,16 +5,22 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <regex>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
 #include "net/socket.h"
 #include "net/stream.h"
+#include "process/launched.h"
+#include "process/processes.h"
 #include "process/server_content.h"
 #include "process/server_crew.h"
+#include "server/storage/table_spec.h"
 
 namespace tally::process {
 namespace {
@@ -110,6 +116,34 @@ TEST(Servers, AStoppedServerIsGivenUp) {
   EXPECT_TRUE(crew.server(0).exits(3)) << crew.transcript();
 }
 
+TEST(Servers, AStoppedServerAndAStoppedWorkerAreWaitedForWhileTheirProcessesLive) {
+  ServerCrew crew({.servers = 2, .workers = 2, .silence_limit = "0s"});
+  ASSERT_TRUE(crew.ready()) << crew.transcript();
+  crew.server(0).stop();
+  crew.worker(1).stop();
+  std::set<std::string> silent;
+  while (silent.size() < 2) {
+    const auto line = crew.directory().line_with("; its process lives, the job waits for it");
+    ASSERT_TRUE(line.has_value()) << crew.transcript();
+    silent.insert(*line);
+  }
+  crew.server(0).signal(SIGCONT);
+  crew.worker(1).signal(SIGCONT);
+  ASSERT_TRUE(crew.directory().line_with("is heard of again").has_value()) << crew.transcript();
+  ASSERT_TRUE(crew.directory().line_with("is heard of again").has_value()) << crew.transcript();
+  std::vector<int> counts;
+  for (const int rank : {0, 1}) {
+    const auto count = crew.stop(rank);
+    ASSERT_TRUE(count.has_value()) << crew.transcript();
+    counts.push_back(*count);
+  }
+  const auto seen = crew.look();
+  ASSERT_EQ(seen.size(), 2U) << crew.transcript();
+  expect_exactly(seen[0], counts[0], "rank 0");
+  expect_exactly(seen[1], counts[1], "rank 1");
+  EXPECT_EQ(crew.directory().output().find("is gone: it was silent"), std::string::npos);
+}
+
 TEST(Servers, AFullMemoryLimitIsAClearError) {
   ServerCrew crew({.servers = 1, .workers = 0, .server_words = {"--memory-limit", "8MiB"}});
   const auto client = server::Client::connect(crew.client_options(0));
@@ -120,7 +154,7 @@ TEST(Servers, AFullMemoryLimitIsAClearError) {
   const auto large = (*client)->define(spec, soon());
   ASSERT_FALSE(large.has_value());
   EXPECT_EQ(large.error().code, ErrorCode::kExhausted) << large.error().message;
-  EXPECT_NE(large.error().message.find("of 8388608 are in use"), std::string::npos)
+  EXPECT_NE(large.error().message.find("of 8388608 bytes are in use"), std::string::npos)
       << large.error().message;
   // Rows that do not fit are refused, and the others go on.
   const auto sparse = (*client)->define(sparse_spec(), soon());
@@ -137,6 +171,48 @@ TEST(Servers, AFullMemoryLimitIsAClearError) {
                       std::span(rows).first(3 * kMostWorkers)),
       soon());
   EXPECT_TRUE(few.has_value()) << few.error().message;
+}
+
+// Part 0 has no memory for its rows, and part 1 on the other server has.
+TEST(Servers, ARefusedPushSaysHowManyPartsHaveAppliedIt) {
+  ServerCrew crew(
+      {.servers = 2, .workers = 0, .replicas = 1, .server_words = {"--memory-limit", "8MiB"}});
+  const auto client = server::Client::connect(crew.client_options(0));
+  ASSERT_TRUE(client.has_value()) << client.error().message << crew.transcript();
+  const auto table = (*client)->define(sparse_spec(), soon());
+  ASSERT_TRUE(table.has_value()) << table.error().message;
+  const std::uint32_t parts = (*client)->parts(*table);
+  ASSERT_GT(parts, 1U);
+  constexpr std::size_t kMany = 300000;
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t key = 0; keys.size() < kMany; ++key)
+    if (server::part_of_key(key, parts) == 0) keys.push_back(key);
+  std::uint64_t other = 0;
+  while (server::part_of_key(other, parts) != 1) ++other;
+  keys.push_back(other);
+  std::vector<float> rows(keys.size() * kMostWorkers, 1.0F);
+  const auto push = [&](std::span<const std::uint64_t> some) {
+    return (*client)->wait((*client)->push(*table, {.kind = server::PushKind::kAdd}, some,
+                                           std::span(rows).first(some.size() * kMostWorkers)),
+                           soon());
+  };
+  const auto read = [&](std::span<const std::uint64_t> some) {
+    std::vector<float> values(some.size() * kMostWorkers);
+    const auto pulled = (*client)->wait((*client)->pull(*table, {}, some, values), soon());
+    EXPECT_TRUE(pulled.has_value()) << pulled.error().message;
+    return values;
+  };
+  const auto refused = push(keys);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
+  EXPECT_NE(refused.error().message.find("no memory for 300000 more rows"), std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().message.find(fmt::format(
+                "of 8388608 bytes are in use; {} other parts have applied the push", parts - 1)),
+            std::string::npos)
+      << refused.error().message;
+  EXPECT_EQ(read(std::span(keys).first(1)), std::vector<float>(kMostWorkers, 0.0F));
+  EXPECT_EQ(read(std::span(keys).last(1)), std::vector<float>(kMostWorkers, 1.0F));
 }
 
 TEST(Servers, StrangersDisturbNobody) {
@@ -188,6 +264,56 @@ TEST(Servers, OfTallyRunServeItsRanks) {
   for (std::size_t at = 0; (at = run.output().find("done 20", at)) != std::string::npos; ++at)
     ++done;
   EXPECT_EQ(done, 2U) << run.transcript();
+}
+
+// The pid in the first match of `pattern`, whose only group it is; 0 if there is none.
+pid_t pid_in(const std::string& text, const std::string& pattern) {
+  std::smatch match;
+  return std::regex_search(text, match, std::regex(pattern)) ? std::stoi(match[1]) : 0;
+}
+
+// Each time the server dies that was started last.
+TEST(Servers, OfTallyRunAreStartedAgainAFewTimes) {
+  Launched job({"-n", "1", "--servers", "2", "--verbose", "--", TALLY_SERVER_WORKER, "0", "--count",
+                "1000000000"});
+  Child& run = job.tally();
+  ASSERT_TRUE(run.line_with("acknowledged")) << run.transcript();
+  std::vector<pid_t> servers;
+  for (const pid_t pid : job.started())
+    if (words_of(pid).find("--server") != std::string::npos) servers.push_back(pid);
+  ASSERT_EQ(servers.size(), 2U);
+  pid_t victim = servers.front();
+  for (int restart = 1; restart <= 3; ++restart) {
+    ASSERT_GT(victim, 0) << run.transcript();
+    ASSERT_EQ(kill(victim, SIGKILL), 0);
+    ASSERT_TRUE(run.complains(fmt::format("(restart {} of 3)", restart))) << run.transcript();
+    const std::string errors = run.errors();
+    EXPECT_THAT(errors, testing::ContainsRegex(fmt::format(
+                            "server [0-9]+ \\(pid {}\\) was killed by signal 9 \\(Killed\\): "
+                            "started again as pid",
+                            victim)));
+    EXPECT_TRUE(run.complains("slots have their only copy there until another server joins"));
+    victim = pid_in(errors, fmt::format("as pid ([0-9]+) \\(restart {} of 3\\)", restart));
+    // The worker goes on, and the new server joins.
+    const std::size_t at = errors.find(fmt::format("(restart {} of 3)", restart));
+    do {
+      ASSERT_TRUE(run.line_with("acknowledged")) << run.transcript();
+    } while (run.errors().find(") joined", at) == std::string::npos);
+  }
+  ASSERT_EQ(kill(victim, SIGKILL), 0);
+  EXPECT_TRUE(run.complains("it is not started again after 3 restarts")) << run.transcript();
+  ASSERT_TRUE(run.line_with("acknowledged")) << run.transcript();
+}
+
+TEST(Servers, OfTallyRunWithoutCopiesAreNotStartedAgain) {
+  Launched job(
+      {"-n", "1", "--servers", "1", "--", TALLY_SERVER_WORKER, "0", "--count", "1000000000"});
+  ASSERT_TRUE(job.tally().line_with("acknowledged")) << job.tally().transcript();
+  for (const pid_t pid : job.started())
+    if (words_of(pid).find("--server") != std::string::npos) kill(pid, SIGKILL);
+  EXPECT_TRUE(job.tally().complains("(Killed): no other server has its parts"))
+      << job.tally().transcript();
+  EXPECT_TRUE(job.tally().exits(1)) << job.tally().transcript();
 }
 
 // The server waits for an answer of its directory.

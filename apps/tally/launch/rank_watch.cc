@@ -10,6 +10,13 @@ namespace tally::launch {
 using group::CoordinatorEvent;
 using group::EventKind;
 
+namespace {
+
+// Workers and servers are given up no earlier, however short --lost-after is.
+constexpr Duration kLeastSilence = std::chrono::seconds(5);
+
+}  // namespace
+
 Result<Variables> RankWatch::begin(const JobStart& start) {
   Variables variables;
   if (options_.watch.enabled) {
@@ -64,9 +71,9 @@ Result<void> RankWatch::begin_servers(const JobStart& start) {
   process::ServerProcessesOptions servers = *options_.servers;
   servers.host = start.own_address;
   servers.secret = start.secret;
-  servers.silence_limit =
-      std::max(servers.silence_limit,
-               std::chrono::duration_cast<std::chrono::milliseconds>(options_.watch.lost_after));
+  if (options_.watch.lost_after > Duration::zero())
+    servers.silence_limit = std::chrono::ceil<std::chrono::milliseconds>(
+        std::max<Duration>(options_.watch.lost_after, kLeastSilence));
   TALLY_TRY(servers_, process::ServerProcesses::start(servers, [this](const std::string& event) {
               if (!servers_end_ && options_.is_news(event)) console_.say(event);
             }));

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -111,6 +113,8 @@ class Client::Impl final {
         transport_(std::move(transport)),
         node_(*transport_,
               {.rank = options.rank,
+               .host = transport_->info().host,
+               .pid = ::getpid(),
                .in_flight_bytes = options.in_flight_bytes,
                .allocate = [this](std::size_t bytes) { return transport_->allocate(bytes); }},
               on_event, [this] { progress_.note(); }),

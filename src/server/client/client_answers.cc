@@ -290,6 +290,11 @@ Result<std::unique_ptr<Request>> ClientNode::take_request(Ticket ticket) {
     const MutexLock lock(mutex_);
     TALLY_TRY(request, pending_.take(ticket));
     if (!request->lost_parts.empty()) fail(*request, loss(*request));
+    // Parts answer for themselves: some may have applied their share of a push that others refused.
+    if (request->error && request->completion.applied > 0)
+      request->error->message +=
+          fmt::format("; {} other {} applied the push", request->completion.applied,
+                      request->completion.applied == 1 ? "part has" : "parts have");
   }
   // Without the lock, since it may take long.
   if (request->sparse && !request->error && !request->sparse->target.empty())

@@ -21,7 +21,10 @@ ClientNode::ClientNode(NodeTransport& transport, ClientNodeOptions options, Even
 
 void ClientNode::join() {
   transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
-                  encode(Joining{.is_server = false, .rank = options_.rank, .server = {}}));
+                  encode(Joining{.is_server = false,
+                                 .rank = options_.rank,
+                                 .server = {.host = options_.host},
+                                 .pid = options_.pid}));
   const MutexLock lock(mutex_);
   has_joined_ = true;
 }

@@ -22,6 +22,8 @@ namespace tally::server {
 
 struct ClientNodeOptions {
   int rank = 0;
+  std::string host = {};  // as ServerInfo::host
+  std::int64_t pid = 0;   // of this process; 0: the directory does not learn it
   std::size_t in_flight_bytes = std::size_t{64} << 20;
   // Allocates memory for sparse messages; servers on this host use memory of the transport without
   // a copy. Empty: the heap.

@@ -1,11 +1,13 @@
 #include "server/node/directory_node.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "group/report.h"
 #include "group/reporter.h"
 #include "server/link/socket_transport.h"
 #include "wire/error_body.h"
@@ -13,7 +15,9 @@
 namespace tally::server {
 namespace {
 
-std::string name_of(const ServerInfo& server) {
+constexpr Duration kSilenceLimit = std::chrono::seconds(5);
+
+std::string with_address(const ServerInfo& server) {
   return server.address.empty() ? fmt::format("server {}", server.id)
                                 : fmt::format("server {} ({})", server.id, server.address);
 }
@@ -24,12 +28,14 @@ DirectoryNode::DirectoryNode(NodeTransport& transport, const DirectoryOptions& o
                              EventSink on_event)
     : transport_(transport),
       options_(options),
-      silence_limit_(options.silence_limit),
+      silence_limit_(options.silence_limit.count() > 0 ? Duration(options.silence_limit)
+                                                       : kSilenceLimit),
+      waits_for_living_(options.silence_limit.count() == 0),
       on_event_(std::move(on_event)) {}
 
 void DirectoryNode::on_message(NodeId from, const Message& message) {
   const MutexLock lock(mutex_);
-  if (const auto member = heard_.find(from); member != heard_.end()) member->second = now_;
+  hear(from);
   switch (message.header.kind) {
     case MessageKind::kJoin:
       join(from, message.payload);
@@ -39,7 +45,7 @@ void DirectoryNode::on_message(NodeId from, const Message& message) {
       break;
     case MessageKind::kHeartbeat:
       // The sender was removed and does not know it, or asks whether it was.
-      if (!heard_.contains(from)) {
+      if (!members_.contains(from)) {
         if (view_.number > 0) send_view(from);
       } else if (message.header.sequence != 0) {
         transport_.send(from,
@@ -49,6 +55,22 @@ void DirectoryNode::on_message(NodeId from, const Message& message) {
     default:
       break;
   }
+}
+
+void DirectoryNode::hear(NodeId from) {
+  const auto found = members_.find(from);
+  if (found == members_.end()) return;
+  Member& member = found->second;
+  if (std::exchange(member.is_reported, false))
+    say(fmt::format("{} is heard of again after {}", name_of(from),
+                    group::seconds_text(now_ - member.heard)));
+  member.heard = now_;
+}
+
+std::string DirectoryNode::name_of(NodeId member) const {
+  for (const WorkerInfo& worker : view_.workers)
+    if (worker.id == member) return fmt::format("the worker of rank {}", worker.rank);
+  return fmt::format("server {}", member);
 }
 
 void DirectoryNode::on_lost(NodeId peer, const Error& why) {
@@ -62,13 +84,18 @@ void DirectoryNode::settle(TimePoint now) {
   // still unread: such a gap does not count as silence.
   const bool is_first = now_ == TimePoint::zero();
   const Duration gap = now - std::exchange(now_, now);
-  for (auto& [id, when] : heard_) {
-    if (is_first) when = now;
-    if (!is_first && gap > silence_limit_ / 4) when += gap;
-  }
   std::vector<NodeId> silent;
-  for (const auto& [id, when] : heard_)
-    if (now - when > silence_limit_) silent.push_back(id);
+  for (auto& [id, member] : members_) {
+    if (is_first) member.heard = now;
+    if (!is_first && gap > silence_limit_ / 4) member.heard += gap;
+    if (now - member.heard <= silence_limit_) continue;
+    if (!waits_for_living_ || !member.process.lives()) {
+      silent.push_back(id);
+    } else if (!std::exchange(member.is_reported, true)) {
+      say(fmt::format("{} has been silent for {}; its process lives, the job waits for it",
+                      name_of(id), group::seconds_text(now - member.heard)));
+    }
+  }
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence_limit_);
   for (const NodeId id : silent) {
     remove(id, fmt::format("it was silent for {} ms", limit.count()));
@@ -79,7 +106,7 @@ void DirectoryNode::settle(TimePoint now) {
 void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
   const auto joining = decode_joining(payload);
   if (!joining) return refuse(from, joining.error());
-  if (heard_.contains(from)) {
+  if (members_.contains(from)) {
     if (view_.number > 0) send_view(from);
     return;
   }
@@ -87,11 +114,14 @@ void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
     return refuse(from,
                   make_error(ErrorCode::kExhausted, "the job has {} servers and {} workers: full",
                              view_.servers.size(), view_.workers.size()));
-  heard_[from] = now_;
+  members_[from] = {
+      .heard = now_,
+      .process = group::LocalProcess(joining->server.host, static_cast<pid_t>(joining->pid))};
   if (joining->is_server) {
     ServerInfo server = joining->server;
     server.id = from;
-    say(fmt::format("{} joined", name_of(server)));
+    say(fmt::format("{} joined", with_address(server)));
+    if (members_[from].process.known()) local_servers_[joining->pid] = from;
     if (view_.number > 0) return become(with_server(view_, server, copies_));
     view_.servers.push_back(std::move(server));
     const auto count = static_cast<int>(view_.servers.size());
@@ -106,7 +136,7 @@ void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
     if (other.rank != worker.rank) continue;
     replaced = other.id;
     say(fmt::format("another worker takes the place of the worker of rank {}", worker.rank));
-    heard_.erase(other.id);
+    members_.erase(other.id);
   }
   become(with_worker(view_, worker));
   if (view_.number > 0 && replaced != kNoNode) send_view(replaced);
@@ -120,7 +150,7 @@ void DirectoryNode::refuse(NodeId to, const Error& why) {
 }
 
 void DirectoryNode::remove(NodeId peer, const std::string& why) {
-  if (heard_.erase(peer) == 0) return;
+  if (members_.erase(peer) == 0) return;
   for (const WorkerInfo& worker : view_.workers) {
     if (worker.id != peer) continue;
     say(fmt::format("the worker of rank {} is gone: {}", worker.rank, why));
@@ -137,15 +167,41 @@ void DirectoryNode::become(View next) {
     view_ = std::move(next);
     return;
   }
-  for (std::size_t slot = 0; slot < view_.chains.size(); ++slot) {
-    const auto& before = view_.chains[slot];
-    if (!before.empty() && next.chains[slot].empty())
-      say(fmt::format("nobody is left who has the parts of slot {}: they were on server {}", slot,
-                      fmt::join(before, " and ")));
-  }
+  tell_copies(next);
   view_ = std::move(next);
   for (const ServerInfo& server : view_.servers) send_view(server.id);
   for (const WorkerInfo& worker : view_.workers) send_view(worker.id);
+}
+
+// Says which parts lose their last copy, or all copies but one. A server that is new in a chain has
+// no copy until it is filled.
+void DirectoryNode::tell_copies(const View& next) {
+  std::size_t single = 0;
+  bool is_copied = true;  // all of them, to another server
+  std::set<NodeId> holders;
+  for (std::size_t slot = 0; slot < view_.chains.size(); ++slot) {
+    const std::vector<NodeId>& before = view_.chains[slot];
+    const std::vector<NodeId>& after = next.chains[slot];
+    if (!before.empty() && after.empty())
+      say(fmt::format("nobody is left who has the parts of slot {}: they were on server {}", slot,
+                      fmt::join(before, " and ")));
+    std::vector<NodeId> kept = after;
+    std::erase_if(kept, [&before](NodeId server) { return !contains(before, server); });
+    if (before.size() < 2 || kept.size() != 1) continue;
+    ++single;
+    holders.insert(kept.front());
+    is_copied = is_copied && after.size() > 1;
+  }
+  if (single == 0) return;
+  say(fmt::format("server {}: {} of {} slots have their only copy there until {}",
+                  fmt::join(holders, " and "), single, next.chains.size(),
+                  is_copied ? "it is copied to another server" : "another server joins"));
+}
+
+NodeId DirectoryNode::server_of(std::int64_t pid) const {
+  const MutexLock lock(mutex_);
+  const auto found = local_servers_.find(pid);
+  return found == local_servers_.end() ? kNoNode : found->second;
 }
 
 void DirectoryNode::send_view(NodeId to) {
@@ -177,7 +233,7 @@ class Directory::Impl final {
 Result<std::unique_ptr<Directory>> Directory::start(const DirectoryOptions& options,
                                                     EventSink on_event) {
   if (options.servers < 1 || options.servers > 4096 || options.replicas < 0 ||
-      options.silence_limit <= std::chrono::milliseconds::zero())
+      options.silence_limit < std::chrono::milliseconds::zero())
     return invalid("a directory has 1 to 4096 servers, and limits that are not negative");
   TALLY_TRY(const net::Address listen, group::address_from(options.listen));
   TALLY_TRY(auto transport,
@@ -190,5 +246,9 @@ Result<std::unique_ptr<Directory>> Directory::start(const DirectoryOptions& opti
 Directory::Directory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Directory::~Directory() = default;
 std::string Directory::address() const { return impl_->transport->address(); }
+std::uint32_t Directory::server_of(std::int64_t pid) const {
+  const NodeId id = impl_->node.server_of(pid);
+  return id == kNoNode ? 0 : id;
+}
 
 }  // namespace tally::server

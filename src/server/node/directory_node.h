@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "group/local_process.h"
 #include "server/protocol/node.h"
 #include "tally/server.h"
 
@@ -20,6 +21,9 @@ class DirectoryNode final : public Node {
   void on_lost(NodeId peer, const Error& why) override;
   void settle(TimePoint now) override;
 
+  // The server that joined from this process of the directory's host, also after its end.
+  NodeId server_of(std::int64_t pid) const;
+
   View view() const {
     const MutexLock lock(mutex_);
     return view_;
@@ -31,20 +35,30 @@ class DirectoryNode final : public Node {
   // Removes a member from the next view; no effect for other nodes.
   void remove(NodeId peer, const std::string& why) TALLY_REQUIRES(mutex_);
   void become(View next) TALLY_REQUIRES(mutex_);
+  void tell_copies(const View& next) TALLY_REQUIRES(mutex_);
   void send_view(NodeId to) TALLY_REQUIRES(mutex_);
   void say(const std::string& sentence) TALLY_REQUIRES(mutex_);
+  std::string name_of(NodeId member) const TALLY_REQUIRES(mutex_);
+
+  struct Member {
+    TimePoint heard{};  // time of its last message
+    group::LocalProcess process;
+    bool is_reported = false;  // as silent
+  };
+  void hear(NodeId from) TALLY_REQUIRES(mutex_);
 
   NodeTransport& transport_;
   const DirectoryOptions options_;
   const Duration silence_limit_;
+  const bool waits_for_living_;
   const EventSink on_event_;
   mutable Mutex mutex_;
   // Number 0 until enough servers have joined; it has the members so far.
   View view_ TALLY_GUARDED_BY(mutex_);
   int copies_ TALLY_GUARDED_BY(mutex_) = 1;
   TimePoint now_ TALLY_GUARDED_BY(mutex_) = TimePoint::zero();
-  // When each member sent its last message.
-  std::map<NodeId, TimePoint> heard_ TALLY_GUARDED_BY(mutex_);
+  std::map<NodeId, Member> members_ TALLY_GUARDED_BY(mutex_);
+  std::map<std::int64_t, NodeId> local_servers_ TALLY_GUARDED_BY(mutex_);  // by process
 };
 
 }  // namespace tally::server

@@ -1,5 +1,8 @@
 #include "server/node/directory_node.h"
 
+#include <unistd.h>
+
+#include "group/host.h"
 #include "server/testing/test_cluster.h"
 
 namespace tally::server::test {
@@ -40,6 +43,24 @@ TEST(DirectoryNode, TellsEverybodyOfWhoComesAndGoes) {
   EXPECT_TRUE(cluster.directory->view().workers.empty());
 }
 
+TEST(DirectoryNode, SaysThatOnlyOneCopyIsLeft) {
+  Cluster two({.servers = 2, .workers = 1});
+  two.kill_server(1);
+  two.network.run();
+  EXPECT_TRUE(two.has_event(
+      "server 2: 2 of 2 slots have their only copy there until another server joins"));
+  Cluster three({.servers = 3, .workers = 1});
+  three.kill_server(1);
+  three.network.run();
+  EXPECT_TRUE(three.has_event(
+      "server 2 and 3: 2 of 3 slots have their only copy there until it is copied to another "
+      "server"));
+  Cluster lone({.servers = 2, .workers = 1, .replicas = 1});
+  lone.kill_server(1);
+  lone.network.run();
+  EXPECT_FALSE(lone.has_event("only copy"));
+}
+
 TEST(DirectoryNode, AWorkerWithARankThatIsThereTakesItsPlaceAndTheOtherIsTold) {
   Cluster cluster({.servers = 1, .workers = 1});
   Worker& second = cluster.add_worker(0);
@@ -63,6 +84,32 @@ TEST(DirectoryNode, GivesUpWhoIsSilentAndTellsIt) {
   EXPECT_TRUE(cluster.servers[1]->expelled());
   EXPECT_FALSE(cluster.servers[2]->expelled());
   EXPECT_TRUE(cluster.has_event("server 1 is gone: it was silent for 5000 ms"));
+}
+
+// Member 7 is this process, and member 8 one on another host.
+TEST(DirectoryNode, WaitsForWhoIsSilentWhileItsProcessLives) {
+  Cluster cluster({.servers = 1, .workers = 0});
+  const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
+  const auto join = [&cluster](NodeId id, std::int32_t rank, const std::string& host) {
+    cluster.network.transport(id).send(
+        kDirectoryId, {.kind = MessageKind::kJoin},
+        encode(Joining{.rank = rank, .server = {.host = host}, .pid = ::getpid()}));
+  };
+  cluster.directory->settle(at(100));
+  join(7, 0, *group::host_identity(""));
+  join(8, 1, "another");
+  for (int now = 101; now <= 110; ++now) {
+    cluster.network.transport(1).send(kDirectoryId, {.kind = MessageKind::kHeartbeat}, {});
+    cluster.network.run();
+    cluster.directory->settle(at(now));
+  }
+  EXPECT_THAT(cluster.directory->view().workers, ElementsAre(WorkerInfo{7, 0}));
+  EXPECT_TRUE(cluster.has_event("the worker of rank 1 is gone: it was silent for 5000 ms"));
+  EXPECT_TRUE(cluster.has_event(
+      "the worker of rank 0 has been silent for 6.0 s; its process lives, the job waits for it"));
+  cluster.network.transport(7).send(kDirectoryId, {.kind = MessageKind::kHeartbeat}, {});
+  cluster.network.run();
+  EXPECT_TRUE(cluster.has_event("the worker of rank 0 is heard of again after 10.0 s"));
 }
 
 TEST(DirectoryNode, GivesNobodyUpForTheTimeItStoodStillItself) {

@@ -7,6 +7,8 @@
 // view. Views also wait, unless they say that the server was removed.
 #include "server/node/server_node.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -39,7 +41,7 @@ ServerNode::ServerNode(NodeTransport& transport, const ServerNodeOptions& option
 
 void ServerNode::join() {
   transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
-                  encode(Joining{.is_server = true, .server = options_.self}));
+                  encode(Joining{.is_server = true, .server = options_.self, .pid = options_.pid}));
   has_joined_.store(true);
 }
 
@@ -142,6 +144,7 @@ class Server::Impl final {
       : transport(std::move(socket)),
         node(*transport,
              {.self = transport->info(),
+              .pid = ::getpid(),
               .memory_limit_bytes = options.memory_limit_bytes,
               .snapshots = options.snapshots,
               .clock = [] { return SteadyClock().now(); }},

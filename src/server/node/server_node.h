@@ -23,6 +23,7 @@ namespace tally::server {
 
 struct ServerNodeOptions {
   ServerInfo self;                       // its id is ignored
+  std::int64_t pid = 0;                  // of this process; 0: the directory does not learn it
   std::uint64_t memory_limit_bytes = 0;  // of all tables; 0: none
   std::filesystem::path snapshots;       // folder of snapshots; empty: refuses them
   // The clock of settle(); none: only settle() notices that the process was stopped.

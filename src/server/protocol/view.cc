@@ -110,6 +110,7 @@ void fields(Fields& f, FieldsOf<Fields, Joining>& joining) {
   f.number(joining.rank);
   f.check(joining.rank >= 0, "a worker joins with a negative rank");
   fields(f, joining.server);
+  f.number(joining.pid);
 }
 
 std::vector<std::byte> encode(const View& view) { return wire::encode_fields(view); }

@@ -47,7 +47,8 @@ std::uint32_t slot_of(std::uint16_t table, std::uint32_t part, std::uint32_t slo
 struct Joining {
   bool is_server = false;
   std::int32_t rank = 0;  // of a worker
-  ServerInfo server;      // of a server; its id is ignored
+  ServerInfo server;      // of a server, its id is ignored; of a worker only the host
+  std::int64_t pid = 0;   // of the process, on server.host; 0: unknown
 };
 
 std::vector<std::byte> encode(const View& view);

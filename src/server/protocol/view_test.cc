@@ -64,13 +64,15 @@ TEST(Joining, ComesBackFromItsBytes) {
   for (const bool is_server : {false, true}) {
     const Joining joining{.is_server = is_server,
                           .rank = 3,
-                          .server = {.id = 0, .address = "a:1", .local_name = "b", .host = "c"}};
+                          .server = {.id = 0, .address = "a:1", .local_name = "b", .host = "c"},
+                          .pid = 4711};
     const auto bytes = encode(joining);
     const auto back = decode_joining(bytes);
     ASSERT_TRUE(back.has_value());
     EXPECT_EQ(back->is_server, is_server);
     EXPECT_EQ(back->rank, 3);
     EXPECT_EQ(back->server, joining.server);
+    EXPECT_EQ(back->pid, 4711);
     EXPECT_FALSE(decode_joining(std::span(bytes).first(bytes.size() - 1)).has_value());
   }
   std::vector<std::byte> other = encode(Joining{});

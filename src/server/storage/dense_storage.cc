@@ -49,9 +49,8 @@ class DenseStorage final : public Storage {
     std::unique_ptr<DenseStorage> storage(new DenseStorage(spec, part, std::move(codec), budget));
     const std::size_t bytes = (1 + storage->kept_arrays_) * storage->stride_ * sizeof(T);
     if (!storage->memory_.grow(bytes))
-      return storage->wrong(ErrorCode::kExhausted,
-                            "no memory for {} elements in {} bytes: {} of {} are in use",
-                            storage->count_, bytes, budget.used(), budget.limit());
+      return storage->wrong(ErrorCode::kExhausted, "no memory for {} elements in {} bytes: {}",
+                            storage->count_, bytes, usage_text(budget));
     storage->reset_state();
     return std::unique_ptr<Storage>(std::move(storage));
   }

@@ -316,7 +316,7 @@ TEST(DenseStorage, TheMemoryLimitIsNamed) {
     EXPECT_EQ(second.error().code, ErrorCode::kExhausted);
     EXPECT_EQ(second.error().message,
               "table 'weights' part 1: no memory for 65536 elements in 787008 bytes: 790528 of "
-              "1048576 are in use");
+              "1048576 bytes are in use");
   }
   EXPECT_EQ(budget.used(), 0U);
 }

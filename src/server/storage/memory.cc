@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 
 namespace tally::server {
@@ -39,6 +41,12 @@ bool MemoryBudget::take(std::uint64_t bytes) {
 void MemoryBudget::give_back(std::uint64_t bytes) {
   const std::uint64_t before = used_.fetch_sub(bytes, std::memory_order_relaxed);
   TALLY_CHECK(before >= bytes);
+}
+
+std::string usage_text(const MemoryBudget& budget) {
+  if (budget.limit() == 0)
+    return fmt::format("{} bytes are in use, and the system has no more", budget.used());
+  return fmt::format("{} of {} bytes are in use", budget.used(), budget.limit());
 }
 
 void GrowingMemory::swap(GrowingMemory& other) noexcept {

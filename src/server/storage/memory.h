@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace tally::server {
 
@@ -18,6 +19,10 @@ class MemoryBudget {
   const std::uint64_t limit_;  // 0: none
   std::atomic<std::uint64_t> used_{0};
 };
+
+// "1024 of 4096 bytes are in use", for errors; without a limit "1024 bytes are in use, and the
+// system has no more".
+std::string usage_text(const MemoryBudget& budget);
 
 // Zeroed pages that grow without being copied: the kernel moves them. Charged to the budget, which
 // outlives this. Threads: calls must not overlap.

@@ -288,10 +288,8 @@ class SparseStorage final : public Storage {
   template <typename Work>
   Result<void> for_rows(std::span<const std::uint64_t> keys, Work work) {
     if (!table_.make_room(keys)) {
-      return wrong(
-          ErrorCode::kExhausted,
-          "no memory for {} more rows beside {} in {} bytes; the server uses {} of {} bytes",
-          table_.missing(keys), table_.size(), table_.bytes(), budget_.used(), budget_.limit());
+      return wrong(ErrorCode::kExhausted, "no memory for {} more rows beside {} in {} bytes: {}",
+                   table_.missing(keys), table_.size(), table_.bytes(), usage_text(budget_));
     }
     Row rows[RowTable::kBatch];
     for (std::size_t begin = 0; begin < keys.size(); begin += RowTable::kBatch) {

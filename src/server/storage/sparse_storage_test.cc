@@ -284,8 +284,8 @@ TEST(SparseStorage, TheMemoryLimitIsNamedAndNothingChanges) {
   EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
   EXPECT_EQ(refused.error().message,
             "table 'rows' part 5: no memory for 500 more rows beside 500 in " +
-                std::to_string(storage->bytes()) + " bytes; the server uses " +
-                std::to_string(used) + " of 36864 bytes");
+                std::to_string(storage->bytes()) + " bytes: " + std::to_string(used) +
+                " of 36864 bytes are in use");
   EXPECT_EQ(storage->pieces({}, true, kMaxPayloadBytes), before);
   std::vector<float> out(2000);
   EXPECT_EQ(storage->read(keys, std::as_writable_bytes(std::span(out))).error().code,
