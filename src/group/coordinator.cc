@@ -12,9 +12,6 @@
 namespace tally::group {
 namespace {
 
-// The pause after accept() failed for want of descriptors.
-constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
-
 Result<void> check(const CoordinatorOptions& options) {
   if (!is_job_name(options.job))
     return invalid(
@@ -39,6 +36,10 @@ Coordinator::Coordinator(const CoordinatorOptions& options, net::Listener listen
       listener_(std::move(listener)),
       local_(std::move(local)),
       streams_(std::move(streams)),
+      acceptor_({.listener = &listener_,
+                 .local_listener = &local_.listener,
+                 .streams = &streams_,
+                 .places = net::Acceptor::kSpare + static_cast<std::size_t>(options.size)}),
       wake_(std::move(wake)),
       service_(options, to_string(listener_.address()), std::move(on_event), SteadyClock().now()) {}
 
@@ -126,13 +127,9 @@ void Coordinator::work(const std::stop_token& stop) {
 void Coordinator::wait(TimePoint until) {
   entries_.clear();
   entries_.push_back({wake_.descriptor(), POLLIN, 0});
-  // During the pause a waiting connection would wake this thread again and again.
-  if (accept_from_ > SteadyClock().now()) {
-    until = std::min(until, accept_from_);
-  } else {
-    entries_.push_back({listener_.descriptor(), POLLIN, 0});
-    entries_.push_back({local_.listener.descriptor(), POLLIN, 0});
-  }
+  const TimePoint now = SteadyClock().now();
+  acceptor_.add_to(entries_, now);
+  if (acceptor_.paused_until() > now) until = std::min(until, acceptor_.paused_until());
   bool pending = false;
   for (const auto& session : service_.sessions()) {
     session->connection.add_to(entries_);
@@ -154,35 +151,18 @@ void Coordinator::obey(TimePoint now) {
 }
 
 void Coordinator::accept(TimePoint now) {
-  if (now < accept_from_) return;
-  for (;;) {
-    auto socket = listener_.accept_now();
-    if (!socket.has_value()) return pause_accepting(socket.error(), now);
-    if (!socket->has_value()) break;
-    const auto peer = net::peer_address(**socket);
-    const std::string from = peer.has_value() ? to_string(*peer) : "an unknown address";
-    if (auto stream = streams_.server(**std::move(socket)); stream.has_value())
-      add(*std::move(stream), from, false, now);
+  auto accepted = acceptor_.accept(now);
+  if (!accepted.has_value()) {
+    if (!complained_)
+      log_warning(
+          fmt::format("the coordinator cannot take in everybody: {}", accepted.error().message));
+    complained_ = true;
+    return;
   }
-  for (;;) {
-    auto caller = accept_local(local_.listener);
-    if (!caller.has_value()) return pause_accepting(caller.error(), now);
-    if (!caller->has_value()) break;
-    add(net::plain_stream(**std::move(caller)), "this machine", true, now);
-  }
-}
-
-void Coordinator::pause_accepting(const Error& why, TimePoint now) {
-  accept_from_ = now + kAcceptPause;
-  if (!complained_)
-    log_warning(fmt::format("the coordinator cannot take in everybody: {}", why.message));
-  complained_ = true;
-}
-
-void Coordinator::add(std::unique_ptr<net::Stream> stream, std::string from, bool local,
-                      TimePoint now) {
-  service_.sessions().push_back(
-      std::make_unique<CoordinatorSession>(std::move(stream), std::move(from), local, now));
+  for (const auto& refusal : accepted->refused)
+    service_.refused(refusal.from, refusal.why.message, now);
+  for (net::Arrival& arrival : accepted->arrivals)
+    service_.sessions().push_back(std::make_unique<CoordinatorSession>(std::move(arrival), now));
 }
 
 }  // namespace tally::group

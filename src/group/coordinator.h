@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "group/coordinator_service.h"
 #include "group/local_access.h"
+#include "net/acceptor.h"
 #include "net/socket.h"
 #include "net/stream_factory.h"
 
@@ -50,17 +51,15 @@ class Coordinator final {
   void wait(TimePoint until);
   void obey(TimePoint now);
   void accept(TimePoint now);
-  void pause_accepting(const Error& why, TimePoint now);
-  void add(std::unique_ptr<net::Stream> stream, std::string from, bool local, TimePoint now);
 
   const CoordinatorOptions options_;
   net::Listener listener_;
   const LocalAccess local_;
   const net::StreamFactory streams_;
+  net::Acceptor acceptor_;
   const Descriptor wake_;
   CoordinatorService service_;  // the thread's own, once it runs
   std::vector<pollfd> entries_;
-  TimePoint accept_from_{};
   bool complained_ = false;  // about a failed accept()
   Mutex mutex_;
   std::vector<Command> commands_ TALLY_GUARDED_BY(mutex_);

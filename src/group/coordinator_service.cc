@@ -19,8 +19,6 @@ constexpr Duration kIntroductionTime = std::chrono::seconds(3);
 // Time for sending the reason to a peer that is refused.
 constexpr Duration kCloseTime = std::chrono::seconds(1);
 constexpr Duration kTraceTime = std::chrono::seconds(2);
-// Connections that have not identified themselves; the oldest is closed if there are more.
-constexpr std::ptrdiff_t kMaxUnknown = 64;
 // Ranks of an earlier coordinator reconnect within their longest pause between two attempts.
 constexpr Duration kReturnTime = std::chrono::seconds(5);
 // The status of a job of thousands of ranks has some megabytes.
@@ -37,12 +35,11 @@ Roster::Options roster_options(const CoordinatorOptions& options, std::uint32_t 
 
 }  // namespace
 
-CoordinatorSession::CoordinatorSession(std::unique_ptr<net::Stream> stream, std::string caller,
-                                       bool is_local, TimePoint now)
-    : connection(std::move(stream), {.max_unsent_bytes = kMaxUnsentBytes}),
-      from(std::move(caller)),
-      local(is_local),
-      opened(now) {}
+CoordinatorSession::CoordinatorSession(net::Arrival arrival, TimePoint now)
+    : connection(std::move(arrival.stream), {.max_unsent_bytes = kMaxUnsentBytes}),
+      from(std::move(arrival.from)),
+      opened(now),
+      place(std::move(arrival.place)) {}
 
 void CoordinatorSession::refuse(const Error& why, TimePoint now) {
   tell(ControlKind::kRefusal, why);
@@ -83,7 +80,7 @@ void CoordinatorService::serve(CoordinatorSession& session, TimePoint now) {
     if (session.over || session.dead) return;
     const auto handled = handle(session, message, now);
     if (handled.has_value()) continue;
-    refused(session, handled.error().message, now);
+    refused(session.from, handled.error().message, now);
     session.refuse(handled.error(), now);
   }
 }
@@ -99,7 +96,7 @@ Result<void> CoordinatorService::handle(CoordinatorSession& session, const Contr
   }
   if (session.role == Role::kObserver)
     return make_error(ErrorCode::kRefused, "an observer only asks");
-  if (message.kind != ControlKind::kRegister || session.local)
+  if (message.kind != ControlKind::kRegister || session.local())
     return make_error(ErrorCode::kRefused, "it did not say who it is");
   TALLY_TRY(const Registration who, body_of<Registration>(message));
   return take_registration(session, who, now);
@@ -217,12 +214,12 @@ void CoordinatorService::ended(CoordinatorSession& session, const Error& why, Ti
   if (session.role == Role::kRank) {
     // A registered rank that sends corrupt messages is reported; its connection is over in any
     // case.
-    if (why.code != ErrorCode::kPeerLost) refused(session, why.message, now);
+    if (why.code != ErrorCode::kPeerLost) refused(session.from, why.message, now);
     if (session.generation == generation()) tell(roster_->connection_closed(session.rank, now));
     return;
   }
-  if (session.local) return;
-  refused(session,
+  if (session.local()) return;
+  refused(session.from,
           why.code == ErrorCode::kPeerLost ? "it ended before it said who it is" : why.message,
           now);
 }
@@ -271,19 +268,18 @@ void CoordinatorService::look_for_stalls(TimePoint now) {
       session->tell(ControlKind::kWantStack);
 }
 
-void CoordinatorService::refused(const CoordinatorSession& session, const std::string& why,
-                                 TimePoint now) {
-  if (const auto sentence = refusals_.add(session.from, why, now))
+void CoordinatorService::refused(const std::string& from, const std::string& why, TimePoint now) {
+  if (const auto sentence = refusals_.add(from, why, now))
     pending_.push_back({EventKind::kRefused, {}, *sentence});
 }
 
 void CoordinatorService::tidy(TimePoint now) {
-  std::ptrdiff_t unknown = std::count_if(sessions_.begin(), sessions_.end(), [](const auto& each) {
-    return each->role == Role::kUnknown && !each->over && !each->dead;
-  });
-  for (const auto& session : sessions_) {  // oldest first
+  for (const auto& session : sessions_) {
+    session->place.update(session->connection.stream());
+    if (session->role != Role::kUnknown) session->place.release();
     if (session->over && (!session->connection.unsent() || now - session->over_since > kCloseTime))
       session->dead = true;
+    if (session->over && session->place.revoked()) session->dead = true;
     if (session->dead || session->over) continue;
     if (!session->awaited.empty() && now >= session->traces_by) {
       session->awaited.clear();
@@ -291,10 +287,9 @@ void CoordinatorService::tidy(TimePoint now) {
     }
     if (session->role != Role::kUnknown) continue;
     const bool late = now - session->opened > kIntroductionTime;
-    if (!late && unknown <= kMaxUnknown) continue;
-    --unknown;
+    if (!late && !session->place.revoked()) continue;
     session->dead = true;
-    refused(*session, late ? "it did not say who it is" : "too many say nothing", now);
+    refused(session->from, late ? "it did not say who it is" : "too many say nothing", now);
   }
   sessions_.remove_if([](const auto& session) { return session->dead; });
   // Save the state before the events are reported, so that the next coordinator knows them.

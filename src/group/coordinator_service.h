@@ -13,6 +13,7 @@
 #include "group/stall.h"
 #include "group/state_file.h"
 #include "group/watch_message.h"
+#include "net/acceptor.h"
 #include "net/socket.h"
 #include "tally/job.h"
 
@@ -41,13 +42,12 @@ struct CoordinatorOptions {
 struct CoordinatorSession {
   enum class Role { kUnknown, kRank, kObserver };
 
-  CoordinatorSession(std::unique_ptr<net::Stream> stream, std::string caller, bool is_local,
-                     TimePoint now);
+  CoordinatorSession(net::Arrival arrival, TimePoint now);
 
   net::MessageConnection connection;
   const std::string from;  // for people
-  const bool local;        // same machine and user: an observer, never a rank
   const TimePoint opened;
+  net::Place place;  // released once the peer is known
   Role role = Role::kUnknown;
   bool over = false;  // to be dropped once everything has been sent
   bool dead = false;  // to be dropped now
@@ -64,6 +64,8 @@ struct CoordinatorSession {
   std::set<Rank> awaited;
   TimePoint traces_by{};
 
+  // Same machine and user: an observer, never a rank.
+  bool local() const { return connection.stream().local(); }
   bool is_rank_of(std::uint32_t of) const {
     return role == Role::kRank && generation == of && !over && !dead;
   }
@@ -97,6 +99,8 @@ class CoordinatorService final {
   void say(std::string sentence) {
     pending_.push_back({EventKind::kRefused, {}, std::move(sentence)});
   }
+  // Reports that a connection was refused.
+  void refused(const std::string& from, const std::string& why, TimePoint now);
   // Handles timeouts; call it a few times in each heartbeat.
   void tick(TimePoint now);
   TimePoint next_loss() const { return roster_->next_loss(); }
@@ -120,7 +124,6 @@ class CoordinatorService final {
   void answer_status(CoordinatorSession& session, TimePoint now);
   void ask_traces(CoordinatorSession& session, TimePoint now);
   void look_for_stalls(TimePoint now);
-  void refused(const CoordinatorSession& session, const std::string& why, TimePoint now);
   void tell(const Events& events);
   void save();
 

@@ -44,20 +44,6 @@ Result<LocalAccess> open_local_access(const std::string& job) {
   return make_error(ErrorCode::kExhausted, "{} jobs are called {}", kMostOfOneName, job);
 }
 
-Result<std::optional<Descriptor>> accept_local(const Descriptor& listener) {
-  for (;;) {
-    Descriptor caller(
-        accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!caller.open()) {
-      if (errno == EAGAIN) return std::optional<Descriptor>();
-      if (errno == EINTR || errno == ECONNABORTED) continue;
-      return net::socket_error("accept on a local socket", errno);
-    }
-    if (net::peer_of_same_user(caller.descriptor()).has_value())
-      return std::optional(std::move(caller));
-  }
-}
-
 // Lines: Num RefCount Protocol Flags Type St Inode Path; an abstract path begins with @, and flag
 // 0x10000 is a socket that listens.
 std::vector<std::string> jobs_in(const std::string& table, unsigned user) {

@@ -20,10 +20,6 @@ struct LocalAccess {
 };
 Result<LocalAccess> open_local_access(const std::string& job);
 
-// The next connection, or none if none is pending. Connections of other users are closed. An error
-// means that this process cannot accept connections now.
-Result<std::optional<Descriptor>> accept_local(const Descriptor& listener);
-
 // Names of this user's jobs on this machine, sorted.
 std::vector<std::string> local_jobs();
 // The same, from the text of /proc/net/unix.

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "group/host.h"
 #include "group/machine_share.h"
+#include "group/refusals.h"
 #include "group/rendezvous.h"
 #include "net/mesh.h"
 #include "net/routed_transport.h"
@@ -169,8 +170,9 @@ class Connector {
       mesh.addresses.push_back(member(rank).listens);
       mesh.wanted.push_back(membership_.host_of[static_cast<std::size_t>(rank)] != own_host());
     }
-    mesh.refused = [](const Error& why) {
-      log_warning("turned away a connection: " + why.message);
+    mesh.refused = [this](const Error& why) {
+      if (const auto sentence = refusals_.add("another process", why.message, clock_.now()))
+        log_warning(*sentence);
     };
     TALLY_TRY(auto streams, net::connect_mesh(listener_, mesh, by_));
     TALLY_TRY(auto transport,
@@ -186,6 +188,7 @@ class Connector {
   const Descriptor& local_listener_;
   const Clock& clock_;
   const Deadline by_;
+  Refusals refusals_;
   Membership membership_;
   std::vector<Rank> local_;  // the ranks of this host
 };

@@ -8,26 +8,21 @@
 namespace tally::group {
 namespace {
 
+constexpr int kMostAttempts = 5;
+
 class Client {
  public:
   Client(RendezvousOptions options, Deadline by) : options_(std::move(options)), by_(by) {}
 
+  // A host with many strangers at its door may close a connection during the TLS handshake, to
+  // make place for newer ones.
   Result<void> reach() {
-    auto socket = net::connect_retrying(options_.at, by_);
-    if (!socket.has_value()) {
-      return make_error(socket.error().code, options_.host, "no rendezvous at {}: {}",
-                        to_string(options_.at), socket.error().message);
+    for (int attempt = 1;; ++attempt) {
+      const auto reached = try_to_reach();
+      if (reached.has_value() || reached.error().code != ErrorCode::kPeerLost ||
+          attempt == kMostAttempts)
+        return reached;
     }
-    TALLY_TRY(local_, net::local_address(*socket));
-    TALLY_TRY(const auto streams,
-              net::StreamFactory::make(options_.secret,
-                                       fmt::format("tally rank {}", options_.hello.rank)));
-    TALLY_TRY(auto stream, streams.client(*std::move(socket)));
-    connection_ = std::make_unique<net::MessageConnection>(std::move(stream),
-                                                           net::MessageConnection::Options{});
-    const auto shaken = connection_->flush(by_);
-    if (!shaken.has_value()) return at_rendezvous(shaken.error());
-    return {};
   }
 
   Result<void> introduce(const std::function<Result<void>(const net::Address&, Hello&)>& complete) {
@@ -63,6 +58,24 @@ class Client {
   }
 
  private:
+  Result<void> try_to_reach() {
+    auto socket = net::connect_retrying(options_.at, by_);
+    if (!socket.has_value()) {
+      return make_error(socket.error().code, options_.host, "no rendezvous at {}: {}",
+                        to_string(options_.at), socket.error().message);
+    }
+    TALLY_TRY(local_, net::local_address(*socket));
+    TALLY_TRY(const auto streams,
+              net::StreamFactory::make(options_.secret,
+                                       fmt::format("tally rank {}", options_.hello.rank)));
+    TALLY_TRY(auto stream, streams.client(*std::move(socket)));
+    connection_ = std::make_unique<net::MessageConnection>(std::move(stream),
+                                                           net::MessageConnection::Options{});
+    const auto shaken = connection_->flush(by_);
+    if (!shaken.has_value()) return at_rendezvous(shaken.error());
+    return {};
+  }
+
   Error at_rendezvous(const Error& why, const char* hint = "") const {
     return make_error(why.code, options_.host, "the rendezvous at {}: {}{}", to_string(options_.at),
                       why.message, hint);

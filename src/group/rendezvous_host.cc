@@ -8,17 +8,18 @@
 #include "base/log.h"
 #include "group/control.h"
 #include "group/host.h"
+#include "group/refusals.h"
 #include "group/rendezvous.h"
 #include "group/rendezvous_state.h"
+#include "net/acceptor.h"
 #include "net/greeting_exchange.h"
 #include "net/stream_factory.h"
 
 namespace tally::group {
 namespace {
 
-// A connection has this long to present itself, and this many may do so at a time.
+// A connection has this long to present itself.
 constexpr Duration kGreetingTime = std::chrono::seconds(5);
-constexpr std::size_t kMaxCallers = 256;
 // Kept back from the deadline for telling all ranks the outcome.
 constexpr Duration kOutcomeTime = std::chrono::milliseconds(500);
 
@@ -26,14 +27,17 @@ using net::MessageConnection;
 
 // A connection that has not presented itself yet: first its greeting arrives, then its Hello.
 struct Caller {
+  std::string from;
+  net::Place place;
   std::optional<net::GreetingExchange> greeting;  // empty once it is complete
   std::unique_ptr<MessageConnection> connection;  // from then on
   Rank claimed = kNoRank;                         // the greeting says so
   Deadline by = Deadline::never();
 
+  const net::Stream& stream() const { return greeting ? greeting->stream() : connection->stream(); }
   std::string claimed_identity() const {
     if (claimed != kNoRank) return fmt::format("tally rank {}", claimed);
-    return connection->stream().claimed_identity();
+    return stream().claimed_identity();
   }
 };
 
@@ -51,10 +55,13 @@ struct Peer {
 class Host {
  public:
   Host(net::Listener& listener, const RendezvousOptions& options, Deadline by)
-      : listener_(listener),
-        options_(options),
+      : options_(options),
         by_(by),
-        state_(options.hello.size, options.hello.generation) {}
+        state_(options.hello.size, options.hello.generation),
+        acceptor_(
+            {.listener = &listener,
+             .streams = &streams_,
+             .places = net::Acceptor::kSpare + static_cast<std::size_t>(options.hello.size)}) {}
 
   Result<Welcome> run(const Connect& connect) {
     const Result<Welcome> outcome = form(connect);
@@ -99,15 +106,16 @@ class Host {
   }
 
   void accept_waiting() {
-    while (callers_.size() < kMaxCallers) {
-      auto socket = listener_.accept_now();
-      if (!socket.has_value() || !*socket) return;
-      auto stream = streams_.server(**std::move(socket));
-      if (!stream.has_value()) continue;
+    auto accepted = acceptor_.accept(clock_.now());
+    if (!accepted.has_value()) return;  // tries again after a pause
+    for (const auto& refusal : accepted->refused) report(refusal.from, "", refusal.why);
+    for (net::Arrival& arrival : accepted->arrivals) {
       Caller& caller = callers_.emplace_back();
+      caller.from = std::move(arrival.from);
+      caller.place = std::move(arrival.place);
       caller.by = Deadline::after(kGreetingTime);
       caller.greeting.emplace(
-          *std::move(stream),
+          std::move(arrival.stream),
           net::GreetingExchange::Host{
               .greeting_bytes = wire::kGreetingBytes,
               .judge = [this, &caller](std::span<const std::byte> greeting, auto& /*answer*/) {
@@ -118,7 +126,9 @@ class Host {
 
   void wait(Deadline by) {
     std::vector<pollfd> entries;
-    if (callers_.size() < kMaxCallers) entries.push_back({listener_.descriptor(), POLLIN, 0});
+    const TimePoint now = clock_.now();
+    acceptor_.add_to(entries, now);
+    if (acceptor_.paused_until() > now) by = earlier(by, Deadline::at(acceptor_.paused_until()));
     for (const Caller& caller : callers_) {
       by = earlier(by, caller.by);
       if (caller.greeting) {
@@ -152,9 +162,12 @@ class Host {
   // Whether the caller has become a peer or was refused. An error ends the rendezvous for all.
   Result<bool> serve(Caller& caller) {
     auto hello = hear(caller);
+    caller.place.update(caller.stream());
     if (hello.has_value() && !*hello) {
-      if (!caller.by.passed(clock_.now())) return false;
-      hello = make_error(ErrorCode::kTimeout, "no greeting in time");
+      const bool revoked = caller.place.revoked();
+      if (!revoked && !caller.by.passed(clock_.now())) return false;
+      hello = revoked ? make_error(ErrorCode::kExhausted, "too many connections without a greeting")
+                      : make_error(ErrorCode::kTimeout, "no greeting in time");
     }
     if (caller.greeting) take_connection(caller);
     if (!hello.has_value()) {
@@ -190,15 +203,19 @@ class Host {
   // A rank of this job with another protocol version ends the rendezvous for all; any other caller
   // is only refused.
   Result<void> refuse(Caller& caller, const Error& why) {
-    const std::string identity = caller.claimed_identity();
-    log_warning(fmt::format("rendezvous: turned away {}: {}",
-                            identity.empty() ? "a stranger" : identity, why.message));
-    state_.turn_away(identity, why);
+    report(caller.from, caller.claimed_identity(), why);
     send(*caller.connection, message_of(ControlKind::kAbort, why));
     caller.connection->flush();
     const bool proven = caller.connection->stream().authenticated() || !options_.secret;
     if (proven && why.code == ErrorCode::kRefused && why.peer != kNoRank) return why;
     return {};
+  }
+
+  void report(const std::string& from, const std::string& identity, const Error& why) {
+    const std::string peer = identity.empty() ? from : fmt::format("{} ({})", from, identity);
+    if (const auto sentence = refusals_.add(peer, why.message, clock_.now()))
+      log_warning("rendezvous: " + *sentence);
+    state_.turn_away(identity, why);
   }
 
   Result<Welcome> make_welcome() {
@@ -233,11 +250,12 @@ class Host {
   }
 
   const SteadyClock clock_;
-  net::Listener& listener_;
   const RendezvousOptions& options_;
   const Deadline by_;
   RendezvousState state_;
+  Refusals refusals_;
   net::StreamFactory streams_;
+  net::Acceptor acceptor_;
   std::list<Caller> callers_;
   std::vector<Peer> peers_;
 };

@@ -59,7 +59,10 @@ Result<void> RendezvousState::arrive(const Hello& hello) {
 }
 
 void RendezvousState::turn_away(const std::string& claimed, const Error& why) {
-  turned_away_.insert_or_assign(claimed, why);
+  // Strangers can claim any number of names.
+  const auto most = static_cast<std::size_t>(size_) + 1;
+  if (turned_away_.size() < most || turned_away_.contains(claimed))
+    turned_away_.insert_or_assign(claimed, why);
 }
 
 std::vector<Rank> RendezvousState::missing() const {

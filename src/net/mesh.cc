@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/errors.h"
+#include "net/acceptor.h"
 #include "net/greeting_exchange.h"
 #include "net/stream_factory.h"
 
@@ -20,9 +21,6 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::milliseconds(250);
-// How many unknown connections may be open beyond those that are expected; the oldest is closed
-// first.
-constexpr std::size_t kMaxUnknown = 64;
 
 // This rank's attempts to connect to a lower one.
 struct OutgoingCall {
@@ -40,6 +38,7 @@ struct OutgoingCall {
 // A connection to this rank that has not presented itself yet.
 struct IncomingCall {
   std::unique_ptr<GreetingExchange> exchange;
+  Place place;
   Deadline by = Deadline::never();
   Rank caller = kNoRank;  // once its greeting was accepted
 };
@@ -47,7 +46,12 @@ struct IncomingCall {
 class Mesh final {
  public:
   Mesh(Listener& listener, const MeshOptions& options, Deadline by)
-      : listener_(listener), options_(options), by_(by), size_(options.addresses.size()) {
+      : options_(options),
+        by_(by),
+        size_(options.addresses.size()),
+        acceptor_({.listener = &listener,
+                   .streams = &factory_,
+                   .places = Acceptor::kSpare + options.addresses.size()}) {
     streams_.resize(size_);
     welcomed_.resize(size_, false);
   }
@@ -166,11 +170,10 @@ class Mesh final {
     return streams_[static_cast<std::size_t>(call.peer)] != nullptr;
   }
 
-  // The listener, then calls_, then incoming_, in order; poll() skips a descriptor of -1.
+  // calls_, then incoming_, in order, then the listener; poll() skips a descriptor of -1.
   std::vector<pollfd> poll_all() {
     std::vector<pollfd> polled;
     Deadline next = by_;
-    polled.push_back({.fd = expects_calls() ? listener_.descriptor() : -1, .events = POLLIN});
     for (const OutgoingCall& call : calls_) {
       pollfd entry{.fd = -1, .events = POLLIN};
       if (call.exchange != nullptr) {
@@ -184,13 +187,19 @@ class Mesh final {
       polled.push_back(call->exchange->poll_entry());
       next = earlier(next, call->by);
     }
+    if (expects_calls()) {
+      const TimePoint time = steady_now();
+      acceptor_.add_to(polled, time);
+      if (acceptor_.paused_until() > time)
+        next = earlier(next, Deadline::at(acceptor_.paused_until()));
+    }
     ::poll(polled.data(), polled.size(), poll_timeout(next));
     return polled;
   }
 
   Result<void> serve_calls(const std::vector<pollfd>& polled) {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
-      if (polled[1 + i].revents == 0) continue;
+      if (polled[i].revents == 0) continue;
       OutgoingCall& call = calls_[i];
       const auto outcome = serve(call);
       if (!outcome) TALLY_TRY(retry(call, outcome.error()));
@@ -228,7 +237,7 @@ class Mesh final {
     std::deque<std::unique_ptr<IncomingCall>> open;
     for (std::size_t i = 0; i < incoming_.size(); ++i) {
       IncomingCall& call = *incoming_[i];
-      if (polled[1 + calls_.size() + i].revents != 0) {
+      if (polled[calls_.size() + i].revents != 0) {
         const auto met = call.exchange->advance();
         if (!met) {
           dismiss(call, met.error());
@@ -238,6 +247,11 @@ class Mesh final {
           streams_[static_cast<std::size_t>(call.caller)] = call.exchange->take();
           continue;
         }
+      }
+      call.place.update(call.exchange->stream());
+      if (call.place.revoked()) {
+        dismiss(call, make_error(ErrorCode::kExhausted, "too many connections without a greeting"));
+        continue;
       }
       if (call.by.passed(time)) {
         dismiss(call, {.code = ErrorCode::kTimeout, .message = "no greeting in time"});
@@ -250,20 +264,17 @@ class Mesh final {
 
   Result<void> accept_calls() {
     if (!expects_calls()) return {};
-    for (std::size_t i = 0; i < kMaxUnknown; ++i) {
-      auto socket = listener_.accept_now();
-      if (!socket) {
-        if (incoming_.empty()) return socket.error();
-        dismiss_oldest();
-        continue;
-      }
-      if (!socket->has_value()) return {};
-      TALLY_TRY(auto stream, factory_.server(**std::move(socket)));
-      if (incoming_.size() >= kMaxUnknown + size_) dismiss_oldest();
+    auto accepted = acceptor_.accept(steady_now());
+    // Connections that are not complete yet may end, which frees their descriptors.
+    if (!accepted && !incoming_.empty()) return {};
+    if (!accepted) return accepted.error();
+    for (const Acceptor::Refusal& refusal : accepted->refused) refused(refusal.why);
+    for (Arrival& arrival : accepted->arrivals) {
       IncomingCall& call = *incoming_.emplace_back(std::make_unique<IncomingCall>());
       call.by = Deadline::after(options_.greeting_limit);
+      call.place = std::move(arrival.place);
       call.exchange = std::make_unique<GreetingExchange>(
-          std::move(stream),
+          std::move(arrival.stream),
           GreetingExchange::Host{
               .greeting_bytes = wire::kGreetingBytes,
               .judge = [this, &call](std::span<const std::byte> greeting,
@@ -276,15 +287,13 @@ class Mesh final {
     return {};
   }
 
-  void dismiss_oldest() {
-    dismiss(*incoming_.front(),
-            {.code = ErrorCode::kExhausted, .message = "too many connections without a greeting"});
-    incoming_.pop_front();
-  }
-
   void dismiss(const IncomingCall& call, const Error& why) {
     // It was accepted and went away before the answer reached it: that rank may call again.
     if (call.caller != kNoRank) welcomed_[static_cast<std::size_t>(call.caller)] = false;
+    refused(why);
+  }
+
+  void refused(const Error& why) {
     ++refused_count_;
     last_refusal_ = why.message;
     if (options_.refused) options_.refused(why);
@@ -324,11 +333,11 @@ class Mesh final {
     return answer;
   }
 
-  Listener& listener_;
   const MeshOptions& options_;
   const Deadline by_;
   const std::size_t size_;
   StreamFactory factory_;
+  Acceptor acceptor_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<bool> welcomed_;  // by rank: its greeting was accepted
   std::vector<OutgoingCall> calls_;

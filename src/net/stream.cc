@@ -191,6 +191,7 @@ class SynchronizedStream final : public Stream {
   Error failure() const override { return locked()->failure(); }
   int descriptor() const override { return descriptor_; }
   bool authenticated() const override { return locked()->authenticated(); }
+  bool showed_secret() const override { return locked()->showed_secret(); }
   std::string claimed_identity() const override { return locked()->claimed_identity(); }
   bool encrypted() const override { return encrypted_; }
 

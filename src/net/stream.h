@@ -55,6 +55,9 @@ class Stream {
   virtual int write_descriptor() const { return descriptor(); }
   // Whether both sides have proven that they know the job's secret.
   virtual bool authenticated() const = 0;
+  // Whether the peer has shown the job's secret. This may be true before authenticated(), for bytes
+  // that the peer may have recorded from somebody else.
+  virtual bool showed_secret() const { return authenticated(); }
   // The name that the peer gave itself during the handshake, proven only if authenticated(); may be
   // empty.
   virtual std::string claimed_identity() const { return {}; }

@@ -26,6 +26,9 @@ class StreamFactory final {
     return factory;
   }
 
+  // Whether streams prove the job's secret.
+  bool secure() const { return tls_ != nullptr; }
+
   // Over a socket that connected, or that was accepted.
   Result<std::unique_ptr<Stream>> client(Socket socket) const {
     return tls_ ? tls_->client(std::move(socket)) : plain_stream(std::move(socket));

@@ -193,6 +193,11 @@ class TlsStream final : public Stream {
   }
   int descriptor() const override { return pipe_.descriptor(); }
   bool authenticated() const override { return established_; }
+  // The first message of the client proves the secret by its binder (RFC 8446 section 4.2.11.2).
+  // The server goes on, and has keys, only if the binder is right.
+  bool showed_secret() const override {
+    return established_ || (server_ && exchange_->server_secret.has_value());
+  }
   bool encrypted() const override { return true; }
 
  private:

@@ -1,4 +1,6 @@
 // Connections to the rendezvous from programs that are not ranks of this version of Tally.
+#include <unistd.h>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -6,6 +8,8 @@
 #include "net/stream.h"
 #include "net/tls_stream.h"
 #include "process/crew.h"
+#include "process/guest.h"
+#include "process/strangers.h"
 #include "wire/greeting.h"
 
 namespace tally::process {
@@ -64,12 +68,12 @@ TEST_P(Strangers, GarbageDuringJoiningDisturbsNobody) {
   EXPECT_TRUE(crew.all_say("sums 3 right"));
 }
 
-// More connections than the rendezvous could wait for one after the other within the test's time.
+// More connections than the rendezvous keeps open, and new ones for those that it closes.
 TEST_P(Strangers, SilentConnectionsDuringJoiningDisturbNobody) {
   Crew crew({.transport = GetParam()});
   crew.start(0, {"sums", "3"});
-  std::vector<std::unique_ptr<net::Stream>> visitors;
-  for (int i = 0; i < 50; ++i) visitors.push_back(visit(crew.port()));
+  ASSERT_NE(visit(crew.port()), nullptr);
+  const SilentConnections silent({"127.0.0.1", crew.port()}, 300);
   crew.start(1, {"sums", "3"});
   crew.start(2, {"sums", "3"});
   EXPECT_TRUE(crew.all_say("sums 3 right"));
@@ -81,6 +85,16 @@ TEST_P(Strangers, ConnectionThatEndsAtOnceDisturbsNobody) {
   for (int i = 0; i < 5; ++i) visit(crew.port());
   crew.start(1, {"sums", "3"});
   crew.start(2, {"sums", "3"});
+  EXPECT_TRUE(crew.all_say("sums 3 right"));
+}
+
+TEST(OtherUser, CannotJoinAJobWithoutASecret) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  Crew crew({.transport = "tcp", .size = 2});
+  crew.start(0, {"sums", "3"});
+  EXPECT_FALSE(as_other_user([&] { return Guest(crew.port()).join().has_value(); }));
+  EXPECT_TRUE(crew[0].complains("it belongs to user 65534")) << crew[0].transcript();
+  crew.start(1, {"sums", "3"});
   EXPECT_TRUE(crew.all_say("sums 3 right"));
 }
 

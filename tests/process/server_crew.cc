@@ -99,6 +99,8 @@ server::ClientOptions ServerCrew::client_options(int rank) const {
   server::ClientOptions options;
   options.directory = address_;
   options.rank = rank;
+  if (options_.transport == "tcp") options.transport = TransportKind::kTcp;
+  if (options_.transport == "tls") options.transport = TransportKind::kTls;
   if (options_.transport == "tls") {
     options.secret.emplace();
     options.secret->bytes.fill(static_cast<std::byte>(kSecretByte));

@@ -1,6 +1,7 @@
 // Parameter servers as processes: the tables contain all acknowledged pushes, also after a process
 // died.
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -20,6 +21,7 @@
 #include "process/processes.h"
 #include "process/server_content.h"
 #include "process/server_crew.h"
+#include "process/strangers.h"
 #include "server/storage/table_spec.h"
 
 namespace tally::process {
@@ -31,6 +33,11 @@ void expect_exactly(const ServerCrew::Seen& seen, int count, const std::string& 
   EXPECT_TRUE(seen.whole) << what;
   EXPECT_EQ(seen.least, count) << what;
   EXPECT_EQ(seen.most, count) << what;
+}
+
+net::Address address_in(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  return {text.substr(0, colon), static_cast<std::uint16_t>(std::stoi(text.substr(colon + 1)))};
 }
 
 class ServersOver : public testing::TestWithParam<const char*> {};
@@ -218,10 +225,7 @@ TEST(Servers, ARefusedPushSaysHowManyPartsHaveAppliedIt) {
 TEST(Servers, StrangersDisturbNobody) {
   ServerCrew crew({.servers = 1, .workers = 1});
   ASSERT_TRUE(crew.ready()) << crew.transcript();
-  const std::size_t colon = crew.address().rfind(':');
-  const net::Address directory{
-      crew.address().substr(0, colon),
-      static_cast<std::uint16_t>(std::stoi(crew.address().substr(colon + 1)))};
+  const net::Address directory = address_in(crew.address());
   std::vector<net::Socket> strangers;
   for (int i = 0; i < 100; ++i) {
     auto stranger = net::connect(directory, soon());
@@ -237,6 +241,50 @@ TEST(Servers, StrangersDisturbNobody) {
   ASSERT_TRUE(crew.directory().line_with("was refused").has_value()) << crew.transcript();
   strangers.clear();
   // A new client is accepted.
+  const auto count = crew.stop(0);
+  ASSERT_TRUE(count.has_value()) << crew.transcript();
+  const auto seen = crew.look();
+  ASSERT_EQ(seen.size(), 1U);
+  expect_exactly(seen[0], *count, "rank 0");
+}
+
+// The address that a server prints.
+std::string server_address(Child& server) {
+  const std::string before = "server at ";
+  const auto line = server.line_with(before);
+  EXPECT_TRUE(line.has_value()) << server.transcript();
+  if (!line) return "";
+  const std::size_t at = line->find(before) + before.size();
+  return line->substr(at, line->find(',') - at);
+}
+
+class ServersAmongStrangers : public testing::TestWithParam<const char*> {};
+
+// Strangers fill all places of the directory and of the server before a worker comes.
+TEST_P(ServersAmongStrangers, KeepNobodyOut) {
+  ServerCrew crew({.servers = 1, .workers = 1, .transport = GetParam()});
+  ASSERT_TRUE(crew.ready()) << crew.transcript();
+  const auto count = crew.stop(0);
+  ASSERT_TRUE(count.has_value()) << crew.transcript();
+  const SilentConnections at_directory(address_in(crew.address()), 300);
+  const SilentConnections at_server(address_in(server_address(crew.server(0))), 300);
+  const auto seen = crew.look();
+  ASSERT_EQ(seen.size(), 1U);
+  expect_exactly(seen[0], *count, "rank 0");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ServersAmongStrangers, testing::Values("shm", "tcp", "tls"),
+                         [](const auto& way) { return std::string(way.param); });
+
+TEST(Servers, OtherUsersReachNoTables) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  ServerCrew crew({.servers = 1, .workers = 1});
+  ASSERT_TRUE(crew.ready()) << crew.transcript();
+  auto options = crew.client_options(1);
+  options.join_timeout = 1s;
+  EXPECT_FALSE(as_other_user([&] { return server::Client::connect(options).has_value(); }));
+  EXPECT_TRUE(crew.directory().line_with("it belongs to user 65534").has_value())
+      << crew.transcript();
   const auto count = crew.stop(0);
   ASSERT_TRUE(count.has_value()) << crew.transcript();
   const auto seen = crew.look();

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "group/local_access.h"
 #include "net/local_socket.h"
 
 namespace tally::server {
@@ -16,17 +15,25 @@ namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr Duration kPatience = std::chrono::seconds(5);
-constexpr std::size_t kMaxCallers = 64;
+// As many workers as this may greet at the same time; others try again.
+constexpr std::size_t kPlaces = 256;
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::milliseconds(250);
 
 // One thread reads a link while another writes.
-Result<std::unique_ptr<net::Stream>> for_two_threads(Result<std::unique_ptr<net::Stream>> stream) {
-  if (!stream.has_value() || !(*stream)->encrypted()) return stream;
-  return net::synchronized(*std::move(stream));
+std::unique_ptr<net::Stream> for_two_threads(std::unique_ptr<net::Stream> stream) {
+  return stream->encrypted() ? net::synchronized(std::move(stream)) : std::move(stream);
 }
 
 }  // namespace
+
+Connector::Connector(Owner& owner, Ways ways)
+    : owner_(owner),
+      ways_(std::move(ways)),
+      acceptor_({.listener = ways_.listener ? &*ways_.listener : nullptr,
+                 .local_listener = &ways_.local_listener,
+                 .streams = &ways_.streams,
+                 .places = kPlaces}) {}
 
 Result<std::unique_ptr<Connector>> Connector::make(Owner& owner, Ways ways) {
   std::unique_ptr<Connector> connector(new Connector(owner, std::move(ways)));
@@ -65,31 +72,20 @@ void Connector::run() {
 }
 
 void Connector::accept_all(TimePoint now) {
-  if (now < deaf_until_) return;
-  while (ways_.listener && callers_.size() < kMaxCallers) {
-    auto socket = ways_.listener->accept_now();
-    // Out of descriptors: tries again later.
-    if (!socket.has_value()) deaf_until_ = now + kTick;
-    if (!socket.has_value() || !socket->has_value()) break;
-    const auto address = net::peer_address(**socket);
-    const std::string from = address.has_value() ? to_string(*address) : "somebody who left";
-    auto stream = for_two_threads(ways_.streams.server(std::move(**socket)));
-    if (stream.has_value()) admit(*std::move(stream), from, now);
-  }
-  while (ways_.local_listener.open() && callers_.size() < kMaxCallers) {
-    auto socket = group::accept_local(ways_.local_listener);
-    if (!socket.has_value()) deaf_until_ = now + kTick;
-    if (!socket.has_value() || !socket->has_value()) break;
-    admit(net::local_stream(std::move(**socket)), "a process on this host", now);
-  }
+  auto accepted = acceptor_.accept(now);
+  if (!accepted.has_value()) return;  // tries again after a pause
+  for (const auto& refusal : accepted->refused)
+    owner_.turned_away(refusal.from, refusal.why.message);
+  for (net::Arrival& arrival : accepted->arrivals) admit(std::move(arrival), now);
 }
 
-void Connector::admit(std::unique_ptr<net::Stream> stream, std::string from, TimePoint now) {
+void Connector::admit(net::Arrival arrival, TimePoint now) {
   Caller& caller = callers_.emplace_back();
-  caller.from = std::move(from);
+  caller.from = std::move(arrival.from);
+  caller.place = std::move(arrival.place);
   caller.give_up = now + kPatience;
   caller.exchange.emplace(
-      std::move(stream),
+      for_two_threads(std::move(arrival.stream)),
       accepting_link([this](const LinkGreeting& greeting) { return owner_.judge(greeting); },
                      caller.greeting));
 }
@@ -97,13 +93,16 @@ void Connector::admit(std::unique_ptr<net::Stream> stream, std::string from, Tim
 void Connector::serve_callers(TimePoint now) {
   callers_.remove_if([&](Caller& caller) {
     const auto step = caller.exchange->advance();
-    if (step.has_value() && !*step && now < caller.give_up) return false;
+    caller.place.update(caller.exchange->stream());
+    const bool over = caller.place.revoked() || now >= caller.give_up;
+    if (step.has_value() && !*step && !over) return false;
     if (!step.has_value()) {
       owner_.turned_away(caller.from, step.error().message);
     } else if (*step) {
       owner_.came(caller.exchange->take(), caller.greeting);
     } else {
-      owner_.turned_away(caller.from, "it did not say who it is");
+      owner_.turned_away(caller.from, caller.place.revoked() ? "too many connections say nothing"
+                                                             : "it did not say who it is");
     }
     return true;
   });
@@ -121,8 +120,8 @@ Result<void> Connector::begin(Dial& dial) {
   }
   TALLY_CHECK(target.endpoint.has_value());
   TALLY_TRY(net::Socket socket, net::start_connect(*target.endpoint));
-  TALLY_TRY(auto stream, for_two_threads(ways_.streams.client(std::move(socket))));
-  dial.exchange.emplace(std::move(stream), caller);
+  TALLY_TRY(auto stream, ways_.streams.client(std::move(socket)));
+  dial.exchange.emplace(for_two_threads(std::move(stream)), caller);
   return {};
 }
 
@@ -161,11 +160,7 @@ void Connector::serve_dials(TimePoint now) {
 
 void Connector::wait(TimePoint now, TimePoint next_tick) {
   std::vector<pollfd> watched = {{.fd = tasks_.descriptor(), .events = POLLIN, .revents = 0}};
-  if (callers_.size() < kMaxCallers && now >= deaf_until_) {
-    if (ways_.listener) watched.push_back({ways_.listener->descriptor(), POLLIN, 0});
-    if (ways_.local_listener.open())
-      watched.push_back({ways_.local_listener.descriptor(), POLLIN, 0});
-  }
+  acceptor_.add_to(watched, now);
   for (const Caller& caller : callers_) watched.push_back(caller.exchange->poll_entry());
   TimePoint wake_at = next_tick;
   for (const auto& [id, dial] : dials_) {

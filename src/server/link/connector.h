@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/descriptor.h"
+#include "net/acceptor.h"
 #include "net/socket.h"
 #include "net/stream_factory.h"
 #include "server/link/greeting.h"
@@ -17,9 +18,9 @@
 
 namespace tally::server {
 
-// The thread that accepts connections, connects to peers until they answer, and ticks. At most 64
-// incoming connections wait for their greeting, each for at most five seconds. Threads: safe; the
-// Owner is called in the connector's thread.
+// The thread that accepts connections, connects to peers until they answer, and ticks. An incoming
+// connection has five seconds for its greeting. Threads: safe; the Owner is called in the
+// connector's thread.
 class Connector final {
  public:
   class Owner {
@@ -78,13 +79,14 @@ class Connector final {
     std::optional<net::GreetingExchange> exchange;
     LinkGreeting greeting;  // once the exchange is complete
     std::string from;
+    net::Place place;
     TimePoint give_up{};
   };
 
-  Connector(Owner& owner, Ways ways) : owner_(owner), ways_(std::move(ways)) {}
+  Connector(Owner& owner, Ways ways);
   void run();
   void accept_all(TimePoint now);
-  void admit(std::unique_ptr<net::Stream> stream, std::string from, TimePoint now);
+  void admit(net::Arrival arrival, TimePoint now);
   void serve_callers(TimePoint now);
   void serve_dials(TimePoint now);
   Result<void> begin(Dial& dial);
@@ -94,10 +96,10 @@ class Connector final {
 
   Owner& owner_;
   Ways ways_;
+  net::Acceptor acceptor_;
   TaskQueue tasks_;
   std::list<Caller> callers_;
   std::map<NodeId, Dial> dials_;
-  TimePoint deaf_until_{};  // no accept() before
 
   std::atomic<bool> stopping_{false};
   std::jthread thread_;

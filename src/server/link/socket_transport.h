@@ -169,7 +169,7 @@ class SocketTransport final : public NodeTransport,
   };
   struct Joining {
     bool linked = false;
-    Error last_miss;
+    Error last_miss{.code = ErrorCode::kTimeout, .message = "it does not answer"};
   };
 
   SocketTransport(const SocketTransportOptions& options, EventSink on_event);
