@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/file_limit.h"
 
 namespace tally {
 namespace {
@@ -49,6 +50,8 @@ Result<File> File::open_to_read(const std::filesystem::path& path) {
 }
 
 Result<void> File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) const {
+  if (exceeds_file_limit(offset + bytes.size()))
+    return system_error(path_, "cannot be written", EFBIG);
   while (!bytes.empty()) {
     const ssize_t count =
         ::pwrite(descriptor_.descriptor(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -74,6 +77,8 @@ Result<void> File::read_at(std::uint64_t offset, std::span<std::byte> bytes) con
 }
 
 Result<void> File::resize(std::uint64_t bytes) const {
+  if (exceeds_file_limit(bytes))
+    return system_error(path_, "cannot be made as large as it has to be", EFBIG);
   if (::ftruncate(descriptor_.descriptor(), static_cast<off_t>(bytes)) != 0)
     return failed("cannot be made as large as it has to be");
   return {};

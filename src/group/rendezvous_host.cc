@@ -76,6 +76,7 @@ class Host {
  private:
   Result<Welcome> form(const Connect& connect) {
     TALLY_TRY(state_.arrive(options_.hello));
+    if (options_.hello.size > 1) TALLY_TRY(net::check_loopback(options_.hello.listens));
     TALLY_TRY(gather());
     TALLY_TRY(const Welcome welcome, make_welcome());
     const ControlMessage message = message_of(ControlKind::kWelcome, welcome);

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/errors.h"
+#include "base/file_limit.h"
 
 namespace tally::net {
 namespace {
@@ -28,6 +29,13 @@ std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
 
 Error system_error(const char* what) {
   return {.code = ErrorCode::kSystem, .message = fmt::format("{}: {}", what, std::strerror(errno))};
+}
+
+// The address space is reserved and costs no memory, but limits count it.
+Error limited(const char* limit, std::size_t bytes) {
+  return system_failure(
+      "a shared segment of {} GiB exceeds {}: raise it, or set TALLY_TRANSPORT=tcp", bytes >> 30,
+      limit);
 }
 
 std::size_t lines_bytes(int members) {
@@ -65,6 +73,8 @@ Segment::~Segment() { munmap(base_, total_bytes(layout_)); }
 Result<std::shared_ptr<Segment>> Segment::create(const Layout& layout) {
   Descriptor memory(memfd_create("tally", MFD_CLOEXEC));
   if (!memory.open()) return system_error("memfd_create");
+  if (exceeds_file_limit(total_bytes(layout)))
+    return limited("the limit of file sizes (ulimit -f)", total_bytes(layout));
   if (ftruncate(memory.descriptor(), static_cast<off_t>(total_bytes(layout))) != 0)
     return system_error("sizing the shared segment");
   return open(std::move(memory), layout);
@@ -77,6 +87,8 @@ Result<std::shared_ptr<Segment>> Segment::open(Descriptor memory, const Layout& 
   }
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                     memory.descriptor(), 0);
+  if (base == MAP_FAILED && errno == ENOMEM)
+    return limited("the limit of address space (ulimit -v)", bytes);
   if (base == MAP_FAILED) return system_error("mapping the shared segment");
   return std::shared_ptr<Segment>(
       new Segment(layout, std::move(memory), static_cast<std::byte*>(base)));

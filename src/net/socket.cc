@@ -218,7 +218,21 @@ Result<Socket> connect(const Address& to, Deadline by) {
   return last;
 }
 
+Result<void> check_loopback(const Address& address) {
+  if (!on_loopback(address)) return {};
+  TALLY_TRY(const std::vector<Endpoint> endpoints, resolve(address));
+  const Endpoint& endpoint = endpoints.front();
+  // Connecting a datagram socket finds the route and sends nothing.
+  const Socket probe(::socket(endpoint.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!probe.open() || ::connect(probe.descriptor(), as_sockaddr(endpoint),
+                                 static_cast<socklen_t>(endpoint.size())) == 0)
+    return {};
+  if (errno != ENETUNREACH && errno != EADDRNOTAVAIL) return {};
+  return system_failure("the loopback interface is down: `ip link set lo up` starts it");
+}
+
 Result<Socket> connect_retrying(const Address& to, Deadline by) {
+  TALLY_TRY(check_loopback(to));
   Duration pause = kSocketFirstPause;
   while (true) {
     auto socket = connect(to, by);

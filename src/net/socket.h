@@ -67,9 +67,14 @@ class Listener final {
   Address address_;
 };
 
+// kSystem, with the remedy, if `address` is on the loopback interface and that interface is down,
+// as in a new network namespace. Listening works there, but no connection ever does.
+Result<void> check_loopback(const Address& address);
+
 // Tries each address of a name once. kTimeout, or kSystem with the reason of the last attempt.
 Result<Socket> connect(const Address& to, Deadline by);
-// As connect(), but retries until the peer listens. kTimeout has the reason of the last attempt.
+// As connect(), but retries until the peer listens. kTimeout has the reason of the last attempt;
+// kSystem if the loopback interface is down.
 Result<Socket> connect_retrying(const Address& to, Deadline by);
 
 // Starts a connection. It is established, or has failed, when the socket becomes writable.

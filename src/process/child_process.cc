@@ -1,6 +1,7 @@
 #include "process/child_process.h"
 
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include <fmt/format.h>
@@ -107,7 +109,14 @@ std::optional<std::string> find_program(const std::string& name) {
   return std::nullopt;
 }
 
-std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+std::string own_program() {
+  std::error_code missing;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", missing);
+  if (!missing) return path.string();
+  // Without /proc: the path that execve() got.
+  const auto* const given = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
+  return given == nullptr ? "" : std::filesystem::absolute(given, missing).string();
+}
 
 std::string program_beside(const std::string& name) {
   return std::filesystem::path(own_program()).replace_filename(name).string();

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/file_limit.h"
 #include "net/socket.h"
 #include "server/protocol/message.h"
 
@@ -40,6 +41,8 @@ Result<std::unique_ptr<Mapping>> Mapping::create(std::size_t bytes) {
   bytes = round_up(std::max<std::size_t>(bytes, 1), kPageBytes);
   Descriptor memory(::memfd_create("tally", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.open()) return net::socket_error("memory to share", errno);
+  if (exceeds_file_limit(bytes))
+    return net::socket_error(fmt::format("{} bytes of memory to share (ulimit -f)", bytes), EFBIG);
   if (::ftruncate(memory.descriptor(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(memory.descriptor(), F_ADD_SEALS, kSeals) != 0)
     return net::socket_error(fmt::format("{} bytes of memory to share", bytes), errno);

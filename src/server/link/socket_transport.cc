@@ -120,6 +120,7 @@ Result<void> SocketTransport::join(const net::Address& directory, Deadline by) {
   if (!options_.secret && !net::on_loopback(directory))
     return invalid("the directory at {} is on another host: that needs a secret",
                    to_string(directory));
+  TALLY_TRY(net::check_loopback(directory));
   TALLY_TRY(const std::vector<net::Endpoint> endpoints, net::resolve(directory));
   const Connector::Target target{
       .id = kDirectoryId, .local_name = {}, .endpoint = endpoints.front()};
