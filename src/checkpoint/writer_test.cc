@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <csignal>
 #include <fstream>
 #include <mutex>
 
@@ -213,20 +212,16 @@ TEST_F(TwoRanks, FailureThatNobodyAskedForComesWithTheNextSave) {
 // Limits the size of a file, so that writing fails as on a full disk.
 class FileLimit {
  public:
-  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+  explicit FileLimit(rlim_t bytes) {
     ::getrlimit(RLIMIT_FSIZE, &before_);
     const rlimit low{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &low);
   }
-  ~FileLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
+  ~FileLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
   FileLimit(const FileLimit&) = delete;
   FileLimit& operator=(const FileLimit&) = delete;
 
  private:
-  void (*handler_)(int);
   rlimit before_{};
 };
 

@@ -1,7 +1,6 @@
 #include "server/snapshot/snapshot.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -210,7 +209,6 @@ TEST_F(Snapshot, WithoutItsFolderTheReasonIsTold) {
 
 // RLIMIT_FSIZE limits the file size, as a full disk would.
 TEST_F(Snapshot, WithoutSpaceTheReasonIsToldAndNothingIsLeft) {
-  const auto before = ::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
   rlimit small = old;
@@ -223,7 +221,6 @@ TEST_F(Snapshot, WithoutSpaceTheReasonIsToldAndNothingIsLeft) {
     const auto pieces = t.dense_parts[0]->pieces({}, true, 100'000);
     const auto added = (*writer)->add(t.dense, {.part = 0, .parts = 3}, pieces);
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
-    ::signal(SIGXFSZ, before);
     ASSERT_FALSE(added.has_value());
     EXPECT_EQ(added.error().code, ErrorCode::kSystem);
     EXPECT_EQ(added.error().message,
