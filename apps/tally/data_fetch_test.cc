@@ -75,11 +75,12 @@ TEST(DataSurvey, CountsLabelsAndDescribes) {
   test.histogram = {1};
   EXPECT_EQ(describe(data::Kind::kCsv, {*part, test}),
             "  training  3 samples, input float32 2, target label\n"
-            "  test      1 samples, input float32 2, target label\n"
+            "  test      1 sample, input float32 2, target label\n"
             "  classes   2\n"
             "  label  class    training        test\n"
             "      0  x               2           1\n"
-            "      1  y               1           0\n");
+            "      1  y               1           0\n"
+            "  warning   one sample only of class y: is that a typing error?\n");
 }
 
 TEST(DataSurvey, ValuesHaveARange) {

@@ -24,7 +24,7 @@ std::string continuation_of(const EarlyEnd& end) {
   }
   std::string command = "tally train";
   for (const std::string& word : end.words)
-    if (!word.starts_with("--resume")) command += " " + launch::quoted(word);
+    if (!word.starts_with("--resume")) command += fmt::format(" {}", launch::quoted(word));
   return fmt::format("step {} is saved in {}; this continues from there:\n  {} --resume",
                      *end.saved, end.folder, command);
 }

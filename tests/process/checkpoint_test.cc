@@ -157,7 +157,7 @@ TEST(Checkpoint, InspectShowsAWholeOneAndFailsForADamagedOne) {
   const auto whole = inspect(folder.path());
   EXPECT_TRUE(whole->exits(0)) << whole->transcript();
   for (const char* part : {"step-0000000004: whole\n", "step 4, written by 2 ranks\n",
-                           "position: {\"epoch\":0,\"samples\":256}\n", "fc.weight/momentum"})
+                           "position.epoch: 0\nposition.samples: 256\n", "fc.weight/momentum"})
     EXPECT_THAT(whole->output(), testing::HasSubstr(part));
   const auto json = inspect(folder.path(), {"--json"});
   EXPECT_TRUE(json->exits(0)) << json->transcript();

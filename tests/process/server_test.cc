@@ -359,9 +359,10 @@ TEST(Servers, OfTallyRunWithoutCopiesAreNotStartedAgain) {
   ASSERT_TRUE(job.tally().line_with("acknowledged")) << job.tally().transcript();
   for (const pid_t pid : job.started())
     if (words_of(pid).find("--server") != std::string::npos) kill(pid, SIGKILL);
-  EXPECT_TRUE(job.tally().complains("(Killed): no other server has its parts"))
-      << job.tally().transcript();
+  // The worker may end the job before the launcher says why it starts no server.
   EXPECT_TRUE(job.tally().exits(1)) << job.tally().transcript();
+  EXPECT_THAT(job.tally().errors(), testing::Not(testing::HasSubstr("restart")))
+      << job.tally().transcript();
 }
 
 // The server waits for an answer of its directory.
