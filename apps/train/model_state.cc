@@ -28,9 +28,11 @@ std::map<std::string, double> values_of(recipes::Recipe& recipe) {
 
 Result<void> set_values(recipes::Recipe& recipe, const std::map<std::string, double>& values) {
   const std::vector<recipes::RecipeOption> options = recipe.options();
-  for (const auto& [name, value] : values) {
+  for (const auto& entry : values) {
+    const std::string& name = entry.first;
+    const double value = entry.second;
     const auto found = std::find_if(options.begin(), options.end(),
-                                    [&](const auto& option) { return option.name == name; });
+                                    [&name](const auto& option) { return option.name == name; });
     if (found == options.end())
       return corrupt("the checkpoint has an option {} that {} does not have", name, recipe.name());
     if (!(value >= found->least && value <= found->most))

@@ -5,9 +5,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "apps/tally/outputs.h"
 #include "apps/tally/watch_target.h"
+#include "apps/train/model_state.h"
+#include "apps/train/preprocessing_json.h"
 #include "base/errors.h"
 #include "data/scaled_targets.h"
 #include "optimizer/update_rule.h"
@@ -161,6 +164,24 @@ std::string completion_of(const LoopControlOptions& options, const ResumePoint& 
   return text("", "give more --epochs or --steps");
 }
 
+// Refuses to continue with other columns, classes or scales than those of the checkpoint.
+Result<void> check_same_data(const std::string& state, const recipes::Recipe& recipe,
+                             const Preparation& prepared) {
+  const auto model = model_state_of(state);
+  if (!model) {
+    // Earlier versions did not scale targets.
+    if (prepared.task == recipes::Task::kRegression && recipe.scales_targets())
+      return invalid(
+          "the checkpoint is of an earlier version, which did not scale targets: train anew");
+    return {};
+  }
+  const auto now = preprocessing_json(prepared.train->preprocessing());
+  if (preprocessing_json(model->preprocessing) == now) return {};
+  return invalid(
+      "the data have changed since the checkpoint: other columns, classes or scales; --init starts "
+      "a new training from its weights");
+}
+
 Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& recipe,
                         Preparation& prepared) {
   if (options.resume.empty()) return {};
@@ -173,6 +194,7 @@ Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& reci
   if (state.recipe != recipe.name())
     return invalid("--resume: {} is of the recipe {}, not {}", path.string(), state.recipe,
                    recipe.name());
+  TALLY_TRY(of_option("--resume", check_same_data(reader->state(), recipe, prepared)));
   if (state.read != options.read)
     return invalid("--resume: {} was trained with{}; give the same options for the data",
                    path.string(), to_string(state.read));

@@ -136,14 +136,17 @@ Result<FileColumns> columns_by_name(const NamedBytes& file, const CsvColumns& ta
   FileColumns columns{.has_names = true, .fields = names.size()};
   std::vector<std::string> absent;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const auto found = std::find_if(names.begin(), names.end(), [&](const CsvField& field) {
-      return field.text == table.columns[i].name;
-    });
+    const auto is_it = [&](const CsvField& field) { return field.text == table.columns[i].name; };
+    const auto found = std::find_if(names.begin(), names.end(), is_it);
     columns.field_of.emplace_back();
-    if (found != names.end())
-      columns.field_of.back() = static_cast<std::size_t>(found - names.begin());
-    else if (i != table.target || needs_target)
+    if (i == table.target && !needs_target) continue;  // not read, so it may be empty or unknown
+    if (found == names.end()) {
       absent.push_back(table.columns[i].name);
+      continue;
+    }
+    if (std::any_of(found + 1, names.end(), is_it))
+      return invalid("{}: two columns have the name '{}'", file.name, found->text);
+    columns.field_of.back() = static_cast<std::size_t>(found - names.begin());
   }
   if (absent.empty()) return columns;
   return invalid("{}: the model needs the column{} {}, which the first row does not name",
@@ -167,7 +170,10 @@ Result<FileColumns> find_table_columns(const NamedBytes& file, const CsvColumns&
   if (has_names && knows_one) return columns_by_name(file, table, first, needs_target);
   FileColumns columns = same_columns(table);
   columns.has_names = false;
-  if (first.size() == columns.fields) return columns;
+  if (first.size() == columns.fields) {
+    if (!needs_target) columns.field_of[table.target].reset();
+    return columns;
+  }
   if (first.size() + 1 != columns.fields || needs_target)
     return bad_line(file.bytes, file.name, 0,
                     fmt::format("a row of {} fields, or of column names", columns.fields),

@@ -142,6 +142,11 @@ Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& option
                                       [](const CsvField& field) { return is_missing(field.text); });
   for (std::size_t i = 0; i < row.size(); ++i)
     table.columns.push_back({.name = table.has_names ? row[i].text : fmt::format("{}", i + 1)});
+  for (std::size_t i = 0; i < table.columns.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (table.columns[k].name == table.columns[i].name)
+        return invalid("{}: columns {} and {} have the same name '{}': give them different names",
+                       file.name, k + 1, i + 1, table.columns[i].name);
   TALLY_TRY(table.target, target_among(table.columns, options.target_column, file.name));
   if (table.has_names) {
     TALLY_TRY(more, cursor.next(row));

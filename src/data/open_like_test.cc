@@ -136,6 +136,35 @@ TEST(OpenLike, ColumnsAreFoundByNameInAnyOrderAndBesideOthers) {
   EXPECT_EQ(sample_of(**plain, 0).input, sample_of(**unnamed, 0).input);
 }
 
+// The usual file to predict has the target column without values.
+TEST(OpenLike, TargetsThatAreNotNeededMayBeEmptyOrUnknown) {
+  const TestFolder folder;
+  const Preprocessing like = learned_from(folder.write("train.csv", kHouses));
+  for (const char* const target : {"", "?", "cheap"}) {
+    const std::string row = fmt::format("3,city,{}\n", target);
+    for (const std::string& text : {"rooms,place,price\n" + row, row}) {
+      const auto file = folder.write("x.csv", text);
+      const auto ignored = opened_like(file, like, Targets::kIgnored);
+      ASSERT_TRUE(ignored) << ignored.error().message;
+      EXPECT_EQ((*ignored)->size(), 1U);
+      EXPECT_FALSE(opened_like(file, like, Targets::kNeeded)) << text;
+    }
+  }
+}
+
+TEST(OpenLike, TwoColumnsOfOneNameAreRefused) {
+  const TestFolder folder;
+  const auto twice = open_dataset(folder.write("t.csv", "a,b,a\n1,2,3\n4,5,6\n").string(), "", {});
+  ASSERT_FALSE(twice);
+  EXPECT_NE(twice.error().message.find("columns 1 and 3 have the same name 'a'"), std::string::npos)
+      << twice.error().message;
+  const Preprocessing like = learned_from(folder.write("train.csv", kHouses));
+  const auto file = folder.write("x.csv", "rooms,place,rooms\n3,city,5\n");
+  const auto opened = opened_like(file, like, Targets::kIgnored);
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().message.find("two columns have the name 'rooms'"), std::string::npos);
+}
+
 TEST(OpenLike, MissingColumnsAreNamed) {
   const TestFolder folder;
   const Preprocessing like =

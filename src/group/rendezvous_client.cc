@@ -1,3 +1,6 @@
+#include <chrono>
+#include <thread>
+
 #include <fmt/format.h>
 
 #include "base/errors.h"
@@ -8,25 +11,37 @@
 namespace tally::group {
 namespace {
 
-constexpr int kMostAttempts = 5;
+constexpr int kMostAttempts = 20;
+constexpr auto kPauseBetweenAttempts = std::chrono::milliseconds(10);
 
 class Client {
  public:
   Client(RendezvousOptions options, Deadline by) : options_(std::move(options)), by_(by) {}
 
-  // A host with many strangers at its door may close a connection during the TLS handshake, to
-  // make place for newer ones.
-  Result<void> reach() {
-    for (int attempt = 1;; ++attempt) {
-      const auto reached = try_to_reach();
-      if (reached.has_value() || reached.error().code != ErrorCode::kPeerLost ||
-          attempt == kMostAttempts)
-        return reached;
+  using Complete = std::function<Result<void>(const net::Address&, Hello&)>;
+
+  // Connects, introduces this rank and returns the answer. A host with many strangers at its door
+  // may close a connection that has not introduced itself yet, to make place for newer ones; this
+  // rank then tries again, as long as the host listens.
+  Result<ControlMessage> be_welcomed(const Complete& complete) {
+    auto first = net::connect_retrying(options_.at, by_);
+    if (!first.has_value())
+      return make_error(first.error().code, options_.host, "no rendezvous at {}: {}",
+                        to_string(options_.at), first.error().message);
+    auto welcome = try_to_join(*std::move(first), complete);
+    for (int attempt = 1; attempt < kMostAttempts && may_have_lost_its_place(welcome); ++attempt) {
+      std::this_thread::sleep_for(kPauseBetweenAttempts);
+      auto socket = net::connect(options_.at, by_);
+      if (!socket.has_value()) break;
+      welcome = try_to_join(*std::move(socket), complete);
     }
+    return welcome;
   }
 
-  Result<void> introduce(const std::function<Result<void>(const net::Address&, Hello&)>& complete) {
-    TALLY_TRY(complete(local_, options_.hello));
+  Result<void> introduce(const Complete& complete) {
+    // Once: a second connection has the same local address.
+    if (!completed_) TALLY_TRY(complete(local_, options_.hello));
+    completed_ = true;
     const auto greeting = wire::encode(wire::Greeting{.from = options_.hello.rank,
                                                       .to = options_.host,
                                                       .generation = options_.hello.generation,
@@ -58,17 +73,23 @@ class Client {
   }
 
  private:
-  Result<void> try_to_reach() {
-    auto socket = net::connect_retrying(options_.at, by_);
-    if (!socket.has_value()) {
-      return make_error(socket.error().code, options_.host, "no rendezvous at {}: {}",
-                        to_string(options_.at), socket.error().message);
-    }
-    TALLY_TRY(local_, net::local_address(*socket));
+  static bool may_have_lost_its_place(const Result<ControlMessage>& answer) {
+    return !answer.has_value() && (answer.error().code == ErrorCode::kPeerLost ||
+                                   answer.error().code == ErrorCode::kExhausted);
+  }
+
+  Result<ControlMessage> try_to_join(net::Socket socket, const Complete& complete) {
+    TALLY_TRY(reach(std::move(socket)));
+    TALLY_TRY(introduce(complete));
+    return hear(ControlKind::kWelcome);
+  }
+
+  Result<void> reach(net::Socket socket) {
+    TALLY_TRY(local_, net::local_address(socket));
     TALLY_TRY(const auto streams,
               net::StreamFactory::make(options_.secret,
                                        fmt::format("tally rank {}", options_.hello.rank)));
-    TALLY_TRY(auto stream, streams.client(*std::move(socket)));
+    TALLY_TRY(auto stream, streams.client(std::move(socket)));
     connection_ = std::make_unique<net::MessageConnection>(std::move(stream),
                                                            net::MessageConnection::Options{});
     const auto shaken = connection_->flush(by_);
@@ -84,6 +105,7 @@ class Client {
   RendezvousOptions options_;
   const Deadline by_;
   net::Address local_;
+  bool completed_ = false;
   std::unique_ptr<net::MessageConnection> connection_;
 };
 
@@ -94,9 +116,7 @@ Result<Welcome> join_rendezvous(
     const std::function<Result<void>(const net::Address& local_address, Hello& hello)>& introduce,
     const Connect& connect, Deadline by) {
   Client client(std::move(options), by);
-  TALLY_TRY(client.reach());
-  TALLY_TRY(client.introduce(introduce));
-  TALLY_TRY(const ControlMessage message, client.hear(ControlKind::kWelcome));
+  TALLY_TRY(const ControlMessage message, client.be_welcomed(introduce));
   TALLY_TRY(const Welcome welcome, body_of<Welcome>(message));
   const Result<void> connected = connect(welcome);
   (void)client.report(connected);  // the next hear() returns the error of a lost host

@@ -29,7 +29,7 @@ In Python:
   model.predict(list(csv.DictReader(open("new.csv"))))
 
 RUN is the folder of `tally train --checkpoint`, of which the newest checkpoint is used, or one of
-its checkpoints. docs/porting.md lists the methods of the TorchScript module.
+its checkpoints. docs/using.md lists the methods of the TorchScript module.
 
 Exit codes: 0 success; 1 something failed; 2 wrong usage.)";
 
@@ -69,9 +69,7 @@ Result<void> check_export_name(const std::string& name) {
   if (end == ".pt" || end == ".safetensors") return {};
   if (end == ".onnx")
     return invalid(
-        "ONNX is not offered, because libtorch converts to it in Python only; export a "
-        ".pt "
-        "file and call torch.onnx.export there");
+        "ONNX is not offered, because libtorch converts to it in Python only; give a .pt file");
   return invalid("the name must end in .pt (TorchScript) or .safetensors (weights)");
 }
 

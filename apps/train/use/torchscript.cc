@@ -84,15 +84,19 @@ def encode(self, rows: List[Dict[str, str]]) -> Tensor:
             column = self.columns[c]
             assert column in row, "a row has no column " + column
             text = row[column].strip()
-            missing = text in self.missing_words
-            if self.numeric[c]:
-                if missing:
-                    features[i, self.first[c]] = self.nan
-                else:
-                    features[i, self.first[c]] = float(text)
-            elif text in self.categories[c]:
-                features[i, self.categories[c][text]] = 1.0
-    return features
+            if not self.numeric[c]:
+                if row[column] in self.categories[c]:
+                    text = row[column]  # quoted, with spaces around it
+                if text in self.categories[c]:
+                    features[i, self.categories[c][text]] = 1.0
+            elif text in self.missing_words:
+                features[i, self.first[c]] = self.nan
+            else:
+                value = float(text)
+                fits = abs(value) <= 3.4028234663852886e38
+                assert fits, "expected a number in column " + column + ", found " + text
+                features[i, self.first[c]] = value
+    return features.to(self.mean.device)
 
 def forward(self, features: Tensor) -> Tensor:
     x = features.double()
@@ -115,11 +119,11 @@ def encode(self, text: str) -> Tensor:
     while i < len(text):
         lead = ord(text[i])
         length = 1
-        if self.utf8 and lead >= 240:
+        if lead >= 240:
             length = 4
-        elif self.utf8 and lead >= 224:
+        elif lead >= 224:
             length = 3
-        elif self.utf8 and lead >= 192:
+        elif lead >= 192:
             length = 2
         symbol = text[i:i + length]
         assert symbol in self.number_of, "the model was not trained on '" + symbol + "'"
@@ -243,13 +247,15 @@ class Preparer final {
   }
 
   Result<void> operator()(const data::TextEncoding& text) {
+    if (text.level == data::TextLevel::kByte)
+      return invalid(
+          "a model of bytes cannot be a TorchScript file, because its texts are not always UTF-8; "
+          "`tally generate` uses it, and --to FILE.safetensors has its weights");
     c10::Dict<std::string, std::int64_t> number_of;
     for (const std::string& symbol : samples_.classes)
       number_of.insert(symbol, static_cast<std::int64_t>(number_of.size()));
     module_.register_attribute(
         "number_of", c10::DictType::create(c10::StringType::get(), c10::IntType::get()), number_of);
-    module_.register_attribute("utf8", c10::BoolType::get(),
-                               text.level == data::TextLevel::kCharacter);
     add_number(module_, "context", samples_.shape.input.front());
     module_.register_buffer("position", torch::zeros({1}));
     module_.define(kTexts);
@@ -331,9 +337,6 @@ Result<Module> to_torchscript(const TrainedModel& trained) {
   const bool regresses = trained.task == recipes::Task::kRegression;
   add_texts(module, "classes", samples.classes);
   Preparer preparer(module, samples, regresses ? "List[float]" : "List[Tuple[str, float]]");
-  if (std::holds_alternative<data::KeyedEncoding>(samples.encoding) ||
-      std::holds_alternative<std::monostate>(samples.encoding))
-    TALLY_TRY(std::visit(preparer, samples.encoding));
   Module core = trace(*trained.model, example_input(samples, 2), unit);
   TALLY_TRY(check_trace(*trained.model, core, samples));
   module.register_module("model", core);
