@@ -46,6 +46,9 @@ class Diagnosis {
       std::vector<Rank> free;
       for (const Rank rank : missing)
         if (!operating(rank)) free.push_back(rank);
+      // Nothing is known about a rank before its first report, which is on its way.
+      if (std::any_of(free.begin(), free.end(), [this](Rank rank) { return has_only_come(rank); }))
+        return std::nullopt;
       if (!free.empty()) return missing_from(operation, free);
       at = missing.front();
     }
@@ -67,6 +70,10 @@ class Diagnosis {
   bool operating(Rank rank) const {
     const Member& who = member(rank);
     return who.presence == Presence::kPresent && who.reported && who.report.current.has_value();
+  }
+
+  bool has_only_come(Rank rank) const {
+    return member(rank).presence == Presence::kPresent && !member(rank).reported;
   }
 
   Duration waited(Rank rank) const { return ago(member(rank), member(rank).report.since()); }
@@ -151,7 +158,6 @@ class Diagnosis {
       case Presence::kPresent:
         break;
     }
-    if (!who.reported) return fmt::format("{} has only just come", name);
     if (who.report.failure)
       return fmt::format("{} has failed: {}", name, to_string(*who.report.failure));
     if (who.report.joining)

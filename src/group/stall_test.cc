@@ -99,6 +99,8 @@ std::vector<Case> cases() {
   lost.fate = "its process was killed by signal 9";
   Member never_reported = with(member(1), Presence::kUnreachable, 12s);
   never_reported.reported = false;
+  Member only_come = member(1);
+  only_come.reported = false;
   return {
       {"nobody_waits", {computing(0, barrier(16), 60s), computing(1, barrier(16), 60s)}, "", {}},
       {"not_long_enough",
@@ -168,6 +170,7 @@ std::vector<Case> cases() {
        {waiting0, computing(1, allreduce(17), 0s)},
        "",
        {}},
+      {"has_only_just_come", {waiting0, only_come}, "", {}},
       {"silent_since_it_registered",
        {waiting0, never_reported},
        "rank 1 (host a, pid 4710) is missing in #17 allreduce sum of 1000 float32: rank 0 has "
