@@ -194,13 +194,14 @@ Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& reci
   if (state.recipe != recipe.name())
     return invalid("--resume: {} is of the recipe {}, not {}", path.string(), state.recipe,
                    recipe.name());
-  TALLY_TRY(of_option("--resume", check_same_data(reader->state(), recipe, prepared)));
   if (state.read != options.read)
     return invalid("--resume: {} was trained with{}; give the same options for the data",
                    path.string(), to_string(state.read));
   if (state.seed != options.seed)
     return invalid("--resume: {} was trained with --seed {}, not {}", path.string(), state.seed,
                    options.seed);
+  // Another seed holds out other samples, so this comes after it.
+  TALLY_TRY(of_option("--resume", check_same_data(reader->state(), recipe, prepared)));
   prepared.resume = ResumePoint{path, reader->step(), std::move(state)};
   prepared.completion = completion_of(prepared.control, *prepared.resume);
   return {};
