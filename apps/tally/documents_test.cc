@@ -64,7 +64,7 @@ TEST(Documents, ShowTextsThatTheParsersAccept) {
   for (const auto& file : all_documents()) {
     const std::string text = text_of(file);
     for (Option& option : options) {
-      // --plan "a b", --plan a, --plan=a; a word in capitals or a bracket is a placeholder.
+      // --plan "a b", --plan a or --plan=a. Words in capitals and brackets stand for a value.
       const std::regex pattern(std::string("--") + option.name +
                                R"re([ =](?:"([^"]+)"|([a-z][^\s`"'\]]*)))re");
       for (auto found = std::sregex_iterator(text.begin(), text.end(), pattern);

@@ -9,8 +9,8 @@
 
 namespace tally::app {
 
-// What a checkpoint of `tally train` says about its model: enough to make the model again and to
-// prepare inputs for it, without the training data.
+// The description of the model in a checkpoint of `tally train`: enough to make the model again and
+// to prepare inputs for it, without the training data.
 struct ModelState {
   std::string recipe;
   std::map<std::string, double> options;  // of the recipe, by name

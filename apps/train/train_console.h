@@ -33,7 +33,7 @@ struct ProgressFacts {
   Duration left{};
 };
 
-// What a terminal can show.
+// The abilities of a terminal.
 struct TerminalStyle {
   bool colour = false;
   bool blocks = false;  // characters for bars, in UTF-8

@@ -17,7 +17,7 @@
 namespace tally::data {
 namespace {
 
-// What a model with this preprocessing takes, for messages.
+// Names the kind of data that a model with this preprocessing takes, for messages.
 std::string taken_by(const Preprocessing& like) {
   struct Names {
     std::string operator()(const std::monostate&) const { return "no files"; }

@@ -7,15 +7,8 @@ set -eu
 build=$1
 cxx=$2
 part=$3
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
+. "$(dirname "$0")/common.sh"
 
-fail() {
-  echo "consumer: $1" >&2
-  exit 1
-}
 expect() { # WHAT EXPECTED FOUND
   [ "$2" = "$3" ] || fail "$1: expected \"$2\", found \"$3\""
 }

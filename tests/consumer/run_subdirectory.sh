@@ -7,15 +7,8 @@ set -eu
 source=$1
 cxx=$2
 has_torch=$3
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
+. "$(dirname "$0")/common.sh"
 
-fail() {
-  echo "consumer: $1" >&2
-  exit 1
-}
 configure() { # NAME [OPTION...]
   name=$1
   shift
