@@ -1,15 +1,10 @@
 #!/usr/bin/env python3
-"""tools/check_documents.py [--run] [--root ROOT] BUILD: checks that the documents show what exists.
+"""tools/check_documents.py [--root ROOT] BUILD: checks that the documents show what exists.
 
 Every command of `tally` in a document, in a block or in backticks, must exist, and so must its
 options and the values of options with a fixed set. The same holds for targets of make, presets,
 programs of the build, tests that docs/failures.md names, paths in backticks, and links. Tables
 have as many cells in each row as in their head. Python and Make files in fences are not read.
-
---run also executes the commands of all blocks in a temporary folder, except those of NOT_RUN. The
-exit code must be 0, or the one that the document shows with `echo $?`, or not 0 if the output
-that the document shows is an error of tally. Output lines that the document shows must be printed
-where EXACT lists the command. Of ctest, only the list of tests is made.
 
 BUILD is the folder of the build, with tally and its tests. Exit code 1 if something is wrong.
 """
@@ -20,177 +15,18 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/*.md", "recipes/README.md",
-             "recipes/*/README.md", "examples/README.md", "deploy/README.md", "bench/*/README.md"]
-
-# A line of a block is a command if it begins with "$ " or with one of these words; lines of
-# transcripts, which have a "$ " somewhere, need it.
-PROGRAMS = ["tally", "make", "cmake", "ninja", "ctest", "mpirun", "srun", "torchrun", "kubectl",
-            "podman", "export", "build/", ".ci/run", "TALLY_", "PKG_CONFIG_PATH="]
-
-# Commands that are not executed, as patterns of the whole line, and the reason. They are checked
-# like all others.
-NOT_RUN = [
-    ("make *", "builds, or takes minutes"),
-    ("PKG_CONFIG_PATH=* make", "tests/consumer does it"),
-    ("cmake *", "tests/consumer does it"),
-    ("ninja *", "builds"),
-    (".ci/run", "takes an hour"),
-    ("export *", "tests/consumer does it"),
-    ("podman *", "needs podman"),
-    ("kubectl *", "needs a cluster; tools/check_manifests.py reads the manifest"),
-    ("srun *", "needs Slurm; launchers_slurm_test does it"),
-    ("torchrun *", "needs PyTorch; launchers_torchrun_test does it"),
-    ("*mpirun *", "needs MPI; launchers_mpi_test does it"),
-    ("*--hosts a:2,b:2 *", "needs two hosts; run_ssh_test does it"),
-    ("*--hostfile *", "needs two hosts; run_ssh_test does it"),
-    ("tally doctor --hosts *", "needs two hosts; doctor_test does it"),
-    ("tally serve *", "needs several hosts; serve_test and server_test do it"),
-    ("*10.0.0.1:*", "needs several hosts; server_two_hosts_test does it"),
-    ("tally status*", "needs a job that runs; coordinator_status_test does it"),
-    ("tally inspect trace*", "needs a job that runs; coordinator_status_test does it"),
-    ("tally inspect checkpoint runs*", "needs a damaged checkpoint; checkpoint_test does it"),
-    ("head -2 listing.txt", "needs a damaged checkpoint; checkpoint_test does it"),
-    ("*checkpoint_cost *", "takes minutes"),
-    ("*overhead_bench *", "takes minutes"),
-    ("*train_bench *", "takes minutes"),
-    ("tally bench allreduce*", "takes minutes"),
-    ("tally bench train*", "takes minutes; bench_train_test does it with less"),
-    ("tally bench compress*", "takes minutes; bench_compress_test does it with less"),
-    ("tally bench codec*", "takes minutes; bench_codec_test does it with less"),
-    ("tally bench policy*", "takes minutes"),
-    ("tally bench server*", "takes minutes"),
-    ("tally bench word2vec*", "takes minutes"),
-    ("tally bench startup*", "takes a minute"),
-    ("tally data get *", "fetches data; data_process_test does it with made data"),
-    ("tally data check NAME*", "the form of the command"),
-    ("tally data check fashion-mnist", "needs the dataset"),
-    ("tally data check photos", "needs damaged images; data_process_test does it"),
-    ("tally data check t10k-*", "needs the dataset"),
-    ("tally train *--data fashion-mnist*", "trains for minutes"),
-    ("*tally train lenet *", "trains for minutes"),
-    ("tally train gpt *", "trains for minutes"),
-    ("tally train resnet*", "trains for hours on a GPU"),
-    ("tally train word2vec *", "trains for minutes; word2vec_process_test does it with less"),
-    ("tally eval analogy *", "needs word vectors; word2vec_process_test does it"),
-    ("tally eval similarity *", "needs word vectors; word2vec_process_test does it"),
-    ("tally train deepfm *", "needs the dataset; train_keyed_test does it with made data"),
-    ("tally train logistic *", "needs the dataset; train_keyed_test does it with made data"),
-    ("tally train widedeep --data adult *", "needs the dataset"),
-    ("build/dev/*", "needs the preset dev"),
-]
+from documents import commands, documents, make_listing
 
 # Commands for Tally's own processes, which no help lists; and texts that only look like commands.
 HIDDEN = ["host-agent", "startup-worker"]
 NO_COMMANDS = ["tally rank 3", "tally shm / gloo", "tally shm / best MPI"]
 
-# Transcripts whose output is compared, apart from numbers and the order of lines. The output of
-# other transcripts depends on which process is faster.
-EXACT = ["tally run -n 4 -- build/*", "tally train linear *", "tally data check t.csv",
-         "tally data check flats.csv*", "tally data check typed.csv*",
-         "tally train widedeep --data clicks.tsv"]
-
-# Files that the executed commands use.
-FLATS = "rooms,area,town,price\n" + "".join(
-    f"{1 + i % 6},{20 + i * 37 % 180},{['Ulm', 'Bonn', 'Kiel'][i % 3]},{500 + i * 37 % 180 * 5}\n"
-    for i in range(400))
-FILES = {
-    "flats.csv": FLATS,
-    "typed.csv": FLATS.replace("4,131,Ulm,", "4,131,Ulmm,", 1),
-    "t.csv": "item,price\n" + "1,20\n" * 5 + "7,about 90\n",
-    "clicks.tsv": "".join(label + "\t1" * 13 + "\tab" * 26 + "\n" for label in ["1", ""]),
-    "houses.csv": "rooms,place,age,price\n" + "".join(
-        f"{i % 9},{['city', 'land'][i % 2]},{i * 7 % 90},{i % 9 * 20 + i % 2 * 50 - i * 7 % 90}\n"
-        for i in range(200)),
-    "new.csv": "id,place,rooms,age\n1,city,4,10\n2,land,,80\n",
-    "table.csv": "x,y,label\n" + "".join(f"{i % 7},{i % 5},{i % 2}\n" for i in range(200)),
-}
-
-NEEDS_TORCH = re.compile(r"tally (train|predict|generate|eval|export) ")
-MESSAGE = re.compile(r"tally [a-z ]+: ")  # of tally, on stderr
 TESTS = re.compile(r"\b(?:TYPED_TEST|TEST|TEST_F|TEST_P|TYPED_TEST_P)\(\s*(\w+),\s*(\w+)\)")
 SUITES = re.compile(r"\bINSTANTIATE_\w+\(\s*(\w+)\s*,\s*(\w+)")
-
-
-def documents(root):
-    for pattern in DOCUMENTS:
-        for path in sorted(glob.glob(os.path.join(root, pattern))):
-            yield os.path.relpath(path, root), open(path, encoding="utf-8").read().splitlines()
-
-
-def blocks(lines):
-    """Yields the indented blocks as lists of (line number, text)."""
-    block, fenced, before = [], False, ""
-    for number, line in enumerate(lines + [""], 1):
-        fenced = fenced != line.startswith("```")
-        inside = line.startswith("    ") and not fenced and (block or not before.strip())
-        if inside:
-            block.append((number, line[4:]))
-        elif block and line.strip():
-            yield block
-            block = []
-        elif block:
-            block.append((number, ""))
-        before = line
-    if block:
-        yield block
-
-
-class Command:
-    """A command of a block: its text, and the output below it."""
-
-    def __init__(self, place, text):
-        self.place, self.text, self.output, self.code = place, text, [], None
-
-
-def has_open_quote(text):
-    try:
-        shlex.split(text, comments=True)
-    except ValueError:
-        return True
-    return False
-
-
-def commands(name, lines):
-    """Yields the commands of all blocks, continued lines joined."""
-    for block in blocks(lines):
-        transcript = any(text.startswith("$ ") for _, text in block)
-        last, joined = None, ""
-        for number, text in block:
-            if joined:
-                text = joined + (text if joined.endswith("\n") else text.strip())
-                joined = ""
-            starts = text.startswith("$ ") if transcript else \
-                text.startswith(tuple(PROGRAMS)) and not MESSAGE.match(text)
-            if not starts:
-                if last and text.strip():
-                    last.output.append(text)
-                continue
-            if text.endswith("\\"):
-                joined = text[:-1]
-                continue
-            if has_open_quote(text) and number != block[-1][0]:
-                joined = text + "\n"
-                continue
-            text = text[2:] if transcript else re.split(r"  +(?![-'\"])", text)[0]
-            if text == "echo $?":
-                last.code = "next"
-                continue
-            last = Command(f"{name}:{number}", text)
-            yield last
-
-
-def read_codes(found):
-    """The line after `echo $?` is the exit code of the command before it."""
-    for command in found:
-        if command.code == "next":
-            command.code = int(command.output.pop())
-    return found
 
 
 class Programs:
@@ -406,13 +242,6 @@ def path_findings(root, name, lines):
                     yield f"{name}:{number}: `{text}`: no such path"
 
 
-def make_listing(folder, build):
-    """A folder with the tests of the build for ctest, which replaces the log of its folder."""
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "CTestTestfile.cmake"), "w", encoding="utf-8") as file:
-        file.write(f'subdirs("{os.path.abspath(build)}")\n')
-
-
 def tests_of(root, build):
     """The names of all tests as Suite.Name, and those of the test programs."""
     names, suites = set(), set()
@@ -457,83 +286,12 @@ def findings(root, build):
             yield from test_findings(name, lines, names, test_programs)
 
 
-def plain(text):
-    """The words of an output, apart from numbers and from how lines are broken."""
-    return re.sub(r"\s+", " ", re.sub(r"[-+]?\d[\d.,:e-]*[kM]?|\bon \w+\b", "#", text)).strip()
-
-
-def run_command(command, folder, build):
-    """Returns what is wrong with the result of a command; empty: nothing."""
-    text = command.text
-    if text.startswith("ctest "):
-        text = text.replace("build/release", "listing") + " -N"  # ctest runs this
-    variables = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", TMPDIR=folder, HOME=folder)
-    try:
-        done = subprocess.run(["bash", "-c", text], cwd=folder, env=variables, timeout=300,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              check=False)
-    except subprocess.TimeoutExpired:
-        return "it did not end within 300 s"
-    fails = any(MESSAGE.match(line) for line in command.output)
-    wrong = done.returncode != command.code if command.code is not None else \
-        (done.returncode != 0) != (fails and "restart" not in "".join(command.output))
-    if wrong:
-        return f"exit code {done.returncode}\n{done.stdout}"
-    if "Total Tests: 0" in done.stdout:
-        return "there is no such test"
-    if any(fnmatch.fnmatch(command.text, pattern) for pattern in EXACT):
-        printed = plain(done.stdout)
-        # A line that is indented by four continues the one above it.
-        shown = re.sub(r"\n {4,}", " ", "\n".join(command.output)).splitlines()
-        for line in shown:
-            if line.strip() != "..." and plain(line) not in printed:
-                return f"does not print: {line}\nbut:\n{done.stdout}"
-    return ""
-
-
-def prepare(folder, build):
-    """Makes the folder in which the commands of one document run."""
-    make_listing(os.path.join(folder, "listing"), build)
-    os.makedirs(os.path.join(folder, "build"))
-    for file, text in FILES.items():
-        with open(os.path.join(folder, file), "w", encoding="utf-8") as out:
-            out.write(text)
-    os.symlink(os.path.abspath(build), os.path.join(folder, "build", "release"))
-    for program in ["program", "train"]:  # the program of the reader
-        shutil.copy(os.path.join(build, "examples", "05_hello_job"), os.path.join(folder, program))
-
-
-def run_all(root, build):
-    """Yields what is wrong with the executed commands."""
-    unused = {pattern for pattern, _ in NOT_RUN}
-    has_torch = os.path.exists(os.path.join(build, "tally-train"))
-    chosen = []
-    for name, lines in documents(root):
-        for command in read_codes(list(commands(name, lines))):
-            command.text = re.sub(r"\s+# .*", "", command.text)
-            reasons = [p for p, _ in NOT_RUN if fnmatch.fnmatch(command.text, p)]
-            unused -= set(reasons)
-            if not reasons and (has_torch or not NEEDS_TORCH.match(command.text)):
-                chosen.append(command)
-    yield from (f"NOT_RUN: no document has {pattern}" for pattern in sorted(unused))
-    with tempfile.TemporaryDirectory() as top:
-        for command in chosen:
-            folder = os.path.join(top, command.place.split(":")[0].replace("/", "-"))
-            if not os.path.exists(folder):
-                prepare(folder, build)
-            problem = run_command(command, folder, os.path.abspath(build))
-            print(f"{command.place}: {command.text}: {'ok' if not problem else 'FAILED'}")
-            if problem:
-                yield f"{command.place}: {command.text}: {problem}"
-
-
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--run", action="store_true")
     parser.add_argument("--root", default=os.path.join(os.path.dirname(__file__), ".."))
     parser.add_argument("build")
     arguments = parser.parse_args()
-    found = list((run_all if arguments.run else findings)(arguments.root, arguments.build))
+    found = list(findings(arguments.root, arguments.build))
     for finding in found:
         print(finding, file=sys.stderr)
     return 1 if found else 0

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Tests tools/check_documents.py on small documents, with a program that only has help texts."""
+"""Tests check_documents.py and run_documents.py on small documents and a program of help texts."""
 import os
 import sys
 import tempfile
 
 import check_documents as check
+import documents
+import run_documents as run
 
 HELP = {
     (): "Subcommands:\n  run   starts\n  bench   measures\n\nExamples:\n",
@@ -68,12 +70,12 @@ def test_commands():
 
 def test_transcripts():
     quoted = "    $ sh -c 'echo a\n      echo b'\n    a\n    b"
-    command, = check.commands("d.md", quoted.splitlines())
+    command, = documents.commands("d.md", quoted.splitlines())
     expect(command.text == "sh -c 'echo a\n  echo b'" and command.output == ["a", "b"],
            f"a command of two lines: {command.text}")
     text = ("    $ tally run x\n    tally run: rank 0 failed\n    $ echo $?\n    139\n\n"
             "    $ tally run")
-    first, second = check.read_codes(list(check.commands("d.md", text.splitlines())))
+    first, second = documents.read_codes(list(documents.commands("d.md", text.splitlines())))
     expect((first.text, first.code, first.output) ==
            ("tally run x", 139, ["tally run: rank 0 failed"]), "exit code of a transcript")
     expect((second.text, second.code) == ("tally run", None), "second command")
@@ -85,15 +87,15 @@ def test_results():
                                          ("exit 3", 3, [], True), ("exit 3", 4, [], False),
                                          ("false", None, ["tally run: no"], True),
                                          ("true", None, ["tally run: no"], False)]:
-            command = check.Command("d.md:1", text)
+            command = documents.Command("d.md:1", text)
             command.code, command.output = code, output
-            result = check.run_command(command, folder, folder)
+            result = run.run_command(command, folder, folder)
             expect(bool(result) != good, f"{text} {code} {output}: {result}")
-        check.EXACT.append("echo *")
+        run.EXACT.append("echo *")
         for output, good in [(["took 9.5 s", "    on hosts"], True), (["took 9 min"], False)]:
-            command = check.Command("d.md:1", "echo took 1.25 s on hosts")
+            command = documents.Command("d.md:1", "echo took 1.25 s on hosts")
             command.output = output
-            expect(bool(check.run_command(command, folder, folder)) != good, str(output))
+            expect(bool(run.run_command(command, folder, folder)) != good, str(output))
 
 
 def test_tables():
