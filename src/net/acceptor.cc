@@ -115,8 +115,8 @@ Result<void> Acceptor::check_user(const Socket& socket) {
   if (*user == PeerUser::kUnknown && !warned_) {
     warned_ = true;
     log_warning(
-        "the kernel does not tell who connects (sock_diag): other users of this machine can join "
-        "a job without a secret");
+        "the kernel does not tell the users of connections (sock_diag): other users of this "
+        "machine can join a job without a secret, and pose as its servers");
   }
   return {};
 }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "net/local_socket.h"
 #include "net/peer_user.h"
+#include "other_listener.h"
 #include "soon.h"
 
 namespace tally::net {
@@ -244,7 +245,61 @@ TEST_P(PeerUserAt, IsKnownToBothSides) {
   }
 }
 
+// The connection belongs to no process until it is accepted.
+TEST_P(PeerUserAt, IsThatOfAListenerThatHasNotAccepted) {
+  auto listener = Listener::bind({.host = GetParam()});
+  if (!listener.has_value()) GTEST_SKIP() << listener.error().message;
+  const auto caller = connect(listener->address(), soon());
+  ASSERT_TRUE(caller.has_value()) << caller.error().message;
+  const auto user = check_peer_user(caller->descriptor());
+  ASSERT_TRUE(user.has_value()) << user.error().message;
+  EXPECT_EQ(*user, PeerUser::kSame);
+}
+
 INSTANTIATE_TEST_SUITE_P(Addresses, PeerUserAt, testing::Values("127.0.0.1", "::1"));
+
+class ListenerOfAnotherUser : public testing::TestWithParam<OtherListener::Accepts> {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+    listener_ = std::make_unique<OtherListener>(GetParam());
+    auto socket = connect(listener_->address(), soon());
+    ASSERT_TRUE(socket.has_value()) << socket.error().message;
+    socket_ = *std::move(socket);
+    if (GetParam() == OtherListener::Accepts::kOne) listener_->await_accepted();
+  }
+
+  std::unique_ptr<OtherListener> listener_;
+  Socket socket_;
+};
+
+TEST_P(ListenerOfAnotherUser, IsRefusedByTheSideThatConnects) {
+  const auto stream = StreamFactory().client(std::move(socket_));
+  ASSERT_TRUE(stream.has_value());
+  const auto shaken = complete_handshake(**stream, soon());
+  ASSERT_FALSE(shaken.has_value());
+  EXPECT_EQ(shaken.error().code, ErrorCode::kRefused);
+  EXPECT_EQ(shaken.error().message,
+            "it belongs to user 65534, and without a secret user 0 trusts no other user of this "
+            "machine: give the job a secret, or use another port");
+}
+
+TEST_P(ListenerOfAnotherUser, MayProveTheSecret) {
+  const auto secure = StreamFactory::make(Secret{}, "tally rank 0");
+  ASSERT_TRUE(secure.has_value()) << secure.error().message;
+  const auto stream = secure->client(std::move(socket_));
+  ASSERT_TRUE(stream.has_value());
+  const auto shaken = (*stream)->handshake();
+  ASSERT_TRUE(shaken.has_value()) << shaken.error().message;
+  EXPECT_FALSE(*shaken);  // it waits for the proof
+}
+
+INSTANTIATE_TEST_SUITE_P(Accepts, ListenerOfAnotherUser,
+                         testing::Values(OtherListener::Accepts::kNothing,
+                                         OtherListener::Accepts::kOne),
+                         [](const auto& accepts) {
+                           return accepts.param == OtherListener::Accepts::kOne ? "One" : "Nothing";
+                         });
 
 }  // namespace
 }  // namespace tally::net

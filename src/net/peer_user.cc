@@ -4,6 +4,7 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -51,11 +52,13 @@ struct DiagRequest {
 
 struct SocketOwner {
   uid_t user = 0;
-  bool open = false;  // a process has it; the kernel shows user 0 for sockets that are closed
+  bool open = false;     // a process has it; the kernel may show user 0 for other sockets
+  bool awaited = false;  // not open: its listener has not accepted it yet
 };
 
 // The owner of the TCP socket of this network namespace that is at `local` and connected with
-// `remote`; none if there is no such socket, or the kernel does not tell.
+// `remote`, or that listens at `local` where there is no such connection. None if there is neither,
+// or the kernel does not tell.
 std::optional<SocketOwner> socket_owner(const Side& local, const Side& remote) {
   const Descriptor netlink(
       ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
@@ -83,7 +86,19 @@ std::optional<SocketOwner> socket_owner(const Side& local, const Side& remote) {
   if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;
   inet_diag_msg found{};
   std::memcpy(&found, answer.data() + kBodyAt, sizeof(found));
-  return SocketOwner{.user = found.idiag_uid, .open = found.idiag_inode != 0};
+  const bool open = found.idiag_inode != 0;
+  const bool connected = found.idiag_state == TCP_ESTABLISHED || found.idiag_state == TCP_SYN_RECV;
+  return SocketOwner{.user = found.idiag_uid, .open = open, .awaited = connected && !open};
+}
+
+// The other end of the connection `own` to `peer`. A connection that waits to be accepted belongs
+// to no process yet; only the owner of its listener can accept it.
+std::optional<SocketOwner> owner_of_peer(const Side& peer, const Side& own) {
+  const auto owner = socket_owner(peer, own);
+  if (!owner || !owner->awaited) return owner;
+  Side anyone;
+  anyone.storage.ss_family = peer.storage.ss_family;
+  return socket_owner(peer, anyone);
 }
 
 }  // namespace
@@ -95,7 +110,7 @@ Result<PeerUser> check_peer_user(int socket) {
     return socket_error("own address", errno);
   if (::getpeername(socket, peer.pointer(), &peer.bytes) != 0)
     return make_error(ErrorCode::kPeerLost, "it has closed the connection");
-  const auto owner = socket_owner(peer, own);
+  const auto owner = owner_of_peer(peer, own);
   if (!owner) {
     // This side exists, so it shows whether the kernel answers at all.
     if (!socket_owner(own, peer)) return PeerUser::kUnknown;
@@ -106,8 +121,8 @@ Result<PeerUser> check_peer_user(int socket) {
     return make_error(ErrorCode::kPeerLost, "it has closed the connection");
   if (owner->user == geteuid()) return PeerUser::kSame;
   return make_error(ErrorCode::kRefused,
-                    "it belongs to user {}, and without a secret only user {} of this machine may "
-                    "connect",
+                    "it belongs to user {}, and without a secret user {} trusts no other user of "
+                    "this machine: give the job a secret, or use another port",
                     owner->user, geteuid());
 }
 

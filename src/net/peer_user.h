@@ -10,8 +10,10 @@ enum class PeerUser {
 };
 
 // The user at the other end of a connected TCP socket. Any user of a machine can connect to its
-// loopback addresses, so a job without a secret asks the kernel. kRefused, with both users, if
-// another user of this machine is at the other end; kPeerLost if that end was closed.
+// loopback addresses and listen there, so both sides of a job without a secret ask the kernel. The
+// owner of a listener counts while it has not accepted the connection yet. kRefused, with both
+// users and the remedy, if another user of this machine is at the other end; kPeerLost if that end
+// was closed.
 Result<PeerUser> check_peer_user(int socket);
 
 }  // namespace tally::net

@@ -14,6 +14,7 @@
 
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "net/peer_user.h"
 
 namespace tally::net {
 namespace {
@@ -48,9 +49,16 @@ class SystemErrors final {
 
 class SocketStream final : public Stream {
  public:
-  SocketStream(Descriptor socket, bool local) : socket_(std::move(socket)), local_(local) {}
+  enum class Kind { kPlain, kPlainClient, kLocal };
+  SocketStream(Descriptor socket, Kind kind)
+      : socket_(std::move(socket)),
+        checks_user_(kind == Kind::kPlainClient),
+        local_(kind == Kind::kLocal) {}
 
-  Result<bool> handshake() override { return true; }
+  Result<bool> handshake() override {
+    if (checks_user_) TALLY_TRY(check_peer_user(socket_.descriptor()));
+    return true;
+  }
   Io write(std::span<const iovec> parts) override { return write_with(parts, -1); }
 
   Io write_with(std::span<const iovec> parts, int descriptor) override {
@@ -131,6 +139,7 @@ class SocketStream final : public Stream {
   }
 
   const Descriptor socket_;
+  const bool checks_user_;
   const bool local_;
   SystemErrors errors_;
   std::deque<Descriptor> arrived_;
@@ -223,11 +232,15 @@ Result<void> wait_or_fail(Stream& stream, const Io& io, Readiness readiness, Dea
 }  // namespace
 
 std::unique_ptr<Stream> plain_stream(Socket socket) {
-  return std::make_unique<SocketStream>(std::move(socket), false);
+  return std::make_unique<SocketStream>(std::move(socket), SocketStream::Kind::kPlain);
+}
+
+std::unique_ptr<Stream> plain_client_stream(Socket socket) {
+  return std::make_unique<SocketStream>(std::move(socket), SocketStream::Kind::kPlainClient);
 }
 
 std::unique_ptr<Stream> local_stream(Descriptor socket) {
-  return std::make_unique<SocketStream>(std::move(socket), true);
+  return std::make_unique<SocketStream>(std::move(socket), SocketStream::Kind::kLocal);
 }
 
 std::unique_ptr<Stream> pipe_stream(Descriptor read_end, Descriptor write_end) {

@@ -80,6 +80,9 @@ class Stream {
 
 // TCP without protection. Threads: one may read while another writes.
 std::unique_ptr<Stream> plain_stream(Socket socket);
+// The same for a socket that connects: handshake() refuses a listener of another user of this
+// machine (net/peer_user.h).
+std::unique_ptr<Stream> plain_client_stream(Socket socket);
 // A local socket, which passes descriptors. Threads: one may read while another writes.
 std::unique_ptr<Stream> local_stream(Descriptor socket);
 // Reads from one pipe and writes to the other; both must be non-blocking.

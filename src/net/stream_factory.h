@@ -11,6 +11,8 @@
 namespace tally::net {
 
 // Makes streams over TCP sockets: TLS where the job has a secret, plain ones where it has none.
+// Plain streams of the side that connects refuse listeners of other users of this machine; an
+// Acceptor refuses callers of other users.
 // Threads: as TlsContext.
 class StreamFactory final {
  public:
@@ -31,7 +33,7 @@ class StreamFactory final {
 
   // Over a socket that connected, or that was accepted.
   Result<std::unique_ptr<Stream>> client(Socket socket) const {
-    return tls_ ? tls_->client(std::move(socket)) : plain_stream(std::move(socket));
+    return tls_ ? tls_->client(std::move(socket)) : plain_client_stream(std::move(socket));
   }
   Result<std::unique_ptr<Stream>> server(Socket socket) const {
     return tls_ ? tls_->server(std::move(socket)) : plain_stream(std::move(socket));

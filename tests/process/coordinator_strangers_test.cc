@@ -5,12 +5,14 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
 #include "group/observer.h"
 #include "group/watch_message.h"
 #include "net/stream.h"
+#include "other_listener.h"
 #include "process/strangers.h"
 #include "process/watched_crew.h"
 #include "wire/frame.h"
@@ -136,12 +138,24 @@ TEST(OtherUser, CannotAskACoordinatorWithoutASecret) {
   WatchedCrew crew({.crew = {.size = 2}});
   ASSERT_TRUE(crew.start_all({"wait"}));
   EXPECT_FALSE(as_other_user([&] {
-    auto observer = group::Observer::remote({"127.0.0.1", crew.port()}, {}, soon());
-    return observer.has_value() && observer->status(soon()).has_value();
+    auto socket = net::connect({"127.0.0.1", crew.port()}, soon());
+    if (!socket.has_value()) return false;
+    net::MessageConnection connection(net::plain_stream(*std::move(socket)), {});
+    const auto asked = group::send(connection, {group::ControlKind::kAskStatus, {}}, soon());
+    return asked.has_value() && group::receive(connection, soon()).has_value();
   }));
   EXPECT_TRUE(crew.says("it belongs to user 65534"));
   crew[1].tell("go on");
   EXPECT_TRUE(crew.crew().all_say("done"));
+}
+
+TEST(OtherUser, CannotPoseAsACoordinatorWithoutASecret) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const OtherListener nobody(OtherListener::Accepts::kNothing);
+  const auto observer = group::Observer::remote(nobody.address(), {}, soon());
+  ASSERT_FALSE(observer.has_value());
+  EXPECT_EQ(observer.error().code, ErrorCode::kRefused);
+  EXPECT_THAT(observer.error().message, testing::HasSubstr("it belongs to user 65534"));
 }
 
 // A client that speaks the protocol claims to be a rank that is already registered, or one that

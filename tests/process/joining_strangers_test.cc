@@ -7,6 +7,7 @@
 #include "group/control.h"
 #include "net/stream.h"
 #include "net/tls_stream.h"
+#include "other_listener.h"
 #include "process/crew.h"
 #include "process/guest.h"
 #include "process/strangers.h"
@@ -96,6 +97,14 @@ TEST(OtherUser, CannotJoinAJobWithoutASecret) {
   EXPECT_TRUE(crew[0].complains("it belongs to user 65534")) << crew[0].transcript();
   crew.start(1, {"sums", "3"});
   EXPECT_TRUE(crew.all_say("sums 3 right"));
+}
+
+TEST(OtherUser, CannotPoseAsTheRendezvousOfAJobWithoutASecret) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const OtherListener nobody(OtherListener::Accepts::kNothing);
+  Crew crew({.transport = "tcp", .size = 2});
+  crew.start(1, {"sums", "3"}, {{"MASTER_PORT", std::to_string(nobody.address().port)}});
+  expect_outcome(crew[0], "kRefused", 0, "it belongs to user 65534");
 }
 
 INSTANTIATE_TEST_SUITE_P(Process, Strangers, testing::Values("shm", "tcp", "tls"), name_of);

@@ -1,5 +1,6 @@
 // Parameter servers as processes: the tables contain all acknowledged pushes, also after a process
 // died.
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,11 +18,13 @@
 #include "base/rng.h"
 #include "net/socket.h"
 #include "net/stream.h"
+#include "other_listener.h"
 #include "process/launched.h"
 #include "process/processes.h"
 #include "process/server_content.h"
 #include "process/server_crew.h"
 #include "process/strangers.h"
+#include "server/link/greeting.h"
 #include "server/storage/table_spec.h"
 
 namespace tally::process {
@@ -280,9 +283,20 @@ TEST(Servers, OtherUsersReachNoTables) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   ServerCrew crew({.servers = 1, .workers = 1});
   ASSERT_TRUE(crew.ready()) << crew.transcript();
-  auto options = crew.client_options(1);
-  options.join_timeout = 1s;
-  EXPECT_FALSE(as_other_user([&] { return server::Client::connect(options).has_value(); }));
+  EXPECT_FALSE(as_other_user([&] {
+    auto socket = net::connect(address_in(crew.address()), soon());
+    if (!socket.has_value()) return false;
+    server::LinkAnswer answer;
+    net::GreetingExchange exchange(net::plain_stream(*std::move(socket)),
+                                   server::calling_link({.role = server::Role::kWorker}, answer));
+    auto met = exchange.advance();
+    while (met.has_value() && !*met) {
+      pollfd entry = exchange.poll_entry();
+      ::poll(&entry, 1, -1);
+      met = exchange.advance();
+    }
+    return met.has_value();
+  }));
   EXPECT_TRUE(crew.directory().line_with("it belongs to user 65534").has_value())
       << crew.transcript();
   const auto count = crew.stop(0);
@@ -290,6 +304,16 @@ TEST(Servers, OtherUsersReachNoTables) {
   const auto seen = crew.look();
   ASSERT_EQ(seen.size(), 1U);
   expect_exactly(seen[0], *count, "rank 0");
+}
+
+TEST(Servers, AWorkerRefusesADirectoryOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const OtherListener nobody(OtherListener::Accepts::kNothing);
+  const auto client = server::Client::connect({.directory = to_string(nobody.address())});
+  ASSERT_FALSE(client.has_value());
+  EXPECT_EQ(client.error().code, ErrorCode::kRefused);
+  EXPECT_NE(client.error().message.find("it belongs to user 65534"), std::string::npos)
+      << client.error().message;
 }
 
 TEST(Servers, LossOfAllCopiesIsReported) {

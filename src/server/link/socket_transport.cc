@@ -130,7 +130,9 @@ Result<void> SocketTransport::join(const net::Address& directory, Deadline by) {
   }
   connector_->dial(target);
   mutex_.lock();
-  while (!joining_.linked && !by.passed(SteadyClock().now()))
+  // A refusal is final; any other problem may be over at the next attempt.
+  while (!joining_.linked && joining_.last_miss.code != ErrorCode::kRefused &&
+         !by.passed(SteadyClock().now()))
     joined_.wait_for(
         mutex_, std::min<Duration>(by.remaining(SteadyClock().now()), std::chrono::seconds(1)));
   const Joining outcome = joining_;
@@ -263,8 +265,12 @@ void SocketTransport::reached(std::unique_ptr<net::Stream> socket, const LinkAns
 }
 
 void SocketTransport::missed(NodeId id, const Error& why) {
-  const MutexLock lock(mutex_);
-  if (id == kDirectoryId) joining_.last_miss = why;
+  if (id != kDirectoryId) return;
+  {
+    const MutexLock lock(mutex_);
+    joining_.last_miss = why;
+  }
+  joined_.notify_all();
 }
 
 void SocketTransport::turned_away(const std::string& from, const std::string& why) {

@@ -133,7 +133,8 @@ class SocketTransport final : public NodeTransport,
 
   // `node` outlives stop().
   void start(Node& node);
-  // Connects to the directory; on_linked() has been called when it returns.
+  // Connects to the directory; on_linked() has been called when it returns. kRefused at once, and
+  // kTimeout with the reason of the last attempt.
   Result<void> join(const net::Address& directory, Deadline by);
   // Sends queued messages, for about a second at most, and ends all threads and links. The node
   // gets no more calls.
