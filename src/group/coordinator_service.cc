@@ -60,10 +60,20 @@ CoordinatorService::CoordinatorService(const CoordinatorOptions& options, std::s
 void CoordinatorService::resume(const SavedState& state, TimePoint now) {
   roster_ = std::make_unique<Roster>(roster_options(options_, state.generation, state.size));
   roster_->expect(state.members, now, kReturnTime);
+  // A rank may be stopped, and register again much later.
+  for (const Member& member : state.members) {
+    const bool gone = member.presence == Presence::kLost || member.presence == Presence::kLeft;
+    if (gone || member.started == 0 || !roster_->knows(member.rank)) continue;
+    LocalProcess process(member.host_identity, static_cast<pid_t>(member.pid), member.started);
+    if (!process.known()) continue;
+    roster_->watch_process_of(member.rank, member.host_identity, member.started);
+    returning_[member.rank] = std::move(process);
+  }
 }
 
 void CoordinatorService::begin_generation(std::uint32_t generation, int size) {
   roster_ = std::make_unique<Roster>(roster_options(options_, generation, size));
+  returning_.clear();
   stalls_.forget();
   changed_ = true;
 }
@@ -139,7 +149,9 @@ Result<void> CoordinatorService::take_registration(CoordinatorSession& session,
   session.pid = who.pid;
   session.host = who.host;
   session.process = LocalProcess(who.host_identity, static_cast<pid_t>(who.pid));
-  if (session.process.known()) roster_->watch_process_of(who.rank);
+  if (session.process.known())
+    roster_->watch_process_of(who.rank, who.host_identity, session.process.started());
+  returning_.erase(who.rank);
   session.tell(ControlKind::kPulse, Pulse{.echo = {}, .now = now, .machine = machine_});
   for (const Member& member : roster_->members()) {
     if (member.presence != Presence::kLost) continue;
@@ -301,6 +313,9 @@ void CoordinatorService::tick(TimePoint now) {
   for (const auto& session : sessions_)
     if (session->is_rank_of(generation()) && session->process.ended())
       tell(roster_->process_ended(session->rank, "ended", now));
+  for (const auto& [rank, process] : returning_)
+    if (process.ended()) tell(roster_->process_ended(rank, "ended", now));
+  std::erase_if(returning_, [](const auto& returning) { return returning.second.ended(); });
   tell(roster_->tick(now));
   look_for_stalls(now);
   if (const auto sentence = refusals_.tick(now))

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -136,6 +137,8 @@ class CoordinatorService final {
   StallWatch stalls_;
   Refusals refusals_;
   Sessions sessions_;
+  // Processes of ranks that an earlier coordinator watched and that have not registered again.
+  std::map<Rank, LocalProcess> returning_;
   Events pending_;        // for on_event, once the state is saved
   bool changed_ = false;  // since the state was saved
 };

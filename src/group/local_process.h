@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 
 #include "base/descriptor.h"
@@ -14,10 +15,13 @@ class LocalProcess final {
   // No known process.
   LocalProcess() = default;
   // `host` is the host_identity("") of the process. Nothing is known of a process on another host
-  // or in other namespaces, nor where the system cannot watch processes.
-  LocalProcess(const std::string& host, pid_t pid);
+  // or in other namespaces, nor where the system cannot watch processes. With `started` the process
+  // must be the one with that started(): the system uses the number of an ended process again.
+  LocalProcess(const std::string& host, pid_t pid, std::uint64_t started = 0);
 
   bool known() const { return process_.open(); }
+  // When a known process started, in clock ticks since boot; 0: the system does not tell.
+  std::uint64_t started() const { return started_; }
   // Whether it is known and has not ended. A stopped process lives.
   bool lives() const { return known() && !ended(); }
   // Whether it is known and has ended.
@@ -25,6 +29,7 @@ class LocalProcess final {
 
  private:
   Descriptor process_;
+  std::uint64_t started_ = 0;
 };
 
 }  // namespace tally::group

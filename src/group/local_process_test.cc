@@ -32,6 +32,18 @@ TEST(LocalProcess, LivesWhileItIsStoppedAndEndsWhenItIsKilled) {
   EXPECT_FALSE(process.lives());
 }
 
+// The system has given the number of an ended process to this one.
+TEST(LocalProcess, AnotherProcessWithTheSameNumberIsNotMistaken) {
+  const std::string here = *host_identity("");
+  const LocalProcess own(here, ::getpid());
+  ASSERT_TRUE(own.known());
+  ASSERT_GT(own.started(), 0U);
+  EXPECT_TRUE(LocalProcess(here, ::getpid(), own.started()).lives());
+  const LocalProcess other(here, ::getpid(), own.started() + 1);
+  EXPECT_FALSE(other.known());
+  EXPECT_FALSE(other.lives());
+}
+
 TEST(LocalProcess, NothingIsKnownOfAProcessOnAnotherHost) {
   for (const LocalProcess& process : {LocalProcess(), LocalProcess("another host", ::getpid()),
                                       LocalProcess(*host_identity(""), 0)}) {

@@ -69,6 +69,8 @@ Result<Roster::Events> Roster::registered(Rank rank, const std::string& host, st
   who.host = host;
   who.pid = pid;
   who.watched = false;
+  who.host_identity.clear();
+  who.started = 0;
   who.heard = now;
   who.fate.clear();
   if (before == Presence::kUnreachable) {

@@ -46,7 +46,10 @@ struct Member {
   std::string host;
   std::int64_t pid = 0;
   bool watched = false;  // process_ended() will report its end
-  TimePoint heard{};     // time of the last message, on the roster's clock
+  // Of a watched process, for the next coordinator: host_identity("") and LocalProcess::started().
+  std::string host_identity;
+  std::uint64_t started = 0;
+  TimePoint heard{};  // time of the last message, on the roster's clock
   bool reported = false;
   Report report;     // the last one, if `reported`
   std::string fate;  // why it is lost
@@ -79,9 +82,14 @@ class Roster {
 
   // kRefused if there is no such rank, or another process is that rank already.
   Result<Events> registered(Rank rank, const std::string& host, std::int64_t pid, TimePoint now);
-  // The caller watches the process of this registered rank and reports its end. While the process
-  // lives, it may be stopped or starved: the rank is reported as silent, but not lost.
-  void watch_process_of(Rank rank) { member(rank).watched = true; }
+  // The caller watches the process of this registered or expected rank and reports its end. While
+  // the process lives, it may be stopped or starved: the rank is reported as silent, but not lost.
+  void watch_process_of(Rank rank, const std::string& host_identity, std::uint64_t started) {
+    Member& who = member(rank);
+    who.watched = true;
+    who.host_identity = host_identity;
+    who.started = started;
+  }
   Events reported(const Report& report, TimePoint now);
   Events connection_closed(Rank rank, TimePoint now);
   Events process_ended(Rank rank, const std::string& how, TimePoint now);

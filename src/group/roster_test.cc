@@ -65,7 +65,7 @@ TEST_F(RosterOfFour, SilentRankIsLostWithTheThirdMissedHeartbeat) {
 }
 
 TEST_F(RosterOfFour, ASilentRankWhoseProcessLivesIsReportedButNotLost) {
-  roster_.watch_process_of(2);
+  roster_.watch_process_of(2, "here", 1);
   for (const Rank rank : {0, 1, 3}) report(rank, 102s);
   tick_until(102750ms);
   const auto events = roster_.tick(103s);
@@ -85,7 +85,7 @@ TEST_F(RosterOfFour, ASilentRankWhoseProcessLivesIsReportedButNotLost) {
 }
 
 TEST_F(RosterOfFour, OnlyTheRanksOfACutOffHostAreLostThatNobodyWatches) {
-  roster_.watch_process_of(3);
+  roster_.watch_process_of(3, "here", 1);
   for (const Rank rank : {0, 1}) report(rank, 102s);
   tick_until(102750ms);
   EXPECT_EQ(sentences(roster_.tick(103s)),
@@ -200,7 +200,7 @@ TEST_F(PatientRoster, LongSilenceIsALoss) {
 }
 
 TEST_F(PatientRoster, ATimeThatIsGivenHoldsForWatchedProcessesToo) {
-  roster_.watch_process_of(3);
+  roster_.watch_process_of(3, "here", 1);
   for (const Rank rank : {0, 1, 2}) report(rank, 109s);
   tick_until(109750ms);
   EXPECT_EQ(sentences(roster_.tick(110s)),

@@ -51,6 +51,21 @@ Result<Member> member_from(std::istringstream& words, std::size_t line) {
   return member;
 }
 
+// "process RANK STARTED HOST_IDENTITY", for the process of a member above.
+Result<void> take_process(std::istringstream& words, std::vector<Member>& members,
+                          std::size_t line) {
+  Rank rank = 0;
+  std::uint64_t started = 0;
+  std::string host_identity;
+  if (!(words >> rank >> started >> host_identity)) return corrupt_line(line, "not a process");
+  const auto member = std::find_if(members.begin(), members.end(),
+                                   [rank](const Member& each) { return each.rank == rank; });
+  if (member == members.end()) return corrupt_line(line, "the process of no member");
+  member->started = started;
+  member->host_identity = std::move(host_identity);
+  return {};
+}
+
 Error system_error(const std::string& what) {
   return make_error(ErrorCode::kSystem, "{}: {}", what, std::strerror(errno));
 }
@@ -72,6 +87,8 @@ std::string to_text(const SavedState& state) {
     std::replace(host.begin(), host.end(), ' ', '_');
     text += fmt::format("member {} {} {} {} {}\n", member.rank, member.pid,
                         to_string(member.presence), host, on_one_line(member.fate));
+    if (member.started != 0)
+      text += fmt::format("process {} {} {}\n", member.rank, member.started, member.host_identity);
   }
   return text + "end\n";
 }
@@ -100,8 +117,10 @@ Result<SavedState> state_from_text(const std::string& text) {
       TALLY_TRY(Member member, member_from(words, number));
       if (member.rank >= state.size) return corrupt_line(number, "a rank beyond the size");
       state.members.push_back(std::move(member));
+    } else if (kind == "process") {
+      TALLY_TRY(take_process(words, state.members, number));
     } else {
-      return corrupt_line(number, "neither job, generation, size, member nor end");
+      return corrupt_line(number, "neither job, generation, size, member, process nor end");
     }
   }
   return corrupt_line(number, "the end is missing");

@@ -12,7 +12,9 @@ struct SavedState {
   std::string job;
   std::uint32_t generation = 1;
   int size = 1;
-  std::vector<Member> members;  // those that have registered: rank, presence, host, pid, fate
+  // Those that have registered: rank, presence, host, pid, fate; of a watched process also
+  // host_identity and started.
+  std::vector<Member> members;
 
   // Whether no rank is left that could reconnect.
   bool over() const;

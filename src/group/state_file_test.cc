@@ -16,7 +16,12 @@ SavedState example() {
       .generation = 3,
       .size = 3,
       .members = {
-          {.rank = 0, .presence = Presence::kPresent, .host = "a", .pid = 11},
+          {.rank = 0,
+           .presence = Presence::kPresent,
+           .host = "a",
+           .pid = 11,
+           .host_identity = "boot/net:[1]/pid:[2]/0/",
+           .started = 4711},
           {.rank = 1, .presence = Presence::kLost, .host = "b", .pid = 12, .fate = "not heard of"},
           {.rank = 2, .presence = Presence::kLeft, .host = "b", .pid = 13}}};
 }
@@ -27,6 +32,9 @@ TEST(StateFile, TextComesBackAsTheState) {
   EXPECT_EQ(state->job, "digits");
   EXPECT_EQ(state->generation, 3U);
   ASSERT_EQ(state->members.size(), 3U);
+  EXPECT_EQ(state->members[0].host_identity, "boot/net:[1]/pid:[2]/0/");
+  EXPECT_EQ(state->members[0].started, 4711U);
+  EXPECT_EQ(state->members[1].started, 0U);
   EXPECT_EQ(state->members[1].presence, Presence::kLost);
   EXPECT_EQ(state->members[1].fate, "not heard of");
   EXPECT_EQ(state->members[2].pid, 13);
@@ -39,6 +47,8 @@ TEST(StateFile, OtherTextIsCorrupt) {
         "tally coordinator state 1\nsize 2\nmember 2 1 present a\nend\n",
         "tally coordinator state 1\nsize 2\nmember 0 1 asleep a\nend\n",
         "tally coordinator state 1\nsize 2\nmember 0\nend\n",
+        "tally coordinator state 1\nsize 2\nprocess 0 1 a\nend\n",
+        "tally coordinator state 1\nsize 2\nmember 0 1 present a\nprocess 0 1\nend\n",
         "tally coordinator state 1\nwhat\nend\n"}) {
     const auto state = state_from_text(text);
     ASSERT_FALSE(state.has_value()) << text;

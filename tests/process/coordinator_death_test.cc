@@ -62,6 +62,19 @@ TEST_P(CoordinatorDeath, StoppedCoordinatorBlamesNoRankWhenItGoesOn) {
 
 INSTANTIATE_TEST_SUITE_P(Process, CoordinatorDeath, testing::Values("shm", "tls"), name_of);
 
+// The state file names the process, so the next coordinator sees its end without a connection.
+TEST(CoordinatorRestart, FindsTheProcessOfAStoppedRank) {
+  WatchedCrew crew({.lost_after = milliseconds(0)});
+  ASSERT_TRUE(crew.start_all({"wait"}));
+  crew.coordinator().signal(SIGKILL);
+  ASSERT_TRUE(crew.coordinator().wait_status().has_value());
+  crew[2].stop();
+  crew.start_coordinator();
+  EXPECT_TRUE(crew.says("is back"));
+  crew[2].signal(SIGKILL);
+  EXPECT_TRUE(crew.says("is lost: its process ended"));
+}
+
 TEST(CoordinatorAbsence, JobWorksWithoutOneAndSaysSo) {
   Crew crew({.size = 2});
   for (const Rank rank : {0, 1})
