@@ -77,6 +77,7 @@ struct ServeOptions {
   std::string memory_limit = "0";
   std::string snapshots;
   std::string silence_limit = "0s";
+  std::string failover_limit = "30s";
   std::string join_timeout = "60s";
   // Set by a parent process of ours: "plain", or "secret", whose 32 bytes come on stdin. The server
   // ends when stdin does.
@@ -164,12 +165,14 @@ Result<std::unique_ptr<server::Directory>> start_directory(const ServeOptions& o
                                                            const server::EventSink& tell) {
   const auto silence = parse_duration(options.silence_limit);
   if (!silence.has_value()) return invalid("--silence-limit {}", silence.error().message);
+  TALLY_TRY(const auto failover, time_in("--failover-limit", options.failover_limit));
   return server::Directory::start(
       {.listen = options.listen,
        .secret = secret,
        .servers = options.servers,
        .replicas = options.replicas,
-       .silence_limit = std::chrono::ceil<std::chrono::milliseconds>(*silence)},
+       .silence_limit = std::chrono::ceil<std::chrono::milliseconds>(*silence),
+       .failover_limit = failover},
       tell);
 }
 
@@ -275,14 +278,15 @@ std::string complaint(const Command& command, const ServeOptions& options) {
     if (!command.given("--job")) return "--coordinator needs --job NAME";
     if (!command.given("--size")) return "--coordinator needs --size N";
     return wrong({"--servers", "--replicas", "--directory-at", "--memory-limit", "--snapshots",
-                  "--threads", "--silence-limit"});
+                  "--threads", "--silence-limit", "--failover-limit"});
   }
   const std::string other = wrong({"--job", "--size", "--generation", "--state-file", "--heartbeat",
                                    "--lost-after", "--stall-warning"});
   if (!other.empty()) return other;
   if (options.directory)
     return wrong({"--directory-at", "--memory-limit", "--snapshots", "--threads"});
-  if (options.server) return wrong({"--servers", "--replicas", "--silence-limit"});
+  if (options.server)
+    return wrong({"--servers", "--replicas", "--silence-limit", "--failover-limit"});
   if (!command.given("--listen"))
     return "nothing to serve: give --listen HOST:PORT, --directory, --server or --coordinator";
   return wrong({"--servers", "--replicas", "--directory-at"});
@@ -325,7 +329,11 @@ void add_server_options(Command& command, ServeOptions& o) {
               {.least = 0, .most = 16});
   command.add("--silence-limit", &o.silence_limit,
               "Directory: silence after which a server or worker is given up; 0: 5 s, and on this "
-              "host never while its process lives",
+              "host never while its process lives, except by --failover-limit",
+              {.value = "TIME"});
+  command.add("--failover-limit", &o.failover_limit,
+              "Directory, without --silence-limit: silence after which a server is given up though "
+              "its process lives, if other servers have all its parts",
               {.value = "TIME"});
   command.add("--directory-at", &o.directory_at, "Server: address of the directory",
               {.value = "HOST:PORT"});

@@ -34,8 +34,12 @@ struct DirectoryOptions {
   int replicas = 0;  // copies of each part, primary included; 0: 2, or 1 with a single server
   // The directory removes servers and workers that are silent for this long. It detects the end of
   // a process immediately. Zero: 5 seconds, and never while the process lives on this host: the job
-  // waits for a stopped or starved process.
+  // waits for a stopped or starved process, and for a server at most `failover_limit` if other
+  // servers have all its parts.
   std::chrono::milliseconds silence_limit{};
+  // Taking over costs no data, but the parts have one copy less then: the default is long for a
+  // busy machine, and short for a worker that waits (ClientOptions::request_timeout).
+  std::chrono::milliseconds failover_limit = std::chrono::seconds(30);
 };
 
 // Receives one sentence per event: a server joined, a server was lost, parts were lost.

@@ -60,7 +60,9 @@ ServerCrew::ServerCrew(const Options& options) : options_(options) {
                                       "--replicas",
                                       std::to_string(options.replicas),
                                       "--silence-limit",
-                                      options.silence_limit};
+                                      options.silence_limit,
+                                      "--failover-limit",
+                                      options.failover_limit};
   const auto words = secret_words();
   command.insert(command.end(), words.begin(), words.end());
   directory_ = std::make_unique<Child>(Child::Options{command, {}});

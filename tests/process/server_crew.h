@@ -24,6 +24,7 @@ class ServerCrew final {
     int workers = 1;
     int replicas = 0;
     std::string silence_limit = kNever + "s";
+    std::string failover_limit = kNever + "s";
     std::vector<std::string> server_words;  // further arguments of each server
     std::string transport;                  // of the workers; "tls": with a secret
   };

@@ -109,13 +109,12 @@ TEST(ServerChaos, AcknowledgedPushesSurviveAKilledServer) {
     survive(static_cast<std::uint64_t>(seed));
 }
 
-TEST(Servers, AStoppedServerIsGivenUp) {
-  ServerCrew crew(
-      {.servers = 2, .workers = 1, .silence_limit = scaled_seconds(milliseconds(1500)) + "s"});
+// A server is stopped and given up: its replica takes over, and it ends when it resumes.
+void expect_stopped_server_is_given_up(ServerCrew& crew, const std::string& why) {
   ASSERT_TRUE(crew.ready()) << crew.transcript();
   ASSERT_TRUE(crew.worker(0).line("acknowledged").has_value());
   crew.server(0).stop();
-  ASSERT_TRUE(crew.directory().line_with("was silent for").has_value()) << crew.transcript();
+  ASSERT_TRUE(crew.directory().line_with(why).has_value()) << crew.transcript();
   ASSERT_TRUE(crew.worker(0).line("acknowledged").has_value()) << crew.transcript();
   const auto count = crew.stop(0);
   ASSERT_TRUE(count.has_value()) << crew.transcript();
@@ -124,6 +123,20 @@ TEST(Servers, AStoppedServerIsGivenUp) {
   expect_exactly(seen[0], *count, "rank 0");
   crew.server(0).signal(SIGCONT);
   EXPECT_TRUE(crew.server(0).exits(3)) << crew.transcript();
+}
+
+TEST(Servers, AStoppedServerIsGivenUp) {
+  ServerCrew crew(
+      {.servers = 2, .workers = 1, .silence_limit = scaled_seconds(milliseconds(1500)) + "s"});
+  expect_stopped_server_is_given_up(crew, "was silent for");
+}
+
+TEST(Servers, AStoppedServerWithCopiesIsGivenUpThoughItsProcessLives) {
+  ServerCrew crew({.servers = 2,
+                   .workers = 1,
+                   .silence_limit = "0s",
+                   .failover_limit = scaled_seconds(milliseconds(1500)) + "s"});
+  expect_stopped_server_is_given_up(crew, "and other servers have its parts");
 }
 
 TEST(Servers, AStoppedServerAndAStoppedWorkerAreWaitedForWhileTheirProcessesLive) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -226,6 +227,53 @@ TEST(SimServerFailover, PushesAreAcknowledgedAgainWithinASecond) {
         EXPECT_LT(acknowledged - moment, 1s) << "table " << table;
     }
   }
+}
+
+// A stopped server resumes in the middle of the load and believes that it still serves.
+TEST(SimServerFailover, AStoppedServerWithCopiesIsGivenUpAndNothingIsLost) {
+  for (int servers = 2; servers <= 3; ++servers) {
+    for (int run = 0; run < 6; ++run) {
+      SCOPED_TRACE(testing::Message() << servers << " servers, run " << run);
+      ServedCluster cluster({.servers = servers,
+                             .workers = 2,
+                             .replicas = 2,
+                             .seed = static_cast<std::uint64_t>(run),
+                             .conditions = {.jitter = 500us},
+                             .silence_limit = 0ms,
+                             .failover_limit = 1s,
+                             .servers_live = true});
+      const TimePoint moment = 100ms + run * 37ms;
+      cluster.faults().stop(
+          {.rank = cluster.server(run % servers), .from = moment, .until = moment + 2500ms});
+      Load load({.workers = 2, .pushes = 30, .gradients = run % 2 == 0, .pause = 140ms});
+      for (const auto& result : cluster.run([&](ServedWorker& me) { return load.run(me); }))
+        EXPECT_TRUE(result.has_value()) << to_string(result.error());
+      for (const auto& [table, acknowledged] : load.first_acknowledged_after(moment))
+        EXPECT_LT(acknowledged - moment, 2s) << "table " << table;
+      const auto said = [&cluster](const std::string& text) {
+        return std::any_of(
+            cluster.events().begin(), cluster.events().end(),
+            [&](const std::string& event) { return event.find(text) != std::string::npos; });
+      };
+      EXPECT_TRUE(said("and other servers have its parts"));
+      EXPECT_TRUE(said("this server serves no more: the directory has removed it"));
+    }
+  }
+}
+
+// Without a copy its parts would be lost: the job goes on when it resumes.
+TEST(SimServerFailover, AStoppedServerWithoutCopiesIsWaitedFor) {
+  ServedCluster cluster({.servers = 2,
+                         .workers = 2,
+                         .replicas = 1,
+                         .silence_limit = 0ms,
+                         .failover_limit = 1s,
+                         .servers_live = true});
+  cluster.faults().stop({.rank = cluster.server(0), .from = 100ms, .until = 12s});
+  Load load({.workers = 2, .pushes = 10, .pause = 50ms});
+  for (const auto& result : cluster.run([&](ServedWorker& me) { return load.run(me); }))
+    EXPECT_TRUE(result.has_value()) << to_string(result.error());
+  EXPECT_GT(cluster.ended(), TimePoint(12s));
 }
 
 // The loss of a server does not tear rounds: the weights are equal to those of a single worker.

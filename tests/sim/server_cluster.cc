@@ -1,10 +1,13 @@
 #include "sim/server_cluster.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "group/host.h"
 #include "server/node/directory_node.h"
 #include "server/node/server_node.h"
 
@@ -230,7 +233,8 @@ Result<void> ServedCluster::be_directory(Member& me) {
   server::DirectoryNode node(transport,
                              {.servers = options_.servers - options_.spares,
                               .replicas = options_.replicas,
-                              .silence_limit = options_.silence_limit},
+                              .silence_limit = options_.silence_limit,
+                              .failover_limit = options_.failover_limit},
                              sink(me));
   while (workers_left_ > 0 && !transport.is_dead()) transport.turn(node, Deadline::never());
   return {};
@@ -238,7 +242,10 @@ Result<void> ServedCluster::be_directory(Member& me) {
 
 Result<void> ServedCluster::be_server(Member& me) {
   SimNodeTransport transport(me, links_);
-  server::ServerNode node(transport, {.self = {.address = fmt::format("sim:{}", me.rank())}},
+  server::ServerNode node(transport,
+                          {.self = {.address = fmt::format("sim:{}", me.rank()),
+                                    .host = options_.servers_live ? *group::host_identity("") : ""},
+                           .pid = ::getpid()},
                           sink(me));
   node.join();
   while (workers_left_ > 0 && !transport.is_dead()) transport.turn(node, Deadline::never());

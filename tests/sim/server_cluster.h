@@ -130,6 +130,9 @@ struct ServedClusterOptions {
   Conditions conditions = {};
   Duration timeout = std::chrono::seconds(30);
   std::chrono::milliseconds silence_limit = std::chrono::seconds(5);
+  std::chrono::milliseconds failover_limit = std::chrono::seconds(30);
+  // Whether the directory can see that the processes of servers live; a stopped one does.
+  bool servers_live = false;
   std::vector<Break> breaks = {};
   // Of the workers in the job; none: 0, 1, 2, ...
   std::vector<int> worker_ranks = {};

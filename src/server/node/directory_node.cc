@@ -28,9 +28,10 @@ DirectoryNode::DirectoryNode(NodeTransport& transport, const DirectoryOptions& o
                              EventSink on_event)
     : transport_(transport),
       options_(options),
-      silence_limit_(options.silence_limit.count() > 0 ? Duration(options.silence_limit)
-                                                       : kSilenceLimit),
-      waits_for_living_(options.silence_limit.count() == 0),
+      limits_{.silence = options.silence_limit.count() > 0 ? Duration(options.silence_limit)
+                                                           : kSilenceLimit,
+              .waits_for_living = options.silence_limit.count() == 0,
+              .failover = options.failover_limit},
       on_event_(std::move(on_event)) {}
 
 void DirectoryNode::on_message(NodeId from, const Message& message) {
@@ -47,7 +48,10 @@ void DirectoryNode::on_message(NodeId from, const Message& message) {
       // The sender was removed and does not know it, or asks whether it was.
       if (!members_.contains(from)) {
         if (view_.number > 0) send_view(from);
-      } else if (message.header.sequence != 0) {
+        break;
+      }
+      members_[from].complete_view = message.header.version;
+      if (message.header.sequence != 0) {
         transport_.send(from,
                         {.kind = MessageKind::kHeartbeat, .sequence = message.header.sequence}, {});
       }
@@ -84,23 +88,50 @@ void DirectoryNode::settle(TimePoint now) {
   // still unread: such a gap does not count as silence.
   const bool is_first = now_ == TimePoint::zero();
   const Duration gap = now - std::exchange(now_, now);
-  std::vector<NodeId> silent;
   for (auto& [id, member] : members_) {
     if (is_first) member.heard = now;
-    if (!is_first && gap > silence_limit_ / 4) member.heard += gap;
-    if (now - member.heard <= silence_limit_) continue;
-    if (!waits_for_living_ || !member.process.lives()) {
-      silent.push_back(id);
-    } else if (!std::exchange(member.is_reported, true)) {
+    if (!is_first && gap > limits_.shortest() / 4) member.heard += gap;
+  }
+  std::vector<std::pair<NodeId, std::string>> given_up;
+  for (auto& [id, member] : members_) {
+    const Duration silence = now - member.heard;
+    if (silence <= limits_.shortest()) continue;
+    const SilentMember silent{
+        .silence = silence, .lives = member.process.lives(), .is_copied = is_copied(id)};
+    const SilenceVerdict verdict = judge(silent, limits_);
+    if (verdict == SilenceVerdict::kGiveUp) {
+      const bool fails_over = limits_.waits_for_living && silent.lives;
+      const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(
+          fails_over ? limits_.failover : limits_.silence);
+      given_up.emplace_back(
+          id, fmt::format("it was silent for {} ms{}", limit.count(),
+                          fails_over ? ", and other servers have its parts; its process lives and "
+                                       "serves no more when it resumes"
+                                     : ""));
+    } else if (verdict == SilenceVerdict::kWait && !std::exchange(member.is_reported, true)) {
       say(fmt::format("{} has been silent for {}; its process lives, the job waits for it",
-                      name_of(id), group::seconds_text(now - member.heard)));
+                      name_of(id), group::seconds_text(silence)));
     }
   }
-  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(silence_limit_);
-  for (const NodeId id : silent) {
-    remove(id, fmt::format("it was silent for {} ms", limit.count()));
+  for (const auto& [id, why] : given_up) {
+    remove(id, why);
     send_view(id);
   }
+}
+
+bool DirectoryNode::is_copied(NodeId server) const {
+  if (view_.number == 0 || !has_server(view_, server)) return false;
+  for (const std::vector<NodeId>& chain : view_.chains) {
+    if (!contains(chain, server)) continue;
+    // It is the primary of the slot, or becomes it.
+    const auto next = std::find_if(chain.begin(), chain.end(),
+                                   [server](NodeId other) { return other != server; });
+    if (next == chain.end()) return false;
+    const Member& other = members_.at(*next);
+    if (other.complete_view != view_.number || now_ - other.heard > limits_.shortest())
+      return false;
+  }
+  return true;
 }
 
 void DirectoryNode::join(NodeId from, std::span<const std::byte> payload) {
@@ -209,7 +240,7 @@ void DirectoryNode::send_view(NodeId to) {
                   {.kind = MessageKind::kView,
                    .part = to,
                    .view = view_.number,
-                   .clock = static_cast<std::uint64_t>(silence_limit_.count())},
+                   .clock = static_cast<std::uint64_t>(limits_.shortest().count())},
                   encode(view_));
 }
 
@@ -233,8 +264,10 @@ class Directory::Impl final {
 Result<std::unique_ptr<Directory>> Directory::start(const DirectoryOptions& options,
                                                     EventSink on_event) {
   if (options.servers < 1 || options.servers > 4096 || options.replicas < 0 ||
-      options.silence_limit < std::chrono::milliseconds::zero())
-    return invalid("a directory has 1 to 4096 servers, and limits that are not negative");
+      options.silence_limit < std::chrono::milliseconds::zero() ||
+      options.failover_limit <= std::chrono::milliseconds::zero())
+    return invalid(
+        "a directory has 1 to 4096 servers, limits that are not negative, and a failover limit");
   TALLY_TRY(const net::Address listen, group::address_from(options.listen));
   TALLY_TRY(auto transport,
             SocketTransport::make(

@@ -4,6 +4,7 @@
 
 #include "base/mutex.h"
 #include "group/local_process.h"
+#include "server/node/silence.h"
 #include "server/protocol/node.h"
 #include "tally/server.h"
 
@@ -44,13 +45,16 @@ class DirectoryNode final : public Node {
     TimePoint heard{};  // time of its last message
     group::LocalProcess process;
     bool is_reported = false;  // as silent
+    // Of a server: the view in which it has all parts of its slots; 0: none.
+    std::uint64_t complete_view = 0;
   };
   void hear(NodeId from) TALLY_REQUIRES(mutex_);
+  // Whether another server takes over all slots of this one without a loss.
+  bool is_copied(NodeId server) const TALLY_REQUIRES(mutex_);
 
   NodeTransport& transport_;
   const DirectoryOptions options_;
-  const Duration silence_limit_;
-  const bool waits_for_living_;
+  const SilenceLimits limits_;
   const EventSink on_event_;
   mutable Mutex mutex_;
   // Number 0 until enough servers have joined; it has the members so far.

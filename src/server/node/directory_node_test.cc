@@ -1,8 +1,11 @@
 #include "server/node/directory_node.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "group/host.h"
+#include "policy/round.h"
+#include "server/protocol/payloads.h"
 #include "server/testing/test_cluster.h"
 
 namespace tally::server::test {
@@ -110,6 +113,80 @@ TEST(DirectoryNode, WaitsForWhoIsSilentWhileItsProcessLives) {
   cluster.network.transport(7).send(kDirectoryId, {.kind = MessageKind::kHeartbeat}, {});
   cluster.network.run();
   EXPECT_TRUE(cluster.has_event("the worker of rank 0 is heard of again after 10.0 s"));
+}
+
+// For a minute only this server beats.
+void let_others_be_silent(Cluster& cluster, NodeId beating, int from = 100) {
+  for (int now = from; now <= from + 60; ++now) {
+    cluster.servers[beating]->settle(TimePoint(std::chrono::seconds(now)));
+    cluster.network.run();
+    cluster.directory->settle(TimePoint(std::chrono::seconds(now)));
+  }
+  cluster.network.run();
+}
+
+TEST(DirectoryNode, GivesUpASilentServerWithCopies) {
+  Cluster cluster({.servers = 2, .workers = 1, .is_local = true});
+  cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
+  let_others_be_silent(cluster, 2);
+  EXPECT_TRUE(cluster.has_event(
+      "server 1 has been silent for 6.0 s; its process lives, the job waits for it"));
+  EXPECT_TRUE(cluster.has_event(
+      "server 1 is gone: it was silent for 30000 ms, and other servers have its parts; its process "
+      "lives and serves no more when it resumes"));
+  EXPECT_THAT(cluster.directory->view().chains,
+              ElementsAre(std::vector<NodeId>{2}, std::vector<NodeId>{2}));
+  EXPECT_TRUE(cluster.servers[1]->expelled());
+}
+
+TEST(DirectoryNode, WaitsForASilentServerWithoutCopies) {
+  Cluster cluster({.servers = 2, .workers = 1, .replicas = 1, .is_local = true});
+  cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
+  let_others_be_silent(cluster, 2);
+  EXPECT_TRUE(cluster.has_event("server 1 has been silent"));
+  EXPECT_FALSE(cluster.has_event("is gone: it was silent for 30000 ms"));
+  EXPECT_EQ(cluster.directory->view().servers.size(), 2U);
+}
+
+TEST(DirectoryNode, WaitsForASilentServerWhoseCopyIsNotComplete) {
+  Cluster cluster({.servers = 2, .workers = 1, .is_local = true});
+  cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
+  cluster.kill_server(2);
+  const NodeId late = cluster.add_server();
+  cluster.network.hold(1, late);
+  let_others_be_silent(cluster, late);
+  EXPECT_EQ(cluster.directory->view().servers.size(), 2U);
+  cluster.network.release(1, late);
+  let_others_be_silent(cluster, late, 161);
+  EXPECT_THAT(cluster.directory->view().chains,
+              ElementsAre(std::vector<NodeId>{late}, std::vector<NodeId>{late}));
+  EXPECT_FALSE(cluster.has_event("lost: parts"));
+}
+
+// A record that the other server cannot take leaves it without a usable copy.
+TEST(DirectoryNode, WaitsForASilentServerWhoseCopyIsSpoilt) {
+  Cluster cluster({.servers = 2, .workers = 1, .is_local = true});
+  const TableId table = cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
+  const NodeId silent = cluster.primary(table, 0);
+  const NodeId other = 3 - silent;
+  cluster.servers[other]->settle(TimePoint(std::chrono::seconds(99)));
+  cluster.network.run();
+  const auto send = [&](std::uint8_t flags, std::uint64_t piece, std::vector<std::byte> payload) {
+    cluster.network.transport(silent).send(other,
+                                           {.kind = MessageKind::kRecord,
+                                            .push_kind = flags,
+                                            .table = table,
+                                            .view = cluster.directory->view().number,
+                                            .sequence = 1000,
+                                            .clock = piece},
+                                           std::move(payload));
+  };
+  send(kMoreToCome, 0, encode(PartMetadata{.round = policy::Round({.workers = 1}).encode()}));
+  send(0, 1, std::vector<std::byte>(1));
+  cluster.network.run();
+  let_others_be_silent(cluster, other);
+  EXPECT_TRUE(cluster.has_event(fmt::format("server {} has been silent", silent)));
+  EXPECT_EQ(cluster.directory->view().servers.size(), 2U);
 }
 
 TEST(DirectoryNode, GivesNobodyUpForTheTimeItStoodStillItself) {

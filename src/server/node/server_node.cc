@@ -37,7 +37,8 @@ ServerNode::ServerNode(NodeTransport& transport, const ServerNodeOptions& option
                .budget = budget_,
                .snapshot = newest_snapshot_,
                .fill_bytes = fill_bytes_,
-               .deferred_parts = deferred_parts_} {}
+               .deferred_parts = deferred_parts_,
+               .spoilt_parts = spoilt_parts_} {}
 
 void ServerNode::join() {
   transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
@@ -114,8 +115,30 @@ void ServerNode::send_heartbeat() {
   transport_.send(kDirectoryId,
                   {.kind = MessageKind::kHeartbeat,
                    .view = view_number_.load(),
-                   .sequence = awaited_heartbeat_.load()},
+                   .sequence = awaited_heartbeat_.load(),
+                   .version = complete_view()},
                   {});
+}
+
+// A server that has all parts keeps them while the view lasts and no record fails, so it looks at
+// its parts once.
+std::uint32_t ServerNode::complete_view() {
+  const std::uint64_t spoilt = spoilt_parts_.load();
+  const std::uint32_t known = complete_view_.load();
+  if (known == view_number_.load() && complete_at_.load() == spoilt) return known;
+  const MutexLock lock(structure_);
+  if (expelled()) return 0;
+  const auto serves = [this](std::uint32_t slot) TALLY_REQUIRES(structure_) {
+    return slots_[slot].position.role != ChainPosition::Role::kNone;
+  };
+  for (std::uint32_t slot = 0; slot < slots_.size(); ++slot)
+    if (serves(slot) && !slots_[slot].is_settled) return 0;
+  for (const auto& table : tables_.all())
+    for (const auto& part : table->parts())
+      if (serves(part->slot()) && !part->is_present()) return 0;
+  complete_at_.store(spoilt);
+  complete_view_.store(view_.number);
+  return view_.number;
 }
 
 void ServerNode::take_heartbeat(const Message& message) {

@@ -50,6 +50,7 @@ struct PartContext {
   const NewestSnapshot& snapshot;
   std::atomic<std::int64_t>& fill_bytes;  // under way to servers that are being filled
   DeferredParts& deferred_parts;
+  std::atomic<std::uint64_t>& spoilt_parts;  // copies that a record has left unusable, so far
 };
 
 // The place of a server in the replication chain of a slot.
@@ -97,6 +98,12 @@ class TablePart final {
   bool is_lost() const {
     const SharedLock lock(mutex_);
     return presence_ == Presence::kLost;
+  }
+
+  // Whether this server has the part, with all acknowledged updates.
+  bool is_present() const {
+    const SharedLock lock(mutex_);
+    return presence_ == Presence::kPresent;
   }
 
   // A new view: the server's place in the chain, and the workers.

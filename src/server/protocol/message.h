@@ -33,7 +33,7 @@ enum class MessageKind : std::uint8_t {
   // the directory removes it.
   kView = 2,
   // With a `sequence`, the directory answers with the same number, unless it has removed the
-  // sender.
+  // sender. The `version` of a server is the view in which it has all parts of its slots; 0: none.
   kHeartbeat = 3,
   kLeave = 4,  // an orderly end; to servers, too
   // First on a link between other nodes: `part` is the caller's number, `clock` a worker's rank.

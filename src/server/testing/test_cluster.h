@@ -1,6 +1,7 @@
 #pragma once
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "group/host.h"
 #include "server/node/directory_node.h"
 #include "server/node/server_node.h"
 #include "server/testing/test_network.h"
@@ -56,6 +58,7 @@ class Cluster {
     std::uint64_t seed = 1;
     std::filesystem::path snapshots = {};
     std::uint64_t memory_limit_bytes = 0;
+    bool is_local = false;  // the directory sees that the processes of the servers live
   };
 
   explicit Cluster(const Shape& shape) : network(shape.seed), shape_(shape) {
@@ -73,7 +76,9 @@ class Cluster {
     const NodeId id = next_++;
     servers[id] = std::make_unique<ServerNode>(
         network.transport(id),
-        ServerNodeOptions{.self = {.address = "host:" + std::to_string(id)},
+        ServerNodeOptions{.self = {.address = "host:" + std::to_string(id),
+                                   .host = shape_.is_local ? *group::host_identity("") : ""},
+                          .pid = ::getpid(),
                           .memory_limit_bytes = shape_.memory_limit_bytes,
                           .snapshots = shape_.snapshots},
         sink());
