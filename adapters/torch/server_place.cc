@@ -33,6 +33,14 @@ std::string from_first(Job& job, const std::string& address) {
 
 }  // namespace
 
+server::DirectoryOptions directory_options(const ServerOptions& options, int servers) {
+  return {.listen = options.host + ":0",
+          .secret = options.secret,
+          .servers = servers,
+          .replicas = options.replicas,
+          .silence_limit = options.silence_limit};
+}
+
 ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::EventSink& on_event)
     : colocated_(options.directory.empty()),
       exceptions_(std::uncaught_exceptions()),
@@ -48,11 +56,7 @@ ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::E
       refuse(ErrorCode::kInvalid,
              fmt::format("{} servers inside {} workers: at most one in each", servers, job.size()));
     if (job.rank() == 0) {
-      directory_ = or_throw(server::Directory::start({.listen = options.host + ":0",
-                                                      .secret = options.secret,
-                                                      .servers = servers,
-                                                      .replicas = options.replicas},
-                                                     tell));
+      directory_ = or_throw(server::Directory::start(directory_options(options, servers), tell));
       directory = directory_->address();
     }
     directory = from_first(job, directory);

@@ -9,6 +9,9 @@
 
 namespace tally::adapter {
 
+// The directory of `servers` servers inside workers, which rank 0 runs.
+server::DirectoryOptions directory_options(const ServerOptions& options, int servers);
+
 // This rank's connection to the parameter servers, and the servers in this process: if no directory
 // is given, rank 0 runs one, and the first ranks run a server each. Throws Failure.
 class ServerPlace final {

@@ -85,11 +85,14 @@ ServerOptions servers_of(const TrainOptions& options, const Job& job, const JobO
                          const Preparation& prepared) {
   using Kind = ServerChoice::Kind;
   const char* const directory = std::getenv("TALLY_DIRECTORY");  // set by the launcher
-  ServerOptions servers{.directory = directory != nullptr ? directory : "",
-                        .count = prepared.servers.count,
-                        .replicas = options.replicas,
-                        .secret = joined.secret,
-                        .snapshots = snapshots_folder(options.checkpoint).string()};
+  ServerOptions servers{
+      .directory = directory != nullptr ? directory : "",
+      .count = prepared.servers.count,
+      .replicas = options.replicas,
+      .secret = joined.secret,
+      .snapshots = snapshots_folder(options.checkpoint).string(),
+      // Checked with the options.
+      .silence_limit = launch::silence_limit_of(*launch::parse_time(options.lost_after))};
   if (prepared.servers.kind == Kind::kElsewhere) {
     servers.directory = prepared.servers.address;
     servers.secret = prepared.server_secret;

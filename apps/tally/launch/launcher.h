@@ -108,6 +108,10 @@ LaunchOptions worker_job(const std::string& recipe, std::vector<std::string> com
 // Parses "90", "90s", "5m", "2h", and the formats of parse_duration().
 Result<Duration> parse_time(const std::string& text);
 
+// The limit of the directory of a job with `--lost-after`: 5 seconds at least, or none if there is
+// no such option (server::DirectoryOptions::silence_limit).
+std::chrono::milliseconds silence_limit_of(Duration lost_after);
+
 // Whether a launcher has started this process as a rank.
 Result<bool> is_rank();
 // Whether `tally run` or a command that starts its own workers has started this rank again.

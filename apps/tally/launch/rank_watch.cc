@@ -12,10 +12,14 @@ using group::EventKind;
 
 namespace {
 
-// Workers and servers are given up no earlier, however short --lost-after is.
-constexpr Duration kLeastSilence = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds kLeastSilence = std::chrono::seconds(5);
 
 }  // namespace
+
+std::chrono::milliseconds silence_limit_of(Duration lost_after) {
+  if (lost_after <= Duration::zero()) return {};
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(lost_after), kLeastSilence);
+}
 
 Result<Variables> RankWatch::begin(const JobStart& start) {
   Variables variables;
@@ -71,9 +75,7 @@ Result<void> RankWatch::begin_servers(const JobStart& start) {
   process::ServerProcessesOptions servers = *options_.servers;
   servers.host = start.own_address;
   servers.secret = start.secret;
-  if (options_.watch.lost_after > Duration::zero())
-    servers.silence_limit = std::chrono::ceil<std::chrono::milliseconds>(
-        std::max<Duration>(options_.watch.lost_after, kLeastSilence));
+  servers.silence_limit = silence_limit_of(options_.watch.lost_after);
   TALLY_TRY(servers_, process::ServerProcesses::start(servers, [this](const std::string& event) {
               if (!servers_end_ && options_.is_news(event)) console_.say(event);
             }));

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -73,6 +74,8 @@ struct ServerOptions {
   // Servers inside workers: the address of this process. Needs a secret unless it is loopback.
   std::string host = "127.0.0.1";
   std::string snapshots = {};  // servers inside workers: snapshot folder; empty: none
+  // Servers inside workers: as in server::DirectoryOptions.
+  std::chrono::milliseconds silence_limit{};
 };
 
 struct TrainerOptions {
