@@ -10,6 +10,7 @@
 // server that shares the folder may still write to it.
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -90,6 +91,15 @@ Result<std::filesystem::path> publish_snapshot(const std::filesystem::path& fold
 Result<void> drop_snapshot(const std::filesystem::path& folder, const std::string& name,
                            NodeId server);
 
+// Removes a published snapshot, or what an interrupted removal has left of one: the manifest, the
+// files of servers, and then the folder if it is empty. Other files stay. kSystem, with the path,
+// if a file cannot be removed; a snapshot that does not exist is no error.
+Result<void> remove_snapshot(const std::filesystem::path& snapshot);
+
+// Takes rows of a sparse table: distinct keys, and their values one row after the other.
+using RowSink =
+    std::function<Result<void>(std::span<const std::uint64_t> keys, std::span<const float> rows)>;
+
 // Reads a published snapshot, by any number of servers. Threads: calls must not overlap.
 class SnapshotReader final {
  public:
@@ -115,6 +125,13 @@ class SnapshotReader final {
 
   // Names of its tables, in order.
   std::vector<std::string> tables() const;
+
+  // The spec of a table. kMismatch if the snapshot has no such table.
+  Result<TableSpec> spec_of(const std::string& table) const;
+  // Passes all rows of a sparse table to `each` without their optimizer state, in batches of a few
+  // MiB. kMismatch if the snapshot has no such sparse table, kCorrupt if a file is missing; errors
+  // of `each` end the visit.
+  Result<void> visit_rows(const std::string& table, const RowSink& each) const;
 
  private:
   // A part in a file, and the extents of its pieces.
@@ -143,6 +160,8 @@ class SnapshotReader final {
   Result<Entry> read_entry(std::size_t file, std::uint64_t& offset, std::uint64_t end) const;
   Result<Entries> entries_of(const TableSpec& spec) const;
   Error lacks(const TableSpec& spec, std::uint32_t part) const;
+  // kCorrupt if a part of the table is in none of the files.
+  Result<void> check_complete(const TableSpec& spec, const Entries& entries) const;
   Result<std::vector<std::byte>> read_piece(const Entry& entry, std::size_t piece) const;
   Result<void> take_part(const Entry& entry, Wanted& wanted) const;
   Result<void> deal(const Entry& entry, std::uint32_t parts, std::span<Wanted> wanted) const;
@@ -168,6 +187,7 @@ inline constexpr std::uint32_t kMaxSnapshotPieceBytes = std::uint32_t{64} << 20;
 
 // server-3.tally
 std::string snapshot_file_name(NodeId server);
+bool is_snapshot_file(std::string_view name);  // whether it is such a name
 
 // The manifest: a line with the format, a line with the checksum of the rest, and a line with name,
 // bytes and checksum of each file.

@@ -17,20 +17,13 @@ constexpr std::string_view kPrefix = "server-";
 constexpr std::string_view kSuffix = ".tally";
 constexpr std::size_t kMaxSnapshotNameBytes = 100;
 
-bool is_file_name(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return false;
-  NodeId server = 0;
-  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), server);
-  return snapshot_file_name(server) == name;
-}
-
 // Checks that all names are file names of servers, each once.
 Result<void> check_files(std::span<const SnapshotFile> files) {
   if (files.empty() || files.size() > kMaxSnapshotFiles)
     return corrupt("a snapshot of {} files", files.size());
   std::vector<std::string_view> names;
   for (const SnapshotFile& file : files) {
-    if (!is_file_name(file.name)) return corrupt("no file of a server: '{}'", file.name);
+    if (!is_snapshot_file(file.name)) return corrupt("no file of a server: '{}'", file.name);
     names.push_back(file.name);
   }
   std::sort(names.begin(), names.end());
@@ -43,6 +36,13 @@ Result<void> check_files(std::span<const SnapshotFile> files) {
 
 std::string snapshot_file_name(NodeId server) {
   return fmt::format("{}{}{}", kPrefix, server, kSuffix);
+}
+
+bool is_snapshot_file(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return false;
+  NodeId server = 0;
+  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), server);
+  return snapshot_file_name(server) == name;
 }
 
 Result<void> check_snapshot_name(const std::string& name) {

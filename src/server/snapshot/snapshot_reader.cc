@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "optimizer/update_rule.h"
 #include "server/snapshot/snapshot.h"
 #include "server/storage/piece.h"
+#include "server/storage/row_table.h"
 #include "wire/bytes.h"
 #include "wire/little_endian.h"
 
@@ -146,6 +148,51 @@ Result<SnapshotReader::Entries> SnapshotReader::entries_of(const TableSpec& spec
   return entries;
 }
 
+Result<void> SnapshotReader::check_complete(const TableSpec& spec, const Entries& entries) const {
+  std::uint32_t next = 0;
+  for (const auto& [part, entry] : entries) {
+    if (part != next++) return lacks(spec, next - 1);
+  }
+  if (next != entries.begin()->second->part.parts) return lacks(spec, next);
+  return {};
+}
+
+Result<TableSpec> SnapshotReader::spec_of(const std::string& table) const {
+  for (const Entry& entry : entries_)
+    if (entry.spec.name == table) return entry.spec;
+  return entries_of({.name = table}).error();
+}
+
+Result<void> SnapshotReader::visit_rows(const std::string& table, const RowSink& each) const {
+  TALLY_TRY(const TableSpec spec, spec_of(table));
+  if (spec.kind != TableKind::kSparse)
+    return wrong(ErrorCode::kMismatch, "table '{}' is not sparse", table);
+  TALLY_TRY(const Entries entries, entries_of(spec));
+  TALLY_TRY(check_complete(spec, entries));
+  std::vector<std::uint64_t> keys;
+  std::vector<float> rows;
+  for (const auto& [part, entry] : entries) {
+    for (std::size_t i = 0; i < entry->pieces.size(); ++i) {
+      TALLY_TRY(const auto bytes, read_piece(*entry, i));
+      TALLY_TRY(const SparsePiece piece, read_sparse_piece(bytes));
+      if (piece.dimension != spec.dimension)
+        return wrong(ErrorCode::kCorrupt, "table '{}' has rows of {} and of {} values", table,
+                     spec.dimension, piece.dimension);
+      keys.resize(piece.rows);
+      rows.resize(std::size_t{piece.rows} * piece.dimension);
+      const std::byte* record = piece.records.data();
+      for (std::uint32_t r = 0; r < piece.rows; ++r) {
+        std::memcpy(&keys[r], record, sizeof keys[r]);
+        std::memcpy(&rows[std::size_t{r} * piece.dimension], record + Row::kValuesAt,
+                    piece.dimension * sizeof(float));
+        record += record_bytes(piece.dimension, piece.arrays);
+      }
+      TALLY_TRY(each(keys, rows));
+    }
+  }
+  return {};
+}
+
 Result<bool> SnapshotReader::deals_anew(const TableSpec& spec, std::uint32_t parts) const {
   TALLY_TRY(const Entries entries, entries_of(spec));
   return entries.begin()->second->part.parts != parts;
@@ -163,12 +210,7 @@ Result<void> SnapshotReader::restore(const TableSpec& spec, std::uint32_t parts,
     TALLY_CHECK(want.part < parts);
     if (!dealt_anew && entries.count(want.part) == 0) return lacks(spec, want.part);
   }
-  // Redistribution needs all parts: finds the first missing one.
-  std::uint32_t next = 0;
-  for (const auto& [part, entry] : entries) {
-    if (dealt_anew && part != next++) return lacks(spec, next - 1);
-  }
-  if (dealt_anew && next != parts_then) return lacks(spec, next);
+  if (dealt_anew) TALLY_TRY(check_complete(spec, entries));
   for (Wanted& want : wanted) {
     want.storage->clear();
     want.version = 0;

@@ -183,4 +183,18 @@ Result<void> drop_snapshot(const fs::path& folder, const std::string& name, Node
   return {};
 }
 
+Result<void> remove_snapshot(const fs::path& snapshot) {
+  std::error_code failed;
+  // Without its manifest the folder is no snapshot any more.
+  std::vector<fs::path> files = {snapshot / kSnapshotManifest};
+  for (fs::directory_iterator at(snapshot, failed), end; !failed && at != end; at.increment(failed))
+    if (is_snapshot_file(at->path().filename().string())) files.push_back(at->path());
+  for (const fs::path& file : files) {
+    fs::remove(file, failed);
+    if (failed) return system_error(file, "cannot be removed", failed.value());
+  }
+  remove_if_empty(snapshot);
+  return {};
+}
+
 }  // namespace tally::server

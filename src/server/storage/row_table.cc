@@ -36,6 +36,12 @@ constexpr std::size_t room_of_slots(std::size_t slots) { return slots / 4 * 3; }
 
 }  // namespace
 
+void write_initial_values(const RowShape& shape, std::uint64_t key, float* values) {
+  Rng rng(hash_of_key(key) ^ mix(shape.seed));
+  for (std::uint32_t d = 0; d < shape.dimension; ++d)
+    values[d] = shape.scale == 0 ? 0.0F : static_cast<float>(shape.scale * (2 * rng.uniform() - 1));
+}
+
 RowTable::RowTable(const RowShape& shape, MemoryBudget& budget)
     : shape_(shape),
       record_bytes_(server::record_bytes(shape.dimension, shape.arrays)),
@@ -101,10 +107,7 @@ Row RowTable::make(std::uint64_t key, std::uint32_t tag) {
   std::memcpy(row.place(), &key, sizeof key);
   row.set_steps(0);
   float* const values = row.values();
-  Rng rng(hash_of_key(key) ^ mix(shape_.seed));
-  for (std::uint32_t d = 0; d < shape_.dimension; ++d)
-    values[d] =
-        shape_.scale == 0 ? 0.0F : static_cast<float>(shape_.scale * (2 * rng.uniform() - 1));
+  write_initial_values(shape_, key, values);
   std::fill_n(values + shape_.dimension, std::size_t{shape_.dimension} * (shape_.arrays - 1U),
               shape_.state);
   return row;

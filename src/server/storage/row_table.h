@@ -18,6 +18,9 @@ struct RowShape {
   float state = 0;
 };
 
+// Writes the values of a new row, `shape.dimension` numbers.
+void write_initial_values(const RowShape& shape, std::uint64_t key, float* values);
+
 // A pointer to a row: u64 key, u32 count of optimizer steps, then its arrays, as in the records of
 // a SparsePiece.
 class Row final {
