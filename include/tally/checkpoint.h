@@ -96,6 +96,7 @@ class Reader {
   static Result<std::unique_ptr<Reader>> open(const std::filesystem::path& checkpoint);
   virtual ~Reader() = default;
 
+  virtual const std::filesystem::path& path() const = 0;  // as open() got it
   virtual std::uint64_t step() const = 0;
   virtual int ranks() const = 0;  // that wrote the checkpoint
   // In the order of Content.

@@ -67,6 +67,7 @@ class FolderReader final : public Reader {
     return {};
   }
 
+  const fs::path& path() const override { return folder_; }
   std::uint64_t step() const override { return manifest_.step; }
   int ranks() const override { return manifest_.ranks; }
   const std::vector<TensorInfo>& tensors() const override { return manifest_.tensors; }

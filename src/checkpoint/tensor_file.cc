@@ -24,31 +24,31 @@ fs::path aside_of(const fs::path& path) {
 }
 
 Result<void> write_all(const fs::path& path, const std::string& header,
-                       std::span<const Entry> entries, std::span<const FloatTensor> tensors) {
+                       std::span<const Entry> entries,
+                       const std::function<Result<void>(const WriteRange&)>& fill) {
   TALLY_TRY(const File file, File::create(path));
   TALLY_TRY(file.write_at(0, std::as_bytes(std::span(header))));
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    TALLY_TRY(file.write_at(header.size() + entries[i].begin,
-                            std::as_bytes(std::span(tensors[i].values))));
+  TALLY_TRY(fill([&](std::size_t tensor, std::uint64_t first, std::span<const std::byte> bytes) {
+    const Entry& entry = entries[tensor];
+    const std::uint64_t begin = entry.begin + first * size_of(entry.tensor.type);
+    TALLY_CHECK(begin + bytes.size() <= entry.end);
+    return file.write_at(header.size() + begin, bytes);
+  }));
   return file.sync();
 }
 
 }  // namespace
 
-Result<void> write_float_tensors(const fs::path& path, std::span<const FloatTensor> tensors,
-                                 std::string_view format) {
-  std::vector<TensorInfo> infos;
-  for (const FloatTensor& tensor : tensors)
-    infos.push_back({.name = tensor.name, .type = DataType::kFloat32, .shape = tensor.shape});
-  TALLY_TRY(check_tensors(infos));
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    TALLY_CHECK(*element_count(infos[i]) == tensors[i].values.size());
-  const std::vector<Entry> entries = lay_out(infos);
+Result<void> write_tensors(const fs::path& path, std::span<const TensorInfo> tensors,
+                           std::string_view format,
+                           const std::function<Result<void>(const WriteRange&)>& fill) {
+  TALLY_TRY(check_tensors(tensors));
+  const std::vector<Entry> entries = lay_out(tensors);
   TALLY_TRY(const std::string header, encode_header(entries, format));
   const fs::path aside = aside_of(path);
   std::error_code failed;
   fs::remove(aside, failed);  // left by an earlier process with the same id
-  const auto written = write_all(aside, header, entries, tensors);
+  const auto written = write_all(aside, header, entries, fill);
   if (written) fs::rename(aside, path, failed);
   if (written && !failed) return {};
   const Error error =
@@ -56,6 +56,20 @@ Result<void> write_float_tensors(const fs::path& path, std::span<const FloatTens
               : written.error();
   fs::remove(aside, failed);
   return error;
+}
+
+Result<void> write_float_tensors(const fs::path& path, std::span<const FloatTensor> tensors,
+                                 std::string_view format) {
+  std::vector<TensorInfo> infos;
+  for (const FloatTensor& tensor : tensors)
+    infos.push_back({.name = tensor.name, .type = DataType::kFloat32, .shape = tensor.shape});
+  return write_tensors(path, infos, format, [&](const WriteRange& write) -> Result<void> {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      TALLY_CHECK(*element_count(infos[i]) == tensors[i].values.size());
+      TALLY_TRY(write(i, 0, std::as_bytes(std::span(tensors[i].values))));
+    }
+    return {};
+  });
 }
 
 Result<std::vector<FloatTensor>> read_float_tensors(const fs::path& path, std::uint64_t max_bytes) {

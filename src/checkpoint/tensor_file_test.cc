@@ -45,6 +45,36 @@ TEST(FloatTensors, AreReadAsTheyWereWritten) {
   EXPECT_EQ(files_in(folder.path()), 1U);
 }
 
+TEST(Tensors, RangesOfSeveralTypesAreWrittenInAnyOrder) {
+  const TestFolder folder;
+  const std::filesystem::path path = folder.path() / "rows.safetensors";
+  const std::vector<TensorInfo> infos = {
+      {.name = "rows.weight", .type = DataType::kFloat32, .shape = {3, 2}},
+      {.name = "rows.keys", .type = DataType::kInt64, .shape = {3}}};
+  const std::vector<float> rows = {1, 2, 3, 4, 5, 6};
+  const std::vector<std::int64_t> keys = {7, 8, std::int64_t{1} << 60};
+  const auto write = [&](const WriteRange& range) -> Result<void> {
+    TALLY_TRY(range(0, 2, std::as_bytes(std::span(rows).subspan(2))));
+    TALLY_TRY(range(1, 0, std::as_bytes(std::span(keys))));
+    return range(0, 0, std::as_bytes(std::span(rows).first(2)));
+  };
+  ASSERT_TRUE(write_tensors(path, infos, "pt", write).has_value());
+  const auto reader = Reader::open(path);
+  ASSERT_TRUE(reader.has_value()) << to_string(reader.error());
+  EXPECT_EQ((*reader)->path(), path);
+  std::vector<float> read_rows(6);
+  std::vector<std::int64_t> read_keys(3);
+  ASSERT_TRUE((*reader)->read("rows.weight", 0, std::as_writable_bytes(std::span(read_rows))));
+  ASSERT_TRUE((*reader)->read("rows.keys", 0, std::as_writable_bytes(std::span(read_keys))));
+  EXPECT_EQ(read_rows, rows);
+  EXPECT_EQ(read_keys, keys);
+  const auto failed = write_tensors(
+      path, infos, "pt", [](const WriteRange&) -> Result<void> { return Error{.message = "no"}; });
+  EXPECT_EQ(failed.error().message, "no");
+  EXPECT_TRUE(Reader::open(path).has_value());
+  EXPECT_EQ(files_in(folder.path()), 1U);
+}
+
 TEST(FloatTensors, AFileThatCannotBeWrittenLeavesNothingBehind) {
   const TestFolder folder;
   const auto written =

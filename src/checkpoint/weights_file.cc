@@ -24,6 +24,7 @@ class WeightsFileReader final : public Reader {
     }
   }
 
+  const fs::path& path() const override { return path_; }
   std::uint64_t step() const override { return 0; }
   int ranks() const override { return 1; }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }

@@ -39,6 +39,7 @@ class TestCheckpoint final : public checkpoint::Reader {
     });
   }
 
+  const std::filesystem::path& path() const override { return path_; }
   std::uint64_t step() const override { return 0; }
   int ranks() const override { return 1; }
   const std::vector<checkpoint::TensorInfo>& tensors() const override { return none_; }
@@ -82,6 +83,7 @@ class TestCheckpoint final : public checkpoint::Reader {
   Mutex mutex_;
   std::map<std::string, Tensor> tensors_;
   std::vector<checkpoint::TensorInfo> infos_;
+  const std::filesystem::path path_ = {};
   const std::vector<checkpoint::TensorInfo> none_ = {};
   const std::string state_ = {};
 };
