@@ -1,5 +1,7 @@
 #include "adapters/torch/server_embeddings.h"
 
+#include <fmt/format.h>
+
 #include "adapters/torch/tensors.h"
 
 namespace tally::adapter {
@@ -12,7 +14,18 @@ std::span<const float> embedding_floats(const at::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
 
+constexpr std::string_view kTableStart = "embedding ";
+
 }  // namespace
+
+std::string table_of_embedding(const std::string& embedding) {
+  return std::string(kTableStart) + embedding;
+}
+
+std::optional<std::string> embedding_of_table(const std::string& table) {
+  if (!table.starts_with(kTableStart)) return std::nullopt;
+  return table.substr(kTableStart.size());
+}
 
 std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module) {
   // libtorch cannot return the module itself if it is a local variable.
@@ -27,7 +40,7 @@ std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module) {
 ServerEmbeddings::ServerEmbeddings(torch::nn::Module& module) {
   for (auto& [name, embedding] : embeddings_of(module)) {
     auto rows = std::make_unique<Rows>();
-    rows->name = "embedding " + name;
+    rows->name = table_of_embedding(name);
     embedding->attach(rows.get());
     embeddings_.push_back(std::move(embedding));
     rows_.push_back(std::move(rows));
@@ -62,6 +75,22 @@ std::vector<std::string> ServerEmbeddings::names() const {
   std::vector<std::string> names;
   for (const auto& rows : rows_) names.push_back(rows->name);
   return names;
+}
+
+void ServerEmbeddings::assign(const std::string& embedding, std::span<const std::uint64_t> keys,
+                              std::span<const float> rows) {
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    if (rows_[i]->name != table_of_embedding(embedding)) continue;
+    const auto dimension = static_cast<std::size_t>(embeddings_[i]->options().dimension);
+    if (rows.size() != keys.size() * dimension)
+      refuse(ErrorCode::kInvalid, fmt::format("{} values for {} rows of {}, which have {} values",
+                                              rows.size(), keys.size(), embedding, dimension));
+    server::Client& client = *rows_[i]->client;
+    or_throw(
+        client.wait(client.push(rows_[i]->table, {.kind = server::PushKind::kAssign}, keys, rows)));
+    return;
+  }
+  refuse(ErrorCode::kInvalid, fmt::format("no embedding {}", embedding));
 }
 
 std::vector<server::TableId> ServerEmbeddings::tables() const {

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,11 @@ struct NamedEmbedding {
   std::shared_ptr<SparseEmbeddingImpl> embedding;
 };
 std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module);
+
+// The table on servers of the embedding with this name, and the way back; none for the name of
+// another table.
+std::string table_of_embedding(const std::string& embedding);
+std::optional<std::string> embedding_of_table(const std::string& table);
 
 // The SparseEmbeddings of a module with their rows on servers: each has a sparse table with the
 // name of its module. From construction on the embeddings have no parameter; after destruction they
@@ -39,6 +46,9 @@ class ServerEmbeddings final {
   // Pushes to each table; `used` must stay in place until the tickets are done. Tables without
   // gradients get a push without keys.
   std::vector<server::Ticket> push(const Used& used, const server::PushOptions& facts);
+  // Sets these rows of the embedding with the name, and clears their optimizer state.
+  void assign(const std::string& embedding, std::span<const std::uint64_t> keys,
+              std::span<const float> rows);
   // A pull without keys, which waits like any other pull.
   std::vector<server::Ticket> await(const server::PullOptions& facts);
   // A table for callers without a dense one.

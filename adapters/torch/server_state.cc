@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/torch/row_snapshots.h"
 #include "adapters/torch/server_exchange.h"
 #include "base/clock.h"
 #include "base/stopwatch.h"
@@ -203,8 +204,8 @@ std::vector<train::SliceState> ServerExchange::states() {
 
 // Saves the rows of embeddings beside the checkpoint: they may exceed the memory of one worker.
 void ServerExchange::take_snapshot() {
-  const auto now = SteadyClock().now().count();
-  snapshot_ = or_throw(client().snapshot(fmt::format("step-{}-{:x}", steps(), now),
+  const auto now = static_cast<std::uint64_t>(SteadyClock().now().count());
+  snapshot_ = or_throw(client().snapshot(row_snapshot_name(steps(), now),
                                          Deadline::after(kSnapshotTimeout)))
                   .string();
 }

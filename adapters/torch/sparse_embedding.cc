@@ -116,12 +116,6 @@ at::Tensor places_of(const at::Tensor& flat, const PlaceOf& place_of) {
   return places;
 }
 
-// Keys that are no row index are hashed; different keys may then share a row.
-std::int64_t row_of(std::uint64_t key, std::int64_t rows) {
-  const auto count = static_cast<std::uint64_t>(rows);
-  return static_cast<std::int64_t>(key < count ? key : Rng(key).next() % count);
-}
-
 // Sorts the keys and removes duplicates.
 void sort_out(std::vector<std::uint64_t>& keys) {
   std::sort(keys.begin(), keys.end());
@@ -164,13 +158,19 @@ void SparseEmbeddingImpl::attach(Rows* rows) {
   if (rows == nullptr) make_weight();
 }
 
+// Keys that are no row index are hashed; different keys may then share a row.
+std::int64_t SparseEmbeddingImpl::row_of(std::uint64_t key) const {
+  const auto rows = static_cast<std::uint64_t>(options_.rows);
+  return static_cast<std::int64_t>(key < rows ? key : Rng(key).next() % rows);
+}
+
 at::Tensor SparseEmbeddingImpl::forward(const at::Tensor& keys) {
   return rows_ == nullptr ? from_weight(keys) : from_elsewhere(keys);
 }
 
 at::Tensor SparseEmbeddingImpl::from_weight(const at::Tensor& keys) {
   const at::Tensor places =
-      places_of(flat_keys(keys), [this](std::uint64_t key) { return row_of(key, options_.rows); });
+      places_of(flat_keys(keys), [this](std::uint64_t key) { return row_of(key); });
   return Lookup::apply(weight, places.to(weight.device()))
       .view(result_shape(keys, options_.dimension));
 }

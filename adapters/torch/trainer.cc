@@ -105,6 +105,12 @@ torch::nn::Module& check_untaken(torch::nn::Module& module) {
   return module;
 }
 
+std::vector<std::string> names_of(const std::vector<adapter::NamedEmbedding>& embeddings) {
+  std::vector<std::string> names;
+  for (const adapter::NamedEmbedding& named : embeddings) names.push_back(named.name);
+  return names;
+}
+
 // Under plans that do not wait for all gradients, ranks run their forward passes independently.
 void check_alone(const torch::nn::Module& module, const plan::Plan& plan) {
   if (plan.home == plan::Home::kGroup && plan.update == plan::Update::kBsp) return;
@@ -156,6 +162,7 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
       embeddings_(plan_.home == plan::Home::kServer
                       ? std::make_unique<adapter::ServerEmbeddings>(module)
                       : nullptr),
+      embedding_names_(names_of(adapter::embeddings_of(module))),
       tensors_(adapter::tensors_of(module)),
       disturbance_(disturbance_of(options_)) {
   check_options(options_);
@@ -344,6 +351,15 @@ void Trainer::Impl::drain() {
   model_->forget_gradients();
 }
 
+void Trainer::Impl::assign_rows(const std::string& embedding, std::span<const std::uint64_t> keys,
+                                std::span<const float> rows) {
+  if (!embeddings_)
+    refuse(ErrorCode::kInvalid,
+           fmt::format("{}: with home=group the rows of an embedding are its parameter `weight`",
+                       embedding));
+  embeddings_->assign(embedding, keys, rows);
+}
+
 TimeSplit Trainer::Impl::times() const {
   const train::StepTimes inner = model_->times();
   // Gradients from backward() outside of step() are not copied inside a step.
@@ -389,6 +405,10 @@ std::vector<double> Trainer::sum(std::vector<double> values) {
 }
 Shard Trainer::shard(at::Tensor x, at::Tensor y, const ShardOptions& options) {
   return impl_->shard(std::move(x), std::move(y), options);
+}
+void Trainer::assign_rows(const std::string& embedding, std::span<const std::uint64_t> keys,
+                          std::span<const float> rows) {
+  impl_->assign_rows(embedding, keys, rows);
 }
 checkpoint::Content Trainer::checkpoint() { return impl_->checkpoint(); }
 void Trainer::restore(const checkpoint::Reader& reader) { impl_->restore(reader); }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ class Trainer::Impl {
     settle();
     return model_->meet(std::move(values));
   }
+
+  void assign_rows(const std::string& embedding, std::span<const std::uint64_t> keys,
+                   std::span<const float> rows);
 
   // Defined in trainer_shards.cc.
   Shard shard(at::Tensor x, at::Tensor y, const ShardOptions& options);
@@ -92,6 +96,7 @@ class Trainer::Impl {
   // Only with servers. Created before the module's parameters are listed, because embeddings then
   // have none. Must outlive the exchange.
   std::unique_ptr<adapter::ServerEmbeddings> embeddings_;
+  const std::vector<std::string> embedding_names_;  // of the module, whatever their home
   adapter::ModuleTensors tensors_;
   train::Disturbance disturbance_;
   std::unique_ptr<adapter::ModelExchange> model_;

@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "adapters/torch/row_snapshots.h"
+#include "adapters/torch/saved_tables.h"
 #include "adapters/torch/trainer_impl.h"
 #include "optimizer/update_rule.h"
 
@@ -157,6 +159,7 @@ std::string Trainer::Impl::state_text() const {
 }
 
 void Trainer::Impl::check_fits(const checkpoint::Reader& reader) const {
+  or_throw(adapter::check_home_of_rows(reader, embedding_names_, embeddings_ != nullptr));
   compare(model_infos(), reader.tensors(), "model");
   // The amount of codec state depends on the number of senders, and may belong to another codec.
   std::vector<TensorInfo> of_optimizer = reader.state_tensors();
@@ -179,7 +182,7 @@ adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
     adapter::SavedCourse course{.steps = trainer.at("steps").get<std::uint64_t>(),
                                 .order = {},
                                 .parameter_steps = model_->course().parameter_steps,
-                                .snapshot = trainer.value("snapshot", "")};
+                                .snapshot = {}};
     for (const auto& name : trainer.at("order"))
       course.order.push_back(index_of.at(name.get<std::string>()));
     std::vector<std::size_t> sorted = course.order;
@@ -228,7 +231,8 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
     refuse(ErrorCode::kInvalid,
            "the file has weights and no state to continue from: load it with load_weights()");
   check_fits(reader);
-  const adapter::SavedCourse course = restore_state(reader.state());
+  adapter::SavedCourse course = restore_state(reader.state());
+  course.snapshot = adapter::row_snapshot_of(reader).string();
   check_warm_up(reader, model_->updates_of(course));
   model_->restore(reader, course);
   read_untrained(reader);

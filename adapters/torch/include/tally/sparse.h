@@ -52,6 +52,8 @@ class SparseEmbeddingImpl : public torch::nn::Module {
   Used take();
 
   const SparseEmbeddingOptions& options() const { return options_; }
+  // The row of `weight` that has this key.
+  std::int64_t row_of(std::uint64_t key) const;
 
   at::Tensor weight;  // undefined while attached
 

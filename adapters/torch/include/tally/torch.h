@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -289,6 +290,13 @@ class Trainer {
   // several shards makes them in the same order after each start. Failure kMismatch if a position
   // inside an epoch belongs to other data or to another order.
   Shard shard(at::Tensor x, at::Tensor y, const ShardOptions& options = {});
+
+  // home=server: sets the rows of these keys, each once, of the module's SparseEmbedding with this
+  // name, and clears their optimizer state. One rank is enough; no rank may be in a step, so a
+  // sum() of all ranks follows. Failure kInvalid if there is no such embedding, or with home=group,
+  // where its parameter `weight` has the rows.
+  void assign_rows(const std::string& embedding, std::span<const std::uint64_t> keys,
+                   std::span<const float> rows);
 
   // The complete state for Writer::save(), from which a restored trainer continues bit for bit.
   // Points into the trainer's memory: valid until the next call. `state` is a JSON object with the
