@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
 #include "base/errors.h"
 #include "recipes/model.h"
@@ -32,6 +33,14 @@ std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
   for (const auto& parameter : model->named_parameters()) add(parameter.key(), parameter.value());
   for (const auto& buffer : model->named_buffers()) add(buffer.key(), buffer.value());
   return infos;
+}
+
+std::vector<std::string> sparse_tables_of(const recipes::Recipe& recipe,
+                                          const data::Dataset& dataset) {
+  const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset.preprocessing());
+  std::vector<std::string> names;
+  for (const auto& named : adapter::embeddings_of(*model)) names.push_back(named.name);
+  return names;
 }
 
 std::uint64_t parameters_of(const recipes::Recipe& recipe, const data::Dataset& dataset) {

@@ -24,6 +24,10 @@ bool uses_cuda(const std::string& device);
 std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
                                                const data::Dataset& dataset);
 
+// Returns the names of the sparse tables of that model.
+std::vector<std::string> sparse_tables_of(const recipes::Recipe& recipe,
+                                          const data::Dataset& dataset);
+
 // Returns the number of trainable parameters of that model.
 std::uint64_t parameters_of(const recipes::Recipe& recipe, const data::Dataset& dataset);
 

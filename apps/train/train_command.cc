@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/torch/saved_tables.h"
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/remote.h"
@@ -56,6 +57,20 @@ std::string agent_program() {
   return ::access(tally.c_str(), X_OK) == 0 ? tally : "";
 }
 
+// Checks that the sparse tables of the checkpoint can continue in the home of the plan, and that
+// their snapshot is whole. Servers elsewhere may have it where only they see it.
+Result<void> check_rows(const checkpoint::Reader& reader, const recipes::Recipe& recipe,
+                        const Preparation& prepared) {
+  const bool has_servers = prepared.plan.home == plan::Home::kServer;
+  const std::vector<std::string> tables = sparse_tables_of(recipe, *prepared.train);
+  auto fits = adapter::check_home_of_rows(reader, tables, has_servers);
+  if (fits && has_servers && !tables.empty() &&
+      prepared.servers.kind != ServerChoice::Kind::kElsewhere)
+    if (const auto opened = adapter::SavedTables::open(reader); !opened) fits = opened.error();
+  if (!fits) fits.error().message.insert(0, "--resume: ");
+  return fits;
+}
+
 // Checks everything before a process is started. The result has no data, which only the workers
 // need.
 Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe) {
@@ -73,13 +88,15 @@ Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe) 
     TALLY_TRY(std::move(fits));
   }
   if (!options.init.empty() && !prepared.resume) {
-    auto fits = check_initial_weights(options.init, recipe, prepared.train->preprocessing());
+    auto fits = check_initial_weights(options.init, recipe, prepared.train->preprocessing(),
+                                      prepared.plan.home);
     if (!fits) fits.error().message.insert(0, "--init: ");
     TALLY_TRY(std::move(fits));
   }
   if (prepared.resume) {
     TALLY_TRY(const auto reader, checkpoint::Reader::open(prepared.resume->checkpoint));
     TALLY_TRY(reader->verify());
+    TALLY_TRY(check_rows(*reader, recipe, prepared));
     // Rows on servers are not in checkpoints; the trainer compares the rest.
     if (!has_servers)
       TALLY_TRY(check_tensors(reader->tensors(), tensors_of(recipe, *prepared.train)));

@@ -9,10 +9,12 @@
 #include <fmt/format.h>
 
 #include "adapters/torch/tensors.h"
+#include "apps/tally/outputs.h"
 #include "apps/train/batches.h"
 #include "apps/train/evaluation.h"
 #include "base/clock.h"
 #include "base/errors.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "process/interrupt.h"
 
@@ -74,6 +76,7 @@ Training::Training(Parts parts)
             .accumulate = static_cast<std::uint64_t>(with_.options.accumulate)},
       began_(SteadyClock().now()),
       point_every_(std::max<std::uint64_t>(1, with_.prepared.control.total_steps / kCurvePoints)) {
+  if (with_.assign_rows) with_.assign_rows(trainer_);
   if (!with_.prepared.record_steps.empty() && with_.job.rank() == 0)
     recorder_ = std::make_unique<GradientRecorder>(with_.model, with_.prepared.record_file,
                                                    with_.prepared.record_steps);
@@ -103,7 +106,16 @@ checkpoint::Writer& Training::writer() {
   writer_ = or_throw(checkpoint::Writer::make(
       world,
       {.folder = with_.options.checkpoint, .keep = with_.options.keep, .begin_step = done_.steps}));
+  if (has_servers())
+    snapshots_ = std::make_unique<adapter::RowSnapshotRetention>(
+        with_.options.checkpoint, snapshots_folder(with_.options.checkpoint));
   return *writer_;
+}
+
+void Training::remove_old_snapshots(const std::filesystem::path& current) {
+  if (!snapshots_) return;
+  const auto removed = snapshots_->remove_unused(current);
+  if (!removed) log_warning("old snapshots: " + removed.error().message);
 }
 
 Training::~Training() = default;
@@ -278,6 +290,10 @@ void Training::save() {
   note_saving(began ? saving_step_ : done_.steps, outcome);
   if (began) saving_step_ = done_.steps;
   last_save_step_ = done_.steps;
+  const std::filesystem::path snapshot = adapter::row_snapshot_in(content.state);
+  if (snapshots_) snapshots_->add(snapshot);
+  // The save before has ended, so its checkpoint names its snapshot.
+  if (began) remove_old_snapshots(snapshot);
 }
 
 void Training::note_saving(std::uint64_t step, const Result<void>& outcome) {
@@ -316,7 +332,11 @@ void Training::show_progress() {
 
 TrainingRecord& Training::finish(StopReason reason) {
   const Duration whole = elapsed();
-  if (writer_) note_saving(saving_step_, writer_->wait(Deadline::after(std::chrono::minutes(10))));
+  if (writer_) {
+    const auto outcome = writer_->wait(Deadline::after(std::chrono::minutes(10)));
+    note_saving(saving_step_, outcome);
+    if (outcome || outcome.error().code != ErrorCode::kTimeout) remove_old_snapshots({});
+  }
   const auto size = static_cast<std::size_t>(with_.job.size());
   const std::size_t here = static_cast<std::size_t>(with_.job.rank());
   // Four times of each rank, whether the rank is present, and whether its last save failed.

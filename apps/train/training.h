@@ -1,10 +1,13 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include <torch/torch.h>
 
+#include "adapters/torch/row_snapshots.h"
 #include "apps/train/gradient_recorder.h"
 #include "apps/train/loop_control.h"
 #include "apps/train/model_state.h"
@@ -37,6 +40,7 @@ class Training final {
     TrainingRecord record;  // facts that are known beforehand
     ServerOptions servers;  // for plans with home=server
     ModelState model_state;
+    std::function<void(Trainer&)> assign_rows;  // of --init, on servers; empty: none
   };
   explicit Training(Parts parts);
   ~Training();
@@ -70,6 +74,8 @@ class Training final {
   bool has_servers() const { return with_.prepared.plan.home == plan::Home::kServer; }
   bool saves() const { return !with_.options.checkpoint.empty(); }
   checkpoint::Writer& writer();
+  // Removes the snapshots of removed checkpoints, but not the one that belongs to a running save.
+  void remove_old_snapshots(const std::filesystem::path& current);
   void take_figures(TrainingRecord& record);
   void show_progress();
   double epochs() const;
@@ -85,6 +91,7 @@ class Training final {
   // With servers, the first worker writes checkpoints alone, in a job of one rank.
   std::vector<std::unique_ptr<Job>> alone_;
   std::unique_ptr<checkpoint::Writer> writer_;
+  std::unique_ptr<adapter::RowSnapshotRetention> snapshots_;  // with servers, beside writer_
   TrainingLog log_;
 
   Moment done_;

@@ -135,9 +135,9 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   const at::Device device = device_of(options, job);
   torch::manual_seed(options.seed);
   const std::shared_ptr<recipes::Model> model = recipe.make_model(prepared.train->preprocessing());
-  std::string initial;
+  InitialWeights initial;
   if (!options.init.empty() && !prepared.resume)
-    initial = or_throw(load_initial_weights(options.init, *model));
+    initial = or_throw(load_initial_weights(options.init, *model, prepared.plan.home));
   model->to(device);
   TrainingRecord record{
       .recipe = recipe.name(),
@@ -159,13 +159,14 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
                       options.live_columns));
   console.say(
       wrapped("plan " + plan::short_text(prepared.plan, options.plan), options.live_columns));
-  if (!initial.empty()) console.say(wrapped("--init: " + initial, options.live_columns));
+  if (!initial.text.empty()) console.say(wrapped("--init: " + initial.text, options.live_columns));
   const process::InterruptGuard guard;
   Training training({job, options, recipe, prepared, *model, device, console, record,
                      servers_of(options, job, joined, prepared),
                      ModelState{.recipe = recipe.name(),
                                 .options = values_of(recipe),
-                                .preprocessing = prepared.train->preprocessing()}});
+                                .preprocessing = prepared.train->preprocessing()},
+                     initial.assign_rows});
   const StopReason reason = training.run();
   TrainingRecord& result = training.finish(reason);
   const auto recorded = training.write_gradients();

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -6,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/torch/saved_tables.h"
 #include "apps/tally/command_line.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/train_commands.h"
@@ -13,6 +16,9 @@
 #include "apps/train/use/trained_model.h"
 #include "base/errors.h"
 #include "base/units.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/tensor_file.h"
+#include "tally/checkpoint.h"
 
 namespace tally::app {
 namespace {
@@ -32,6 +38,9 @@ RUN is the folder of `tally train --checkpoint`, of which the newest checkpoint 
 its checkpoints. docs/using.md lists the methods of the TorchScript module.
 
 Exit codes: 0 success; 1 something failed; 2 wrong usage.)";
+
+// Of a tensor in memory at a time.
+constexpr std::uint64_t kCopiedElements = std::uint64_t{1} << 20;
 
 struct ExportCommand {
   std::string run;
@@ -54,12 +63,78 @@ Result<void> write_whole(const fs::path& file, const Write& write) {
   return {};
 }
 
+// Copies a tensor of a checkpoint to tensor `index` of the file.
+Result<void> copy_tensor(const checkpoint::Reader& reader, const checkpoint::TensorInfo& info,
+                         std::size_t index, const checkpoint::WriteRange& write) {
+  TALLY_TRY(const std::uint64_t count, checkpoint::element_count(info));
+  const std::size_t element_bytes = size_of(info.type);
+  std::vector<std::byte> bytes;
+  for (std::uint64_t first = 0; first < count; first += bytes.size() / element_bytes) {
+    bytes.resize(std::min<std::uint64_t>(count - first, kCopiedElements) * element_bytes);
+    TALLY_TRY(reader.read(info.name, first, bytes));
+    TALLY_TRY(write(index, first, bytes));
+  }
+  return {};
+}
+
+// Writes keys as tensor `index` of the file and their rows as the next.
+Result<void> write_rows(const server::SavedRows& saved, std::size_t index,
+                        const checkpoint::WriteRange& write) {
+  const std::vector<std::uint64_t> keys = saved.keys();
+  TALLY_TRY(write(index, 0, std::as_bytes(std::span(keys))));
+  const std::size_t most = std::max<std::size_t>(1, kCopiedElements / saved.dimension());
+  std::vector<float> rows;
+  for (std::size_t first = 0; first < keys.size(); first += most) {
+    const auto batch = std::span(keys).subspan(first, std::min(most, keys.size() - first));
+    rows.resize(batch.size() * saved.dimension());
+    saved.look_up(batch, rows);
+    TALLY_TRY(write(index + 1, first * saved.dimension(), std::as_bytes(std::span(rows))));
+  }
+  return {};
+}
+
+// The tensors of the checkpoint, and keys and rows of each sparse table.
+Result<void> write_weights(const TrainedModel& trained, const fs::path& to) {
+  TALLY_TRY(const auto reader, checkpoint::Reader::open(trained.checkpoint));
+  const std::size_t plain = reader->tensors().size();
+  std::vector<checkpoint::TensorInfo> tensors = reader->tensors();
+  for (const auto& rows : trained.rows) {
+    const auto count = static_cast<std::int64_t>(rows->saved().size());
+    tensors.push_back({.name = adapter::tensor_name(rows->name(), "keys"),
+                       .type = DataType::kInt64,
+                       .shape = {count}});
+    tensors.push_back({.name = adapter::tensor_name(rows->name(), "weight"),
+                       .type = DataType::kFloat32,
+                       .shape = {count, rows->saved().dimension()}});
+  }
+  return checkpoint::write_tensors(
+      to, tensors, "pt", [&](const checkpoint::WriteRange& write) -> Result<void> {
+        for (std::size_t i = 0; i < plain; ++i)
+          TALLY_TRY(copy_tensor(*reader, tensors[i], i, write));
+        for (std::size_t i = 0; i < trained.rows.size(); ++i)
+          TALLY_TRY(write_rows(trained.rows[i]->saved(), plain + 2 * i, write));
+        return {};
+      });
+}
+
+Result<void> check_has_script(const TrainedModel& trained, const std::string& run) {
+  if (trained.rows.empty()) return {};
+  std::string names;
+  for (const auto& rows : trained.rows) names += (names.empty() ? "" : ", ") + rows->name();
+  return invalid(
+      "{} has the rows of {} by key, because it was trained with home=server, and TorchScript has "
+      "tables of a fixed size: export to a .safetensors file, or train with home=group",
+      run, names);
+}
+
 Result<void> write_export(const ExportCommand& command, const TrainedModel& trained) {
   const fs::path to = command.to;
+  if (to.extension() == ".safetensors" && !trained.rows.empty()) return write_weights(trained, to);
   if (to.extension() == ".safetensors")
     return write_whole(to, [&](const fs::path& partial) {
       fs::copy_file(trained.checkpoint / "model.safetensors", partial);
     });
+  TALLY_TRY(check_has_script(trained, command.run));
   TALLY_TRY(torch::jit::Module module, to_torchscript(trained));
   return write_whole(to, [&](const fs::path& partial) { module.save(partial.string()); });
 }

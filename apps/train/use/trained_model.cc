@@ -3,8 +3,9 @@
 #include <new>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "adapters/torch/saved_tables.h"
+#include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
 #include "apps/tally/command_line.h"
 #include "apps/train/device.h"
@@ -29,6 +30,22 @@ Result<std::unique_ptr<recipes::Recipe>> recipe_of(const ModelState& state) {
                  state.recipe);
 }
 
+// Reads the sparse tables whose rows are in a snapshot of servers, for the model to use.
+Result<void> load_rows(const checkpoint::Reader& reader, TrainedModel& trained) {
+  TALLY_TRY(const adapter::SavedTables tables, adapter::SavedTables::open(reader));
+  for (const auto& [name, embedding] : adapter::embeddings_of(*trained.model)) {
+    const adapter::SavedTables::Table* const table = tables.find(name);
+    if (table == nullptr) continue;
+    if (table->dimension != static_cast<std::uint64_t>(embedding->options().dimension))
+      return corrupt("{} has rows of {} numbers in {}, expected {}", reader.path().string(),
+                     table->dimension, name, embedding->options().dimension);
+    TALLY_TRY(auto saved, tables.load(name));
+    trained.rows.push_back(std::make_unique<TrainedRows>(name, std::move(saved)));
+    embedding->attach(trained.rows.back().get());
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<TrainedModel> load_model(const fs::path& run, const at::Device& device) {
@@ -43,12 +60,8 @@ Result<TrainedModel> load_model(const fs::path& run, const at::Device& device) {
   TALLY_TRY(trained.recipe->accepts(trained.state.preprocessing));
   trained.task = trained.recipe->task(trained.state.preprocessing);
   trained.model = trained.recipe->make_model(trained.state.preprocessing);
+  TALLY_TRY(load_rows(*reader, trained));
   const LoadReport report = load_weights(*trained.model, *reader);
-  if (!report.missing.empty())
-    return invalid(
-        "{} has no {}: rows of sparse tables stay on parameter servers; train with home=group to "
-        "have them in checkpoints",
-        trained.checkpoint.string(), fmt::join(report.missing, ", "));
   if (!report.is_complete())
     return corrupt("{} does not fit its recipe {}: {}", trained.checkpoint.string(),
                    trained.state.recipe, to_string(report));

@@ -3,7 +3,10 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -11,9 +14,28 @@
 #include "apps/train/train_state.h"
 #include "recipes/model.h"
 #include "recipes/recipe.h"
+#include "server/snapshot/saved_rows.h"
 #include "tally/error.h"
+#include "tally/sparse.h"
 
 namespace tally::app {
+
+// The rows of a sparse table that was trained on servers.
+class TrainedRows final : public SparseEmbeddingImpl::Rows {
+ public:
+  TrainedRows(std::string name, std::unique_ptr<server::SavedRows> saved)
+      : name_(std::move(name)), saved_(std::move(saved)) {}
+
+  void pull(std::span<const std::uint64_t> keys, std::span<float> rows) override {
+    saved_->look_up(keys, rows);
+  }
+  const std::string& name() const { return name_; }  // of its module
+  const server::SavedRows& saved() const { return *saved_; }
+
+ private:
+  const std::string name_;
+  const std::unique_ptr<server::SavedRows> saved_;
+};
 
 // The model of a checkpoint, in evaluation mode and without gradients.
 struct TrainedModel {
@@ -22,6 +44,7 @@ struct TrainedModel {
   TrainState training;
   ModelState state;
   std::unique_ptr<recipes::Recipe> recipe;
+  std::vector<std::unique_ptr<TrainedRows>> rows;  // that `model` reads; empty with home=group
   std::shared_ptr<recipes::Model> model;
   recipes::Task task = recipes::Task::kClassification;
 };
