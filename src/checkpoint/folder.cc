@@ -3,7 +3,7 @@
 //   step-0000000120        a complete checkpoint
 //   .step-0000000120.part  being written; publish() renames it
 //   .step-0000000120.old   being removed
-//   old-step-0000000120    set aside by retain()
+//   old-step-0000000120    set aside by retain(); then old-step-0000000120.2, ...
 //
 // Only complete checkpoints have a name of the first form, also after a crash. remove_leftovers()
 // removes the .part and .old folders of killed writers.
@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -65,12 +66,27 @@ Result<void> remove_checkpoint(const fs::path& folder, std::uint64_t step) {
   return remove_folder(old);
 }
 
-Result<void> set_aside(const fs::path& folder, std::uint64_t step) {
-  const fs::path aside = folder / ("old-" + name_of_step(step));
-  TALLY_TRY(remove_folder(aside));
-  TALLY_TRY(rename_folder(path_of(folder, step), aside));
-  log_warning(fmt::format("{} is from an earlier run, beyond the step of this one: renamed to {}",
-                          path_of(folder, step).string(), aside.filename().string()));
+// Keeps what was set aside before: of several checkpoints of a step, the later ones get a number.
+Result<std::string> set_aside(const fs::path& folder, std::uint64_t step) {
+  const std::string first = "old-" + name_of_step(step);
+  std::string aside = first;
+  std::error_code ignored;
+  for (int number = 2; fs::exists(folder / aside, ignored); ++number)
+    aside = fmt::format("{}.{}", first, number);
+  TALLY_TRY(rename_folder(path_of(folder, step), folder / aside));
+  return aside;
+}
+
+Result<void> set_aside(const fs::path& folder, const std::vector<std::uint64_t>& steps) {
+  std::vector<std::string> names;
+  for (const std::uint64_t step : steps) {
+    TALLY_TRY(std::string name, set_aside(folder, step));
+    names.push_back(std::move(name));
+  }
+  if (!names.empty())
+    log_warning(fmt::format(
+        "{} has checkpoints of an earlier training, which this one does not continue: kept as {}",
+        folder.string(), fmt::join(names, ", ")));
   return {};
 }
 
@@ -144,7 +160,7 @@ Result<void> publish(const fs::path& folder, std::uint64_t step) {
 }
 
 Result<void> retain(const fs::path& folder, const Retention& retention) {
-  for (const std::uint64_t step : retention.set_aside) TALLY_TRY(set_aside(folder, step));
+  TALLY_TRY(set_aside(folder, retention.set_aside));
   for (const std::uint64_t step : retention.remove) TALLY_TRY(remove_checkpoint(folder, step));
   return {};
 }

@@ -81,15 +81,28 @@ TEST_F(InAFolder, OnlyLeftoversOfOursAreRemoved) {
 }
 
 TEST_F(InAFolder, RetainRemovesAndSetsAside) {
-  for (const std::string name :
-       {"step-0000000001", "step-0000000002", "step-0000000009", "old-step-0000000009"})
+  for (const std::string name : {"step-0000000001", "step-0000000002", "step-0000000009"})
     make(name);
   ASSERT_TRUE(retain(folder_.path(), {.remove = {1}, .set_aside = {9}}).has_value());
   EXPECT_EQ(list_steps(folder_.path()), (Steps{2}));
-  std::string text;
-  std::ifstream(folder_.path() / "old-step-0000000009" / "file") >> text;
-  EXPECT_EQ(text, "step-0000000009");
+  EXPECT_TRUE(has("old-step-0000000009"));
   EXPECT_FALSE(has(".step-0000000001.old"));
+}
+
+// Three trainings into one folder: the models of the first two stay.
+TEST_F(InAFolder, WhatWasSetAsideBeforeIsKept) {
+  make("old-step-0000000009");
+  make("old-step-0000000009.2");
+  make("step-0000000009");
+  ASSERT_TRUE(retain(folder_.path(), {.set_aside = {9}}).has_value());
+  EXPECT_TRUE(list_steps(folder_.path()).empty());
+  for (const auto& [name, expected] : {std::pair("old-step-0000000009", "old-step-0000000009"),
+                                       std::pair("old-step-0000000009.2", "old-step-0000000009.2"),
+                                       std::pair("old-step-0000000009.3", "step-0000000009")}) {
+    std::string text;
+    std::ifstream(folder_.path() / name / "file") >> text;
+    EXPECT_EQ(text, expected) << name;
+  }
 }
 
 TEST_F(InAFolder, PublishReplacesACheckpointOfTheSameStep) {
