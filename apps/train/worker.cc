@@ -221,7 +221,10 @@ int run_worker(const TrainOptions& options, recipes::Recipe& recipe) {
     return code;
   } catch (const Failure& failure) {
     if (failure.error().code == ErrorCode::kPeerLost) {
-      report_failure(rank, "ends, because it lost " + first_line(plain_text(failure.error())));
+      // The message about a lost server is a sentence that names the server.
+      const std::string loss = first_line(plain_text(failure.error()));
+      const bool of_rank = failure.error().peer != kNoRank;
+      report_failure(rank, fmt::format("ends, because {}{}", of_rank ? "it lost " : "", loss));
       return lost_peer_code();
     }
     return report_failure(rank, first_line(plain_text(failure.error())));

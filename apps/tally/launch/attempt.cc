@@ -332,9 +332,11 @@ void Attempt::note_end(RankEnd end) {
   // After the ranks were asked to stop, the end of one says nothing about the cause.
   if (verdict_) return;
   const int left = static_cast<int>(ranks_.size()) - ended_;
-  if (options_.goes_on_without_failed && left > 0)
-    with_.console.say(fmt::format("rank {} on {} {}; the other {} go on without it", end.rank,
-                                  end.host, describe(end), left));
+  // Where a rank lost a server, the others may have lost it as well.
+  if (options_.goes_on_without_failed && left > 0 && !end.lost_peer)
+    with_.console.say(
+        fmt::format("rank {} on {} {}; {} without it", end.rank, end.host, describe(end),
+                    left == 1 ? "the other goes on" : fmt::format("the other {} go on", left)));
   if (!options_.goes_on_without_failed && failed_.empty()) {
     look_end_ = clock_.after(kLook);
     long_look_end_ = clock_.after(kLongLook);

@@ -61,7 +61,7 @@ std::size_t choose_cause(const std::vector<RankEnd>& failed) {
 std::string describe(const RankEnd& end) {
   if (!end.lost.empty()) return fmt::format("was lost: {}", end.lost);
   if (!end.note.empty()) return fmt::format("did not start: {}", end.note);
-  if (end.lost_peer) return "ended because it lost another rank";
+  if (end.lost_peer) return "ended because it lost another rank or a server";
   if (end.signal != 0)
     return fmt::format("was killed by signal {} ({})", end.signal, name_of_signal(end.signal));
   const int inner = fatal_signal(end);

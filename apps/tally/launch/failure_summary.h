@@ -15,7 +15,7 @@ struct RankEnd {
   int signal = 0;          // not 0: the signal that killed the rank; `code` is then unused
   std::string note;        // why no program was started
   std::string lost;        // not empty: why the rank counts as lost although its process exists
-  bool lost_peer = false;  // it ended only because it lost another rank
+  bool lost_peer = false;  // it ended only because it lost another rank or a server
 };
 
 // Chooses the cause among ranks that failed within a short time, in the order of the reports: the

@@ -53,7 +53,7 @@ struct LaunchOptions {
   int max_restarts = 0;
   // All ranks join the job: while some have not, lines say how many have.
   bool counts_joined = false;
-  // Exit code of a rank that ended only because it lost another one; 0: there is no such code.
+  // Exit code of a rank that ended only because it lost another one or a server; 0: there is none.
   int lost_peer_code = 0;
   // The other ranks go on when a rank fails, because they do not need it. The job succeeds if one
   // rank does.
@@ -81,7 +81,8 @@ inline constexpr int kTroubleExitCode = 125;
 inline constexpr int kTimeoutExitCode = 124;
 inline constexpr int kSignalExitBase = 128;
 
-// Exit code of a worker that ended only because it lost another one; the launcher reports 1.
+// Exit code of a worker that ended only because it lost another one or a server; the launcher
+// reports 1.
 inline constexpr int kLostPeerExitCode = 76;
 
 // Exit codes of a shell for a program that cannot be run.

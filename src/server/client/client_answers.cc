@@ -278,10 +278,13 @@ Error ClientNode::loss(const Request& request) const {
   const std::string name = found == tables_.end() ? std::to_string(request.table)
                                                   : fmt::format("'{}'", found->second.spec.name);
   const std::string& snapshot = request.snapshot.empty() ? newest_snapshot_ : request.snapshot;
-  return make_error(ErrorCode::kPeerLost, "parts {} of table {} are lost with servers {}; {}",
-                    fmt::join(request.lost_parts, ", "), name, fmt::join(servers, ", "),
-                    snapshot.empty() ? std::string("no snapshot is known")
-                                     : fmt::format("the newest snapshot is {}", snapshot));
+  const bool one = servers.size() == 1;
+  const bool one_part = request.lost_parts.size() == 1;
+  return make_error(
+      ErrorCode::kPeerLost, "server{} {} {} gone and had the only {} of part{} {} of table {}{}",
+      one ? "" : "s", fmt::join(servers, ", "), one ? "is" : "are", one_part ? "copy" : "copies",
+      one_part ? "" : "s", fmt::join(request.lost_parts, ", "), name,
+      snapshot.empty() ? "" : fmt::format("; the newest snapshot is {}", snapshot));
 }
 
 Result<std::unique_ptr<Request>> ClientNode::take_request(Ticket ticket) {
